@@ -1,0 +1,2 @@
+//! The `pellucid` command.
+fn main() {}

@@ -1,0 +1,145 @@
+//! What the controller does between host and media, and what each step costs.
+
+use pellucid_flash::Nanos;
+use pellucid_ftl::FtlConfig;
+use pellucid_media::MediaConfig;
+
+/// How commands are taken from the submission queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arbitration {
+    /// One command from each non-empty queue in turn.
+    RoundRobin,
+    /// `weights[q]` commands from queue q in its turn (queues beyond the list: 1).
+    Weighted(Vec<u32>),
+}
+
+/// The host side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostInterface {
+    /// I/O submission queues.
+    pub queues: u16,
+    /// How they are served.
+    pub arbitration: Arbitration,
+    /// Commands that the controller works on at once; more wait in their queues.
+    pub commands_max: u32,
+    /// Host DMA unit (NVMe PRP: 4 KiB).
+    pub dma_unit_bytes: u32,
+    /// Host link rate in bytes per second, each direction; 0: transfers take no time.
+    pub link_bytes_per_second: u64,
+    /// Occupancy of the link per DMA unit, beside its bytes.
+    pub dma_overhead_ns: Nanos,
+    /// Time from arrival in a submission queue until the firmware can see the command.
+    pub fetch_ns: Nanos,
+    /// Latency of one DMA operation that does not occupy the link.
+    pub dma_latency_ns: Nanos,
+    /// Time to post a completion to the host.
+    pub complete_ns: Nanos,
+}
+
+/// A firmware step's cost: cycles scale with the clock, register accesses do not (Cosmos+ section 7.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepCost {
+    /// Processor cycles.
+    pub cycles: u32,
+    /// Nanoseconds of register access, independent of the clock.
+    pub fixed_ns: u32,
+}
+
+/// The firmware processor: one serial resource. All costs zero: the work is done by hardware and takes no time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Firmware {
+    /// Clock in MHz, at least 1.
+    pub clock_mhz: u32,
+    /// Taking a command.
+    pub fetch: StepCost,
+    /// Cutting it, buffer, translation and dependency check of one slice.
+    pub slice: StepCost,
+    /// Issuing one host DMA operation.
+    pub dma: StepCost,
+    /// Issuing one flash operation (each of its channel phases).
+    pub issue: StepCost,
+    /// Finding out that one operation (DMA or flash) has ended.
+    pub status: StepCost,
+    /// Completing a command.
+    pub complete: StepCost,
+}
+
+/// When a write is acknowledged and when its data leave the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WritePolicy {
+    /// Acknowledged when programmed; dispatched to the media at once.
+    WriteThrough,
+    /// Acknowledged when in the buffer; dispatched when the entry is needed (least recently used first) or on flush.
+    WriteBack,
+}
+
+/// The data buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataBuffer {
+    /// Entries, one mapping unit each. At least 1; each command slice in flight needs one.
+    pub entries: u32,
+    /// Write policy.
+    pub write: WritePolicy,
+    /// Whether data stay in the buffer after their operation, to serve later hits.
+    pub retain: bool,
+    /// Write-back: start dispatching when more than this share of the entries is dirty (1.0: only when an entry is needed).
+    pub dirty_high: f64,
+}
+
+/// The order of Cosmos+ Table 2: smaller goes first; equal ones round robin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Priorities {
+    /// Asking a way for its status.
+    pub status_check: u8,
+    /// Starting a sense.
+    pub read_trigger: u8,
+    /// Starting an erase.
+    pub erase: u8,
+    /// Write: data transfer and program start.
+    pub write: u8,
+    /// Moving sensed data out of the die.
+    pub read_transfer: u8,
+}
+
+/// The order of operations inside one die's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DieOrder {
+    /// First come, first served (Cosmos+).
+    Fifo,
+    /// Host reads go ahead of everything that has not started.
+    ReadFirst,
+}
+
+/// The scheduler between translation and media.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheduler {
+    /// Channel priorities.
+    pub priorities: Priorities,
+    /// Die queue order.
+    pub order: DieOrder,
+    /// Whether a running program or erase is suspended for a host read (needs `timing.suspend_ns` and `ReadFirst`).
+    pub suspend: bool,
+    /// How often a failed read is tried again.
+    pub read_retries: u32,
+    /// Extra sense time of each retry.
+    pub retry_ns: Nanos,
+    /// Latency of ECC decoding after a read transfer; does not occupy the channel.
+    pub decode_ns: Nanos,
+}
+
+/// One drive: media, translation and controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceConfig {
+    /// Media.
+    pub media: MediaConfig,
+    /// Translation.
+    pub ftl: FtlConfig,
+    /// Host side.
+    pub host: HostInterface,
+    /// Firmware processor.
+    pub firmware: Firmware,
+    /// Data buffer.
+    pub buffer: DataBuffer,
+    /// Scheduler.
+    pub scheduler: Scheduler,
+}

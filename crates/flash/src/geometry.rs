@@ -1,0 +1,244 @@
+//! The shape of the media, as the data sheet gives it ([`Geometry`]) and as translation sees it ([`Layout`]).
+//!
+//! ```text
+//! drive > channel > way (chip enable) > die > block > stripe > unit > sector
+//!                                        |      |       |       |
+//!                    works by itself ----+      |       |       +-- mapping unit: what the map points to
+//!                    erased together -----------+       +---------- programmed together
+//! ```
+//! A *stripe* is what one program operation writes: one page; with multi-plane operation the same page of every plane;
+//! with one-shot programming every page of a word line (TLC: three). Both at once multiply. So neither translation nor
+//! scheduling knows about planes: they are a property of the stripe.
+
+use crate::{BlockId, DieId, Ppa};
+use std::fmt;
+
+/// The media's shape as a data sheet gives it. All counts are per parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Channels: independent buses between controller and media.
+    pub channels: u32,
+    /// Ways per channel: packages with a chip enable of their own that share the channel.
+    pub ways: u32,
+    /// Dies per way that work independently of each other.
+    pub dies: u32,
+    /// Planes per die.
+    pub planes: u32,
+    /// Blocks per plane.
+    pub blocks: u32,
+    /// Pages per block (in the mode used: an MLC block in SLC mode has half).
+    pub pages: u32,
+    /// Data bytes per page.
+    pub page_bytes: u32,
+    /// Spare (out-of-band) bytes per page; they cross the channel with the data.
+    pub spare_bytes: u32,
+    /// Host sector (logical block) bytes.
+    pub sector_bytes: u32,
+    /// Mapping-unit bytes: what one map entry covers. A whole number of sectors; divides the stripe.
+    pub unit_bytes: u32,
+    /// Whether the planes of a die are always read, programmed and erased together.
+    pub multi_plane: bool,
+    /// Pages of one word line that one program operation writes (1, or 3 for one-shot TLC).
+    pub one_shot_pages: u32,
+}
+
+/// The shape that translation and scheduling use, derived from a [`Geometry`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Channels.
+    pub channels: u32,
+    /// Dies on each channel (ways x dies per way).
+    pub dies_per_channel: u32,
+    /// Dies in all.
+    pub dies: u32,
+    /// Erase units per die.
+    pub blocks_per_die: u32,
+    /// Erase units in all.
+    pub blocks: u32,
+    /// Program units per erase unit.
+    pub stripes_per_block: u32,
+    /// Mapping units per program unit.
+    pub units_per_stripe: u32,
+    /// Mapping units per erase unit.
+    pub units_per_block: u32,
+    /// Mapping units in all.
+    pub units: u32,
+    /// Host sectors per mapping unit (at most 64).
+    pub sectors_per_unit: u32,
+    /// Host sector bytes.
+    pub sector_bytes: u32,
+    /// Mapping-unit bytes.
+    pub unit_bytes: u32,
+    /// Spare bytes that travel with one mapping unit.
+    pub spare_bytes_per_unit: u32,
+    /// Pages (of one plane) that one mapping unit touches; 1 unless a unit is larger than a page.
+    pub pages_per_unit: u32,
+}
+
+/// Why a geometry is refused: the key, its value and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeometryError {
+    /// The offending key, as in the TOML description.
+    pub key: &'static str,
+    /// What it was.
+    pub value: u64,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+impl fmt::Display for GeometryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}: {}", self.key, self.value, self.allowed)
+    }
+}
+
+impl std::error::Error for GeometryError {}
+
+impl Geometry {
+    /// Checks the shape and derives the [`Layout`].
+    pub fn layout(&self) -> Result<Layout, GeometryError> {
+        let refuse =
+            |key, value: u64, allowed: &str| Err(GeometryError { key, value, allowed: allowed.into() });
+        for (key, value, max) in [
+            ("channels", self.channels, 256),
+            ("ways", self.ways, 256),
+            ("dies", self.dies, 16),
+            ("planes", self.planes, 16),
+            ("blocks", self.blocks, 1 << 20),
+            ("pages", self.pages, 1 << 16),
+        ] {
+            if value == 0 || value > max {
+                return refuse(key, value.into(), &format!("allowed: 1 to {max}"));
+            }
+        }
+        if self.blocks < 4 {
+            return refuse(
+                "blocks",
+                self.blocks.into(),
+                "allowed: at least 4 per plane, so that collection can work",
+            );
+        }
+        if self.ways * self.dies > 64 {
+            return refuse("ways", self.ways.into(), "allowed: ways x dies at most 64 on a channel");
+        }
+        if !self.sector_bytes.is_power_of_two() || !(512..=65_536).contains(&self.sector_bytes) {
+            return refuse(
+                "sector_bytes",
+                self.sector_bytes.into(),
+                "allowed: a power of two from 512 to 65536",
+            );
+        }
+        if self.page_bytes == 0 || !self.page_bytes.is_multiple_of(512) || self.page_bytes > 1 << 20 {
+            return refuse("page_bytes", self.page_bytes.into(), "allowed: a multiple of 512 up to 1 MiB");
+        }
+        if self.one_shot_pages == 0
+            || self.one_shot_pages > 4
+            || !self.pages.is_multiple_of(self.one_shot_pages)
+        {
+            return refuse("one_shot_pages", self.one_shot_pages.into(), "allowed: 1 to 4, dividing pages");
+        }
+        let unit = self.unit_bytes;
+        if unit == 0 || !unit.is_multiple_of(self.sector_bytes) || unit / self.sector_bytes > 64 {
+            return refuse("unit_bytes", unit.into(), "allowed: 1 to 64 whole sectors (sector_bytes)");
+        }
+        let planes = if self.multi_plane { self.planes } else { 1 };
+        let stripe_bytes = u64::from(self.page_bytes) * u64::from(planes * self.one_shot_pages);
+        if !stripe_bytes.is_multiple_of(unit.into()) || stripe_bytes / u64::from(unit) > 256 {
+            return refuse(
+                "unit_bytes",
+                unit.into(),
+                "allowed: a divisor of what one program writes (page_bytes x planes if multi_plane x one_shot_pages), at most 256 to a program",
+            );
+        }
+        if !(unit.is_multiple_of(self.page_bytes) || self.page_bytes.is_multiple_of(unit)) {
+            return refuse("unit_bytes", unit.into(), "allowed: a divisor or a multiple of page_bytes");
+        }
+        let dies_per_channel = self.ways * self.dies;
+        let dies = self.channels * dies_per_channel;
+        let blocks_per_die = self.blocks * if self.multi_plane { 1 } else { self.planes };
+        let units_per_stripe = (stripe_bytes / u64::from(unit)) as u32;
+        let stripes_per_block = self.pages / self.one_shot_pages;
+        let units_per_block = units_per_stripe * stripes_per_block;
+        let blocks = u64::from(dies) * u64::from(blocks_per_die);
+        let units = blocks * u64::from(units_per_block);
+        if units >= u64::from(u32::MAX) {
+            return refuse(
+                "unit_bytes",
+                unit.into(),
+                "allowed: fewer than 2^32 - 1 mapping units in the drive; use a larger unit_bytes or a smaller drive",
+            );
+        }
+        Ok(Layout {
+            channels: self.channels,
+            dies_per_channel,
+            dies,
+            blocks_per_die,
+            blocks: blocks as u32,
+            stripes_per_block,
+            units_per_stripe,
+            units_per_block,
+            units: units as u32,
+            sectors_per_unit: unit / self.sector_bytes,
+            sector_bytes: self.sector_bytes,
+            unit_bytes: unit,
+            spare_bytes_per_unit: (u64::from(self.spare_bytes) * u64::from(unit) / u64::from(self.page_bytes))
+                as u32,
+            pages_per_unit: unit.div_ceil(self.page_bytes),
+        })
+    }
+}
+
+impl Layout {
+    /// The block that holds `ppa`.
+    #[inline]
+    pub fn block_of(&self, ppa: Ppa) -> BlockId {
+        BlockId(ppa.0 / self.units_per_block)
+    }
+
+    /// The position of `ppa` inside its block, in mapping units.
+    #[inline]
+    pub fn index_in_block(&self, ppa: Ppa) -> u32 {
+        ppa.0 % self.units_per_block
+    }
+
+    /// The stripe of its block that holds `ppa`.
+    #[inline]
+    pub fn stripe_of(&self, ppa: Ppa) -> u32 {
+        self.index_in_block(ppa) / self.units_per_stripe
+    }
+
+    /// The die that holds `block`.
+    #[inline]
+    pub fn die_of_block(&self, block: BlockId) -> DieId {
+        DieId(block.0 / self.blocks_per_die)
+    }
+
+    /// The die that holds `ppa`.
+    #[inline]
+    pub fn die_of(&self, ppa: Ppa) -> DieId {
+        self.die_of_block(self.block_of(ppa))
+    }
+
+    /// The channel of `die`.
+    #[inline]
+    pub fn channel_of(&self, die: DieId) -> u32 {
+        die.0 / self.dies_per_channel
+    }
+
+    /// The address of unit `index` of `block`.
+    #[inline]
+    pub fn ppa(&self, block: BlockId, index: u32) -> Ppa {
+        Ppa(block.0 * self.units_per_block + index)
+    }
+
+    /// The first block of `die`.
+    #[inline]
+    pub fn first_block(&self, die: DieId) -> BlockId {
+        BlockId(die.0 * self.blocks_per_die)
+    }
+
+    /// Bytes of the whole media, without spare.
+    pub fn media_bytes(&self) -> u64 {
+        u64::from(self.units) * u64::from(self.unit_bytes)
+    }
+}

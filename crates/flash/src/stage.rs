@@ -1,0 +1,84 @@
+//! Where the time of a request goes.
+//!
+//! A slice is in exactly one stage at any moment; when it moves on, the time since its last move is added to the stage it
+//! leaves. So the stages of a request sum to its latency, to the nanosecond.
+
+use crate::Nanos;
+
+/// A stage of a request's way through the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Stage {
+    /// In a submission queue, not fetched yet.
+    Queue = 0,
+    /// Waiting for and crossing the host link (DMA).
+    HostLink = 1,
+    /// Waiting for and running on the firmware processor.
+    Firmware = 2,
+    /// Waiting for a data-buffer entry, for an older request to the same unit, or for a stripe to fill.
+    Buffer = 3,
+    /// Operation made, waiting for its die (way) to be free.
+    WaitWay = 4,
+    /// Die free or data ready, waiting for the channel.
+    WaitChannel = 5,
+    /// The array works: sense, program, erase.
+    Media = 6,
+    /// Command and data crossing the channel, and decoding.
+    Transfer = 7,
+    /// Everything from the first failed read to the last retry.
+    Retry = 8,
+}
+
+impl Stage {
+    /// How many stages there are.
+    pub const COUNT: usize = 9;
+    /// All stages in order.
+    pub const ALL: [Stage; Stage::COUNT] = [
+        Stage::Queue,
+        Stage::HostLink,
+        Stage::Firmware,
+        Stage::Buffer,
+        Stage::WaitWay,
+        Stage::WaitChannel,
+        Stage::Media,
+        Stage::Transfer,
+        Stage::Retry,
+    ];
+
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Queue => "queue",
+            Stage::HostLink => "link",
+            Stage::Firmware => "firmware",
+            Stage::Buffer => "buffer",
+            Stage::WaitWay => "wait for way",
+            Stage::WaitChannel => "wait for channel",
+            Stage::Media => "media",
+            Stage::Transfer => "transfer",
+            Stage::Retry => "retry",
+        }
+    }
+}
+
+/// Nanoseconds spent in each [`Stage`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageTimes(pub [u64; Stage::COUNT]);
+
+impl StageTimes {
+    /// Adds `time` to `stage`.
+    #[inline]
+    pub fn add(&mut self, stage: Stage, time: Nanos) {
+        self.0[stage as usize] += time.0;
+    }
+
+    /// Time spent in `stage`.
+    pub fn get(&self, stage: Stage) -> Nanos {
+        Nanos(self.0[stage as usize])
+    }
+
+    /// The sum over all stages.
+    pub fn total(&self) -> Nanos {
+        Nanos(self.0.iter().sum())
+    }
+}

@@ -1,0 +1,92 @@
+//! What the translation layer does: policies and thresholds.
+
+/// How a victim block is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victim {
+    /// Fewest valid units.
+    Greedy,
+    /// Highest `age * (1 - u) / 2u`, with `u` the valid share and age since the block was closed (Rosenblum and Ousterhout; Kawaguchi).
+    CostBenefit,
+    /// Closed first.
+    Fifo,
+    /// Longest without an invalidation.
+    Lru,
+    /// Any closed block that would free space.
+    Random,
+    /// Fewest valid units among `d` random closed blocks.
+    DChoices(u32),
+}
+
+/// In which order new data go to the dies (Cosmos+ section 6.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Next channel first, then next way (ChPrev).
+    ChannelFirst,
+    /// Next way first, then next channel (WayPrev).
+    WayFirst,
+    /// A random die (Random).
+    Random,
+}
+
+/// How data of different temperature are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Separation {
+    /// Host and relocated data share blocks.
+    Off,
+    /// Relocated data (which outlived their block) have blocks of their own.
+    Collected,
+    /// As `Collected`, and host writes are split into hot and cold by a decaying counter sketch of write frequency.
+    Frequency,
+}
+
+/// Wear levelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WearLevelling {
+    /// Dynamic: of the free blocks of a die, take the least worn.
+    pub dynamic: bool,
+    /// Static: when the erase counts of a die's most and least worn good blocks differ by more than this, move the data off the
+    /// least worn closed block. `None`: never.
+    pub static_gap: Option<u32>,
+}
+
+/// What survives a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing: flush does nothing and a drive is empty after power loss (Cosmos+ GreedyFTL 3.0.0).
+    Volatile,
+    /// The map is rebuilt from the spare areas; segments of it are journalled so that TRIM survives and mounting need not
+    /// read every page. A segment is rewritten after about `checkpoint_every` programs have passed since its last copy.
+    Journal {
+        /// Programs between two rounds of a full checkpoint.
+        checkpoint_every: u64,
+    },
+}
+
+/// The page-map translation layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FtlConfig {
+    /// Spare capacity as a share of the user capacity: `(physical - user) / user`.
+    pub over_provisioning: f64,
+    /// User capacity in bytes, instead of what over-provisioning yields.
+    pub capacity_bytes: Option<u64>,
+    /// Victim choice.
+    pub victim: Victim,
+    /// Placement of new data.
+    pub placement: Placement,
+    /// Hot and cold data.
+    pub separation: Separation,
+    /// Foreground collection starts in a die when it has this many free blocks or fewer (at least 1).
+    pub gc_low_blocks: u32,
+    /// Background collection (while the drive is idle) goes on until a die has this many free blocks; `gc_low_blocks` or less: off.
+    pub gc_high_blocks: u32,
+    /// Relocations that one die keeps in flight.
+    pub gc_parallel: u32,
+    /// Whether relocation inside a die uses copyback (no channel transfer) where units and stripes allow it.
+    pub copyback: bool,
+    /// Wear levelling.
+    pub wear: WearLevelling,
+    /// Power-cut contract.
+    pub durability: Durability,
+    /// Seed of all policy randomness.
+    pub seed: u64,
+}

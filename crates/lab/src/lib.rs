@@ -1,0 +1,1 @@
+//! The laboratory: descriptions, workloads, traces, the virtual-time driver, and reports.

@@ -1,0 +1,114 @@
+//! What the media are: shape, cells, times, endurance, faults, and what is kept of the data.
+
+use pellucid_flash::{Geometry, Nanos};
+use std::path::PathBuf;
+
+/// Bits per cell as manufactured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// One bit.
+    Slc,
+    /// Two bits: LSB and MSB pages.
+    Mlc,
+    /// Three bits: LSB, CSB and MSB pages.
+    Tlc,
+    /// Four bits.
+    Qlc,
+}
+
+impl Cell {
+    /// Bits per cell, which is also the number of page types.
+    pub fn bits(self) -> u32 {
+        match self {
+            Cell::Slc => 1,
+            Cell::Mlc => 2,
+            Cell::Tlc => 3,
+            Cell::Qlc => 4,
+        }
+    }
+}
+
+/// Array and bus times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timing {
+    /// Sense time per page type (LSB first); as many entries as the mode in use has page types.
+    pub read_ns: Vec<Nanos>,
+    /// Program time per page type. With one-shot programming the single entry is the time of the whole word line.
+    pub program_ns: Vec<Nanos>,
+    /// Erase time.
+    pub erase_ns: Nanos,
+    /// Spread of real dies: each die's array times are scaled by a fixed factor drawn uniformly from `1 +- die_spread` ...
+    pub die_spread: f64,
+    /// ... and each single operation's by one from `1 +- op_spread`. 0 means none.
+    pub op_spread: f64,
+    /// Channel transfer rate in bytes per second, for data and spare bytes.
+    pub channel_bytes_per_second: u64,
+    /// Channel time of the command and address cycles of one operation. 0 schedules no event.
+    pub command_ns: Nanos,
+    /// Channel time of one status check (0: completion is known without asking).
+    pub status_ns: Nanos,
+    /// Time to suspend a program or erase for a read; `None`: the part cannot.
+    pub suspend_ns: Option<Nanos>,
+    /// Time to resume it.
+    pub resume_ns: Nanos,
+}
+
+/// A fault that the description lists by place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListedFault {
+    /// The block is bad from the factory. Die and block as in [`pellucid_flash::Layout`].
+    FactoryBad { die: u32, block: u32 },
+    /// The program of this stripe fails (once the block has been erased `after_erases` times or more).
+    ProgramFail { die: u32, block: u32, stripe: u32, after_erases: u32 },
+    /// Erases of this block fail from its `after_erases`-th on.
+    EraseFail { die: u32, block: u32, after_erases: u32 },
+    /// Reads of this stripe are uncorrectable for the first `attempts` attempts (`u32::MAX`: for ever).
+    ReadFail { die: u32, block: u32, stripe: u32, attempts: u32 },
+}
+
+/// Faults by seed (probabilities) and by list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// Probability that a block is bad from the factory.
+    pub factory_bad: f64,
+    /// Probability that one program operation fails.
+    pub program_fail: f64,
+    /// Probability that one erase fails (the block is then bad).
+    pub erase_fail: f64,
+    /// Probability that one read attempt is uncorrectable.
+    pub read_fail: f64,
+    /// Faults by place.
+    pub list: Vec<ListedFault>,
+}
+
+/// What is kept of the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// A 4-byte stamp per sector, which still proves that the right version of the right sector comes back.
+    None,
+    /// All bytes, in memory, for blocks that have been written.
+    Ram,
+    /// All bytes, in a sparse memory-mapped file that survives the process.
+    File(PathBuf),
+}
+
+/// The media of one drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MediaConfig {
+    /// Shape.
+    pub geometry: Geometry,
+    /// Cell type as manufactured.
+    pub cell: Cell,
+    /// Whether only the LSB pages are used (SLC mode of MLC, TLC, QLC). `geometry.pages` then counts only these.
+    pub slc_mode: bool,
+    /// Times.
+    pub timing: Timing,
+    /// Erases a block survives; beyond it every program or erase fails. `None`: unlimited.
+    pub endurance: Option<u32>,
+    /// Faults.
+    pub faults: Faults,
+    /// Data kept.
+    pub store: StoreKind,
+    /// Seed of all media randomness.
+    pub seed: u64,
+}
