@@ -53,10 +53,12 @@ pub struct Timing {
     pub resume_ns: Nanos,
 }
 
-/// A fault that the description lists by place.
+/// A fault that the description lists by place: die, block of the die and stripe of the block as in
+/// [`pellucid_flash::Layout`].
+#[allow(missing_docs, reason = "the fields are explained with each variant")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListedFault {
-    /// The block is bad from the factory. Die and block as in [`pellucid_flash::Layout`].
+    /// The block is bad from the factory.
     FactoryBad { die: u32, block: u32 },
     /// The program of this stripe fails (once the block has been erased `after_erases` times or more).
     ProgramFail { die: u32, block: u32, stripe: u32, after_erases: u32 },

@@ -1,0 +1,59 @@
+//! Division by a number that is fixed for the life of a drive, as one multiplication.
+//!
+//! Addresses are split into die, block, stripe and unit on every operation, and the divisors (units per block, ...) are
+//! rarely powers of two. The method is Lemire, Kaser and Kurz, "Faster remainder by direct computation" (2019): with
+//! `m = ceil(2^64 / d)`, `floor(m * n / 2^64)` is exact for every 32-bit `n` and `d > 1`.
+
+/// A fixed divisor, at least 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Divisor {
+    divisor: u32,
+    /// `ceil(2^64 / divisor)`; unused when the divisor is 1, for which it would need 65 bits.
+    inverse: u64,
+}
+
+impl Divisor {
+    pub(crate) fn new(divisor: u32) -> Divisor {
+        assert!(divisor > 0, "a layout has no zero counts");
+        Divisor { divisor, inverse: (u64::MAX / u64::from(divisor)).wrapping_add(1) }
+    }
+
+    /// Quotient and remainder.
+    #[inline]
+    pub(crate) fn div_rem(self, n: u32) -> (u32, u32) {
+        let quotient = self.div(n);
+        (quotient, n - quotient * self.divisor)
+    }
+
+    /// The quotient.
+    #[inline]
+    pub(crate) fn div(self, n: u32) -> u32 {
+        if self.divisor == 1 {
+            return n;
+        }
+        ((u128::from(self.inverse) * u128::from(n)) >> 64) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agrees_with_hardware_division() {
+        let mut rng = pellucid_flash::Rng::new(7);
+        let edges = [1, 2, 3, 5, 7, 48, 255, 256, 257, 65_535, 65_536, 65_537, u32::MAX - 1, u32::MAX];
+        for round in 0..20_000 {
+            let d = if round < edges.len() {
+                edges[round]
+            } else {
+                (rng.next_u64() as u32 >> (round % 31)).max(1)
+            };
+            let divisor = Divisor::new(d);
+            let multiple = (u32::MAX / d) * d;
+            for n in [0, 1, d - 1, d, multiple - 1, multiple, u32::MAX, rng.next_u64() as u32] {
+                assert_eq!(divisor.div_rem(n), (n / d, n % d), "{n} / {d}");
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What can go wrong besides the faults of flash itself: a refused description, a broken rule, a bad image file.
+
+use crate::Health;
+use pellucid_flash::GeometryError;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// An operation that real flash forbids. It changed nothing. `die` and `block` as in [`pellucid_flash::Layout`], the
+/// block counted within its die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleError {
+    /// The stripe has been programmed, torn or half erased since the last complete erase of its block.
+    NotErased {
+        /// Die.
+        die: u32,
+        /// Block of the die.
+        block: u32,
+        /// Stripe of the block.
+        stripe: u32,
+    },
+    /// Stripes of a block are programmed in order, each from its first unit on.
+    OutOfOrder {
+        /// Die.
+        die: u32,
+        /// Block of the die.
+        block: u32,
+        /// Stripe asked for.
+        stripe: u32,
+        /// Unit of the stripe at which the program was to start (must be 0).
+        unit: u32,
+        /// The only stripe that may be programmed now.
+        next_stripe: u32,
+    },
+    /// A bad block is neither programmed nor erased.
+    BadBlock {
+        /// Die.
+        die: u32,
+        /// Block of the die.
+        block: u32,
+        /// Why it is bad.
+        health: Health,
+    },
+    /// Another program or erase of the block has begun and not ended.
+    Busy {
+        /// Die.
+        die: u32,
+        /// Block of the die.
+        block: u32,
+    },
+    /// Sequence numbers of a block's stripes lie in the `2^32 - 1` numbers from that of its first stripe on, which is
+    /// what its spare area can hold.
+    Sequence {
+        /// Die.
+        die: u32,
+        /// Block of the die.
+        block: u32,
+        /// Stripe of the block.
+        stripe: u32,
+        /// The sequence number asked for.
+        sequence: u64,
+        /// The sequence number of the block's first stripe.
+        first: u64,
+    },
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            RuleError::NotErased { die, block, stripe } => {
+                write!(
+                    f,
+                    "program of die {die} block {block} stripe {stripe}: not erased since it was last written"
+                )
+            }
+            RuleError::OutOfOrder { die, block, stripe, unit, next_stripe } => write!(
+                f,
+                "program of die {die} block {block} stripe {stripe} unit {unit}: out of order, \
+                 the block continues at stripe {next_stripe} unit 0"
+            ),
+            RuleError::BadBlock { die, block, health } => {
+                let why = if health == Health::FactoryBad { "from the factory" } else { "since it failed" };
+                write!(f, "program or erase of die {die} block {block}: the block is bad {why}")
+            }
+            RuleError::Busy { die, block } => write!(
+                f,
+                "program or erase of die {die} block {block}: another one has begun there and not ended"
+            ),
+            RuleError::Sequence { die, block, stripe, sequence, first } => write!(
+                f,
+                "program of die {die} block {block} stripe {stripe}: sequence {sequence} does not lie in the \
+                 2^32 - 1 numbers from {first} on, the sequence of the block's first stripe"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RuleError {}
+
+/// Why media cannot be made from a description.
+#[derive(Debug)]
+pub enum MediaError {
+    /// The shape is refused.
+    Geometry(GeometryError),
+    /// Another key is refused.
+    Config {
+        /// The offending key.
+        key: &'static str,
+        /// What it was.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// The image file is refused.
+    Store(StoreError),
+}
+
+impl fmt::Display for MediaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MediaError::Geometry(e) => e.fmt(f),
+            MediaError::Config { key, value, allowed } => write!(f, "{key} = {value}: allowed: {allowed}"),
+            MediaError::Store(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MediaError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            MediaError::Geometry(e) => Some(e),
+            MediaError::Config { .. } => None,
+            MediaError::Store(e) => Some(e),
+        }
+    }
+}
+
+impl From<GeometryError> for MediaError {
+    fn from(e: GeometryError) -> MediaError {
+        MediaError::Geometry(e)
+    }
+}
+
+impl From<StoreError> for MediaError {
+    fn from(e: StoreError) -> MediaError {
+        MediaError::Store(e)
+    }
+}
+
+/// What is wrong with an image file. `docs/image-format.md` describes the format.
+#[derive(Debug)]
+pub enum StoreError {
+    /// The operating system refused.
+    Io {
+        /// The image file.
+        path: PathBuf,
+        /// What was tried, as in "cannot ...".
+        action: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// Another process, or another drive of this one, has the image open.
+    InUse {
+        /// The image file.
+        path: PathBuf,
+    },
+    /// The file does not start with the magic number of an image.
+    NotAnImage {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The image has another format version.
+    Version {
+        /// The image file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version that this program reads and writes.
+        supported: u32,
+    },
+    /// The image was made with another geometry.
+    Geometry {
+        /// The image file.
+        path: PathBuf,
+        /// The first key that differs.
+        key: &'static str,
+        /// Its value in the image.
+        image: u32,
+        /// Its value in the description.
+        description: u32,
+    },
+    /// The file is shorter or longer than its header says.
+    Length {
+        /// The image file.
+        path: PathBuf,
+        /// Its length in bytes.
+        found: u64,
+        /// The length that its header and geometry imply, in bytes.
+        expected: u64,
+    },
+    /// A checksum is wrong or a field holds an impossible value.
+    Damaged {
+        /// The image file.
+        path: PathBuf,
+        /// What is damaged.
+        what: String,
+    },
+    /// Media with a file store cannot be copied in memory.
+    NotForkable {
+        /// The image file.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Io { path, action, source } => {
+                write!(f, "{}: cannot {action}: {source}", path.display())
+            }
+            StoreError::InUse { path } => {
+                write!(f, "{}: in use by another drive; one image serves one drive at a time", path.display())
+            }
+            StoreError::NotAnImage { path } => write!(
+                f,
+                "{}: not a media image (no magic number PELLUCID; an interrupted creation leaves none either); \
+                 name another file, or delete this one to create it anew",
+                path.display()
+            ),
+            StoreError::Version { path, found, supported } => write!(
+                f,
+                "{}: image format version {found}, but this program knows version {supported} only; \
+                 open it with the program that made it",
+                path.display()
+            ),
+            StoreError::Geometry { path, key, image, description } => write!(
+                f,
+                "{}: {key} is {image} in the image and {description} in the description; \
+                 use the description that the image was made with, or name another file",
+                path.display()
+            ),
+            StoreError::Length { path, found, expected } => write!(
+                f,
+                "{}: {found} bytes long, but its geometry needs {expected}; it was cut off or extended: \
+                 restore it from a copy",
+                path.display()
+            ),
+            StoreError::Damaged { path, what } => {
+                write!(f, "{}: {what}; restore the image from a copy", path.display())
+            }
+            StoreError::NotForkable { path } => write!(
+                f,
+                "{}: media in a file cannot be forked; copy the file (cp --sparse=always) and open the copy",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            StoreError::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,497 @@
+//! One drive's media: the rules of flash, and what each operation leaves behind.
+//!
+//! - The stripes of a block are programmed in order, once each between two erases.
+//! - Every program and erase has a begin and an end. In between a stripe, or a whole block, is unreadable; a power cut
+//!   makes that lasting, until the next complete erase.
+//! - A page that is torn, failed, half erased or never programmed is never returned as good data.
+//! - A refused operation changes nothing and draws no random number.
+//!
+//! The media do not queue: who may work when is the scheduler's business.
+
+use crate::MediaConfig;
+use crate::divide::Divisor;
+use crate::error::{MediaError, RuleError, StoreError};
+use crate::faults::{self, FaultPlan};
+use crate::state::{BlockState, Flag};
+use crate::store::{Store, StoreShape, UNREADABLE};
+use crate::times::{self, Times};
+use pellucid_flash::{BlockId, Layout, Lpn, Nanos, Ppa};
+
+/// What the spare area of one mapping unit holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spare {
+    /// Logical page; [`Lpn::NONE`] for padding.
+    pub lpn: Lpn,
+    /// Sequence number of its stripe.
+    pub sequence: u64,
+}
+
+/// Whether a block may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It may.
+    Good,
+    /// Bad when the drive was made.
+    FactoryBad,
+    /// Retired during life.
+    GrownBad,
+}
+
+/// What a read finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadResult {
+    /// Good data.
+    Ok {
+        /// Bits that error correction repaired.
+        corrected_bits: u32,
+    },
+    /// Nothing usable: torn, failed, half erased, in operation, or more bit errors than can be corrected.
+    Uncorrectable,
+    /// Not programmed since the erase; all zero.
+    Erased,
+}
+
+/// How a program or erase ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It worked.
+    Ok,
+    /// It failed, as flash does at times; the status register says so.
+    Failed,
+}
+
+/// The media of one drive.
+#[derive(Debug)]
+pub struct Media {
+    layout: Layout,
+    split: Split,
+    times: Times,
+    faults: FaultPlan,
+    endurance: Option<u32>,
+    recovered: bool,
+    shape: StoreShape,
+    store: Store,
+}
+
+/// Address arithmetic.
+#[derive(Clone, Copy, Debug)]
+struct Split {
+    units_per_block: Divisor,
+    units_per_stripe: Divisor,
+    blocks_per_die: Divisor,
+}
+
+/// A mapping unit's place.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    block: u32,
+    /// Unit of the block.
+    index: u32,
+    stripe: u32,
+    /// Unit of the stripe.
+    unit: u32,
+}
+
+/// What a unit holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Programmed,
+    Unreadable,
+    Erased,
+}
+
+impl Media {
+    /// Makes the media that `config` describes. With a file store, opens the image, or creates it when there is none; an
+    /// opened image keeps the bad blocks, wear and die speeds it was made with, and operations that were under way when its
+    /// last user died are torn.
+    pub fn new(config: &MediaConfig) -> Result<Media, MediaError> {
+        let layout = config.geometry.layout()?;
+        times::check(config)?;
+        faults::check(&config.faults, &layout)?;
+        let shape = StoreShape::new(&layout, &config.store);
+        let opened = Store::open(config, shape)?;
+        let mut media = Media {
+            split: Split {
+                units_per_block: Divisor::new(layout.units_per_block),
+                units_per_stripe: Divisor::new(layout.units_per_stripe),
+                blocks_per_die: Divisor::new(layout.blocks_per_die),
+            },
+            times: Times::new(config, &layout, opened.made),
+            faults: FaultPlan::new(config, &layout),
+            endurance: config.endurance,
+            recovered: opened.recovered,
+            shape,
+            store: opened.store,
+            layout,
+        };
+        if opened.created {
+            for block in faults::factory_bad(&config.faults, &media.layout, opened.made) {
+                media.store.set_state(block, BlockState::default().with(Flag::FactoryBad));
+            }
+            media.store.finish_creation()?;
+        } else {
+            media.power_cut();
+        }
+        Ok(media)
+    }
+
+    /// The shape.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Bytes kept per sector: 4 (a stamp) for [`crate::StoreKind::None`], `sector_bytes` otherwise.
+    pub fn image_bytes(&self) -> usize {
+        self.shape.image_bytes
+    }
+
+    /// Whether an image file was opened that its last user had not closed.
+    pub fn recovered(&self) -> bool {
+        self.recovered
+    }
+
+    /// A copy that shares nothing: same contents, same future. Refused for a file store.
+    pub fn fork(&self) -> Result<Media, StoreError> {
+        let store = self.store.fork()?;
+        Ok(Media {
+            layout: self.layout.clone(),
+            split: self.split,
+            times: self.times.clone(),
+            faults: self.faults.clone(),
+            endurance: self.endurance,
+            recovered: self.recovered,
+            shape: self.shape,
+            store,
+        })
+    }
+
+    /// Sense time of the page that holds `ppa`; for a unit on pages of several types, the largest. With `op_spread` every
+    /// call draws anew.
+    #[inline]
+    pub fn read_ns(&mut self, ppa: Ppa) -> Nanos {
+        let at = self.place(ppa);
+        self.times.read_ns(self.split.blocks_per_die.div(at.block), at.stripe, at.unit)
+    }
+
+    /// Program time of the stripe that starts at `first`.
+    #[inline]
+    pub fn program_ns(&mut self, first: Ppa) -> Nanos {
+        let at = self.place(first);
+        self.times.program_ns(self.split.blocks_per_die.div(at.block), at.stripe)
+    }
+
+    /// Erase time of `block`.
+    #[inline]
+    pub fn erase_ns(&mut self, block: BlockId) -> Nanos {
+        self.times.erase_ns(self.split.blocks_per_die.div(block.0))
+    }
+
+    /// Starts to program the stripe whose first unit is `first`; its units follow with [`Media::put_unit`] or
+    /// [`Media::copy_unit`]. Until [`Media::program_end`] the stripe is unreadable.
+    pub fn program_begin(&mut self, first: Ppa, sequence: u64) -> Result<(), RuleError> {
+        let at = self.place(first);
+        let state = self.store.state(at.block);
+        self.check_program(state, at)?;
+        let first_sequence = match at.stripe {
+            0 => sequence,
+            _ => self.shape.meta.first_sequence(self.store.meta(at.block)),
+        };
+        let offset = sequence.checked_sub(first_sequence).and_then(|d| u32::try_from(d).ok());
+        let Some(offset) = offset.filter(|&d| d != UNREADABLE) else {
+            let (die, block) = self.name(at.block);
+            return Err(RuleError::Sequence {
+                die,
+                block,
+                stripe: at.stripe,
+                sequence,
+                first: first_sequence,
+            });
+        };
+        let (meta, _) = self.store.both_mut(at.block);
+        self.shape.meta.begin(meta, at.stripe, first_sequence, offset);
+        self.store.set_state(at.block, state.with(Flag::Programming));
+        Ok(())
+    }
+
+    /// Gives the content of one unit of a begun stripe; `images` are `sectors_per_unit * image_bytes` bytes. Units never
+    /// given hold [`Lpn::NONE`] and zeros.
+    ///
+    /// # Panics
+    /// When the stripe has not begun, or `images` has another length.
+    #[inline]
+    pub fn put_unit(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8]) {
+        let at = self.begun(ppa);
+        let bytes = self.shape.unit_image_bytes;
+        assert_eq!(images.len(), bytes, "image bytes of one unit");
+        let (meta, target) = self.store.both_mut(at.block);
+        self.shape.meta.put(meta, at.unit, at.index, lpn);
+        let start = at.index as usize * bytes;
+        target[start..start + bytes].copy_from_slice(images);
+    }
+
+    /// Copies content and logical page of a unit into a unit of a begun stripe, inside the die. Nothing checks the data on
+    /// this way: if `from` is unreadable, the program of the stripe fails at its end. An erased unit copies as padding.
+    ///
+    /// # Panics
+    /// When the stripe of `to` has not begun.
+    pub fn copy_unit(&mut self, from: Ppa, to: Ppa) {
+        let (source, at) = (self.place(from), self.begun(to));
+        match self.content(source) {
+            Content::Programmed => {}
+            Content::Erased => return,
+            Content::Unreadable => return self.shape.meta.poison(self.store.both_mut(at.block).0),
+        }
+        let lpn = self.shape.meta.lpn(self.store.meta(source.block), source.index);
+        let (meta, _) = self.store.both_mut(at.block);
+        self.shape.meta.put(meta, at.unit, at.index, lpn);
+        let bytes = self.shape.unit_image_bytes;
+        let start = source.index as usize * bytes;
+        self.store.copy_images((source.block, start..start + bytes), (at.block, at.index as usize * bytes));
+    }
+
+    /// Ends the program of the stripe that starts at `first`. When it failed the stripe is unreadable, and the caller should
+    /// retire the block.
+    ///
+    /// # Panics
+    /// When the stripe has not begun.
+    pub fn program_end(&mut self, first: Ppa) -> Outcome {
+        let at = self.begun(first);
+        let state = self.store.state(at.block);
+        let by_fault = self.faults.program_fails(at.block, at.stripe, state.erase_count());
+        let failed = by_fault || self.worn_out(state) || self.shape.meta.poisoned(self.store.meta(at.block));
+        if failed {
+            self.end_unreadable(at.block, state);
+            return Outcome::Failed;
+        }
+        self.pad(at);
+        let done = state.without(Flag::Programming).with_next_stripe(at.stripe + 1);
+        self.store.set_state(at.block, done);
+        Outcome::Ok
+    }
+
+    /// Starts to erase `block`. Until [`Media::erase_end`] all of it is unreadable.
+    pub fn erase_begin(&mut self, block: BlockId) -> Result<(), RuleError> {
+        let state = self.store.state(block.0);
+        self.check_usable(block.0, state)?;
+        // Full of nothing readable: no stripe may be programmed before the erase is complete.
+        let full = state.with(Flag::Erasing).with_next_stripe(self.layout.stripes_per_block);
+        self.store.set_state(block.0, full);
+        Ok(())
+    }
+
+    /// Ends the erase of `block`. When it failed the block is [`Health::GrownBad`] and holds nothing readable.
+    ///
+    /// # Panics
+    /// When the erase has not begun.
+    pub fn erase_end(&mut self, block: BlockId) -> Outcome {
+        let state = self.store.state(block.0);
+        assert!(state.is(Flag::Erasing), "no erase has begun on block {}", block.0);
+        let by_fault = self.faults.erase_fails(block.0, state.erase_count());
+        if by_fault || self.worn_out(state) {
+            let bad = state.without(Flag::Erasing).with(Flag::HalfErased).with(Flag::GrownBad);
+            self.store.set_state(block.0, bad);
+            return Outcome::Failed;
+        }
+        self.store.set_state(block.0, state.erased());
+        Outcome::Ok
+    }
+
+    /// Reads whole sectors of one unit, from `first_sector` on, into `out`: a multiple of [`Media::image_bytes`], possibly
+    /// none when only the outcome matters. `attempt` counts retries from 0. Without good data `out` is filled with zeros.
+    ///
+    /// # Panics
+    /// When the sectors reach beyond the unit.
+    #[inline]
+    pub fn read(&mut self, ppa: Ppa, first_sector: u32, out: &mut [u8], attempt: u32) -> ReadResult {
+        let at = self.place(ppa);
+        let start = first_sector as usize * self.shape.image_bytes;
+        assert!(start + out.len() <= self.shape.unit_image_bytes, "sectors beyond the unit");
+        match self.content(at) {
+            Content::Programmed => {}
+            Content::Erased => {
+                out.fill(0);
+                return ReadResult::Erased;
+            }
+            Content::Unreadable => {
+                out.fill(0);
+                return ReadResult::Uncorrectable;
+            }
+        }
+        if self.faults.read_fails(at.block, at.stripe, attempt) {
+            out.fill(0);
+            return ReadResult::Uncorrectable;
+        }
+        if !out.is_empty() {
+            let start = at.index as usize * self.shape.unit_image_bytes + start;
+            out.copy_from_slice(&self.store.images(at.block)[start..start + out.len()]);
+        }
+        ReadResult::Ok { corrected_bits: 0 }
+    }
+
+    /// What the spare area of a unit holds; `None` when it is erased, torn, failed or in operation. Read faults do not apply:
+    /// who needs to know whether the data are readable calls [`Media::read`].
+    #[inline]
+    pub fn spare(&self, ppa: Ppa) -> Option<Spare> {
+        let at = self.place(ppa);
+        if self.content(at) != Content::Programmed {
+            return None;
+        }
+        let (shape, meta) = (&self.shape.meta, self.store.meta(at.block));
+        let sequence = shape.first_sequence(meta) + u64::from(shape.offset(meta, at.stripe));
+        Some(Spare { lpn: shape.lpn(meta, at.index), sequence })
+    }
+
+    /// Stripes programmed, torn or failed since the last erase. All of them for a block in erase or half erased.
+    #[inline]
+    pub fn next_stripe(&self, block: BlockId) -> u32 {
+        self.store.state(block.0).next_stripe()
+    }
+
+    /// Complete erases.
+    #[inline]
+    pub fn erase_count(&self, block: BlockId) -> u32 {
+        self.store.state(block.0).erase_count()
+    }
+
+    /// Whether the block may be used.
+    #[inline]
+    pub fn health(&self, block: BlockId) -> Health {
+        self.store.state(block.0).health()
+    }
+
+    /// Marks `block` grown bad, for ever. What it holds stays readable. A factory-bad block stays factory bad.
+    pub fn retire(&mut self, block: BlockId) {
+        let state = self.store.state(block.0);
+        if state.health() == Health::Good {
+            self.store.set_state(block.0, state.with(Flag::GrownBad));
+        }
+    }
+
+    /// The drive loses power: begun stripes are torn, blocks in erase are half erased.
+    pub fn power_cut(&mut self) {
+        for block in 0..self.layout.blocks {
+            let state = self.store.state(block);
+            if state.is(Flag::Programming) {
+                self.end_unreadable(block, state);
+            } else if state.is(Flag::Erasing) {
+                self.store.set_state(block, state.without(Flag::Erasing).with(Flag::HalfErased));
+            }
+        }
+    }
+
+    /// With a file store, writes everything to the disk.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.store.sync()
+    }
+
+    /// Bytes of memory allocated for states, spare areas and data. A file store holds them in its map instead.
+    pub fn memory_bytes(&self) -> u64 {
+        self.store.memory_bytes()
+    }
+
+    #[inline]
+    fn place(&self, ppa: Ppa) -> Place {
+        let (block, index) = self.split.units_per_block.div_rem(ppa.0);
+        let (stripe, unit) = self.split.units_per_stripe.div_rem(index);
+        Place { block, index, stripe, unit }
+    }
+
+    /// The place of a unit whose stripe is being programmed.
+    #[inline]
+    fn begun(&self, ppa: Ppa) -> Place {
+        let at = self.place(ppa);
+        let state = self.store.state(at.block);
+        let begun = state.is(Flag::Programming) && state.next_stripe() == at.stripe;
+        assert!(begun, "no program has begun on block {} stripe {}", at.block, at.stripe);
+        at
+    }
+
+    #[inline]
+    fn content(&self, at: Place) -> Content {
+        let state = self.store.state(at.block);
+        let next = state.next_stripe();
+        if state.all_unreadable() {
+            Content::Unreadable
+        } else if at.stripe >= next {
+            let under_way = state.is(Flag::Programming) && at.stripe == next;
+            if under_way { Content::Unreadable } else { Content::Erased }
+        } else if state.is(Flag::HasUnreadable)
+            && self.shape.meta.offset(self.store.meta(at.block), at.stripe) == UNREADABLE
+        {
+            Content::Unreadable
+        } else {
+            Content::Programmed
+        }
+    }
+
+    fn check_program(&self, state: BlockState, at: Place) -> Result<(), RuleError> {
+        self.check_usable(at.block, state)?;
+        let next_stripe = state.next_stripe();
+        if at.stripe == next_stripe && at.unit == 0 {
+            return Ok(());
+        }
+        let ((die, block), stripe) = (self.name(at.block), at.stripe);
+        Err(if stripe < next_stripe {
+            RuleError::NotErased { die, block, stripe }
+        } else {
+            RuleError::OutOfOrder { die, block, stripe, unit: at.unit, next_stripe }
+        })
+    }
+
+    fn check_usable(&self, block: u32, state: BlockState) -> Result<(), RuleError> {
+        let health = state.health();
+        if health == Health::Good && !state.busy() {
+            return Ok(());
+        }
+        let (die, block) = self.name(block);
+        Err(if health == Health::Good {
+            RuleError::Busy { die, block }
+        } else {
+            RuleError::BadBlock { die, block, health }
+        })
+    }
+
+    /// Die, and block of the die.
+    fn name(&self, block: u32) -> (u32, u32) {
+        self.split.blocks_per_die.div_rem(block)
+    }
+
+    fn worn_out(&self, state: BlockState) -> bool {
+        self.endurance.is_some_and(|limit| state.erase_count() >= limit)
+    }
+
+    /// Ends the begun stripe of `block` as torn or failed.
+    fn end_unreadable(&mut self, block: u32, state: BlockState) {
+        let stripe = state.next_stripe();
+        let (meta, _) = self.store.both_mut(block);
+        self.shape.meta.set_offset(meta, stripe, UNREADABLE);
+        let ended = state.without(Flag::Programming).with(Flag::HasUnreadable).with_next_stripe(stripe + 1);
+        self.store.set_state(block, ended);
+    }
+
+    /// Fills the units of a begun stripe that nobody gave.
+    #[inline]
+    fn pad(&mut self, at: Place) {
+        let first = at.index - at.unit;
+        let bytes = self.shape.unit_image_bytes;
+        let (meta, images) = self.store.both_mut(at.block);
+        let mut from = 0;
+        while let Some(unit) = self.shape.meta.next_missing(meta, from) {
+            let index = first + unit;
+            self.shape.meta.put(meta, unit, index, Lpn::NONE);
+            let start = index as usize * bytes;
+            images[start..start + bytes].fill(0);
+            from = unit + 1;
+        }
+    }
+}
+
+impl Clone for Media {
+    /// As [`Media::fork`].
+    ///
+    /// # Panics
+    /// With a file store.
+    fn clone(&self) -> Media {
+        self.fork().unwrap_or_else(|e| panic!("clone of media: {e}"))
+    }
+}

@@ -1,0 +1,145 @@
+//! The metadata of one block: what its spare areas hold, as bytes, the same in memory and in an image file.
+//!
+//! ```text
+//!  0      sequence of the block's first stripe                                  u64
+//!  8      stripe being programmed: bit u set = unit u has been put              4 x u64
+//! 40      stripe being programmed: 1 = it received a copy of unreadable data    u64
+//! 48      0                                                                     16 bytes
+//! 64      per stripe: its sequence minus the first one's; 2^32 - 1 = unreadable u32 each
+//! 64+4S   per unit: logical page                                                u32 each
+//! ```
+//! All little-endian; the whole is padded to a multiple of 64 bytes. Only what lies below the block's `next_stripe`
+//! means anything, so an erase clears nothing here.
+
+use pellucid_flash::{Layout, Lpn};
+
+const PUT_AT: usize = 8;
+const POISON_AT: usize = 40;
+const HEAD_BYTES: usize = 64;
+
+/// The sequence offset that marks a torn or failed stripe.
+pub(crate) const UNREADABLE: u32 = u32::MAX;
+
+/// Where things lie in a block's metadata.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MetaShape {
+    lpn_at: usize,
+    units_per_stripe: u32,
+    /// Length of one block's metadata.
+    pub(crate) bytes: usize,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+impl MetaShape {
+    pub(crate) fn new(layout: &Layout) -> MetaShape {
+        let lpn_at = HEAD_BYTES + 4 * layout.stripes_per_block as usize;
+        let bytes = (lpn_at + 4 * layout.units_per_block as usize).next_multiple_of(64);
+        MetaShape { lpn_at, units_per_stripe: layout.units_per_stripe, bytes }
+    }
+
+    /// Sequence of the block's first stripe.
+    pub(crate) fn first_sequence(&self, meta: &[u8]) -> u64 {
+        u64_at(meta, 0)
+    }
+
+    /// Starts a stripe: nothing put yet. `offset` is its sequence minus the first one's; stripe 0 sets the first.
+    #[inline]
+    pub(crate) fn begin(&self, meta: &mut [u8], stripe: u32, first_sequence: u64, offset: u32) {
+        put_u64(meta, 0, first_sequence);
+        meta[PUT_AT..HEAD_BYTES].fill(0);
+        self.set_offset(meta, stripe, offset);
+    }
+
+    /// Sequence offset of a stripe, or [`UNREADABLE`].
+    #[inline]
+    pub(crate) fn offset(&self, meta: &[u8], stripe: u32) -> u32 {
+        u32_at(meta, HEAD_BYTES + 4 * stripe as usize)
+    }
+
+    #[inline]
+    pub(crate) fn set_offset(&self, meta: &mut [u8], stripe: u32, offset: u32) {
+        put_u32(meta, HEAD_BYTES + 4 * stripe as usize, offset);
+    }
+
+    /// Logical page of unit `index` of the block.
+    #[inline]
+    pub(crate) fn lpn(&self, meta: &[u8], index: u32) -> Lpn {
+        Lpn(u32_at(meta, self.lpn_at + 4 * index as usize))
+    }
+
+    /// Records that unit `unit` of the begun stripe, which is unit `index` of the block, holds `lpn`.
+    #[inline]
+    pub(crate) fn put(&self, meta: &mut [u8], unit: u32, index: u32, lpn: Lpn) {
+        meta[PUT_AT + unit as usize / 8] |= 1 << (unit % 8);
+        put_u32(meta, self.lpn_at + 4 * index as usize, lpn.0);
+    }
+
+    /// The first unit from `from` on, of the begun stripe, that has not been put.
+    #[inline]
+    pub(crate) fn next_missing(&self, meta: &[u8], from: u32) -> Option<u32> {
+        let mut unit = from;
+        while unit < self.units_per_stripe {
+            let word = u64_at(meta, PUT_AT + unit as usize / 64 * 8) >> (unit % 64);
+            let run = word.trailing_ones();
+            unit += run;
+            if run < 64 - (unit - run) % 64 {
+                break;
+            }
+        }
+        (unit < self.units_per_stripe).then_some(unit)
+    }
+
+    /// Records that the begun stripe received a copy of an unreadable unit.
+    pub(crate) fn poison(&self, meta: &mut [u8]) {
+        put_u64(meta, POISON_AT, 1);
+    }
+
+    /// Whether it did.
+    #[inline]
+    pub(crate) fn poisoned(&self, meta: &[u8]) -> bool {
+        u64_at(meta, POISON_AT) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_units_are_found_across_words() {
+        for units_per_stripe in [1, 3, 63, 64, 65, 128, 255, 256] {
+            let shape = MetaShape { lpn_at: 128, units_per_stripe, bytes: 2048 };
+            for hole in [0, 1, 62, 63, 64, 65, 127, 128, 200, 255] {
+                let mut meta = vec![0u8; 2048];
+                shape.begin(&mut meta, 0, 9, 0);
+                for unit in (0..units_per_stripe).filter(|&u| u != hole && u != hole + 1) {
+                    shape.put(&mut meta, unit, unit, Lpn(unit));
+                }
+                let expected: Vec<u32> =
+                    [hole, hole + 1].into_iter().filter(|&u| u < units_per_stripe).collect();
+                let mut found = Vec::new();
+                let mut from = 0;
+                while let Some(unit) = shape.next_missing(&meta, from) {
+                    found.push(unit);
+                    from = unit + 1;
+                }
+                assert_eq!(found, expected, "{units_per_stripe} units");
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! How long array operations take: a table look-up by page type, scaled by the die and by the single operation.
+//!
+//! Page `p` of a block has type `p % bits` (LSB first), the usual round-robin of shared word lines. A stripe's units lie
+//! page by page, and within a page plane by plane: `slot = page_of_word_line * planes + plane`. So a unit as large as a
+//! multi-plane page lies on one page type, and only a larger one spans several.
+
+use crate::{MediaConfig, MediaError};
+use pellucid_flash::{Layout, Nanos, Rng};
+
+/// Array times of one drive.
+#[derive(Clone, Debug)]
+pub(crate) struct Times {
+    /// Page type of the first page of each stripe: the row of the tables below.
+    row_of_stripe: Vec<u8>,
+    /// Sense time: `row * units_per_stripe + unit`.
+    read_ns: Vec<Nanos>,
+    /// Program time: by row.
+    program_ns: Vec<Nanos>,
+    erase_ns: Nanos,
+    units_per_stripe: u32,
+    /// Factor of each die; empty without spread.
+    die_factor: Vec<f64>,
+    op_spread: f64,
+    op_rng: Rng,
+}
+
+impl Times {
+    /// Tables for a checked `config`. `made` is the seed that the dies were made with.
+    pub(crate) fn new(config: &MediaConfig, layout: &Layout, made: u64) -> Times {
+        let (geometry, timing) = (&config.geometry, &config.timing);
+        let types = page_types(config);
+        let planes = if geometry.multi_plane { geometry.planes } else { 1 };
+        let one_shot = geometry.one_shot_pages;
+        let type_of = |row: u32, slot: u32| ((row + slot / planes) % types) as usize;
+        let rows = if one_shot > 1 { 1 } else { types };
+        let mut read_ns = Vec::new();
+        for row in 0..rows {
+            for unit in 0..layout.units_per_stripe {
+                let start = u64::from(unit) * u64::from(layout.unit_bytes);
+                let first = (start / u64::from(geometry.page_bytes)) as u32;
+                let slots = first..first + layout.pages_per_unit;
+                let slowest = slots.map(|slot| timing.read_ns[type_of(row, slot)]).max();
+                read_ns.push(slowest.expect("a unit touches at least one page"));
+            }
+        }
+        let mut die_rng = Rng::stream(made, "media.die_spread");
+        let spread = timing.die_spread;
+        let dies = if spread > 0.0 { layout.dies } else { 0 };
+        Times {
+            row_of_stripe: (0..layout.stripes_per_block).map(|s| (s % rows) as u8).collect(),
+            read_ns,
+            program_ns: timing.program_ns.clone(),
+            erase_ns: timing.erase_ns,
+            units_per_stripe: layout.units_per_stripe,
+            die_factor: (0..dies).map(|_| factor(&mut die_rng, spread)).collect(),
+            op_spread: timing.op_spread,
+            op_rng: Rng::stream(config.seed, "media.op_spread"),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn read_ns(&mut self, die: u32, stripe: u32, unit: u32) -> Nanos {
+        let row = u32::from(self.row_of_stripe[stripe as usize]);
+        let nominal = self.read_ns[(row * self.units_per_stripe + unit) as usize];
+        self.scaled(die, nominal)
+    }
+
+    #[inline]
+    pub(crate) fn program_ns(&mut self, die: u32, stripe: u32) -> Nanos {
+        let nominal = self.program_ns[usize::from(self.row_of_stripe[stripe as usize])];
+        self.scaled(die, nominal)
+    }
+
+    #[inline]
+    pub(crate) fn erase_ns(&mut self, die: u32) -> Nanos {
+        self.scaled(die, self.erase_ns)
+    }
+
+    #[inline]
+    fn scaled(&mut self, die: u32, nominal: Nanos) -> Nanos {
+        if self.die_factor.is_empty() && self.op_spread == 0.0 {
+            return nominal;
+        }
+        let mut ns = nominal.0 as f64;
+        if let Some(f) = self.die_factor.get(die as usize) {
+            ns *= f;
+        }
+        if self.op_spread > 0.0 {
+            ns *= factor(&mut self.op_rng, self.op_spread);
+        }
+        Nanos(ns.round() as u64)
+    }
+}
+
+/// Uniform in `1 +- spread`.
+fn factor(rng: &mut Rng, spread: f64) -> f64 {
+    1.0 + spread * (2.0 * rng.unit_f64() - 1.0)
+}
+
+/// Page types of the mode in use.
+fn page_types(config: &MediaConfig) -> u32 {
+    if config.slc_mode { 1 } else { config.cell.bits() }
+}
+
+/// Refuses times that do not fit the cells.
+pub(crate) fn check(config: &MediaConfig) -> Result<(), MediaError> {
+    let refuse = |key, value: String, allowed: String| Err(MediaError::Config { key, value, allowed });
+    let timing = &config.timing;
+    let types = page_types(config);
+    let one_shot = config.geometry.one_shot_pages;
+    if one_shot != 1 && one_shot != types {
+        return refuse(
+            "one_shot_pages",
+            one_shot.to_string(),
+            format!("1, or {types}: the pages of a word line"),
+        );
+    }
+    if timing.read_ns.len() != types as usize {
+        let allowed = format!("{types} times, one per page type");
+        return refuse("timing.read_ns", format!("{} times", timing.read_ns.len()), allowed);
+    }
+    let programs = if one_shot > 1 { 1 } else { types };
+    if timing.program_ns.len() != programs as usize {
+        let allowed = format!("{programs} times: one per page type, or one in all for one-shot programming");
+        return refuse("timing.program_ns", format!("{} times", timing.program_ns.len()), allowed);
+    }
+    for (key, spread) in [("timing.die_spread", timing.die_spread), ("timing.op_spread", timing.op_spread)] {
+        if !(0.0..1.0).contains(&spread) {
+            return refuse(key, spread.to_string(), "0 up to, not including, 1".into());
+        }
+    }
+    if timing.channel_bytes_per_second == 0 {
+        return refuse("timing.channel_bytes_per_second", "0".into(), "1 or more".into());
+    }
+    Ok(())
+}
