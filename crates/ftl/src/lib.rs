@@ -1,5 +1,18 @@
 //! Translation: where a logical page lies, where the next one goes, and which block is emptied next.
+//!
+//! Pure state and decisions: this crate holds no data, reads no clock and does no I/O. The drive runs it below the
+//! interface; a host FTL runs the same engine above an open-channel drive.
 
+mod blocks;
+mod collect;
 mod config;
+mod journal;
+mod mount;
+mod page_map;
+mod temperature;
 
+pub use collect::{Emptied, Relocation};
 pub use config::{Durability, FtlConfig, Placement, Separation, Victim, WearLevelling};
+pub use journal::SegmentWork;
+pub use mount::{MountReport, MountSource};
+pub use page_map::{FtlCounters, PageMap, Plan, ProgramId, SetupError, Stream};

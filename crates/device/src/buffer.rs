@@ -1,0 +1,305 @@
+//! The data buffer: entries of one mapping unit, found by logical page.
+//!
+//! ```text
+//!   vacant ──► busy (DMA, fill, packed, programming) ◄──► idle (clean or dirty; in LRU order) ──► vacant
+//! ```
+//! An entry is *listed* while it is the one that a request for its logical page must use. While its program runs, a new
+//! write to the page gets a new entry (a copy), and the old one is *unlisted* until its program ends. So data
+//! handed to a program never change.
+//!
+//! Invariants: a listed entry is found under its logical page and no other; an entry is in the LRU list if and only if it
+//! is idle; `dirty` is a subset of `valid`.
+
+use crate::slab::{List, NIL};
+use pellucid_flash::Lpn;
+
+/// One mapping unit's worth of buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub lpn: Lpn,
+    /// Sectors whose content is here.
+    pub valid: u64,
+    /// Sectors newer than on the media.
+    pub dirty: u64,
+    /// Host DMAs in progress or announced.
+    pub users: u32,
+    /// A flash read is filling the missing sectors.
+    pub filling: bool,
+    /// It must go to the media as soon as it can.
+    pub wanted: bool,
+    /// It waits for a stripe.
+    pub packed: bool,
+    /// Its program is planned and has not ended.
+    pub programming: bool,
+    /// Found by its logical page.
+    pub listed: bool,
+    /// The flush in progress waits for it.
+    pub flushing: bool,
+    /// Trimmed while packed: nobody needs the data.
+    pub dropped: bool,
+    /// Slices that wait for the fill.
+    pub waiting: List,
+    /// Slices that are acknowledged when it is programmed.
+    pub acknowledge: List,
+    in_lru: bool,
+    previous: u32,
+    next: u32,
+}
+
+/// All entries of a drive, with their content.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffer {
+    entries: Vec<Entry>,
+    images: Vec<u8>,
+    image_bytes: usize,
+    unit_images: usize,
+    vacant: Vec<u32>,
+    table: Vec<u32>,
+    mask: u32,
+    newest: u32,
+    oldest: u32,
+    dirty_idle: u32,
+}
+
+impl Buffer {
+    /// `count` entries of `sectors` sector images of `image_bytes` each.
+    pub fn new(count: u32, sectors: u32, image_bytes: usize) -> Buffer {
+        let entry = Entry {
+            lpn: Lpn::NONE,
+            valid: 0,
+            dirty: 0,
+            users: 0,
+            filling: false,
+            wanted: false,
+            packed: false,
+            programming: false,
+            listed: false,
+            flushing: false,
+            dropped: false,
+            waiting: List::default(),
+            acknowledge: List::default(),
+            in_lru: false,
+            previous: NIL,
+            next: NIL,
+        };
+        let slots = (2 * count).next_power_of_two().max(16);
+        Buffer {
+            entries: vec![entry; count as usize],
+            images: vec![0; count as usize * sectors as usize * image_bytes],
+            image_bytes,
+            unit_images: sectors as usize * image_bytes,
+            vacant: (0..count).rev().collect(),
+            table: vec![NIL; slots as usize],
+            mask: slots - 1,
+            newest: NIL,
+            oldest: NIL,
+            dirty_idle: 0,
+        }
+    }
+
+    #[inline]
+    fn slot(&self, lpn: Lpn) -> u32 {
+        lpn.0.wrapping_mul(0x9e37_79b1) >> 8 & self.mask
+    }
+
+    /// The entry that requests for `lpn` must use.
+    #[inline]
+    pub fn find(&self, lpn: Lpn) -> Option<u32> {
+        let mut slot = self.slot(lpn);
+        loop {
+            let at = self.table[slot as usize];
+            if at == NIL {
+                return None;
+            }
+            if self.entries[at as usize].lpn == lpn {
+                return Some(at);
+            }
+            slot = (slot + 1) & self.mask;
+        }
+    }
+
+    /// Takes a vacant entry for `lpn` and lists it.
+    #[inline]
+    pub fn take(&mut self, lpn: Lpn) -> Option<u32> {
+        let at = self.vacant.pop()?;
+        let entry = &mut self.entries[at as usize];
+        (entry.lpn, entry.valid, entry.dirty, entry.listed) = (lpn, 0, 0, true);
+        let mut slot = self.slot(lpn);
+        while self.table[slot as usize] != NIL {
+            slot = (slot + 1) & self.mask;
+        }
+        self.table[slot as usize] = at;
+        Some(at)
+    }
+
+    /// Requests for the entry's page no longer find it.
+    #[inline]
+    pub fn unlist(&mut self, at: u32) {
+        if !self.entries[at as usize].listed {
+            return;
+        }
+        self.entries[at as usize].listed = false;
+        let mut hole = self.slot(self.entries[at as usize].lpn);
+        while self.table[hole as usize] != at {
+            hole = (hole + 1) & self.mask;
+        }
+        // Close the gap, so that no probe sequence is cut.
+        let mut slot = (hole + 1) & self.mask;
+        while self.table[slot as usize] != NIL {
+            let home = self.slot(self.entries[self.table[slot as usize] as usize].lpn);
+            if (slot.wrapping_sub(home) & self.mask) >= (slot.wrapping_sub(hole) & self.mask) {
+                self.table[hole as usize] = self.table[slot as usize];
+                hole = slot;
+            }
+            slot = (slot + 1) & self.mask;
+        }
+        self.table[hole as usize] = NIL;
+    }
+
+    /// Gives the entry back.
+    #[inline]
+    pub fn vacate(&mut self, at: u32) {
+        self.unlist(at);
+        self.busy(at);
+        let entry = &mut self.entries[at as usize];
+        debug_assert!(entry.users == 0 && !entry.filling && !entry.programming && !entry.packed);
+        (entry.wanted, entry.dropped, entry.flushing) = (false, false, false);
+        self.vacant.push(at);
+    }
+
+    /// Whether an entry is vacant.
+    pub fn has_vacant(&self) -> bool {
+        !self.vacant.is_empty()
+    }
+
+    /// The entry is used: out of the LRU list.
+    #[inline]
+    pub fn busy(&mut self, at: u32) {
+        let Entry { in_lru, previous, next, dirty, .. } = self.entries[at as usize];
+        if !in_lru {
+            return;
+        }
+        self.dirty_idle -= u32::from(dirty != 0);
+        self.entries[at as usize].in_lru = false;
+        match previous {
+            NIL => self.newest = next,
+            p => self.entries[p as usize].next = next,
+        }
+        match next {
+            NIL => self.oldest = previous,
+            n => self.entries[n as usize].previous = previous,
+        }
+    }
+
+    /// The entry is idle: the most recently used of the LRU list.
+    #[inline]
+    pub fn idle(&mut self, at: u32) {
+        self.busy(at);
+        let newest = self.newest;
+        let entry = &mut self.entries[at as usize];
+        (entry.in_lru, entry.previous, entry.next) = (true, NIL, newest);
+        self.dirty_idle += u32::from(entry.dirty != 0);
+        match newest {
+            NIL => self.oldest = at,
+            n => self.entries[n as usize].previous = at,
+        }
+        self.newest = at;
+    }
+
+    /// The least recently used idle entry.
+    #[inline]
+    pub fn oldest(&self) -> Option<u32> {
+        (self.oldest != NIL).then_some(self.oldest)
+    }
+
+    /// The least recently used idle entry that is dirty.
+    pub fn oldest_dirty(&self) -> Option<u32> {
+        if self.dirty_idle == 0 {
+            return None;
+        }
+        let mut at = self.oldest;
+        while at != NIL {
+            if self.entries[at as usize].dirty != 0 {
+                return Some(at);
+            }
+            at = self.entries[at as usize].previous;
+        }
+        None
+    }
+
+    /// Idle entries that hold newer data than the media.
+    pub fn dirty_idle(&self) -> u32 {
+        self.dirty_idle
+    }
+
+    /// All entries.
+    pub fn count(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// The content of sectors `first..first + sectors`.
+    #[inline]
+    pub fn images(&self, at: u32, first: u32, sectors: u32) -> &[u8] {
+        let start = at as usize * self.unit_images + first as usize * self.image_bytes;
+        &self.images[start..start + sectors as usize * self.image_bytes]
+    }
+
+    /// The content of sectors `first..first + sectors`, to be written.
+    #[inline]
+    pub fn images_mut(&mut self, at: u32, first: u32, sectors: u32) -> &mut [u8] {
+        let start = at as usize * self.unit_images + first as usize * self.image_bytes;
+        &mut self.images[start..start + sectors as usize * self.image_bytes]
+    }
+
+    /// Copies the content of one entry to another.
+    pub fn copy(&mut self, from: u32, to: u32) {
+        let from = from as usize * self.unit_images;
+        self.images.copy_within(from..from + self.unit_images, to as usize * self.unit_images);
+    }
+
+    /// Loses everything (power cut).
+    pub fn reset(&mut self) {
+        let sectors = self.unit_images / self.image_bytes;
+        *self = Buffer::new(self.count(), sectors as u32, self.image_bytes);
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        (self.entries.len() * size_of::<Entry>() + self.images.len() + self.table.len() * 4) as u64
+    }
+
+    /// Walks the table and the LRU list and panics where they disagree with the entries.
+    pub fn check(&self) {
+        for (at, entry) in self.entries.iter().enumerate() {
+            assert_eq!(entry.dirty & !entry.valid, 0, "entry {at}: dirty sectors that are not valid");
+            if entry.listed {
+                assert_eq!(self.find(entry.lpn), Some(at as u32), "entry {at}: not found by its page");
+            }
+        }
+        let listed = self.entries.iter().filter(|e| e.listed).count();
+        assert_eq!(listed, self.table.iter().filter(|&&t| t != NIL).count(), "listed entries");
+        let (mut at, mut count) = (self.newest, 0);
+        while at != NIL {
+            let entry = &self.entries[at as usize];
+            assert!(entry.in_lru && entry.users == 0 && !entry.filling && !entry.packed && !entry.programming);
+            count += 1;
+            at = entry.next;
+        }
+        assert_eq!(count, self.entries.iter().filter(|e| e.in_lru).count(), "idle entries");
+    }
+}
+
+impl std::ops::Index<u32> for Buffer {
+    type Output = Entry;
+    #[inline]
+    fn index(&self, at: u32) -> &Entry {
+        &self.entries[at as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Buffer {
+    /// `dirty` of an idle entry must not be changed through this: take it out of the LRU list first.
+    #[inline]
+    fn index_mut(&mut self, at: u32) -> &mut Entry {
+        &mut self.entries[at as usize]
+    }
+}

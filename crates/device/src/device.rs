@@ -1,0 +1,492 @@
+//! One drive: `submit / advance / next_event / pop`.
+//!
+//! This type routes. It owns the parts (host interface, firmware processor, data buffer, translation, scheduler, media)
+//! and carries plain data between them; the parts do not know each other. The ways that requests take stand in files of
+//! their own: [`crate::read_path`], [`crate::write_path`], [`crate::flush_path`], [`crate::collect_path`].
+//!
+//! ```text
+//!  submit ─► queue ─► fetch ─► slices ─► buffer ─► translation ─► way queue ─► channel ─► array
+//!  pop    ◄─ complete ◄─ host DMA ◄──────────────────────────────────────────── advance ◄─┘
+//! ```
+//! Order at one moment: events due at t run before arrivals stamped t; equal events in order of creation.
+
+use crate::buffer::Buffer;
+use crate::config::DeviceConfig;
+use crate::events::{Event, Events};
+use crate::firmware::{Firmware, Task};
+use crate::flush_path::Flushes;
+use crate::host_interface::HostInterface;
+use crate::monitor::Counters;
+use crate::scheduler::{Client, FlashOp, OpKind, Scheduler, Step};
+use crate::slab::{Linked, List, NIL, Slab};
+use pellucid_flash::{
+    BlockId, Cause, Command, Completion, DieId, Layout, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status,
+};
+use pellucid_ftl::{FtlCounters, MountReport, PageMap, SetupError};
+use pellucid_media::{Health, Media, MediaError};
+use std::collections::VecDeque;
+
+/// A command in the drive.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub command: Command,
+    pub submitted: SimTime,
+    pub mark: SimTime,
+    pub stages: StageTimes,
+    pub slices_left: u32,
+    pub status: Status,
+    /// Occupied; for walking outstanding commands at a power cut.
+    pub live: bool,
+    next: u32,
+}
+
+impl Linked for Work {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+/// The part of a command that lies in one mapping unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Slice {
+    pub work: u32,
+    pub lpn: Lpn,
+    /// First sector inside the unit.
+    pub first: u32,
+    pub sectors: u32,
+    /// Where its sectors start in the command's data.
+    pub data_at: u32,
+    /// A write of zeros, without host data.
+    pub zero: bool,
+    /// The write is acknowledged only when programmed.
+    pub through: bool,
+    /// This slice started the flash operation that it waits for, so the operation's stages are its own.
+    pub primary: bool,
+    pub entry: u32,
+    pub mark: SimTime,
+    pub stages: StageTimes,
+    pub next: u32,
+}
+
+impl Linked for Slice {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+impl Slice {
+    /// Books the time since the last transition to `stage`.
+    #[inline]
+    pub fn book(&mut self, stage: Stage, now: SimTime) {
+        self.stages.add(stage, now - self.mark);
+        self.mark = now;
+    }
+
+    /// The sectors as bits of the unit.
+    #[inline]
+    pub fn mask(&self) -> u64 {
+        sector_mask(self.first, self.sectors)
+    }
+}
+
+/// `sectors` bits from bit `first` on; up to 64.
+#[inline]
+pub(crate) fn sector_mask(first: u32, sectors: u32) -> u64 {
+    (u64::MAX >> (64 - sectors)) << first
+}
+
+/// Why a drive cannot be made.
+#[derive(Debug)]
+pub enum DeviceError {
+    /// The media refuse.
+    Media(MediaError),
+    /// Translation refuses.
+    Translation(SetupError),
+    /// A controller setting is out of range.
+    Setting {
+        /// The key as in the TOML description.
+        key: &'static str,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+}
+
+impl std::fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DeviceError::Media(e) => e.fmt(f),
+            DeviceError::Translation(e) => e.fmt(f),
+            DeviceError::Setting { key, allowed } => write!(f, "{key}: allowed: {allowed}"),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+/// What stands where in the stripe of a planned program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StripeUnit {
+    Entry(u32),
+    Relocation(u32),
+    Segment(u32),
+    Copyback { from: Ppa, lpn: Lpn },
+}
+
+/// One drive. Clone it to fork its future.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub(crate) config: DeviceConfig,
+    pub(crate) layout: Layout,
+    pub(crate) now: SimTime,
+    pub(crate) events: Events,
+    pub(crate) host: HostInterface,
+    pub(crate) firmware: Firmware,
+    pub(crate) buffer: Buffer,
+    pub(crate) ftl: PageMap,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) media: Media,
+    pub(crate) works: Slab<Work>,
+    pub(crate) slices: Slab<Slice>,
+    pub(crate) active: u32,
+    pub(crate) image_bytes: usize,
+    pub(crate) full: u64,
+    /// Slices that wait for a buffer entry.
+    pub(crate) starved: List,
+    pub(crate) starved_count: u32,
+    pub(crate) writes: crate::write_path::Writes,
+    pub(crate) flushes: Flushes,
+    pub(crate) collect: crate::collect_path::Collect,
+    pub(crate) read_only: bool,
+    pub(crate) counters: Counters,
+    completions: VecDeque<Completion>,
+}
+
+impl Device {
+    /// Makes the drive. Media that hold data (a file store) are mounted.
+    pub fn new(config: &DeviceConfig) -> Result<Device, DeviceError> {
+        let media = Media::new(&config.media).map_err(DeviceError::Media)?;
+        Device::with_media(config, media)
+    }
+
+    fn with_media(config: &DeviceConfig, media: Media) -> Result<Device, DeviceError> {
+        for (ok, key, allowed) in [
+            (config.host.queues >= 1, "drive.host.queues", "at least 1"),
+            (config.host.commands_max >= 1, "drive.host.commands_max", "at least 1"),
+            (config.host.dma_unit_bytes >= 512, "drive.host.dma_unit", "at least 512 bytes"),
+            (config.firmware.clock_mhz >= 1, "drive.firmware.clock_mhz", "at least 1"),
+            (config.buffer.entries >= 1, "drive.buffer.entries", "at least 1"),
+            (config.buffer.entries < 1 << 24, "drive.buffer.entries", "fewer than 2^24"),
+            (config.host.commands_max < 1 << 20, "drive.host.commands_max", "fewer than 2^20"),
+            (config.media.timing.channel_bytes_per_second >= 1, "drive.media.timing.channel", "at least 1 byte/s"),
+        ] {
+            if !ok {
+                return Err(DeviceError::Setting { key, allowed });
+            }
+        }
+        let layout = media.layout().clone();
+        let (ftl, _) = mount(config, &layout, &media)?;
+        let image_bytes = media.image_bytes();
+        let stripe_bytes =
+            u64::from(layout.units_per_stripe) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
+        Ok(Device {
+            events: Events::default(),
+            host: HostInterface::new(&config.host),
+            firmware: Firmware::new(&config.firmware),
+            buffer: Buffer::new(config.buffer.entries, layout.sectors_per_unit, image_bytes),
+            scheduler: Scheduler::new(&config.scheduler, &config.media.timing, &layout, stripe_bytes),
+            writes: crate::write_path::Writes::default(),
+            flushes: Flushes::default(),
+            collect: crate::collect_path::Collect::new(&layout, image_bytes),
+            full: sector_mask(0, layout.sectors_per_unit),
+            config: config.clone(),
+            now: SimTime::ZERO,
+            works: Slab::default(),
+            slices: Slab::default(),
+            active: 0,
+            starved: List::default(),
+            starved_count: 0,
+            read_only: ftl.worn_out(),
+            counters: Counters::default(),
+            completions: VecDeque::new(),
+            image_bytes,
+            layout,
+            ftl,
+            media,
+        })
+    }
+
+    /// Hands a command to the drive at `now`, which must not lie before the last `advance`. Its completion comes out of
+    /// [`Device::pop`], whatever becomes of it. Events due at `now` have run before.
+    pub fn submit(&mut self, now: SimTime, command: Command) {
+        self.advance(now);
+        let status = self.refuse(&command);
+        let work = self.works.insert(Work {
+            command,
+            submitted: now,
+            mark: now,
+            stages: StageTimes::default(),
+            slices_left: 0,
+            status: status.unwrap_or(Status::Success),
+            live: true,
+            next: NIL,
+        });
+        if status.is_some() {
+            self.finish(work);
+        } else if self.config.host.fetch_ns == Nanos::ZERO {
+            self.visible(work);
+            self.drain();
+        } else {
+            self.events.at(now + self.config.host.fetch_ns, Event::Visible(work));
+        }
+    }
+
+    fn refuse(&self, command: &Command) -> Option<Status> {
+        let carries = match command.opcode {
+            Opcode::Write => true,
+            Opcode::Read => !command.data.is_empty(),
+            _ => false,
+        };
+        let bytes = command.sectors as usize * self.image_bytes;
+        if !self.host.has_queue(command.queue) || (carries && command.data.len() != bytes) {
+            return Some(Status::InvalidField);
+        }
+        if command.opcode == Opcode::Flush {
+            return None;
+        }
+        if command.sectors == 0 {
+            return Some(Status::InvalidField);
+        }
+        let end = command.lba.0.checked_add(command.sectors.into());
+        if end.is_none_or(|end| end > self.capacity_sectors()) {
+            return Some(Status::LbaOutOfRange);
+        }
+        (self.read_only && command.opcode != Opcode::Read).then_some(Status::ReadOnly)
+    }
+
+    /// Runs everything that is due until `now`.
+    pub fn advance(&mut self, now: SimTime) {
+        debug_assert!(now >= self.now, "time runs forward");
+        while let Some((at, event)) = self.events.pop_due(now) {
+            self.now = at;
+            match event {
+                Event::Channel(channel) => self.scheduler.channel_done(at, channel, &mut self.events),
+                Event::Die(die) => self.scheduler.array_done(at, die, &mut self.events),
+                Event::Decoded(op) => self.scheduler.decoded(at, op),
+                Event::Dma(slice) => {
+                    self.slices[slice].book(Stage::HostLink, at);
+                    self.ask(Task::DmaStatus(slice));
+                }
+                Event::Processor => {
+                    let task = self.firmware.finished(at, &mut self.events);
+                    self.run(task);
+                }
+                Event::Visible(work) => self.visible(work),
+                Event::Completed(work) => {
+                    let record = &mut self.works[work];
+                    record.stages.add(Stage::HostLink, at - record.mark);
+                    self.finish(work);
+                }
+            }
+            self.drain();
+        }
+        self.now = now;
+    }
+
+    /// When the drive next does something by itself; `None` if it is at rest.
+    pub fn next_event(&self) -> Option<SimTime> {
+        self.events.next_at()
+    }
+
+    /// The next completion.
+    pub fn pop(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    /// Carries out what the scheduler asks for, and what follows from it, until the drive only waits.
+    fn drain(&mut self) {
+        while let Some(step) = self.scheduler.pop_step() {
+            match step {
+                Step::Array(op) => self.start_array(op),
+                Step::ArrayDone(op) => self.ask(Task::Status(op)),
+                Step::DataOut(op) => self.ask(Task::DataStatus(op)),
+            }
+        }
+        self.pad_if_awaited();
+        if self.events.next_at().is_none() && self.active > 0 {
+            self.give_up_writing();
+        }
+    }
+
+    /// Asks the firmware for a task; does it at once if it costs nothing.
+    #[inline]
+    pub(crate) fn ask(&mut self, task: Task) {
+        if self.firmware.ask(self.now, task, &mut self.events) {
+            self.run(task);
+        }
+    }
+
+    fn run(&mut self, task: Task) {
+        match task {
+            Task::Fetch(work) => self.start(work),
+            Task::Slice(slice) => {
+                self.slices[slice].book(Stage::Firmware, self.now);
+                self.place(slice, false);
+            }
+            Task::Dma(slice) => self.start_dma(slice),
+            Task::DmaStatus(slice) => {
+                self.slices[slice].book(Stage::Firmware, self.now);
+                self.dma_done(slice);
+            }
+            Task::Issue(op) => {
+                self.scheduler.ops[op].book(Stage::Firmware, self.now);
+                let ahead = self.may_go_ahead(op);
+                self.scheduler.enqueue(self.now, op, ahead, &mut self.events);
+            }
+            Task::Status(op) => {
+                self.scheduler.ops[op].book(Stage::Firmware, self.now);
+                self.array_done(op);
+            }
+            Task::DataStatus(op) => {
+                self.scheduler.ops[op].book(Stage::Firmware, self.now);
+                self.data_arrived(op);
+            }
+            Task::Complete(work) => {
+                let record = &mut self.works[work];
+                record.stages.add(Stage::Firmware, self.now - record.mark);
+                record.mark = self.now;
+                match self.config.host.complete_ns {
+                    Nanos::ZERO => self.finish(work),
+                    time => self.events.at(self.now + time, Event::Completed(work)),
+                }
+            }
+        }
+    }
+
+    /// A command can be seen by the firmware.
+    fn visible(&mut self, work: u32) {
+        let record = &mut self.works[work];
+        record.stages.add(Stage::HostLink, self.now - record.mark);
+        record.mark = self.now;
+        let queue = record.command.queue;
+        self.host.push(&mut self.works, queue, work);
+        self.fetch();
+    }
+
+    fn fetch(&mut self) {
+        while self.active < self.config.host.commands_max {
+            let Some(work) = self.host.pop(&mut self.works) else { return };
+            self.active += 1;
+            let record = &mut self.works[work];
+            record.stages.add(Stage::Queue, self.now - record.mark);
+            record.mark = self.now;
+            self.ask(Task::Fetch(work));
+        }
+    }
+
+    /// The firmware has taken a command.
+    fn start(&mut self, work: u32) {
+        let record = &mut self.works[work];
+        record.stages.add(Stage::Firmware, self.now - record.mark);
+        record.mark = self.now;
+        match record.command.opcode {
+            Opcode::Read | Opcode::Write => {
+                let (lba, sectors) = (record.command.lba.0, record.command.sectors);
+                self.cut(work, lba, sectors, false);
+            }
+            Opcode::Trim | Opcode::WriteZeroes => self.start_trim(work),
+            Opcode::Flush => self.start_flush(work),
+        }
+    }
+
+    /// Cuts sectors of a command into slices, one for each mapping unit, and starts them.
+    pub(crate) fn cut(&mut self, work: u32, lba: u64, sectors: u32, zero: bool) {
+        let per_unit = self.layout.sectors_per_unit;
+        let record = &mut self.works[work];
+        let count = ((lba % u64::from(per_unit)) as u32 + sectors).div_ceil(per_unit);
+        record.slices_left += count;
+        let write = record.command.opcode != Opcode::Read;
+        let through = write
+            && (record.command.fua || self.config.buffer.write == crate::config::WritePolicy::WriteThrough);
+        let (stages, start) = (record.stages, record.command.lba.0);
+        self.writes.inbound += if write { count } else { 0 };
+        let mut done = 0;
+        while done < sectors {
+            let at = lba + u64::from(done);
+            let first = (at % u64::from(per_unit)) as u32;
+            let here = (per_unit - first).min(sectors - done);
+            let slice = self.slices.insert(Slice {
+                work,
+                lpn: Lpn((at / u64::from(per_unit)) as u32),
+                first,
+                sectors: here,
+                data_at: (at - start) as u32,
+                zero,
+                through,
+                primary: false,
+                entry: NIL,
+                mark: self.now,
+                stages,
+                next: NIL,
+            });
+            done += here;
+            self.ask(Task::Slice(slice));
+        }
+    }
+
+    /// A slice has done its part. The last one completes the command.
+    pub(crate) fn slice_done(&mut self, slice: u32, status: Status) {
+        let Slice { work, stages, mark, .. } = self.slices[slice];
+        debug_assert_eq!(mark, self.now);
+        self.slices.release(slice);
+        let record = &mut self.works[work];
+        record.slices_left -= 1;
+        if status != Status::Success {
+            record.status = status;
+        }
+        if record.slices_left == 0 {
+            record.stages = stages;
+            record.mark = self.now;
+            self.ask(Task::Complete(work));
+        }
+    }
+
+    fn finish(&mut self, work: u32) {
+        let record = &mut self.works[work];
+        record.live = false;
+        let command = &mut record.command;
+        let completion = Completion {
+            tag: command.tag,
+            opcode: command.opcode,
+            status: record.status,
+            submitted: record.submitted,
+            completed: self.now,
+            stages: record.stages,
+            data: std::mem::take(&mut command.data),
+        };
+        if record.status == Status::Success {
+            match command.opcode {
+                Opcode::Read => self.counters.host_read_sectors += u64::from(command.sectors),
+                Opcode::Write => self.counters.host_written_sectors += u64::from(command.sectors),
+                _ => {}
+            }
+        }
+        let refused = completion.completed == completion.submitted && record.slices_left == 0 && {
+            // Refused commands never became active.
+            matches!(
+                record.status,
+                Status::InvalidField | Status::LbaOutOfRange | Status::ReadOnly
+            ) && record.stages == StageTimes::default()
+                && record.mark == record.submitted
+                && !record.fetched()
+        };
+        self.works.release(work);
+        self.completions.push_back(completion);
+        if !refused {
+            self.active -= 1;
+            self.fetch();
+            if self.active == 0 {
+                self.collect_while_idle();
+            }
+        }
+    }
+}

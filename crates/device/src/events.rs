@@ -1,0 +1,91 @@
+//! The events of one drive, in time order.
+//!
+//! Ties are broken by a written rule: equal times in order of creation. An event is one 128-bit number
+//! (time, creation number, kind, index), so that ordering is one comparison and the heap holds 16 bytes an event.
+
+use pellucid_flash::SimTime;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What happens. Each names the one thing it concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Event {
+    /// The transfer on this channel ends.
+    Channel(u32) = 0,
+    /// The array operation of this die ends.
+    Die(u32) = 1,
+    /// The data of this flash operation are decoded.
+    Decoded(u32) = 2,
+    /// The host DMA of this slice ends.
+    Dma(u32) = 3,
+    /// The firmware processor has finished its task.
+    Processor = 4,
+    /// This command has become visible to the firmware.
+    Visible(u32) = 5,
+    /// The completion of this command reaches the host.
+    Completed(u32) = 6,
+}
+
+const INDEX_BITS: u32 = 24;
+const ORDER_BITS: u32 = 36;
+
+/// Events to come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events {
+    heap: BinaryHeap<Reverse<u128>>,
+    created: u64,
+}
+
+impl Events {
+    /// Adds an event at `at`.
+    #[inline]
+    pub fn at(&mut self, at: SimTime, event: Event) {
+        let (kind, index) = match event {
+            Event::Channel(i) => (0u32, i),
+            Event::Die(i) => (1, i),
+            Event::Decoded(i) => (2, i),
+            Event::Dma(i) => (3, i),
+            Event::Processor => (4, 0),
+            Event::Visible(i) => (5, i),
+            Event::Completed(i) => (6, i),
+        };
+        debug_assert!(index < 1 << INDEX_BITS && self.created < 1 << ORDER_BITS);
+        let low = self.created << (64 - ORDER_BITS) | u64::from(kind << INDEX_BITS | index);
+        self.created += 1;
+        self.heap.push(Reverse(u128::from(at.0) << 64 | u128::from(low)));
+    }
+
+    /// When the next event is due.
+    #[inline]
+    pub fn next_at(&self) -> Option<SimTime> {
+        self.heap.peek().map(|Reverse(key)| SimTime((key >> 64) as u64))
+    }
+
+    /// Takes the next event if it is due at `now` or before.
+    #[inline]
+    pub fn pop_due(&mut self, now: SimTime) -> Option<(SimTime, Event)> {
+        let top = self.heap.peek_mut()?;
+        let at = SimTime((top.0 >> 64) as u64);
+        if at > now {
+            return None;
+        }
+        let low = std::collections::binary_heap::PeekMut::pop(top).0 as u32;
+        let index = low & ((1 << INDEX_BITS) - 1);
+        let event = match low >> INDEX_BITS & 0xf {
+            0 => Event::Channel(index),
+            1 => Event::Die(index),
+            2 => Event::Decoded(index),
+            3 => Event::Dma(index),
+            4 => Event::Processor,
+            5 => Event::Visible(index),
+            _ => Event::Completed(index),
+        };
+        Some((at, event))
+    }
+
+    /// Forgets everything (power cut).
+    pub fn clear(&mut self) {
+        self.heap.clear();
+    }
+}

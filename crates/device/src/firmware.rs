@@ -1,0 +1,102 @@
+//! The firmware processor: one serial resource that every step of a request has to pass.
+//!
+//! A step costs cycles, which scale with the clock, and register accesses, which do not (Cosmos+ section 7.1). Tasks run one
+//! after the other in order of arrival. A task whose cost is zero while nothing waits is done at once, without an event.
+
+use crate::config::{Firmware as Config, StepCost};
+use crate::events::{Event, Events};
+use pellucid_flash::{Nanos, SimTime};
+use std::collections::VecDeque;
+
+/// A step of the firmware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Take this command and cut it into slices.
+    Fetch(u32),
+    /// Buffer, translation and dependencies of this slice.
+    Slice(u32),
+    /// Start the host DMA of this slice.
+    Dma(u32),
+    /// Notice that the host DMA of this slice has ended.
+    DmaStatus(u32),
+    /// Hand this flash operation to its way.
+    Issue(u32),
+    /// Notice that the array has finished this operation.
+    Status(u32),
+    /// Notice that the data of this operation have arrived.
+    DataStatus(u32),
+    /// Complete this command.
+    Complete(u32),
+}
+
+/// The processor and what waits for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Firmware {
+    waiting: VecDeque<Task>,
+    running: bool,
+    busy: Nanos,
+    costs: [Nanos; 6],
+    free: bool,
+}
+
+impl Firmware {
+    pub fn new(config: &Config) -> Firmware {
+        let cost = |c: StepCost| Nanos(u64::from(c.cycles) * 1_000 / u64::from(config.clock_mhz) + u64::from(c.fixed_ns));
+        let costs =
+            [config.fetch, config.slice, config.dma, config.issue, config.status, config.complete].map(cost);
+        let free = costs.iter().all(|&c| c == Nanos::ZERO);
+        Firmware { waiting: VecDeque::new(), running: false, busy: Nanos::ZERO, costs, free }
+    }
+
+    fn cost(&self, task: Task) -> Nanos {
+        self.costs[match task {
+            Task::Fetch(_) => 0,
+            Task::Slice(_) => 1,
+            Task::Dma(_) => 2,
+            Task::Issue(_) => 3,
+            Task::Status(_) | Task::DmaStatus(_) | Task::DataStatus(_) => 4,
+            Task::Complete(_) => 5,
+        }]
+    }
+
+    /// Asks for a task. `true`: it takes no time; do it now.
+    #[inline]
+    pub fn ask(&mut self, now: SimTime, task: Task, events: &mut Events) -> bool {
+        if self.free {
+            return true;
+        }
+        self.waiting.push_back(task);
+        if !self.running {
+            self.run(now, events);
+        }
+        false
+    }
+
+    fn run(&mut self, now: SimTime, events: &mut Events) {
+        if let Some(&task) = self.waiting.front() {
+            let cost = self.cost(task);
+            self.running = true;
+            self.busy += cost;
+            events.at(now + cost, Event::Processor);
+        }
+    }
+
+    /// The running task is done: do what it stands for. The next one starts.
+    pub fn finished(&mut self, now: SimTime, events: &mut Events) -> Task {
+        let task = self.waiting.pop_front().expect("a processor event without a task");
+        self.running = false;
+        self.run(now, events);
+        task
+    }
+
+    /// Time the processor has worked.
+    pub fn busy(&self) -> Nanos {
+        self.busy
+    }
+
+    /// Forgets all tasks (power cut).
+    pub fn reset(&mut self) {
+        self.waiting.clear();
+        self.running = false;
+    }
+}

@@ -1,0 +1,40 @@
+//! What a drive counts about itself. Counters only: reading them costs nothing while the drive works.
+
+use pellucid_flash::Cause;
+
+/// Counters since the drive was switched on. Sectors are host sectors (`sector_bytes`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Sectors that hosts wrote with success, as acknowledged.
+    pub host_written_sectors: u64,
+    /// Sectors that hosts read with success.
+    pub host_read_sectors: u64,
+    /// Sectors programmed, by cause. Their sum over `host_written_sectors` is the write amplification.
+    pub programmed_sectors: [u64; Cause::COUNT],
+    /// Program operations (stripes), by the cause of their first unit.
+    pub programs: [u64; Cause::COUNT],
+    /// Read operations that left the die, by cause; retries count again.
+    pub reads: [u64; Cause::COUNT],
+    /// Copybacks (counted in `programs` too).
+    pub copybacks: u64,
+    /// Erases that ended.
+    pub erases: u64,
+    /// Read attempts after the first.
+    pub read_retries: u64,
+    /// Reads that failed after every retry.
+    pub uncorrectable_reads: u64,
+    /// Bits that error correction mended.
+    pub corrected_bits: u64,
+    /// Programs that failed.
+    pub program_failures: u64,
+    /// Erases that failed.
+    pub erase_failures: u64,
+    /// Slices of reads that found all their sectors in the buffer.
+    pub buffer_read_hits: u64,
+    /// Slices of writes that found their page in the buffer.
+    pub buffer_write_hits: u64,
+    /// Flash operations that have ended (programs, reads, erases), for fault injection by number.
+    pub media_operations: u64,
+    /// Power cuts survived.
+    pub power_cuts: u64,
+}

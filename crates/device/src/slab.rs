@@ -1,0 +1,134 @@
+//! Records with stable small numbers, reused, and first-in-first-out lists threaded through them. No allocation in
+//! steady state, and cloning is copying.
+
+/// "No record."
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// Numbered records.
+#[derive(Clone, Debug)]
+pub(crate) struct Slab<T> {
+    records: Vec<T>,
+    vacant: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Slab { records: Vec::new(), vacant: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Stores a record and gives its number.
+    #[inline]
+    pub fn insert(&mut self, record: T) -> u32 {
+        match self.vacant.pop() {
+            Some(at) => {
+                self.records[at as usize] = record;
+                at
+            }
+            None => {
+                self.records.push(record);
+                self.records.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Gives the number back. The record stays readable until the number is used again.
+    #[inline]
+    pub fn release(&mut self, at: u32) {
+        self.vacant.push(at);
+    }
+
+    /// Records in use.
+    pub fn in_use(&self) -> usize {
+        self.records.len() - self.vacant.len()
+    }
+
+    /// Forgets all records.
+    pub fn clear(&mut self) {
+        self.records.clear();
+        self.vacant.clear();
+    }
+
+    /// Bytes held.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.records.capacity() * size_of::<T>() + self.vacant.capacity() * 4) as u64
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, at: u32) -> &T {
+        &self.records[at as usize]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, at: u32) -> &mut T {
+        &mut self.records[at as usize]
+    }
+}
+
+/// A record that can stand in a [`List`].
+pub(crate) trait Linked {
+    /// The place for the number of the next record.
+    fn next(&mut self) -> &mut u32;
+}
+
+/// A first-in-first-out list of records of one slab.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        List { head: NIL, tail: NIL }
+    }
+}
+
+impl List {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+
+    #[inline]
+    pub fn push_back<T: Linked>(&mut self, slab: &mut Slab<T>, at: u32) {
+        *slab[at].next() = NIL;
+        if self.head == NIL {
+            self.head = at;
+        } else {
+            *slab[self.tail].next() = at;
+        }
+        self.tail = at;
+    }
+
+    #[inline]
+    pub fn push_front<T: Linked>(&mut self, slab: &mut Slab<T>, at: u32) {
+        *slab[at].next() = self.head;
+        if self.head == NIL {
+            self.tail = at;
+        }
+        self.head = at;
+    }
+
+    #[inline]
+    pub fn pop<T: Linked>(&mut self, slab: &mut Slab<T>) -> Option<u32> {
+        if self.head == NIL {
+            return None;
+        }
+        let at = self.head;
+        self.head = *slab[at].next();
+        Some(at)
+    }
+
+    /// Takes the whole list.
+    #[inline]
+    pub fn take(&mut self) -> List {
+        std::mem::take(self)
+    }
+}

@@ -1,0 +1,372 @@
+//! Blocks: which are free, open, full, being emptied or bad, how many valid units each holds, and in which order the
+//! closed ones of a die would be collected.
+//!
+//! ```text
+//!          take            last stripe planned        all programs ended
+//!   Free ───────► Open ──────────────────────► Full ────────────────────► Closed
+//!     ▲                                                                     │ choose
+//!     └───────── erased ◄── Erasing ◄── no valid unit left ── Victim ◄──────┘
+//!                              │ erase failed, or the block had a failed program
+//!                              └──────────────► Bad
+//! ```
+//! Invariants: a block is in exactly one bucket list if and only if it is `Closed`, and then in the bucket of its valid
+//! count; it is in its die's free list if and only if it is `Free`; `valid` equals the number of its set bits in the valid map.
+
+use pellucid_flash::{BlockId, DieId, Layout};
+
+/// Where a block stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BlockState {
+    /// Erased and waiting.
+    Free,
+    /// Taking data.
+    Open,
+    /// Every stripe is planned; some programs have not ended.
+    Full,
+    /// Full, all programs ended; may be chosen as a victim.
+    Closed,
+    /// Being emptied.
+    Victim,
+    /// Its erase is planned.
+    Erasing,
+    /// Retired.
+    Bad,
+}
+
+const NIL: u32 = u32::MAX;
+
+/// What is touched on every write.
+#[derive(Clone, Debug)]
+struct Hot {
+    valid: u32,
+    previous: u32,
+    next: u32,
+    in_flight: u16,
+    state: BlockState,
+    failed: bool,
+}
+
+/// What is touched once in a block's life.
+#[derive(Clone, Debug, Default)]
+struct Cold {
+    erases: u32,
+    closed_at: u64,
+    touched_at: u64,
+}
+
+/// All blocks of a drive.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocks {
+    hot: Vec<Hot>,
+    cold: Vec<Cold>,
+    free: Vec<Vec<u32>>,
+    buckets: Vec<u32>,
+    lowest: Vec<u32>,
+    blocks_per_die: u32,
+    units_per_block: u32,
+    bad: u32,
+    keep_buckets: bool,
+    least_worn_first: bool,
+}
+
+impl Blocks {
+    /// All blocks free and unworn; `bad` ones retired from the start. `keep_buckets`: the victim policy needs closed
+    /// blocks by valid count. `least_worn_first`: dynamic wear levelling.
+    pub fn new(layout: &Layout, keep_buckets: bool, least_worn_first: bool) -> Blocks {
+        let hot =
+            Hot { valid: 0, previous: NIL, next: NIL, in_flight: 0, state: BlockState::Free, failed: false };
+        let buckets =
+            if keep_buckets { layout.dies as usize * (layout.units_per_block as usize + 1) } else { 0 };
+        let mut free = Vec::with_capacity(layout.dies as usize);
+        for die in 0..layout.dies {
+            let first = die * layout.blocks_per_die;
+            // Taken from the end: the lowest number goes first.
+            free.push((first..first + layout.blocks_per_die).rev().collect());
+        }
+        Blocks {
+            hot: vec![hot; layout.blocks as usize],
+            cold: vec![Cold::default(); layout.blocks as usize],
+            free,
+            buckets: vec![NIL; buckets],
+            lowest: vec![layout.units_per_block + 1; layout.dies as usize],
+            blocks_per_die: layout.blocks_per_die,
+            units_per_block: layout.units_per_block,
+            bad: 0,
+            keep_buckets,
+            least_worn_first,
+        }
+    }
+
+    pub fn state(&self, block: BlockId) -> BlockState {
+        self.hot[block.0 as usize].state
+    }
+
+    #[inline]
+    pub fn valid(&self, block: BlockId) -> u32 {
+        self.hot[block.0 as usize].valid
+    }
+
+    pub fn erases(&self, block: BlockId) -> u32 {
+        self.cold[block.0 as usize].erases
+    }
+
+    pub fn set_erases(&mut self, block: BlockId, erases: u32) {
+        self.cold[block.0 as usize].erases = erases;
+    }
+
+    pub fn closed_at(&self, block: BlockId) -> u64 {
+        self.cold[block.0 as usize].closed_at
+    }
+
+    pub fn touched_at(&self, block: BlockId) -> u64 {
+        self.cold[block.0 as usize].touched_at
+    }
+
+    pub fn touch(&mut self, block: BlockId, sequence: u64) {
+        self.cold[block.0 as usize].touched_at = sequence;
+    }
+
+    /// Whether a program in this block has failed, so that it must be retired when it is empty.
+    pub fn failed(&self, block: BlockId) -> bool {
+        self.hot[block.0 as usize].failed
+    }
+
+    /// Nothing more is written here, and it is retired instead of erased.
+    pub fn mark_failed(&mut self, block: BlockId) {
+        self.hot[block.0 as usize].failed = true;
+    }
+
+    pub fn in_flight(&self, block: BlockId) -> u32 {
+        self.hot[block.0 as usize].in_flight.into()
+    }
+
+    #[inline]
+    pub fn free_count(&self, die: DieId) -> u32 {
+        self.free[die.0 as usize].len() as u32
+    }
+
+    pub fn bad_count(&self) -> u32 {
+        self.bad
+    }
+
+    /// The blocks of `die`.
+    pub fn of_die(&self, die: DieId) -> impl Iterator<Item = BlockId> + use<> {
+        let first = die.0 * self.blocks_per_die;
+        (first..first + self.blocks_per_die).map(BlockId)
+    }
+
+    /// Takes a free block of `die` and opens it: the least worn one with dynamic wear levelling (the most worn one if
+    /// `most_worn`), else the one that has been free longest.
+    pub fn take(&mut self, die: DieId, most_worn: bool) -> Option<BlockId> {
+        let cold = &self.cold;
+        let free = &mut self.free[die.0 as usize];
+        let at = if most_worn {
+            (0..free.len()).max_by_key(|&i| (cold[free[i] as usize].erases, i))?
+        } else if self.least_worn_first {
+            (0..free.len()).min_by_key(|&i| (cold[free[i] as usize].erases, free.len() - i))?
+        } else {
+            free.len().checked_sub(1)?
+        };
+        let block = free.remove(at);
+        let hot = &mut self.hot[block as usize];
+        debug_assert!(hot.state == BlockState::Free && hot.valid == 0 && hot.in_flight == 0);
+        hot.state = BlockState::Open;
+        Some(BlockId(block))
+    }
+
+    /// A stripe of an open block was planned; `last` if it was the block's last.
+    #[inline]
+    pub fn planned(&mut self, block: BlockId, last: bool) {
+        let hot = &mut self.hot[block.0 as usize];
+        debug_assert_eq!(hot.state, BlockState::Open);
+        hot.in_flight += 1;
+        if last {
+            hot.state = BlockState::Full;
+        }
+    }
+
+    /// No further stripe of this open block will be planned.
+    pub fn close_early(&mut self, block: BlockId, sequence: u64) {
+        let hot = &mut self.hot[block.0 as usize];
+        if hot.state == BlockState::Open {
+            hot.state = BlockState::Full;
+            self.close_if_settled(block, sequence);
+        }
+    }
+
+    /// A planned program ended.
+    #[inline]
+    pub fn settled(&mut self, block: BlockId, failed: bool, sequence: u64) {
+        let hot = &mut self.hot[block.0 as usize];
+        hot.in_flight -= 1;
+        hot.failed |= failed;
+        self.close_if_settled(block, sequence);
+    }
+
+    #[inline]
+    fn close_if_settled(&mut self, block: BlockId, sequence: u64) {
+        let hot = &mut self.hot[block.0 as usize];
+        if hot.state == BlockState::Full && hot.in_flight == 0 {
+            hot.state = BlockState::Closed;
+            self.cold[block.0 as usize].closed_at = sequence;
+            self.cold[block.0 as usize].touched_at = sequence;
+            self.link(block.0);
+        }
+    }
+
+    #[inline]
+    pub fn add_valid(&mut self, block: BlockId) {
+        // Only blocks that take data gain valid units, and those are in no bucket.
+        self.hot[block.0 as usize].valid += 1;
+    }
+
+    #[inline]
+    pub fn remove_valid(&mut self, block: BlockId) {
+        let closed = self.hot[block.0 as usize].state == BlockState::Closed;
+        if closed && self.keep_buckets {
+            self.unlink(block.0);
+            self.hot[block.0 as usize].valid -= 1;
+            self.link(block.0);
+        } else {
+            self.hot[block.0 as usize].valid -= 1;
+        }
+    }
+
+    /// The closed block of `die` with the fewest valid units. Amortised O(1): the cursor rises only past empty buckets.
+    pub fn fewest_valid(&mut self, die: DieId) -> Option<BlockId> {
+        debug_assert!(self.keep_buckets);
+        let base = die.0 as usize * (self.units_per_block as usize + 1);
+        let lowest = &mut self.lowest[die.0 as usize];
+        while *lowest <= self.units_per_block {
+            let head = self.buckets[base + *lowest as usize];
+            if head != NIL {
+                return Some(BlockId(head));
+            }
+            *lowest += 1;
+        }
+        None
+    }
+
+    /// A closed block becomes the victim.
+    pub fn choose(&mut self, block: BlockId) {
+        debug_assert_eq!(self.hot[block.0 as usize].state, BlockState::Closed);
+        self.unlink(block.0);
+        self.hot[block.0 as usize].state = BlockState::Victim;
+    }
+
+    /// An empty victim is about to be erased.
+    pub fn erasing(&mut self, block: BlockId) {
+        let hot = &mut self.hot[block.0 as usize];
+        assert!(
+            hot.valid == 0 && hot.in_flight == 0,
+            "erase of block {} with valid or unsettled data",
+            block.0
+        );
+        hot.state = BlockState::Erasing;
+    }
+
+    /// The erase ended well: the block is free again.
+    pub fn erased(&mut self, block: BlockId) {
+        self.hot[block.0 as usize].state = BlockState::Free;
+        self.cold[block.0 as usize].erases += 1;
+        // Oldest at the end, where `take` looks.
+        self.free[(block.0 / self.blocks_per_die) as usize].insert(0, block.0);
+    }
+
+    /// The block is retired. It must hold nothing valid.
+    pub fn retire(&mut self, block: BlockId) {
+        match self.hot[block.0 as usize].state {
+            BlockState::Free => self.free[(block.0 / self.blocks_per_die) as usize].retain(|&b| b != block.0),
+            BlockState::Closed => self.unlink(block.0),
+            _ => {}
+        }
+        assert_eq!(self.hot[block.0 as usize].valid, 0, "retiring block {} with valid data", block.0);
+        self.hot[block.0 as usize].state = BlockState::Bad;
+        self.bad += 1;
+    }
+
+    /// Mount only: a block that holds data, `open` if it can take more.
+    pub fn restore(&mut self, block: BlockId, valid: u32, open: bool, sequence: u64) {
+        self.free[(block.0 / self.blocks_per_die) as usize].retain(|&b| b != block.0);
+        self.hot[block.0 as usize].valid = valid;
+        self.hot[block.0 as usize].state = if open { BlockState::Open } else { BlockState::Full };
+        self.close_if_settled(block, sequence);
+    }
+
+    fn link(&mut self, block: u32) {
+        if !self.keep_buckets {
+            return;
+        }
+        let die = (block / self.blocks_per_die) as usize;
+        let valid = self.hot[block as usize].valid;
+        let head = &mut self.buckets[die * (self.units_per_block as usize + 1) + valid as usize];
+        let next = std::mem::replace(head, block);
+        self.hot[block as usize].previous = NIL;
+        self.hot[block as usize].next = next;
+        if next != NIL {
+            self.hot[next as usize].previous = block;
+        }
+        self.lowest[die] = self.lowest[die].min(valid);
+    }
+
+    fn unlink(&mut self, block: u32) {
+        if !self.keep_buckets {
+            return;
+        }
+        let Hot { valid, previous, next, .. } = self.hot[block as usize];
+        if previous == NIL {
+            let die = (block / self.blocks_per_die) as usize;
+            self.buckets[die * (self.units_per_block as usize + 1) + valid as usize] = next;
+        } else {
+            self.hot[previous as usize].next = next;
+        }
+        if next != NIL {
+            self.hot[next as usize].previous = previous;
+        }
+    }
+
+    /// Bytes of memory held.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.hot.len() * size_of::<Hot>()
+            + self.cold.len() * size_of::<Cold>()
+            + self.buckets.len() * 4
+            + self.free.iter().map(|f| f.capacity() * 4).sum::<usize>()) as u64
+    }
+
+    /// Walks the lists and panics where they disagree with the blocks.
+    pub fn check(&self) {
+        for (die, free) in self.free.iter().enumerate() {
+            for &block in free {
+                assert_eq!(self.hot[block as usize].state, BlockState::Free, "block {block} in free list");
+                assert_eq!(
+                    block / self.blocks_per_die,
+                    die as u32,
+                    "block {block} in the free list of die {die}"
+                );
+            }
+        }
+        let count = |state| self.hot.iter().filter(|b| b.state == state).count();
+        assert_eq!(count(BlockState::Free), self.free.iter().map(Vec::len).sum::<usize>(), "free blocks");
+        assert_eq!(count(BlockState::Bad), self.bad as usize, "bad blocks");
+        if self.keep_buckets {
+            let mut listed = 0;
+            for (bucket, &head) in self.buckets.iter().enumerate() {
+                let (mut at, mut before) = (head, NIL);
+                while at != NIL {
+                    let hot = &self.hot[at as usize];
+                    assert_eq!(hot.state, BlockState::Closed, "block {at} in a bucket");
+                    assert_eq!(
+                        hot.valid as usize,
+                        bucket % (self.units_per_block as usize + 1),
+                        "bucket of block {at}"
+                    );
+                    assert_eq!(hot.previous, before, "links of block {at}");
+                    listed += 1;
+                    (before, at) = (at, hot.next);
+                }
+            }
+            assert_eq!(listed, count(BlockState::Closed), "closed blocks in buckets");
+        }
+    }
+}

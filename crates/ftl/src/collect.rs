@@ -1,0 +1,256 @@
+//! Collection: which block of a die is emptied next, and one relocation after the other until it is empty.
+//!
+//! A die collects by itself, into itself: a victim's valid units are read one by one ([`PageMap::next_relocation`]) and
+//! programmed elsewhere in the die. When the last copy has ended, the block comes out of [`PageMap::pop_emptied`].
+//! A block with an unreadable unit stays where it is (its readable data leave; reads of the rest keep failing honestly)
+//! and is retired if the host ever overwrites what was lost.
+
+use crate::Victim;
+use crate::blocks::BlockState;
+use crate::page_map::{PageMap, Stream};
+use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
+
+/// The collection of one die.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Collection {
+    current: Option<Current>,
+    /// Victims that will come back as free blocks and have not yet.
+    promised: u32,
+    /// Blocks with a failed program, to be emptied and retired.
+    retiring: Vec<BlockId>,
+    /// Wear levelling is due.
+    level: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    victim: BlockId,
+    cursor: u32,
+    cause: Cause,
+}
+
+impl Collection {
+    pub fn retire(&mut self, block: BlockId) {
+        if !self.retiring.contains(&block) {
+            self.retiring.push(block);
+        }
+    }
+}
+
+/// What to do with a block that holds nothing valid any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emptied {
+    /// Erase it, then report [`PageMap::erase_ended`].
+    Erase(BlockId),
+    /// It has failed and was retired; mark it on the media.
+    Retire(BlockId),
+}
+
+/// A unit to be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relocation {
+    /// Where it lies.
+    pub from: Ppa,
+    /// Why it moves.
+    pub cause: Cause,
+    /// Where it goes.
+    pub stream: Stream,
+}
+
+impl PageMap {
+    /// Whether `die` should collect: in the foreground when few blocks are free, in the background (`idle`) until
+    /// `gc_high_blocks` are.
+    fn wants_space(&self, die: DieId, idle: bool) -> bool {
+        let collection = &self.collections[die.0 as usize];
+        let coming = self.blocks.free_count(die) + collection.promised;
+        coming <= self.config.gc_low_blocks || (idle && coming < self.config.gc_high_blocks)
+    }
+
+    /// Whether `next_relocation` has something to do in `die`.
+    #[inline]
+    pub fn wants_collection(&self, die: DieId, idle: bool) -> bool {
+        let collection = &self.collections[die.0 as usize];
+        collection.current.is_some()
+            || !collection.retiring.is_empty()
+            || (collection.level && self.blocks.free_count(die) > self.config.gc_low_blocks)
+            || self.wants_space(die, idle)
+    }
+
+    /// The next unit that `die` should move, choosing a victim first if need be. `None`: nothing to move now.
+    pub fn next_relocation(&mut self, die: DieId, idle: bool) -> Option<Relocation> {
+        if self.collections[die.0 as usize].current.is_none() {
+            let (victim, cause) = self.choose_victim(die, idle)?;
+            self.start(die, victim, cause);
+        }
+        let Current { victim, cursor, cause } =
+            self.collections[die.0 as usize].current.expect("started above");
+        let Some(from) = self.next_valid(victim, cursor) else {
+            // Everything is on its way. The next victim is chosen at the next call, if still needed.
+            self.collections[die.0 as usize].current = None;
+            return None;
+        };
+        let next = self.layout.index_in_block(from) + 1;
+        self.collections[die.0 as usize].current = Some(Current { victim, cursor: next, cause });
+        let stream = if cause == Cause::WearLevel { Stream::Worn } else { Stream::Collected };
+        Some(Relocation { from, cause, stream })
+    }
+
+    /// Whether the victim of `die` has been read to its end, so that a partial stripe of relocated data should not wait.
+    pub fn victim_exhausted(&self, die: DieId) -> bool {
+        match self.collections[die.0 as usize].current {
+            Some(current) => self.next_valid(current.victim, current.cursor).is_none(),
+            None => true,
+        }
+    }
+
+    /// Whether the copy of `lpn` read from `from` is still its newest; if not, there is nothing to move.
+    #[inline]
+    pub fn is_current(&self, lpn: Lpn, from: Ppa) -> bool {
+        lpn.0 < self.map_length() && self.lookup(lpn) == from
+    }
+
+    /// A relocation was planned.
+    pub fn count_relocated(&mut self, units: u32) {
+        self.counters.relocated_units += u64::from(units);
+    }
+
+    /// A unit of a victim could not be read: its block stays, see the module's head.
+    pub fn relocation_lost(&mut self, from: Ppa) {
+        let block = self.layout.block_of(from);
+        if !self.blocks.failed(block) {
+            let die = self.layout.die_of_block(block);
+            self.blocks.mark_failed(block);
+            self.collections[die.0 as usize].promised -= 1;
+        }
+    }
+
+    fn start(&mut self, die: DieId, victim: BlockId, cause: Cause) {
+        let valid = self.blocks.valid(victim);
+        self.counters.victims[cause as usize] += 1;
+        self.counters.victim_valid_units += u64::from(valid);
+        self.blocks.choose(victim);
+        let collection = &mut self.collections[die.0 as usize];
+        collection.retiring.retain(|&b| b != victim);
+        collection.current = Some(Current { victim, cursor: 0, cause });
+        if !self.blocks.failed(victim) {
+            collection.promised += 1;
+        }
+        if valid == 0 {
+            self.emptied.push(victim);
+        }
+    }
+
+    fn choose_victim(&mut self, die: DieId, idle: bool) -> Option<(BlockId, Cause)> {
+        let collection = &mut self.collections[die.0 as usize];
+        let blocks = &self.blocks;
+        // A failed block becomes a victim once its last programs have ended.
+        let ready = collection.retiring.iter().position(|&b| blocks.state(b) == BlockState::Closed);
+        if let Some(at) = ready {
+            let block = collection.retiring.swap_remove(at);
+            return Some((block, Cause::Retirement));
+        }
+        if collection.level && self.blocks.free_count(die) > self.config.gc_low_blocks {
+            collection.level = false;
+            if let Some(block) = self.least_worn_closed(die) {
+                return Some((block, Cause::WearLevel));
+            }
+        }
+        if !self.wants_space(die, idle) {
+            return None;
+        }
+        let full = self.layout.units_per_block;
+        let victim = match self.config.victim {
+            Victim::Greedy => self.blocks.fewest_valid(die),
+            Victim::Fifo => self.closed_min_by(die, |map, b| map.blocks.closed_at(b)),
+            Victim::Lru => self.closed_min_by(die, |map, b| map.blocks.touched_at(b)),
+            Victim::CostBenefit => {
+                let now = self.sequence;
+                self.closed_min_by(die, |map, b| {
+                    let valid = u64::from(map.blocks.valid(b));
+                    let age = now - map.blocks.closed_at(b) + 1;
+                    // Highest age * (1 - u) / 2u first; whole numbers keep it exact and repeatable.
+                    let benefit = u128::from(age) * u128::from(u64::from(full) - valid);
+                    u128::MAX - (benefit << 32) / u128::from(2 * valid + 1)
+                })
+            }
+            Victim::Random => self.random_closed(die, 1),
+            Victim::DChoices(d) => self.random_closed(die, d),
+        };
+        victim.filter(|&b| self.blocks.valid(b) < full).map(|b| (b, Cause::Collection))
+    }
+
+    fn closed_min_by<K: Ord>(&self, die: DieId, key: impl Fn(&PageMap, BlockId) -> K) -> Option<BlockId> {
+        self.blocks
+            .of_die(die)
+            .filter(|&b| {
+                self.blocks.state(b) == BlockState::Closed
+                    && self.blocks.valid(b) < self.layout.units_per_block
+            })
+            .min_by_key(|&b| key(self, b))
+    }
+
+    /// The one with the fewest valid units among `d` random closed blocks.
+    fn random_closed(&mut self, die: DieId, d: u32) -> Option<BlockId> {
+        let first = self.layout.first_block(die).0;
+        let eligible = |map: &PageMap, b: BlockId| {
+            map.blocks.state(b) == BlockState::Closed && map.blocks.valid(b) < map.layout.units_per_block
+        };
+        let mut best: Option<BlockId> = None;
+        let mut found = 0;
+        // Rejection sampling; a die with hardly any candidate is searched in order instead.
+        for _ in 0..8 * self.layout.blocks_per_die {
+            let block = BlockId(first + self.rng.below(self.layout.blocks_per_die.into()) as u32);
+            if eligible(self, block) {
+                if best.is_none_or(|b| self.blocks.valid(block) < self.blocks.valid(b)) {
+                    best = Some(block);
+                }
+                found += 1;
+                if found == d.max(1) {
+                    break;
+                }
+            }
+        }
+        best.or_else(|| self.closed_min_by(die, |map, b| map.blocks.valid(b)))
+    }
+
+    fn least_worn_closed(&self, die: DieId) -> Option<BlockId> {
+        self.blocks
+            .of_die(die)
+            .filter(|&b| self.blocks.state(b) == BlockState::Closed)
+            .min_by_key(|&b| (self.blocks.erases(b), b))
+    }
+
+    /// A block that holds nothing valid any more.
+    pub fn pop_emptied(&mut self) -> Option<Emptied> {
+        let block = self.emptied.pop()?;
+        let current = &mut self.collections[self.layout.die_of_block(block).0 as usize].current;
+        if current.is_some_and(|c| c.victim == block) {
+            *current = None;
+        }
+        if self.blocks.failed(block) {
+            self.blocks.retire(block);
+            self.counters.grown_bad += 1;
+            return Some(Emptied::Retire(block));
+        }
+        self.blocks.erasing(block);
+        Some(Emptied::Erase(block))
+    }
+
+    /// The erase of a block ended. Failed: the block is retired.
+    pub fn erase_ended(&mut self, block: BlockId, ok: bool) {
+        let die = self.layout.die_of_block(block);
+        self.collections[die.0 as usize].promised -= 1;
+        if ok {
+            self.blocks.erased(block);
+        } else {
+            self.blocks.retire(block);
+            self.counters.grown_bad += 1;
+        }
+        if let Some(gap) = self.config.wear.static_gap {
+            let good = || self.blocks.of_die(die).filter(|&b| self.blocks.state(b) != BlockState::Bad);
+            let most = good().map(|b| self.blocks.erases(b)).max().unwrap_or(0);
+            let least = good().map(|b| self.blocks.erases(b)).min().unwrap_or(0);
+            self.collections[die.0 as usize].level = most - least > gap;
+        }
+    }
+}

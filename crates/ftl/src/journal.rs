@@ -1,0 +1,132 @@
+//! Map segments: the part of the map that is written to the media, so that TRIM survives a power cut and mounting need
+//! not read every page.
+//!
+//! The map is cut into segments of one mapping unit each. A segment is data like any other: it has a logical page number
+//! above the host's (`user_units + index`), is programmed, mapped, collected. Its content is
+//!
+//! ```text
+//! offset 0   8 bytes  watermark: every program with a lower sequence number is reflected in the entries
+//!        8   8 bytes  index of the segment (a check)
+//!       16   4 bytes each: physical address + 1 of the page's newest copy that had been programmed; 0: none
+//! ```
+//! Segments are rewritten round-robin (the checkpoint) and, for trimmed pages, before a flush ends.
+
+use crate::Durability;
+use crate::page_map::PageMap;
+use pellucid_flash::Lpn;
+
+/// Bytes before a segment's entries.
+pub(crate) const HEADER_BYTES: u32 = 16;
+
+/// Which segments have to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Segments {
+    count: u32,
+    every: u64,
+    next: u32,
+    due: u64,
+    /// Sequence number at the last trim that is not on the media yet; 0: none.
+    dirtied_at: Vec<u64>,
+    dirty: Vec<u32>,
+}
+
+/// What a caller that persists segments does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentWork {
+    /// Nothing.
+    None,
+    /// Wait until more programs have ended.
+    Wait,
+    /// Program this segment now: content from [`PageMap::segment_image`], logical page [`PageMap::segment_lpn`].
+    Write(u32),
+}
+
+impl Segments {
+    pub fn new(count: u32, durability: Durability) -> Segments {
+        let every = match durability {
+            Durability::Journal { checkpoint_every } => (checkpoint_every / u64::from(count.max(1))).max(1),
+            Durability::Volatile => u64::MAX,
+        };
+        Segments { count, every, next: 0, due: every, dirtied_at: vec![0; count as usize], dirty: Vec::new() }
+    }
+
+    #[inline]
+    pub fn dirty(&mut self, segment: u32) {
+        if self.count > 0 {
+            if self.dirtied_at[segment as usize] == 0 {
+                self.dirty.push(segment);
+            }
+            self.dirtied_at[segment as usize] = u64::MAX;
+        }
+    }
+}
+
+impl PageMap {
+    /// The logical page of a segment.
+    pub fn segment_lpn(&self, segment: u32) -> Lpn {
+        Lpn(self.user_units + segment)
+    }
+
+    /// Whether a rolling checkpoint write is due. O(1).
+    #[inline]
+    pub fn checkpoint_due(&self) -> bool {
+        self.sequence >= self.segments.due
+    }
+
+    /// Whether trimmed pages wait to be made durable.
+    pub fn has_dirty_segments(&self) -> bool {
+        !self.segments.dirty.is_empty()
+    }
+
+    /// The next segment that a flush must write. A segment with trimmed pages waits until the programs planned before the
+    /// trim have ended, so that none of them can be found above its watermark.
+    pub fn next_flush_segment(&mut self) -> SegmentWork {
+        let Some(&segment) = self.segments.dirty.last() else { return SegmentWork::None };
+        if self.oldest_active_program() < self.trim_sequence(segment) {
+            return SegmentWork::Wait;
+        }
+        self.segments.dirty.pop();
+        self.segments.dirtied_at[segment as usize] = 0;
+        SegmentWork::Write(segment)
+    }
+
+    /// The next segment of the rolling checkpoint; call when [`PageMap::checkpoint_due`].
+    pub fn next_checkpoint_segment(&mut self) -> Option<u32> {
+        let segment = self.segments.next;
+        self.segments.next = (segment + 1) % self.segments.count;
+        self.segments.due = self.sequence + self.segments.every;
+        // One that holds unflushed trims is left to the flush.
+        (self.segments.dirtied_at[segment as usize] == 0).then_some(segment)
+    }
+
+    fn trim_sequence(&mut self, segment: u32) -> u64 {
+        let at = &mut self.segments.dirtied_at[segment as usize];
+        if *at == u64::MAX {
+            *at = self.sequence;
+        }
+        *at
+    }
+
+    /// The content of a segment now, `unit_bytes` long.
+    pub fn segment_image(&self, segment: u32, out: &mut Vec<u8>) {
+        let mut entries = Vec::new();
+        let watermark =
+            self.settled_map(segment * self.entries_per_segment, self.entries_per_segment, &mut entries);
+        out.clear();
+        out.extend_from_slice(&watermark.to_le_bytes());
+        out.extend_from_slice(&u64::from(segment).to_le_bytes());
+        out.extend(entries.iter().flat_map(|e| e.to_le_bytes()));
+        out.resize(self.layout.unit_bytes as usize, 0);
+    }
+}
+
+/// A segment read back: watermark and entries. `None`: it is not the segment it should be.
+pub(crate) fn parse_segment(bytes: &[u8], segment: u32) -> Option<(u64, Vec<u32>)> {
+    let watermark = u64::from_le_bytes(bytes.get(0..8)?.try_into().ok()?);
+    let index = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
+    let entries = bytes[HEADER_BYTES as usize..]
+        .chunks_exact(4)
+        .map(|e| u32::from_le_bytes(e.try_into().expect("chunk of 4")))
+        .collect();
+    (index == u64::from(segment)).then_some((watermark, entries))
+}

@@ -1,0 +1,204 @@
+//! Mount: the map rebuilt from what the media hold.
+//!
+//! 1. *headers*: the first and the last programmed stripe of every block (its range of sequence numbers);
+//! 2. *segments*: the newest copy of every map segment, from the blocks that hold them;
+//! 3. *replay*: the spare areas of the blocks that were written at or after the lowest watermark, newest copy wins;
+//! 4. *blocks*: valid units counted, partly written blocks opened again behind their last stripe.
+//!
+//! A segment entry is trusted if its block was begun before the segment's watermark; otherwise the block was erased since, and
+//! the page has a newer copy (found by the replay) or was trimmed.
+
+use crate::journal::parse_segment;
+use crate::page_map::{PageMap, SetupError, Stream};
+use crate::{Durability, FtlConfig};
+use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
+
+/// What a mount needs to know of the media. The port for whoever stands below translation.
+pub trait MountSource {
+    /// Logical page and sequence number in the spare area of a unit; `None` if it is erased or unreadable.
+    fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)>;
+    /// Stripes used (programmed, torn or failed) since the block's last erase.
+    fn used_stripes(&self, block: BlockId) -> u32;
+    /// Whether the block must be erased before anything can be programmed.
+    fn needs_erase(&self, block: BlockId) -> bool;
+    /// Erases so far.
+    fn erases(&self, block: BlockId) -> u32;
+    /// Whether the block is retired.
+    fn is_bad(&self, block: BlockId) -> bool;
+    /// All bytes of a unit that holds a map segment; `None` if unreadable.
+    fn segment(&self, ppa: Ppa) -> Option<Vec<u8>>;
+}
+
+/// What a mount did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MountReport {
+    /// Spare areas read to find each block's range.
+    pub header_reads: u64,
+    /// Map segments read.
+    pub segment_reads: u64,
+    /// Spare areas replayed.
+    pub replay_reads: u64,
+    /// The most reads that one die had to do; dies work in parallel.
+    pub busiest_die_reads: u64,
+    /// Pages found.
+    pub mapped_units: u64,
+}
+
+struct BlockRange {
+    block: BlockId,
+    stripes: u32,
+    first: u64,
+    last: u64,
+    meta: bool,
+}
+
+impl PageMap {
+    /// Rebuilds translation from the media. With [`Durability::Volatile`] the drive starts empty: blocks that hold
+    /// anything are emptied and erased by collection.
+    pub fn mount(
+        config: &FtlConfig,
+        layout: &Layout,
+        source: &impl MountSource,
+    ) -> Result<(PageMap, MountReport), SetupError> {
+        let blocks = || (0..layout.blocks).map(BlockId);
+        let bad: Vec<BlockId> = blocks().filter(|&b| source.is_bad(b)).collect();
+        let mut map = PageMap::new_worn(config, layout, &bad)?;
+        let mut report = MountReport::default();
+        let mut reads = vec![0u64; layout.dies as usize];
+        for block in blocks() {
+            map.blocks.set_erases(block, source.erases(block));
+        }
+        let ranges: Vec<BlockRange> = blocks()
+            .filter(|&b| !source.is_bad(b) && (source.used_stripes(b) > 0 || source.needs_erase(b)))
+            .map(|b| {
+                reads[layout.die_of_block(b).0 as usize] += 2;
+                report.header_reads += 2;
+                map.range(b, source)
+            })
+            .collect();
+        if config.durability != Durability::Volatile {
+            let watermarks = map.load_segments(&ranges, source, &mut report, &mut reads);
+            map.replay(&ranges, &watermarks, source, &mut report, &mut reads);
+        }
+        map.restore_blocks(&ranges, source);
+        map.sequence = ranges.iter().map(|r| r.last + 1).max().unwrap_or(1);
+        report.mapped_units = (0..map.user_units).filter(|&l| map.lookup(Lpn(l)).is_some()).count() as u64;
+        report.busiest_die_reads = reads.into_iter().max().unwrap_or(0);
+        Ok((map, report))
+    }
+
+    fn unit_of_stripe(&self, block: BlockId, stripe: u32, unit: u32) -> Ppa {
+        self.layout.ppa(block, stripe * self.layout.units_per_stripe + unit)
+    }
+
+    fn range(&self, block: BlockId, source: &impl MountSource) -> BlockRange {
+        let stripes = source.used_stripes(block);
+        let readable = |s: &u32| source.spare(self.unit_of_stripe(block, *s, 0));
+        // Torn and failed stripes have no readable spare area; their neighbours bound the range.
+        let first = (0..stripes).find_map(|s| readable(&s));
+        let last = (0..stripes).rev().find_map(|s| readable(&s));
+        let meta = first.is_some_and(|(lpn, _)| lpn != Lpn::NONE && lpn.0 >= self.user_units);
+        BlockRange {
+            block,
+            stripes,
+            first: first.map_or(u64::MAX, |s| s.1),
+            last: last.map_or(0, |s| s.1),
+            meta,
+        }
+    }
+
+    fn load_segments(
+        &mut self,
+        ranges: &[BlockRange],
+        source: &impl MountSource,
+        report: &mut MountReport,
+        reads: &mut [u64],
+    ) -> Vec<u64> {
+        let count = self.map_length() - self.user_units;
+        let mut newest = vec![(Ppa::NONE, 0u64); count as usize];
+        for range in ranges.iter().filter(|r| r.meta) {
+            for unit in 0..range.stripes * self.layout.units_per_stripe {
+                let ppa = self.layout.ppa(range.block, unit);
+                reads[self.layout.die_of(ppa).0 as usize] += 1;
+                if let Some((lpn, sequence)) = source.spare(ppa)
+                    && lpn != Lpn::NONE
+                    && let Some(slot) = newest.get_mut((lpn.0 - self.user_units) as usize)
+                    && sequence >= slot.1
+                {
+                    *slot = (ppa, sequence);
+                }
+            }
+        }
+        let first_of: std::collections::BTreeMap<BlockId, u64> =
+            ranges.iter().map(|r| (r.block, r.first)).collect();
+        let mut watermarks = vec![0; count as usize];
+        for (segment, &(ppa, _)) in newest.iter().enumerate().filter(|(_, n)| n.0.is_some()) {
+            report.segment_reads += 1;
+            self.set_map(self.segment_lpn(segment as u32), ppa);
+            let bytes = source.segment(ppa);
+            let Some((watermark, entries)) = bytes.and_then(|b| parse_segment(&b, segment as u32)) else {
+                continue;
+            };
+            watermarks[segment] = watermark;
+            let first_lpn = segment as u32 * self.entries_per_segment;
+            for (lpn, entry) in (first_lpn..self.user_units).zip(entries).filter(|&(_, e)| e != 0) {
+                let ppa = Ppa(entry - 1);
+                let block = self.layout.block_of(ppa);
+                if first_of.get(&block).is_some_and(|&first| first < watermark) {
+                    self.set_map(Lpn(lpn), ppa);
+                }
+            }
+        }
+        watermarks
+    }
+
+    fn replay(
+        &mut self,
+        ranges: &[BlockRange],
+        watermarks: &[u64],
+        source: &impl MountSource,
+        report: &mut MountReport,
+        reads: &mut [u64],
+    ) {
+        let lowest = watermarks.iter().copied().min().unwrap_or(0);
+        for range in ranges.iter().filter(|r| !r.meta && r.last >= lowest) {
+            for unit in 0..range.stripes * self.layout.units_per_stripe {
+                let ppa = self.layout.ppa(range.block, unit);
+                reads[self.layout.die_of(ppa).0 as usize] += 1;
+                report.replay_reads += 1;
+                let Some((lpn, sequence)) = source.spare(ppa) else { continue };
+                if lpn.0 >= self.user_units
+                    || sequence < watermarks[(lpn.0 / self.entries_per_segment) as usize]
+                {
+                    continue;
+                }
+                let known = self.lookup(lpn);
+                let newer = !known.is_some() || source.spare(known).is_none_or(|(_, s)| s < sequence);
+                if newer {
+                    self.set_map(lpn, ppa);
+                }
+            }
+        }
+    }
+
+    fn restore_blocks(&mut self, ranges: &[BlockRange], source: &impl MountSource) {
+        let mut valid = vec![0u32; self.layout.blocks as usize];
+        for lpn in 0..self.map_length() {
+            let ppa = self.lookup(Lpn(lpn));
+            if ppa.is_some() {
+                self.adopt(ppa);
+                valid[self.layout.block_of(ppa).0 as usize] += 1;
+            }
+        }
+        for range in ranges {
+            let partial = range.stripes < self.layout.stripes_per_block && !source.needs_erase(range.block);
+            let streams: &[Stream] = if range.meta {
+                &[Stream::Meta]
+            } else {
+                &[Stream::Collected, Stream::Host, Stream::HostCold]
+            };
+            let open = partial && streams.iter().any(|&s| self.reopen(range.block, s, range.stripes));
+            self.blocks.restore(range.block, valid[range.block.0 as usize], open, self.sequence);
+        }
+    }
+}

@@ -1,0 +1,574 @@
+//! The page-map translation layer: where each logical page lies, where the next one goes, what is collected.
+//!
+//! It holds no data and does no I/O. Its caller (a drive, or a host in front of an open-channel drive) carries out what it
+//! plans and reports back:
+//!
+//! ```text
+//!   plan_program ──► (program) ──► program_ended          next_relocation ──► (read) ──► plan_program(from)
+//!        │ map points to the new copy at once                  │ one valid unit of the die's victim
+//!        └ the old copy stays valid until the new one          └ victim empty: pop_emptied ──► (erase) ──► erase_ended
+//!          is on the media
+//! ```
+//! The rule that everything rests on: **a copy is invalidated only when its successor's program has ended**, and a block is
+//! erased only when it holds no valid copy. So at every moment the newest completed copy of every page is on the media, and
+//! a power cut at any point loses nothing that was on the media. Destinations are given when data are at hand, never
+//! before, so that the stripes of a die are programmed in the order of their addresses and no program waits for a read.
+
+use crate::blocks::{BlockState, Blocks};
+use crate::collect::Collection;
+use crate::temperature::Temperature;
+use crate::{Durability, FtlConfig, Placement, Separation, Victim};
+use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa, Rng};
+
+/// Which data share an open block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stream {
+    /// Host data (the hot part with [`Separation::Frequency`]).
+    Host = 0,
+    /// Host data that are seldom written.
+    HostCold = 1,
+    /// Relocated data.
+    Collected = 2,
+    /// Cold data moved by wear levelling, onto worn blocks.
+    Worn = 3,
+    /// Map segments.
+    Meta = 4,
+}
+
+const STREAMS: usize = 5;
+
+/// Names a planned program until [`PageMap::program_ended`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramId(pub u32);
+
+/// A program to carry out: the units go to `first`, `first + 1`, ... in the order given; the rest of the stripe is padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// To report its end.
+    pub id: ProgramId,
+    /// First unit of the stripe.
+    pub first: Ppa,
+    /// Its die.
+    pub die: DieId,
+    /// Goes to the spare area; rises with every planned stripe of the drive.
+    pub sequence: u64,
+}
+
+/// Why translation cannot be set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetupError {
+    /// The user capacity leaves too little room to work.
+    TooLittleSpare {
+        /// Units on good blocks.
+        physical_units: u64,
+        /// Units the host may use.
+        user_units: u64,
+        /// Units needed beside them.
+        needed_units: u64,
+    },
+}
+
+impl std::fmt::Display for SetupError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let SetupError::TooLittleSpare { physical_units, user_units, needed_units } = self;
+        write!(
+            f,
+            "over_provisioning: {physical_units} mapping units on good blocks cannot serve {user_units} user units; \
+             at least {needed_units} more are needed for open blocks and collection"
+        )
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenBlock {
+    block: BlockId,
+    stripe: u32,
+}
+
+/// A planned program that has not ended. Its units lie in `PageMap::program_units`.
+#[derive(Clone, Debug)]
+struct Program {
+    first: Ppa,
+    sequence: u64,
+    units: u32,
+    active: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ProgramUnit {
+    lpn: Lpn,
+    old: Ppa,
+}
+
+/// Counters of what translation decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FtlCounters {
+    /// Victims chosen, by cause.
+    pub victims: [u64; Cause::COUNT],
+    /// Valid units in all victims when they were chosen.
+    pub victim_valid_units: u64,
+    /// Units that were relocated (programmed again elsewhere).
+    pub relocated_units: u64,
+    /// Blocks retired after the factory.
+    pub grown_bad: u64,
+}
+
+/// The translation state of one drive.
+#[derive(Clone, Debug)]
+pub struct PageMap {
+    pub(crate) config: FtlConfig,
+    pub(crate) layout: Layout,
+    pub(crate) user_units: u32,
+    pub(crate) entries_per_segment: u32,
+    /// Physical address + 1 per logical page; 0: unmapped (so that an untouched map costs no memory).
+    map: Vec<u32>,
+    valid: Vec<u64>,
+    pub(crate) blocks: Blocks,
+    open: Vec<[Option<OpenBlock>; STREAMS]>,
+    order: Vec<DieId>,
+    cursor: usize,
+    pub(crate) sequence: u64,
+    programs: Vec<Program>,
+    program_units: Vec<ProgramUnit>,
+    idle_programs: Vec<u32>,
+    pub(crate) collections: Vec<Collection>,
+    pub(crate) emptied: Vec<BlockId>,
+    temperature: Option<Temperature>,
+    pub(crate) rng: Rng,
+    pub(crate) segments: crate::journal::Segments,
+    pub(crate) counters: FtlCounters,
+}
+
+impl PageMap {
+    /// Translation for empty media on which `bad` blocks are retired from the start.
+    pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<PageMap, SetupError> {
+        let map = PageMap::new_worn(config, layout, bad)?;
+        let physical = u64::from(layout.units) - bad.len() as u64 * u64::from(layout.units_per_block);
+        // Each die needs one block to collect into and one to write to; map segments are written data too.
+        let segments = u64::from(map.map_length() - map.user_units);
+        let needed = u64::from(layout.dies) * 2 * u64::from(layout.units_per_block) + 2 * segments;
+        let wanted = u64::from(map.user_units);
+        if wanted + needed > physical {
+            return Err(SetupError::TooLittleSpare {
+                physical_units: physical,
+                user_units: wanted,
+                needed_units: needed,
+            });
+        }
+        Ok(map)
+    }
+
+    /// As [`PageMap::new`], for a drive in use, which may have lost blocks since: it need only fit, not work well.
+    pub(crate) fn new_worn(
+        config: &FtlConfig,
+        layout: &Layout,
+        bad: &[BlockId],
+    ) -> Result<PageMap, SetupError> {
+        let physical = u64::from(layout.units) - bad.len() as u64 * u64::from(layout.units_per_block);
+        let wanted = config.capacity_bytes.map_or_else(
+            || (f64::from(layout.units) / (1.0 + config.over_provisioning)) as u64,
+            |bytes| bytes / u64::from(layout.unit_bytes),
+        );
+        let entries_per_segment = (layout.unit_bytes - crate::journal::HEADER_BYTES) / 4;
+        let segments = match config.durability {
+            Durability::Volatile => 0,
+            Durability::Journal { .. } => wanted.div_ceil(entries_per_segment.into()),
+        };
+        if wanted == 0 || wanted + segments > physical {
+            return Err(SetupError::TooLittleSpare {
+                physical_units: physical,
+                user_units: wanted,
+                needed_units: segments,
+            });
+        }
+        let user_units = wanted as u32;
+        let mut blocks = Blocks::new(layout, config.victim == Victim::Greedy, config.wear.dynamic);
+        for &block in bad {
+            blocks.retire(block);
+        }
+        Ok(PageMap {
+            config: config.clone(),
+            layout: layout.clone(),
+            user_units,
+            entries_per_segment,
+            map: vec![0; user_units as usize + segments as usize],
+            valid: vec![0; (layout.units as usize).div_ceil(64)],
+            blocks,
+            open: vec![[None; STREAMS]; layout.dies as usize],
+            order: placement_order(config.placement, layout),
+            cursor: 0,
+            sequence: 1,
+            programs: Vec::new(),
+            program_units: Vec::new(),
+            idle_programs: Vec::new(),
+            collections: vec![Collection::default(); layout.dies as usize],
+            emptied: Vec::new(),
+            temperature: (config.separation == Separation::Frequency).then(|| Temperature::new(user_units)),
+            rng: Rng::stream(config.seed, "ftl"),
+            segments: crate::journal::Segments::new(segments as u32, config.durability),
+            counters: FtlCounters::default(),
+        })
+    }
+
+    /// Mapping units the host may use.
+    pub fn user_units(&self) -> u32 {
+        self.user_units
+    }
+
+    /// Where `lpn` lies; [`Ppa::NONE`] if it was never written or was trimmed.
+    #[inline]
+    pub fn lookup(&self, lpn: Lpn) -> Ppa {
+        Ppa(self.map[lpn.0 as usize].wrapping_sub(1))
+    }
+
+    #[inline]
+    pub(crate) fn set_map(&mut self, lpn: Lpn, ppa: Ppa) {
+        self.map[lpn.0 as usize] = ppa.0.wrapping_add(1);
+    }
+
+    #[inline]
+    pub(crate) fn is_valid(&self, ppa: Ppa) -> bool {
+        self.valid[ppa.0 as usize / 64] >> (ppa.0 % 64) & 1 == 1
+    }
+
+    /// The first valid unit of `block` at or after unit `from`.
+    pub(crate) fn next_valid(&self, block: BlockId, from: u32) -> Option<Ppa> {
+        let (start, end) =
+            (self.layout.ppa(block, from).0, self.layout.ppa(block, self.layout.units_per_block).0);
+        let mut at = start;
+        while at < end {
+            let word = self.valid[at as usize / 64] >> (at % 64);
+            if word != 0 {
+                let found = at + word.trailing_zeros();
+                return (found < end).then_some(Ppa(found));
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// Which stream a host write of `lpn` belongs to; counts the write if data are separated by frequency.
+    #[inline]
+    pub fn host_stream(&mut self, lpn: Lpn) -> Stream {
+        let hot = self.temperature.as_mut().is_none_or(|t| t.write(lpn));
+        if hot { Stream::Host } else { Stream::HostCold }
+    }
+
+    /// The lowest sequence number of a program that has not ended.
+    pub(crate) fn oldest_active_program(&self) -> u64 {
+        self.programs.iter().filter(|p| p.active).map(|p| p.sequence).min().unwrap_or(u64::MAX)
+    }
+
+    fn shared(&self, stream: Stream) -> Stream {
+        match (self.config.separation, stream) {
+            (Separation::Off, Stream::Collected | Stream::HostCold) => Stream::Host,
+            (Separation::Collected, Stream::HostCold) => Stream::Host,
+            _ => stream,
+        }
+    }
+
+    /// Whether `die` can take a stripe of `stream` now. The last free block of a die is kept for relocation; while it is
+    /// in use by a shared open block, only relocation may write there.
+    fn can_take(&self, die: DieId, stream: Stream) -> bool {
+        let free = self.blocks.free_count(die);
+        let relocation = matches!(stream, Stream::Collected | Stream::Worn);
+        let shared = self.shared(stream);
+        match self.open[die.0 as usize][shared as usize] {
+            Some(_) if relocation || shared != Stream::Host || self.config.separation != Separation::Off => {
+                true
+            }
+            Some(_) => free >= 1,
+            None => free > u32::from(!relocation),
+        }
+    }
+
+    fn choose_die(&mut self, stream: Stream) -> Option<DieId> {
+        if self.config.placement == Placement::Random {
+            self.cursor = self.rng.below(self.order.len() as u64) as usize;
+        }
+        for _ in 0..self.order.len() {
+            let die = self.order[self.cursor];
+            self.cursor = if self.cursor + 1 == self.order.len() { 0 } else { self.cursor + 1 };
+            if self.can_take(die, stream) {
+                return Some(die);
+            }
+        }
+        None
+    }
+
+    fn take_stripe(&mut self, die: DieId, stream: Stream) -> (Ppa, BlockId) {
+        let shared = self.shared(stream);
+        let slot = &mut self.open[die.0 as usize][shared as usize];
+        let open = slot.get_or_insert_with(|| OpenBlock {
+            block: self.blocks.take(die, stream == Stream::Worn).expect("can_take was asked"),
+            stripe: 0,
+        });
+        let OpenBlock { block, stripe } = *open;
+        let last = stripe + 1 == self.layout.stripes_per_block;
+        if last {
+            *slot = None;
+        } else {
+            open.stripe += 1;
+        }
+        self.blocks.planned(block, last);
+        (self.layout.ppa(block, stripe * self.layout.units_per_stripe), block)
+    }
+
+    /// Plans the program of `lpns` (at most a stripe's worth, [`Lpn::NONE`] for units that lost their owner meanwhile).
+    /// The map points to the new copies at once. `die`: where relocated data should go (their own die; another if it is
+    /// full). `None`: no die can take data now; try again when a block was erased.
+    pub fn plan_program(&mut self, stream: Stream, die: Option<DieId>, lpns: &[Lpn]) -> Option<Plan> {
+        debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_stripe as usize);
+        let die = match die {
+            Some(die) if self.can_take(die, stream) => die,
+            Some(_) => self.choose_die(Stream::Host)?,
+            None => self.choose_die(stream)?,
+        };
+        let (first, block) = self.take_stripe(die, stream);
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let id = self.idle_programs.pop().unwrap_or_else(|| {
+            let id = self.programs.len() as u32;
+            self.programs.push(Program { first, sequence, units: 0, active: false });
+            let none = ProgramUnit { lpn: Lpn::NONE, old: Ppa::NONE };
+            let length = self.program_units.len() + self.layout.units_per_stripe as usize;
+            self.program_units.resize(length, none);
+            id
+        });
+        self.programs[id as usize] = Program { first, sequence, units: lpns.len() as u32, active: true };
+        let base = id as usize * self.layout.units_per_stripe as usize;
+        for (i, &lpn) in lpns.iter().enumerate() {
+            let mut old = Ppa::NONE;
+            if lpn != Lpn::NONE {
+                let ppa = Ppa(first.0 + i as u32);
+                old = self.lookup(lpn);
+                self.set_map(lpn, ppa);
+                self.valid[ppa.0 as usize / 64] |= 1 << (ppa.0 % 64);
+                self.blocks.add_valid(block);
+            }
+            self.program_units[base + i] = ProgramUnit { lpn, old };
+        }
+        Some(Plan { id: ProgramId(id), first, die, sequence })
+    }
+
+    /// A program ended. `Ok`: the copies it replaced are invalid now. Failed (`ok == false`): the map points back to
+    /// the old copies, the block takes no more data and is retired when empty; the caller still has the data and must
+    /// plan them again, relocations as well as host writes.
+    pub fn program_ended(&mut self, id: ProgramId, ok: bool) {
+        let Program { first, units, .. } = self.programs[id.0 as usize];
+        self.programs[id.0 as usize].active = false;
+        let block = self.layout.block_of(first);
+        let base = id.0 as usize * self.layout.units_per_stripe as usize;
+        for i in 0..units {
+            let ProgramUnit { lpn, old } = self.program_units[base + i as usize];
+            if lpn == Lpn::NONE {
+                continue;
+            }
+            if ok {
+                self.invalidate(old);
+            } else {
+                self.undo(lpn, Ppa(first.0 + i), old);
+            }
+        }
+        self.blocks.settled(block, !ok, self.sequence);
+        if !ok {
+            self.fail_block(block);
+        }
+        self.idle_programs.push(id.0);
+    }
+
+    /// The copy at `failed` does not exist: whoever replaced it replaces `old` instead.
+    fn undo(&mut self, lpn: Lpn, failed: Ppa, old: Ppa) {
+        if self.lookup(lpn) == failed {
+            self.set_map(lpn, old);
+        } else {
+            let stride = self.layout.units_per_stripe as usize;
+            let successor = self.programs.iter().enumerate().filter(|(_, p)| p.active).find_map(|(id, p)| {
+                let units = id * stride..id * stride + p.units as usize;
+                units
+                    .into_iter()
+                    .find(|&u| self.program_units[u].lpn == lpn && self.program_units[u].old == failed)
+            });
+            match successor {
+                Some(unit) => self.program_units[unit].old = old,
+                // Trimmed, or overwritten by a program that has ended: then nobody needs the old copy either.
+                None => self.invalidate(old),
+            }
+        }
+        self.invalidate(failed);
+    }
+
+    fn fail_block(&mut self, block: BlockId) {
+        let die = self.layout.die_of_block(block);
+        for slot in &mut self.open[die.0 as usize] {
+            if slot.is_some_and(|open| open.block == block) {
+                *slot = None;
+            }
+        }
+        self.blocks.close_early(block, self.sequence);
+        self.collections[die.0 as usize].retire(block);
+    }
+
+    /// The copy at `ppa` is no longer needed.
+    #[inline]
+    pub(crate) fn invalidate(&mut self, ppa: Ppa) {
+        if !ppa.is_some() || !self.is_valid(ppa) {
+            return;
+        }
+        self.valid[ppa.0 as usize / 64] &= !(1 << (ppa.0 % 64));
+        let block = self.layout.block_of(ppa);
+        self.blocks.remove_valid(block);
+        if self.config.victim == Victim::Lru {
+            self.blocks.touch(block, self.sequence);
+        }
+        if self.blocks.valid(block) == 0 && self.blocks.state(block) == BlockState::Victim {
+            self.emptied.push(block);
+        }
+    }
+
+    /// Forgets `lpn`. Its old copy is invalid at once.
+    pub fn trim(&mut self, lpn: Lpn) {
+        let old = self.lookup(lpn);
+        if old.is_some() {
+            self.set_map(lpn, Ppa::NONE);
+            self.invalidate(old);
+            self.segments.dirty(lpn.0 / self.entries_per_segment);
+        }
+    }
+
+    /// For a map segment: the address of `lpn`'s newest copy that is surely on the media, and the lowest sequence number
+    /// of the programs that are not.
+    pub(crate) fn settled_map(&self, first: u32, count: u32, out: &mut Vec<u32>) -> u64 {
+        out.clear();
+        out.extend((first..first + count).map(|l| self.map.get(l as usize).copied().unwrap_or(0)));
+        let stride = self.layout.units_per_stripe as usize;
+        let mut lowest = self.sequence;
+        // Newest first, so that a chain of unfinished copies leads back to a finished one.
+        let mut active: Vec<_> = (0..self.programs.len()).filter(|&p| self.programs[p].active).collect();
+        active.sort_by_key(|&p| std::cmp::Reverse(self.programs[p].sequence));
+        for program in active {
+            let Program { first: stripe, sequence, units, .. } = self.programs[program];
+            lowest = lowest.min(sequence);
+            for i in 0..units {
+                let ProgramUnit { lpn, old } = self.program_units[program * stride + i as usize];
+                if lpn.0 >= first && lpn.0 < first + count {
+                    let entry = &mut out[(lpn.0 - first) as usize];
+                    if *entry == stripe.0 + i + 1 {
+                        *entry = old.0.wrapping_add(1);
+                    }
+                }
+            }
+        }
+        lowest
+    }
+
+    /// Free blocks in all.
+    pub fn free_blocks(&self) -> u32 {
+        (0..self.layout.dies).map(|d| self.blocks.free_count(DieId(d))).sum()
+    }
+
+    /// Bad blocks in all, factory and grown.
+    pub fn bad_blocks(&self) -> u32 {
+        self.blocks.bad_count()
+    }
+
+    /// Whether so many blocks are bad that the host's data and one block per die to work with no longer fit: the drive
+    /// must refuse writes.
+    pub fn worn_out(&self) -> bool {
+        let good =
+            u64::from(self.layout.blocks - self.blocks.bad_count()) * u64::from(self.layout.units_per_block);
+        let work = u64::from(self.layout.dies) * u64::from(self.layout.units_per_block);
+        good < self.map.len() as u64 + work
+    }
+
+    /// What translation decided so far.
+    pub fn counters(&self) -> FtlCounters {
+        self.counters
+    }
+
+    /// How often `block` was erased.
+    pub fn erases(&self, block: BlockId) -> u32 {
+        self.blocks.erases(block)
+    }
+
+    /// Bytes of memory that a drive would need for the map and block tables, as held here.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.map.len() * 4 + self.valid.len() * 8) as u64 + self.blocks.memory_bytes()
+    }
+
+    /// Mount only: `block` can take data of `stream` from `stripe` on.
+    pub(crate) fn reopen(&mut self, block: BlockId, stream: Stream, stripe: u32) -> bool {
+        let die = self.layout.die_of_block(block);
+        let shared = self.shared(stream);
+        let slot = &mut self.open[die.0 as usize][shared as usize];
+        let vacant = slot.is_none();
+        if vacant {
+            *slot = Some(OpenBlock { block, stripe });
+        }
+        vacant
+    }
+
+    /// Mount only: a unit found on the media is the newest copy of its page.
+    pub(crate) fn adopt(&mut self, ppa: Ppa) {
+        self.valid[ppa.0 as usize / 64] |= 1 << (ppa.0 % 64);
+    }
+
+    pub(crate) fn map_length(&self) -> u32 {
+        self.map.len() as u32
+    }
+
+    /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.
+    pub fn check(&self) {
+        self.blocks.check();
+        let mut counts = vec![0u32; self.layout.blocks as usize];
+        for unit in (0..self.layout.units).filter(|&u| self.is_valid(Ppa(u))) {
+            counts[self.layout.block_of(Ppa(unit)).0 as usize] += 1;
+        }
+        for (block, &count) in counts.iter().enumerate() {
+            let block = BlockId(block as u32);
+            assert_eq!(self.blocks.valid(block), count, "valid units of block {}", block.0);
+            let state = self.blocks.state(block);
+            assert!(
+                count == 0 || !matches!(state, BlockState::Free | BlockState::Erasing | BlockState::Bad),
+                "block {} is {state:?} and holds {count} valid units",
+                block.0
+            );
+        }
+        let mut owners = std::collections::BTreeMap::new();
+        for lpn in 0..self.map.len() as u32 {
+            let ppa = self.lookup(Lpn(lpn));
+            if ppa.is_some() {
+                assert!(self.is_valid(ppa), "lpn {lpn} points to an invalid unit {}", ppa.0);
+                let other = owners.insert(ppa, lpn);
+                assert_eq!(other, None, "unit {} belongs to two logical pages", ppa.0);
+            }
+        }
+        // What is valid without an owner waits for its successor's program.
+        let stride = self.layout.units_per_stripe as usize;
+        let mut waiting = std::collections::BTreeSet::new();
+        for (id, program) in self.programs.iter().enumerate().filter(|(_, p)| p.active) {
+            for unit in &self.program_units[id * stride..id * stride + program.units as usize] {
+                waiting.insert(unit.old);
+            }
+        }
+        let orphans = counts.iter().sum::<u32>() as usize - owners.len();
+        let explained = waiting
+            .iter()
+            .filter(|&&ppa| ppa.is_some() && self.is_valid(ppa) && !owners.contains_key(&ppa))
+            .count();
+        assert_eq!(orphans, explained, "valid units that no page owns and no program replaces");
+    }
+}
+
+fn placement_order(placement: Placement, layout: &Layout) -> Vec<DieId> {
+    let (channels, per_channel) = (layout.channels, layout.dies_per_channel);
+    match placement {
+        Placement::ChannelFirst => (0..per_channel)
+            .flat_map(|way| (0..channels).map(move |channel| DieId(channel * per_channel + way)))
+            .collect(),
+        Placement::WayFirst | Placement::Random => (0..layout.dies).map(DieId).collect(),
+    }
+}
