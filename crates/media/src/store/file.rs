@@ -169,6 +169,7 @@ impl FileStore {
         let made = u64_at(&map, SEED_AT);
         if !created {
             map[CLEAN_AT] = 0;
+            map.flush_range(0, HEADER_BYTES as usize).map_err(io("write the header to disk"))?;
         }
         let store = Store::File(FileStore { path: path.into(), shape, regions, map, _file: file });
         Ok(Opened { store, created, made, recovered })

@@ -1,0 +1,200 @@
+//! The image file: what is refused, and how it is said.
+
+use crate::common::*;
+use pellucid_flash::{BlockId, Geometry, Ppa};
+use pellucid_media::{Health, ListedFault, Media, MediaConfig, MediaError, StoreError};
+
+/// An image with something in it; returns its bytes.
+fn made(file: &TempPath) -> Vec<u8> {
+    let mut media = open(&file.config());
+    program(&mut media, 0, 0, 10, 1);
+    erase(&mut media, 1);
+    drop(media);
+    std::fs::read(file.path()).unwrap()
+}
+
+/// Opens altered bytes, which must be refused and left as they are.
+fn refused(file: &TempPath, bytes: &[u8]) -> StoreError {
+    refused_with(file, bytes, &file.config())
+}
+
+fn refused_with(file: &TempPath, bytes: &[u8], config: &MediaConfig) -> StoreError {
+    std::fs::write(file.path(), bytes).unwrap();
+    match Media::new(config) {
+        Err(MediaError::Store(e)) => {
+            assert!(e.to_string().starts_with(&file.path().display().to_string()), "{e}");
+            assert!(std::fs::read(file.path()).unwrap() == bytes, "a refused file was changed");
+            e
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_image_keeps_what_was_made_and_what_was_done() {
+    let file = TempPath::new("keeps");
+    let mut config = file.config();
+    config.faults.list = vec![ListedFault::FactoryBad { die: 0, block: 4 }];
+    config.timing.die_spread = 0.2;
+    let mut media = open(&config);
+    program(&mut media, 0, 0, 10, 1);
+    media.retire(BlockId(5));
+    let slow = media.erase_ns(BlockId(0));
+    media.sync().unwrap();
+    drop(media);
+    // Another seed and list change the faults to come, not the dies and blocks there are.
+    config.faults.list.clear();
+    config.seed = 99;
+    let mut media = open(&config);
+    assert!(!media.recovered());
+    assert_eq!(media.erase_ns(BlockId(0)), slow);
+    assert_eq!(media.health(BlockId(4)), Health::FactoryBad);
+    assert_eq!(media.health(BlockId(5)), Health::GrownBad);
+    assert_eq!(read(&mut media, Ppa(2), 0), (GOOD, 12));
+    assert_eq!(media.memory_bytes(), 0);
+}
+
+#[test]
+fn other_files_are_refused_and_left_alone() {
+    let file = TempPath::new("other");
+    let image = made(&file);
+    for bytes in [b"short".to_vec(), vec![7; 10_000], vec![0; image.len()]] {
+        assert!(matches!(refused(&file, &bytes), StoreError::NotAnImage { .. }));
+    }
+    // An empty file becomes a new image.
+    std::fs::write(file.path(), b"").unwrap();
+    assert_eq!(read(&mut open(&file.config()), Ppa(0), 0).0, pellucid_media::ReadResult::Erased);
+}
+
+#[test]
+fn a_missing_folder_is_named() {
+    let file = TempPath::new("folder");
+    let path = file.path().join("drive.img");
+    let config = MediaConfig { store: pellucid_media::StoreKind::File(path), ..small() };
+    let text = Media::new(&config).unwrap_err().to_string();
+    assert!(text.contains("drive.img: cannot open or create the image"), "{text}");
+}
+
+#[test]
+fn another_version_is_refused() {
+    let file = TempPath::new("version");
+    let mut image = made(&file);
+    image[8] = 2;
+    let e = refused(&file, &image);
+    assert!(matches!(e, StoreError::Version { found: 2, supported: 1, .. }), "{e}");
+}
+
+#[test]
+fn another_geometry_is_refused_with_the_key_that_differs() {
+    let file = TempPath::new("geometry");
+    let image = made(&file);
+    type Change = fn(&mut Geometry);
+    let changes: [(&str, Change); 5] = [
+        ("channels", |g| g.channels = 4),
+        ("blocks", |g| g.blocks = 16),
+        ("pages", |g| g.pages = 8),
+        ("spare_bytes", |g| g.spare_bytes = 64),
+        ("unit_bytes", |g| g.unit_bytes = 512),
+    ];
+    for (key, change) in changes {
+        let mut config = file.config();
+        change(&mut config.geometry);
+        match refused_with(&file, &image, &config) {
+            StoreError::Geometry { key: found, .. } => assert_eq!(found, key),
+            e => panic!("{e}"),
+        }
+    }
+}
+
+#[test]
+fn any_damaged_bit_of_the_header_is_refused() {
+    let file = TempPath::new("header");
+    let image = made(&file);
+    // Up to and including the checksum. The first 12 bytes have errors of their own.
+    for at in 12..112 {
+        let mut bytes = image.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let e = refused(&file, &bytes);
+        assert!(matches!(e, StoreError::Damaged { .. }), "byte {at}: {e}");
+    }
+    let mut bytes = image.clone();
+    bytes[112] = 7;
+    assert!(refused(&file, &bytes).to_string().contains("clean flag"));
+}
+
+#[test]
+fn any_damaged_block_state_is_refused_by_its_number() {
+    let file = TempPath::new("states");
+    let image = made(&file);
+    for block in 0..16 {
+        let mut bytes = image.clone();
+        bytes[4096 + 8 * block + block % 8] ^= 0x10;
+        let text = refused(&file, &bytes).to_string();
+        assert!(
+            text.contains(&format!("the state of block {block}, at byte {}", 4096 + 8 * block)),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_cut_or_extended_image_is_refused() {
+    let file = TempPath::new("length");
+    let image = made(&file);
+    for len in [image.len() - 1, 4096, image.len() + 4096] {
+        let mut bytes = image.clone();
+        bytes.resize(len, 0);
+        match refused(&file, &bytes) {
+            StoreError::Length { found, expected, .. } => {
+                assert_eq!((found, expected), (len as u64, image.len() as u64));
+            }
+            e => panic!("{e}"),
+        }
+    }
+}
+
+#[test]
+fn one_image_serves_one_drive() {
+    let file = TempPath::new("lock");
+    let media = open(&file.config());
+    let second = Media::new(&file.config());
+    assert!(matches!(second, Err(MediaError::Store(StoreError::InUse { .. }))), "{second:?}");
+    assert!(matches!(media.fork(), Err(StoreError::NotForkable { .. })));
+    drop(media);
+    open(&file.config());
+}
+
+#[test]
+#[should_panic(expected = "media in a file cannot be forked")]
+fn a_clone_of_a_file_is_a_bug() {
+    let file = TempPath::new("clone");
+    let _ = open(&file.config()).clone();
+}
+
+#[test]
+fn a_large_image_is_sparse() {
+    let file = TempPath::new("sparse");
+    let mut config = file.config();
+    // 1 TiB, within what common file systems allow for one file.
+    config.geometry = Geometry {
+        channels: 16,
+        ways: 8,
+        blocks: 2048,
+        pages: 256,
+        page_bytes: 16_384,
+        sector_bytes: 4096,
+        unit_bytes: 4096,
+        ..config.geometry
+    };
+    let mut media = open(&config);
+    let last = media.layout().blocks - 1;
+    program(&mut media, last, 0, 10, 1);
+    drop(media);
+    let mut media = open(&config);
+    let at = first(&media, last, 0);
+    assert_eq!(read(&mut media, at, 0), (GOOD, 10));
+    let length = std::fs::metadata(file.path()).unwrap();
+    assert!(length.len() > 1 << 40);
+    #[cfg(unix)]
+    assert!(std::os::unix::fs::MetadataExt::blocks(&length) * 512 < 16 << 20);
+}

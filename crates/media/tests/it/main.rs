@@ -1,0 +1,8 @@
+//! The media as their callers see them.
+
+mod common;
+mod faults;
+mod image;
+mod model;
+mod rules;
+mod times;
