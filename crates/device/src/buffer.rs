@@ -27,6 +27,10 @@ pub(crate) struct Entry {
     pub filling: bool,
     /// It must go to the media as soon as it can.
     pub wanted: bool,
+    /// The fill under way completes it for a program.
+    pub completing: bool,
+    /// Its program has failed before.
+    pub again: bool,
     /// It waits for a stripe.
     pub packed: bool,
     /// Its program is planned and has not ended.
@@ -71,6 +75,8 @@ impl Buffer {
             users: 0,
             filling: false,
             wanted: false,
+            completing: false,
+            again: false,
             packed: false,
             programming: false,
             listed: false,
@@ -163,7 +169,7 @@ impl Buffer {
         self.busy(at);
         let entry = &mut self.entries[at as usize];
         debug_assert!(entry.users == 0 && !entry.filling && !entry.programming && !entry.packed);
-        (entry.wanted, entry.dropped, entry.flushing) = (false, false, false);
+        (entry.wanted, entry.dropped, entry.flushing, entry.again) = (false, false, false, false);
         self.vacant.push(at);
     }
 

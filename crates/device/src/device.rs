@@ -37,6 +37,8 @@ pub(crate) struct Work {
     pub status: Status,
     /// Occupied; for walking outstanding commands at a power cut.
     pub live: bool,
+    /// Taken from its queue; one of the `active` ones.
+    pub fetched: bool,
     next: u32,
 }
 
@@ -228,6 +230,7 @@ impl Device {
             slices_left: 0,
             status: status.unwrap_or(Status::Success),
             live: true,
+            fetched: false,
             next: NIL,
         });
         if status.is_some() {
@@ -379,6 +382,7 @@ impl Device {
             let record = &mut self.works[work];
             record.stages.add(Stage::Queue, self.now - record.mark);
             record.mark = self.now;
+            record.fetched = true;
             self.ask(Task::Fetch(work));
         }
     }
@@ -470,18 +474,10 @@ impl Device {
                 _ => {}
             }
         }
-        let refused = completion.completed == completion.submitted && record.slices_left == 0 && {
-            // Refused commands never became active.
-            matches!(
-                record.status,
-                Status::InvalidField | Status::LbaOutOfRange | Status::ReadOnly
-            ) && record.stages == StageTimes::default()
-                && record.mark == record.submitted
-                && !record.fetched()
-        };
+        let fetched = record.fetched;
         self.works.release(work);
         self.completions.push_back(completion);
-        if !refused {
+        if fetched {
             self.active -= 1;
             self.fetch();
             if self.active == 0 {

@@ -126,6 +126,16 @@ impl List {
         Some(at)
     }
 
+    /// Calls `f` for every record.
+    #[inline]
+    pub fn for_each<T: Linked>(&self, slab: &mut Slab<T>, mut f: impl FnMut(&mut T)) {
+        let mut at = self.head;
+        while at != NIL {
+            f(&mut slab[at]);
+            at = *slab[at].next();
+        }
+    }
+
     /// Takes the whole list.
     #[inline]
     pub fn take(&mut self) -> List {

@@ -1,0 +1,291 @@
+//! Collection carried out: relocations read and programmed, empty blocks erased, and power cuts.
+//!
+//! ```text
+//!  pump(die) ─► read one valid unit ─► still current? ─► packed per die ─► stripe full or victim read ─► program
+//!                 (or copyback)            no: nothing to do                                              │
+//!  erase ◄── block holds nothing valid ◄── translation ◄────────────────────────────────────────────────┘
+//! ```
+//! A die keeps at most `gc_parallel` stripes' worth of relocations in flight, so that host requests are not starved.
+
+use crate::device::{Device, StripeUnit};
+use crate::firmware::Task;
+use crate::scheduler::{Client, FlashOp, OpKind};
+use crate::slab::Slab;
+use pellucid_flash::{Cause, DieId, Layout, Lpn, Ppa};
+use pellucid_ftl::{Emptied, Stream};
+use pellucid_media::{Outcome, ReadResult};
+use std::collections::VecDeque;
+
+/// A unit being moved.
+#[derive(Clone, Debug)]
+struct Relocation {
+    from: Ppa,
+    lpn: Lpn,
+    die: u32,
+    stream: Stream,
+    cause: Cause,
+}
+
+/// What collection keeps between steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Collect {
+    relocations: Slab<Relocation>,
+    images: Vec<u8>,
+    unit_images: usize,
+    /// Per die: read and waiting for a stripe, for collection and for wear levelling.
+    packed: Vec<[VecDeque<u32>; 2]>,
+    /// Per die: relocations under way.
+    moving: Vec<u32>,
+    /// Per die: of these, reads under way.
+    reading: Vec<u32>,
+    /// Dies whose relocated data found no room.
+    stalled: bool,
+    lpns: Vec<Lpn>,
+}
+
+impl Collect {
+    pub fn new(layout: &Layout, image_bytes: usize) -> Collect {
+        Collect {
+            relocations: Slab::default(),
+            images: Vec::new(),
+            unit_images: layout.sectors_per_unit as usize * image_bytes,
+            packed: vec![Default::default(); layout.dies as usize],
+            moving: vec![0; layout.dies as usize],
+            reading: vec![0; layout.dies as usize],
+            stalled: false,
+            lpns: Vec::new(),
+        }
+    }
+
+    /// Page and content of a relocation.
+    pub fn content(&self, relocation: u32) -> (Lpn, &[u8]) {
+        let at = relocation as usize * self.unit_images;
+        (self.relocations[relocation].lpn, &self.images[at..at + self.unit_images])
+    }
+
+    fn image_mut(&mut self, relocation: u32) -> &mut [u8] {
+        let at = relocation as usize * self.unit_images;
+        if self.images.len() < at + self.unit_images {
+            self.images.resize(at + self.unit_images, 0);
+        }
+        &mut self.images[at..at + self.unit_images]
+    }
+}
+
+impl Device {
+    /// Starts relocations in `die`, as many as may be in flight.
+    #[inline]
+    pub(crate) fn pump(&mut self, die: DieId) {
+        let idle = self.active == 0;
+        let limit = self.config.ftl.gc_parallel.max(1) * self.layout.units_per_stripe;
+        while self.collect.moving[die.0 as usize] < limit && self.ftl.wants_collection(die, idle) {
+            let Some(relocation) = self.ftl.next_relocation(die, idle) else { break };
+            if !self.try_copyback(die, &relocation) {
+                let pellucid_ftl::Relocation { from, cause, stream } = relocation;
+                self.read_for_relocation(die, from, cause, stream);
+            }
+        }
+        self.pack_relocated(die);
+        self.erase_emptied();
+    }
+
+    /// The drive has nothing to do for hosts: background collection may start.
+    pub(crate) fn collect_while_idle(&mut self) {
+        if self.config.ftl.gc_high_blocks > self.config.ftl.gc_low_blocks {
+            for die in 0..self.layout.dies {
+                self.pump(DieId(die));
+            }
+        }
+    }
+
+    fn read_for_relocation(&mut self, die: DieId, from: Ppa, cause: Cause, stream: Stream) {
+        let record = Relocation { from, lpn: Lpn::NONE, die: die.0, stream, cause };
+        let relocation = self.collect.relocations.insert(record);
+        self.collect.moving[die.0 as usize] += 1;
+        self.collect.reading[die.0 as usize] += 1;
+        let op = FlashOp::new(OpKind::Read, cause, Client::Relocation(relocation), die.0, from, 1, self.now);
+        let op = self.scheduler.ops.insert(op);
+        self.ask(Task::Issue(op));
+    }
+
+    /// Moves a unit inside its die without a transfer, where a unit is a whole stripe.
+    fn try_copyback(&mut self, die: DieId, relocation: &pellucid_ftl::Relocation) -> bool {
+        let pellucid_ftl::Relocation { from, cause, stream } = *relocation;
+        if !self.config.ftl.copyback || self.layout.units_per_stripe != 1 || !self.ftl.has_room(die, stream) {
+            return false;
+        }
+        let Some(lpn) = self.media.spare(from).map(|s| s.lpn) else { return false };
+        if lpn.0 >= self.ftl.user_units() || !self.ftl.is_current(lpn, from) {
+            return false;
+        }
+        let Some(plan) = self.ftl.plan_program(stream, Some(die), &[lpn]) else { return false };
+        self.collect.moving[die.0 as usize] += 1;
+        self.reserve(&plan, 1);
+        self.set_unit(plan.id, 0, StripeUnit::Copyback { from, lpn });
+        self.count_relocated(cause, 1);
+        self.issue_program(&plan, 1, cause);
+        true
+    }
+
+    fn count_relocated(&mut self, cause: Cause, units: u32) {
+        self.ftl.count_relocated(units);
+        self.counters.programmed_sectors[cause as usize] += u64::from(units * self.layout.sectors_per_unit);
+    }
+
+    pub(crate) fn copyback_done(&mut self, die: DieId, from: Ppa, lpn: Lpn, ok: bool) {
+        self.collect.moving[die.0 as usize] -= 1;
+        // After a failure the data go through the controller.
+        if !ok && self.ftl.is_current(lpn, from) {
+            self.read_for_relocation(die, from, Cause::Retirement, Stream::Collected);
+        }
+    }
+
+    /// A unit of a victim is in the controller.
+    pub(crate) fn relocation_arrived(&mut self, op: u32, relocation: u32) {
+        let attempts = self.scheduler.ops[op].attempts;
+        let Relocation { from, die, cause, .. } = self.collect.relocations[relocation];
+        let spare = self.media.spare(from);
+        let current = spare.is_none_or(|s| self.ftl.is_current(s.lpn, from));
+        let mut keep = false;
+        if current {
+            let result = self.media.read(from, 0, self.collect.image_mut(relocation), attempts);
+            match (result, spare) {
+                (ReadResult::Ok { corrected_bits }, Some(spare)) => {
+                    self.counters.corrected_bits += u64::from(corrected_bits);
+                    self.collect.relocations[relocation].lpn = spare.lpn;
+                    keep = spare.lpn.0 < self.ftl.user_units();
+                    if !keep {
+                        self.rewrite_segment(spare.lpn, cause);
+                    }
+                }
+                _ if attempts < self.config.scheduler.read_retries => return self.retry(op, from),
+                _ => {
+                    self.counters.uncorrectable_reads += 1;
+                    self.ftl.relocation_lost(from);
+                }
+            }
+        }
+        self.scheduler.ops.release(op);
+        self.collect.reading[die as usize] -= 1;
+        if keep {
+            let wear = self.collect.relocations[relocation].stream == Stream::Worn;
+            self.collect.packed[die as usize][usize::from(wear)].push_back(relocation);
+        } else {
+            self.drop_relocation(relocation);
+        }
+        self.pump(DieId(die));
+    }
+
+    fn drop_relocation(&mut self, relocation: u32) {
+        let die = self.collect.relocations[relocation].die;
+        self.collect.relocations.release(relocation);
+        self.collect.moving[die as usize] -= 1;
+    }
+
+    /// Programs relocated units of a die: whole stripes, and the rest when the victim has been read to its end.
+    fn pack_relocated(&mut self, die: DieId) {
+        for packer in 0..2 {
+            loop {
+                let waiting = self.collect.packed[die.0 as usize][packer].len();
+                let stripe = self.layout.units_per_stripe as usize;
+                let rest = || self.collect.reading[die.0 as usize] == 0 && self.ftl.victim_exhausted(die);
+                if waiting == 0 || (waiting < stripe && !rest()) || !self.program_relocated(die, packer) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Programs up to a stripe of relocated units; `false`: there is no room.
+    fn program_relocated(&mut self, die: DieId, packer: usize) -> bool {
+        let mut lpns = std::mem::take(&mut self.collect.lpns);
+        lpns.clear();
+        let mut at = 0;
+        // Overwritten since they were read: nothing to move.
+        while lpns.len() < self.layout.units_per_stripe as usize {
+            let Some(&relocation) = self.collect.packed[die.0 as usize][packer].get(at) else { break };
+            let Relocation { lpn, from, .. } = self.collect.relocations[relocation];
+            if self.ftl.is_current(lpn, from) {
+                lpns.push(lpn);
+                at += 1;
+            } else {
+                self.collect.packed[die.0 as usize][packer].remove(at);
+                self.drop_relocation(relocation);
+            }
+        }
+        if lpns.is_empty() {
+            self.collect.lpns = lpns;
+            return true;
+        }
+        let stream = if packer == 1 { Stream::Worn } else { Stream::Collected };
+        let plan = self.ftl.plan_program(stream, Some(die), &lpns);
+        let count = lpns.len();
+        self.collect.lpns = lpns;
+        let Some(plan) = plan else {
+            self.collect.stalled = true;
+            return false;
+        };
+        self.reserve(&plan, count as u32);
+        let mut cause = Cause::Collection;
+        for i in 0..count {
+            let relocation = self.collect.packed[die.0 as usize][packer].pop_front().expect("counted");
+            cause = self.collect.relocations[relocation].cause;
+            self.count_relocated(cause, 1);
+            self.set_unit(plan.id, i, StripeUnit::Relocation(relocation));
+        }
+        self.issue_program(&plan, count as u32, cause);
+        true
+    }
+
+    pub(crate) fn relocation_programmed(&mut self, relocation: u32, ok: bool) {
+        let Relocation { from, lpn, die, stream, .. } = self.collect.relocations[relocation];
+        if ok || !self.ftl.is_current(lpn, from) {
+            self.drop_relocation(relocation);
+        } else {
+            self.collect.relocations[relocation].cause = Cause::Retirement;
+            let packer = usize::from(stream == Stream::Worn);
+            self.collect.packed[die as usize][packer].push_back(relocation);
+        }
+        self.pump(DieId(die));
+    }
+
+    /// Erases, or retires, the blocks that hold nothing valid.
+    pub(crate) fn erase_emptied(&mut self) {
+        while let Some(emptied) = self.ftl.pop_emptied() {
+            match emptied {
+                Emptied::Erase(block) => {
+                    let die = self.layout.die_of_block(block).0;
+                    let ppa = self.layout.ppa(block, 0);
+                    let op = FlashOp::new(OpKind::Erase, Cause::Collection, Client::Erase, die, ppa, 0, self.now);
+                    let op = self.scheduler.ops.insert(op);
+                    self.ask(Task::Issue(op));
+                }
+                Emptied::Retire(block) => {
+                    self.media.retire(block);
+                    self.read_only |= self.ftl.worn_out();
+                }
+            }
+        }
+    }
+
+    /// The erase of a block has ended.
+    pub(crate) fn erase_done(&mut self, op: u32) {
+        let block = self.layout.block_of(self.scheduler.ops[op].ppa);
+        let ok = self.media.erase_end(block) == Outcome::Ok;
+        self.counters.media_operations += 1;
+        self.counters.erases += u64::from(ok);
+        self.counters.erase_failures += u64::from(!ok);
+        self.scheduler.release(self.now, op, &mut self.events);
+        self.scheduler.ops.release(op);
+        self.ftl.erase_ended(block, ok);
+        self.read_only |= !ok && self.ftl.worn_out();
+        if std::mem::take(&mut self.collect.stalled) {
+            for die in 0..self.layout.dies {
+                self.pump(DieId(die));
+            }
+        }
+        self.resume_stalled();
+        self.pump(self.layout.die_of_block(block));
+        self.continue_flush();
+    }
+}

@@ -1,0 +1,263 @@
+//! Flush and trim: what must be on the media, and what need not be any more.
+//!
+//! Flushes are served one after the other. A flush marks every entry that holds acknowledged data not on the media, sends
+//! them there, waits until the marked ones are programmed, then writes the map segments of trimmed pages:
+//!
+//! ```text
+//!  waiting ─► data (marked entries left) ─► segments (of trimmed pages) ─► done, next flush
+//! ```
+//! With [`Durability::Volatile`] a flush does nothing, as in the firmware that it models.
+
+use crate::device::{Device, StripeUnit};
+use crate::firmware::Task;
+use pellucid_flash::{Cause, Lpn, Opcode, Stage, Status};
+use pellucid_ftl::{Durability, SegmentWork, Stream};
+use std::collections::VecDeque;
+
+/// A map segment on its way to the media.
+#[derive(Clone, Debug)]
+struct SegmentWrite {
+    segment: u32,
+    image: Vec<u8>,
+    /// The flush in progress waits for it.
+    flushed: bool,
+    planned: bool,
+    cause: Cause,
+}
+
+/// Flushes, and map segments being written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flushes {
+    waiting: VecDeque<u32>,
+    running: Option<u32>,
+    /// Marked entries that are not programmed yet.
+    entries_left: u32,
+    failed: bool,
+    segments: Vec<SegmentWrite>,
+}
+
+impl Flushes {
+    /// Whether a flush is in progress.
+    pub fn waiting(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// The content of a segment that is being programmed.
+    pub fn image(&self, segment: u32) -> &[u8] {
+        let write = self.segments.iter().find(|w| w.segment == segment && w.planned);
+        &write.expect("a segment program without its content").image
+    }
+}
+
+impl Device {
+    pub(crate) fn start_flush(&mut self, work: u32) {
+        if self.config.ftl.durability == Durability::Volatile {
+            return self.ask(Task::Complete(work));
+        }
+        self.flushes.waiting.push_back(work);
+        self.next_flush();
+    }
+
+    fn next_flush(&mut self) {
+        if self.flushes.running.is_some() {
+            return;
+        }
+        let Some(work) = self.flushes.waiting.pop_front() else { return };
+        self.flushes.running = Some(work);
+        self.flushes.failed = false;
+        for entry in 0..self.buffer.count() {
+            let record = &mut self.buffer[entry];
+            if record.dirty != 0 && !record.dropped && !record.flushing {
+                record.flushing = true;
+                self.flushes.entries_left += 1;
+            }
+        }
+        for entry in 0..self.buffer.count() {
+            if self.buffer[entry].flushing {
+                self.dispatch(entry);
+            }
+        }
+        self.continue_flush();
+    }
+
+    /// An entry's data are on the media (or dropped by a trim).
+    pub(crate) fn flushed(&mut self, entry: u32) {
+        if std::mem::take(&mut self.buffer[entry].flushing) {
+            self.flushes.entries_left -= 1;
+        }
+    }
+
+    /// An entry's data could not be stored.
+    pub(crate) fn flush_failed(&mut self, entry: u32) {
+        self.flushes.failed |= self.buffer[entry].flushing;
+        self.flushed(entry);
+    }
+
+    /// Goes on with the flush in progress as far as possible.
+    pub(crate) fn continue_flush(&mut self) {
+        self.plan_segments();
+        while let Some(work) = self.flushes.running {
+            if self.flushes.entries_left > 0 {
+                return;
+            }
+            match self.ftl.next_flush_segment() {
+                SegmentWork::Wait => return,
+                SegmentWork::Write(segment) => self.write_segment(segment, true, Cause::Journal),
+                SegmentWork::None if self.flushes.segments.iter().any(|s| s.flushed) => return,
+                SegmentWork::None => {
+                    self.flushes.running = None;
+                    let record = &mut self.works[work];
+                    record.stages.add(Stage::Media, self.now - record.mark);
+                    record.mark = self.now;
+                    if self.flushes.failed {
+                        record.status = Status::WriteFault;
+                    }
+                    self.ask(Task::Complete(work));
+                    self.next_flush();
+                }
+            }
+        }
+    }
+
+    /// The next segment of the rolling checkpoint.
+    pub(crate) fn write_checkpoint_segment(&mut self) {
+        if let Some(segment) = self.ftl.next_checkpoint_segment() {
+            self.write_segment(segment, false, Cause::Journal);
+        }
+    }
+
+    /// Collection found a map segment in its victim: instead of moving it, it is written anew.
+    pub(crate) fn rewrite_segment(&mut self, lpn: Lpn, cause: Cause) {
+        self.write_segment(lpn.0 - self.ftl.user_units(), false, cause);
+    }
+
+    fn write_segment(&mut self, segment: u32, flushed: bool, cause: Cause) {
+        // One that waits for room will carry the newest content anyway.
+        match self.flushes.segments.iter_mut().find(|w| w.segment == segment && !w.planned) {
+            Some(write) => write.flushed |= flushed,
+            None => {
+                let write = SegmentWrite { segment, image: Vec::new(), flushed, planned: false, cause };
+                self.flushes.segments.push(write);
+            }
+        }
+        self.plan_segments();
+    }
+
+    /// Programs the segments that have not been planned. Two versions of one segment are never in flight together.
+    fn plan_segments(&mut self) {
+        let mut at = 0;
+        while at < self.flushes.segments.len() {
+            let SegmentWrite { segment, planned, cause, .. } = self.flushes.segments[at];
+            let running = self.flushes.segments.iter().any(|w| w.segment == segment && w.planned);
+            if planned || running {
+                at += 1;
+                continue;
+            }
+            let mut image = std::mem::take(&mut self.flushes.segments[at].image);
+            self.ftl.segment_image(segment, &mut image);
+            self.flushes.segments[at].image = image;
+            let lpn = self.ftl.segment_lpn(segment);
+            let Some(plan) = self.ftl.plan_program(Stream::Meta, None, &[lpn]) else { return };
+            self.flushes.segments[at].planned = true;
+            self.reserve(&plan, 1);
+            self.set_unit(plan.id, 0, StripeUnit::Segment(segment));
+            self.counters.programmed_sectors[cause as usize] += u64::from(self.layout.sectors_per_unit);
+            self.issue_program(&plan, 1, cause);
+            at = 0;
+        }
+    }
+
+    pub(crate) fn segment_programmed(&mut self, segment: u32, ok: bool) {
+        let at = self.flushes.segments.iter().position(|w| w.segment == segment && w.planned);
+        let at = at.expect("a segment program ended that was not planned");
+        if ok {
+            self.flushes.segments.swap_remove(at);
+        } else {
+            self.flushes.segments[at].planned = false;
+        }
+        self.plan_segments();
+    }
+
+    /// The drive can write no more: flushes fail.
+    pub(crate) fn fail_flushes(&mut self) {
+        self.flushes.segments.clear();
+        let running = self.flushes.running.take();
+        let waiting = std::mem::take(&mut self.flushes.waiting);
+        for work in running.into_iter().chain(waiting) {
+            let record = &mut self.works[work];
+            record.stages.add(Stage::Media, self.now - record.mark);
+            record.mark = self.now;
+            record.status = Status::WriteFault;
+            self.ask(Task::Complete(work));
+        }
+    }
+
+    /// Trim, or write zeros: whole units are unmapped, partial ones are overwritten with zeros.
+    pub(crate) fn start_trim(&mut self, work: u32) {
+        let (lba, sectors) = (self.works[work].command.lba.0, u64::from(self.works[work].command.sectors));
+        let per_unit = u64::from(self.layout.sectors_per_unit);
+        let (first, end) = (lba.div_ceil(per_unit), (lba + sectors) / per_unit);
+        // Held open until all parts are started.
+        self.works[work].slices_left = 1;
+        if first > end {
+            // Inside one unit.
+            self.zero_part(work, lba, sectors);
+        } else {
+            self.zero_part(work, lba, first * per_unit - lba);
+            for unit in first..end {
+                self.trim_unit(Lpn(unit as u32));
+            }
+            self.zero_part(work, end * per_unit, lba + sectors - end * per_unit);
+        }
+        self.erase_emptied();
+        self.works[work].slices_left -= 1;
+        if self.works[work].slices_left == 0 {
+            self.works[work].mark = self.now;
+            self.ask(Task::Complete(work));
+        }
+    }
+
+    fn zero_part(&mut self, work: u32, lba: u64, sectors: u64) {
+        if sectors == 0 {
+            return;
+        }
+        let lpn = Lpn((lba / u64::from(self.layout.sectors_per_unit)) as u32);
+        // What was never written is zero already.
+        if self.ftl.lookup(lpn).is_some() || self.buffer.find(lpn).is_some() {
+            self.cut(work, lba, sectors as u32, true);
+        }
+    }
+
+    fn trim_unit(&mut self, lpn: Lpn) {
+        if let Some(entry) = self.buffer.find(lpn) {
+            self.buffer.busy(entry);
+            if self.buffer[entry].programming {
+                self.buffer.unlist(entry);
+            } else if self.buffer[entry].packed {
+                self.buffer.unlist(entry);
+                self.buffer[entry].dropped = true;
+                self.flushed(entry);
+            } else {
+                let record = &mut self.buffer[entry];
+                (record.valid, record.dirty, record.wanted) = (0, 0, false);
+                self.acknowledge(entry, None, Status::Success);
+                self.flushed(entry);
+                self.forget_if_unused(entry);
+            }
+        }
+        self.ftl.trim(lpn);
+    }
+
+    fn forget_if_unused(&mut self, entry: u32) {
+        let record = &self.buffer[entry];
+        if record.users == 0 && !record.filling {
+            self.buffer.vacate(entry);
+            self.feed_starved();
+        }
+    }
+}
+
+/// Whether a command changes what is stored.
+pub(crate) fn changes(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Write | Opcode::Trim | Opcode::WriteZeroes)
+}

@@ -1,0 +1,281 @@
+//! The way of a read, and of everything that needs a unit from the media.
+//!
+//! ```text
+//!  slice ─► entry listed? ── all sectors here ─────────────────────────────► DMA to host ─► done
+//!              │ no: take a vacant entry (or wait for one)                       ▲
+//!              └─► fill: never written ─► zeros ──────────────────────────────┤
+//!                        else flash read ─► failed? again, elsewhere if moved ───┘
+//! ```
+//! Slices that come while a fill is under way join it. A fill brings only the sectors that the entry does not have, so a
+//! write that arrives meanwhile is not undone.
+
+use crate::device::{Device, sector_mask};
+use crate::firmware::Task;
+use crate::host_interface::Direction;
+use crate::scheduler::{Client, FlashOp, OpKind};
+use pellucid_flash::{Cause, Opcode, Ppa, Stage, Status};
+use pellucid_media::ReadResult;
+
+impl Device {
+    /// Finds or makes the entry for a slice and lets it go on; `in_turn`: it has waited for an entry and may take one.
+    pub(crate) fn place(&mut self, slice: u32, in_turn: bool) {
+        let lpn = self.slices[slice].lpn;
+        let write = self.is_write(slice);
+        let found = self.buffer.find(lpn);
+        let entry = match found {
+            Some(entry) if !(write && self.buffer[entry].programming) => entry,
+            // A new entry: for a page that is not here, or beside one whose data are being programmed.
+            _ => {
+                if (!in_turn && !self.starved.is_empty()) || !self.make_vacancy() {
+                    return self.starve(slice, write);
+                }
+                // Making room may have moved the page's old entry out.
+                let old = self.buffer.find(lpn);
+                if let Some(old) = old {
+                    self.buffer.unlist(old);
+                }
+                let entry = self.buffer.take(lpn).expect("a vacancy was made");
+                if let Some(old) = old {
+                    self.buffer.copy(old, entry);
+                    self.buffer[entry].valid = self.buffer[old].valid;
+                }
+                entry
+            }
+        };
+        self.buffer.busy(entry);
+        self.slices[slice].entry = entry;
+        self.slices[slice].book(Stage::Buffer, self.now);
+        if write {
+            self.counters.buffer_write_hits += u64::from(found.is_some());
+            self.buffer[entry].users += 1;
+            self.ask(Task::Dma(slice));
+            return;
+        }
+        let mask = self.slices[slice].mask();
+        if self.buffer[entry].valid & mask == mask {
+            self.counters.buffer_read_hits += 1;
+            self.buffer[entry].users += 1;
+            self.ask(Task::Dma(slice));
+        } else {
+            let start = !self.buffer[entry].filling;
+            self.slices[slice].primary = start;
+            let mut waiting = self.buffer[entry].waiting;
+            waiting.push_back(&mut self.slices, slice);
+            self.buffer[entry].waiting = waiting;
+            if start {
+                self.start_fill(entry, Cause::Host);
+            }
+        }
+    }
+
+    pub(crate) fn is_write(&self, slice: u32) -> bool {
+        self.works[self.slices[slice].work].command.opcode != Opcode::Read
+    }
+
+    /// Makes sure that an entry is vacant, at the cost of the least recently used clean one.
+    pub(crate) fn make_vacancy(&mut self) -> bool {
+        if self.buffer.has_vacant() {
+            return true;
+        }
+        match self.buffer.oldest() {
+            Some(oldest) if self.buffer[oldest].dirty == 0 => {
+                self.buffer.vacate(oldest);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The slice waits for an entry, first come, first served.
+    fn starve(&mut self, slice: u32, write: bool) {
+        self.starved.push_back(&mut self.slices, slice);
+        self.starved_count += 1;
+        // It adds nothing to a stripe until it has an entry.
+        self.writes.inbound -= u32::from(write);
+        self.dispatch_for_space();
+    }
+
+    /// Entries became vacant or clean: those who wait get them.
+    pub(crate) fn feed_starved(&mut self) {
+        while !self.starved.is_empty() && self.make_vacancy() {
+            let slice = self.starved.pop(&mut self.slices).expect("not empty");
+            self.starved_count -= 1;
+            self.writes.inbound += u32::from(self.is_write(slice));
+            self.place(slice, true);
+        }
+    }
+
+    /// Brings the sectors that `entry` lacks.
+    pub(crate) fn start_fill(&mut self, entry: u32, cause: Cause) {
+        self.buffer[entry].filling = true;
+        let ppa = self.ftl.lookup(self.buffer[entry].lpn);
+        if !ppa.is_some() {
+            return self.fill_zeros(entry, None);
+        }
+        let die = self.layout.die_of(ppa).0;
+        let op = FlashOp::new(OpKind::Read, cause, Client::Fill(entry), die, ppa, 1, self.now);
+        let op = self.scheduler.ops.insert(op);
+        self.ask(Task::Issue(op));
+    }
+
+    /// Whether a read may overtake other operations of its die: only host reads, and only of what is already programmed.
+    #[inline]
+    pub(crate) fn may_go_ahead(&self, op: u32) -> bool {
+        let op = &self.scheduler.ops[op];
+        self.config.scheduler.order == crate::config::DieOrder::ReadFirst
+            && op.kind == OpKind::Read
+            && op.cause == Cause::Host
+            && self.media.spare(op.ppa).is_some()
+    }
+
+    /// Read data are in the controller.
+    pub(crate) fn data_arrived(&mut self, op: u32) {
+        let record = &self.scheduler.ops[op];
+        self.counters.reads[record.cause as usize] += 1;
+        self.counters.media_operations += 1;
+        match record.client {
+            Client::Fill(entry) => self.fill_arrived(op, entry),
+            Client::Relocation(relocation) => self.relocation_arrived(op, relocation),
+            Client::Program(_) | Client::Erase => unreachable!("a read that serves a program"),
+        }
+    }
+
+    fn fill_arrived(&mut self, op: u32, entry: u32) {
+        let (ppa, attempts) = (self.scheduler.ops[op].ppa, self.scheduler.ops[op].attempts);
+        let now_at = self.ftl.lookup(self.buffer[entry].lpn);
+        if !now_at.is_some() {
+            // Trimmed while the read was under way.
+            return self.fill_zeros(entry, Some(op));
+        }
+        let result = match self.buffer[entry].valid {
+            0 => {
+                let sectors = self.layout.sectors_per_unit;
+                self.media.read(ppa, 0, self.buffer.images_mut(entry, 0, sectors), attempts)
+            }
+            valid => {
+                let mut scratch = std::mem::take(&mut self.writes.scratch);
+                scratch.resize(self.layout.sectors_per_unit as usize * self.image_bytes, 0);
+                let result = self.media.read(ppa, 0, &mut scratch, attempts);
+                if matches!(result, ReadResult::Ok { .. }) {
+                    for sector in (0..self.layout.sectors_per_unit).filter(|s| valid >> s & 1 == 0) {
+                        let at = sector as usize * self.image_bytes;
+                        self.buffer
+                            .images_mut(entry, sector, 1)
+                            .copy_from_slice(&scratch[at..at + self.image_bytes]);
+                    }
+                }
+                self.writes.scratch = scratch;
+                result
+            }
+        };
+        match result {
+            ReadResult::Ok { corrected_bits } => {
+                self.counters.corrected_bits += u64::from(corrected_bits);
+                self.buffer[entry].valid = self.full;
+                self.end_fill(entry, Status::Success, Some(op));
+            }
+            ReadResult::Uncorrectable if attempts < self.config.scheduler.read_retries => self.retry(op, now_at),
+            ReadResult::Uncorrectable => {
+                self.counters.uncorrectable_reads += 1;
+                self.end_fill(entry, Status::UnrecoveredRead, Some(op));
+            }
+            ReadResult::Erased if now_at != ppa => self.retry(op, now_at),
+            ReadResult::Erased => panic!("the map points to erased unit {}", ppa.0),
+        }
+    }
+
+    /// Reads again, where the page lies now.
+    pub(crate) fn retry(&mut self, op: u32, ppa: Ppa) {
+        self.counters.read_retries += 1;
+        let record = &mut self.scheduler.ops[op];
+        record.book(Stage::Media, self.now);
+        record.attempts += 1;
+        record.ppa = ppa;
+        record.die = self.layout.die_of(ppa).0;
+        self.scheduler.enqueue_again(self.now, op, &mut self.events);
+    }
+
+    /// Fills with zeros what a never-written or trimmed page lacks.
+    fn fill_zeros(&mut self, entry: u32, op: Option<u32>) {
+        let valid = self.buffer[entry].valid;
+        for sector in (0..self.layout.sectors_per_unit).filter(|s| valid >> s & 1 == 0) {
+            self.buffer.images_mut(entry, sector, 1).fill(0);
+        }
+        self.buffer[entry].valid = self.full;
+        self.end_fill(entry, Status::Success, op);
+    }
+
+    /// The fill has ended: slices that wait for it go on, or fail.
+    fn end_fill(&mut self, entry: u32, status: Status, op: Option<u32>) {
+        self.buffer[entry].filling = false;
+        if std::mem::take(&mut self.buffer[entry].completing) {
+            self.writes.filling -= 1;
+        }
+        let stages = op.map(|op| {
+            self.scheduler.ops.release(op);
+            self.scheduler.ops[op].stages
+        });
+        let mut waiting = self.buffer[entry].waiting.take();
+        while let Some(slice) = waiting.pop(&mut self.slices) {
+            let record = &mut self.slices[slice];
+            match stages {
+                Some(stages) if record.primary => {
+                    for stage in Stage::ALL {
+                        record.stages.add(stage, stages.get(stage));
+                    }
+                    record.mark = self.now;
+                }
+                _ => record.book(Stage::Buffer, self.now),
+            }
+            let mask = record.mask();
+            if self.buffer[entry].valid & mask == mask {
+                self.buffer[entry].users += 1;
+                self.ask(Task::Dma(slice));
+            } else {
+                self.slice_done(slice, status);
+            }
+        }
+        if status != Status::Success && self.buffer[entry].wanted {
+            self.lose(entry);
+        }
+        self.settle(entry);
+    }
+
+    /// Starts the host DMA of a slice.
+    pub(crate) fn start_dma(&mut self, slice: u32) {
+        let record = &mut self.slices[slice];
+        record.book(Stage::Firmware, self.now);
+        if record.zero {
+            return self.dma_done(slice);
+        }
+        let bytes = u64::from(record.sectors) * u64::from(self.layout.sector_bytes);
+        let direction = if self.is_write(slice) { Direction::Rx } else { Direction::Tx };
+        let end = self.host.transfer(self.now, bytes, direction);
+        if end == self.now {
+            self.dma_done(slice);
+        } else {
+            self.events.at(end, crate::events::Event::Dma(slice));
+        }
+    }
+
+    /// The host has, or has given, the data of a slice.
+    pub(crate) fn dma_done(&mut self, slice: u32) {
+        if self.is_write(slice) {
+            return self.write_arrived(slice);
+        }
+        let (entry, first, sectors) = {
+            let s = &self.slices[slice];
+            (s.entry, s.first, s.sectors)
+        };
+        debug_assert_eq!(self.buffer[entry].valid & sector_mask(first, sectors), sector_mask(first, sectors));
+        let start = self.slices[slice].data_at as usize * self.image_bytes;
+        let images = self.buffer.images(entry, first, sectors);
+        let data = &mut self.works[self.slices[slice].work].command.data;
+        if !data.is_empty() {
+            data[start..start + images.len()].copy_from_slice(images);
+        }
+        self.buffer[entry].users -= 1;
+        self.slice_done(slice, Status::Success);
+        self.settle(entry);
+    }
+}

@@ -1,0 +1,433 @@
+//! The way of a write.
+//!
+//! ```text
+//!  slice ─► entry ─► DMA from host ─► dirty ──(write-back)──► acknowledged
+//!                                        │ wanted: write-through, FUA, flush, room needed, too much dirty
+//!                                        ▼
+//!             all sectors here? no ─► fill (read-modify-write) ─► packed ─► stripe full, or padded ─► planned
+//!                                                                     ─► program ─► acknowledged (write-through)
+//! ```
+//! Units are gathered until a stripe is full. A partial stripe is padded only when somebody waits for it and nothing that
+//! could fill it is on its way.
+
+use crate::config::WritePolicy;
+use crate::device::{Device, StripeUnit};
+use crate::firmware::Task;
+use crate::scheduler::{Client, FlashOp, OpKind};
+use pellucid_flash::{Cause, DieId, Lpn, Nanos, Ppa, Stage, StageTimes, Status};
+use pellucid_ftl::{Plan, ProgramId, Stream};
+use pellucid_media::Outcome;
+use std::collections::VecDeque;
+
+/// What the write path keeps between steps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writes {
+    /// Entries that wait for a stripe: host data, and host data that are seldom written.
+    packers: [VecDeque<u32>; 2],
+    /// Write slices between fetch and arrival of their data.
+    pub inbound: u32,
+    /// Entries that are wanted and are being filled.
+    pub filling: u32,
+    /// Slices that are acknowledged only when programmed.
+    awaited: u32,
+    /// Entries packed or in a program.
+    leaving: u32,
+    /// No die could take data at the last try.
+    pub stalled: bool,
+    /// Units and sequence number of every planned program, by program.
+    units: Vec<StripeUnit>,
+    sequences: Vec<u64>,
+    counts: Vec<u32>,
+    lpns: Vec<Lpn>,
+    pub scratch: Vec<u8>,
+}
+
+impl Device {
+    /// The data of a write slice are in the buffer.
+    pub(crate) fn write_arrived(&mut self, slice: u32) {
+        self.writes.inbound -= 1;
+        let (work, entry, first, sectors, mask) = {
+            let s = &self.slices[slice];
+            (s.work, s.entry, s.first, s.sectors, s.mask())
+        };
+        let images = self.buffer.images_mut(entry, first, sectors);
+        if self.slices[slice].zero {
+            images.fill(0);
+        } else {
+            let start = self.slices[slice].data_at as usize * self.image_bytes;
+            images.copy_from_slice(&self.works[work].command.data[start..start + images.len()]);
+        }
+        let record = &mut self.buffer[entry];
+        record.valid |= mask;
+        record.dirty |= mask;
+        record.users -= 1;
+        if self.slices[slice].through {
+            record.wanted = true;
+            let mut acknowledge = record.acknowledge;
+            acknowledge.push_back(&mut self.slices, slice);
+            self.buffer[entry].acknowledge = acknowledge;
+            self.writes.awaited += 1;
+        } else {
+            self.slice_done(slice, Status::Success);
+        }
+        self.settle(entry);
+        if self.config.buffer.write == WritePolicy::WriteBack {
+            self.dispatch_above(self.config.buffer.dirty_high);
+        }
+    }
+
+    /// Nothing is being done with an entry (or one thing less): decide what becomes of it.
+    pub(crate) fn settle(&mut self, entry: u32) {
+        let record = &self.buffer[entry];
+        if record.users > 0 || record.filling || record.packed || record.programming {
+            return;
+        }
+        if record.dirty != 0 && record.wanted {
+            self.dispatch(entry);
+        } else if record.listed && (record.dirty != 0 || self.config.buffer.retain) {
+            self.buffer.idle(entry);
+            self.feed_starved();
+        } else {
+            self.buffer.vacate(entry);
+            self.feed_starved();
+        }
+    }
+
+    /// Sends an entry to the media as soon as nothing else is done with it.
+    pub(crate) fn dispatch(&mut self, entry: u32) {
+        self.buffer.busy(entry);
+        let record = &mut self.buffer[entry];
+        record.wanted = true;
+        if record.users > 0 || record.filling || record.packed || record.programming {
+            return;
+        }
+        if record.valid != self.full {
+            record.completing = true;
+            self.writes.filling += 1;
+            self.start_fill(entry, Cause::ReadModifyWrite);
+            return;
+        }
+        self.pack(entry);
+    }
+
+    /// Write-back: dispatches the least recently used dirty entries until no more than a share of the buffer is dirty.
+    fn dispatch_above(&mut self, share: f64) {
+        let limit = (share * f64::from(self.buffer.count())) as u32;
+        while self.buffer.dirty_idle() > limit {
+            let Some(entry) = self.buffer.oldest_dirty() else { return };
+            self.dispatch(entry);
+        }
+    }
+
+    /// Slices wait for entries: dispatches as many dirty ones, in whole stripes where there are enough.
+    pub(crate) fn dispatch_for_space(&mut self) {
+        let wanted = self.starved_count.next_multiple_of(self.layout.units_per_stripe);
+        while self.writes.leaving + self.writes.filling < wanted {
+            let Some(entry) = self.buffer.oldest_dirty() else { return };
+            self.dispatch(entry);
+        }
+    }
+
+    fn pack(&mut self, entry: u32) {
+        self.buffer[entry].packed = true;
+        self.writes.leaving += 1;
+        let stream = self.ftl.host_stream(self.buffer[entry].lpn);
+        let packer = stream as usize;
+        self.writes.packers[packer].push_back(entry);
+        if self.writes.packers[packer].len() >= self.layout.units_per_stripe as usize {
+            self.program_packed(packer, false);
+        }
+    }
+
+    /// Plans full stripes of a packer (and the rest, if `pad`).
+    fn program_packed(&mut self, packer: usize, pad: bool) {
+        let stripe = self.layout.units_per_stripe as usize;
+        let stream = if packer == 0 { Stream::Host } else { Stream::HostCold };
+        while self.writes.packers[packer].len() >= stripe || (pad && !self.writes.packers[packer].is_empty()) {
+            let count = self.writes.packers[packer].len().min(stripe);
+            let mut lpns = std::mem::take(&mut self.writes.lpns);
+            lpns.clear();
+            let page = |e: &u32| if self.buffer[*e].dropped { Lpn::NONE } else { self.buffer[*e].lpn };
+            lpns.extend(self.writes.packers[packer].iter().take(count).map(page));
+            let plan = self.ftl.plan_program(stream, None, &lpns);
+            self.writes.lpns = lpns;
+            let Some(plan) = plan else {
+                self.writes.stalled = true;
+                return;
+            };
+            self.reserve(&plan, count as u32);
+            for i in 0..count {
+                let entry = self.writes.packers[packer].pop_front().expect("counted");
+                self.enter_program(&plan, i, entry);
+            }
+            self.issue_program(&plan, count as u32, Cause::Host);
+            if self.ftl.checkpoint_due() {
+                self.write_checkpoint_segment();
+            }
+        }
+    }
+
+    fn enter_program(&mut self, plan: &Plan, position: usize, entry: u32) {
+        self.set_unit(plan.id, position, StripeUnit::Entry(entry));
+        let record = &mut self.buffer[entry];
+        record.packed = false;
+        record.programming = true;
+        let sectors = self.layout.sectors_per_unit;
+        let fresh = if record.dropped { 0 } else { record.dirty.count_ones() };
+        let new = if record.again { Cause::Retirement } else { Cause::Host };
+        self.counters.programmed_sectors[new as usize] += u64::from(fresh);
+        let rest = if record.dropped { Cause::Padding } else { Cause::ReadModifyWrite };
+        self.counters.programmed_sectors[rest as usize] += u64::from(sectors - fresh);
+        // What waits for the acknowledgement has waited for the stripe until now.
+        let (list, now) = (record.acknowledge, self.now);
+        list.for_each(&mut self.slices, |slice| slice.book(Stage::Buffer, now));
+    }
+
+    /// Makes room for the units of a planned program.
+    pub(crate) fn reserve(&mut self, plan: &Plan, count: u32) {
+        let id = plan.id.0 as usize;
+        let stripe = self.layout.units_per_stripe as usize;
+        if self.writes.sequences.len() <= id {
+            self.writes.sequences.resize(id + 1, 0);
+            self.writes.counts.resize(id + 1, 0);
+            self.writes.units.resize((id + 1) * stripe, StripeUnit::Segment(0));
+        }
+        self.writes.sequences[id] = plan.sequence;
+        self.writes.counts[id] = count;
+    }
+
+    pub(crate) fn set_unit(&mut self, id: ProgramId, position: usize, unit: StripeUnit) {
+        self.writes.units[id.0 as usize * self.layout.units_per_stripe as usize + position] = unit;
+    }
+
+    /// Queues the flash operation of a planned program.
+    pub(crate) fn issue_program(&mut self, plan: &Plan, count: u32, cause: Cause) {
+        let padding = (self.layout.units_per_stripe - count) * self.layout.sectors_per_unit;
+        self.counters.programmed_sectors[Cause::Padding as usize] += u64::from(padding);
+        self.counters.programs[cause as usize] += 1;
+        let first_unit = self.writes.units[plan.id.0 as usize * self.layout.units_per_stripe as usize];
+        let kind = match first_unit {
+            StripeUnit::Copyback { .. } => OpKind::Copyback,
+            _ => OpKind::Program,
+        };
+        let client = Client::Program(plan.id.0);
+        let op = FlashOp::new(kind, cause, client, plan.die.0, plan.first, count, self.now);
+        let op = self.scheduler.ops.insert(op);
+        self.ask(Task::Issue(op));
+        self.pump(plan.die);
+    }
+
+    /// Command and data of an operation are in the die: the array starts, and the media change.
+    pub(crate) fn start_array(&mut self, op: u32) {
+        let record = &self.scheduler.ops[op];
+        let (kind, client, ppa) = (record.kind, record.client, record.ppa);
+        let time = match (kind, client) {
+            (OpKind::Read, _) => {
+                let again = self.scheduler.ops[op].attempts > 0;
+                let extra = if again { self.config.scheduler.retry_ns } else { Nanos::ZERO };
+                self.media.read_ns(ppa) + extra
+            }
+            (OpKind::Erase, _) => {
+                let block = self.layout.block_of(ppa);
+                self.media.erase_begin(block).unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+                self.media.erase_ns(block)
+            }
+            (_, Client::Program(id)) => self.begin_program(ProgramId(id), ppa),
+            _ => unreachable!("a program without a plan"),
+        };
+        self.scheduler.start_array(self.now, op, time, &mut self.events);
+    }
+
+    fn begin_program(&mut self, id: ProgramId, first: Ppa) -> Nanos {
+        let sequence = self.writes.sequences[id.0 as usize];
+        self.media
+            .program_begin(first, sequence)
+            .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+        let sectors = self.layout.sectors_per_unit;
+        let mut time = self.media.program_ns(first);
+        for i in 0..self.writes.counts[id.0 as usize] {
+            let ppa = Ppa(first.0 + i);
+            match self.unit(id, i) {
+                StripeUnit::Entry(entry) if self.buffer[entry].dropped => {}
+                StripeUnit::Entry(entry) => {
+                    self.media.put_unit(ppa, self.buffer[entry].lpn, self.buffer.images(entry, 0, sectors));
+                }
+                StripeUnit::Relocation(r) => {
+                    let (lpn, images) = self.collect.content(r);
+                    self.media.put_unit(ppa, lpn, images);
+                }
+                StripeUnit::Segment(segment) => {
+                    let lpn = self.ftl.segment_lpn(segment);
+                    self.media.put_segment(ppa, lpn, self.flushes.image(segment));
+                }
+                StripeUnit::Copyback { from, .. } => {
+                    time += self.media.read_ns(from);
+                    self.media.copy_unit(from, ppa);
+                }
+            }
+        }
+        time
+    }
+
+    fn unit(&self, id: ProgramId, position: u32) -> StripeUnit {
+        self.writes.units[id.0 as usize * self.layout.units_per_stripe as usize + position as usize]
+    }
+
+    /// The array of an operation's die has finished, and the firmware knows.
+    pub(crate) fn array_done(&mut self, op: u32) {
+        let record = &self.scheduler.ops[op];
+        match (record.kind, record.client) {
+            (OpKind::Read, _) => self.scheduler.transfer(self.now, op, &mut self.events),
+            (OpKind::Erase, _) => self.erase_done(op),
+            (_, Client::Program(id)) => self.program_done(op, ProgramId(id)),
+            _ => unreachable!("a program without a plan"),
+        }
+    }
+
+    fn program_done(&mut self, op: u32, id: ProgramId) {
+        let (first, stages, copyback) = {
+            let record = &self.scheduler.ops[op];
+            (record.ppa, record.stages, record.kind == OpKind::Copyback)
+        };
+        let ok = self.media.program_end(first) == Outcome::Ok;
+        self.counters.media_operations += 1;
+        self.counters.program_failures += u64::from(!ok);
+        self.counters.copybacks += u64::from(copyback && ok);
+        self.scheduler.release(self.now, op, &mut self.events);
+        self.scheduler.ops.release(op);
+        self.ftl.program_ended(id, ok);
+        let die = self.layout.die_of(first);
+        for i in 0..self.writes.counts[id.0 as usize] {
+            match self.unit(id, i) {
+                StripeUnit::Entry(entry) => self.entry_programmed(entry, ok, &stages),
+                StripeUnit::Relocation(r) => self.relocation_programmed(r, ok),
+                StripeUnit::Segment(segment) => self.segment_programmed(segment, ok),
+                StripeUnit::Copyback { from, lpn } => self.copyback_done(die, from, lpn, ok),
+            }
+        }
+        if !ok && self.ftl.worn_out() {
+            self.read_only = true;
+        }
+        self.erase_emptied();
+        self.pump(die);
+        self.continue_flush();
+    }
+
+    fn entry_programmed(&mut self, entry: u32, ok: bool, stages: &StageTimes) {
+        self.buffer[entry].programming = false;
+        self.writes.leaving -= 1;
+        if !ok && !self.buffer[entry].dropped {
+            return self.program_again(entry, stages);
+        }
+        let record = &mut self.buffer[entry];
+        (record.dirty, record.wanted, record.again) = (0, false, false);
+        self.acknowledge(entry, Some(stages), Status::Success);
+        self.flushed(entry);
+        self.settle(entry);
+    }
+
+    /// The program of an entry failed. If it is still the page's newest version it is programmed again; else the newer one
+    /// takes over what waits for it.
+    fn program_again(&mut self, entry: u32, stages: &StageTimes) {
+        let (list, now) = (self.buffer[entry].acknowledge, self.now);
+        list.for_each(&mut self.slices, |slice| add_stages(slice, stages, now));
+        if self.buffer[entry].listed {
+            self.buffer[entry].again = true;
+            self.pack(entry);
+            return;
+        }
+        self.buffer[entry].dirty = 0;
+        match self.buffer.find(self.buffer[entry].lpn) {
+            Some(newer) if self.buffer[newer].dirty != 0 => {
+                let mut waiting = self.buffer[entry].acknowledge.take();
+                let mut list = self.buffer[newer].acknowledge;
+                while let Some(slice) = waiting.pop(&mut self.slices) {
+                    list.push_back(&mut self.slices, slice);
+                }
+                self.buffer[newer].acknowledge = list;
+                if self.buffer[entry].flushing && !self.buffer[newer].flushing {
+                    self.buffer[newer].flushing = true;
+                    self.buffer[entry].flushing = false;
+                }
+                self.dispatch(newer);
+            }
+            _ => self.acknowledge(entry, None, Status::Success),
+        }
+        self.flushed(entry);
+        self.settle(entry);
+    }
+
+    /// Completes the slices that waited for the entry's program.
+    pub(crate) fn acknowledge(&mut self, entry: u32, stages: Option<&StageTimes>, status: Status) {
+        let mut list = self.buffer[entry].acknowledge.take();
+        while let Some(slice) = list.pop(&mut self.slices) {
+            let record = &mut self.slices[slice];
+            match stages {
+                Some(stages) => add_stages(record, stages, self.now),
+                None => record.book(Stage::Buffer, self.now),
+            }
+            self.writes.awaited -= 1;
+            self.slice_done(slice, status);
+        }
+    }
+
+    /// The old content of an entry that must be written cannot be read, so its new sectors cannot be stored either.
+    pub(crate) fn lose(&mut self, entry: u32) {
+        self.buffer.busy(entry);
+        let record = &mut self.buffer[entry];
+        (record.dirty, record.wanted) = (0, false);
+        record.valid = 0;
+        self.acknowledge(entry, None, Status::WriteFault);
+        self.flush_failed(entry);
+    }
+
+    /// Pads partial stripes if somebody waits and nothing is on its way to fill them.
+    #[inline]
+    pub(crate) fn pad_if_awaited(&mut self) {
+        let awaited = self.writes.awaited > 0 || self.starved_count > 0 || self.flushes.waiting();
+        if !awaited || self.writes.inbound > 0 || self.writes.filling > 0 || self.writes.stalled {
+            return;
+        }
+        for packer in 0..2 {
+            if !self.writes.packers[packer].is_empty() {
+                self.program_packed(packer, true);
+            }
+        }
+    }
+
+    /// Blocks were erased: what waited for room goes on.
+    pub(crate) fn resume_stalled(&mut self) {
+        if std::mem::take(&mut self.writes.stalled) {
+            for packer in 0..2 {
+                self.program_packed(packer, false);
+            }
+        }
+    }
+
+    /// Nothing will happen any more and commands wait: the drive has no room left and can make none.
+    pub(crate) fn give_up_writing(&mut self) {
+        self.read_only = true;
+        for packer in 0..2 {
+            for entry in std::mem::take(&mut self.writes.packers[packer]) {
+                self.writes.leaving -= 1;
+                self.buffer[entry].packed = false;
+                self.lose(entry);
+                self.settle(entry);
+            }
+        }
+        let mut starved = std::mem::take(&mut self.starved);
+        self.starved_count = 0;
+        while let Some(slice) = starved.pop(&mut self.slices) {
+            self.slices[slice].book(Stage::Buffer, self.now);
+            self.slice_done(slice, Status::ReadOnly);
+        }
+        self.fail_flushes();
+    }
+}
+
+fn add_stages(slice: &mut crate::device::Slice, stages: &StageTimes, now: pellucid_flash::SimTime) {
+    for stage in Stage::ALL {
+        slice.stages.add(stage, stages.get(stage));
+    }
+    slice.mark = now;
+}
