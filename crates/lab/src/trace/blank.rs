@@ -33,8 +33,8 @@ pub(super) fn fiu(line: &[u8]) -> Result<Raw, Problem> {
     request(ticks, action, sectors(offset), sectors(length), stream)
 }
 
-/// Ticks are nanoseconds. 0 writes and 1 reads, the opposite of Tencent. A comma before the blanks is let pass, so that a
-/// file with both, when named MQSim, can be read; see the module's documentation on telling the two apart.
+/// Ticks are nanoseconds. 0 writes and 1 reads, the opposite of Tencent. A comma before the blanks is let pass, so
+/// that a file with both can be read when it is named MQSim; the module's documentation tells the two apart.
 pub(super) fn mqsim(line: &[u8]) -> Result<Raw, Problem> {
     let mut fields = Blanks::new(line, MQSIM);
     let mut next = |name| {

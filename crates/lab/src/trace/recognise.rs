@@ -1,8 +1,8 @@
 //! Which format a trace has, from its first part.
 //!
 //! Binary traces and fio logs say it themselves. Otherwise every text format is tried on the first lines: a format
-//! stays a candidate while it can read them. A line that no candidate can read ends the search without a verdict on it, so
-//! that reading meets the line again and reports it exactly.
+//! stays a candidate while it can read them. A line that no candidate can read ends the search without a verdict on
+//! it, so that reading meets the line again and reports it exactly.
 
 use super::Format;
 use super::blktrace::is_blktrace;
@@ -22,7 +22,8 @@ const TEXT: [Format; 7] = [
     Format::Mqsim,
 ];
 
-/// The lines of the first part of a trace that hold anything. Unless it is all, the last one may be cut short and is left out.
+/// The lines of the first part of a trace that hold anything. Unless it is all, the last one may be cut short and is
+/// left out.
 pub(super) fn lines(head: &[u8], all: bool) -> impl Iterator<Item = &[u8]> {
     let whole = match head.iter().rposition(|&byte| byte == b'\n') {
         Some(end) if !all => &head[..end],

@@ -26,8 +26,8 @@ pub enum AddressPolicy {
     /// Count addresses modulo the capacity (in whole sectors). A request across the end is split there and goes on at
     /// 0; one longer than the drive is first clipped to the drive's length, as it touches every sector anyway.
     Fold,
-    /// Give each extent of 1 MiB that is read or written the next extent of the drive, in order of first touch; keeps what
-    /// is near near. A request over extents that are no neighbours any more is split. A trim gives no extent a place:
+    /// Give each extent of 1 MiB that is read or written the next extent of the drive, in order of first touch; what
+    /// lies close together stays so. A request over extents that are no neighbours any more is split. A trim gives no extent a place:
     /// where nothing was read or written before, it is dropped. End with an error when the drive is full.
     Compact,
 }
@@ -51,8 +51,8 @@ pub struct Shaping {
 }
 
 impl Shaping {
-    /// Everything at the trace's own pace on a drive of `capacity_bytes` with sectors of `sector_bytes`; addresses beyond its
-    /// end are refused.
+    /// Everything at the trace's own pace on a drive of `capacity_bytes` with sectors of `sector_bytes`; addresses
+    /// beyond its end are refused.
     pub fn new(capacity_bytes: u64, sector_bytes: u32) -> Shaping {
         let addresses = AddressPolicy::Refuse;
         Shaping { time_scale: 1.0, limit: None, stream: None, sector_bytes, capacity_bytes, addresses }

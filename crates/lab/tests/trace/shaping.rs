@@ -7,7 +7,8 @@ use crate::{named, reader, record};
 
 const MIB: u64 = 1 << 20;
 
-/// Shapes an MSR trace of `(action, offset, length)` lines, 100 ns apart.
+/// Shapes a trace of `(action, offset, length)` requests, 1 us apart, of streams 0 and 1 in turn. The first is on
+/// line 2.
 fn shape(requests: &[(Action, u64, u64)], shaping: Shaping) -> (Result<Vec<Record>, String>, ShapeStats) {
     let mut trace = String::from("fio version 3 iolog\n");
     for (i, (action, offset, length)) in requests.iter().enumerate() {
