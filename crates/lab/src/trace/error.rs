@@ -1,0 +1,305 @@
+//! What can be wrong with a trace, and how it is told: file, place, value, and what was expected.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use super::{Action, Format};
+
+/// Where in the (decompressed) trace something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// The trace as a whole.
+    Whole,
+    /// A line, counted from 1.
+    Line(u64),
+    /// A byte, counted from 0; binary formats.
+    Byte(u64),
+}
+
+/// What is wrong.
+#[derive(Debug)]
+pub enum Problem {
+    /// The file could not be opened, read or decompressed.
+    Io(io::Error),
+    /// No format fits the first line (an excerpt; empty when the trace has no line).
+    Unrecognised(String),
+    /// Several formats fit the first lines.
+    Ambiguous(Vec<Format>),
+    /// A field does not hold what it should.
+    Field {
+        /// The field's name in the format's layout.
+        field: &'static str,
+        /// What stands there.
+        value: String,
+        /// What is allowed.
+        expected: &'static str,
+    },
+    /// The line ends too early.
+    Missing {
+        /// The first field that is not there.
+        field: &'static str,
+        /// The whole layout.
+        layout: &'static str,
+    },
+    /// The line goes on after its last field.
+    Excess {
+        /// What follows.
+        value: String,
+        /// The whole layout.
+        layout: &'static str,
+    },
+    /// A line longer than this.
+    LongLine {
+        /// The longest allowed.
+        limit_bytes: usize,
+    },
+    /// The request ends beyond byte 2^64.
+    Extent {
+        /// Address in the format's unit.
+        offset: u64,
+        /// The address's unit.
+        offset_unit_bytes: u64,
+        /// Length in the format's unit.
+        length: u64,
+        /// The length's unit.
+        length_unit_bytes: u64,
+    },
+    /// The record comes 2^64 ns (584 years) or more after the first one.
+    TooLate {
+        /// Its time in the format's unit.
+        ticks: u64,
+        /// That unit.
+        tick_ns: u64,
+    },
+    /// The trace ends inside a binary record.
+    Truncated {
+        /// Bytes that the record should have.
+        expected_bytes: usize,
+        /// Bytes that are left.
+        found_bytes: usize,
+    },
+    /// The request lies beyond the end of the drive, and [`super::AddressPolicy::Refuse`] was chosen.
+    Beyond {
+        /// First byte of the request.
+        offset_bytes: u64,
+        /// Its length.
+        length_bytes: u64,
+        /// The drive's capacity.
+        capacity_bytes: u64,
+    },
+    /// The distinct extents of the trace do not fit into the drive ([`super::AddressPolicy::Compact`]).
+    Full {
+        /// The drive's capacity.
+        capacity_bytes: u64,
+        /// The size of an extent.
+        extent_bytes: u64,
+    },
+    /// An option is not usable.
+    Setting {
+        /// The option's name.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Problem {
+        Problem::Io(error)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Io(error) => write!(f, "cannot read: {error}"),
+            Problem::Unrecognised(line) if line.is_empty() => {
+                write!(f, "no line from which to recognise the format; name it, one of: ")?;
+                list(f, &Format::ALL)
+            }
+            Problem::Unrecognised(line) => {
+                write!(f, "no known format has a first line like {line:?}; name the format, one of: ")?;
+                list(f, &Format::ALL)
+            }
+            Problem::Ambiguous(formats) => {
+                write!(
+                    f,
+                    "the first lines fit several formats, with different meanings; name the one, of: "
+                )?;
+                list(f, formats)
+            }
+            Problem::Field { field, value, expected } => {
+                write!(f, "{field} is {value:?}; expected {expected}")
+            }
+            Problem::Missing { field, layout } => {
+                write!(f, "the line ends before {field}; expected {layout}")
+            }
+            Problem::Excess { value, layout } => {
+                write!(f, "the line goes on with {value:?} after its last field; expected {layout}")
+            }
+            Problem::LongLine { limit_bytes } => {
+                write!(f, "the line is too long; expected at most {limit_bytes} bytes")
+            }
+            Problem::Extent { offset, offset_unit_bytes, length, length_unit_bytes } => write!(
+                f,
+                "the request (offset {offset} x {offset_unit_bytes} B, length {length} x {length_unit_bytes} B) \
+                 is out of range; expected an end below byte 2^64"
+            ),
+            Problem::TooLate { ticks, tick_ns } => write!(
+                f,
+                "the time {ticks} x {tick_ns} ns is too late; expected less than 2^64 ns after the first record"
+            ),
+            Problem::Truncated { expected_bytes, found_bytes } => write!(
+                f,
+                "the trace ends inside a record; expected {expected_bytes} bytes, found {found_bytes}"
+            ),
+            Problem::Beyond { offset_bytes, length_bytes, capacity_bytes } => write!(
+                f,
+                "the request (offset {offset_bytes} B, length {length_bytes} B) ends beyond the drive's \
+                 {capacity_bytes} B; allowed: a larger drive, or folded or compacted addresses"
+            ),
+            Problem::Full { capacity_bytes, extent_bytes } => write!(
+                f,
+                "the extents of {extent_bytes} B that the trace touches exceed the drive's {capacity_bytes} B; \
+                 allowed: a larger drive, fewer records, or folded addresses"
+            ),
+            Problem::Setting { key, value, allowed } => write!(f, "{key} is {value}; allowed: {allowed}"),
+        }
+    }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, formats: &[Format]) -> fmt::Result {
+    for (i, format) in formats.iter().enumerate() {
+        write!(f, "{}{format}", if i == 0 { "" } else { ", " })?;
+    }
+    Ok(())
+}
+
+#[derive(Debug)]
+struct Details {
+    name: String,
+    position: Position,
+    problem: Problem,
+}
+
+/// Why a trace could not be read on.
+#[derive(Debug)]
+pub struct TraceError(Box<Details>);
+
+impl TraceError {
+    pub(super) fn new(name: &str, position: Position, problem: Problem) -> TraceError {
+        TraceError(Box::new(Details { name: name.to_owned(), position, problem }))
+    }
+
+    /// The file, or the name given to the reader.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Where it happened.
+    pub fn position(&self) -> Position {
+        self.0.position
+    }
+
+    /// What is wrong.
+    pub fn problem(&self) -> &Problem {
+        &self.0.problem
+    }
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Details { name, position, problem } = &*self.0;
+        match position {
+            Position::Whole => write!(f, "{name}: {problem}"),
+            Position::Line(line) => write!(f, "{name}: line {line}: {problem}"),
+            Position::Byte(byte) => write!(f, "{name}: byte {byte}: {problem}"),
+        }
+    }
+}
+
+impl Error for TraceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0.problem {
+            Problem::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A format name that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFormat {
+    /// The name.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown trace format {:?}; allowed: ", self.name)?;
+        list(f, &Format::ALL)
+    }
+}
+
+impl Error for UnknownFormat {}
+
+/// Why a trace could not be written on.
+#[derive(Debug)]
+pub enum WriteError {
+    /// The output failed.
+    Io(io::Error),
+    /// There is no writer for this format.
+    Format(Format),
+    /// The format has no word for this action.
+    Action {
+        /// The format.
+        format: Format,
+        /// The action.
+        action: Action,
+    },
+    /// A record earlier than the one before it.
+    Backwards {
+        /// The time of the record before.
+        previous_ns: u64,
+        /// The time of this record.
+        at_ns: u64,
+    },
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WriteError::Io(error) => write!(f, "cannot write the trace: {error}"),
+            WriteError::Format(format) => {
+                write!(f, "traces are not written as {format}; allowed: msr, fio-v2, fio-v3")
+            }
+            WriteError::Action { format, action } => write!(
+                f,
+                "{format} has no word for a {}; allowed there: read, write; or write fio-v2 or fio-v3",
+                action.name()
+            ),
+            WriteError::Backwards { previous_ns, at_ns } => write!(
+                f,
+                "a record at {at_ns} ns follows one at {previous_ns} ns; allowed: times that do not decrease"
+            ),
+        }
+    }
+}
+
+impl Error for WriteError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            WriteError::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> WriteError {
+        WriteError::Io(error)
+    }
+}

@@ -1,0 +1,216 @@
+//! Block traces: reading them in every common layout, fitting them to a drive, writing them.
+//!
+//! ```text
+//! file -> Source (gzip, zstd, plain) -> decoder of one format -> clock -> TraceReader -> Shaped -> driver
+//! ```
+//!
+//! Reading is a stream: memory does not grow with the trace (fio's table of file names and the extent map of
+//! [`AddressPolicy::Compact`] apart). A trace is read strictly: the first malformed line ends the reading with an error
+//! that names file, line, value and what was expected.
+//!
+//! # Formats
+//!
+//! | name | one request | time | address, length | stream |
+//! |---|---|---|---|---|
+//! | `msr` | `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` | 100 ns | bytes | DiskNumber |
+//! | `alibaba` | `device_id,opcode,offset,length,timestamp` | us | bytes | device_id |
+//! | `tencent` | `Timestamp,Offset,Size,IOType,VolumeID`; **0 = read, 1 = write** | s | 512 B | VolumeID |
+//! | `fiu` | `ts pid process lba size op major minor md5` | ns | 512 B | `major << 20 \| minor` |
+//! | `spc` | `ASU,LBA,Size,Opcode,Timestamp[,...]` | s, decimals | [`ReadOptions::spc_lba_bytes`], bytes | ASU |
+//! | `fio-v2` | `filename action offset length`, after `fio version 2 iolog` | us, from `wait` | bytes | see below |
+//! | `fio-v3` | `timestamp filename action offset length`, after `fio version 3 iolog` | us | bytes | see below |
+//! | `blkparse` | `maj,min cpu seq s.ns pid action rwbs sector + count [process]` | ns | 512 B | `major << 20 \| minor` |
+//! | `blktrace` | 48-byte records, version 7, either byte order | ns | 512 B, bytes | device number |
+//! | `mqsim` | `time device lba sectors type`, blanks; **0 = write, 1 = read** | ns | 512 B | device |
+//!
+//! MQSim's and Tencent's lines are both five whole numbers, with opposite meanings of 0 and 1. Commas make it Tencent,
+//! blanks make it MQSim; commas *and* blanks are ambiguous and the format must be named.
+//!
+//! # Rules
+//!
+//! * Times count from the first record. Real traces hold small disorder (several processors log into one file): a time
+//!   before the previous record's is replaced by it, and counted in [`ReadStats::backwards`]. Order is kept.
+//! * Blank lines are skipped. A line holds at most 64 KiB.
+//! * fio: `wait` advances the time, also by less than the 100 us that fio itself ignores. The stream is the number of
+//!   the file in order of appearance; a file named `stream.N`, as [`TraceWriter`] does, is stream N. `sync` and
+//!   `datasync` are flushes.
+//! * blkparse and blktrace log a request several times; one [`BlockEvent`] is chosen. A write that carries a flush
+//!   before it becomes two records. Commands passed through to the device are skipped. The per-processor files of
+//!   blktrace must be merged first (`blkparse -d`).
+//! * A `Read`, `Write` or `Trim` may have length 0 if the trace says so; [`Shaped`] drops those.
+
+mod blank;
+mod blkparse;
+mod blktrace;
+mod comma;
+mod error;
+mod field;
+mod fio;
+mod reader;
+mod recognise;
+mod shape;
+mod source;
+mod write;
+
+use std::fmt;
+use std::str::FromStr;
+
+use pellucid_flash::{Opcode, SimTime};
+
+pub use error::{Position, Problem, TraceError, UnknownFormat, WriteError};
+pub use reader::{ReadStats, TraceReader};
+pub use shape::{AddressPolicy, ShapeStats, Shaped, Shaping};
+pub use write::TraceWriter;
+
+/// What a record asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Read `length_bytes` at `offset_bytes`.
+    Read,
+    /// Write `length_bytes` at `offset_bytes`.
+    Write,
+    /// Forget `length_bytes` at `offset_bytes`.
+    Trim,
+    /// Make earlier writes durable; offset and length are 0.
+    Flush,
+}
+
+impl Action {
+    /// The name used in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Read => "read",
+            Action::Write => "write",
+            Action::Trim => "trim",
+            Action::Flush => "flush",
+        }
+    }
+}
+
+impl From<Action> for Opcode {
+    fn from(action: Action) -> Opcode {
+        match action {
+            Action::Read => Opcode::Read,
+            Action::Write => Opcode::Write,
+            Action::Trim => Opcode::Trim,
+            Action::Flush => Opcode::Flush,
+        }
+    }
+}
+
+/// One request of a trace.
+///
+/// `offset_bytes + length_bytes` does not exceed `u64::MAX`. Times never decrease from one record to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Arrival, in nanoseconds since the first record of the trace.
+    pub at: SimTime,
+    /// What to do.
+    pub action: Action,
+    /// First byte.
+    pub offset_bytes: u64,
+    /// Number of bytes.
+    pub length_bytes: u64,
+    /// Device, ASU or volume number, as in the trace.
+    pub stream: u32,
+}
+
+/// The layout of a trace; see the table in the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// MSR Cambridge.
+    Msr,
+    /// Alibaba block traces of 2020.
+    Alibaba,
+    /// Tencent cloud block storage.
+    Tencent,
+    /// Florida International University (FIU) "IODedup".
+    Fiu,
+    /// Storage Performance Council, as in the UMass repository.
+    Spc,
+    /// fio's I/O log, version 2.
+    FioV2,
+    /// fio's I/O log, version 3.
+    FioV3,
+    /// Text of `blkparse` in its default output format.
+    Blkparse,
+    /// Binary records of `blktrace`.
+    Blktrace,
+    /// MQSim, close to DiskSim's ASCII layout.
+    Mqsim,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Format; 10] = [
+        Format::Msr,
+        Format::Alibaba,
+        Format::Tencent,
+        Format::Fiu,
+        Format::Spc,
+        Format::FioV2,
+        Format::FioV3,
+        Format::Blkparse,
+        Format::Blktrace,
+        Format::Mqsim,
+    ];
+
+    /// The name by which the format is chosen.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Msr => "msr",
+            Format::Alibaba => "alibaba",
+            Format::Tencent => "tencent",
+            Format::Fiu => "fiu",
+            Format::Spc => "spc",
+            Format::FioV2 => "fio-v2",
+            Format::FioV3 => "fio-v3",
+            Format::Blkparse => "blkparse",
+            Format::Blktrace => "blktrace",
+            Format::Mqsim => "mqsim",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Format, UnknownFormat> {
+        let known = Format::ALL.into_iter().find(|format| format.name() == name);
+        known.ok_or_else(|| UnknownFormat { name: name.to_owned() })
+    }
+}
+
+/// Which of the events that the block layer logs for a request stands for the request (blkparse, blktrace).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockEvent {
+    /// `Q`: as the application or file system asked, before merging.
+    Queue,
+    /// `D`: as issued to the device, after merging and scheduling.
+    Issue,
+    /// `C`: as completed; the time is the completion's.
+    Complete,
+}
+
+/// How to read a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// The layout; `None`: recognised from the content.
+    pub format: Option<Format>,
+    /// SPC: bytes per unit of the LBA field, at least 1. Most published traces use 512.
+    pub spc_lba_bytes: u64,
+    /// blkparse and blktrace: the event to use. `None`: the first of `Q`, `D`, `C` that the first 256 KiB hold.
+    pub block_event: Option<BlockEvent>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> ReadOptions {
+        ReadOptions { format: None, spc_lba_bytes: 512, block_event: None }
+    }
+}

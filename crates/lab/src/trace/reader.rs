@@ -1,0 +1,282 @@
+//! The reader: one decoder over one source, with the clock that turns the trace's own time into [`SimTime`].
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use pellucid_flash::SimTime;
+
+use super::blkparse::{self, Blkparse};
+use super::blktrace::Blktrace;
+use super::error::{Position, Problem, TraceError};
+use super::field::{Decoded, Raw};
+use super::fio::{Fio, Version};
+use super::recognise::{lines, recognise};
+use super::source::Source;
+use super::{Action, BlockEvent, Format, ReadOptions, Record, blank, comma};
+
+/// What reading met so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadStats {
+    /// Records handed out.
+    pub records: u64,
+    /// Records whose time lay before the previous one's and was replaced by it.
+    pub backwards: u64,
+    /// Lines (or binary records) that hold no request: blank lines, headers, other events.
+    pub skipped: u64,
+}
+
+/// Reads a trace: an iterator of records that ends after the first error.
+pub struct TraceReader {
+    name: String,
+    format: Format,
+    source: Source,
+    decoder: Decoder,
+    clock: Clock,
+    lines_read: u64,
+    position: Position,
+    /// The data of a request whose flush has just been handed out.
+    pending: Option<Record>,
+    ended: bool,
+    stats: ReadStats,
+}
+
+impl TraceReader {
+    /// Opens a trace file; without a format it is recognised from the content.
+    pub fn open(path: impl AsRef<Path>, format: Option<Format>) -> Result<TraceReader, TraceError> {
+        TraceReader::open_with(path, &ReadOptions { format, ..ReadOptions::default() })
+    }
+
+    /// Opens a trace file with all options.
+    pub fn open_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TraceReader, TraceError> {
+        let name = path.as_ref().display().to_string();
+        let file = File::open(path).map_err(|error| TraceError::new(&name, Position::Whole, error.into()))?;
+        TraceReader::from_read(&name, file, options)
+    }
+
+    /// Reads a trace from anywhere; `name` stands for the file in messages.
+    pub fn from_read(
+        name: &str,
+        input: impl Read + Send + 'static,
+        options: &ReadOptions,
+    ) -> Result<TraceReader, TraceError> {
+        let whole = |problem| TraceError::new(name, Position::Whole, problem);
+        if options.spc_lba_bytes == 0 {
+            let value = options.spc_lba_bytes.to_string();
+            return Err(whole(Problem::Setting { key: "spc_lba_bytes", value, allowed: "1 or more" }));
+        }
+        let mut source = Source::new(Box::new(input)).map_err(|error| whole(error.into()))?;
+        let (format, decoder) = Decoder::new(&mut source, options).map_err(whole)?;
+        Ok(TraceReader {
+            name: name.to_owned(),
+            format,
+            source,
+            decoder,
+            clock: Clock::new(tick_ns(format)),
+            lines_read: 0,
+            position: Position::Whole,
+            pending: None,
+            ended: false,
+            stats: ReadStats::default(),
+        })
+    }
+
+    /// The file, or the name given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The format, given or recognised.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Where the last record stands.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// What reading met so far.
+    pub fn stats(&self) -> ReadStats {
+        self.stats
+    }
+
+    pub(super) fn error(&self, problem: Problem) -> TraceError {
+        TraceError::new(&self.name, self.position, problem)
+    }
+
+    fn advance(&mut self) -> Result<Option<Record>, Problem> {
+        loop {
+            let decoded = match &mut self.decoder {
+                Decoder::Lines(decoder) => {
+                    self.position = Position::Line(self.lines_read + 1);
+                    let Some(line) = self.source.line()? else { return Ok(None) };
+                    self.lines_read += 1;
+                    decoder.decode(line)?
+                }
+                Decoder::Binary(decoder) => {
+                    self.position = Position::Byte(self.source.consumed_bytes());
+                    decoder.decode(&mut self.source)?
+                }
+            };
+            match decoded {
+                Decoded::Nothing => self.stats.skipped += 1,
+                Decoded::End => return Ok(None),
+                Decoded::Request(raw) => return Ok(Some(self.record(raw)?)),
+                Decoded::FlushThen(raw) => {
+                    let record = self.record(raw)?;
+                    self.pending = Some(record);
+                    return Ok(Some(Record {
+                        action: Action::Flush,
+                        offset_bytes: 0,
+                        length_bytes: 0,
+                        ..record
+                    }));
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, raw: Raw) -> Result<Record, Problem> {
+        let at = self.clock.at(raw.ticks, &mut self.stats.backwards)?;
+        let Raw { action, offset_bytes, length_bytes, stream, .. } = raw;
+        Ok(Record { at, action, offset_bytes, length_bytes, stream })
+    }
+}
+
+impl Iterator for TraceReader {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Result<Record, TraceError>> {
+        if self.ended {
+            return None;
+        }
+        let next = match self.pending.take() {
+            Some(record) => Ok(Some(record)),
+            None => self.advance(),
+        };
+        match next {
+            Ok(Some(record)) => {
+                self.stats.records += 1;
+                Some(Ok(record))
+            }
+            Ok(None) => {
+                self.ended = true;
+                None
+            }
+            Err(problem) => {
+                self.ended = true;
+                Some(Err(self.error(problem)))
+            }
+        }
+    }
+}
+
+/// The unit of the format's times.
+fn tick_ns(format: Format) -> u64 {
+    match format {
+        Format::Msr => 100,
+        Format::Alibaba | Format::FioV2 | Format::FioV3 => 1_000,
+        Format::Tencent => 1_000_000_000,
+        Format::Fiu | Format::Spc | Format::Blkparse | Format::Blktrace | Format::Mqsim => 1,
+    }
+}
+
+/// Turns the trace's times into times since its first record that never decrease.
+struct Clock {
+    tick_ns: u64,
+    first_ticks: Option<u64>,
+    latest_ticks: u64,
+}
+
+impl Clock {
+    fn new(tick_ns: u64) -> Clock {
+        Clock { tick_ns, first_ticks: None, latest_ticks: 0 }
+    }
+
+    fn at(&mut self, ticks: u64, backwards: &mut u64) -> Result<SimTime, Problem> {
+        let first = *self.first_ticks.get_or_insert(ticks);
+        if ticks < self.latest_ticks {
+            *backwards += 1;
+        }
+        self.latest_ticks = self.latest_ticks.max(ticks);
+        let since_first = self.latest_ticks - first;
+        let tick_ns = self.tick_ns;
+        since_first.checked_mul(tick_ns).map(SimTime).ok_or(Problem::TooLate { ticks, tick_ns })
+    }
+}
+
+enum Decoder {
+    Lines(LineDecoder),
+    Binary(Blktrace),
+}
+
+impl Decoder {
+    fn new(source: &mut Source, options: &ReadOptions) -> Result<(Format, Decoder), Problem> {
+        let (head, all) = source.peek();
+        let format = match options.format {
+            Some(format) => format,
+            None => recognise(head, all, options.spc_lba_bytes)?,
+        };
+        let decoder = match format {
+            Format::Blktrace => Decoder::Binary(Blktrace::new(head, options.block_event)),
+            Format::Blkparse => {
+                let event = options.block_event.unwrap_or_else(|| blkparse::choose(lines(head, all)));
+                Decoder::Lines(LineDecoder::new(format, options.spc_lba_bytes, event))
+            }
+            _ => Decoder::Lines(LineDecoder::new(format, options.spc_lba_bytes, BlockEvent::Queue)),
+        };
+        Ok((format, decoder))
+    }
+}
+
+/// The decoders of the text formats.
+pub(super) enum LineDecoder {
+    Msr,
+    Alibaba,
+    Tencent,
+    Fiu,
+    Spc { lba_bytes: u64 },
+    Fio(Fio),
+    Blkparse(Blkparse),
+    Mqsim,
+}
+
+impl LineDecoder {
+    fn new(format: Format, spc_lba_bytes: u64, event: BlockEvent) -> LineDecoder {
+        match format {
+            Format::Msr => LineDecoder::Msr,
+            Format::Alibaba => LineDecoder::Alibaba,
+            Format::Tencent => LineDecoder::Tencent,
+            Format::Fiu => LineDecoder::Fiu,
+            Format::Spc => LineDecoder::Spc { lba_bytes: spc_lba_bytes },
+            Format::FioV2 => LineDecoder::Fio(Fio::new(Version::Two)),
+            Format::FioV3 => LineDecoder::Fio(Fio::new(Version::Three)),
+            Format::Blkparse => LineDecoder::Blkparse(Blkparse::new(event)),
+            Format::Mqsim => LineDecoder::Mqsim,
+            Format::Blktrace => unreachable!("blktrace has records, not lines"),
+        }
+    }
+
+    /// Whether `format` can read `line`, alone.
+    pub(super) fn fits(format: Format, spc_lba_bytes: u64, line: &[u8]) -> bool {
+        LineDecoder::new(format, spc_lba_bytes, BlockEvent::Queue).decode(line).is_ok()
+    }
+
+    fn decode(&mut self, line: &[u8]) -> Result<Decoded, Problem> {
+        if line.trim_ascii().is_empty() {
+            return Ok(Decoded::Nothing);
+        }
+        let raw = match self {
+            LineDecoder::Msr => comma::msr(line)?,
+            LineDecoder::Alibaba => comma::alibaba(line)?,
+            LineDecoder::Tencent => comma::tencent(line)?,
+            LineDecoder::Fiu => blank::fiu(line)?,
+            LineDecoder::Spc { lba_bytes } => comma::spc(line, *lba_bytes)?,
+            LineDecoder::Mqsim => blank::mqsim(line)?,
+            LineDecoder::Fio(fio) => return fio.decode(line),
+            LineDecoder::Blkparse(blkparse) => return blkparse.decode(line),
+        };
+        Ok(Decoded::Request(raw))
+    }
+}

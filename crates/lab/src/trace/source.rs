@@ -1,0 +1,213 @@
+//! The bytes of a trace: decompressed as their first bytes demand, and cut into lines or fixed pieces.
+//!
+//! One buffer of fixed size serves recognition (`peek`), text (`line`) and binary (`piece`, `skip`). Nothing is
+//! copied out of it: a line is a slice that lives until the next call.
+
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::ops::Range;
+
+use flate2::read::MultiGzDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+use super::error::Problem;
+
+const BUFFER_BYTES: usize = 256 * 1024;
+/// The longest line allowed; a file without line ends must not be searched for one for ever.
+pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
+
+pub(super) type Input = Box<dyn Read + Send>;
+
+pub(super) struct Source {
+    input: Input,
+    buffer: Box<[u8]>,
+    /// The part of `buffer` that holds bytes not yet consumed.
+    held: Range<usize>,
+    consumed_bytes: u64,
+    /// An error met while looking ahead; told when the bytes before it are used up.
+    failed: Option<io::Error>,
+}
+
+impl Source {
+    /// Looks at the first bytes of `input` and puts the right decompressor in front of it.
+    pub(super) fn new(mut input: Input) -> io::Result<Source> {
+        let mut magic = [0; 4];
+        let mut length = 0;
+        while length < magic.len() {
+            match input.read(&mut magic[length..]) {
+                Ok(0) => break,
+                Ok(n) => length += n,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let whole = Cursor::new(magic).take(length as u64).chain(input);
+        let input: Input = match magic {
+            // RFC 1952, 2.3.1.
+            [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(whole)),
+            // RFC 8878, 3.1.1 and 3.1.2 (a skippable frame may come first).
+            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Box::new(ZstdFrames::new(whole)),
+            _ => Box::new(whole),
+        };
+        let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
+        Ok(Source { input, buffer, held: 0..0, consumed_bytes: 0, failed: None })
+    }
+
+    /// How many bytes of the trace have been consumed.
+    pub(super) fn consumed_bytes(&self) -> u64 {
+        self.consumed_bytes
+    }
+
+    /// The first part of the trace (all of it, if it is short), not consumed, and whether it is all.
+    pub(super) fn peek(&mut self) -> (&[u8], bool) {
+        let mut all = false;
+        while self.held.len() < BUFFER_BYTES {
+            match self.fill() {
+                Ok(true) => {}
+                Ok(false) => {
+                    all = true;
+                    break;
+                }
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
+                }
+            }
+        }
+        (&self.buffer[self.held.clone()], all)
+    }
+
+    /// The next line without its end (LF or CR LF); `None` at the end of the trace.
+    pub(super) fn line(&mut self) -> Result<Option<&[u8]>, Problem> {
+        let mut searched = 0;
+        let length = loop {
+            let held = &self.buffer[self.held.clone()];
+            let found = held[searched..].iter().position(|&byte| byte == b'\n');
+            searched = found.map_or(held.len(), |at| searched + at);
+            if searched > LINE_BYTES_MAX {
+                return Err(Problem::LongLine { limit_bytes: LINE_BYTES_MAX });
+            }
+            if found.is_some() || !self.fill()? {
+                break searched;
+            }
+        };
+        if self.held.is_empty() {
+            return Ok(None);
+        }
+        let line = self.held.start..self.held.start + length;
+        self.consume((length + 1).min(self.held.len()));
+        let line = &self.buffer[line];
+        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+
+    /// The next `length` bytes (much fewer than the buffer holds); `None` at the end of the trace.
+    pub(super) fn piece(&mut self, length: usize) -> Result<Option<&[u8]>, Problem> {
+        while self.held.len() < length {
+            if self.fill()? {
+                continue;
+            }
+            return match self.held.len() {
+                0 => Ok(None),
+                found_bytes => Err(Problem::Truncated { expected_bytes: length, found_bytes }),
+            };
+        }
+        let piece = self.held.start..self.held.start + length;
+        self.consume(length);
+        Ok(Some(&self.buffer[piece]))
+    }
+
+    fn consume(&mut self, length: usize) {
+        self.held.start += length;
+        self.consumed_bytes += length as u64;
+    }
+
+    /// Reads more behind what is held; false at the end of the trace. The buffer must not be full.
+    fn fill(&mut self) -> io::Result<bool> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        if self.held.start > 0 {
+            self.buffer.copy_within(self.held.clone(), 0);
+            self.held = 0..self.held.len();
+        }
+        loop {
+            match self.input.read(&mut self.buffer[self.held.end..]) {
+                Ok(n) => {
+                    self.held.end += n;
+                    return Ok(n > 0);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// A sequence of Zstandard frames, each checked against its checksum where it has one.
+struct ZstdFrames<R> {
+    input: BufReader<R>,
+    decoder: FrameDecoder,
+    inside: bool,
+}
+
+impl<R: Read> ZstdFrames<R> {
+    fn new(input: R) -> ZstdFrames<R> {
+        ZstdFrames { input: BufReader::new(input), decoder: FrameDecoder::new(), inside: false }
+    }
+
+    /// Enters the next frame, skipping those that hold no data; false at the end of the input.
+    fn enter(&mut self) -> io::Result<bool> {
+        while !self.input.fill_buf()?.is_empty() {
+            match self.decoder.reset(&mut self.input) {
+                Ok(()) => return Ok(true),
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let length = u64::from(length);
+                    if io::copy(&mut (&mut self.input).take(length), &mut io::sink())? < length {
+                        return Err(ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(error) => return Err(io::Error::new(ErrorKind::InvalidData, error)),
+            }
+        }
+        Ok(false)
+    }
+
+    fn leave(&mut self) -> io::Result<()> {
+        self.inside = false;
+        match (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum()) {
+            (Some(stored), Some(computed)) if stored != computed => Err(io::Error::new(
+                ErrorKind::InvalidData,
+                "zstd: the checksum of a frame does not match its data",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<R: Read> Read for ZstdFrames<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            if !self.inside {
+                self.inside = self.enter()?;
+                if !self.inside {
+                    return Ok(0);
+                }
+            }
+            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                self.decoder
+                    .decode_blocks(&mut self.input, BlockDecodingStrategy::UptoBlocks(1))
+                    .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+            }
+            match self.decoder.read(into)? {
+                0 => self.leave()?,
+                n => return Ok(n),
+            }
+        }
+    }
+}
