@@ -5,12 +5,13 @@ The oracle is the package `bchlib` (PyPI), a Python binding of the BCH library o
 
     python3 -m venv venv && venv/bin/pip install bchlib && venv/bin/python tools/ecc_vectors.py
 
-Conventions agree, so nothing is converted: the first bit of the data is the most significant bit of byte 0 and the highest
-coefficient; the parity is left-justified in its bytes; the field is defined by the smallest primitive polynomial of its
-degree. The script checks the last point and refuses to write otherwise.
+Conventions agree, so nothing is converted: the first bit of the data is the most significant bit of byte 0
+and the highest coefficient; the parity is left-justified in its bytes; the field is defined by the smallest
+primitive polynomial of its degree. The script checks the last point and refuses to write otherwise.
 
-One vector per line: m t primitive-polynomial data parity errors decoded, where `errors` lists the bit positions to flip
-(from the first bit of the data through the parity) and `decoded` is the number of bits the oracle corrected, or -1.
+One vector per line: m t primitive-polynomial data parity errors decoded, where `errors` lists the bit
+positions to flip (from the first bit of the data through the parity) and `decoded` is the number of bits the
+oracle corrected, or -1.
 """
 import pathlib
 import random

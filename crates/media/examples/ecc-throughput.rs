@@ -1,12 +1,14 @@
-//! How fast the BCH codec works on this machine: `cargo run --release -p pellucid-media --example ecc-throughput`.
+//! How fast the BCH codec works on this machine: `cargo run --release -p pellucid-media --example
+//! ecc-throughput`.
 //!
-//! Rows: the code of COSMOS+ OpenSSD (13 bits in 256 bytes) and two larger ones. Columns: megabytes of data per second and core
-//! for encoding and for decoding without errors, then microseconds per chunk for decoding so many wrong bits.
+//! Rows: the code of COSMOS+ OpenSSD (13 bits in 256 bytes) and two larger ones. Columns: megabytes of data
+//! per second and core for encoding and for decoding without errors, then microseconds per chunk for decoding
+//! so many wrong bits. Then the scrambler and the sampling of bit errors.
 
 #![allow(clippy::print_stdout, clippy::disallowed_types, reason = "an example measures time and prints")]
 
 use pellucid_flash::Rng;
-use pellucid_media::{Bch, EccError, scramble};
+use pellucid_media::{Bch, EccError, draw_bit_errors, inject_bit_errors, scramble, worst_chunk_errors};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -59,5 +61,21 @@ fn main() -> Result<(), EccError> {
     let mut page = vec![0; 18_048];
     let seconds = seconds_per_call(2_000, || scramble(black_box(77), black_box(&mut page)));
     println!("scrambler: {:.0} MB/s", page.len() as f64 / seconds / 1e6);
+    let mut rng = Rng::new(2);
+    for expected in [0.01, 1.0, 20.0, 200.0] {
+        let draw = seconds_per_call(20_000, || {
+            _ = black_box(draw_bit_errors(&mut rng, black_box(expected), 141_312))
+        });
+        let worst =
+            seconds_per_call(20_000, || _ = black_box(worst_chunk_errors(&mut rng, black_box(expected), 64)));
+        let inject =
+            seconds_per_call(2_000, || _ = inject_bit_errors(&mut rng, black_box(&mut page), expected));
+        println!(
+            "{expected:6} errors per page: draw {:.0} ns, worst of 64 chunks {:.0} ns, inject {:.0} ns",
+            draw * 1e9,
+            worst * 1e9,
+            inject * 1e9
+        );
+    }
     Ok(())
 }

@@ -3,18 +3,21 @@
 //! The expected number is
 //!
 //! ```text
-//! bits * page_share * [ wear * (1 + k * interference * growth) * retention + disturb ]
+//! bits * page_share * [ base * (1 + k * interference * growth) * retention + disturb ]
 //! ```
 //!
-//! with `wear`, `growth` and `disturb` depending on the program/erase (P/E) cycles, `interference` on what the page and its
-//! neighbours store (see [`interference`](mod@interference)), `retention` on the time since the program, and `page_share` on how many read
-//! thresholds the page type needs. Numbers drawn from it are exact binomial or Poisson samples (see [`sample`]).
+//! with `base` such that the product of it and the bracket is `wear` for random data, `wear`, `growth` and
+//! `disturb` depending on the program/erase (P/E) cycles, `interference` on what the page and its neighbours
+//! store (see [`interference`](mod@interference)), `retention` on the time since the program, and
+//! `page_share` on how many read thresholds the page type needs. Numbers drawn from it are exact binomial or
+//! Poisson samples (see [`sample`]).
 //!
-//! Every constant names its source or says `assumed` and why; one is `fitted`: `INTERFERENCE_WEIGHT`. Published error rates
-//! differ between parts by more than an order of magnitude, so the absolute level is that of no particular part.
+//! Every constant names its source or says `assumed` and why; one is `fitted`: `INTERFERENCE_WEIGHT`.
+//! Published error rates differ between parts by more than an order of magnitude, so the absolute level is
+//! that of no particular part.
 //!
-//! Invariants: an expectation is finite and never negative; it grows with cycles, time and reads; scrambled and random
-//! data are the same thing to the model.
+//! Invariants: an expectation is finite and never negative; it grows with cycles, time and reads; scrambled
+//! and random data are the same thing to the model.
 
 mod interference;
 mod sample;
@@ -56,61 +59,67 @@ struct CellRates {
     per_read: f64,
 }
 
-/// MLC. `rated_cycles`: usual data sheet value for 2x-nm MLC. `at_rated_cycles`, assumed: with a year's retention it gives 1.2e-3,
-/// which is the mean error rate at which a code that corrects 100 bits in 4 KiB, the strength that the part of COSMOS+ OpenSSD
-/// asks for (Kwak et al., section 5), still fails less than once in 10^12 chunks. `fresh`, assumed: a hundredth of that. `per_read`,
-/// assumed: the order of magnitude of the slopes in Cai et al., "Read Disturb Errors in MLC NAND Flash Memory", DSN 2015.
+/// MLC. `rated_cycles`: usual data sheet value for 2x-nm MLC. `at_rated_cycles`, assumed: with a year's
+/// retention it gives 1.2e-3, which is the mean error rate at which a code that corrects 100 bits in 4 KiB,
+/// the strength that the part of COSMOS+ OpenSSD asks for (Kwak et al., section 5), still fails less than
+/// once in 10^14 chunks. `fresh`, assumed: a hundredth of that. `per_read`, assumed: a million reads of a
+/// block at the rated cycles then cost as much as a year. That it is a rate per read, and higher on worn
+/// blocks: Cai et al., "Read Disturb Errors in MLC NAND Flash Memory", DSN 2015.
 const MLC: CellRates =
-    CellRates { fresh: 1.3e-6, at_rated_cycles: 1.3e-4, rated_cycles: 3_000.0, per_read: 1.6e-9 };
+    CellRates { fresh: 1.3e-6, at_rated_cycles: 1.3e-4, rated_cycles: 3_000.0, per_read: 1.2e-9 };
 
-/// SLC, also as a mode of denser cells. `rated_cycles`: usual data sheet value. Rates assumed: two orders of magnitude below MLC, as
-/// one threshold has the whole window to itself.
+/// SLC, also as a mode of denser cells. `rated_cycles`: usual data sheet value. Rates assumed: two orders of
+/// magnitude below MLC, as one threshold has the whole window to itself.
 const SLC: CellRates =
-    CellRates { fresh: 1.3e-8, at_rated_cycles: 1.3e-6, rated_cycles: 50_000.0, per_read: 1.6e-11 };
+    CellRates { fresh: 1.3e-8, at_rated_cycles: 1.3e-6, rated_cycles: 50_000.0, per_read: 1.2e-11 };
 
-/// TLC (3D). `rated_cycles`: usual data sheet value. Rates assumed: three times MLC, because LDPC codes of such drives are
-/// made for rates near 5e-3 instead of 1e-3.
+/// TLC (3D). `rated_cycles`: usual data sheet value. Rates assumed: three times MLC, because LDPC codes of
+/// such drives are made for rates near 5e-3 instead of 1e-3.
 const TLC: CellRates =
-    CellRates { fresh: 4e-6, at_rated_cycles: 4e-4, rated_cycles: 3_000.0, per_read: 5e-9 };
+    CellRates { fresh: 4e-6, at_rated_cycles: 4e-4, rated_cycles: 3_000.0, per_read: 4e-9 };
 
 /// QLC (3D). `rated_cycles`: usual data sheet value. Rates assumed: three times TLC again.
 const QLC: CellRates =
-    CellRates { fresh: 1.2e-5, at_rated_cycles: 1.2e-3, rated_cycles: 1_000.0, per_read: 1.5e-8 };
+    CellRates { fresh: 1.2e-5, at_rated_cycles: 1.2e-3, rated_cycles: 1_000.0, per_read: 1.2e-8 };
 
-/// Exponent of the power law of wear. That rates right after a program follow a power law in cycles: Mielke et al., "Bit Error
-/// Rate in NAND Flash Memories", IRPS 2008. The value is assumed: published fits range from 1 to 3.
+/// Exponent of the power law of wear. The form: Hetzler, "The error rate surface for MLC NAND flash",
+/// Smorgastor, 2012, finds the rate of fresh data close to a power law in cycles. The value is assumed:
+/// between the linear growth of field studies and steeper laboratory fits.
 const WEAR_EXPONENT: f64 = 2.0;
 
-/// Exponent of the cycles in read disturb. Assumed: 1.4, as the slopes of Cai et al., DSN 2015, grow nearly tenfold from 2,000 to
-/// 10,000 cycles.
+/// Exponent of the cycles in read disturb. Assumed: 1.4, steeper than linear and less steep than the wear
+/// itself.
 const DISTURB_EXPONENT: f64 = 1.4;
 
-/// Errors after one year as a multiple of those right after the program. Assumed: 9; retention is the dominant source of
-/// errors (Cai et al., "Data Retention in MLC NAND Flash Memory", HPCA 2015).
+/// Errors after one year as a multiple of those right after the program. Assumed: 9; retention is the
+/// dominant source of errors (Cai et al., "Data Retention in MLC NAND Flash Memory", HPCA 2015).
 const YEAR_FACTOR: f64 = 9.0;
 
-/// Retention loss grows with the logarithm of time beyond this. Assumed: an hour, as charge leaves fast in the first hours (Luo et
-/// al., "Improving 3D NAND Flash Memory Lifetime by Tolerating Early Retention Loss and Process Variation", 2018).
+/// Retention loss grows with the logarithm of time beyond this. Assumed: an hour, as charge leaves fast in
+/// the first hours (Luo et al., "Improving 3D NAND Flash Memory Lifetime by Tolerating Early Retention Loss
+/// and Process Variation", 2018).
 const RETENTION_ONSET_S: f64 = 3_600.0;
 
 const YEAR_S: f64 = 365.25 * 86_400.0;
 
-/// Weight k of cell-to-cell interference. Fitted, the only such constant: chosen so that at 5,000 cycles scrambling the
-/// most susceptible pattern lowers the errors by 13.7 % (Kwak et al., section 7.3, "up to 13.7%"), that is
-/// (1 + k g i_random) / (1 + k g i_worst) = 1 - 0.137 with g = 1/2, i_random = 21/16 and i_worst = 9/4. How the other patterns
-/// compare, and how the effect depends on cycles, then follows from the mechanism.
+/// Weight k of cell-to-cell interference. Fitted, the only such constant: chosen so that at 5,000 cycles
+/// scrambling the most susceptible pattern lowers the errors by 13.7 % (Kwak et al., section 7.3, "up to
+/// 13.7%"), that is (1 + k g i_random) / (1 + k g i_worst) = 1 - 0.137 with g = 1/2, i_random = 21/16 and
+/// i_worst = 9/4. How the other patterns compare then follows from the
+/// mechanism.
 const INTERFERENCE_WEIGHT: f64 = 0.4354;
 
-/// Cycles at which interference has half of its full effect. Assumed: the end of the paper's measurement. Worn cells hold their
-/// level less exactly, so the margin that a neighbour's shift must cross is used up.
+/// Cycles at which interference has half of its full effect. Assumed: the end of the paper's measurement, so
+/// that new blocks show no difference, as section 7.3 says. Worn cells hold their level less exactly, so the
+/// margin that a neighbour's shift must cross is used up.
 const INTERFERENCE_HALF_CYCLES: f64 = 5_000.0;
 
-/// Share of the errors that moving the read thresholds removes, per step. Assumed: each retry step covers half of the
-/// remaining shift of the levels.
+/// Share of the errors that moving the read thresholds removes, per step. Assumed: each retry step covers
+/// half of the remaining shift of the levels.
 const RETRY_FACTOR: f64 = 0.5;
 
-/// Errors that no threshold can avoid, because neighbouring levels overlap, as a share of the first read's. Assumed: a tenth,
-/// like the share of errors that are not retention errors after a year (see `YEAR_FACTOR`).
+/// Errors that no threshold can avoid, because neighbouring levels overlap, as a share of the first read's.
+/// Assumed: a tenth, like the share of errors that are not retention errors after a year (see `YEAR_FACTOR`).
 const RETRY_FLOOR: f64 = 0.1;
 
 /// The error model of a page of a certain size.
@@ -138,19 +147,21 @@ impl BitErrorModel {
         let wear = rates.fresh + rates.at_rated_cycles * worn.powf(WEAR_EXPONENT);
         let interference = match state.cell {
             Cell::Mlc => interference::of_pattern(state.pattern),
-            // The paper measures MLC only; elsewhere all data count as random, and its interference is part of the rates.
+            // The paper measures MLC only; elsewhere all data count as random, and its interference is part
+            // of the rates.
             Cell::Slc | Cell::Tlc | Cell::Qlc => interference::of_pattern(Pattern::Random),
         };
         let disturb = rates.per_read * worn.powf(DISTURB_EXPONENT) * state.reads as f64;
-        let rate = wear * interference_factor(interference, cycles) * retention_factor(state.retention_s) + disturb;
+        let rate =
+            wear * interference_factor(interference, cycles) * retention_factor(state.retention_s) + disturb;
         let bits = f64::from(self.page_bits);
         // Half of the bits wrong is what no memory at all achieves.
         (bits * rate * page_share(state.cell, state.page_type)).min(bits / 2.0)
     }
 }
 
-/// The errors left in the `attempt`-th read retry (0: the first read, with default thresholds) of a page for which
-/// `expected` wrong bits are expected.
+/// The errors left in the `attempt`-th read retry (0: the first read, with default thresholds) of a page for
+/// which `expected` wrong bits are expected.
 pub fn after_retry(expected: f64, attempt: u32) -> f64 {
     expected * RETRY_FACTOR.powf(f64::from(attempt)).max(RETRY_FLOOR)
 }
@@ -164,8 +175,8 @@ fn cell_rates(cell: Cell) -> CellRates {
     }
 }
 
-/// A page type's errors relative to the average of its word line. With Gray-coded levels the i-th page is read with 2^i
-/// thresholds, and an error is a cell on the wrong side of one of them.
+/// A page type's errors relative to the average of its word line. With Gray-coded levels the i-th page is
+/// read with 2^i thresholds, and an error is a cell on the wrong side of one of them.
 fn page_share(cell: Cell, page_type: u32) -> f64 {
     let bits = cell.bits();
     let page_type = page_type.min(bits - 1);
@@ -175,7 +186,8 @@ fn page_share(cell: Cell, page_type: u32) -> f64 {
 
 /// 1 for random data at any number of cycles, because the rates were stated for these.
 fn interference_factor(interference: f64, cycles: f64) -> f64 {
-    // Log-logistic in the cycles, with exponent 2: none on a new block, bounded on a dead one.
+    // Log-logistic in the cycles (the form that Hetzler finds for wear), exponent 2: none on a new block,
+    // bounded on a dead one.
     let ratio = (cycles / INTERFERENCE_HALF_CYCLES).powi(2);
     let weight = INTERFERENCE_WEIGHT * ratio / (1.0 + ratio);
     (1.0 + weight * interference) / (1.0 + weight * interference::of_pattern(Pattern::Random))

@@ -1,18 +1,20 @@
 //! The data scrambler: page bytes XOR a pseudo-random stream that depends on the row address alone.
 //!
-//! After Kwak et al., "COSMOS+ OpenSSD", ACM TOS 16(3), 2020, section 3.2 and Fig. 6: an 8-bit linear feedback shift register
-//! (LFSR) seeded by the row address, XORed with the data in units of bytes. The paper does not name the feedback polynomial
-//! or how often the register is clocked per byte. Assumed: x^8 + x^6 + x^5 + x^4 + 1, whose period is the longest
-//! possible (255 states), and eight clocks per byte, so that neighbouring bytes share no bits.
+//! After Kwak et al., "COSMOS+ OpenSSD", ACM TOS 16(3), 2020, section 3.2 and Fig. 6: an 8-bit linear
+//! feedback shift register (LFSR) seeded by the row address, XORed with the data in units of bytes. The paper
+//! does not name the feedback polynomial or how often the register is clocked per byte. Assumed: x^8 + x^6 +
+//! x^5 + x^4 + 1, whose period is the longest possible (255 states), and eight clocks per byte, so that
+//! neighbouring bytes share no bits.
 //!
 //! Invariants: the register is never zero (a zero register stays zero and would leave the data as they are);
-//! scrambling twice gives back the data. As 8 and 255 have no common divisor, every seed walks the same cycle of 255 bytes
-//! from another starting point, so one table serves all rows.
+//! scrambling twice gives back the data. As 8 and 255 have no common divisor, every seed walks the same cycle
+//! of 255 bytes from another starting point, so one table serves all rows.
 
 /// Length of the cycle in bytes.
 const PERIOD: usize = 255;
 
-/// Register states in the order in which they are output, twice round, so that a whole period can be taken from any start.
+/// Register states in the order in which they are output, twice round, so that a whole period can be taken
+/// from any start.
 const STREAM: [u8; 2 * PERIOD] = stream();
 
 /// Where a register state stands in the cycle; entry 0 is never used.
@@ -114,7 +116,8 @@ mod tests {
         }
     }
 
-    /// Constant data come out with half of the bits set and with all four 2-bit symbols equally frequent, for every seed.
+    /// Constant data come out with half of the bits set and with all four 2-bit symbols equally frequent, for
+    /// every seed.
     #[test]
     fn constant_data_become_balanced() {
         for row in 0..255 {

@@ -1,4 +1,4 @@
-//! The BCH codec against code words of an independent implementation; `tools/ecc_vectors.py` tells how they were made.
+//! The BCH codec against code words of an independent implementation, made by `tools/ecc_vectors.py`.
 
 use pellucid_media::{Bch, Uncorrectable};
 

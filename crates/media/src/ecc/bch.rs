@@ -1,13 +1,14 @@
 //! A shortened binary BCH code: corrects up to `t` wrong bits in a chunk of data and its parity together.
 //!
-//! Built over the smallest field GF(2^m) that has room: data bits + m t <= 2^m - 1. The generator is the least common multiple of
-//! the minimal polynomials of alpha, alpha^3, ..., alpha^(2t - 1). Data come first, most significant bit first, then the
-//! parity; if the parity is no whole number of bytes, the low bits of its last byte are zero and not protected.
+//! Built over the smallest field GF(2^m) that has room: data bits + m t <= 2^m - 1. The generator is the
+//! least common multiple of the minimal polynomials of alpha, alpha^3, ..., alpha^(2t - 1). Data come first,
+//! most significant bit first, then the parity; if the parity is no whole number of bytes, the low bits of
+//! its last byte are zero and not protected.
 //!
 //! Textbook: Lin and Costello, "Error Control Coding", 2nd ed., chapter 6.
 //!
-//! Invariants: a chunk and its parity are changed only by a successful decode, and then form a word of the code; nothing
-//! is allocated after construction.
+//! Invariants: a chunk and its parity are changed only by a successful decode, and then form a word of the
+//! code; nothing is allocated after construction.
 
 use super::division::{Divider, MAX_WORDS};
 use super::galois::{Field, MAX_DEGREE, MIN_DEGREE};
@@ -22,7 +23,8 @@ pub struct Bch {
     parity_bits: usize,
     field: Field,
     divider: Divider,
-    /// Row `i`, for the `i`-th bit of the parity from its start: that bit's share of S(1), S(3), ..., S(2t - 1).
+    /// Row `i`, for the `i`-th bit of the parity from its start: that bit's share of S(1), S(3), ..., S(2t -
+    /// 1).
     syndrome_rows: Vec<u16>,
     roots: RootFinder,
 }
@@ -83,9 +85,9 @@ impl Bch {
         store(&self.divider.remainder(chunk), parity);
     }
 
-    /// Corrects `chunk` and `parity` in place and returns how many bits were wrong. On [`Uncorrectable`] both are
-    /// untouched. More than `t` wrong bits are detected unless they happen to lie within `t` bits of another word of the
-    /// code, which random errors do with a probability below 1/t!.
+    /// Corrects `chunk` and `parity` in place and returns how many bits were wrong. On [`Uncorrectable`] both
+    /// are untouched. More than `t` wrong bits are detected unless they happen to lie within `t` bits of
+    /// another word of the code, which random errors do with a probability below 1/t!.
     ///
     /// # Panics
     /// If the slices are not of [`Bch::chunk_bytes`] and [`Bch::parity_bytes`].

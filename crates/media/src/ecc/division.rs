@@ -1,11 +1,12 @@
 //! Division of a data polynomial by the generator: the remainder is the parity.
 //!
-//! Bytes and bits are taken most significant first, so the first bit of the data is the highest coefficient. A remainder of
-//! `bits` bits lies left-justified in 64-bit words: the top bit of word 0 is the coefficient of x^(bits - 1).
+//! Bytes and bits are taken most significant first, so the first bit of the data is the highest coefficient.
+//! A remainder of `bits` bits lies left-justified in 64-bit words: the top bit of word 0 is the coefficient
+//! of x^(bits - 1).
 //!
-//! Eight data bytes are divided at once: their contribution is the XOR of eight table rows, one per byte. Rows are as wide as
-//! the remainder, rounded up to one of [`WIDTHS`] words, so that the compiler unrolls them. Invariant: bits beyond
-//! `bits` are zero in every row and so in every remainder.
+//! Eight data bytes are divided at once: their contribution is the XOR of eight table rows, one per byte.
+//! Rows are as wide as the remainder, rounded up to one of [`WIDTHS`] words, so that the compiler unrolls
+//! them. Invariant: bits beyond `bits` are zero in every row and so in every remainder.
 
 /// Row widths that are compiled, in 64-bit words.
 const WIDTHS: [usize; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];

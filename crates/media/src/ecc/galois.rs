@@ -1,9 +1,10 @@
 //! Arithmetic in the binary fields GF(2^m), 5 <= m <= 16.
 //!
-//! An element is the bit pattern of a polynomial in a root `alpha` of the field's defining polynomial: the numerically
-//! smallest primitive polynomial of degree m (m = 12: x^12 + x^6 + x^4 + x + 1). Primitive means that the powers of
-//! `alpha` run through every element but zero, which the constructor verifies by walking them; so products become sums of
-//! logarithms. Invariant: `log` and `exp` are inverse to each other on the non-zero elements.
+//! An element is the bit pattern of a polynomial in a root `alpha` of the field's defining polynomial: the
+//! numerically smallest primitive polynomial of degree m (m = 12: x^12 + x^6 + x^4 + x + 1). Primitive means
+//! that the powers of `alpha` run through every element but zero, which the constructor verifies by walking
+//! them; so products become sums of logarithms. Invariant: `log` and `exp` are inverse to each other on the
+//! non-zero elements.
 
 /// Smallest supported field degree.
 pub(super) const MIN_DEGREE: u32 = 5;
@@ -80,8 +81,8 @@ impl Field {
         self.exp[(self.log(a) + self.order - self.log(b)) as usize]
     }
 
-    /// The two distinct roots of `x^2 + b x + c` with `b` and `c` not zero, or `None` when they lie outside the field.
-    /// With `x = b y` this is `y^2 + y = c / b^2`, whose solutions are `y` and `y + 1`.
+    /// The two distinct roots of `x^2 + b x + c` with `b` and `c` not zero, or `None` when they lie outside
+    /// the field. With `x = b y` this is `y^2 + y = c / b^2`, whose solutions are `y` and `y + 1`.
     pub(super) fn quadratic_roots(&self, b: u16, c: u16) -> Option<[u16; 2]> {
         let y = self.half[usize::from(self.divide(c, self.multiply(b, b)))];
         (y != NO_SOLUTION).then(|| [self.multiply(b, y), self.multiply(b, y ^ 1)])

@@ -1,9 +1,10 @@
 //! From syndromes to error positions: the key equation and the roots of its solution.
 //!
-//! The locator of errors at positions p1, p2, ... is the product of (1 - alpha^p x). [`locator`] finds it by the
-//! Berlekamp-Massey algorithm (Massey, "Shift-register synthesis and BCH decoding", 1969); a binary code makes every second
-//! discrepancy zero, so these steps are skipped (Berlekamp, "Algebraic Coding Theory", section 7.6). [`RootFinder`]
-//! then looks for the positions: in closed form up to two errors, and by a Chien search of 64 positions at a time above.
+//! The locator of errors at positions p1, p2, ... is the product of (1 - alpha^p x). [`locator`] finds it by
+//! the Berlekamp-Massey algorithm (Massey, "Shift-register synthesis and BCH decoding", 1969); a binary code
+//! makes every second discrepancy zero, so these steps are skipped (Berlekamp, "Algebraic Coding Theory",
+//! section 7.6). [`RootFinder`] then looks for the positions: in closed form up to two errors, and by a Chien
+//! search of 64 positions at a time above.
 
 use super::galois::Field;
 
@@ -13,8 +14,8 @@ pub(super) const MAX_STRENGTH: usize = 128;
 /// Coefficients of a locator polynomial, constant term first.
 pub(super) type Locator = [u16; MAX_STRENGTH + 1];
 
-/// Finds the shortest locator that explains the syndromes S(1) to S(2t) (`syndromes[0]` is S(1)), with its degree. `None` when
-/// that would take more than `t` errors.
+/// Finds the shortest locator that explains the syndromes S(1) to S(2t) (`syndromes[0]` is S(1)), with its
+/// degree. `None` when that would take more than `t` errors.
 pub(super) fn locator(field: &Field, syndromes: &[u16], t: usize) -> Option<(Locator, usize)> {
     let mut current: Locator = [0; MAX_STRENGTH + 1];
     current[0] = 1;
@@ -61,8 +62,8 @@ pub(super) struct RootFinder {
     planes: usize,
     /// Four-bit digits of a field element.
     digits: usize,
-    /// Bit planes of 64 consecutive multiples. Entry `((k - 1) * digits + d) * 16 + v` holds `planes` words; bit `s` of word
-    /// `w` is bit `w` of `(v << 4 d) * alpha^(k s)`.
+    /// Bit planes of 64 consecutive multiples. Entry `((k - 1) * digits + d) * 16 + v` holds `planes` words;
+    /// bit `s` of word `w` is bit `w` of `(v << 4 d) * alpha^(k s)`.
     multiples: Vec<u64>,
 }
 
@@ -87,8 +88,8 @@ impl RootFinder {
         RootFinder { positions, planes, digits, multiples }
     }
 
-    /// Writes the error positions to `found` and returns true, if the locator of this `degree` has as many distinct roots inside
-    /// the code as its degree. Otherwise `found` holds rubbish.
+    /// Writes the error positions to `found` and returns true, if the locator of this `degree` has as many
+    /// distinct roots inside the code as its degree. Otherwise `found` holds rubbish.
     pub(super) fn find(&self, field: &Field, locator: &Locator, degree: usize, found: &mut [u32]) -> bool {
         match degree {
             0 => true,
@@ -115,9 +116,10 @@ impl RootFinder {
         }
     }
 
-    /// Evaluates the reversed locator, whose roots are `alpha^position`, at 64 positions at a time in bit planes: a position
-    /// is a root where all planes are zero. Of the term c x^k at position 64 b + s the factor c alpha^(64 b k) is
-    /// one product per block; the 64 multiples by alpha^(k s) come from the table, by linearity one entry per four bits.
+    /// Evaluates the reversed locator, whose roots are `alpha^position`, at 64 positions at a time in bit
+    /// planes: a position is a root where all planes are zero. Of the term c x^k at position 64 b + s the
+    /// factor c alpha^(64 b k) is one product per block; the 64 multiples by alpha^(k s) come from the table,
+    /// by linearity one entry per four bits.
     fn search<const P: usize>(
         &self,
         field: &Field,

@@ -1,9 +1,11 @@
 //! Error correction: what a controller adds to a page so that wrong bits can be found and repaired.
 //!
-//! [`Bch`] protects one chunk; [`PageEcc`] lays chunks and parity out over the data and spare area of a page. COSMOS+ OpenSSD
-//! corrects 13 bits in every 256 bytes (Kwak et al., ACM TOS 16(3), 2020, section 5): 20 bytes of parity per chunk.
+//! [`Bch`] protects one chunk; [`PageEcc`] lays chunks and parity out over the data and spare area of a page.
+//! COSMOS+ OpenSSD corrects 13 bits in every 256 bytes (Kwak et al., ACM TOS 16(3), 2020, section 5): 20
+//! bytes of parity per chunk.
 //!
-//! Invariant: what decodes without error is what was encoded, as long as no chunk has more wrong bits than the code's strength.
+//! Invariant: what decodes without error is what was encoded, as long as no chunk has more wrong bits than
+//! the code's strength.
 
 mod bch;
 mod division;

@@ -1,5 +1,5 @@
-//! The layout of a protected page: data in chunks, the parity of chunk `i` at `i * parity_bytes` of the spare area. Spare bytes
-//! behind the last parity are free for other uses and are neither read nor written here.
+//! The layout of a protected page: data in chunks, the parity of chunk `i` at `i * parity_bytes` of the spare
+//! area. Spare bytes behind the last parity are free for other uses and are neither read nor written here.
 
 use super::{Bch, EccError};
 use std::fmt;
@@ -39,8 +39,9 @@ impl fmt::Display for PageUncorrectable {
 impl std::error::Error for PageUncorrectable {}
 
 impl PageEcc {
-    /// A page of `page_bytes` data and `spare_bytes` spare bytes, cut into chunks of `chunk_bytes` in each of which
-    /// `strength` bits can be corrected. Refused when the chunks do not divide the page or the parity does not fit.
+    /// A page of `page_bytes` data and `spare_bytes` spare bytes, cut into chunks of `chunk_bytes` in each of
+    /// which `strength` bits can be corrected. Refused when the chunks do not divide the page or the parity
+    /// does not fit.
     pub fn new(
         page_bytes: usize,
         spare_bytes: usize,
