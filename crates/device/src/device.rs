@@ -186,7 +186,7 @@ impl Device {
             }
         }
         let layout = media.layout().clone();
-        let (ftl, _) = mount(config, &layout, &media)?;
+        let (ftl, _) = crate::power::mount(config, &layout, &media)?;
         let image_bytes = media.image_bytes();
         let stripe_bytes =
             u64::from(layout.units_per_stripe) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
@@ -452,6 +452,10 @@ impl Device {
             record.mark = self.now;
             self.ask(Task::Complete(work));
         }
+    }
+
+    pub(crate) fn push_completions(&mut self, completions: Vec<Completion>) {
+        self.completions.extend(completions);
     }
 
     fn finish(&mut self, work: u32) {

@@ -1,8 +1,28 @@
 //! One drive: submit / advance / next_event / pop.
+//!
+//! [`Device`] is sans-io: time is an argument, data go in with [`Device::submit`] and come out of [`Device::pop`]; between the two,
+//! [`Device::advance`] runs what is due, and [`Device::next_event`] says when that is. It reads no clock, starts no
+//! thread, and can be cloned at any moment.
 
+mod buffer;
+mod collect_path;
 mod config;
+mod device;
+mod events;
+mod firmware;
+mod flush_path;
+mod host_interface;
+mod monitor;
+mod power;
+mod read_path;
+mod scheduler;
+mod slab;
+mod views;
+mod write_path;
 
 pub use config::{
-    Arbitration, DataBuffer, DeviceConfig, DieOrder, Firmware, HostInterface, Priorities, Scheduler,
-    StepCost, WritePolicy,
+    Arbitration, DataBuffer, DeviceConfig, DieOrder, Firmware, HostInterface, Priorities, Scheduler, StepCost,
+    WritePolicy,
 };
+pub use device::{Device, DeviceError};
+pub use monitor::Counters;

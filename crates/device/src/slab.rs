@@ -39,6 +39,11 @@ impl<T> Slab<T> {
         self.vacant.push(at);
     }
 
+    /// All records, whether in use or not.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.records.iter_mut()
+    }
+
     /// Records in use.
     pub fn in_use(&self) -> usize {
         self.records.len() - self.vacant.len()

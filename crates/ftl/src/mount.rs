@@ -17,10 +17,8 @@ use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 pub trait MountSource {
     /// Logical page and sequence number in the spare area of a unit; `None` if it is erased or unreadable.
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)>;
-    /// Stripes used (programmed, torn or failed) since the block's last erase.
+    /// Stripes used (programmed, torn or failed) since the block's last erase; all of them if it must be erased first.
     fn used_stripes(&self, block: BlockId) -> u32;
-    /// Whether the block must be erased before anything can be programmed.
-    fn needs_erase(&self, block: BlockId) -> bool;
     /// Erases so far.
     fn erases(&self, block: BlockId) -> u32;
     /// Whether the block is retired.
@@ -69,7 +67,7 @@ impl PageMap {
             map.blocks.set_erases(block, source.erases(block));
         }
         let ranges: Vec<BlockRange> = blocks()
-            .filter(|&b| !source.is_bad(b) && (source.used_stripes(b) > 0 || source.needs_erase(b)))
+            .filter(|&b| !source.is_bad(b) && source.used_stripes(b) > 0)
             .map(|b| {
                 reads[layout.die_of_block(b).0 as usize] += 2;
                 report.header_reads += 2;
@@ -80,7 +78,7 @@ impl PageMap {
             let watermarks = map.load_segments(&ranges, source, &mut report, &mut reads);
             map.replay(&ranges, &watermarks, source, &mut report, &mut reads);
         }
-        map.restore_blocks(&ranges, source);
+        map.restore_blocks(&ranges);
         map.sequence = ranges.iter().map(|r| r.last + 1).max().unwrap_or(1);
         report.mapped_units = (0..map.user_units).filter(|&l| map.lookup(Lpn(l)).is_some()).count() as u64;
         report.busiest_die_reads = reads.into_iter().max().unwrap_or(0);
@@ -181,7 +179,7 @@ impl PageMap {
         }
     }
 
-    fn restore_blocks(&mut self, ranges: &[BlockRange], source: &impl MountSource) {
+    fn restore_blocks(&mut self, ranges: &[BlockRange]) {
         let mut valid = vec![0u32; self.layout.blocks as usize];
         for lpn in 0..self.map_length() {
             let ppa = self.lookup(Lpn(lpn));
@@ -191,7 +189,7 @@ impl PageMap {
             }
         }
         for range in ranges {
-            let partial = range.stripes < self.layout.stripes_per_block && !source.needs_erase(range.block);
+            let partial = range.stripes < self.layout.stripes_per_block;
             let streams: &[Stream] = if range.meta {
                 &[Stream::Meta]
             } else {

@@ -285,6 +285,11 @@ impl PageMap {
         }
     }
 
+    /// Whether relocated data of `stream` can go to `die` now.
+    pub fn has_room(&self, die: DieId, stream: Stream) -> bool {
+        self.can_take(die, stream)
+    }
+
     fn choose_die(&mut self, stream: Stream) -> Option<DieId> {
         if self.config.placement == Placement::Random {
             self.cursor = self.rng.below(self.order.len() as u64) as usize;

@@ -16,6 +16,7 @@ use crate::state::{BlockState, Flag};
 use crate::store::{Store, StoreShape, UNREADABLE};
 use crate::times::{self, Times};
 use pellucid_flash::{BlockId, Layout, Lpn, Nanos, Ppa};
+use std::collections::BTreeMap;
 
 /// What the spare area of one mapping unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,8 @@ pub struct Media {
     recovered: bool,
     shape: StoreShape,
     store: Store,
+    /// Map segments, by address, where the store keeps only stamps.
+    segments: BTreeMap<u32, Box<[u8]>>,
 }
 
 /// Address arithmetic.
@@ -122,6 +125,7 @@ impl Media {
             recovered: opened.recovered,
             shape,
             store: opened.store,
+            segments: BTreeMap::new(),
             layout,
         };
         if opened.created {
@@ -162,6 +166,7 @@ impl Media {
             recovered: self.recovered,
             shape: self.shape,
             store,
+            segments: self.segments.clone(),
         })
     }
 
@@ -229,6 +234,32 @@ impl Media {
         target[start..start + bytes].copy_from_slice(images);
     }
 
+    /// As [`Media::put_unit`], for a unit that holds all its bytes (`unit_bytes`) whatever the store keeps of host data:
+    /// a piece of the map, which must be read back to mount.
+    pub fn put_segment(&mut self, ppa: Ppa, lpn: Lpn, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.layout.unit_bytes as usize, "bytes of one unit");
+        if self.shape.image_bytes == self.layout.sector_bytes as usize {
+            return self.put_unit(ppa, lpn, bytes);
+        }
+        let at = self.begun(ppa);
+        let (meta, _) = self.store.both_mut(at.block);
+        self.shape.meta.put(meta, at.unit, at.index, lpn);
+        self.segments.insert(ppa.0, bytes.into());
+    }
+
+    /// What [`Media::put_segment`] stored; `None` when it cannot be read.
+    pub fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
+        let at = self.place(ppa);
+        if self.content(at) != Content::Programmed {
+            return None;
+        }
+        if self.shape.image_bytes == self.layout.sector_bytes as usize {
+            let start = at.index as usize * self.shape.unit_image_bytes;
+            return Some(self.store.images(at.block)[start..start + self.shape.unit_image_bytes].to_vec());
+        }
+        self.segments.get(&ppa.0).map(|bytes| bytes.to_vec())
+    }
+
     /// Copies content and logical page of a unit into a unit of a begun stripe, inside the die. Nothing checks the data on
     /// this way: if `from` is unreadable, the program of the stripe fails at its end. An erased unit copies as padding.
     ///
@@ -276,6 +307,14 @@ impl Media {
         // Full of nothing readable: no stripe may be programmed before the erase is complete.
         let full = state.with(Flag::Erasing).with_next_stripe(self.layout.stripes_per_block);
         self.store.set_state(block.0, full);
+        if !self.segments.is_empty() {
+            let first = block.0 * self.layout.units_per_block;
+            let held: Vec<u32> =
+                self.segments.range(first..first + self.layout.units_per_block).map(|(&ppa, _)| ppa).collect();
+            for ppa in held {
+                self.segments.remove(&ppa);
+            }
+        }
         Ok(())
     }
 

@@ -1,0 +1,131 @@
+//! What can be seen of a drive from outside: sizes, counters, wear, use. Reading changes nothing.
+
+use crate::config::DeviceConfig;
+use crate::device::Device;
+use crate::monitor::Counters;
+use pellucid_flash::{BlockId, Layout, Nanos, SimTime};
+use pellucid_ftl::FtlCounters;
+use pellucid_media::{Health, Media, StoreError};
+
+impl Device {
+    /// What the drive was made from.
+    pub fn config(&self) -> &DeviceConfig {
+        &self.config
+    }
+
+    /// The media's shape.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Host sectors.
+    pub fn capacity_sectors(&self) -> u64 {
+        u64::from(self.ftl.user_units()) * u64::from(self.layout.sectors_per_unit)
+    }
+
+    /// Host bytes.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity_sectors() * u64::from(self.layout.sector_bytes)
+    }
+
+    /// Bytes that stand for one sector in a command's data: 4 (a stamp) with the `none` store, else all.
+    pub fn image_bytes(&self) -> usize {
+        self.image_bytes
+    }
+
+    /// The drive's time.
+    pub fn now(&self) -> SimTime {
+        self.now
+    }
+
+    /// Commands submitted and not completed.
+    pub fn outstanding_commands(&self) -> u32 {
+        self.works.in_use() as u32
+    }
+
+    /// Counters since the drive was made.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// What translation decided.
+    pub fn ftl_counters(&self) -> FtlCounters {
+        self.ftl.counters()
+    }
+
+    /// Whether the drive has run out of good blocks.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Erased blocks that are waiting.
+    pub fn free_blocks(&self) -> u32 {
+        self.ftl.free_blocks()
+    }
+
+    /// Erase count of every block that is not bad from the factory.
+    pub fn erase_counts(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.layout.blocks)
+            .map(BlockId)
+            .filter(|&b| self.media.health(b) != Health::FactoryBad)
+            .map(|b| self.media.erase_count(b))
+    }
+
+    /// Blocks bad from the factory, and grown bad.
+    pub fn bad_blocks(&self) -> (u32, u32) {
+        let count = |h| (0..self.layout.blocks).filter(|&b| self.media.health(BlockId(b)) == h).count() as u32;
+        (count(Health::FactoryBad), count(Health::GrownBad))
+    }
+
+    /// Busy time of every channel.
+    pub fn channel_busy(&self) -> Vec<Nanos> {
+        self.scheduler.channel_busy().collect()
+    }
+
+    /// Busy time of every die.
+    pub fn die_busy(&self) -> Vec<Nanos> {
+        self.scheduler.die_busy(self.now).collect()
+    }
+
+    /// Dies that hold an operation at this moment.
+    pub fn busy_dies(&self) -> u32 {
+        self.scheduler.busy_dies()
+    }
+
+    /// Busy time of the host link: to the drive, to the host.
+    pub fn link_busy(&self) -> [Nanos; 2] {
+        self.host.link_busy()
+    }
+
+    /// Busy time of the firmware processor.
+    pub fn firmware_busy(&self) -> Nanos {
+        self.firmware.busy()
+    }
+
+    /// The media, for tools that look at cells.
+    pub fn media(&self) -> &Media {
+        &self.media
+    }
+
+    /// Writes a file store's changes to its file.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.media.sync()
+    }
+
+    /// Bytes of memory that the drive's state takes, by part.
+    pub fn memory_bytes(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("translation", self.ftl.memory_bytes()),
+            ("media", self.media.memory_bytes()),
+            ("buffer", self.buffer.memory_bytes()),
+            ("commands", self.works.memory_bytes() + self.slices.memory_bytes()),
+            ("scheduler", self.scheduler.memory_bytes()),
+        ]
+    }
+
+    /// Walks the invariants of all parts and panics, naming it, where one is broken. Cost: the whole drive.
+    pub fn check(&self) {
+        self.ftl.check();
+        self.buffer.check();
+    }
+}

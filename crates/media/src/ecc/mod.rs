@@ -1,0 +1,106 @@
+//! Error correction: what a controller adds to a page so that wrong bits can be found and repaired.
+//!
+//! [`Bch`] protects one chunk; [`PageEcc`] lays chunks and parity out over the data and spare area of a page.
+//! COSMOS+ OpenSSD corrects 13 bits in every 256 bytes (Kwak et al., ACM TOS 16(3), 2020, section 5): 20
+//! bytes of parity per chunk.
+//!
+//! Invariant: what decodes without error is what was encoded, as long as no chunk has more wrong bits than
+//! the code's strength.
+
+mod bch;
+mod division;
+mod galois;
+mod locate;
+mod page;
+
+pub use bch::Bch;
+pub use page::{PageCorrection, PageEcc, PageUncorrectable};
+
+use std::fmt;
+
+/// More bits of a chunk are wrong than the code can correct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uncorrectable;
+
+impl fmt::Display for Uncorrectable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("more wrong bits than the code can correct")
+    }
+}
+
+impl std::error::Error for Uncorrectable {}
+
+/// Why an error-correcting code is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EccError {
+    /// The number of correctable bits is out of range.
+    Strength {
+        /// What was asked for, in bits.
+        strength: usize,
+        /// The largest allowed, in bits.
+        max: usize,
+    },
+    /// The chunk is empty or too long for any supported field.
+    ChunkBytes {
+        /// What was asked for.
+        chunk_bytes: usize,
+        /// Bits to be corrected.
+        strength: usize,
+        /// The longest chunk allowed with this strength, in bytes.
+        max: usize,
+    },
+    /// The page is not a whole number of chunks.
+    PageBytes {
+        /// Data bytes of the page.
+        page_bytes: usize,
+        /// Data bytes of a chunk.
+        chunk_bytes: usize,
+    },
+    /// The parity of all chunks does not fit the spare area.
+    SpareBytes {
+        /// Spare bytes of the page.
+        spare_bytes: usize,
+        /// Chunks in the page.
+        chunks: usize,
+        /// Parity bytes of each.
+        parity_bytes: usize,
+        /// Bits to be corrected in each.
+        strength: usize,
+        /// The largest strength that fits, in bits; 0 when none does.
+        max_strength: usize,
+    },
+}
+
+impl fmt::Display for EccError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            EccError::Strength { strength, max } => {
+                write!(f, "ECC strength = {strength} bits: allowed 1 to {max}")
+            }
+            EccError::ChunkBytes { chunk_bytes, strength, max } => {
+                write!(
+                    f,
+                    "ECC chunk = {chunk_bytes} bytes: allowed 1 to {max} with {strength} correctable bits"
+                )
+            }
+            EccError::PageBytes { page_bytes, chunk_bytes } => write!(
+                f,
+                "ECC chunk = {chunk_bytes} bytes: allowed are divisors of the page's {page_bytes} data bytes"
+            ),
+            EccError::SpareBytes { spare_bytes, chunks, parity_bytes, strength, max_strength } => {
+                let needed = chunks * parity_bytes;
+                write!(
+                    f,
+                    "ECC strength = {strength} bits: {chunks} chunks with {parity_bytes} bytes of parity need {needed} \
+                     spare bytes of {spare_bytes}; "
+                )?;
+                match max_strength {
+                    0 => write!(f, "allowed: larger chunks or a larger spare area, as not even 1 bit fits"),
+                    max => write!(f, "allowed 1 to {max} with these chunks"),
+                }
+            }
+        }
+    }
+}
+
+impl std::error::Error for EccError {}
