@@ -263,12 +263,6 @@ impl Buffer {
         self.images.copy_within(from..from + self.unit_images, to as usize * self.unit_images);
     }
 
-    /// Loses everything (power cut).
-    pub fn reset(&mut self) {
-        let sectors = self.unit_images / self.image_bytes;
-        *self = Buffer::new(self.count(), sectors as u32, self.image_bytes);
-    }
-
     pub fn memory_bytes(&self) -> u64 {
         (self.entries.len() * size_of::<Entry>() + self.images.len() + self.table.len() * 4) as u64
     }
@@ -286,7 +280,9 @@ impl Buffer {
         let (mut at, mut count) = (self.newest, 0);
         while at != NIL {
             let entry = &self.entries[at as usize];
-            assert!(entry.in_lru && entry.users == 0 && !entry.filling && !entry.packed && !entry.programming);
+            assert!(
+                entry.in_lru && entry.users == 0 && !entry.filling && !entry.packed && !entry.programming
+            );
             count += 1;
             at = entry.next;
         }

@@ -256,7 +256,8 @@ impl Device {
                 Emptied::Erase(block) => {
                     let die = self.layout.die_of_block(block).0;
                     let ppa = self.layout.ppa(block, 0);
-                    let op = FlashOp::new(OpKind::Erase, Cause::Collection, Client::Erase, die, ppa, 0, self.now);
+                    let op =
+                        FlashOp::new(OpKind::Erase, Cause::Collection, Client::Erase, die, ppa, 0, self.now);
                     let op = self.scheduler.ops.insert(op);
                     self.ask(Task::Issue(op));
                 }

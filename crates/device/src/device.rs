@@ -17,13 +17,13 @@ use crate::firmware::{Firmware, Task};
 use crate::flush_path::Flushes;
 use crate::host_interface::HostInterface;
 use crate::monitor::Counters;
-use crate::scheduler::{Client, FlashOp, OpKind, Scheduler, Step};
+use crate::scheduler::{Scheduler, Step};
 use crate::slab::{Linked, List, NIL, Slab};
 use pellucid_flash::{
-    BlockId, Cause, Command, Completion, DieId, Layout, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status,
+    Command, Completion, Layout, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status,
 };
-use pellucid_ftl::{FtlCounters, MountReport, PageMap, SetupError};
-use pellucid_media::{Health, Media, MediaError};
+use pellucid_ftl::{PageMap, SetupError};
+use pellucid_media::{Media, MediaError};
 use std::collections::VecDeque;
 
 /// A command in the drive.
@@ -179,7 +179,11 @@ impl Device {
             (config.buffer.entries >= 1, "drive.buffer.entries", "at least 1"),
             (config.buffer.entries < 1 << 24, "drive.buffer.entries", "fewer than 2^24"),
             (config.host.commands_max < 1 << 20, "drive.host.commands_max", "fewer than 2^20"),
-            (config.media.timing.channel_bytes_per_second >= 1, "drive.media.timing.channel", "at least 1 byte/s"),
+            (
+                config.media.timing.channel_bytes_per_second >= 1,
+                "drive.media.timing.channel",
+                "at least 1 byte/s",
+            ),
         ] {
             if !ok {
                 return Err(DeviceError::Setting { key, allowed });

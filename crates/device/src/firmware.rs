@@ -41,7 +41,9 @@ pub(crate) struct Firmware {
 
 impl Firmware {
     pub fn new(config: &Config) -> Firmware {
-        let cost = |c: StepCost| Nanos(u64::from(c.cycles) * 1_000 / u64::from(config.clock_mhz) + u64::from(c.fixed_ns));
+        let cost = |c: StepCost| {
+            Nanos(u64::from(c.cycles) * 1_000 / u64::from(config.clock_mhz) + u64::from(c.fixed_ns))
+        };
         let costs =
             [config.fetch, config.slice, config.dma, config.issue, config.status, config.complete].map(cost);
         let free = costs.iter().all(|&c| c == Nanos::ZERO);

@@ -21,8 +21,8 @@ mod views;
 mod write_path;
 
 pub use config::{
-    Arbitration, DataBuffer, DeviceConfig, DieOrder, Firmware, HostInterface, Priorities, Scheduler, StepCost,
-    WritePolicy,
+    Arbitration, DataBuffer, DeviceConfig, DieOrder, Firmware, HostInterface, Priorities, Scheduler,
+    StepCost, WritePolicy,
 };
 pub use device::{Device, DeviceError};
 pub use monitor::Counters;

@@ -174,7 +174,9 @@ impl Device {
                 self.buffer[entry].valid = self.full;
                 self.end_fill(entry, Status::Success, Some(op));
             }
-            ReadResult::Uncorrectable if attempts < self.config.scheduler.read_retries => self.retry(op, now_at),
+            ReadResult::Uncorrectable if attempts < self.config.scheduler.read_retries => {
+                self.retry(op, now_at)
+            }
             ReadResult::Uncorrectable => {
                 self.counters.uncorrectable_reads += 1;
                 self.end_fill(entry, Status::UnrecoveredRead, Some(op));

@@ -71,7 +71,15 @@ impl Linked for FlashOp {
 }
 
 impl FlashOp {
-    pub fn new(kind: OpKind, cause: Cause, client: Client, die: u32, ppa: Ppa, units: u32, now: SimTime) -> FlashOp {
+    pub fn new(
+        kind: OpKind,
+        cause: Cause,
+        client: Client,
+        die: u32,
+        ppa: Ppa,
+        units: u32,
+        now: SimTime,
+    ) -> FlashOp {
         let stages = StageTimes::default();
         FlashOp { kind, cause, client, die, ppa, units, attempts: 0, mark: now, stages, next: NIL }
     }
@@ -174,13 +182,11 @@ impl Scheduler {
             busy_since: SimTime::ZERO,
             busy: Nanos::ZERO,
         };
-        let channel = Channel {
-            wants: vec![0; distinct.len()],
-            last: vec![0; distinct.len()],
-            ..Channel::default()
-        };
+        let channel =
+            Channel { wants: vec![0; distinct.len()], last: vec![0; distinct.len()], ..Channel::default() };
         let rate = timing.channel_bytes_per_second;
-        let transfer = |bytes: u64| Nanos((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64);
+        let transfer =
+            |bytes: u64| Nanos((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64);
         Scheduler {
             ops: Slab::default(),
             dies: (0..layout.dies).map(die).collect(),

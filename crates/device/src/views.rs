@@ -73,7 +73,8 @@ impl Device {
 
     /// Blocks bad from the factory, and grown bad.
     pub fn bad_blocks(&self) -> (u32, u32) {
-        let count = |h| (0..self.layout.blocks).filter(|&b| self.media.health(BlockId(b)) == h).count() as u32;
+        let count =
+            |h| (0..self.layout.blocks).filter(|&b| self.media.health(BlockId(b)) == h).count() as u32;
         (count(Health::FactoryBad), count(Health::GrownBad))
     }
 

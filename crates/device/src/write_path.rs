@@ -14,7 +14,7 @@ use crate::config::WritePolicy;
 use crate::device::{Device, StripeUnit};
 use crate::firmware::Task;
 use crate::scheduler::{Client, FlashOp, OpKind};
-use pellucid_flash::{Cause, DieId, Lpn, Nanos, Ppa, Stage, StageTimes, Status};
+use pellucid_flash::{Cause, Lpn, Nanos, Ppa, Stage, StageTimes, Status};
 use pellucid_ftl::{Plan, ProgramId, Stream};
 use pellucid_media::Outcome;
 use std::collections::VecDeque;
@@ -143,7 +143,8 @@ impl Device {
     fn program_packed(&mut self, packer: usize, pad: bool) {
         let stripe = self.layout.units_per_stripe as usize;
         let stream = if packer == 0 { Stream::Host } else { Stream::HostCold };
-        while self.writes.packers[packer].len() >= stripe || (pad && !self.writes.packers[packer].is_empty()) {
+        while self.writes.packers[packer].len() >= stripe || (pad && !self.writes.packers[packer].is_empty())
+        {
             let count = self.writes.packers[packer].len().min(stripe);
             let mut lpns = std::mem::take(&mut self.writes.lpns);
             lpns.clear();
@@ -229,7 +230,9 @@ impl Device {
             }
             (OpKind::Erase, _) => {
                 let block = self.layout.block_of(ppa);
-                self.media.erase_begin(block).unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+                self.media
+                    .erase_begin(block)
+                    .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
                 self.media.erase_ns(block)
             }
             (_, Client::Program(id)) => self.begin_program(ProgramId(id), ppa),

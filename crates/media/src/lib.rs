@@ -20,7 +20,7 @@ pub use bit_errors::{
     inject_bit_errors, scrambler_study, worst_chunk_errors,
 };
 pub use config::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
+pub use ecc::{Bch, EccError, PageCorrection, PageEcc, PageUncorrectable, Uncorrectable};
 pub use error::{MediaError, RuleError, StoreError};
 pub use media::{Health, Media, Outcome, ReadResult, Spare};
-pub use ecc::{Bch, EccError, PageCorrection, PageEcc, PageUncorrectable, Uncorrectable};
 pub use scrambler::{scramble, scrambler_seed};

@@ -309,8 +309,11 @@ impl Media {
         self.store.set_state(block.0, full);
         if !self.segments.is_empty() {
             let first = block.0 * self.layout.units_per_block;
-            let held: Vec<u32> =
-                self.segments.range(first..first + self.layout.units_per_block).map(|(&ppa, _)| ppa).collect();
+            let held: Vec<u32> = self
+                .segments
+                .range(first..first + self.layout.units_per_block)
+                .map(|(&ppa, _)| ppa)
+                .collect();
             for ppa in held {
                 self.segments.remove(&ppa);
             }
