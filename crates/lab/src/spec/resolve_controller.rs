@@ -17,7 +17,8 @@ const DMA_UNIT: Kind = Kind::Unit(Quantity::Size, 512, 1 << 20);
 const LINK: Kind = Kind::Unit(Quantity::Rate, 0, i64::MAX as u64);
 const PRIORITY: Kind = Kind::Whole(0, 255);
 const CYCLES: Kind = count(0);
-const FIXED: Kind = Kind::Unit(Quantity::Time, 0, u32::MAX as u64);
+/// Whole seconds that fit 32 bits of nanoseconds.
+const FIXED: Kind = Kind::Unit(Quantity::Time, 0, 4_000_000_000);
 
 pub(crate) const KEYS: &[Key] = &[
     key("drive.host.queues", QUEUES, Whole(1), "I/O submission queues"),

@@ -9,23 +9,23 @@ use pellucid_flash::{Geometry, GeometryError, Layout};
 use pellucid_media::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
 use std::path::PathBuf;
 
-/// A size that fits 32 bits.
-const SIZE32: Kind = Kind::Unit(Quantity::Size, 0, u32::MAX as u64);
+/// Far above what any geometry allows, and small enough for 32 bits.
+const SIZE32: Kind = Kind::Unit(Quantity::Size, 0, 1 << 30);
 /// Below 1, so that a scaled time stays above zero.
 const SPREAD: Kind = Kind::Real(0.0, 0.99);
 
 pub(crate) const KEYS: &[Key] = &[
     key(
         "drive.media.channels",
-        count(0),
+        count(1),
         Required,
         "Channels: independent buses between controller and media",
     ),
-    key("drive.media.ways", count(0), Required, "Ways per channel: chip enables that share the bus"),
-    key("drive.media.dies", count(0), Whole(1), "Dies per way that work independently of each other"),
-    key("drive.media.planes", count(0), Whole(1), "Planes per die"),
-    key("drive.media.blocks", count(0), Required, "Blocks per plane"),
-    key("drive.media.pages", count(0), Required, "Pages per block, in the mode used"),
+    key("drive.media.ways", count(1), Required, "Ways per channel: chip enables that share the bus"),
+    key("drive.media.dies", count(1), Whole(1), "Dies per way that work independently of each other"),
+    key("drive.media.planes", count(1), Whole(1), "Planes per die"),
+    key("drive.media.blocks", count(1), Required, "Blocks per plane"),
+    key("drive.media.pages", count(1), Required, "Pages per block, in the mode used"),
     key("drive.media.page_size", SIZE32, Required, "Data of one page"),
     key(
         "drive.media.spare_size",
@@ -36,7 +36,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.media.sector_size", SIZE32, Word("4KiB"), "Host sector (logical block)"),
     key("drive.media.unit_size", SIZE32, Word("4KiB"), "Mapping unit: what one map entry covers"),
     key("drive.media.multi_plane", Kind::Flag, Flag(false), "Planes of a die are always operated together"),
-    key("drive.media.one_shot_pages", count(0), Whole(1), "Pages of a word line that one program writes"),
+    key("drive.media.one_shot_pages", count(1), Whole(1), "Pages of a word line that one program writes"),
     key("drive.media.cell", Kind::Word(&["slc", "mlc", "tlc", "qlc"]), Required, "Cells as manufactured"),
     key(
         "drive.media.mode",
@@ -197,7 +197,7 @@ fn store(values: &Values) -> Result<StoreKind, SpecError> {
             Err(values.refuse("drive.media.store", "\"file:PATH\", or \"file\" with drive.media.path"))
         }
         "file" => Ok(StoreKind::File(PathBuf::from(path))),
-        named => Ok(StoreKind::File(PathBuf::from(named.trim_start_matches("file:")))),
+        named => Ok(StoreKind::File(PathBuf::from(named.strip_prefix("file:").unwrap_or(named)))),
     }
 }
 

@@ -73,8 +73,11 @@ pub(crate) const fn count(min: u64) -> Kind {
     Kind::Whole(min, u32::MAX as u64)
 }
 
-/// A duration of any length.
-pub(crate) const TIME: Kind = Kind::Unit(Quantity::Time, 0, i64::MAX as u64);
+/// The longest duration, one hour: no part of a drive is slower, and sums of many stay far from the end of 64 bits.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// A duration.
+pub(crate) const TIME: Kind = Kind::Unit(Quantity::Time, 0, LONGEST_NS);
 
 /// A probability or share.
 pub(crate) const SHARE: Kind = Kind::Real(0.0, 1.0);
@@ -151,7 +154,7 @@ impl Kind {
                 let bounded =
                     |bound: &str, base| format!("; {bound} {}", quantity.write(base).trim_matches('"'));
                 let low = if min > 0 { bounded("at least", min) } else { String::new() };
-                let high = if max < u64::from(u32::MAX) { bounded("at most", max) } else { String::new() };
+                let high = if max < i64::MAX as u64 { bounded("at most", max) } else { String::new() };
                 format!("{}{low}{high}", quantity.syntax())
             }
             Kind::Times => "a list of durations such as [\"58us\", \"90us\"]".into(),
@@ -203,7 +206,7 @@ fn is_word(words: &[&str], text: &str) -> Option<Typed> {
 
 /// A list of durations; also one text with commas, which is easier to type after `--set`.
 fn read_times(value: &Value) -> Option<Vec<Nanos>> {
-    let time = |item: &Value| Quantity::Time.read(item).map(Nanos);
+    let time = |item: &Value| Quantity::Time.read(item).filter(|&ns| ns <= LONGEST_NS).map(Nanos);
     match value {
         Value::List(items) if !items.is_empty() => items.iter().map(time).collect(),
         Value::Text(text) => text.split(',').map(|part| time(&Value::Text(part.to_string()))).collect(),
