@@ -1,8 +1,8 @@
 //! A TOML text as a flat list of leaves: dotted path, value, line, and the comment behind the value.
 //!
-//! Flat, because a description is laid over its preset key by key: `drive.media.timing.erase` of the one replaces
-//! `drive.media.timing.erase` of the other. A list of tables (`[[job]]`, or an array of inline tables) is one leaf
-//! and is replaced as a whole.
+//! Flat, because a description is laid over its preset key by key: `drive.media.timing.erase` of the one
+//! replaces `drive.media.timing.erase` of the other. A list of tables (`[[job]]`, or an array of inline
+//! tables) is one leaf and is replaced as a whole.
 
 use super::error::{Place, SpecError};
 use super::value::quote;
@@ -54,7 +54,8 @@ pub(crate) struct Leaf {
 pub(crate) struct Document {
     /// Leaves by path.
     pub leaves: BTreeMap<String, Leaf>,
-    /// Tables that have a header or are written inline, so that an empty one with a wrong name is noticed too.
+    /// Tables that have a header or are written inline, so that an empty one with a wrong name is noticed
+    /// too.
     pub tables: Vec<(String, Place)>,
 }
 
@@ -71,7 +72,8 @@ impl Document {
         Ok(document)
     }
 
-    /// Reads one `--set KEY=VALUE`: the value is TOML if it can be read as such, else a bare string. `full_key` completes the key.
+    /// Reads one `--set KEY=VALUE`: the value is TOML if it can be read as such, else a bare string.
+    /// `full_key` completes the key.
     pub fn parse_set(set: &str, full_key: impl Fn(&str) -> String) -> Result<Document, SpecError> {
         let place = |key: &str| Place::Set { key: key.trim().to_string() };
         let Some((key, value)) = set.split_once('=') else {
@@ -148,7 +150,8 @@ impl Reader<'_> {
         rest.strip_prefix('#').map(|comment| comment.trim().to_string()).filter(|comment| !comment.is_empty())
     }
 
-    /// Adds everything below `table`. `inherited` is the comment behind an inline table, which speaks for all it holds.
+    /// Adds everything below `table`. `inherited` is the comment behind an inline table, which speaks for all
+    /// it holds.
     fn table(&self, prefix: &str, table: &dyn TableLike, inherited: Option<&String>, out: &mut Document) {
         for (name, item) in table.iter() {
             let path = if prefix.is_empty() { bare(name) } else { format!("{prefix}.{}", bare(name)) };
@@ -233,7 +236,18 @@ mod tests {
 
     #[test]
     fn leaves_carry_line_and_comment() {
-        let text = "# top\n[drive.media]\nways = 8 # Table 5\n\n[drive.firmware]\nfetch = { cycles = 3, fixed = \"1us\" } # fitted\nread = [\n  1, # one\n  2,\n] # both\n";
+        let text = "\
+# top
+[drive.media]
+ways = 8 # Table 5
+
+[drive.firmware]
+fetch = { cycles = 3, fixed = '1us' } # fitted
+read = [
+  1, # one
+  2,
+] # both
+";
         let document = Document::parse(text, "f").unwrap();
         let at = |line| Place::File { name: "f".into(), line };
         let ways = leaf(&document, "drive.media.ways");

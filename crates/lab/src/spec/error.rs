@@ -131,7 +131,8 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate.to_string())
 }
 
-/// Letters to insert, remove or replace to get from `a` to `b` (Levenshtein), or more than `limit` when lengths differ by more.
+/// Letters to insert, remove or replace to get from `a` to `b` (Levenshtein), or more than `limit` when
+/// lengths differ by more.
 fn distance(a: &str, b: &str, limit: usize) -> usize {
     let b: Vec<char> = b.chars().collect();
     let a_len = a.chars().count();

@@ -1,18 +1,21 @@
-//! Descriptions: one TOML file names a drive and the work to do with it, and is resolved into one validated [`Spec`].
+//! Descriptions: one TOML file names a drive and the work to do with it, and is resolved into one validated
+//! [`Spec`].
 //!
 //! ```text
 //! text --document--> leaves ----+
 //! preset, and the preset's own -+-> one value per key --resolve_*--> Spec --show--> text
 //! --set KEY=VALUE --------------+   (schema)
 //! ```
-//! Later layers replace earlier ones key by key. A name that the schema does not have, a value of the wrong type or range, and
-//! values that contradict each other are refused with the place, the key, the value and what is allowed.
+//! Later layers replace earlier ones key by key. A name that the schema does not have, a value of the wrong
+//! type or range, and values that contradict each other are refused with the place, the key, the value and
+//! what is allowed.
 //!
-//! In a file, a quantity carries its unit in its value: durations are `"75us"` or whole nanoseconds, sizes `"16KiB"` or whole
-//! bytes (1024-based, like fio), rates `"200MB/s"` or whole bytes per second (1000-based, like data sheets). So keys have no
-//! unit in their names; `clock_mhz` is the one exception.
+//! In a file, a quantity carries its unit in its value: durations are `"75us"` or whole nanoseconds, sizes
+//! `"16KiB"` or whole bytes (1024-based, like fio), rates `"200MB/s"` or whole bytes per second (1000-based,
+//! like data sheets). So keys have no unit in their names; `clock_mhz` is the one exception.
 //!
-//! Invariants: a resolved spec is complete (no key is left open), and [`show`] of it resolves to an equal one.
+//! Invariants: a resolved spec is complete (no key is left open), and [`show`] of it resolves to an equal
+//! one.
 
 mod document;
 mod error;
@@ -136,7 +139,8 @@ pub fn load(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
     from_str(&text, path_or_preset, sets)
 }
 
-/// Resolves the description `text`. `name` stands in messages and, without its folder and ending, names the drive.
+/// Resolves the description `text`. `name` stands in messages and, without its folder and ending, names the
+/// drive.
 pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecError> {
     let paths: Vec<&'static str> = schema_keys().map(|key| key.path).collect();
     let mut own = Document::parse(text, name)?;

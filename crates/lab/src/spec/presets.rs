@@ -1,4 +1,5 @@
-//! The drives that come with Pellucid. Each is a description like any other; every constant in it names its source.
+//! The drives that come with Pellucid. Each is a description like any other; every constant in it names its
+//! source.
 
 /// A drive that comes with Pellucid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

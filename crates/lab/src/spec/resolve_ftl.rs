@@ -108,8 +108,8 @@ fn victim(text: &str) -> Victim {
     }
 }
 
-/// Blocks of a die beside its share of the user data that collection needs at least: those below its threshold, one
-/// that host data fill and one that relocated data fill.
+/// Blocks of a die beside its share of the user data that collection needs at least: those below its
+/// threshold, one that host data fill and one that relocated data fill.
 fn spare_needed(ftl: &FtlConfig) -> u64 {
     u64::from(ftl.gc_low_blocks) + 2
 }
@@ -131,7 +131,8 @@ fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), 
         let unit = u64::from(layout.unit_bytes);
         if !capacity_bytes.is_multiple_of(unit) || capacity_bytes / unit > user_max {
             let allowed = format!(
-                "whole mapping units ({unit} bytes), at most {} bytes: each die of {blocks} blocks needs gc_low + 2 = {needed} to spare",
+                "whole mapping units ({unit} bytes), at most {} bytes: each die of {blocks} blocks \
+                 needs gc_low + 2 = {needed} to spare",
                 user_max * unit
             );
             return Err(values.refuse("drive.ftl.capacity", allowed));

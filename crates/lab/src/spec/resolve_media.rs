@@ -119,7 +119,8 @@ pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError>
     }
     let page_types = if slc_mode { 1 } else { cell.bits() };
     if geometry.one_shot_pages > page_types {
-        let allowed = format!("1 to {page_types}, the pages of a word line of these cells in this mode");
+        let range = if page_types == 1 { "1".to_string() } else { format!("1 to {page_types}") };
+        let allowed = format!("{range}, the pages of a word line of these cells in this mode");
         return Err(values.refuse("drive.media.one_shot_pages", allowed));
     }
     let media = MediaConfig {
@@ -152,7 +153,8 @@ fn geometry(values: &Values) -> Geometry {
     }
 }
 
-/// The geometry's own refusal, in the words of the file: there a size's key ends in `_size`, because its value carries the unit.
+/// The geometry's own refusal, in the words of the file: there a size's key ends in `_size`, because its
+/// value carries the unit.
 fn geometry_error(values: &Values, error: &GeometryError) -> SpecError {
     let path = format!("drive.media.{}", error.key.replace("_bytes", "_size"));
     let allowed = error.allowed.strip_prefix("allowed: ").unwrap_or(&error.allowed);
@@ -160,10 +162,11 @@ fn geometry_error(values: &Values, error: &GeometryError) -> SpecError {
 }
 
 fn timing(values: &Values, page_types: u32, one_shot: bool) -> Result<Timing, SpecError> {
+    let plural = if page_types == 1 { "" } else { "s" };
+    let one_per_page_type = || format!("{page_types} duration{plural}, one per page type in use");
     let read_ns = values.times("drive.media.timing.read");
     if read_ns.len() != page_types as usize {
-        let allowed = format!("{page_types} durations, one per page type in use");
-        return Err(values.refuse("drive.media.timing.read", allowed));
+        return Err(values.refuse("drive.media.timing.read", one_per_page_type()));
     }
     let program_ns = values.times("drive.media.timing.program");
     if one_shot && program_ns.len() != 1 {
@@ -171,8 +174,7 @@ fn timing(values: &Values, page_types: u32, one_shot: bool) -> Result<Timing, Sp
         return Err(values.refuse("drive.media.timing.program", allowed));
     }
     if !one_shot && program_ns.len() != page_types as usize {
-        let allowed = format!("{page_types} durations, one per page type in use");
-        return Err(values.refuse("drive.media.timing.program", allowed));
+        return Err(values.refuse("drive.media.timing.program", one_per_page_type()));
     }
     Ok(Timing {
         read_ns,

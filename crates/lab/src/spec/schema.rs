@@ -1,8 +1,8 @@
-//! What keys exist, what each takes, and its default: one row per key, which reading, checking, `show` and the reference
-//! all work from.
+//! What keys exist, what each takes, and its default: one row per key, which reading, checking, `show` and
+//! the reference all work from.
 //!
-//! Invariant: after [`Values::resolve`] every key has a value of the type its [`Kind`] promises. So the typed getters
-//! panic only when the code asks for a key that is not in the schema or under a wrong type.
+//! Invariant: after [`Values::resolve`] every key has a value of the type its [`Kind`] promises. So the typed
+//! getters panic only when the code asks for a key that is not in the schema or under a wrong type.
 
 use super::document::{Document, Leaf, Origin, Row, Value};
 use super::error::{Place, SpecError, nearest};
@@ -73,7 +73,8 @@ pub(crate) const fn count(min: u64) -> Kind {
     Kind::Whole(min, u32::MAX as u64)
 }
 
-/// The longest duration, one hour: no part of a drive is slower, and sums of many stay far from the end of 64 bits.
+/// The longest duration, one hour: no part of a drive is slower, and sums of many stay far from the end of 64
+/// bits.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// A duration.

@@ -20,14 +20,15 @@ const TABLES: &[&str] = &[
     "run",
 ];
 
-/// Keys that are not written with the rest: presets are resolved away, jobs have their own form, layers are reserved.
+/// Keys that are not written with the rest: presets are resolved away, jobs have their own form, layers are
+/// reserved.
 const APART: &[&str] = &["drive.preset", "job", "host.layers"];
 
 /// Where comments begin, if the line is not longer.
 const COMMENT_COLUMN: usize = 44;
 
-/// The whole resolved description, each value with its source: the comment behind it, or the file and line, or `default`, or
-/// `--set`. Shows what was resolved, not later changes to [`Spec::drive`].
+/// The whole resolved description, each value with its source: the comment behind it, or the file and line,
+/// or `default`, or `--set`. Shows what was resolved, not later changes to [`Spec::drive`].
 pub fn show(spec: &Spec) -> String {
     let mut out = String::new();
     for table in TABLES {
@@ -69,7 +70,8 @@ fn push_line(out: &mut String, name: &str, value: &str, origin: &Origin) {
     out.push_str(&format!("{assignment:<COMMENT_COLUMN$}  # {}\n", source(origin)));
 }
 
-/// What stands in the comment. A comment that says more than the place wins, so that showing a shown file changes nothing.
+/// What stands in the comment. A comment that says more than the place wins, so that showing a shown file
+/// changes nothing.
 fn source(origin: &Origin) -> String {
     let text = match (&origin.comment, &origin.place) {
         (Some(comment), _) => comment.clone(),

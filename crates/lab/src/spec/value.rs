@@ -1,7 +1,8 @@
-//! Values with their units: durations, sizes, rates; how they are read, and how they are written so that they read back the same.
+//! Values with their units: durations, sizes, rates; how they are read, and how they are written so that they
+//! read back the same.
 //!
-//! Arithmetic is exact: "1.388 ms" is 1,388,000 ns by whole numbers, never by floating point, and a value finer than the base unit
-//! is refused instead of rounded.
+//! Arithmetic is exact: "1.388 ms" is 1,388,000 ns by whole numbers, never by floating point, and a value
+//! finer than the base unit is refused instead of rounded.
 
 use super::document::Value;
 use std::fmt::Write;
@@ -63,10 +64,10 @@ impl Quantity {
                 "a duration such as \"300ns\", \"75us\", \"3.8 ms\", \"1s\", or a whole number of ns"
             }
             Quantity::Size => {
-                "a size such as \"512\", \"4k\", \"16KiB\", \"1.5 GiB\" (1024-based), or a whole number of bytes"
+                "a size such as \"4k\", \"16KiB\", \"1.5 GiB\" (1024-based), or a whole number of bytes"
             }
             Quantity::Rate => {
-                "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based) or \"1 GiB/s\", or a whole number of bytes per second"
+                "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based), \"1 GiB/s\", or whole bytes per second"
             }
         }
     }
