@@ -21,6 +21,13 @@ pub enum Place {
     Default,
 }
 
+impl Place {
+    /// The line in a file, from 1; 0 where there is none.
+    pub fn line(&self) -> u32 {
+        if let Place::File { line, .. } = self { *line } else { 0 }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

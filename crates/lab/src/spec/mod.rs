@@ -126,7 +126,8 @@ fn schema_keys() -> impl Iterator<Item = &'static Key> {
         .flatten()
 }
 
-/// Loads a preset by its name or a description by its path, with `KEY=VALUE` overrides in order.
+/// Loads a preset by its name or a description by its path, with `KEY=VALUE` overrides in order. A preset
+/// goes before a file of the same name; `./NAME` is always a file.
 pub fn load(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
     if let Some(preset) = presets::find(path_or_preset) {
         return from_str(preset.text, preset.name, sets);

@@ -368,7 +368,7 @@ pub(crate) fn check_names(document: &Document, paths: &[&'static str]) -> Result
         document.leaves.values().map(|leaf| (leaf.path.as_str(), &leaf.origin.place, Some(&leaf.value)));
     let tables = document.tables.iter().map(|(path, place)| (path.as_str(), place, None));
     let mut names: Vec<_> = tables.chain(leaves).collect();
-    names.sort_by_key(|(_, place, _)| if let Place::File { line, .. } = place { *line } else { 0 });
+    names.sort_by_key(|(_, place, _)| place.line());
     names.into_iter().try_for_each(|(path, place, value)| check_name(path, place, value, paths))
 }
 

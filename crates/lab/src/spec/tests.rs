@@ -366,6 +366,38 @@ fn any_toml_value() -> impl Strategy<Value = String> {
     ]
 }
 
+/// Values of one preset on another: many fit, many do not; those that fit must read back.
+#[test]
+fn presets_mixed_are_refused_or_round_trip() {
+    let specs: Vec<Spec> = presets().iter().map(|preset| load(preset.name, &[]).unwrap()).collect();
+    let mut rng = pellucid_flash::Rng::new(7);
+    let mut pick = |n: usize| rng.below(n as u64) as usize;
+    let (mut resolved, mut refused) = (0, 0);
+    for _ in 0..400 {
+        let base = presets()[pick(specs.len())].name;
+        let sets: Vec<String> = (0..1 + pick(4))
+            .map(|_| {
+                let entries = &specs[pick(specs.len())].provenance.entries;
+                let entry = &entries[pick(entries.len())];
+                format!("{}={}", entry.key, entry.value)
+            })
+            .collect();
+        match load(base, &sets) {
+            Ok(spec) => {
+                resolved += 1;
+                assert_round_trip(&spec);
+            }
+            Err(error) => {
+                refused += 1;
+                // `drive.preset=""` takes the base away, and then keys are missing.
+                let expected = matches!(error, SpecError::NotAllowed { .. } | SpecError::Missing { .. });
+                assert!(expected, "{base} {sets:?}: {error}");
+            }
+        }
+    }
+    assert!(resolved >= 100 && refused >= 20, "{resolved} resolved, {refused} refused");
+}
+
 /// An assignment, a table header or a comment, right or wrong.
 const TOML_LIKE_LINE: &str = concat!(
     r#"[a-z.]{1,9} = [-0-9a-z'"\[\]{}=,. ]{1,12}\r?"#,

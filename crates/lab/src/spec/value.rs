@@ -67,7 +67,7 @@ impl Quantity {
                 "a size such as \"4k\", \"16KiB\", \"1.5 GiB\" (1024-based), or a whole number of bytes"
             }
             Quantity::Rate => {
-                "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based), \"1 GiB/s\", or whole bytes per second"
+                "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based), \"1 GiB/s\", or whole bytes per s"
             }
         }
     }
