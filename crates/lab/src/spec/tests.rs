@@ -310,8 +310,8 @@ closed_loop = 32
 
 #[test]
 fn stores_arbitration_and_order() {
-    let spec = with_sets(&["media.store=file:/tmp/a b.img"]).unwrap();
-    assert_eq!(spec.drive.media.store, StoreKind::File("/tmp/a b.img".into()));
+    let spec = with_sets(&["media.store=file:dir/a b.img"]).unwrap();
+    assert_eq!(spec.drive.media.store, StoreKind::File("dir/a b.img".into()));
     assert_round_trip(&spec);
     let spec = with_sets(&["media.store=file", "media.path=file:x"]).unwrap();
     assert_eq!(spec.drive.media.store, StoreKind::File("file:x".into()));
