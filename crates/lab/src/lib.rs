@@ -1,3 +1,4 @@
 //! The laboratory: descriptions, workloads, traces, the virtual-time driver, and reports.
 
 pub mod trace;
+pub mod spec;

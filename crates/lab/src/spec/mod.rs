@@ -1,0 +1,234 @@
+//! Descriptions: one TOML file names a drive and the work to do with it, and is resolved into one validated
+//! [`Spec`].
+//!
+//! ```text
+//! text --document--> leaves ----+
+//! preset, and the preset's own -+-> one value per key --resolve_*--> Spec --show--> text
+//! --set KEY=VALUE --------------+   (schema)
+//! ```
+//! Later layers replace earlier ones key by key. A name that the schema does not have, a value of the wrong
+//! type or range, and values that contradict each other are refused with the place, the key, the value and
+//! what is allowed.
+//!
+//! In a file, a quantity carries its unit in its value: durations are `"75us"` or whole nanoseconds, sizes
+//! `"16KiB"` or whole bytes (1024-based, like fio), rates `"200MB/s"` or whole bytes per second (1000-based,
+//! like data sheets). So keys have no unit in their names; `clock_mhz` is the one exception.
+//!
+//! Invariants: a resolved spec is complete (no key is left open), and [`show`] of it resolves to an equal
+//! one.
+
+mod document;
+mod error;
+mod presets;
+mod resolve_controller;
+mod resolve_ftl;
+mod resolve_media;
+mod resolve_run;
+mod schema;
+mod show;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use document::Origin;
+pub use error::{Place, SpecError};
+pub use presets::{Preset, presets};
+pub use resolve_run::{AddressPolicy, Overwrite, Precondition, RawJob, RawPair, RunSpec};
+pub use show::show;
+
+use document::{Document, Value};
+use pellucid_device::DeviceConfig;
+use schema::Fallback::Word;
+use schema::{Key, Kind, Values, key};
+use std::path::Path;
+
+/// A validated description.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The drive.
+    pub drive: DeviceConfig,
+    /// What reports call it: `drive.name`, else the preset's or the file's name.
+    pub drive_name: String,
+    /// What is done with it, in order.
+    pub jobs: Vec<RawJob>,
+    /// What is written to it before.
+    pub precondition: Precondition,
+    /// How the run is done.
+    pub run: RunSpec,
+    /// Where every value came from.
+    pub provenance: Provenance,
+}
+
+/// Where every value of a [`Spec`] came from, in the order of the reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provenance {
+    /// One entry per key.
+    pub entries: Vec<Entry>,
+}
+
+/// One key of a resolved description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key, from the top of the file.
+    pub key: &'static str,
+    /// Its value as TOML, in the largest unit that holds it exactly.
+    pub value: String,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+impl Provenance {
+    /// The entry of `key`, such as `drive.ftl.victim`.
+    pub fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+}
+
+/// One key of the reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// The key, from the top of the file.
+    pub key: &'static str,
+    /// What it takes.
+    pub allowed: String,
+    /// Its default as TOML; `None`: it must be given.
+    pub default: Option<String>,
+    /// What it means.
+    pub about: &'static str,
+}
+
+/// The reference: every key that a description can have.
+pub fn keys() -> Vec<KeyInfo> {
+    let info = |key: &'static Key| KeyInfo {
+        key: key.path,
+        allowed: key.kind.allowed(),
+        default: schema::fallback_value(key.fallback).map(|value| value.to_toml()),
+        about: key.about,
+    };
+    schema_keys().map(info).collect()
+}
+
+const DRIVE_KEYS: &[Key] = &[
+    key("drive.preset", Kind::Text, Word(""), "The description that this one overrides"),
+    key(
+        "drive.name",
+        Kind::Text,
+        Word(""),
+        "What reports call the drive; empty: the preset's or file's name",
+    ),
+];
+
+/// The whole schema.
+fn schema_keys() -> impl Iterator<Item = &'static Key> {
+    [DRIVE_KEYS, resolve_media::KEYS, resolve_ftl::KEYS, resolve_controller::KEYS, resolve_run::KEYS]
+        .into_iter()
+        .flatten()
+}
+
+/// Loads a preset by its name or a description by its path, with `KEY=VALUE` overrides in order. A preset
+/// goes before a file of the same name; `./NAME` is always a file.
+pub fn load(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
+    if let Some(preset) = presets::find(path_or_preset) {
+        return from_str(preset.text, preset.name, sets);
+    }
+    let text = std::fs::read_to_string(path_or_preset).map_err(|error| SpecError::NotFound {
+        name: path_or_preset.to_string(),
+        reason: error.to_string(),
+        near: error::nearest(path_or_preset, presets::names()),
+    })?;
+    from_str(&text, path_or_preset, sets)
+}
+
+/// Resolves the description `text`. `name` stands in messages and, without its folder and ending, names the
+/// drive.
+pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecError> {
+    let paths: Vec<&'static str> = schema_keys().map(|key| key.path).collect();
+    let mut own = Document::parse(text, name)?;
+    schema::check_names(&own, &paths)?;
+    for set in sets {
+        let set = Document::parse_set(set, |key| full_key(key, &paths))?;
+        schema::check_names(&set, &paths)?;
+        own.overlay(set);
+    }
+    let drive_name = match own.text("drive.name") {
+        Some((given, _)) if !given.is_empty() => given.to_string(),
+        _ => Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy().into_owned()),
+    };
+    let values = Values::resolve(schema_keys(), &with_base(own, &paths)?, name)?;
+    build(&values, drive_name)
+}
+
+/// Lays `top` over the preset it names, and that over its own, to the end.
+fn with_base(mut top: Document, paths: &[&'static str]) -> Result<Document, SpecError> {
+    // A preset that leads back to itself would be our own mistake; the bound turns it into a refusal.
+    for _ in 0..=presets().len() {
+        let Some((name, origin)) = top.text("drive.preset").filter(|(name, _)| !name.is_empty()) else {
+            return Ok(top);
+        };
+        let refused = |allowed: String| SpecError::NotAllowed {
+            place: origin.place.clone(),
+            key: "drive.preset".into(),
+            value: value::quote(name),
+            allowed,
+        };
+        let preset = presets::find(name).ok_or_else(|| refused(presets::names().join(", ")))?;
+        let mut base = Document::parse(preset.text, preset.name)?;
+        schema::check_names(&base, paths)?;
+        let next = base.leaves.remove("drive.preset");
+        top.leaves.remove("drive.preset");
+        base.overlay(top);
+        base.leaves.extend(next.map(|leaf| (leaf.path.clone(), leaf)));
+        top = base;
+    }
+    Err(SpecError::NotAllowed {
+        place: Place::Default,
+        key: "drive.preset".into(),
+        value: top.leaves.get("drive.preset").map_or(String::new(), |leaf| leaf.value.to_toml()),
+        allowed: "a preset that does not lead back to itself".into(),
+    })
+}
+
+/// The key of a `--set`: `ftl.victim` is short for `drive.ftl.victim`.
+fn full_key(typed: &str, paths: &[&'static str]) -> String {
+    let known = |key: &str| {
+        paths
+            .iter()
+            .any(|path| path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    };
+    let in_drive = format!("drive.{typed}");
+    let first = typed.split('.').next().unwrap_or(typed);
+    if known(typed) || (!known(&in_drive) && ["drive", "job", "precondition", "run"].contains(&first)) {
+        return typed.to_string();
+    }
+    in_drive
+}
+
+fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
+    let (media, layout) = resolve_media::build(values)?;
+    let drive = DeviceConfig {
+        ftl: resolve_ftl::build(values, &layout)?,
+        host: resolve_controller::host(values)?,
+        firmware: resolve_controller::firmware(values),
+        buffer: resolve_controller::buffer(values, &layout)?,
+        scheduler: resolve_controller::scheduler(values, &media.timing)?,
+        media,
+    };
+    let entry = |resolved: &schema::Resolved| Entry {
+        key: resolved.key.path,
+        value: resolved.key.kind.write(&resolved.typed),
+        origin: resolved.origin.clone(),
+    };
+    let mut provenance = Provenance { entries: values.0.iter().map(entry).collect() };
+    if let Some(name) = provenance.entries.iter_mut().find(|entry| entry.key == "drive.name") {
+        name.value = Value::Text(drive_name.clone()).to_toml();
+    }
+    Ok(Spec {
+        drive,
+        drive_name,
+        jobs: resolve_run::jobs(values)?,
+        precondition: resolve_run::precondition(values),
+        run: resolve_run::run(values),
+        provenance,
+    })
+}

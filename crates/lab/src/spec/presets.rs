@@ -1,0 +1,49 @@
+//! The drives that come with Pellucid. Each is a description like any other; every constant in it names its
+//! source.
+
+/// A drive that comes with Pellucid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preset {
+    /// The name to ask for.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// The description, as TOML.
+    pub text: &'static str,
+}
+
+macro_rules! preset {
+    ($name:literal, $summary:literal) => {
+        Preset {
+            name: $name,
+            summary: $summary,
+            text: include_str!(concat!("../../../../presets/", $name, ".toml")),
+        }
+    };
+}
+
+static PRESETS: &[Preset] = &[
+    preset!("cosmos-plus", "Cosmos+ OpenSSD, 8 channels x 8 ways, MLC mode, half of the blocks (1 TiB)"),
+    preset!("cosmos-plus-slc", "Cosmos+ OpenSSD, 8 channels x 8 ways, SLC mode (1 TiB)"),
+    preset!("jasmine", "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB)"),
+    preset!("memblaze", "Prism-SSD's open-channel drive, 12 channels x 16 LUNs (1.5 TiB)"),
+    preset!("open-channel", "LightNVM's first-generation open-channel SSD, 16 groups x 8 parallel units"),
+    preset!("netbook-ssd", "A netbook's SSD of 2008: one channel, hardly any buffer (16 GB)"),
+    preset!("datacenter-tlc", "A data-centre NVMe drive: Gen4 x4, 3D TLC, power-loss protection"),
+    preset!("client-qlc", "A client NVMe drive: Gen4 x4, four channels of 3D QLC"),
+];
+
+/// All presets.
+pub fn presets() -> &'static [Preset] {
+    PRESETS
+}
+
+/// The preset of this name.
+pub(crate) fn find(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+/// The names of all presets.
+pub(crate) fn names() -> Vec<&'static str> {
+    PRESETS.iter().map(|preset| preset.name).collect()
+}

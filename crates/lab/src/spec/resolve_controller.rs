@@ -1,0 +1,193 @@
+//! `[drive.host]`, `[drive.firmware]`, `[drive.buffer]`, `[drive.scheduler]`: the controller.
+
+use super::error::SpecError;
+use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
+use super::schema::{Key, Kind, SHARE, TIME, Values, count, key};
+use super::value::Quantity;
+use pellucid_device::{
+    Arbitration, DataBuffer, DieOrder, Firmware, HostInterface, Priorities, Scheduler, StepCost, WritePolicy,
+};
+use pellucid_flash::Layout;
+use pellucid_media::Timing;
+
+const QUEUES: Kind = Kind::Whole(1, 65_535);
+const ARBITRATIONS: Kind = Kind::Word(&["round-robin", "weighted"]);
+/// From a sector upwards.
+const DMA_UNIT: Kind = Kind::Unit(Quantity::Size, 512, 1 << 20);
+const LINK: Kind = Kind::Unit(Quantity::Rate, 0, i64::MAX as u64);
+const PRIORITY: Kind = Kind::Whole(0, 255);
+const CYCLES: Kind = count(0);
+/// Whole seconds that fit 32 bits of nanoseconds.
+const FIXED: Kind = Kind::Unit(Quantity::Time, 0, 4_000_000_000);
+
+pub(crate) const KEYS: &[Key] = &[
+    key("drive.host.queues", QUEUES, Whole(1), "I/O submission queues"),
+    key("drive.host.arbitration", ARBITRATIONS, Word("round-robin"), "How the queues are served"),
+    key(
+        "drive.host.weights",
+        Kind::Weights,
+        Empty,
+        "Weighted: commands per turn of queue 0, 1, ... (others: 1)",
+    ),
+    key("drive.host.commands", count(1), Whole(256), "Commands that the controller works on at once"),
+    key("drive.host.dma_unit", DMA_UNIT, Word("4KiB"), "Host DMA unit"),
+    key("drive.host.link_rate", LINK, Whole(0), "Link rate in each direction; 0: transfers take no time"),
+    key("drive.host.dma_overhead", TIME, Whole(0), "Link time of one DMA unit beside its bytes"),
+    key("drive.host.fetch", TIME, Whole(0), "From arrival in a queue until the firmware sees the command"),
+    key("drive.host.dma_latency", TIME, Whole(0), "Latency of a DMA operation that does not occupy the link"),
+    key("drive.host.complete", TIME, Whole(0), "Time to post a completion"),
+    key("drive.firmware.clock_mhz", count(1), Whole(1000), "Processor clock in MHz"),
+    key("drive.firmware.fetch.cycles", CYCLES, Whole(0), "Taking a command: cycles"),
+    key("drive.firmware.fetch.fixed", FIXED, Whole(0), "... and register accesses, whatever the clock"),
+    key(
+        "drive.firmware.slice.cycles",
+        CYCLES,
+        Whole(0),
+        "Buffer, translation, dependencies of a slice: cycles",
+    ),
+    key("drive.firmware.slice.fixed", FIXED, Whole(0), "... and register accesses"),
+    key("drive.firmware.dma.cycles", CYCLES, Whole(0), "Issuing a host DMA operation: cycles"),
+    key("drive.firmware.dma.fixed", FIXED, Whole(0), "... and register accesses"),
+    key(
+        "drive.firmware.issue.cycles",
+        CYCLES,
+        Whole(0),
+        "Issuing a flash operation (each channel phase): cycles",
+    ),
+    key("drive.firmware.issue.fixed", FIXED, Whole(0), "... and register accesses"),
+    key("drive.firmware.status.cycles", CYCLES, Whole(0), "Finding out that an operation has ended: cycles"),
+    key("drive.firmware.status.fixed", FIXED, Whole(0), "... and register accesses"),
+    key("drive.firmware.complete.cycles", CYCLES, Whole(0), "Completing a command: cycles"),
+    key("drive.firmware.complete.fixed", FIXED, Whole(0), "... and register accesses"),
+    key("drive.buffer.entries", count(1), Whole(1024), "Data-buffer entries, one mapping unit each"),
+    key("drive.buffer.write", WRITES, Word("write-back"), "When a write is acknowledged"),
+    key(
+        "drive.buffer.retain",
+        Kind::Flag,
+        Flag(true),
+        "Data stay after their operation, to serve later hits",
+    ),
+    key(
+        "drive.buffer.dirty_high",
+        SHARE,
+        Real(1.0),
+        "Write-back: dirty share above which writing out starts",
+    ),
+    key(
+        "drive.scheduler.priorities.status_check",
+        PRIORITY,
+        Whole(1),
+        "Channel priority, smaller first: status check",
+    ),
+    key("drive.scheduler.priorities.read_trigger", PRIORITY, Whole(2), "... starting a sense"),
+    key("drive.scheduler.priorities.erase", PRIORITY, Whole(3), "... starting an erase"),
+    key("drive.scheduler.priorities.write", PRIORITY, Whole(4), "... data transfer and program start"),
+    key(
+        "drive.scheduler.priorities.read_transfer",
+        PRIORITY,
+        Whole(5),
+        "... moving sensed data out of the die",
+    ),
+    key("drive.scheduler.order", ORDERS, Word("fifo"), "Order of operations inside a die's queue"),
+    key("drive.scheduler.suspend", Kind::Flag, Flag(false), "Suspend a program or erase for a host read"),
+    key("drive.scheduler.read_retries", count(0), Whole(5), "How often a failed read is tried again"),
+    key("drive.scheduler.retry", TIME, Whole(0), "Extra sense time of each retry"),
+    key("drive.scheduler.decode", TIME, Whole(0), "ECC decoding after a read transfer, off the channel"),
+];
+
+const WRITES: Kind = Kind::Word(&["write-through", "write-back"]);
+const ORDERS: Kind = Kind::Word(&["fifo", "read-first"]);
+
+pub(crate) fn host(values: &Values) -> Result<HostInterface, SpecError> {
+    let queues = values.u32("drive.host.queues") as u16;
+    let weights = values.weights("drive.host.weights");
+    let arbitration = match values.text("drive.host.arbitration") {
+        "round-robin" => Arbitration::RoundRobin,
+        _ if weights.is_empty() => {
+            return Err(
+                values.refuse("drive.host.arbitration", "round-robin, or weighted with drive.host.weights")
+            );
+        }
+        _ if weights.len() > usize::from(queues) => {
+            let allowed = format!("at most {queues} weights, one per queue");
+            return Err(values.refuse("drive.host.weights", allowed));
+        }
+        _ => Arbitration::Weighted(weights),
+    };
+    Ok(HostInterface {
+        queues,
+        arbitration,
+        commands_max: values.u32("drive.host.commands"),
+        dma_unit_bytes: values.u32("drive.host.dma_unit"),
+        link_bytes_per_second: values.whole("drive.host.link_rate"),
+        dma_overhead_ns: values.time("drive.host.dma_overhead"),
+        fetch_ns: values.time("drive.host.fetch"),
+        dma_latency_ns: values.time("drive.host.dma_latency"),
+        complete_ns: values.time("drive.host.complete"),
+    })
+}
+
+pub(crate) fn firmware(values: &Values) -> Firmware {
+    let step = |name: &str| StepCost {
+        cycles: values.u32(&format!("drive.firmware.{name}.cycles")),
+        fixed_ns: values.u32(&format!("drive.firmware.{name}.fixed")),
+    };
+    Firmware {
+        clock_mhz: values.u32("drive.firmware.clock_mhz"),
+        fetch: step("fetch"),
+        slice: step("slice"),
+        dma: step("dma"),
+        issue: step("issue"),
+        status: step("status"),
+        complete: step("complete"),
+    }
+}
+
+pub(crate) fn buffer(values: &Values, layout: &Layout) -> Result<DataBuffer, SpecError> {
+    let entries = values.u32("drive.buffer.entries");
+    if entries < layout.units_per_stripe {
+        let allowed =
+            format!("at least {}, the mapping units that one program writes", layout.units_per_stripe);
+        return Err(values.refuse("drive.buffer.entries", allowed));
+    }
+    Ok(DataBuffer {
+        entries,
+        write: match values.text("drive.buffer.write") {
+            "write-through" => WritePolicy::WriteThrough,
+            _ => WritePolicy::WriteBack,
+        },
+        retain: values.flag("drive.buffer.retain"),
+        dirty_high: values.real("drive.buffer.dirty_high"),
+    })
+}
+
+pub(crate) fn scheduler(values: &Values, timing: &Timing) -> Result<Scheduler, SpecError> {
+    let priority = |name: &str| values.u32(&format!("drive.scheduler.priorities.{name}")) as u8;
+    let order = match values.text("drive.scheduler.order") {
+        "fifo" => DieOrder::Fifo,
+        _ => DieOrder::ReadFirst,
+    };
+    let suspend = values.flag("drive.scheduler.suspend");
+    if suspend && order != DieOrder::ReadFirst {
+        let allowed = "false, or true with drive.scheduler.order = \"read-first\"";
+        return Err(values.refuse("drive.scheduler.suspend", allowed));
+    }
+    if suspend && timing.suspend_ns.is_none() {
+        let allowed = "false, or true with a duration in drive.media.timing.suspend";
+        return Err(values.refuse("drive.scheduler.suspend", allowed));
+    }
+    Ok(Scheduler {
+        priorities: Priorities {
+            status_check: priority("status_check"),
+            read_trigger: priority("read_trigger"),
+            erase: priority("erase"),
+            write: priority("write"),
+            read_transfer: priority("read_transfer"),
+        },
+        order,
+        suspend,
+        read_retries: values.u32("drive.scheduler.read_retries"),
+        retry_ns: values.time("drive.scheduler.retry"),
+        decode_ns: values.time("drive.scheduler.decode"),
+    })
+}

@@ -1,0 +1,158 @@
+//! `[drive.ftl]`: translation.
+
+use super::error::SpecError;
+use super::schema::Fallback::{Flag, Real, Whole, Word};
+use super::schema::{Key, Kind, Values, count, key};
+use super::value::Quantity;
+use pellucid_flash::Layout;
+use pellucid_ftl::{Durability, FtlConfig, Placement, Separation, Victim, WearLevelling};
+
+const VICTIMS: Kind = Kind::WordOrCount(&["greedy", "cost-benefit", "fifo", "lru", "random"], "d-choices");
+const CAPACITY: Kind = Kind::Or("auto", &Kind::Unit(Quantity::Size, 1, i64::MAX as u64));
+const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
+const PLACEMENTS: Kind = Kind::Word(&["channel-first", "way-first", "random"]);
+const SEPARATIONS: Kind = Kind::Word(&["off", "collected", "frequency"]);
+const DURABILITIES: Kind = Kind::Word(&["volatile", "journal"]);
+
+pub(crate) const KEYS: &[Key] = &[
+    key("drive.ftl.map", Kind::Word(&["page"]), Word("page"), "What the map points to"),
+    key(
+        "drive.ftl.over_provisioning",
+        Kind::Real(0.0, 100.0),
+        Real(0.1),
+        "Spare as a share of the user capacity",
+    ),
+    key(
+        "drive.ftl.capacity",
+        CAPACITY,
+        Word("auto"),
+        "User capacity, instead of what over_provisioning yields",
+    ),
+    key("drive.ftl.victim", VICTIMS, Word("greedy"), "Which block collection empties next"),
+    key("drive.ftl.placement", PLACEMENTS, Word("channel-first"), "In which order new data go to the dies"),
+    key("drive.ftl.separation", SEPARATIONS, Word("collected"), "How hot and cold data are kept apart"),
+    key(
+        "drive.ftl.gc_low",
+        count(1),
+        Whole(1),
+        "Foreground collection starts at this many free blocks of a die",
+    ),
+    key(
+        "drive.ftl.gc_high",
+        count(0),
+        Whole(0),
+        "Background collection ends at this many; gc_low or less: off",
+    ),
+    key("drive.ftl.gc_parallel", count(1), Whole(1), "Relocations that one die keeps in flight"),
+    key("drive.ftl.copyback", Kind::Flag, Flag(false), "Relocate inside a die without a channel transfer"),
+    key("drive.ftl.wear.dynamic", Kind::Flag, Flag(true), "Of the free blocks of a die, take the least worn"),
+    key(
+        "drive.ftl.wear.static_gap",
+        Kind::Or("never", &count(1)),
+        Word("never"),
+        "Erase-count gap that moves cold data",
+    ),
+    key("drive.ftl.durability", DURABILITIES, Word("journal"), "What survives a power cut"),
+    key(
+        "drive.ftl.checkpoint_every",
+        Kind::Whole(1, i64::MAX as u64),
+        Whole(65_536),
+        "Programs between two checkpoints",
+    ),
+    key("drive.ftl.seed", SEED, Whole(1), "Seed of all policy randomness"),
+];
+
+/// The translation layer of a drive of this `layout`.
+pub(crate) fn build(values: &Values, layout: &Layout) -> Result<FtlConfig, SpecError> {
+    let ftl = FtlConfig {
+        over_provisioning: values.real("drive.ftl.over_provisioning"),
+        capacity_bytes: values.whole_or_none("drive.ftl.capacity"),
+        victim: victim(values.text("drive.ftl.victim")),
+        placement: match values.text("drive.ftl.placement") {
+            "channel-first" => Placement::ChannelFirst,
+            "way-first" => Placement::WayFirst,
+            _ => Placement::Random,
+        },
+        separation: match values.text("drive.ftl.separation") {
+            "off" => Separation::Off,
+            "collected" => Separation::Collected,
+            _ => Separation::Frequency,
+        },
+        gc_low_blocks: values.u32("drive.ftl.gc_low"),
+        gc_high_blocks: values.u32("drive.ftl.gc_high"),
+        gc_parallel: values.u32("drive.ftl.gc_parallel"),
+        copyback: values.flag("drive.ftl.copyback"),
+        wear: WearLevelling {
+            dynamic: values.flag("drive.ftl.wear.dynamic"),
+            static_gap: values.whole_or_none("drive.ftl.wear.static_gap").map(|gap| gap as u32),
+        },
+        durability: match values.text("drive.ftl.durability") {
+            "volatile" => Durability::Volatile,
+            _ => Durability::Journal { checkpoint_every: values.whole("drive.ftl.checkpoint_every") },
+        },
+        seed: values.whole("drive.ftl.seed"),
+    };
+    check_spare(values, &ftl, layout)?;
+    Ok(ftl)
+}
+
+/// The text has passed [`VICTIMS`].
+fn victim(text: &str) -> Victim {
+    match text {
+        "greedy" => Victim::Greedy,
+        "cost-benefit" => Victim::CostBenefit,
+        "fifo" => Victim::Fifo,
+        "lru" => Victim::Lru,
+        "random" => Victim::Random,
+        choices => Victim::DChoices(choices.rsplit(':').next().and_then(|d| d.parse().ok()).unwrap_or(1)),
+    }
+}
+
+/// Blocks of a die beside its share of the user data that collection needs at least: those below its
+/// threshold, one that host data fill and one that relocated data fill.
+fn spare_needed(ftl: &FtlConfig) -> u64 {
+    u64::from(ftl.gc_low_blocks) + 2
+}
+
+/// Collection must be able to free a block: refuses a user capacity that leaves a die too few spare blocks.
+fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), SpecError> {
+    let needed = spare_needed(ftl);
+    let blocks = u64::from(layout.blocks_per_die);
+    let per_block = u64::from(layout.units_per_block);
+    let user_max = blocks.saturating_sub(needed) * per_block * u64::from(layout.dies);
+    if user_max == 0 {
+        let allowed = format!(
+            "at most {}: a die of {blocks} blocks needs gc_low + 2 to spare",
+            blocks.saturating_sub(3)
+        );
+        return Err(values.refuse("drive.ftl.gc_low", allowed));
+    }
+    if let Some(capacity_bytes) = ftl.capacity_bytes {
+        let unit = u64::from(layout.unit_bytes);
+        if !capacity_bytes.is_multiple_of(unit) || capacity_bytes / unit > user_max {
+            let allowed = format!(
+                "whole mapping units ({unit} bytes), at most {} bytes: each die of {blocks} blocks \
+                 needs gc_low + 2 = {needed} to spare",
+                user_max * unit
+            );
+            return Err(values.refuse("drive.ftl.capacity", allowed));
+        }
+        return Ok(());
+    }
+    let user = (f64::from(layout.units) / (1.0 + ftl.over_provisioning)) as u64;
+    if user > user_max {
+        // Rounded up in the last digit shown, so that the value in the message is itself accepted.
+        let least = (f64::from(layout.units) / user_max as f64 - 1.0) * 1e4;
+        let allowed = format!(
+            "at least {}: each die of {blocks} blocks needs gc_low + 2 = {needed} to spare",
+            (least.ceil() + 1.0) / 1e4
+        );
+        return Err(values.refuse("drive.ftl.over_provisioning", allowed));
+    }
+    if user == 0 {
+        return Err(
+            values.refuse("drive.ftl.over_provisioning", "less: no mapping unit is left for the user")
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! `[drive.media]`: shape, cells, times, faults and what is kept of the data.
+
+use super::document::{Leaf, Row};
+use super::error::{SpecError, nearest};
+use super::schema::Fallback::{Empty, Flag, Real, Required, Whole, Word};
+use super::schema::{Key, Kind, SHARE, TIME, Typed, Values, count, key};
+use super::value::Quantity;
+use pellucid_flash::{Geometry, GeometryError, Layout};
+use pellucid_media::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
+use std::path::PathBuf;
+
+/// Far above what any geometry allows, and small enough for 32 bits.
+const SIZE32: Kind = Kind::Unit(Quantity::Size, 0, 1 << 30);
+/// Below 1, so that a scaled time stays above zero.
+const SPREAD: Kind = Kind::Real(0.0, 0.99);
+
+pub(crate) const KEYS: &[Key] = &[
+    key(
+        "drive.media.channels",
+        count(1),
+        Required,
+        "Channels: independent buses between controller and media",
+    ),
+    key("drive.media.ways", count(1), Required, "Ways per channel: chip enables that share the bus"),
+    key("drive.media.dies", count(1), Whole(1), "Dies per way that work independently of each other"),
+    key("drive.media.planes", count(1), Whole(1), "Planes per die"),
+    key("drive.media.blocks", count(1), Required, "Blocks per plane"),
+    key("drive.media.pages", count(1), Required, "Pages per block, in the mode used"),
+    key("drive.media.page_size", SIZE32, Required, "Data of one page"),
+    key(
+        "drive.media.spare_size",
+        SIZE32,
+        Whole(0),
+        "Spare (out-of-band) bytes of one page; they cross the channel too",
+    ),
+    key("drive.media.sector_size", SIZE32, Word("4KiB"), "Host sector (logical block)"),
+    key("drive.media.unit_size", SIZE32, Word("4KiB"), "Mapping unit: what one map entry covers"),
+    key("drive.media.multi_plane", Kind::Flag, Flag(false), "Planes of a die are always operated together"),
+    key("drive.media.one_shot_pages", count(1), Whole(1), "Pages of a word line that one program writes"),
+    key("drive.media.cell", Kind::Word(&["slc", "mlc", "tlc", "qlc"]), Required, "Cells as manufactured"),
+    key(
+        "drive.media.mode",
+        Kind::Word(&["native", "slc"]),
+        Word("native"),
+        "\"slc\": only the LSB pages are used",
+    ),
+    key(
+        "drive.media.endurance",
+        Kind::Or("unlimited", &count(1)),
+        Word("unlimited"),
+        "Erases that a block survives",
+    ),
+    key(
+        "drive.media.store",
+        STORE,
+        Word("none"),
+        "What is kept of the data: a stamp per sector, or all bytes",
+    ),
+    key("drive.media.path", Kind::Text, Word(""), "File of store = \"file\""),
+    key("drive.media.seed", Kind::Whole(0, i64::MAX as u64), Whole(1), "Seed of all media randomness"),
+    key("drive.media.timing.read", Kind::Times, Required, "Sense time per page type, LSB first"),
+    key(
+        "drive.media.timing.program",
+        Kind::Times,
+        Required,
+        "Program time per page type; one-shot: of the word line",
+    ),
+    key("drive.media.timing.erase", TIME, Required, "Erase time"),
+    key(
+        "drive.media.timing.die_spread",
+        SPREAD,
+        Real(0.0),
+        "Spread of array times between dies: a factor of 1 +- this",
+    ),
+    key("drive.media.timing.op_spread", SPREAD, Real(0.0), "Spread of array times between operations"),
+    key("drive.media.timing.channel_rate", RATE, Required, "Channel transfer rate, for data and spare"),
+    key(
+        "drive.media.timing.command",
+        TIME,
+        Whole(0),
+        "Channel time of the command and address cycles of an operation",
+    ),
+    key("drive.media.timing.status", TIME, Whole(0), "Channel time of one status check"),
+    key(
+        "drive.media.timing.suspend",
+        Kind::Or("never", &TIME),
+        Word("never"),
+        "Time to suspend a program or erase",
+    ),
+    key("drive.media.timing.resume", TIME, Whole(0), "Time to resume it"),
+    key(
+        "drive.media.faults.factory_bad",
+        SHARE,
+        Real(0.0),
+        "Probability that a block is bad from the factory",
+    ),
+    key("drive.media.faults.program_fail", SHARE, Real(0.0), "Probability that a program fails"),
+    key("drive.media.faults.erase_fail", SHARE, Real(0.0), "Probability that an erase fails"),
+    key("drive.media.faults.read_fail", SHARE, Real(0.0), "Probability that a read attempt is uncorrectable"),
+    key("drive.media.faults.list", Kind::Tables, Empty, "Faults by place: [[drive.media.faults.list]]"),
+];
+
+const STORE: Kind = Kind::WordOrText(&["none", "ram", "file"], "file");
+const RATE: Kind = Kind::Unit(Quantity::Rate, 1, i64::MAX as u64);
+
+/// The media, and the layout that the other parts are checked against.
+pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError> {
+    let geometry = geometry(values);
+    let layout = geometry.layout().map_err(|error| geometry_error(values, &error))?;
+    let cell = match values.text("drive.media.cell") {
+        "slc" => Cell::Slc,
+        "mlc" => Cell::Mlc,
+        "tlc" => Cell::Tlc,
+        _ => Cell::Qlc,
+    };
+    let slc_mode = values.text("drive.media.mode") == "slc";
+    if slc_mode && cell == Cell::Slc {
+        return Err(values.refuse("drive.media.mode", "native, because the cells are SLC already"));
+    }
+    let page_types = if slc_mode { 1 } else { cell.bits() };
+    if geometry.one_shot_pages > page_types {
+        let range = if page_types == 1 { "1".to_string() } else { format!("1 to {page_types}") };
+        let allowed = format!("{range}, the pages of a word line of these cells in this mode");
+        return Err(values.refuse("drive.media.one_shot_pages", allowed));
+    }
+    let media = MediaConfig {
+        timing: timing(values, page_types, geometry.one_shot_pages > 1)?,
+        geometry,
+        cell,
+        slc_mode,
+        endurance: values.whole_or_none("drive.media.endurance").map(|erases| erases as u32),
+        faults: faults(values, &layout)?,
+        store: store(values)?,
+        seed: values.whole("drive.media.seed"),
+    };
+    Ok((media, layout))
+}
+
+fn geometry(values: &Values) -> Geometry {
+    Geometry {
+        channels: values.u32("drive.media.channels"),
+        ways: values.u32("drive.media.ways"),
+        dies: values.u32("drive.media.dies"),
+        planes: values.u32("drive.media.planes"),
+        blocks: values.u32("drive.media.blocks"),
+        pages: values.u32("drive.media.pages"),
+        page_bytes: values.u32("drive.media.page_size"),
+        spare_bytes: values.u32("drive.media.spare_size"),
+        sector_bytes: values.u32("drive.media.sector_size"),
+        unit_bytes: values.u32("drive.media.unit_size"),
+        multi_plane: values.flag("drive.media.multi_plane"),
+        one_shot_pages: values.u32("drive.media.one_shot_pages"),
+    }
+}
+
+/// The geometry's own refusal, in the words of the file: there a size's key ends in `_size`, because its
+/// value carries the unit.
+fn geometry_error(values: &Values, error: &GeometryError) -> SpecError {
+    let path = format!("drive.media.{}", error.key.replace("_bytes", "_size"));
+    let allowed = error.allowed.strip_prefix("allowed: ").unwrap_or(&error.allowed);
+    values.refuse(&path, allowed.replace("_bytes", "_size"))
+}
+
+fn timing(values: &Values, page_types: u32, one_shot: bool) -> Result<Timing, SpecError> {
+    let plural = if page_types == 1 { "" } else { "s" };
+    let one_per_page_type = || format!("{page_types} duration{plural}, one per page type in use");
+    let read_ns = values.times("drive.media.timing.read");
+    if read_ns.len() != page_types as usize {
+        return Err(values.refuse("drive.media.timing.read", one_per_page_type()));
+    }
+    let program_ns = values.times("drive.media.timing.program");
+    if one_shot && program_ns.len() != 1 {
+        let allowed = "1 duration, that of the whole word line, because one_shot_pages is above 1";
+        return Err(values.refuse("drive.media.timing.program", allowed));
+    }
+    if !one_shot && program_ns.len() != page_types as usize {
+        return Err(values.refuse("drive.media.timing.program", one_per_page_type()));
+    }
+    Ok(Timing {
+        read_ns,
+        program_ns,
+        erase_ns: values.time("drive.media.timing.erase"),
+        die_spread: values.real("drive.media.timing.die_spread"),
+        op_spread: values.real("drive.media.timing.op_spread"),
+        channel_bytes_per_second: values.whole("drive.media.timing.channel_rate"),
+        command_ns: values.time("drive.media.timing.command"),
+        status_ns: values.time("drive.media.timing.status"),
+        suspend_ns: values.whole_or_none("drive.media.timing.suspend").map(pellucid_flash::Nanos),
+        resume_ns: values.time("drive.media.timing.resume"),
+    })
+}
+
+fn store(values: &Values) -> Result<StoreKind, SpecError> {
+    let path = values.text("drive.media.path");
+    match values.text("drive.media.store") {
+        "none" => Ok(StoreKind::None),
+        "ram" => Ok(StoreKind::Ram),
+        "file" if path.is_empty() => {
+            Err(values.refuse("drive.media.store", "\"file:PATH\", or \"file\" with drive.media.path"))
+        }
+        "file" => Ok(StoreKind::File(PathBuf::from(path))),
+        named => Ok(StoreKind::File(PathBuf::from(named.strip_prefix("file:").unwrap_or(named)))),
+    }
+}
+
+fn faults(values: &Values, layout: &Layout) -> Result<Faults, SpecError> {
+    let rows = values.tables("drive.media.faults.list");
+    let list = rows.iter().enumerate().map(|(index, row)| FaultRow { index, row, layout }.read());
+    Ok(Faults {
+        factory_bad: values.real("drive.media.faults.factory_bad"),
+        program_fail: values.real("drive.media.faults.program_fail"),
+        erase_fail: values.real("drive.media.faults.erase_fail"),
+        read_fail: values.real("drive.media.faults.read_fail"),
+        list: list.collect::<Result<_, _>>()?,
+    })
+}
+
+/// One table of `[[drive.media.faults.list]]`.
+struct FaultRow<'a> {
+    index: usize,
+    row: &'a Row,
+    layout: &'a Layout,
+}
+
+const ATTEMPTS: Kind = Kind::Or("always", &count(1));
+const FAULT_KINDS: Kind = Kind::Word(&["factory-bad", "program-fail", "erase-fail", "read-fail"]);
+
+impl FaultRow<'_> {
+    fn read(&self) -> Result<ListedFault, SpecError> {
+        let Typed::Text(kind) =
+            self.field("kind", FAULT_KINDS)?.ok_or_else(|| self.missing("kind", FAULT_KINDS))?
+        else {
+            unreachable!("a word reads as text")
+        };
+        let names: &[&str] = match kind.as_str() {
+            "factory-bad" => &["kind", "die", "block"],
+            "program-fail" => &["kind", "die", "block", "stripe", "after_erases"],
+            "erase-fail" => &["kind", "die", "block", "after_erases"],
+            _ => &["kind", "die", "block", "stripe", "attempts"],
+        };
+        self.check_names(names)?;
+        let die = self.place_of("die", self.layout.dies)?;
+        let block = self.place_of("block", self.layout.blocks_per_die)?;
+        let stripe = || self.place_of("stripe", self.layout.stripes_per_block);
+        let after_erases = || self.number("after_erases", count(0), Some(0));
+        Ok(match kind.as_str() {
+            "factory-bad" => ListedFault::FactoryBad { die, block },
+            "program-fail" => {
+                ListedFault::ProgramFail { die, block, stripe: stripe()?, after_erases: after_erases()? }
+            }
+            "erase-fail" => ListedFault::EraseFail { die, block, after_erases: after_erases()? },
+            _ => {
+                let attempts = self.number("attempts", ATTEMPTS, Some(u32::MAX))?;
+                ListedFault::ReadFail { die, block, stripe: stripe()?, attempts }
+            }
+        })
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("drive.media.faults.list[{}].{name}", self.index)
+    }
+
+    fn leaf(&self, name: &str) -> Option<&Leaf> {
+        self.row.fields.iter().find(|field| field.path == name)
+    }
+
+    fn field(&self, name: &str, kind: Kind) -> Result<Option<Typed>, SpecError> {
+        let Some(leaf) = self.leaf(name) else { return Ok(None) };
+        match kind.read(&leaf.value) {
+            Some(typed) => Ok(Some(typed)),
+            None => Err(SpecError::NotAllowed {
+                place: leaf.origin.place.clone(),
+                key: self.path(name),
+                value: leaf.value.to_toml(),
+                allowed: kind.allowed(),
+            }),
+        }
+    }
+
+    fn missing(&self, name: &str, kind: Kind) -> SpecError {
+        SpecError::NotAllowed {
+            place: self.row.place.clone(),
+            key: self.path(name),
+            value: "(missing)".into(),
+            allowed: kind.allowed(),
+        }
+    }
+
+    /// A number; `fallback` if it is not given; the word for "none" reads as `u32::MAX`.
+    fn number(&self, name: &str, kind: Kind, fallback: Option<u32>) -> Result<u32, SpecError> {
+        match self.field(name, kind)? {
+            Some(Typed::Whole(number)) => Ok(number as u32),
+            Some(_) => Ok(u32::MAX),
+            None => fallback.ok_or_else(|| self.missing(name, kind)),
+        }
+    }
+
+    /// A die, block or stripe of the drive, which has `limit` of them.
+    fn place_of(&self, name: &str, limit: u32) -> Result<u32, SpecError> {
+        self.number(name, Kind::Whole(0, u64::from(limit) - 1), None)
+    }
+
+    fn check_names(&self, names: &[&str]) -> Result<(), SpecError> {
+        let unknown = self.row.fields.iter().find(|field| !names.contains(&field.path.as_str()));
+        unknown.map_or(Ok(()), |field| {
+            Err(SpecError::UnknownKey {
+                place: field.origin.place.clone(),
+                key: self.path(&field.path),
+                near: nearest(&field.path, names.iter().copied()),
+                allowed: names.iter().map(|name| name.to_string()).collect(),
+            })
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! `[[job]]`, `[precondition]`, `[run]`: what is done with the drive.
+
+use super::document::{Leaf, Origin, Row, Value};
+use super::error::{Place, SpecError};
+use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
+use super::schema::{Key, Kind, SHARE, Values, count, key};
+use std::path::PathBuf;
+
+const CAPACITIES: Kind = Kind::Or("steady", &Kind::Real(0.0, f64::MAX));
+const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
+const ADDRESSES: Kind = Kind::Word(&["refuse", "fold", "compact"]);
+/// A factor on recorded arrival times: above zero, and within reason.
+const TIME_SCALE: Kind = Kind::Real(1e-9, 1e9);
+const RESERVED: Kind = Kind::Reserved("because no layer above the drive exists in this version");
+
+pub(crate) const KEYS: &[Key] = &[
+    key("host.layers", RESERVED, Empty, "What stands above the drive; reserved"),
+    key("job", Kind::Tables, Empty, "Jobs in order: [[job]], with fio's keys"),
+    key("precondition.fill", SHARE, Real(0.0), "Share of the capacity written sequentially before the run"),
+    key("precondition.overwrite", CAPACITIES, Real(0.0), "Capacities of random overwrites after the fill"),
+    key("precondition.seed", SEED, Whole(1), "Seed of the overwrites"),
+    key("run.seed", SEED, Whole(1), "Seed of the jobs"),
+    key("run.verify", Kind::Flag, Flag(false), "Check every byte that is read"),
+    key("run.report", Kind::Text, Word(""), "Directory of the report; empty: none"),
+    key("run.log", Kind::Text, Word(""), "File for one line per request; empty: none"),
+    key("run.trace", Kind::Text, Word(""), "Trace to replay; empty: the jobs run"),
+    key("run.format", Kind::Text, Word(""), "Format of the trace; empty: recognised"),
+    key("run.address", ADDRESSES, Word("refuse"), "Trace requests beyond the end of the drive"),
+    key("run.time_scale", TIME_SCALE, Real(1.0), "Factor on the trace's arrival times"),
+    key(
+        "run.closed_loop",
+        Kind::Or("off", &count(1)),
+        Word("off"),
+        "Keep so many requests outstanding instead",
+    ),
+];
+
+/// One `[[job]]`: fio's words, not yet understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawJob {
+    /// Where the table begins.
+    pub place: Place,
+    /// Its keys in the order of the file.
+    pub pairs: Vec<RawPair>,
+}
+
+/// One key of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawPair {
+    /// The key.
+    pub key: String,
+    /// The value as fio would take it: numbers and booleans as text.
+    pub value: String,
+    /// Where it was written, and the comment behind it.
+    pub origin: Origin,
+}
+
+/// Writes before the run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Precondition {
+    /// Share of the capacity that is written sequentially, 0 to 1.
+    pub fill: f64,
+    /// Random overwrites after the fill.
+    pub overwrite: Overwrite,
+    /// Seed of the overwrites.
+    pub seed: u64,
+}
+
+/// How long random overwrites go on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Overwrite {
+    /// So many times the capacity.
+    Capacities(f64),
+    /// Until write amplification no longer changes.
+    Steady,
+}
+
+/// What happens to a trace request beyond the end of the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressPolicy {
+    /// The replay is refused.
+    Refuse,
+    /// Its address is taken modulo the capacity.
+    Fold,
+    /// The addresses that occur are packed together in order.
+    Compact,
+}
+
+/// How the run is done and what it leaves behind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSpec {
+    /// Seed of the jobs.
+    pub seed: u64,
+    /// Whether every byte that is read is checked.
+    pub verify: bool,
+    /// Directory of the report.
+    pub report: Option<PathBuf>,
+    /// File for one line per request.
+    pub log: Option<PathBuf>,
+    /// Trace to replay.
+    pub trace: Option<PathBuf>,
+    /// Format of the trace; `None`: to be recognised.
+    pub format: Option<String>,
+    /// Requests beyond the end of the drive.
+    pub address: AddressPolicy,
+    /// Factor on the trace's arrival times; 0.5 replays twice as fast.
+    pub time_scale: f64,
+    /// Requests kept outstanding, instead of the trace's arrival times.
+    pub closed_loop: Option<u32>,
+}
+
+pub(crate) fn precondition(values: &Values) -> Precondition {
+    Precondition {
+        fill: values.real("precondition.fill"),
+        overwrite: values
+            .real_or_none("precondition.overwrite")
+            .map_or(Overwrite::Steady, Overwrite::Capacities),
+        seed: values.whole("precondition.seed"),
+    }
+}
+
+pub(crate) fn run(values: &Values) -> RunSpec {
+    let some = |path: &str| Some(values.text(path)).filter(|text| !text.is_empty());
+    RunSpec {
+        seed: values.whole("run.seed"),
+        verify: values.flag("run.verify"),
+        report: some("run.report").map(PathBuf::from),
+        log: some("run.log").map(PathBuf::from),
+        trace: some("run.trace").map(PathBuf::from),
+        format: some("run.format").map(str::to_string),
+        address: match values.text("run.address") {
+            "refuse" => AddressPolicy::Refuse,
+            "fold" => AddressPolicy::Fold,
+            _ => AddressPolicy::Compact,
+        },
+        time_scale: values.real("run.time_scale"),
+        closed_loop: values.whole_or_none("run.closed_loop").map(|depth| depth as u32),
+    }
+}
+
+pub(crate) fn jobs(values: &Values) -> Result<Vec<RawJob>, SpecError> {
+    values.tables("job").iter().enumerate().map(|(index, row)| job(index, row)).collect()
+}
+
+fn job(index: usize, row: &Row) -> Result<RawJob, SpecError> {
+    let pairs = row.fields.iter().map(|field| pair(index, field)).collect::<Result<_, _>>()?;
+    Ok(RawJob { place: row.place.clone(), pairs })
+}
+
+fn pair(index: usize, field: &Leaf) -> Result<RawPair, SpecError> {
+    let value = match &field.value {
+        Value::Text(text) => text.clone(),
+        Value::Whole(_) | Value::Real(_) | Value::Flag(_) => field.value.to_toml(),
+        other => {
+            return Err(SpecError::NotAllowed {
+                place: field.origin.place.clone(),
+                key: format!("job[{index}].{}", field.path),
+                value: other.to_toml(),
+                allowed: "a text, a number, true, false".into(),
+            });
+        }
+    };
+    Ok(RawPair { key: field.path.clone(), value, origin: field.origin.clone() })
+}

@@ -1,0 +1,82 @@
+//! A resolved description as TOML again: every key, its value, and where that came from.
+//!
+//! The output stands alone: it names no preset, and resolves to an equal [`Spec`].
+
+use super::value::quote;
+use super::{Entry, Origin, Place, Spec};
+
+/// The tables with a header of their own; deeper keys are written dotted.
+const TABLES: &[&str] = &[
+    "drive",
+    "drive.media",
+    "drive.media.timing",
+    "drive.media.faults",
+    "drive.ftl",
+    "drive.host",
+    "drive.firmware",
+    "drive.buffer",
+    "drive.scheduler",
+    "precondition",
+    "run",
+];
+
+/// Keys that are not written with the rest: presets are resolved away, jobs have their own form, layers are
+/// reserved.
+const APART: &[&str] = &["drive.preset", "job", "host.layers"];
+
+/// Where comments begin, if the line is not longer.
+const COMMENT_COLUMN: usize = 44;
+
+/// The whole resolved description, each value with its source: the comment behind it, or the file and line,
+/// or `default`, or `--set`. Shows what was resolved, not later changes to [`Spec::drive`].
+pub fn show(spec: &Spec) -> String {
+    let mut out = String::new();
+    for table in TABLES {
+        let mut header = Some(*table);
+        for entry in spec.provenance.entries.iter().filter(|entry| !APART.contains(&entry.key)) {
+            let Some(name) = name_in(table, entry) else { continue };
+            if let Some(table) = header.take() {
+                start_table(&mut out, &format!("[{table}]"));
+            }
+            push_line(&mut out, name, &entry.value, &entry.origin);
+        }
+    }
+    for job in &spec.jobs {
+        start_table(&mut out, "[[job]]");
+        for pair in &job.pairs {
+            push_line(&mut out, &pair.key, &quote(&pair.value), &pair.origin);
+        }
+    }
+    out
+}
+
+/// The name of `entry` below `table`, if no deeper table of [`TABLES`] holds it.
+fn name_in<'a>(table: &str, entry: &'a Entry) -> Option<&'a str> {
+    let below = |table: &str| entry.key.strip_prefix(table).and_then(|rest| rest.strip_prefix('.'));
+    let deeper = TABLES.iter().any(|other| other.len() > table.len() && below(other).is_some());
+    below(table).filter(|_| !deeper)
+}
+
+fn start_table(out: &mut String, header: &str) {
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out.push_str(header);
+    out.push('\n');
+}
+
+fn push_line(out: &mut String, name: &str, value: &str, origin: &Origin) {
+    let assignment = format!("{name} = {value}");
+    out.push_str(&format!("{assignment:<COMMENT_COLUMN$}  # {}\n", source(origin)));
+}
+
+/// What stands in the comment. A comment that says more than the place wins, so that showing a shown file
+/// changes nothing.
+fn source(origin: &Origin) -> String {
+    let text = match (&origin.comment, &origin.place) {
+        (Some(comment), _) => comment.clone(),
+        (None, Place::Default) => "default".into(),
+        (None, place) => place.to_string(),
+    };
+    text.replace(|c: char| c.is_control(), " ")
+}

@@ -1,0 +1,255 @@
+//! The exact words of refusals: place, key, value, what is allowed.
+
+use super::*;
+
+#[test]
+fn unknown_keys_are_named_with_their_neighbours() {
+    let text = small("victm = 'fifo'\n");
+    assert_eq!(
+        refusal(text),
+        "dir/my.toml:15: drive.ftl.victm: unknown key (did you mean victim?); allowed: map, \
+         over_provisioning, \
+         capacity, victim, placement, separation, gc_low, gc_high, gc_parallel, copyback, wear, durability, \
+         checkpoint_every, seed"
+    );
+    assert_eq!(
+        refusal(small("[drive.meda]\n")),
+        "dir/my.toml:15: drive.meda: unknown key (did you mean media?); allowed: preset, name, media, ftl, \
+         host, \
+         firmware, buffer, scheduler"
+    );
+    assert_eq!(
+        refusal(small("[media]\n")),
+        "dir/my.toml:15: media: unknown key; allowed: drive, host, job, precondition, run"
+    );
+    assert_eq!(
+        refusal(with_sets(&["ftl.wear.dynamik=true"])),
+        "--set ftl.wear.dynamik: drive.ftl.wear.dynamik: unknown key (did you mean dynamic?); allowed: \
+         dynamic, \
+         static_gap"
+    );
+    assert_eq!(
+        refusal(with_sets(&["host.queus=2"])).split(';').next().unwrap(),
+        "--set host.queus: drive.host.queus: unknown key (did you mean queues?)"
+    );
+}
+
+#[test]
+fn the_first_wrong_name_of_a_file_is_reported() {
+    let refused = refusal(small("zzz = 1\naaa = 1\n"));
+    assert!(refused.starts_with("dir/my.toml:15: drive.ftl.zzz: unknown key;"), "{refused}");
+}
+
+#[test]
+fn wrong_values_are_named_with_what_is_allowed() {
+    for (more, expected) in [
+        (
+            "victim = 'gredy'",
+            "15: drive.ftl.victim = \"gredy\": not allowed; allowed: greedy, cost-benefit, fifo, lru, \
+             random, \
+             d-choices:N",
+        ),
+        (
+            "victim = 'd-choices:0'",
+            "15: drive.ftl.victim = \"d-choices:0\": not allowed; allowed: greedy, cost-benefit, fifo, lru, \
+             random, \
+             d-choices:N",
+        ),
+        ("map = 'block'", "15: drive.ftl.map = \"block\": not allowed; allowed: page"),
+        ("gc_low = 0", "15: drive.ftl.gc_low = 0: not allowed; allowed: a whole number from 1"),
+        ("copyback = 1", "15: drive.ftl.copyback = 1: not allowed; allowed: true, false"),
+        (
+            "[drive.media.faults]\nread_fail = 1.5",
+            "16: drive.media.faults.read_fail = 1.5: not allowed; allowed: a number from 0 to 1",
+        ),
+        (
+            "[drive.media.faults]\nread_fail = nan",
+            "16: drive.media.faults.read_fail = NaN: not allowed; allowed: a number from 0 to 1",
+        ),
+        (
+            "[drive.host]\nfetch = '5 lightyears'",
+            "16: drive.host.fetch = \"5 lightyears\": not allowed; allowed: a duration such as \"300ns\", \
+             \"75us\", \
+             \"3.8 ms\", \"1s\", or a whole number of ns; at most 3600s",
+        ),
+        (
+            "[drive.host]\nweights = [1, 0]",
+            "16: drive.host.weights = [1, 0]: not allowed; allowed: a list of whole numbers from 1",
+        ),
+        (
+            "[host]\nlayers = ['cluster-buffer']",
+            "16: host.layers = [\"cluster-buffer\"]: not allowed; allowed: [], because no layer above the \
+             drive \
+             exists in this version",
+        ),
+        ("[job]\nrw = 'read'", "15: job = a table: not allowed; allowed: a list of tables, [[job]]"),
+        (
+            "[drive.firmware]\nclock_mhz = 0",
+            "16: drive.firmware.clock_mhz = 0: not allowed; allowed: a whole number from 1",
+        ),
+        (
+            "[drive.buffer]\nentries = 0",
+            "16: drive.buffer.entries = 0: not allowed; allowed: a whole number from 1",
+        ),
+        (
+            "[[drive.host]]",
+            "15: drive.host = a list of 1 tables: not allowed; allowed: a table, [drive.host]",
+        ),
+        (
+            "[run]\naddress = 'wrap'",
+            "16: run.address = \"wrap\": not allowed; allowed: refuse, fold, compact",
+        ),
+    ] {
+        let refused = refusal(small(&format!("{more}\n")));
+        assert_eq!(refused, format!("dir/my.toml:{expected}"));
+    }
+    assert_eq!(
+        refusal(with_sets(&["ftl=3"])),
+        "--set ftl: drive.ftl = 3: not allowed; allowed: a table, [drive.ftl]"
+    );
+    assert_eq!(
+        refusal(with_sets(&["ftl.victim"])),
+        "--set ftl.victim: not allowed; allowed: KEY=VALUE, for example ftl.victim=fifo"
+    );
+}
+
+#[test]
+fn values_that_contradict_each_other_are_refused() {
+    for (sets, expected) in [
+        (
+            &["media.timing.read=1us,2us"][..],
+            "--set media.timing.read: drive.media.timing.read = \"1us,2us\": not allowed; allowed: 1 \
+             duration, one \
+             per page type in use",
+        ),
+        (
+            &["media.cell=mlc"],
+            "my.toml:9: drive.media.timing.read = [\"25us\"]: not allowed; allowed: 2 durations, one per \
+             page type \
+             in use",
+        ),
+        (
+            &[
+                "media.cell=tlc",
+                "media.one_shot_pages=2",
+                "media.timing.read=1us,2us,3us",
+                "media.timing.program=1us,2us",
+            ],
+            "--set media.timing.program: drive.media.timing.program = \"1us,2us\": not allowed; allowed: 1 \
+             duration, \
+             that of the whole word line, because one_shot_pages is above 1",
+        ),
+        (
+            &["media.one_shot_pages=2"],
+            "--set media.one_shot_pages: drive.media.one_shot_pages = 2: not allowed; allowed: 1, the pages \
+             of \
+             a word line of these cells in this mode",
+        ),
+        (
+            &["media.mode=slc"],
+            "--set media.mode: drive.media.mode = \"slc\": not allowed; allowed: native, because the cells \
+             are SLC \
+             already",
+        ),
+        (
+            &["media.unit_size=12k"],
+            "--set media.unit_size: drive.media.unit_size = \"12k\": not allowed; allowed: a divisor of \
+             what one \
+             program writes (page_size x planes if multi_plane x one_shot_pages), at most 256 to a program",
+        ),
+        (
+            &["media.channels=257"],
+            "--set media.channels: drive.media.channels = 257: not allowed; allowed: 1 to 256",
+        ),
+        (
+            &["media.sector_size=100"],
+            "--set media.sector_size: drive.media.sector_size = 100: not allowed; allowed: a power of two \
+             from 512 \
+             to 65536",
+        ),
+        (
+            &["media.store=file"],
+            "--set media.store: drive.media.store = \"file\": not allowed; allowed: \"file:PATH\", or \
+             \"file\" with \
+             drive.media.path",
+        ),
+        (
+            &["scheduler.suspend=true", "media.timing.suspend=10us"],
+            "--set scheduler.suspend: drive.scheduler.suspend = true: not allowed; allowed: false, or true \
+             with \
+             drive.scheduler.order = \"read-first\"",
+        ),
+        (
+            &["scheduler.suspend=true", "scheduler.order=read-first"],
+            "--set scheduler.suspend: drive.scheduler.suspend = true: not allowed; allowed: false, or true \
+             with a \
+             duration in drive.media.timing.suspend",
+        ),
+        (
+            &["host.arbitration=weighted"],
+            "--set host.arbitration: drive.host.arbitration = \"weighted\": not allowed; allowed: \
+             round-robin, or \
+             weighted with drive.host.weights",
+        ),
+        (
+            &["host.arbitration=weighted", "host.weights=[1,2]"],
+            "--set host.weights: drive.host.weights = [1, 2]: not allowed; allowed: at most 1 weights, one \
+             per queue",
+        ),
+        (
+            &["media.planes=4", "media.multi_plane=true", "buffer.entries=3"],
+            "--set buffer.entries: drive.buffer.entries = 3: not allowed; allowed: at least 4, the mapping \
+             units \
+             that one program writes",
+        ),
+        (
+            &["ftl.over_provisioning=0.1"],
+            "--set ftl.over_provisioning: drive.ftl.over_provisioning = 0.1: not allowed; allowed: at least \
+             0.1036: \
+             each die of 32 blocks needs gc_low + 2 = 3 to spare",
+        ),
+        (
+            &["ftl.gc_low=30"],
+            "--set ftl.gc_low: drive.ftl.gc_low = 30: not allowed; allowed: at most 29: a die of 32 blocks \
+             needs \
+             gc_low + 2 to spare",
+        ),
+        (
+            &["ftl.capacity=1GiB"],
+            "--set ftl.capacity: drive.ftl.capacity = \"1GiB\": not allowed; allowed: whole mapping units \
+             (4096 \
+             bytes), at most 30408704 bytes: each die of 32 blocks needs gc_low + 2 = 3 to spare",
+        ),
+        (
+            &["preset=cosmos"],
+            "--set preset: drive.preset = \"cosmos\": not allowed; allowed: cosmos-plus, cosmos-plus-slc, \
+             jasmine, \
+             memblaze, open-channel, netbook-ssd, datacenter-tlc, client-qlc",
+        ),
+    ] {
+        assert_eq!(refusal(with_sets(sets)), expected);
+    }
+    with_sets(&["ftl.over_provisioning=0.1036"]).expect("what a refusal allows is accepted");
+    with_sets(&["ftl.capacity=30408704"]).expect("what a refusal allows is accepted");
+    with_sets(&["ftl.gc_low=29", "ftl.capacity=4k"]).expect("what a refusal allows is accepted");
+}
+
+#[test]
+fn a_key_that_must_be_given_is_named() {
+    assert_eq!(
+        refusal(from_str("[drive.media]\nchannels = 1\n", "my.toml", &[])),
+        "my.toml: drive.media.ways: missing; allowed: a whole number from 1; or start from a preset with \
+         drive.preset \
+         = cosmos-plus, cosmos-plus-slc, jasmine, memblaze, open-channel, netbook-ssd, datacenter-tlc, \
+         client-qlc"
+    );
+}
+
+#[test]
+fn neither_preset_nor_file() {
+    let refused = refusal(load("cosmos-pls", &[]));
+    assert!(
+        refused.starts_with("cosmos-pls: not a preset (did you mean cosmos-plus?), and not a file"),
+        "{refused}"
+    );
+}
