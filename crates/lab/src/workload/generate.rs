@@ -118,9 +118,9 @@ impl Generator {
             origin: SimTime::ZERO,
             release_ns: job.start_delay.0,
             start_delay_ns: job.start_delay.0,
-            deadline_ns: job
-                .runtime
-                .map_or(u64::MAX, |runtime| job.start_delay.0.saturating_add(job.ramp_time.0 + runtime.0)),
+            deadline_ns: job.runtime.map_or(u64::MAX, |runtime| {
+                job.start_delay.0.saturating_add(job.ramp_time.0).saturating_add(runtime.0)
+            }),
             sector_bytes: sector_bytes.into(),
             paced: job.rate.iter().any(|rate| *rate != Rate::Unlimited),
             paces: job.rate.map(|rate| Pace { rate, process: job.rate_process, units: 0, due_ns: 0.0 }),

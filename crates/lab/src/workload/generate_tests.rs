@@ -326,22 +326,3 @@ proptest! {
         }
     }
 }
-
-/// Measures, when asked for: `cargo test --release -p pellucid-lab -- --ignored --nocapture cost_per_io`.
-#[test]
-#[ignore = "a measurement"]
-fn cost_per_io() {
-    for keys in ["norandommap=1", "norandommap=0", "random_distribution=zipf:0.99", "rate_iops=1000000"] {
-        let mut generator = Generator::new(
-            &job(Dialect::Native, &format!("rw=randread number_ios=100000000000 {keys}")),
-            1 << 40,
-            512,
-        )
-        .unwrap();
-        let begin = std::time::Instant::now();
-        let sum = generator.by_ref().take(20_000_000).fold(0, |sum, io| sum ^ io.lba.0);
-        let ns = begin.elapsed().as_nanos() as f64 / 2e7;
-        // Shown by the panic hook of the test harness only on failure, so the figure goes into the assertion.
-        assert!(ns < 0.0, "{keys}: {ns:.2} ns per I/O ({sum})");
-    }
-}
