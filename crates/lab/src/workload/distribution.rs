@@ -1,19 +1,20 @@
-//! Where random I/O goes: fio's `random_distribution`, as a law ([`Distribution`]) and as a sampler over a given number
-//! of blocks ([`Sampler`]).
+//! Where random I/O goes: fio's `random_distribution`, as a law ([`Distribution`]) and as a sampler over a
+//! given number of blocks ([`Sampler`]).
 //!
 //! | law | probability |
 //! |---|---|
 //! | `random` | every block alike |
 //! | `zipf:theta` | rank k of n: proportional to `1 / k^theta` |
-//! | `pareto:h` | rank `floor((n - 1) u^(ln h / ln(1 - h)))`, u uniform: the first share h of ranks gets share 1 - h of I/O |
+//! | `pareto:h` | rank `floor((n - 1) u^(ln h / ln(1 - h)))`, u uniform: share h of ranks gets 1 - h of I/O |
 //! | `normal:d` | rank around n / 2, standard deviation d % of n, drawn again when outside |
 //! | `zoned:a/s:...` | a % of I/O uniformly in the next s % of the region |
 //! | `zoned_abs:a/bytes:...` | the same with sizes in bytes; what lies behind the last zone is not touched |
 //!
-//! Zipf ranks come from rejection-inversion (W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates
-//! from monotone discrete distributions", ACM TOMACS 6(3), 1996): constant time and memory for any n, exact but for the
-//! rounding of `f64`. Ranks are then scattered by a permutation, so that hot blocks are not neighbours. Samplers use
-//! the platform's `ln`, `exp` and `pow`: another C library may round a draw to the neighbouring block.
+//! Zipf ranks come from rejection-inversion (W. Hörmann and G. Derflinger, "Rejection-inversion to generate
+//! variates from monotone discrete distributions", ACM TOMACS 6(3), 1996): constant time and memory for any
+//! n, exact but for the rounding of `f64`. Ranks are then scattered by a permutation, so that hot blocks are
+//! not neighbours. Samplers use the platform's `ln`, `exp` and `pow`: another C library may round a draw to
+//! the neighbouring block.
 
 use super::{Amount, Permutation};
 use pellucid_flash::Rng;
@@ -65,8 +66,8 @@ pub(super) struct Slots {
 }
 
 impl Sampler {
-    /// `law` over `n` blocks (`n > 0`) that start `step_bytes` apart. `scatter` gives the key of the permutation: equal
-    /// streams scatter equally. `Err` says what is allowed.
+    /// `law` over `n` blocks (`n > 0`) that start `step_bytes` apart. `scatter` gives the key of the
+    /// permutation: equal streams scatter equally. `Err` says what is allowed.
     pub(super) fn new(law: &Distribution, n: u64, step_bytes: u64, scatter: Rng) -> Result<Sampler, String> {
         let mut scatter = scatter;
         let mut scattered = || Permutation::new(n, &mut scatter);
@@ -86,7 +87,8 @@ impl Sampler {
     pub(super) fn draw(&self, rng: &mut Rng) -> u64 {
         match self {
             Sampler::Uniform(n) => rng.below(*n),
-            Sampler::Zipf(zipf, scatter) => scatter.apply(zipf.draw(rng) - 1),
+            // Above 2^53 blocks `f64` may round n up.
+            Sampler::Zipf(zipf, scatter) => scatter.apply((zipf.draw(rng) - 1).min(scatter.len() - 1)),
             Sampler::Pareto(last, exponent, scatter) => {
                 let rank = (last * rng.unit_f64().powf(*exponent)) as u64;
                 scatter.apply(rank.min(scatter.len() - 1))
@@ -134,7 +136,8 @@ fn place_zones(zones: &[Zone], n: u64, step_bytes: u64) -> Result<Vec<Slots>, St
     if table.is_empty() { Err("at least one zone with I/O".into()) } else { Ok(table) }
 }
 
-/// One standard normal number by the polar method of Marsaglia; its twin is thrown away, so that there is no state.
+/// One standard normal number by the polar method of Marsaglia; its twin is thrown away, so that there is no
+/// state.
 fn standard_normal(rng: &mut Rng) -> f64 {
     loop {
         let (x, y) = (2.0 * rng.unit_f64() - 1.0, 2.0 * rng.unit_f64() - 1.0);
@@ -145,8 +148,9 @@ fn standard_normal(rng: &mut Rng) -> f64 {
     }
 }
 
-/// Rejection-inversion for `P(k) ~ k^-theta`, k = 1..=n. The names of the paper: `h` is the unnormalised density, `H` its
-/// integral, and the area from `H(1.5) - h(1)` to `H(n + 0.5)` is what a uniform number is drawn from.
+/// Rejection-inversion for `P(k) ~ k^-theta`, k = 1..=n. The names of the paper: `h` is the unnormalised
+/// density, `H` its integral, and the area from `H(1.5) - h(1)` to `H(n + 0.5)` is what a uniform number is
+/// drawn from.
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {
     n: f64,
@@ -227,8 +231,8 @@ mod tests {
         counts
     }
 
-    /// Pearson's statistic against `weights`, brought to a standard normal number by Wilson and Hilferty: above 4 has
-    /// probability 0.00003. Classes with fewer than 10 expected draws are joined.
+    /// Pearson's statistic against `weights`, brought to a standard normal number by Wilson and Hilferty:
+    /// above 4 has probability 0.00003. Classes with fewer than 10 expected draws are joined.
     fn chi_square_z(counts: &[u32], weights: &[f64]) -> f64 {
         let total: f64 = weights.iter().sum();
         let (mut chi, mut classes) = (0.0, 0.0);
@@ -325,14 +329,15 @@ mod tests {
 
     #[test]
     fn normal_has_its_mean_and_deviation() {
-        // At 10 %, the ends are five deviations away: cutting them off changes nothing that could be seen here.
+        // At 10 %, the ends are five deviations away: cutting them off changes nothing that could be seen
+        // here.
         let counts = rank_counts(&Distribution::Normal(10.0), 1000, 8);
         let draws = f64::from(DRAWS);
         let mean = counts.iter().enumerate().map(|(k, c)| k as f64 * f64::from(*c)).sum::<f64>() / draws;
         let square =
             counts.iter().enumerate().map(|(k, c)| (k as f64 - mean).powi(2) * f64::from(*c)).sum::<f64>();
-        // Standard errors: mean 100 / sqrt(200000) = 0.22, deviation 100 / sqrt(400000) = 0.16; four of each. The floor
-        // moves the mean by -0.5.
+        // Standard errors: mean 100 / sqrt(200000) = 0.22, deviation 100 / sqrt(400000) = 0.16; four of each.
+        // The floor moves the mean by -0.5.
         assert!((mean - 499.5).abs() < 0.9, "{mean}");
         assert!(((square / draws).sqrt() - 100.0).abs() < 0.65, "{}", (square / draws).sqrt());
         let weights: Vec<f64> =
@@ -374,7 +379,8 @@ mod tests {
         let Sampler::Zipf(_, order) = &sampler else { panic!("not zipf") };
         let mut hottest: Vec<u64> = (0..100).map(|rank| order.apply(rank)).collect();
         hottest.sort_unstable();
-        // 100 uniform points: some neighbours within 100 with probability 1 - exp(-1), five of them with 0.004.
+        // 100 uniform points: some neighbours within 100 with probability 1 - exp(-1), five of them with
+        // 0.004.
         assert!(hottest.windows(2).filter(|w| w[1] - w[0] < 100).count() < 5);
     }
 }

@@ -1,11 +1,12 @@
 //! fio job files.
 //!
-//! A file is read line by line: `[section]`, `key=value` or `key`, and comments from `;` or `#` on. `[global]` sets what
-//! the sections after it begin with. Each key falls into one of three classes:
+//! A file is read line by line: `[section]`, `key=value` or `key`, and comments from `;` or `#` on.
+//! `[global]` sets what the sections after it begin with. Each key falls into one of three classes:
 //!
 //! 1. [`JobBuilder`] honours it;
 //! 2. it does not change what a drive sees: noted as [`Severity::Ignored`];
-//! 3. it would change the work: [`Severity::Refused`], and the file is refused as a whole, with every such key named.
+//! 3. it would change the work: [`Severity::Refused`], and the file is refused as a whole, with every such
+//!    key named.
 //!
 //! The parser reads no other file and no environment, and runs nothing.
 
@@ -384,33 +385,35 @@ const FOREIGN: &[Foreign] = &[
     // What does not reach the drive.
     ignored("description", "a comment"),
     ignored(
-        "filename directory filename_format unique_filename opendir lockfile openfiles file_service_type \
-         filetype fallocate fadvise_hint create_serialize create_fsync create_on_open allow_file_create \
-         allow_mounted_write unlink unlink_each_loop overwrite file_append aux-path",
+        "filename directory filename_format unique_filename opendir lockfile openfiles \
+         file_service_type filetype fallocate fadvise_hint create_serialize create_fsync \
+         create_on_open allow_file_create allow_mounted_write unlink unlink_each_loop overwrite \
+         file_append aux-path",
         "every job works on the drive itself, not on files",
     ),
+    ignored("buffered invalidate", "I/O goes straight to the drive; there is no page cache above it"),
     ignored(
-        "buffered invalidate pre_read atomic",
-        "I/O goes straight to the drive; there is no page cache above it",
-    ),
-    ignored(
-        "thread nice prio prioclass prio_split cpumask cpus_allowed cpus_allowed_policy numa_cpu_nodes \
-         numa_mem_policy ioscheduler uid gid cgroup cgroup_weight cgroup_nodelete lockmem mem iomem iomem_align \
-         mem_align hugepage-size thinktime_spin exitall_on_error ignore_error continue_on_error error_dump",
+        "thread nice prio prioclass prio_split cpumask cpus_allowed cpus_allowed_policy \
+         numa_cpu_nodes numa_mem_policy ioscheduler uid gid cgroup cgroup_weight cgroup_nodelete \
+         lockmem mem iomem iomem_align mem_align hugepage-size thinktime_spin exitall_on_error \
+         ignore_error continue_on_error error_dump",
         "it concerns the machine that runs fio",
     ),
     ignored(
-        "clocksource gtod_reduce gtod_cpu disable_lat disable_clat disable_slat disable_bw disable_bw_measurement \
-         clat_percentiles lat_percentiles slat_percentiles percentile_list significant_figures group_reporting \
-         new_group stats unified_rw_reporting bwavgtime iopsavgtime write_bw_log write_lat_log write_iops_log \
-         write_hist_log log_avg_msec log_hist_msec log_hist_coarseness log_max_value log_window_value log_offset \
-         log_compression log_compression_cpus log_store_compressed log_unix_epoch log_alternate_epoch log_prio \
-         log_issue_time per_job_logs disk_util write_iolog unit_base rate_cycle status-interval eta-newline",
+        "clocksource gtod_reduce gtod_cpu disable_lat disable_clat disable_slat disable_bw \
+         disable_bw_measurement clat_percentiles lat_percentiles slat_percentiles percentile_list \
+         significant_figures group_reporting new_group stats unified_rw_reporting bwavgtime \
+         iopsavgtime write_bw_log write_lat_log write_iops_log write_hist_log log_avg_msec \
+         log_hist_msec log_hist_coarseness log_max_value log_window_value log_offset log_compression \
+         log_compression_cpus log_store_compressed log_unix_epoch log_alternate_epoch log_prio \
+         log_issue_time per_job_logs disk_util write_iolog unit_base rate_cycle status-interval \
+         eta-newline",
         "it concerns fio's measuring and reports",
     ),
     ignored(
         "zero_buffers refill_buffers scramble_buffers buffer_pattern buffer_compress_percentage \
-         buffer_compress_chunk dedupe_percentage dedupe_mode dedupe_working_set_percentage dedupe_global",
+         buffer_compress_chunk dedupe_percentage dedupe_mode dedupe_working_set_percentage \
+         dedupe_global",
         "the drive's work does not depend on the contents of its data",
     ),
     ignored(
@@ -419,8 +422,8 @@ const FOREIGN: &[Foreign] = &[
     ),
     ignored("softrandommap", "the random map here needs no memory that could be missing"),
     ignored(
-        "hipri hipri_percentage userspace_reap sqthread_poll sqthread_poll_cpu fixedbufs registerfiles nonvectored \
-         uncached nowait force_async cmd_type md_per_io_size write_hint fdp fdp_pli readfua io_submit_mode \
+        "hipri hipri_percentage userspace_reap sqthread_poll sqthread_poll_cpu fixedbufs \
+         registerfiles nonvectored uncached nowait force_async cmd_type md_per_io_size io_submit_mode \
          iodepth_batch_complete_max",
         "it concerns the way from fio to the drive, which is not modelled",
     ),
@@ -452,16 +455,22 @@ const FOREIGN: &[Foreign] = &[
     refused("nrfiles", &["1"], "one file; use offset and size for a part of the drive"),
     refused("filesize", &[], "size"),
     refused("fill_device fill_fs", OFF, "size=100%"),
+    refused("pre_read", OFF, "a job of its own that reads, with stonewall on the next"),
+    refused("write_hint", &["none"], "leave it out; placement hints are not passed on"),
+    refused("fdp fdp_*", OFF, "leave it out; placement hints are not passed on"),
+    refused("atomic readfua", OFF, "leave it out"),
     refused("zonemode", &["none"], "leave it out"),
     refused(
-        "zonesize zonerange zoneskip zonecapacity zone_reset_* max_open_zones job_max_open_zones read_beyond_wp",
+        "zonesize zonerange zoneskip zonecapacity zone_reset_* max_open_zones job_max_open_zones \
+         read_beyond_wp",
         &[],
         "leave it out; zones are not for these jobs",
     ),
     refused("write_mode", &["write"], "leave it out; other commands than plain writes are not made"),
     refused("verify", OFF, "leave it out; data are checked elsewhere, by the drive's own oracle"),
     refused(
-        "verify_* do_verify experimental_verify trim_verify_zero trim_percentage trim_backlog trim_backlog_batch serialize_overlap",
+        "verify_* do_verify experimental_verify trim_verify_zero trim_percentage trim_backlog \
+         trim_backlog_batch serialize_overlap",
         OFF,
         "leave it out; verification is not part of a job",
     ),

@@ -168,15 +168,21 @@ fn syntax_errors_name_the_line() {
 fn every_refused_key_is_named_with_what_is_allowed() {
     assert_eq!(
         error(
-            "[global]\nverify=crc32c\nbs=4q\n[a]\nsteadystate=iops:0.3%\nsize=${SIZE}\nioengine=cpuio\ndirect=1\n"
+            "[global]\nverify=crc32c\nbs=4q\n[a]\nsteadystate=iops:0.3%\n\
+             size=${SIZE}\nioengine=cpuio\ndirect=1\n"
         ),
-        "test.fio: line 2: verify=crc32c: refused: allowed: 0; or leave it out; data are checked elsewhere, by the \
+        "test.fio: line 2: verify=crc32c: refused: allowed: 0; or leave it out; data are checked \
+         elsewhere, by the \
          drive's own oracle\n\
-         test.fio: line 3: bs=4q: refused: allowed: a whole number of bytes, with k, m, g, t or p (4096, 4k, 1m)\n\
+         test.fio: line 3: bs=4q: refused: allowed: a whole number of bytes, with k, m, g, t or p (4096, \
+         4k, 1m)\n\
          test.fio: line 5: steadystate=iops:0.3%: refused: allowed: runtime and ramp_time\n\
-         test.fio: line 6: size=${SIZE}: refused: allowed: plain values; variables and keywords ($) are not expanded\n\
-         test.fio: line 7: ioengine=cpuio: refused: allowed: libaio, io_uring, io_uring_cmd, posixaio, windowsaio, \
-         solarisaio, sync, psync, vsync, pvsync, pvsync2, mmap, splice, sg, null, libzbc, xnvme, spdk; or leave it \
+         test.fio: line 6: size=${SIZE}: refused: allowed: plain values; variables and keywords ($) are \
+         not expanded\n\
+         test.fio: line 7: ioengine=cpuio: refused: allowed: libaio, io_uring, io_uring_cmd, posixaio, \
+         windowsaio, \
+         solarisaio, sync, psync, vsync, pvsync, pvsync2, mmap, splice, sg, null, libzbc, xnvme, spdk; or \
+         leave it \
          out; other engines do not do block I/O"
     );
     for key in
@@ -195,7 +201,8 @@ fn every_refused_key_is_named_with_what_is_allowed() {
 #[test]
 fn an_unknown_key_is_refused() {
     let text = error("[a]\niodepht=4");
-    let start = "test.fio: line 2: iodepht=4: refused: iodepht: unknown key (did you mean iodepth?); allowed: name, rw, ";
+    let start = "test.fio: line 2: iodepht=4: refused: iodepht: unknown key (did you mean iodepth?); \
+        allowed: name, rw, ";
     assert!(text.starts_with(start), "{text}");
 }
 

@@ -1,7 +1,7 @@
 //! A job on a drive: the stream of its I/O, and when each may start.
 //!
-//! The next item is always decided one step ahead (`pending`), so that [`Generator::earliest`] can name its release time
-//! without changing anything:
+//! The next item is always decided one step ahead (`pending`), so that [`Generator::earliest`] can name its
+//! release time without changing anything:
 //!
 //! ```text
 //!          +--- next() of data ---+        +-- flush due --+
@@ -9,14 +9,16 @@
 //!  prepare() --> Data(direction) -+--------+            Flush --next()--> prepare()
 //!          \--> limit or deadline reached: End, after a last Flush if the job asks for one and wrote since
 //! ```
-//! Directions, sizes, places and release times draw from four streams, so that one setting does not shift the draws of
-//! another. Places are computed in sectors. Per direction, block starts are `first + slot * step` with `slot < slots`,
-//! chosen so that the smallest I/O fits behind each; a larger one is cut at the end of the region.
+//! Directions, sizes, places and release times draw from four streams, so that one setting does not shift the
+//! draws of another. Places are computed in sectors. Per direction, block starts are `first + slot * step`
+//! with `slot < slots`, chosen so that the smallest I/O fits behind each; a larger one is cut at the end of
+//! the region.
 
 use super::distribution::Sampler;
+use super::pace::{Pace, Pause};
 use super::permute::RandomMap;
-use super::{BlockSize, Direction, Distribution, IoLimit, Job, JobError, Pattern, Rate, RateProcess, Think};
-use pellucid_flash::{Lba, Nanos, Opcode, Rng, SimTime};
+use super::{BlockSize, Direction, Distribution, IoLimit, Job, JobError, Pattern, Rate, RateProcess};
+use pellucid_flash::{Lba, Opcode, Rng, SimTime};
 
 /// One I/O of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub struct Generator {
     start_delay_ns: u64,
     deadline_ns: u64,
     sector_bytes: u64,
+    /// Whether the job does what most jobs do not: pacing, thinking, or `trimwrite`.
+    unusual: bool,
     paced: bool,
     paces: [Pace; 3],
     pause: Option<Pause>,
@@ -96,7 +100,8 @@ impl Generator {
             }
             lanes.push((*direction, lane));
         }
-        // Directions that the pattern does not use get a lane too, so that the array is full; it is never asked.
+        // Directions that the pattern does not use get a lane too, so that the array is full; it is never
+        // asked.
         let lane_of =
             |d: Direction| lanes.iter().find(|(other, _)| *other == d).unwrap_or(&lanes[0]).1.clone();
         let mut generator = Generator {
@@ -122,9 +127,12 @@ impl Generator {
                 job.start_delay.0.saturating_add(job.ramp_time.0).saturating_add(runtime.0)
             }),
             sector_bytes: sector_bytes.into(),
+            unusual: job.think.is_some()
+                || job.rate.iter().any(|rate| *rate != Rate::Unlimited)
+                || matches!(Turn::of(job), Turn::TrimThenWrite),
             paced: job.rate.iter().any(|rate| *rate != Rate::Unlimited),
-            paces: job.rate.map(|rate| Pace { rate, process: job.rate_process, units: 0, due_ns: 0.0 }),
-            pause: job.think.map(|think| Pause::new(think)),
+            paces: job.rate.map(|rate| Pace::new(rate, job.rate_process)),
+            pause: job.think.map(Pause::new),
         };
         if job.rate_process == RateProcess::Poisson {
             for pace in &mut generator.paces {
@@ -135,14 +143,15 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Starts the job at `at`: release times and the deadline count from there. Call it before the first `next`.
+    /// Starts the job at `at`: release times and the deadline count from there. Call it before the first
+    /// `next`.
     pub fn start(&mut self, at: SimTime) {
         self.origin = at;
     }
 
-    /// When the item that `next` returns may be submitted; in the past when nothing holds it back but the room in the
-    /// queue. [`SimTime::MAX`] while `thinktime` waits for [`completed`](Generator::completed). The caller obeys:
-    /// `next` itself does not look at the time.
+    /// When the item that `next` returns may be submitted; in the past when nothing holds it back but the
+    /// room in the queue. [`SimTime::MAX`] while `thinktime` waits for [`completed`](Generator::completed).
+    /// The caller obeys: `next` itself does not look at the time.
     pub fn earliest(&self) -> SimTime {
         let released = SimTime(self.origin.0.saturating_add(self.release_ns));
         match &self.pause {
@@ -152,13 +161,14 @@ impl Generator {
         }
     }
 
-    /// When `runtime` is over: from then on the driver submits nothing more of this job. [`SimTime::MAX`] without
-    /// `runtime`. A paced stream also ends by itself at the deadline.
+    /// When `runtime` is over: from then on the driver submits nothing more of this job. [`SimTime::MAX`]
+    /// without `runtime`. A paced stream also ends by itself at the deadline.
     pub fn deadline(&self) -> SimTime {
         SimTime(self.origin.0.saturating_add(self.deadline_ns))
     }
 
-    /// Tells that one I/O completed at `now`. Needed only for jobs with `thinktime`; costs nothing for others.
+    /// Tells that one item, flushes included, completed at `now`. Needed only for jobs with `thinktime`;
+    /// costs nothing for others.
     pub fn completed(&mut self, now: SimTime) {
         if let Some(pause) = &mut self.pause {
             pause.completed(now);
@@ -178,7 +188,8 @@ impl Generator {
             let due = self.start_delay_ns.saturating_add(self.paces[direction as usize].due_ns as u64);
             self.release_ns = self.release_ns.max(due);
         }
-        let over = self.ios_left == 0 || self.sectors_left == 0 || self.release_ns >= self.deadline_ns;
+        let over =
+            self.ios_left == 0 || self.sectors_left == 0 || self.paced && self.release_ns >= self.deadline_ns;
         self.pending = match over {
             false => Pending::Data(direction),
             true if self.flush_at_end && self.dirty => Pending::Flush,
@@ -186,7 +197,8 @@ impl Generator {
         };
     }
 
-    /// Read or write by `rwmixread`. When both are paced, the one that is due first: the rates then set the mix.
+    /// Read or write by `rwmixread`. When both are paced, the one that is due first: the rates then set the
+    /// mix. When only one is, the other waits for it where the mix says so.
     #[inline]
     fn mixed(&mut self, read_percent: u64) -> Direction {
         let drawn =
@@ -204,26 +216,45 @@ impl Generator {
 
     #[inline]
     fn issue(&mut self, direction: Direction) -> Io {
+        if self.unusual {
+            return self.issue_unusual(direction);
+        }
+        let io = self.place(direction);
+        self.charge(&io);
+        io
+    }
+
+    /// A new place for an I/O.
+    #[inline]
+    fn place(&mut self, direction: Direction) -> Io {
+        // The trims of `trimwrite` take size and place by the rules of its writes: their lane is a copy of
+        // that one.
+        let lane = &mut self.lanes[direction as usize];
+        let (lba, sectors) = lane.next(&mut self.size_rng, &mut self.place_rng, &mut self.maps);
+        Io { op: direction.opcode(), lba: Lba(lba), sectors }
+    }
+
+    #[inline]
+    fn charge(&mut self, io: &Io) {
+        self.ios_left -= 1;
+        self.sectors_left = self.sectors_left.saturating_sub(io.sectors.into());
+    }
+
+    /// With pacing, thinking, or trims that a write follows.
+    fn issue_unusual(&mut self, direction: Direction) -> Io {
         let io = match self.trimmed.take() {
             Some(trim) => Io { op: Opcode::Write, ..trim },
-            None => {
-                let lane = &mut self.lanes[direction as usize];
-                let (lba, sectors) = lane.next(&mut self.size_rng, &mut self.place_rng, &mut self.maps);
-                Io { op: direction.opcode(), lba: Lba(lba), sectors }
-            }
+            None => self.place(direction),
         };
-        if self.paced {
-            let bytes = u64::from(io.sectors) * self.sector_bytes;
-            self.paces[direction as usize].advance(bytes, &mut self.pacing_rng);
-        }
+        let bytes = u64::from(io.sectors) * self.sector_bytes;
+        self.paces[direction as usize].advance(bytes, &mut self.pacing_rng);
         if let Some(pause) = &mut self.pause {
             pause.issued();
         }
         if matches!(self.turn, Turn::TrimThenWrite) && direction == Direction::Trim {
             self.trimmed = Some(io);
         } else {
-            self.ios_left -= 1;
-            self.sectors_left = self.sectors_left.saturating_sub(io.sectors.into());
+            self.charge(&io);
         }
         io
     }
@@ -314,7 +345,7 @@ impl Region {
         let min_sectors = smallest.unwrap_or(0) / sector_bytes;
         let capacity = capacity_bytes / sector_bytes;
         let step = |key, amount: super::Amount| match amount {
-            super::Amount::Bytes(bytes) if bytes % sector_bytes != 0 => {
+            super::Amount::Bytes(bytes) if !bytes.is_multiple_of(sector_bytes) => {
                 refuse(key, bytes, format!("a multiple of the sector, {sector_bytes} bytes"))
             }
             super::Amount::Bytes(bytes) => Ok(bytes / sector_bytes),
@@ -360,7 +391,7 @@ impl Region {
 fn check_block(block: &BlockSize, sector_bytes: u64) -> Result<(), JobError> {
     let check = |key, bytes: u64| match bytes {
         0 => refuse(key, bytes, "more than 0 bytes"),
-        _ if bytes % sector_bytes != 0 => {
+        _ if !bytes.is_multiple_of(sector_bytes) => {
             refuse(key, bytes, format!("multiples of the sector, {sector_bytes} bytes"))
         }
         _ if bytes / sector_bytes > u64::from(u32::MAX) => {
@@ -373,7 +404,8 @@ fn check_block(block: &BlockSize, sector_bytes: u64) -> Result<(), JobError> {
         BlockSize::Range { min_bytes, max_bytes } if min_bytes > max_bytes => {
             refuse("bsrange", format!("{min_bytes}-{max_bytes}"), "a smaller and a larger size")
         }
-        // The largest size is rounded down to a multiple of the smallest, so it need not be whole sectors itself.
+        // The largest size is rounded down to a multiple of the smallest, so it need not be whole sectors
+        // itself.
         BlockSize::Range { min_bytes, max_bytes } => {
             check("bsrange", *min_bytes)?;
             check("bsrange", *max_bytes / min_bytes * min_bytes)
@@ -428,7 +460,7 @@ impl Lane {
             return refuse("size", job.size, allowed);
         }
         let step_bytes = job.align_bytes[index].unwrap_or(block.min_bytes());
-        if step_bytes == 0 || step_bytes % region.sector_bytes != 0 {
+        if step_bytes == 0 || !step_bytes.is_multiple_of(region.sector_bytes) {
             let allowed = format!("multiples of the sector, {} bytes", region.sector_bytes);
             return refuse("blockalign", step_bytes, allowed);
         }
@@ -507,68 +539,6 @@ impl Sizes {
                 let u = rng.unit_f64();
                 sizes[sizes.partition_point(|(_, until)| *until <= u).min(sizes.len() - 1)].0
             }
-        }
-    }
-}
-
-/// The schedule of one direction: when its next I/O is due, counted from the end of `startdelay`.
-#[derive(Clone, Debug)]
-struct Pace {
-    rate: Rate,
-    process: RateProcess,
-    /// I/Os or bytes that the schedule has passed.
-    units: u64,
-    due_ns: f64,
-}
-
-impl Pace {
-    /// Moves on behind an I/O of `bytes`.
-    fn advance(&mut self, bytes: u64, rng: &mut Rng) {
-        let (units, per_second) = match self.rate {
-            Rate::Unlimited => return,
-            Rate::Iops(rate) => (1, rate as f64),
-            Rate::Bytes(rate) => (bytes, rate as f64),
-        };
-        self.units = self.units.saturating_add(units);
-        self.due_ns = match self.process {
-            // From the start and not from the last one: rounding must not add up.
-            RateProcess::Linear => self.units as f64 * 1e9 / per_second,
-            RateProcess::Poisson => {
-                self.due_ns - (1.0 - rng.unit_f64()).ln() * units as f64 * 1e9 / per_second
-            }
-        };
-    }
-}
-
-/// The state of `thinktime`: after every `blocks` I/Os the job waits for all its completions, and then thinks.
-#[derive(Clone, Debug)]
-struct Pause {
-    think: Think,
-    blocks_left: u32,
-    in_flight: u32,
-    until: SimTime,
-}
-
-impl Pause {
-    fn new(think: Think) -> Pause {
-        Pause { think, blocks_left: think.blocks, in_flight: 0, until: SimTime::ZERO }
-    }
-
-    fn issued(&mut self) {
-        self.in_flight += 1;
-        // A driver that does not obey `earliest` must not make it wrap.
-        self.blocks_left = self.blocks_left.saturating_sub(1);
-    }
-
-    fn waiting(&self) -> bool {
-        self.blocks_left == 0
-    }
-
-    fn completed(&mut self, now: SimTime) {
-        self.in_flight = self.in_flight.saturating_sub(1);
-        if self.waiting() && self.in_flight == 0 {
-            self.blocks_left = self.think.blocks;
-            self.until = now + Nanos(self.think.time.0);
         }
     }
 }

@@ -154,7 +154,7 @@ fn equal_rates_give_equal_gaps() {
 fn two_rates_set_the_mix() {
     let mut generator = native("rw=randrw rate_iops=3000,1000 runtime=1s");
     let mut counts = HashMap::new();
-    while let Some(io) = generator.next() {
+    for io in generator.by_ref() {
         *counts.entry(io.op).or_insert(0) += 1;
     }
     assert_eq!(counts, HashMap::from([(Opcode::Read, 3000), (Opcode::Write, 1000)]));
@@ -173,7 +173,8 @@ fn poisson_gaps_are_exponential() {
     let mean = gaps.iter().sum::<f64>() / n;
     let deviation = (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / n).sqrt();
     let long = gaps.iter().filter(|gap| **gap > 200_000.0).count() as f64 / n;
-    // Mean 100 us; standard errors 0.32 %, for the deviation 0.45 %; e^-2 of the gaps are longer than twice the mean.
+    // Mean 100 us; standard errors 0.32 %, for the deviation 0.45 %; e^-2 of the gaps are longer than twice
+    // the mean.
     assert!((mean / 1e5 - 1.0).abs() < 0.013, "{mean}");
     assert!((deviation / 1e5 - 1.0).abs() < 0.02, "{deviation}");
     assert!((long - (-2.0f64).exp()).abs() < 0.005, "{long}");
@@ -204,7 +205,8 @@ fn the_deadline_counts_delay_ramp_and_runtime() {
 
 #[test]
 fn equal_jobs_give_equal_streams_and_clones_of_a_job_do_not() {
-    let keys = "rw=randrw bssplit=4k/50:16k/50 random_distribution=zipf:1.1 rate_iops=1000 rate_process=poisson number_ios=1000";
+    let keys = "rw=randrw bssplit=4k/50:16k/50 random_distribution=zipf:1.1 rate_iops=1000 \
+        rate_process=poisson number_ios=1000";
     let stream = |mut generator: Generator| {
         let mut all = Vec::new();
         while let (at, Some(io)) = (generator.earliest(), generator.next()) {
@@ -249,7 +251,8 @@ fn what_does_not_fit_the_drive_is_refused() {
         ("bs=32m", "size = 100%: allowed: at least one block of 33554432 bytes before the end of the drive"),
         (
             "rw=randread random_distribution=zoned_abs:50/1m:50/64m",
-            "random_distribution = zoned: allowed: zones that fit into the region of 4096 blocks (zone 2 ends at 16640)",
+            "random_distribution = zoned: allowed: zones that fit into the region of 4096 blocks (zone 2 \
+             ends at 16640)",
         ),
     ] {
         assert_eq!(error(keys), text);
@@ -292,7 +295,8 @@ fn any_job() -> impl Strategy<Value = String> {
     (rw, sizes, law, extras, 0..2u8, 0..100u8, 1..=100u8, any::<u64>()).prop_map(
         |(rw, sizes, law, extras, map, offset, size, seed)| {
             format!(
-                "rw={rw} {sizes} random_distribution={law} {extras} norandommap={map} offset={offset}% size={size}% \
+                "rw={rw} {sizes} random_distribution={law} {extras} norandommap={map} offset={offset}% \
+                 size={size}% \
                  randseed={seed} io_size=3m"
             )
         },
@@ -303,7 +307,8 @@ proptest! {
     #[test]
     fn no_io_leaves_the_drive(keys in any_job(), sectors in 1u64..40_000) {
         let capacity = sectors * 512 + 100;
-        let Ok(generator) = Generator::new(&job(Dialect::Native, &keys), capacity, 512) else { return Ok(()) };
+        let job = job(Dialect::Native, &keys);
+        let Ok(generator) = Generator::new(&job, capacity, 512) else { return Ok(()) };
         let mut total = 0;
         for io in generator.take(2000) {
             if io.op == Opcode::Flush {

@@ -1,8 +1,8 @@
 //! Keys and values: one table for `[[job]]` in TOML, for the command line and for fio job files.
 //!
-//! [`JobBuilder::set`] takes a key and its value as fio writes it; [`JobBuilder::build`] looks at what several keys say
-//! together. Every key of the table is honoured: what cannot be is in no table of ours, and fio's other keys are sorted
-//! out by `fio.rs`.
+//! [`JobBuilder::set`] takes a key and its value as fio writes it; [`JobBuilder::build`] looks at what
+//! several keys say together. Every key of the table is honoured: what cannot be is in no table of ours, and
+//! fio's other keys are sorted out by `fio.rs`.
 
 use super::units::{Amount, UnitError, parse_amount, parse_bytes, parse_time};
 use super::{BlockSize, Dialect, Distribution, IoLimit, Job, Pattern, Rate, RateProcess, Think, Zone};
@@ -115,7 +115,8 @@ const KEYS: &[KeyDoc] = &[
         "random_distribution",
         &[],
         "zipf:1.2",
-        "random, zipf:theta, pareto:h, normal:deviation%, zoned:access%/size%:..., zoned_abs:access%/bytes:...",
+        "random, zipf:theta, pareto:h, normal:deviation%, zoned:access%/size%:..., \
+         zoned_abs:access%/bytes:...",
     ),
     key("percentage_random", &[], "90", "percent of a random pattern that is random; the rest is sequential"),
     key("norandommap", &[], "0", "1: independent random offsets; 0: every block once before any comes again"),
@@ -533,13 +534,15 @@ fn law(name: &str, argument: &str, kb_base: u64) -> Parsed<Distribution> {
         }),
         "zoned_abs" => zones(argument, |extent| Ok(Some(Amount::Bytes(block_bytes(extent, kb_base)?)))),
         _ => allowed(
-            "random, zipf:theta, pareto:h, normal:deviation, zoned:access/size:..., zoned_abs:access/bytes:...",
+            "random, zipf:theta, pareto:h, normal:deviation, zoned:access/size:..., \
+             zoned_abs:access/bytes:...",
         ),
     }
 }
 
 fn zones(argument: &str, extent: impl Fn(&str) -> Parsed<Option<Amount>>) -> Parsed<Distribution> {
-    let what = "at most 256 zones access/size whose access shares, and sizes in percent, sum to 100 (zoned:60/10:40/90)";
+    let what = "at most 256 zones access/size whose access shares, and sizes in percent, sum to 100 \
+        (zoned:60/10:40/90)";
     let mut shares = Vec::new();
     let mut extents = Vec::new();
     for entry in argument.split(':') {

@@ -68,18 +68,21 @@ fn wrong_values_say_what_is_allowed() {
         (
             "rw",
             "randread:8",
-            "rw = randread:8: allowed: read, write, trim, rw, readwrite, trimwrite, randread, randwrite, randtrim, \
+            "rw = randread:8: allowed: read, write, trim, rw, readwrite, trimwrite, randread, randwrite, \
+             randtrim, \
              randrw, randtrimwrite (without the :number that fio allows)",
         ),
         (
             "random_distribution",
             "zipf:0",
-            "random_distribution = zipf:0: allowed: zipf:theta with theta above 0 and up to 100, and no centre",
+            "random_distribution = zipf:0: allowed: zipf:theta with theta above 0 and up to 100, and no \
+             centre",
         ),
         (
             "bssplit",
             "4k/60:8k/50",
-            "bssplit = 4k/60:8k/50: allowed: at most 64 sizes with shares that sum to 100, an empty share taking \
+            "bssplit = 4k/60:8k/50: allowed: at most 64 sizes with shares that sum to 100, an empty share \
+             taking \
              what is left (4k/60:64k/)",
         ),
     ] {

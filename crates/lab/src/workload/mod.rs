@@ -2,39 +2,79 @@
 //!
 //! ```text
 //! fio job file --parse_fio--+
-//! TOML [[job]], CLI --------+--> JobBuilder --build--> Job --expand--> Job ... --Generator::new--> Io, Io, Io ...
+//! TOML [[job]], CLI --------+--> JobBuilder --build--> Job --expand--> Job ... --Generator::new--> Io ...
 //! ```
-//! A [`Job`] is resolved and typed, but knows no drive: sizes may still be percentages. [`Generator::new`] puts it on a
-//! drive of a given capacity, refuses what does not fit, and then yields one [`Io`] after the other. A virtual-time
-//! driver keeps up to [`Job::iodepth`] of them in flight.
+//! A [`Job`] is resolved and typed, but knows no drive: sizes may still be percentages. [`Generator::new`]
+//! puts it on a drive of a given capacity, refuses what does not fit, and then yields one [`Io`] after the
+//! other. A virtual-time driver keeps up to [`Job::iodepth`] of them in flight.
 //!
 //! # Where we follow fio, and where not
 //!
-//! Names, syntax of values, defaults and meanings are fio's; a job file that runs here asks the drive for the same kind
-//! of work. The stream of random numbers is our own, so single offsets differ. Beyond that:
+//! Names, syntax of values, defaults and meanings are fio's; a job file that runs here asks the drive for the
+//! same kind of work. The stream of random numbers is our own, so single offsets differ. Beyond that:
 //!
-//! - **Random map.** fio covers every block once before it touches one again, with a bitmap. Here a keyed full-cycle
-//!   [permutation](Permutation) of the block numbers does the same in constant memory; each pass has a new key. One map
-//!   serves all directions of a mixed job when their blocks are equally large, otherwise each direction has its own.
-//!   With several block sizes (`bsrange`, `bssplit`) every *start* is visited once a pass; longer I/O overlaps the
-//!   starts that follow. As in fio, `blockalign` and every distribution but `random` switch the map off.
-//! - **Hot blocks.** fio scatters the ranks of `zipf`, `pareto` and `normal` over the region with a hash modulo its
-//!   size, where some blocks get several ranks and others none. Here a permutation scatters them, so that each
-//!   block has exactly one rank. `normal:d` is a true normal distribution around the middle rank with a standard deviation
-//!   of d % of the region, cut off at its ends; fio averages twelve uniform numbers and adds a uniform deviation.
-//! - **The dialect.** Job files ([`Dialect::Fio`]) have fio's defaults. Our own jobs ([`Dialect::Native`]) differ in two:
-//!   `norandommap=1` (uniform independent draws), and when `number_ios`, `io_size` or `runtime` is given, that alone ends
-//!   the job: `size` then says where it works, not for how long.
-//! - **Time** is simulated. `rate`, `rate_iops`, `thinktime` and `startdelay` become [release times](Generator::earliest).
-//!   With both `linear` and `poisson` these form a schedule that completions do not shift; only a full `iodepth` does.
+//! - **Random map.** fio covers every block once before it touches one again, with a bitmap. Here a keyed
+//!   full-cycle [permutation](Permutation) of the block numbers does the same in constant memory; each pass
+//!   has a new key. One map serves all directions of a mixed job when their blocks are equally large,
+//!   otherwise each direction has its own. With several block sizes (`bsrange`, `bssplit`) every *start* is
+//!   visited once a pass; longer I/O overlaps the starts that follow. As in fio, `blockalign` and every
+//!   distribution but `random` switch the map off.
+//! - **Hot blocks.** fio scatters the ranks of `zipf`, `pareto` and `normal` over the region with a hash
+//!   modulo its size, where some blocks get several ranks and others none. Here a permutation scatters them,
+//!   so that each block has exactly one rank. `normal:d` is a true normal distribution around the middle rank
+//!   with a standard deviation of d % of the region, cut off at its ends; fio averages twelve uniform numbers
+//!   and adds a uniform deviation.
+//! - **The dialect.** Job files ([`Dialect::Fio`]) have fio's defaults. Our own jobs ([`Dialect::Native`])
+//!   differ in two: `norandommap=1` (uniform independent draws), and when `number_ios`, `io_size` or
+//!   `runtime` is given, that alone ends the job: `size` then says where it works, not for how long.
+//! - **Time** is simulated. `rate`, `rate_iops`, `thinktime` and `startdelay` become [release
+//!   times](Generator::earliest). With both `linear` and `poisson` these form a schedule that completions do
+//!   not shift; only a full `iodepth` does.
 //!
-//! Invariants: a generator is plain data (a clone continues identically); it is a function of job, capacity and sector
-//! size; it never yields a sector outside the job's region; it allocates nothing per I/O.
+//! # Driving a job
+//!
+//! The driver starts a job when `stonewall` and `wait_for` allow, tells the generator so, and then, while
+//! fewer than `iodepth` items are in flight and the deadline has not come, submits the next item at its
+//! release time:
+//!
+//! ```
+//! use pellucid_flash::SimTime;
+//! use pellucid_lab::workload::{Dialect, Generator, JobBuilder};
+//!
+//! let mut builder = JobBuilder::new(Dialect::Native);
+//! builder.set("rw", "randwrite")?;
+//! builder.set("bs", "4k")?;
+//! builder.set("rate_iops", "1000")?;
+//! builder.set("number_ios", "3")?;
+//! let mut generator = Generator::new(&builder.build()?, 1 << 30, 512)?;
+//! let mut now = SimTime(5_000);
+//! generator.start(now);
+//! let mut submitted = Vec::new();
+//! loop {
+//!     now = now.max(generator.earliest());
+//!     if now >= generator.deadline() {
+//!         break;
+//!     }
+//!     let Some(io) = generator.next() else { break };
+//!     assert_eq!(io.sectors, 8);
+//!     submitted.push(now.0);
+//! }
+//! assert_eq!(submitted, [5_000, 1_005_000, 2_005_000]);
+//! # Ok::<(), pellucid_lab::workload::JobError>(())
+//! ```
+//!
+//! Flushes are items too: they take a place in the queue, count neither as I/O nor as bytes, and order
+//! nothing. `end_fsync` yields its flush after the last I/O; when the driver stops at the deadline, it sends
+//! that flush itself ([`Job::flush_at_end`]).
+//!
+//! Invariants: a generator is plain data (a clone continues identically); it is a function of job, capacity
+//! and sector size; it never yields a sector outside the job's region; it allocates nothing per I/O.
 
 mod distribution;
 mod fio;
 mod generate;
 mod keys;
+mod pace;
 mod permute;
 mod units;
 
@@ -217,7 +257,8 @@ pub enum Dialect {
     Native,
 }
 
-/// One job, resolved. Made by [`JobBuilder::build`]; arrays are indexed by [`Direction`].
+/// One job, resolved. Made by [`JobBuilder::build`], which keeps every field within its limits; arrays are
+/// indexed by [`Direction`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Its name in reports.
@@ -240,7 +281,8 @@ pub struct Job {
     pub size: Amount,
     /// What ends the job.
     pub limit: IoLimit,
-    /// `number_ios`: ends the job after this many I/Os (per loop). Flushes, and the trims of `trimwrite`, do not count.
+    /// `number_ios`: ends the job after this many I/Os (per loop). Flushes, and the trims of `trimwrite`, do
+    /// not count.
     pub number_ios: Option<u64>,
     /// `loops`: how often the work is done.
     pub loops: u32,
@@ -284,8 +326,8 @@ pub struct Job {
     pub queue: u16,
 }
 
-/// Replaces each job by its `numjobs` clones, in order, and numbers them so that each has a random stream of its own.
-/// Only the first clone keeps `stonewall`: clones run side by side.
+/// Replaces each job by its `numjobs` clones, in order, and numbers them so that each has a random stream of
+/// its own. Only the first clone keeps `stonewall`: clones run side by side.
 pub fn expand(jobs: Vec<Job>) -> Vec<Job> {
     let mut all = Vec::new();
     for job in jobs {

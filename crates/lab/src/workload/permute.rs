@@ -1,9 +1,9 @@
 //! A keyed permutation of `0..n` in constant memory: fio's random map without the map.
 //!
-//! Numbers of b bits, the fewest that hold `n` values, are mixed by steps that each can be undone (multiply by an odd
-//! number modulo 2^b, add, exclusive-or with the upper half); a result of `n` or more is mixed again until it falls below
-//! (cycle walking). `2^b < 2n`, so that this takes fewer than two rounds on average. Not a cipher: it has to look
-//! unordered, not to keep a secret.
+//! Numbers of b bits, the fewest that hold `n` values, are mixed by steps that each can be undone (multiply
+//! by an odd number modulo 2^b, add, exclusive-or with the upper half); a result of `n` or more is mixed
+//! again until it falls below (cycle walking). `2^b < 2n`, so that this takes fewer than two rounds on
+//! average. Not a cipher: it has to look unordered, not to keep a secret.
 
 use pellucid_flash::Rng;
 
@@ -107,9 +107,9 @@ mod tests {
         }
     }
 
-    /// Successive numbers must not land near each other: an ordered walk would make random I/O sequential. Over 16
-    /// equal parts of the range, pairs (part of x, part of x + 1) are counted; chi-square with 255 degrees of freedom
-    /// exceeds 341 with probability 0.0003 for independent draws.
+    /// Successive numbers must not land near each other: an ordered walk would make random I/O sequential.
+    /// Over 16 equal parts of the range, pairs (part of x, part of x + 1) are counted; chi-square with 255
+    /// degrees of freedom exceeds 341 with probability 0.0003 for independent draws.
     #[test]
     fn successive_numbers_are_unrelated() {
         for seed in 0..5 {

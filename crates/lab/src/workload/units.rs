@@ -1,8 +1,9 @@
 //! Sizes and times as fio writes them.
 //!
-//! A size is a whole number, decimal or 0x-hexadecimal, with an optional prefix and an optional `b`. With `kb_base=1024`,
-//! fio's default and kept for old scripts, `k`, `m`, `g`, `t`, `p` are powers of 1024 and `ki`, `mi`, ... powers of
-//! *1000*; with `kb_base=1000` it is the other way round, as IEC 80000-13 has it. Case does not matter.
+//! A size is a whole number, decimal or 0x-hexadecimal, with an optional prefix and an optional `b`. With
+//! `kb_base=1024`, fio's default and kept for old scripts, `k`, `m`, `g`, `t`, `p` are powers of 1024 and
+//! `ki`, `mi`, ... powers of *1000*; with `kb_base=1000` it is the other way round, as IEC 80000-13 has it.
+//! Case does not matter.
 
 use pellucid_flash::Nanos;
 use std::fmt;
@@ -18,7 +19,7 @@ pub enum UnitError {
     Time,
     /// More than 64 bits hold.
     SizeTooLarge,
-    /// More than [`TIME_MAX`].
+    /// More than 3650 days.
     TimeTooLong,
 }
 
@@ -37,7 +38,7 @@ impl fmt::Display for UnitError {
 impl std::error::Error for UnitError {}
 
 /// The longest time that a job may name: sums of a few never overflow the simulated clock.
-pub const TIME_MAX: Nanos = Nanos::from_secs(3650 * 86_400);
+const TIME_MAX: Nanos = Nanos::from_secs(3650 * 86_400);
 
 /// A part of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,8 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Splits `text` into its leading number and the suffix in lower case. `None` without a number; `Err` when it overflows.
+/// Splits `text` into its leading number and the suffix in lower case. `None` without a number; `Err` when it
+/// overflows.
 fn split_number(text: &str) -> Option<(Result<u64, UnitError>, String)> {
     let text = text.trim();
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
