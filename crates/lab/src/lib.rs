@@ -2,3 +2,4 @@
 
 pub mod trace;
 pub mod spec;
+pub mod workload;

@@ -1,0 +1,586 @@
+//! Keys and values: one table for `[[job]]` in TOML, for the command line and for fio job files.
+//!
+//! [`JobBuilder::set`] takes a key and its value as fio writes it; [`JobBuilder::build`] looks at what
+//! several keys say together. Every key of the table is honoured: what cannot be is in no table of ours, and
+//! fio's other keys are sorted out by `fio.rs`.
+
+use super::units::{Amount, UnitError, parse_amount, parse_bytes, parse_time};
+use super::{BlockSize, Dialect, Distribution, IoLimit, Job, Pattern, Rate, RateProcess, Think, Zone};
+use pellucid_flash::Nanos;
+use std::fmt;
+
+/// A key, for listings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyDoc {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names that fio has for it.
+    pub aliases: &'static [&'static str],
+    /// What it does, one line.
+    pub help: &'static str,
+    /// A value that is accepted.
+    pub example: &'static str,
+}
+
+/// Why a job is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobError {
+    /// No such key.
+    UnknownKey {
+        /// What was asked for.
+        key: String,
+        /// The key that is spelt most alike, if any comes close.
+        nearest: Option<&'static str>,
+    },
+    /// The value does not suit the key, the other keys, or the drive.
+    Value {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobError::UnknownKey { key, nearest } => {
+                write!(f, "{key}: unknown key")?;
+                if let Some(nearest) = nearest {
+                    write!(f, " (did you mean {nearest}?)")?;
+                }
+                let names: Vec<&str> = KEYS.iter().map(|doc| doc.name).collect();
+                write!(f, "; allowed: {}", names.join(", "))
+            }
+            JobError::Value { key, value, allowed } => write!(f, "{key} = {value}: allowed: {allowed}"),
+        }
+    }
+}
+
+impl std::error::Error for JobError {}
+
+const fn key(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    example: &'static str,
+    help: &'static str,
+) -> KeyDoc {
+    KeyDoc { name, aliases, help, example }
+}
+
+const KEYS: &[KeyDoc] = &[
+    key("name", &[], "oltp", "name in reports"),
+    key(
+        "rw",
+        &["readwrite"],
+        "randrw",
+        "pattern: read, write, trim, rw, trimwrite, and each with rand in front",
+    ),
+    key("bs", &["blocksize"], "4k", "block size; also read,write,trim"),
+    key(
+        "bsrange",
+        &["blocksize_range"],
+        "4k-64k",
+        "block sizes: the multiples of the first up to the second, uniformly",
+    ),
+    key(
+        "bssplit",
+        &[],
+        "4k/60:64k/40",
+        "block sizes with their shares in percent; goes before bs and bsrange",
+    ),
+    key(
+        "blockalign",
+        &["ba"],
+        "4k",
+        "random offsets are a multiple of this (default: smallest block); no random map",
+    ),
+    key("size", &[], "50%", "length of the region worked on: bytes, or percent of the drive (default 100%)"),
+    key("offset", &["fileoffset"], "1g", "start of the region: bytes, or percent of the drive"),
+    key("offset_increment", &[], "256m", "added to the offset for each clone of numjobs"),
+    key("io_size", &["io_limit"], "10g", "ends the job after so many bytes, or percent of the region"),
+    key("number_ios", &[], "1000000", "ends the job after so many I/Os"),
+    key("loops", &[], "2", "does the work so many times"),
+    key("runtime", &["timeout"], "30s", "ends the job after so much simulated time (plain number: seconds)"),
+    key("time_based", &[], "1", "goes on until runtime is over, whatever the size"),
+    key("ramp_time", &[], "5s", "leaves the first part out of the report; comes on top of runtime"),
+    key("startdelay", &["start_delay"], "100ms", "waits before the first I/O (plain number: seconds)"),
+    key("iodepth", &[], "64", "I/Os in flight (1 to 65536)"),
+    key("numjobs", &[], "4", "clones of the job that run side by side (1 to 4096)"),
+    key("rwmixread", &[], "70", "percent of reads in a mixed pattern (default 50)"),
+    key("rwmixwrite", &[], "30", "percent of writes in a mixed pattern; the later of the two counts"),
+    key(
+        "random_distribution",
+        &[],
+        "zipf:1.2",
+        "random, zipf:theta, pareto:h, normal:deviation%, zoned:access%/size%:..., \
+         zoned_abs:access%/bytes:...",
+    ),
+    key("percentage_random", &[], "90", "percent of a random pattern that is random; the rest is sequential"),
+    key("norandommap", &[], "0", "1: independent random offsets; 0: every block once before any comes again"),
+    key("randseed", &["seed"], "42", "seed of all random choices"),
+    key("rate", &[], "100m,50m", "bytes per second; also read,write,trim"),
+    key("rate_iops", &[], "5000", "I/Os per second; also read,write,trim"),
+    key("rate_process", &[], "poisson", "linear: equal gaps; poisson: exponential gaps"),
+    key("thinktime", &[], "50us", "pause after I/O (plain number: microseconds)"),
+    key("thinktime_blocks", &[], "8", "I/Os between pauses"),
+    key("fsync", &[], "32", "flush after so many writes; 0: never"),
+    key("fdatasync", &[], "32", "the same as fsync: a drive cannot tell them apart"),
+    key("end_fsync", &["fsync_on_close"], "1", "flush at the end of the job"),
+    key("sync", &["fua"], "1", "force each write to the media (force unit access)"),
+    key("direct", &[], "1", "accepted, without effect: nothing is cached above the drive"),
+    key("stonewall", &["wait_for_previous"], "1", "starts when all jobs before it have ended"),
+    key("wait_for", &[], "prepare", "starts when the jobs of this name have ended"),
+    key("queue", &[], "0", "submission queue of the drive that the job uses"),
+    key(
+        "kb_base",
+        &[],
+        "1024",
+        "1024: k is 1024 and ki 1000; 1000: k is 1000 and ki 1024; for the keys set after it",
+    ),
+];
+
+/// What a value should have been.
+struct Allowed(String);
+
+impl From<UnitError> for Allowed {
+    fn from(error: UnitError) -> Allowed {
+        Allowed(error.to_string())
+    }
+}
+
+type Parsed<T> = Result<T, Allowed>;
+
+fn allowed<T>(text: impl Into<String>) -> Parsed<T> {
+    Err(Allowed(text.into()))
+}
+
+/// Collects keys to a [`Job`].
+#[derive(Clone, Debug)]
+pub struct JobBuilder {
+    job: Job,
+    dialect: Dialect,
+    kb_base: u64,
+    split: [Option<BlockSize>; 3],
+    io_size: Option<Amount>,
+    time_based: bool,
+    think_time: Nanos,
+    think_blocks: u32,
+    rate_bytes: Option<[Rate; 3]>,
+    rate_iops: Option<[Rate; 3]>,
+}
+
+impl JobBuilder {
+    /// A job with the defaults of `dialect`: 4 KiB sequential reads at depth 1, over the whole drive.
+    pub fn new(dialect: Dialect) -> JobBuilder {
+        let job = Job {
+            name: "job".into(),
+            pattern: Pattern::Read,
+            block: [const { BlockSize::Fixed(4096) }; 3],
+            align_bytes: [None; 3],
+            iodepth: 1,
+            read_percent: 50,
+            offset: Amount::Bytes(0),
+            offset_increment: Amount::Bytes(0),
+            size: Amount::Percent(100),
+            limit: IoLimit::Region,
+            number_ios: None,
+            loops: 1,
+            runtime: None,
+            ramp_time: Nanos::ZERO,
+            start_delay: Nanos::ZERO,
+            distribution: [const { Distribution::Uniform }; 3],
+            random_percent: [100; 3],
+            random_map: dialect == Dialect::Fio,
+            rate: [Rate::Unlimited; 3],
+            rate_process: RateProcess::Linear,
+            think: None,
+            flush_every: 0,
+            flush_at_end: false,
+            fua: false,
+            numjobs: 1,
+            clone_index: 0,
+            seed: 0,
+            stream: 0,
+            stonewall: false,
+            wait_for: None,
+            queue: 0,
+        };
+        JobBuilder {
+            job,
+            dialect,
+            kb_base: 1024,
+            split: [None, None, None],
+            io_size: None,
+            time_based: false,
+            think_time: Nanos::ZERO,
+            think_blocks: 1,
+            rate_bytes: None,
+            rate_iops: None,
+        }
+    }
+
+    /// Every key, in the order of a listing.
+    pub fn keys() -> &'static [KeyDoc] {
+        KEYS
+    }
+
+    /// The table's entry for `key`, by its name or an alias.
+    pub fn key(key: &str) -> Option<&'static KeyDoc> {
+        KEYS.iter().find(|doc| doc.name == key || doc.aliases.contains(&key))
+    }
+
+    /// Sets one key. The empty value means 1 for keys that are on or off.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), JobError> {
+        let Some(doc) = JobBuilder::key(key) else {
+            return Err(JobError::UnknownKey { key: key.into(), nearest: nearest(key) });
+        };
+        let value = value.trim();
+        let wrong = |Allowed(allowed)| JobError::Value { key: doc.name, value: value.into(), allowed };
+        self.apply(doc.name, value).map_err(wrong)
+    }
+
+    fn apply(&mut self, key: &str, value: &str) -> Parsed<()> {
+        let base = self.kb_base;
+        let second = Nanos::from_secs(1);
+        let job = &mut self.job;
+        match key {
+            "name" => job.name = text(value)?,
+            "rw" => job.pattern = pattern(value)?,
+            "bs" => set_each(&mut job.block, value, |v| Ok(BlockSize::Fixed(block_bytes(v, base)?)))?,
+            "bsrange" => set_each(&mut job.block, value, |v| block_range(v, base))?,
+            "bssplit" => set_each(&mut self.split, value, |v| block_split(v, base).map(Some))?,
+            "blockalign" => set_each(&mut job.align_bytes, value, |v| block_bytes(v, base).map(Some))?,
+            "size" => match parse_amount(value, base)? {
+                Amount::Bytes(0) | Amount::Percent(0) => return allowed("more than 0"),
+                size => job.size = size,
+            },
+            "offset" => job.offset = parse_amount(value, base)?,
+            "offset_increment" => job.offset_increment = parse_amount(value, base)?,
+            "io_size" => {
+                let amount = parse_amount(value, base)?;
+                self.io_size = Some(amount).filter(|a| !matches!(a, Amount::Bytes(0) | Amount::Percent(0)));
+            }
+            "number_ios" => job.number_ios = Some(count(value, base, 0, u64::MAX)?).filter(|n| *n > 0),
+            "loops" => job.loops = count(value, base, 1, u32::MAX.into())? as u32,
+            "runtime" => job.runtime = Some(parse_time(value, second)?).filter(|t| *t > Nanos::ZERO),
+            "time_based" => self.time_based = boolean(value)?,
+            "ramp_time" => job.ramp_time = parse_time(value, second)?,
+            "startdelay" => job.start_delay = parse_time(value, second)?,
+            "iodepth" => job.iodepth = count(value, base, 1, 65_536)? as u32,
+            "numjobs" => job.numjobs = count(value, base, 1, 4096)? as u32,
+            "rwmixread" => job.read_percent = percent(value)?,
+            "rwmixwrite" => job.read_percent = 100 - percent(value)?,
+            "random_distribution" => job.distribution = distributions(value, base)?,
+            "percentage_random" => set_each(&mut job.random_percent, value, percent)?,
+            "norandommap" => job.random_map = !boolean(value)?,
+            "randseed" => job.seed = count(value, base, 0, u64::MAX)?,
+            "rate" => set_each(self.rate_bytes.get_or_insert_default(), value, |v| {
+                Ok(rate(parse_bytes(v, base)?, Rate::Bytes))
+            })?,
+            "rate_iops" => set_each(self.rate_iops.get_or_insert_default(), value, |v| {
+                Ok(rate(count(v, base, 0, u64::MAX)?, Rate::Iops))
+            })?,
+            "rate_process" => {
+                job.rate_process = match value {
+                    "linear" => RateProcess::Linear,
+                    "poisson" => RateProcess::Poisson,
+                    _ => return allowed("linear or poisson"),
+                }
+            }
+            "thinktime" => self.think_time = parse_time(value, Nanos::from_us(1))?,
+            "thinktime_blocks" => self.think_blocks = count(value, base, 1, u32::MAX.into())? as u32,
+            "fsync" | "fdatasync" => job.flush_every = count(value, base, 0, u32::MAX.into())? as u32,
+            "end_fsync" => job.flush_at_end = boolean(value)?,
+            "sync" => {
+                job.fua = match value {
+                    "none" => false,
+                    "sync" | "dsync" => true,
+                    other => boolean(other).or_else(|_| allowed("none or 0, sync or 1, dsync"))?,
+                }
+            }
+            "direct" => drop(boolean(value)?),
+            "stonewall" => job.stonewall = boolean(value)?,
+            "wait_for" => job.wait_for = Some(text(value)?),
+            "queue" => job.queue = count(value, base, 0, u16::MAX.into())? as u16,
+            "kb_base" => {
+                self.kb_base = match value {
+                    "1024" => 1024,
+                    "1000" => 1000,
+                    _ => return allowed("1000 or 1024"),
+                }
+            }
+            other => unreachable!("the key {other} of the table has no arm"),
+        }
+        Ok(())
+    }
+
+    /// The job, with `numjobs` not yet [expanded](super::expand).
+    pub fn build(&self) -> Result<Job, JobError> {
+        let refuse = |key, value: &str, allowed: &str| {
+            Err(JobError::Value { key, value: value.into(), allowed: allowed.into() })
+        };
+        let mut job = self.job.clone();
+        if self.time_based && job.runtime.is_none() {
+            return refuse("time_based", "1", "only together with runtime");
+        }
+        if self.rate_bytes.is_some() && self.rate_iops.is_some() {
+            return refuse("rate_iops", "given", "not together with rate");
+        }
+        for (block, split) in job.block.iter_mut().zip(&self.split) {
+            if let Some(split) = split {
+                *block = split.clone();
+            }
+        }
+        job.rate = self.rate_bytes.or(self.rate_iops).unwrap_or_default();
+        job.think = (self.think_time > Nanos::ZERO)
+            .then_some(Think { time: self.think_time, blocks: self.think_blocks });
+        let other_end = job.number_ios.is_some() || job.runtime.is_some();
+        job.limit = match self.io_size {
+            _ if self.time_based => IoLimit::None,
+            Some(amount) => IoLimit::Amount(amount),
+            None if self.dialect == Dialect::Native && other_end => IoLimit::None,
+            None => IoLimit::Region,
+        };
+        Ok(job)
+    }
+
+    /// Overrides the depth, for fio's synchronous engines.
+    pub(super) fn set_iodepth(&mut self, iodepth: u32) {
+        self.job.iodepth = iodepth;
+    }
+
+    pub(super) fn iodepth(&self) -> u32 {
+        self.job.iodepth
+    }
+}
+
+/// The key spelt most like `key`, when at most a third of its letters differ.
+fn nearest(key: &str) -> Option<&'static str> {
+    let names = KEYS.iter().flat_map(|doc| std::iter::once(&doc.name).chain(doc.aliases));
+    names
+        .map(|name| (edit_distance(key, name), *name))
+        .filter(|(distance, name)| *distance <= (name.len() / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// Letters to insert, delete or replace to get from `a` to `b` (Levenshtein).
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// fio's `read,write,trim`: an empty part keeps what was there; a missing one repeats the part before it.
+fn set_each<T: Clone>(target: &mut [T; 3], value: &str, parse: impl Fn(&str) -> Parsed<T>) -> Parsed<()> {
+    let parts: Vec<&str> = value.split(',').map(str::trim).collect();
+    if parts.len() > 3 || parts.iter().all(|part| part.is_empty()) {
+        return allowed("one value, or up to three for read,write,trim");
+    }
+    let mut result = target.clone();
+    for (index, slot) in result.iter_mut().enumerate() {
+        let part = parts[index.min(parts.len() - 1)];
+        if !part.is_empty() {
+            *slot = parse(part)?;
+        }
+    }
+    *target = result;
+    Ok(())
+}
+
+fn text(value: &str) -> Parsed<String> {
+    if value.is_empty() { allowed("a name") } else { Ok(value.into()) }
+}
+
+fn boolean(value: &str) -> Parsed<bool> {
+    match value {
+        "" | "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        _ => allowed("0 or 1"),
+    }
+}
+
+/// A count; fio takes the prefixes of sizes here too, so `10k` is 10240.
+fn count(value: &str, kb_base: u64, min: u64, max: u64) -> Parsed<u64> {
+    match parse_bytes(value, kb_base) {
+        Ok(count) if (min..=max).contains(&count) => Ok(count),
+        _ if max == u64::MAX => allowed("a whole number below 2^64"),
+        _ => allowed(format!("a whole number from {min} to {max}")),
+    }
+}
+
+fn percent(value: &str) -> Parsed<u8> {
+    match value.strip_suffix('%').unwrap_or(value).trim().parse() {
+        Ok(percent @ 0..=100) => Ok(percent),
+        _ => allowed("a whole number from 0 to 100"),
+    }
+}
+
+fn rate(amount: u64, kind: fn(u64) -> Rate) -> Rate {
+    if amount == 0 { Rate::Unlimited } else { kind(amount) }
+}
+
+fn pattern(value: &str) -> Parsed<Pattern> {
+    if let Some((_, pattern)) = Pattern::NAMES.iter().find(|(name, _)| *name == value) {
+        return Ok(*pattern);
+    }
+    let names: Vec<&str> = Pattern::NAMES.iter().map(|(name, _)| *name).collect();
+    let hint = if value.contains(':') { " (without the :number that fio allows)" } else { "" };
+    allowed(format!("{}{hint}", names.join(", ")))
+}
+
+fn block_bytes(value: &str, kb_base: u64) -> Parsed<u64> {
+    match parse_bytes(value, kb_base)? {
+        0 => allowed("more than 0 bytes"),
+        bytes => Ok(bytes),
+    }
+}
+
+fn block_range(value: &str, kb_base: u64) -> Parsed<BlockSize> {
+    let Some((low, high)) = value.split_once(['-', ':']) else { return allowed("two sizes (4k-64k)") };
+    let (low, high) = (block_bytes(low, kb_base)?, block_bytes(high, kb_base)?);
+    Ok(BlockSize::Range { min_bytes: low.min(high), max_bytes: low.max(high) })
+}
+
+fn block_split(value: &str, kb_base: u64) -> Parsed<BlockSize> {
+    let what =
+        "at most 64 sizes with shares that sum to 100, an empty share taking what is left (4k/60:64k/)";
+    let mut sizes = Vec::new();
+    let mut shares = Vec::new();
+    for entry in value.split(':') {
+        let (size, share) = entry.split_once('/').unwrap_or((entry, ""));
+        sizes.push(block_bytes(size, kb_base)?);
+        shares.push(optional_share(share, what)?);
+    }
+    if sizes.len() > 64 {
+        return allowed(what);
+    }
+    Ok(BlockSize::Split(sizes.into_iter().zip(fill_shares(&shares, what)?).collect()))
+}
+
+fn optional_share(share: &str, what: &str) -> Parsed<Option<f64>> {
+    match share.trim().trim_end_matches('%') {
+        "" => Ok(None),
+        share => match share.parse::<f64>() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Some(percent)),
+            _ => allowed(what),
+        },
+    }
+}
+
+/// Shares without a value divide what is left of 100 evenly.
+fn fill_shares(shares: &[Option<f64>], what: &str) -> Parsed<Vec<f64>> {
+    let given: f64 = shares.iter().flatten().sum();
+    let open = shares.iter().filter(|share| share.is_none()).count();
+    let left = 100.0 - given;
+    if left < -1e-6 || (open == 0 && left > 1e-6) {
+        return allowed(what);
+    }
+    Ok(shares.iter().map(|share| share.unwrap_or(left.max(0.0) / open as f64)).collect())
+}
+
+/// Laws for read,write,trim; a part may leave out `zoned:` when the part before it is zoned.
+fn distributions(value: &str, kb_base: u64) -> Parsed<[Distribution; 3]> {
+    let parts: Vec<&str> = value.split(',').map(str::trim).collect();
+    let (head, _) = parts[0].split_once(':').unwrap_or((parts[0], ""));
+    if parts.len() > 3 {
+        return allowed("one law, or up to three for read,write,trim");
+    }
+    let mut laws = Vec::new();
+    for part in &parts {
+        let zones_only = head.starts_with("zoned") && part.starts_with(|c: char| c.is_ascii_digit());
+        laws.push(if zones_only { law(head, part, kb_base)? } else { whole_law(part, kb_base)? });
+    }
+    Ok(std::array::from_fn(|index| laws[index.min(laws.len() - 1)].clone()))
+}
+
+fn whole_law(value: &str, kb_base: u64) -> Parsed<Distribution> {
+    let (name, argument) = value.split_once(':').unwrap_or((value, ""));
+    law(name, argument, kb_base)
+}
+
+fn law(name: &str, argument: &str, kb_base: u64) -> Parsed<Distribution> {
+    let number = |allow: fn(f64) -> bool, what: &str| match argument.parse::<f64>() {
+        Ok(x) if allow(x) => Ok(x),
+        _ => allowed(what),
+    };
+    match name {
+        "random" if argument.is_empty() => Ok(Distribution::Uniform),
+        "zipf" => {
+            number(|x| x > 0.0 && x <= 100.0, "zipf:theta with theta above 0 and up to 100, and no centre")
+                .map(Distribution::Zipf)
+        }
+        "pareto" => number(|x| x > 0.0 && x < 1.0, "pareto:h with h between 0 and 1, and no centre")
+            .map(Distribution::Pareto),
+        "normal" | "gauss" => number(
+            |x| (0.001..=100.0).contains(&x),
+            "normal:deviation from 0.001 to 100 (percent), and no centre",
+        )
+        .map(Distribution::Normal),
+        "zoned" => zones(argument, |extent| match extent.trim_end_matches('%') {
+            "" => Ok(None),
+            text => percent(text).map(|p| Some(Amount::Percent(p))),
+        }),
+        "zoned_abs" => zones(argument, |extent| Ok(Some(Amount::Bytes(block_bytes(extent, kb_base)?)))),
+        _ => allowed(
+            "random, zipf:theta, pareto:h, normal:deviation, zoned:access/size:..., \
+             zoned_abs:access/bytes:...",
+        ),
+    }
+}
+
+fn zones(argument: &str, extent: impl Fn(&str) -> Parsed<Option<Amount>>) -> Parsed<Distribution> {
+    let what = "at most 256 zones access/size whose access shares, and sizes in percent, sum to 100 \
+        (zoned:60/10:40/90)";
+    let mut shares = Vec::new();
+    let mut extents = Vec::new();
+    for entry in argument.split(':') {
+        let Some((share, size)) = entry.split_once('/') else { return allowed(what) };
+        shares.push(optional_share(share, what)?);
+        extents.push(extent(size.trim())?);
+    }
+    if shares.len() > 256 {
+        return allowed(what);
+    }
+    let shares = fill_shares(&shares, what)?;
+    let extents = fill_extents(&extents, what)?;
+    let zones = shares.into_iter().zip(extents);
+    Ok(Distribution::Zoned(zones.map(|(access_percent, extent)| Zone { access_percent, extent }).collect()))
+}
+
+/// Empty sizes divide what is left of 100 % evenly, the first ones one more when that is not whole.
+fn fill_extents(extents: &[Option<Amount>], what: &str) -> Parsed<Vec<Amount>> {
+    if extents.iter().all(|extent| matches!(extent, Some(Amount::Bytes(_)))) {
+        return Ok(extents.iter().flatten().copied().collect());
+    }
+    let given: u32 =
+        extents.iter().flatten().map(|e| if let Amount::Percent(p) = e { u32::from(*p) } else { 0 }).sum();
+    let open = extents.iter().filter(|extent| extent.is_none()).count() as u32;
+    if given > 100 || (open == 0 && given != 100) {
+        return allowed(what);
+    }
+    let left = 100 - given;
+    let mut nth = 0;
+    let fill = |extent: &Option<Amount>| {
+        extent.unwrap_or_else(|| {
+            nth += 1;
+            Amount::Percent((left / open + u32::from(nth <= left % open)) as u8)
+        })
+    };
+    Ok(extents.iter().map(fill).collect())
+}
+
+#[cfg(test)]
+#[path = "keys_tests.rs"]
+mod tests;

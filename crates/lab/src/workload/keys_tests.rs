@@ -1,0 +1,176 @@
+//! Keys: every one works, and every wrong one says what is allowed.
+
+use super::*;
+
+fn built(keys: &[(&str, &str)]) -> Result<Job, JobError> {
+    let mut builder = JobBuilder::new(Dialect::Native);
+    for (key, value) in keys {
+        builder.set(key, value)?;
+    }
+    builder.build()
+}
+
+fn error(key: &str, value: &str) -> String {
+    JobBuilder::new(Dialect::Native).set(key, value).unwrap_err().to_string()
+}
+
+#[test]
+fn every_key_accepts_its_example_and_changes_the_job() {
+    for doc in JobBuilder::keys() {
+        for name in std::iter::once(&doc.name).chain(doc.aliases) {
+            let mut builder = JobBuilder::new(Dialect::Native);
+            let before = format!("{builder:?}");
+            builder.set(name, doc.example).unwrap();
+            let is_default = ["direct", "bs", "queue", "kb_base"].contains(&doc.name);
+            assert_eq!(before == format!("{builder:?}"), is_default, "{name}");
+        }
+    }
+}
+
+#[test]
+fn names_are_unique() {
+    let mut names: Vec<_> = JobBuilder::keys()
+        .iter()
+        .flat_map(|doc| std::iter::once(doc.name).chain(doc.aliases.iter().copied()))
+        .collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}
+
+#[test]
+fn an_unknown_key_names_its_neighbour_and_the_allowed_ones() {
+    let text = error("iodpeth", "4");
+    assert!(
+        text.starts_with("iodpeth: unknown key (did you mean iodepth?); allowed: name, rw, bs, "),
+        "{text}"
+    );
+    assert!(text.ends_with(", queue, kb_base"), "{text}");
+    let text = error("colour", "red");
+    assert!(text.starts_with("colour: unknown key; allowed: name, "), "{text}");
+    assert_eq!(nearest("blocksise"), Some("blocksize"));
+    assert_eq!(nearest("x"), None);
+}
+
+#[test]
+fn wrong_values_say_what_is_allowed() {
+    for (key, value, text) in [
+        ("bs", "4x", "bs = 4x: allowed: a whole number of bytes, with k, m, g, t or p (4096, 4k, 1m)"),
+        ("bs", "0", "bs = 0: allowed: more than 0 bytes"),
+        ("bs", "1k,2k,3k,4k", "bs = 1k,2k,3k,4k: allowed: one value, or up to three for read,write,trim"),
+        ("iodepth", "0", "iodepth = 0: allowed: a whole number from 1 to 65536"),
+        ("size", "0%", "size = 0%: allowed: more than 0"),
+        ("rwmixread", "101", "rwmixread = 101: allowed: a whole number from 0 to 100"),
+        ("norandommap", "yes", "norandommap = yes: allowed: 0 or 1"),
+        ("rate_process", "burst", "rate_process = burst: allowed: linear or poisson"),
+        ("runtime", "10y", "runtime = 10y: allowed: a whole number with d, h, m, s, ms or us (30s, 10ms)"),
+        (
+            "rw",
+            "randread:8",
+            "rw = randread:8: allowed: read, write, trim, rw, readwrite, trimwrite, randread, randwrite, \
+             randtrim, \
+             randrw, randtrimwrite (without the :number that fio allows)",
+        ),
+        (
+            "random_distribution",
+            "zipf:0",
+            "random_distribution = zipf:0: allowed: zipf:theta with theta above 0 and up to 100, and no \
+             centre",
+        ),
+        (
+            "bssplit",
+            "4k/60:8k/50",
+            "bssplit = 4k/60:8k/50: allowed: at most 64 sizes with shares that sum to 100, an empty share \
+             taking \
+             what is left (4k/60:64k/)",
+        ),
+    ] {
+        assert_eq!(error(key, value), text);
+    }
+    for value in [
+        "pareto:1",
+        "pareto:nan",
+        "normal:0",
+        "zipf:1.2:0.5",
+        "zoned",
+        "zoned:50/10",
+        "zoned:60/10:40/80",
+        "zoned_abs:100/",
+        "x",
+    ] {
+        assert!(error("random_distribution", value).contains("allowed: "), "{value}");
+    }
+    for value in ["4k/x", "4k/-1:8k/101", "4k/nan", "4k/40", "/50", ""] {
+        assert!(error("bssplit", value).contains("allowed: "), "{value}");
+    }
+}
+
+#[test]
+fn keys_that_do_not_go_together_are_refused() {
+    assert_eq!(
+        built(&[("time_based", "1")]).unwrap_err().to_string(),
+        "time_based = 1: allowed: only together with runtime"
+    );
+    assert_eq!(
+        built(&[("rate", "1m"), ("rate_iops", "10")]).unwrap_err().to_string(),
+        "rate_iops = given: allowed: not together with rate"
+    );
+}
+
+#[test]
+fn commas_give_each_direction_its_own() {
+    let fixed = |keys: &[(&str, &str)]| {
+        built(keys).unwrap().block.map(|b| if let BlockSize::Fixed(bytes) = b { bytes } else { 0 })
+    };
+    assert_eq!(fixed(&[("bs", "256k")]), [262_144; 3]);
+    assert_eq!(fixed(&[("bs", "8k,32k")]), [8192, 32_768, 32_768]);
+    assert_eq!(fixed(&[("bs", "8k,32k,")]), [8192, 32_768, 4096]);
+    assert_eq!(fixed(&[("bs", ",8k")]), [4096, 8192, 8192]);
+    assert_eq!(fixed(&[("bs", ",8k,")]), [4096, 8192, 4096]);
+    assert_eq!(fixed(&[("kb_base", "1000"), ("bs", "4kib")]), [4096; 3]);
+    let rates = built(&[("rate_iops", "100,,50")]).unwrap().rate;
+    assert_eq!(rates, [Rate::Iops(100), Rate::Unlimited, Rate::Iops(50)]);
+}
+
+#[test]
+fn splits_and_zones_fill_what_is_left() {
+    let job = built(&[("bssplit", "4k/50:1k/:32k/,8k"), ("bs", "64k")]).unwrap();
+    assert_eq!(job.block[0], BlockSize::Split(vec![(4096, 50.0), (1024, 25.0), (32_768, 25.0)]));
+    assert_eq!(job.block[1], BlockSize::Split(vec![(8192, 100.0)]));
+    let job = built(&[("random_distribution", "zoned:60/10:30/:/,50/50:50/50")]).unwrap();
+    let zone = |access_percent, p| Zone { access_percent, extent: Amount::Percent(p) };
+    assert_eq!(
+        job.distribution[0],
+        Distribution::Zoned(vec![zone(60.0, 10), zone(30.0, 45), zone(10.0, 45)])
+    );
+    assert_eq!(job.distribution[1], Distribution::Zoned(vec![zone(50.0, 50), zone(50.0, 50)]));
+    let job = built(&[("random_distribution", "zoned_abs:60/20G:40/1t")]).unwrap();
+    let Distribution::Zoned(zones) = &job.distribution[2] else { panic!("not zoned") };
+    assert_eq!(zones[1], Zone { access_percent: 40.0, extent: Amount::Bytes(1 << 40) });
+    let job = built(&[("bsrange", "4k-1k,2k:8k")]).unwrap();
+    assert_eq!(job.block[0], BlockSize::Range { min_bytes: 1024, max_bytes: 4096 });
+    assert_eq!(job.block[2], BlockSize::Range { min_bytes: 2048, max_bytes: 8192 });
+}
+
+#[test]
+fn the_dialects_differ_in_map_and_end() {
+    let limit = |dialect, keys: &[(&str, &str)]| {
+        let mut builder = JobBuilder::new(dialect);
+        keys.iter().for_each(|(key, value)| builder.set(key, value).unwrap());
+        let job = builder.build().unwrap();
+        (job.random_map, job.limit)
+    };
+    assert_eq!(limit(Dialect::Native, &[]), (false, IoLimit::Region));
+    assert_eq!(limit(Dialect::Fio, &[]), (true, IoLimit::Region));
+    for key in ["number_ios", "runtime"] {
+        assert_eq!(limit(Dialect::Native, &[(key, "9")]), (false, IoLimit::None));
+        assert_eq!(limit(Dialect::Fio, &[(key, "9")]), (true, IoLimit::Region));
+    }
+    let bytes = IoLimit::Amount(Amount::Bytes(8192));
+    assert_eq!(limit(Dialect::Native, &[("number_ios", "9"), ("io_size", "8k")]), (false, bytes));
+    assert_eq!(
+        limit(Dialect::Fio, &[("runtime", "9"), ("time_based", ""), ("io_size", "8k")]),
+        (true, IoLimit::None)
+    );
+}

@@ -1,0 +1,220 @@
+//! Sizes and times as fio writes them.
+//!
+//! A size is a whole number, decimal or 0x-hexadecimal, with an optional prefix and an optional `b`. With
+//! `kb_base=1024`, fio's default and kept for old scripts, `k`, `m`, `g`, `t`, `p` are powers of 1024 and
+//! `ki`, `mi`, ... powers of *1000*; with `kb_base=1000` it is the other way round, as IEC 80000-13 has it.
+//! Case does not matter.
+
+use pellucid_flash::Nanos;
+use std::fmt;
+
+/// Why a size or a time is refused. The text says what is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitError {
+    /// Not a size.
+    Size,
+    /// Not a size and not a percentage.
+    Amount,
+    /// Not a time.
+    Time,
+    /// More than 64 bits hold.
+    SizeTooLarge,
+    /// More than 3650 days.
+    TimeTooLong,
+}
+
+impl fmt::Display for UnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UnitError::Size => "a whole number of bytes, with k, m, g, t or p (4096, 4k, 1m)",
+            UnitError::Amount => "a whole number of bytes, with k, m, g, t or p (1g), or 0% to 100%",
+            UnitError::Time => "a whole number with d, h, m, s, ms or us (30s, 10ms)",
+            UnitError::SizeTooLarge => "less than 2^64 bytes",
+            UnitError::TimeTooLong => "at most 3650d",
+        })
+    }
+}
+
+impl std::error::Error for UnitError {}
+
+/// The longest time that a job may name: sums of a few never overflow the simulated clock.
+const TIME_MAX: Nanos = Nanos::from_secs(3650 * 86_400);
+
+/// A part of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// So many bytes.
+    Bytes(u64),
+    /// 0 to 100 percent.
+    Percent(u8),
+}
+
+impl Amount {
+    /// In bytes, of a `whole` of that many bytes; percentages are rounded down.
+    pub fn of(self, whole_bytes: u64) -> u64 {
+        match self {
+            Amount::Bytes(bytes) => bytes,
+            Amount::Percent(percent) => (u128::from(whole_bytes) * u128::from(percent) / 100) as u64,
+        }
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Amount::Bytes(bytes) => write!(f, "{bytes}"),
+            Amount::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// Splits `text` into its leading number and the suffix in lower case. `None` without a number; `Err` when it
+/// overflows.
+fn split_number(text: &str) -> Option<(Result<u64, UnitError>, String)> {
+    let text = text.trim();
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(rest) => (rest, 16),
+        None => (text, 10),
+    };
+    // A hexadecimal number takes every digit it can, so that 0x1b is 27 and not one byte.
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+    if end == 0 {
+        return None;
+    }
+    let number = u64::from_str_radix(&digits[..end], radix).map_err(|_| UnitError::SizeTooLarge);
+    Some((number, digits[end..].trim().to_ascii_lowercase()))
+}
+
+/// Bytes: `4096`, `4k`, `4kb`, `0x1000`. `kb_base` is 1024 or 1000, see the module.
+pub fn parse_bytes(text: &str, kb_base: u64) -> Result<u64, UnitError> {
+    let (number, suffix) = split_number(text).ok_or(UnitError::Size)?;
+    let prefix = suffix.strip_suffix('b').unwrap_or(&suffix);
+    let (letter, base) = match (prefix.strip_suffix('i'), kb_base) {
+        (None, _) => (prefix, kb_base),
+        (Some(letter), 1000) => (letter, 1024),
+        (Some(letter), _) => (letter, 1000),
+    };
+    let power = match letter {
+        "" if prefix.is_empty() => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return Err(UnitError::Size),
+    };
+    let factor: u64 = std::iter::repeat_n(base, power).product();
+    number?.checked_mul(factor).ok_or(UnitError::SizeTooLarge)
+}
+
+/// Bytes or a percentage: `1g`, `25%`.
+pub fn parse_amount(text: &str, kb_base: u64) -> Result<Amount, UnitError> {
+    match text.trim().strip_suffix('%') {
+        Some(percent) => match percent.trim().parse::<u8>() {
+            Ok(percent) if percent <= 100 => Ok(Amount::Percent(percent)),
+            _ => Err(UnitError::Amount),
+        },
+        None => parse_bytes(text, kb_base).map(Amount::Bytes).map_err(|e| match e {
+            UnitError::Size => UnitError::Amount,
+            other => other,
+        }),
+    }
+}
+
+/// A time: `30`, `30s`, `5m`, `10ms`, `200us`. A number without unit counts in `default_unit`.
+pub fn parse_time(text: &str, default_unit: Nanos) -> Result<Nanos, UnitError> {
+    let (number, suffix) = split_number(text).ok_or(UnitError::Time)?;
+    let unit = match suffix.as_str() {
+        "" => default_unit,
+        "d" => Nanos::from_secs(86_400),
+        "h" => Nanos::from_secs(3_600),
+        "m" => Nanos::from_secs(60),
+        "s" | "sec" => Nanos::from_secs(1),
+        "ms" | "msec" => Nanos::from_ms(1),
+        "us" | "usec" => Nanos::from_us(1),
+        _ => return Err(UnitError::Time),
+    };
+    let nanos = number.ok().and_then(|n| n.checked_mul(unit.0)).ok_or(UnitError::TimeTooLong)?;
+    if nanos > TIME_MAX.0 { Err(UnitError::TimeTooLong) } else { Ok(Nanos(nanos)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_follow_fio_with_kb_base_1024() {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("4096b", 4096),
+            ("4096B", 4096),
+            ("4k", 4096),
+            ("4kB", 4096),
+            ("4 K", 4096),
+            ("1m", 1 << 20),
+            ("1Gb", 1 << 30),
+            ("1t", 1 << 40),
+            ("2p", 2 << 50),
+            ("4ki", 4000),
+            ("4KiB", 4000),
+            ("1mib", 1_000_000),
+            ("1ti", 1_000_000_000_000),
+            ("0x1000", 4096),
+            ("0x1b", 27),
+            ("0x10k", 16384),
+        ] {
+            assert_eq!(parse_bytes(text, 1024), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_follow_the_standards_with_kb_base_1000() {
+        for (text, bytes) in [("4k", 4000), ("4kib", 4096), ("1mi", 1 << 20), ("1MB", 1_000_000), ("7", 7)] {
+            assert_eq!(parse_bytes(text, 1000), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in ["", "k", "4x", "4kk", "-4k", "4.5k", "4i", "4ib", "4bb", "0x", "1z", "4k%"] {
+            assert_eq!(parse_bytes(text, 1024), Err(UnitError::Size), "{text}");
+        }
+        assert_eq!(parse_bytes("16384p", 1024), Err(UnitError::SizeTooLarge));
+        assert_eq!(parse_bytes("99999999999999999999", 1024), Err(UnitError::SizeTooLarge));
+    }
+
+    #[test]
+    fn amounts_are_bytes_or_percent() {
+        assert_eq!(parse_amount("25%", 1024), Ok(Amount::Percent(25)));
+        assert_eq!(parse_amount("1m", 1024), Ok(Amount::Bytes(1 << 20)));
+        for text in ["101%", "-1%", "%", "1.5%", "x"] {
+            assert_eq!(parse_amount(text, 1024), Err(UnitError::Amount), "{text}");
+        }
+        assert_eq!(Amount::Percent(33).of(1000), 330);
+        assert_eq!(Amount::Percent(100).of(u64::MAX), u64::MAX);
+        assert_eq!(Amount::Bytes(5).of(1), 5);
+    }
+
+    #[test]
+    fn times_follow_fio() {
+        let second = Nanos::from_secs(1);
+        for (text, nanos) in [
+            ("30", Nanos::from_secs(30)),
+            ("30s", Nanos::from_secs(30)),
+            ("2 sec", Nanos::from_secs(2)),
+            ("5M", Nanos::from_secs(300)),
+            ("1h", Nanos::from_secs(3600)),
+            ("1d", Nanos::from_secs(86_400)),
+            ("10ms", Nanos::from_ms(10)),
+            ("10usec", Nanos::from_us(10)),
+        ] {
+            assert_eq!(parse_time(text, second), Ok(nanos), "{text}");
+        }
+        assert_eq!(parse_time("20", Nanos::from_us(1)), Ok(Nanos::from_us(20)));
+        for text in ["", "s", "1y", "1.5s", "-1"] {
+            assert_eq!(parse_time(text, second), Err(UnitError::Time), "{text}");
+        }
+        assert_eq!(parse_time("3651d", second), Err(UnitError::TimeTooLong));
+        assert_eq!(parse_time("18446744073709551615h", second), Err(UnitError::TimeTooLong));
+    }
+}
