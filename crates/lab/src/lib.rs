@@ -1,1 +1,3 @@
 //! The laboratory: descriptions, workloads, traces, the virtual-time driver, and reports.
+
+pub mod report;
