@@ -5,11 +5,6 @@ use super::*;
 
 #[test]
 fn show() {
-    println!(
-        "{}\n{}\n{}",
-        render_text(&report(), 100),
-        render_text(&report(), 70),
-        render_compare(&[report(), report(), report()])
-    );
-    println!("{}", &report().to_json(true).chars().take(9000).collect::<String>());
+    std::fs::write("/tmp/r.html", report().to_html()).unwrap();
+    println!("{}", render_text(&report(), 100));
 }
