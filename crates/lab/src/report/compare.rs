@@ -16,6 +16,9 @@ const COLUMN: usize = 24;
 /// no report has are left out. Three drives fit 100 columns.
 pub fn render_compare(reports: &[Report]) -> String {
     let mut out = String::new();
+    if reports.is_empty() {
+        return out;
+    }
     let names = reports.iter().map(|report| clip(&report.drive.name, COLUMN - 2));
     line(&mut out, "", names);
     for (label, show, values) in rows(reports) {

@@ -153,14 +153,16 @@ fn tiles(report: &Report) -> Vec<(&'static str, String)> {
     let mut tiles = vec![("requests", count(report.requests)), ("simulated", span(report.simulated_seconds))];
     if let Some(host) = &report.host {
         tiles.push(("real time", span(host.wall_seconds)));
-        tiles.push(("requests per real second", count(host.requests_per_wall_second.round() as u64)));
+        tiles.push(("requests / real second", count(host.requests_per_wall_second.round() as u64)));
     }
     let (read, write) = (&report.directions.read, &report.directions.write);
     if read.requests > 0 {
-        tiles.push(("read p50 / p99", pair(read)));
+        tiles.push(("read p50", ns(read.latency.p50_ns)));
+        tiles.push(("read p99", ns(read.latency.p99_ns)));
     }
     if write.requests > 0 {
-        tiles.push(("write p50 / p99", pair(write)));
+        tiles.push(("write p50", ns(write.latency.p50_ns)));
+        tiles.push(("write p99", ns(write.latency.p99_ns)));
     }
     if let Some(total) = report.write_amplification.total {
         tiles.push(("write amplification", significant(total)));
@@ -169,11 +171,6 @@ fn tiles(report: &Report) -> Vec<(&'static str, String)> {
         tiles.push(("free blocks", percent(report.wear.free_blocks as f64 / report.wear.blocks as f64)));
     }
     tiles
-}
-
-fn pair(direction: &Direction) -> String {
-    let short = |value: Option<u64>| ns(value).replace(' ', "\u{202f}");
-    format!("{} / {}", short(direction.latency.p50_ns), short(direction.latency.p99_ns))
 }
 
 fn requests(report: &Report) -> String {
@@ -205,7 +202,7 @@ fn latency(report: &Report) -> Vec<Part> {
     vec![
         Part::Figure(
             figure::distribution(report),
-            "Share of all requests of a direction in each bin; 16 bins to a power of two.",
+            "Share of the requests of a direction per sixteenth of a power of two.",
         ),
         Part::Figure(
             figure::tail(report),
@@ -278,7 +275,7 @@ fn stages(report: &Report) -> Vec<Part> {
 
 fn amplification(report: &Report) -> Vec<Part> {
     let amplification = &report.write_amplification;
-    let head = ["cause", "programmed", "per host byte", "programs", "flash reads", "blocks erased"];
+    let head = ["cause", "programmed", "per host byte", "programs", "reads", "erases"];
     let mut rows: Vec<Vec<String>> = Vec::new();
     for cause in pellucid_flash::Cause::ALL {
         rows.push(vec![

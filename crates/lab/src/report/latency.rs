@@ -56,6 +56,42 @@ impl Distribution {
     }
 }
 
+impl Distribution {
+    /// The share of requests per sixteenth of a power of two, `(latency_ns, share)`: bins of unequal width on a logarithmic axis
+    /// are made comparable, and empty bins beside used ones are given as 0.
+    pub fn density(&self) -> Vec<(f64, f64)> {
+        let total: u64 = self.count.iter().sum();
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        let mut next_bin = 0;
+        for (&upper_ns, &count) in self.upper_ns.iter().zip(&self.count) {
+            let bin = bin_of(upper_ns);
+            if bin > next_bin && next_bin > 0 {
+                points.push((middle_ns(next_bin), 0.0));
+            }
+            if bin > next_bin + 1 || next_bin == 0 {
+                points.push((middle_ns(bin.saturating_sub(1)), 0.0));
+            }
+            let width = ((upper_ns as f64 + 1.0) / lower_ns(bin)).log2() * BINS_PER_OCTAVE as f64;
+            points.push((middle_ns(bin), count as f64 / total as f64 / width.max(0.5)));
+            next_bin = bin + 1;
+        }
+        if next_bin > 0 {
+            points.push((middle_ns(next_bin), 0.0));
+        }
+        points
+    }
+}
+
+fn lower_ns(bin: usize) -> f64 {
+    if bin == 0 { 1.0 } else { bin_upper_ns(bin - 1) as f64 + 1.0 }
+}
+
+/// The middle of a bin on a logarithmic axis; below 1 ns there is none.
+fn middle_ns(bin: usize) -> f64 {
+    let bin = bin.min(bin_of(u64::MAX));
+    (lower_ns(bin) * (bin_upper_ns(bin).max(1) as f64)).sqrt()
+}
+
 /// Bins per power of two of the coarse scale that [`Distribution`] and the time series use.
 const BINS_PER_OCTAVE: u64 = 16;
 
@@ -252,6 +288,25 @@ mod tests {
             assert!(width == 1 || width * 16 <= upper + 1, "bin {bin} is {width} ns wide above {upper} ns");
         }
         assert_eq!(bin_upper_ns(bin_of(u64::MAX)), u64::MAX);
+    }
+
+    #[test]
+    fn a_density_is_smooth_across_powers_of_two_and_zero_in_gaps() {
+        // Evenly spread over the logarithm of latency: every full bin must have the same density.
+        let mut recorder = LatencyRecorder::new();
+        for i in 0..400_000 {
+            recorder.record(Nanos((1e5 * 100f64.powf(f64::from(i) / 400_000.0)) as u64));
+        }
+        let density = recorder.distribution().density();
+        let expected = 1.0 / (100f64.log2() * 16.0);
+        for (ns, share) in density.iter().filter(|(ns, _)| (1.1e5..9e6).contains(ns)) {
+            assert!((share / expected - 1.0).abs() < 0.05, "{share} at {ns} ns, expected {expected}");
+        }
+        let spikes = recorder_of(&[100, 100, 100, 1_000_000]).distribution().density();
+        let shares: Vec<f64> = spikes.iter().map(|point| point.1).collect();
+        assert_eq!((shares[0], shares[2], shares[3], shares[5]), (0.0, 0.0, 0.0, 0.0));
+        assert!(shares[1] > 0.6 && shares[4] > 0.2);
+        assert!(spikes.windows(2).all(|pair| pair[0].0 < pair[1].0));
     }
 
     #[test]

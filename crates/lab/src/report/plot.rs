@@ -140,7 +140,7 @@ fn legend_places(items: &[(&str, String)], width: f64) -> Vec<(f64, f64)> {
     let (mut x, mut row) = (4.0, 0.0);
     let mut places = Vec::new();
     for (name, _) in items {
-        let item = 38.0 + 6.6 * name.chars().count() as f64;
+        let item = 36.0 + 7.0 * name.chars().count() as f64;
         if x > 4.0 && x + item > width {
             (x, row) = (4.0, row + 1.0);
         }
@@ -160,4 +160,4 @@ fn box_swatch(colour: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -29,6 +29,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, "collection", &collection(report));
     labelled(&mut out, width, "wear", &wear(report));
     labelled(&mut out, width, "busy", &busy(report));
+    labelled(&mut out, width, "failed requests", &errors(report));
     labelled(&mut out, width, "media", &media(report));
     labelled(&mut out, width, "mount", &mount(report));
     out
@@ -78,17 +79,16 @@ fn headline(report: &Report) -> String {
 /// One column of the table of requests: heading, width, narrowest screen that shows it, and its text.
 type Column = (&'static str, usize, usize, fn(&Direction) -> String);
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 9] = [
     ("requests", 13, 0, |d| count(d.requests)),
     ("bytes", 9, 0, |d| bytes(d.bytes as f64)),
-    ("IOPS", 10, 99, |d| count(d.iops.round() as u64)),
+    ("IOPS", 11, 96, |d| count(d.iops.round() as u64)),
     ("rate", 11, 80, |d| format!("{}/s", bytes(d.throughput_bytes_per_second))),
     ("mean", 9, 0, |d| optional(d.latency.mean_ns, duration)),
     ("p50", 9, 0, |d| latency(d.latency.p50_ns)),
     ("p99", 9, 0, |d| latency(d.latency.p99_ns)),
-    ("p99.9", 9, 99, |d| latency(d.latency.p99_9_ns)),
+    ("p99.9", 9, 96, |d| latency(d.latency.p99_9_ns)),
     ("max", 9, 70, |d| latency(d.latency.max_ns)),
-    ("errors", 8, 99, |d| count(d.errors)),
 ];
 
 fn latency(ns: Option<u64>) -> String {
@@ -177,6 +177,11 @@ fn busy(report: &Report) -> Vec<String> {
     ];
     let known = parts.iter().filter_map(|(name, share)| share.map(|share| (name, share)));
     known.map(|(name, share)| format!("{name} {}   ", percent(share))).collect()
+}
+
+fn errors(report: &Report) -> Vec<String> {
+    let failed = report.directions.named().into_iter().filter(|(_, direction)| direction.errors > 0);
+    failed.map(|(name, direction)| format!("{name} {}   ", count(direction.errors))).collect()
 }
 
 fn media(report: &Report) -> Vec<String> {

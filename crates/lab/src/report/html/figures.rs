@@ -8,16 +8,13 @@ fn read_and_write(report: &Report) -> [(&'static str, usize, &Direction); 2] {
     [("read", 0, &report.directions.read), ("write", 1, &report.directions.write)]
 }
 
-/// Requests per latency bin. Bins that are one nanosecond wide stand at their value.
+/// Where the latencies lie; the area under a curve is the whole of its direction.
 pub(super) fn distribution(report: &Report) -> String {
     let mut plot = Plot::new("Latency distribution")
         .x_axis(Axis::log("latency", Unit::Nanos))
         .y_axis(Axis::linear("share of requests", Unit::Percent).from(0.0));
     for (name, colour, direction) in read_and_write(report) {
-        let total = direction.latency.count as f64;
-        let bins = direction.distribution.upper_ns.iter().zip(&direction.distribution.count);
-        let points = bins.map(|(&upper, &count)| (upper as f64, count as f64 / total));
-        plot = plot.series(name, Mark::Area, points.collect()).colour(colour);
+        plot = plot.series(name, Mark::Area, direction.distribution.density()).colour(colour);
     }
     plot.to_svg()
 }
@@ -92,7 +89,7 @@ pub(super) fn amplification_over_time(report: &Report) -> String {
 pub(super) fn free_blocks(report: &Report) -> String {
     time_plot("Free blocks over time", report)
         .y_axis(Axis::linear("free blocks", Unit::Count).from(0.0))
-        .series("free blocks", Mark::Area, over_time(report, &report.series.free_blocks, |n| Some(n as f64)))
+        .series("", Mark::Area, over_time(report, &report.series.free_blocks, |n| Some(n as f64)))
         .colour(2)
         .to_svg()
 }
@@ -139,8 +136,8 @@ pub(super) fn channels(report: &Report) -> String {
     let channels = &report.utilisation.channels;
     BarChart::new("Busy share of the channels", Bars::Grouped)
         .value_axis(Axis::linear("busy", Unit::Percent).from(0.0).to(1.0))
-        .categories((0..channels.len()).map(|channel| channel.to_string()))
-        .series("channel", channels.clone())
+        .categories((0..channels.len()).map(|channel| format!("channel {channel}")))
+        .series("", channels.clone())
         .to_svg()
 }
 
@@ -154,6 +151,6 @@ pub(super) fn wear(report: &Report) -> String {
     Plot::new("Wear")
         .x_axis(Axis::linear("erase count", Unit::Count))
         .y_axis(Axis::linear("blocks", Unit::Count).from(0.0))
-        .series("blocks", Mark::Columns, points)
+        .series("", Mark::Columns, points)
         .to_svg()
 }

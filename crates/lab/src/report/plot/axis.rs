@@ -41,6 +41,8 @@ impl Unit {
         let shown = match self {
             Unit::Plain => return shortest(value),
             Unit::Percent => return format!("{} %", shortest(value * 100.0)),
+            _ if value == 0.0 => return "0".into(),
+            Unit::Seconds => self.show(value).replace(" 00 s", "").replace(" 00 m", ""),
             _ => self.show(value),
         };
         let (number, unit) = shown.split_once(' ').unwrap_or((&shown, ""));
@@ -125,7 +127,7 @@ impl Axis {
                 if value < low * 0.9999 || value > high * 1.0001 {
                     continue;
                 }
-                let named = digit == 1 || (decades < 2.5 && (digit == 2 || digit == 5));
+                let named = digit == 1 || (decades < 3.0 && (digit == 2 || digit == 5));
                 ticks.push((value, named.then(|| self.unit.tick(value))));
             }
         }

@@ -13,7 +13,7 @@ pub enum Bars {
 }
 
 /// Height of one lying bar with its space.
-const ROW: f64 = 42.0;
+const ROW: f64 = 54.0;
 
 /// Bars over categories.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl BarChart {
         self
     }
 
-    /// Adds a series: one value per category.
+    /// Adds a series: one value per category. An empty name keeps it out of the legend.
     pub fn series(mut self, name: &str, values: Vec<f64>) -> BarChart {
         let colour = self.series.len() % COLOURS;
         self.series.push((name.into(), colour, values));
@@ -77,13 +77,14 @@ impl BarChart {
         canvas.legend(&self.legend(), 28.0, self.size.0);
         match self.bars {
             Bars::Stacked => self.stacked(&mut canvas, top),
-            Bars::Grouped => self.grouped(&mut canvas, top + 14.0),
+            Bars::Grouped => self.grouped(&mut canvas, top + 20.0),
         }
         canvas.finish()
     }
 
     fn legend(&self) -> Vec<(&str, String)> {
-        self.series.iter().map(|(name, colour, _)| (name.as_str(), box_swatch(*colour))).collect()
+        let named = self.series.iter().filter(|(name, ..)| !name.is_empty());
+        named.map(|(name, colour, _)| (name.as_str(), box_swatch(*colour))).collect()
     }
 
     fn value(&self, series: usize, category: usize) -> f64 {
@@ -142,7 +143,7 @@ impl BarChart {
         let (left, bottom) = (66.0, self.size.1 - 26.0);
         let frame = Frame { left, top, width: self.size.0 - left - 18.0, height: bottom - top };
         let place = |value| bottom - scale.place(value).unwrap_or(0.0) * frame.height;
-        canvas.text("", (4.0, top - 9.0), &self.axis.label);
+        canvas.text("", (4.0, top - 14.0), &self.axis.label);
         for (value, words) in &scale.ticks {
             if let Some(words) = words {
                 canvas.line("grid", (left, place(*value)), (frame.right(), place(*value)));
@@ -151,9 +152,13 @@ impl BarChart {
         }
         let group = frame.width / self.categories.len().max(1) as f64;
         let bar = group * 0.8 / self.series.len().max(1) as f64;
+        let longest = self.categories.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let every = ((longest as f64 * 6.8 + 8.0) / group).ceil().max(1.0) as usize;
         for (c, name) in self.categories.iter().enumerate() {
             let begin = left + group * (c as f64 + 0.1);
-            canvas.text("mid", (begin + group * 0.4, bottom + 17.0), name);
+            if c % every == 0 {
+                canvas.text("mid", (begin + group * 0.4, bottom + 17.0), name);
+            }
             for (s, (_, colour, _)) in self.series.iter().enumerate() {
                 let top = place(self.value(s, c));
                 let place =

@@ -82,7 +82,7 @@ impl HeatMap {
         canvas.rect("heat", frame, &format!(" fill-opacity=\"{share:.3}\""), &tooltip);
         if frame.width > 12.0 + 6.8 * words.chars().count() as f64 && frame.height > 15.0 {
             let place = (frame.left + frame.width / 2.0, frame.top + frame.height / 2.0 + 4.0);
-            canvas.text(if share > 0.6 { "mid light" } else { "mid dark" }, place, &words);
+            canvas.text(if share > 0.7 { "mid light" } else { "mid dark" }, place, &words);
         }
     }
 

@@ -32,6 +32,9 @@ struct Series {
 /// Tooltips across the width of a plot. More would only make pages heavy.
 const HITS: usize = 120;
 
+/// Lines with more points are drawn thinner.
+const DENSE: usize = 250;
+
 /// A plot over two axes.
 #[derive(Clone, Debug)]
 pub struct Plot {
@@ -67,7 +70,7 @@ impl Plot {
         self
     }
 
-    /// Adds a series of `(x, y)` with rising x. Its colour is the next one.
+    /// Adds a series of `(x, y)` with rising x. Its colour is the next one. An empty name keeps it out of the legend.
     pub fn series(mut self, name: &str, mark: Mark, points: Vec<(f64, f64)>) -> Plot {
         let colour = self.series.len() % COLOURS;
         self.series.push(Series { name: name.into(), mark, colour, points });
@@ -124,7 +127,7 @@ impl Plot {
     }
 
     fn frame(&self) -> Frame {
-        let top = 50.0 + legend_height(&self.legend(), self.size.0);
+        let top = 56.0 + legend_height(&self.legend(), self.size.0);
         let (left, right, bottom) = (66.0, 18.0, 42.0);
         Frame { left, top, width: self.size.0 - left - right, height: self.size.1 - top - bottom }
     }
@@ -180,20 +183,21 @@ impl Drawing<'_> {
             canvas.line("rule", (x, bottom), (x, bottom + if words.is_some() { 5.0 } else { 3.0 }));
         }
         canvas.line("rule", (left, bottom), (right, bottom));
-        canvas.text("", (4.0, top - 9.0), &self.plot.y.label);
+        canvas.text("", (4.0, top - 14.0), &self.plot.y.label);
         canvas.text("end", (right, bottom + 35.0), &self.plot.x.label);
     }
 
     fn series(&self, canvas: &mut Canvas, series: &Series) {
         let c = series.colour;
+        let thin = if series.points.len() > DENSE { " thin" } else { "" };
         match series.mark {
             Mark::Line | Mark::Dashed | Mark::Dotted => {
                 let path = self.path(&series.points);
-                canvas.raw(&format!("<path class=\"line s{c}{}\" d=\"{path}\"/>", dash(series.mark)));
+                canvas.raw(&format!("<path class=\"line s{c}{}{thin}\" d=\"{path}\"/>", dash(series.mark)));
             }
             Mark::Area => {
                 canvas.raw(&format!("<path class=\"area f{c}\" d=\"{}\"/>", self.area(&series.points)));
-                canvas.raw(&format!("<path class=\"line s{c}\" d=\"{}\"/>", self.path(&series.points)));
+                canvas.raw(&format!("<path class=\"line s{c}{thin}\" d=\"{}\"/>", self.path(&series.points)));
             }
             Mark::Points => {
                 for (x, y) in series.points.iter().filter_map(|point| self.at(*point)) {
@@ -279,7 +283,8 @@ impl Drawing<'_> {
                     continue;
                 };
                 let (x, y) = (self.plot.x.unit.show(*x), self.plot.y.unit.show(*y));
-                let _ = writeln!(tooltip, "{x}: {} {y}", series.name);
+                let name = if series.name.is_empty() { &self.plot.y.label } else { &series.name };
+                let _ = writeln!(tooltip, "{x}: {name} {y}");
             }
             if !tooltip.is_empty() {
                 let frame = Frame { left, width, ..self.frame };
