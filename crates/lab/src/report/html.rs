@@ -82,8 +82,10 @@ impl Page {
                 Part::Figure(svg, caption) => {
                     write!(self.0, "<figure class=\"card\">{svg}<figcaption>{caption}</figcaption></figure>")
                 }
-                Part::Half(html) => write!(self.0, "<div class=\"card scroll\">{html}</div>"),
-                Part::Wide(html) => write!(self.0, "<div class=\"card scroll wide\">{html}</div>"),
+                Part::Half(html) => write!(self.0, "<div class=\"card scroll\" tabindex=\"0\">{html}</div>"),
+                Part::Wide(html) => {
+                    write!(self.0, "<div class=\"card scroll wide\" tabindex=\"0\">{html}</div>")
+                }
             };
         }
         self.raw("</div></section>");
@@ -93,10 +95,10 @@ impl Page {
         let seeds: Vec<String> =
             report.seeds.iter().map(|(name, seed)| format!("{} {seed}", escape(name))).collect();
         let version = &report.version;
-        let _ = write!(
+        let _ = writeln!(
             self.0,
             "<footer><p>Pellucid {}, report schema {}. Seeds: {}. All times are simulated unless they say otherwise. \
-             Every number is defined in docs/definitions.md.</p></footer></body></html>\n",
+             Every number is defined in docs/definitions.md.</p></footer></body></html>",
             escape(&version.pellucid_version),
             version.schema_version,
             if seeds.is_empty() { "none".into() } else { seeds.join(", ") }

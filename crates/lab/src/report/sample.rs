@@ -75,8 +75,11 @@ fn recorded() -> (Directions, Series) {
         let busy = if collecting { 5 } else { 3 };
         counters.channel_busy_ns += busy * 400_000;
         counters.die_busy_ns += busy * 4_200_000;
-        at +=
-            Nanos(300_000 + rng.below(1_100_000) + if at.0 / 15_000_000_000 % 2 == 0 { 0 } else { 600_000 });
+        at += Nanos(
+            300_000
+                + rng.below(1_100_000)
+                + if (at.0 / 15_000_000_000).is_multiple_of(2) { 0 } else { 600_000 },
+        );
     }
     let end = SimTime(SECONDS * 1_000_000_000);
     series.sample(end, counters);

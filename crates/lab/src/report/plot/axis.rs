@@ -153,10 +153,11 @@ fn round_125(value: f64, round: fn(f64) -> f64) -> f64 {
 fn step_for(unit: Unit, least: f64) -> f64 {
     const CLOCK: [f64; 12] =
         [15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21_600.0, 86_400.0];
-    if unit == Unit::Seconds && least > 10.0 {
-        if let Some(step) = CLOCK.into_iter().find(|step| *step >= least) {
-            return step;
-        }
+    if unit == Unit::Seconds
+        && least > 10.0
+        && let Some(step) = CLOCK.into_iter().find(|step| *step >= least)
+    {
+        return step;
     }
     if unit == Unit::Count && least < 1.0 {
         return 1.0;
