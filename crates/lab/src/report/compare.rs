@@ -1,4 +1,5 @@
-//! Several drives under the same work, side by side: one column per drive, each number with its ratio to the first drive's.
+//! Several drives under the same work, side by side: one column per drive, each number with its ratio to the
+//! first drive's.
 
 use super::format::{bytes, count, duration, significant, span};
 use super::{Direction, Report};
@@ -12,8 +13,8 @@ type Row = (String, Show, Vec<Option<f64>>);
 const LABEL: usize = 22;
 const COLUMN: usize = 24;
 
-/// The reports side by side. A number is followed by its ratio to the first report's (`x 1.25`: a quarter more); rows that
-/// no report has are left out. Three drives fit 100 columns.
+/// The reports side by side. A number is followed by its ratio to the first report's (`x 1.25`: a quarter
+/// more); rows that no report has are left out. Three drives fit 100 columns.
 pub fn render_compare(reports: &[Report]) -> String {
     let mut out = String::new();
     if reports.is_empty() {

@@ -1,4 +1,5 @@
-//! Numbers as people read them: three significant digits, decimal units, a thin set of rules used by every renderer.
+//! Numbers as people read them: three significant digits, decimal units, a thin set of rules used by every
+//! renderer.
 
 /// `46974` as `46,974`.
 pub fn count(n: u64) -> String {
@@ -38,6 +39,12 @@ fn scaled(value: f64, units: &[(f64, &str)]) -> String {
 /// Bytes in decimal units: `1.80 GB`.
 pub fn bytes(value: f64) -> String {
     scaled(value, &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"), (1e15, "PB")])
+}
+
+/// Bytes in powers of 1024: `4.00 KiB`.
+pub fn binary_bytes(value: f64) -> String {
+    let power = |n: i32| 1024f64.powi(n);
+    scaled(value, &[(1.0, "B"), (power(1), "KiB"), (power(2), "MiB"), (power(3), "GiB"), (power(4), "TiB")])
 }
 
 /// A latency in nanoseconds: `512 us`, `1.92 ms`.

@@ -1,5 +1,6 @@
-//! The report as one HTML page that needs nothing else: style and drawings are inside, there is no script, and no address
-//! of another resource. It is written as well-formed XML too, so that a test can check its structure.
+//! The report as one HTML page that needs nothing else: style and drawings are inside, there is no script,
+//! and no address of another resource. It is written as well-formed XML too, so that a test can check its
+//! structure.
 
 mod figures;
 
@@ -97,7 +98,8 @@ impl Page {
         let version = &report.version;
         let _ = writeln!(
             self.0,
-            "<footer><p>Pellucid {}, report schema {}. Seeds: {}. All times are simulated unless they say otherwise. \
+            "<footer><p>Pellucid {}, report schema {}. Seeds: {}. All times are simulated unless they \
+             say otherwise. \
              Every number is defined in docs/definitions.md.</p></footer></body></html>",
             escape(&version.pellucid_version),
             version.schema_version,

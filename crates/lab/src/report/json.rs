@@ -1,7 +1,7 @@
 //! The layout of JSON reports: objects indented, one key to a line; lists of plain values on one line.
 //!
-//! Keys stand in the order of the structs and numbers are printed in their shortest exact form, so two equal reports are
-//! equal byte for byte.
+//! Keys stand in the order of the structs and numbers are printed in their shortest exact form, so two equal
+//! reports are equal byte for byte.
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};

@@ -1,8 +1,10 @@
-//! Latencies of one kind of request: exact count, mean, minimum and maximum, and percentiles of known resolution.
+//! Latencies of one kind of request: exact count, mean, minimum and maximum, and percentiles of known
+//! resolution.
 //!
-//! Resolution: percentiles come from a histogram with 3 significant decimal digits. A percentile is never below the exact
-//! nearest-rank value and at most 0.1 % above it; below 2048 ns it is exact. Memory is bounded: one counter for each of
-//! the 56,320 buckets that cover all of `u64` (440 KiB), however many requests are recorded.
+//! Resolution: percentiles come from a histogram with 3 significant decimal digits. A percentile is never
+//! below the exact nearest-rank value and at most 0.1 % above it; below 2048 ns it is exact. Memory is
+//! bounded: one counter for each of the 56,320 buckets that cover all of `u64` (440 KiB), however many
+//! requests are recorded.
 //!
 //! Invariants: `min <= every percentile <= max`, and percentiles never fall as the quantile rises.
 
@@ -10,7 +12,8 @@ use hdrhistogram::Histogram;
 use pellucid_flash::Nanos;
 use serde::Serialize;
 
-/// The summary of a set of latencies, in simulated nanoseconds. Without requests every field but `count` is absent.
+/// The summary of a set of latencies, in simulated nanoseconds. Without requests every field but `count` is
+/// absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
     /// Requests measured.
@@ -33,7 +36,8 @@ pub struct Latency {
     pub max_ns: Option<u64>,
 }
 
-/// A latency distribution in at most 976 bins, each at most 1/16 as wide as its lower edge. Empty bins are left out.
+/// A latency distribution in at most 976 bins, each at most 1/16 as wide as its lower edge. Empty bins are
+/// left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
     /// Largest latency of each bin in nanoseconds (inclusive), rising.
@@ -57,8 +61,8 @@ impl Distribution {
 }
 
 impl Distribution {
-    /// The share of requests per sixteenth of a power of two, `(latency_ns, share)`: bins of unequal width on a logarithmic axis
-    /// are made comparable, and empty bins beside used ones are given as 0.
+    /// The share of requests per sixteenth of a power of two, `(latency_ns, share)`: bins of unequal width on
+    /// a logarithmic axis are made comparable, and empty bins beside used ones are given as 0.
     pub fn density(&self) -> Vec<(f64, f64)> {
         let total: u64 = self.count.iter().sum();
         let mut points: Vec<(f64, f64)> = Vec::new();
@@ -166,7 +170,8 @@ impl LatencyRecorder {
         self.sum_ns
     }
 
-    /// The smallest value that at least the share `q` (0 to 1) of all latencies do not exceed; `None` when empty.
+    /// The smallest value that at least the share `q` (0 to 1) of all latencies do not exceed; `None` when
+    /// empty.
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         (self.count() > 0).then(|| Nanos(self.histogram.value_at_quantile(q).clamp(self.min_ns, self.max_ns)))
     }
@@ -191,7 +196,8 @@ impl LatencyRecorder {
         }
     }
 
-    /// The distribution on the coarse scale. The histogram's buckets nest in the coarse bins, so no count is misplaced.
+    /// The distribution on the coarse scale. The histogram's buckets nest in the coarse bins, so no count is
+    /// misplaced.
     pub fn distribution(&self) -> Distribution {
         let mut out = Distribution::default();
         for recorded in self.histogram.iter_recorded() {

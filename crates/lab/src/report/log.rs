@@ -1,8 +1,8 @@
 //! The log of single requests: one CSV line per completion, written as the run goes on.
 //!
-//! Columns: `at_ns,completed_ns,op,lba,sectors,status,latency_ns`, then one column `<stage>_ns` per [`Stage`]. Times are simulated
-//! nanoseconds since the drive was switched on; the stage columns of a line sum to its `latency_ns`. Lines stand in the
-//! order of completion.
+//! Columns: `at_ns,completed_ns,op,lba,sectors,status,latency_ns`, then one column `<stage>_ns` per
+//! [`Stage`]. Times are simulated nanoseconds since the drive was switched on; the stage columns of a line
+//! sum to its `latency_ns`. Lines stand in the order of completion.
 
 use super::tables::key;
 use pellucid_flash::{Completion, Lba, Opcode, Stage, Status};

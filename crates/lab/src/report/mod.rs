@@ -4,9 +4,10 @@
 //! driver --> RequestRecorder, TimeSeries --> Report --> text, compare   (terminal)
 //!        \-> RequestLog (CSV)                      \-> to_json, Series::write_csv, to_html
 //! ```
-//! A report is plain data. Everything in it but [`HostCost`] follows from description, workload and seeds alone: two runs
-//! give the same bytes of JSON once that group is left out. Definitions of the terms stand in `docs/definitions.md`, one
-//! line per JSON key in `docs/report-schema.md`; a test keeps that file and these structs together.
+//! A report is plain data. Everything in it but [`HostCost`] follows from description, workload and seeds
+//! alone: two runs give the same bytes of JSON once that group is left out. Definitions of the terms stand in
+//! `docs/definitions.md`, one line per JSON key in `docs/report-schema.md`; a test keeps that file and these
+//! structs together.
 
 pub mod format;
 pub mod plot;
@@ -35,7 +36,8 @@ pub use text::render_text;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The version of the JSON schema. Raised when a key changes its meaning or goes away; new keys do not raise it.
+/// The version of the JSON schema. Raised when a key changes its meaning or goes away; new keys do not raise
+/// it.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Everything that is known about a finished run.
@@ -112,8 +114,8 @@ pub struct Workload {
     pub command_line: String,
 }
 
-/// What the run cost on the machine that simulated it: the only numbers that differ between two equal runs. In JSON these
-/// keys stand at the top level, or are left out as a whole.
+/// What the run cost on the machine that simulated it: the only numbers that differ between two equal runs.
+/// In JSON these keys stand at the top level, or are left out as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct HostCost {
     /// Seconds of real time from the first submission to the last completion.
@@ -141,8 +143,8 @@ pub struct WriteAmplification {
     pub programmed_bytes: ByCause<u64>,
     /// The sum of `programmed_bytes`.
     pub programmed_bytes_total: u64,
-    /// `programmed_bytes / host_written_bytes`, by cause; absent when the host wrote nothing. `host` is below 1 when the
-    /// buffer absorbs rewrites or still holds data at the end.
+    /// `programmed_bytes / host_written_bytes`, by cause; absent when the host wrote nothing. `host` is below
+    /// 1 when the buffer absorbs rewrites or still holds data at the end.
     pub ratio: ByCause<Option<f64>>,
     /// Write amplification: the sum of `ratio`; absent when the host wrote nothing.
     pub total: Option<f64>,
@@ -301,7 +303,8 @@ pub struct MediaHealth {
 pub struct Utilisation {
     /// Each channel: transferring commands, data or status.
     pub channels: Vec<f64>,
-    /// Each die, one list per channel, ways in order: sensing, programming or erasing, or holding data for the channel.
+    /// Each die, one list per channel, ways in order: sensing, programming or erasing, or holding data for
+    /// the channel.
     pub dies: Vec<Vec<f64>>,
     /// The firmware processor; absent when its steps take no time.
     pub firmware: Option<f64>,
@@ -329,7 +332,8 @@ fn mean<'a>(values: impl Iterator<Item = &'a f64>) -> Option<f64> {
 }
 
 impl Report {
-    /// The report as JSON text. Without `with_wall`, [`HostCost`] is left out and equal runs give equal bytes.
+    /// The report as JSON text. Without `with_wall`, [`HostCost`] is left out and equal runs give equal
+    /// bytes.
     pub fn to_json(&self, with_wall: bool) -> String {
         if with_wall || self.host.is_none() {
             return json::to_text(self);

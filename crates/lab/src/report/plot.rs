@@ -10,9 +10,10 @@
 //!     .to_svg();
 //! assert!(svg.starts_with("<svg"));
 //! ```
-//! A plot is plain data until `to_svg`, which returns an `<svg>` element without style. A page includes [`STYLE`] once; [`standalone`]
-//! makes a file of its own. Colours are the custom properties `--c0` ... `--c8` and follow the reader's light or dark
-//! setting. Every mark is named in a legend and every value can be read from a tooltip (`<title>`), so nothing hangs on colour.
+//! A plot is plain data until `to_svg`, which returns an `<svg>` element without style. A page includes
+//! [`STYLE`] once; [`standalone`] makes a file of its own. Colours are the custom properties `--c0` ...
+//! `--c8` and follow the reader's light or dark setting. Every mark is named in a legend and every value can
+//! be read from a tooltip (`<title>`), so nothing hangs on colour.
 //!
 //! Values that are not finite, and values at or below zero on a logarithmic axis, are gaps.
 
@@ -108,8 +109,8 @@ impl Canvas {
         let Frame { left, top, width, height } = frame;
         let _ = write!(
             self.0,
-            "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"{extra}>\
-             <title>{}</title></rect>",
+            "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
+             height=\"{height:.1}\"{extra}><title>{}</title></rect>",
             escape(tooltip)
         );
     }

@@ -1,13 +1,15 @@
 //! The requests of a run, by direction: what the driver records at each completion.
 //!
-//! Invariant: the stage times of a direction sum to exactly the sum of its latencies, because those of each request do.
+//! Invariant: the stage times of a direction sum to exactly the sum of its latencies, because those of each
+//! request do.
 
 use super::latency::{Distribution, Latency, LatencyRecorder};
 use super::tables::ByStage;
 use pellucid_flash::{Completion, Nanos, Opcode, Status};
 use serde::Serialize;
 
-/// One direction of traffic over the whole run. Latency, stages and throughput count successful requests only.
+/// One direction of traffic over the whole run. Latency, stages and throughput count successful requests
+/// only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Direction {
     /// Requests completed, with and without success.

@@ -1,5 +1,5 @@
-//! A report with invented but plausible data, for the tests of the renderers: eight channels of eight ways, two minutes of mixed
-//! traffic, with collection setting in after the first third.
+//! A report with invented but plausible data, for the tests of the renderers: eight channels of eight ways,
+//! two minutes of mixed traffic, with collection setting in after the first third.
 
 use super::*;
 use pellucid_flash::{Cause, Completion, Nanos, Opcode, Rng, SimTime, Stage, StageTimes, Status};
@@ -117,9 +117,9 @@ pub(crate) fn report() -> Report {
         version: Version::default(),
         drive: Drive {
             name: "cosmos-plus".into(),
-            summary:
-                "8 ch x 8 ways, MLC, 16 KiB pages, page map, greedy victims, 10 % over-provisioning, write-back"
-                    .into(),
+            summary: "8 ch x 8 ways, MLC, 16 KiB pages, page map, greedy victims, \
+                 10 % over-provisioning, write-back"
+                .into(),
             capacity_bytes: 240_000_000_000,
             media_bytes: 274_877_906_944,
         },

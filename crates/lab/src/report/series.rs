@@ -1,13 +1,15 @@
 //! The run over time, in a bounded number of intervals of equal length.
 //!
-//! A run starts with short intervals. When all of them are used, neighbours are merged and the length doubles, so a long
-//! run is shown in half the capacity to the full capacity of intervals, whatever its length, and memory stays below
-//! `capacity * 2 * 2.5 KiB`. Merging adds counts, takes the larger maximum and adds histograms: nothing is lost but resolution.
+//! A run starts with short intervals. When all of them are used, neighbours are merged and the length
+//! doubles, so a long run is shown in half the capacity to the full capacity of intervals, whatever its
+//! length, and memory stays below `capacity * 2 * 2.5 KiB`. Merging adds counts, takes the larger maximum and
+//! adds histograms: nothing is lost but resolution.
 //!
-//! Percentiles of an interval come from 16 bins per power of two: never below the exact value, at most 6.25 % above it,
-//! for latencies below 2^42 ns (73 minutes).
+//! Percentiles of an interval come from 16 bins per power of two: never below the exact value, at most 6.25 %
+//! above it, for latencies below 2^42 ns (73 minutes).
 //!
-//! Counters that the drive keeps (bytes programmed, free blocks) are [sampled](TimeSeries::sample) at interval ends.
+//! Counters that the drive keeps (bytes programmed, free blocks) are [sampled](TimeSeries::sample) at
+//! interval ends.
 
 use super::latency::{bin_of, bin_upper_ns};
 use pellucid_flash::{Nanos, SimTime};
@@ -113,7 +115,8 @@ pub struct TimeSeries {
     start_ns: u64,
     interval_ns: u64,
     intervals: Vec<Interval>,
-    /// The interval that the last completion fell into, and where it begins: the common case costs no division.
+    /// The interval that the last completion fell into, and where it begins: the common case costs no
+    /// division.
     current: usize,
     current_start_ns: u64,
     /// The end of the interval whose counters are to be sampled next.
@@ -122,7 +125,8 @@ pub struct TimeSeries {
 }
 
 impl TimeSeries {
-    /// A series that begins at `start`, when the drive's counters stand at `baseline`, with intervals of 100 us at first.
+    /// A series that begins at `start`, when the drive's counters stand at `baseline`, with intervals of 100
+    /// us at first.
     pub fn new(start: SimTime, baseline: Sample) -> TimeSeries {
         TimeSeries::with_interval(start, baseline, Nanos::from_us(100))
     }
@@ -141,7 +145,8 @@ impl TimeSeries {
         }
     }
 
-    /// Counts one successful read or write that completed at `at`. Completions before the start count in the first interval.
+    /// Counts one successful read or write that completed at `at`. Completions before the start count in the
+    /// first interval.
     #[inline]
     pub fn complete(&mut self, at: SimTime, is_write: bool, bytes: u32, latency: Nanos) {
         if at.0.wrapping_sub(self.current_start_ns) >= self.interval_ns {
@@ -150,16 +155,16 @@ impl TimeSeries {
         self.intervals[self.current].flows[usize::from(is_write)].add(bytes, latency);
     }
 
-    /// When the counters are to be sampled next. The driver calls [`sample`](TimeSeries::sample) when the next thing that
-    /// happens is at or after this moment, before letting it happen.
+    /// When the counters are to be sampled next. The driver calls [`sample`](TimeSeries::sample) when the
+    /// next thing that happens is at or after this moment, before letting it happen.
     #[inline]
     pub fn sample_due(&self) -> SimTime {
         SimTime(self.due_ns)
     }
 
     /// Stores the counters as they stand just before `at`. They belong to the interval that ends at
-    /// [`sample_due`](TimeSeries::sample_due), since nothing has happened between then and `at`; when `at` is earlier (the end of
-    /// the run), to the interval in progress.
+    /// [`sample_due`](TimeSeries::sample_due), since nothing has happened between then and `at`; when `at` is
+    /// earlier (the end of the run), to the interval in progress.
     pub fn sample(&mut self, at: SimTime, sample: Sample) {
         let last_ns = at.0.min(self.due_ns).saturating_sub(1);
         self.seek(last_ns);
@@ -168,16 +173,19 @@ impl TimeSeries {
         self.due_ns = self.start_of(next).saturating_add(self.interval_ns);
     }
 
-    /// The recorded run up to `end`; the last interval may be shorter than the others. `channels` and `dies` scale the busy shares.
+    /// The recorded run up to `end`, normally the last completion. `channels` and `dies` scale the busy
+    /// shares.
+    ///
+    /// A rest shorter than half an interval joins the interval before it: a rate over a few nanoseconds says
+    /// nothing and would dwarf every other in a plot.
     pub fn finish(mut self, end: SimTime, channels: u32, dies: u32) -> Series {
-        let last = self.fold_until_within(end.0.saturating_sub(1));
-        let len = self.intervals.len().max(last + 1);
-        self.intervals.resize_with(len, Interval::default);
+        let end_ns = self.close(end.0);
         let mut series = Series { interval_ns: self.interval_ns, ..Series::default() };
         let mut before = self.baseline;
         for (i, interval) in self.intervals.iter().enumerate() {
             let start_ns = self.start_of(i);
-            let length_ns = end.0.saturating_sub(start_ns).clamp(1, self.interval_ns);
+            let is_last = i + 1 == self.intervals.len();
+            let length_ns = if is_last { (end_ns - start_ns).max(1) } else { self.interval_ns };
             let now = interval.sample.unwrap_or(before);
             series.begin_seconds.push((start_ns - self.start_ns) as f64 / 1e9);
             series.length_seconds.push(length_ns as f64 / 1e9);
@@ -191,6 +199,22 @@ impl TimeSeries {
             before = now;
         }
         series
+    }
+
+    /// Makes the intervals reach to `end_ns`; returns the end, which is never before the last interval
+    /// begins.
+    fn close(&mut self, end_ns: u64) -> u64 {
+        let last = self.fold_until_within(end_ns.saturating_sub(1));
+        let len = self.intervals.len().max(last + 1);
+        self.intervals.resize_with(len, Interval::default);
+        let end_ns = end_ns.max(self.start_of(len - 1));
+        let rest_ns = end_ns - self.start_of(len - 1);
+        if len > 1 && rest_ns < self.interval_ns.div_ceil(2) {
+            let rest = self.intervals.pop().unwrap_or_default();
+            let before = self.intervals.pop().unwrap_or_default();
+            self.intervals.push(before.merge(rest));
+        }
+        end_ns
     }
 
     fn start_of(&self, index: usize) -> u64 {
@@ -268,7 +292,8 @@ pub struct Series {
     pub interval_ns: u64,
     /// Begin of each interval in simulated seconds since the measurement began.
     pub begin_seconds: Vec<f64>,
-    /// Length of each interval in simulated seconds; only the last may be shorter than `interval_ns`.
+    /// Length of each interval in simulated seconds; only the last differs from
+    /// `interval_ns`: from half of it to one and a half.
     pub length_seconds: Vec<f64>,
     /// Reads.
     pub read: FlowSeries,
@@ -459,6 +484,26 @@ mod tests {
         assert!(series.len() <= CAPACITY);
         assert_eq!(series.host_written_bytes.iter().sum::<u64>(), written);
         assert_eq!(series.write.requests.iter().sum::<u64>(), 5_000);
+    }
+
+    #[test]
+    fn a_short_rest_joins_the_interval_before_it() {
+        let mut recorder = series();
+        for at in [1_050, 1_150, 1_200] {
+            recorder.complete(SimTime(at), false, 1_000, Nanos(1));
+        }
+        let series = recorder.clone().finish(SimTime(1_200), 1, 1);
+        assert_eq!(
+            series.read.bytes,
+            [1_000, 2_000],
+            "a completion at the very end has no interval of its own"
+        );
+        assert_eq!(series.length_seconds, [100e-9, 100e-9]);
+        let series = recorder.clone().finish(SimTime(1_249), 1, 1);
+        assert_eq!(series.length_seconds, [100e-9, 149e-9]);
+        let series = recorder.finish(SimTime(1_250), 1, 1);
+        assert_eq!(series.length_seconds, [100e-9, 100e-9, 50e-9]);
+        assert_eq!(series.read.bytes, [1_000, 1_000, 1_000]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Small tables with one entry per cause of a flash operation or per stage of a request.
 //!
-//! In JSON they are objects whose keys are the names of [`Cause`] and [`Stage`] in snake case, in the order of their
-//! numbers, so that a reader never depends on positions.
+//! In JSON they are objects whose keys are the names of [`Cause`] and [`Stage`] in snake case, in the order
+//! of their numbers, so that a reader never depends on positions.
 
 use pellucid_flash::{Cause, Stage, StageTimes};
 use serde::ser::{Serialize, SerializeMap, Serializer};

@@ -54,7 +54,8 @@ fn numbers_of_the_json_agree_with_each_other() {
     assert!(requests >= read["latency"]["count"].as_f64().unwrap());
 }
 
-/// Every path of keys in `json`, with the keys of maps replaced by `<cause>`, `<stage>`, `<direction>`, `<name>`.
+/// Every path of keys in `json`, with the keys of maps replaced by `<cause>`, `<stage>`, `<direction>`,
+/// `<name>`.
 fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
     let Value::Object(map) = json else {
         out.insert(path.into());

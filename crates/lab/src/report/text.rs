@@ -1,5 +1,5 @@
-//! One screen of answer for the terminal. Plain text: no colour, no control characters, never wider than asked
-//! (down to 60 columns).
+//! One screen of answer for the terminal. Plain text: no colour, no control characters, never wider than
+//! asked (down to 60 columns).
 
 use super::format::{bytes, count, duration, optional, percent, significant, span};
 use super::{Direction, Report};
@@ -8,7 +8,8 @@ use std::fmt::Write;
 /// Where the text of a labelled line begins.
 const LABEL: usize = 20;
 
-/// The report as one screen of at most `width` columns (at least 60). A narrow screen drops the columns for rates and p99.9.
+/// The report as one screen of at most `width` columns (at least 60). A narrow screen drops the columns for
+/// rates and p99.9.
 pub fn render_text(report: &Report, width: usize) -> String {
     let width = width.max(60);
     let mut out = String::new();

@@ -15,6 +15,8 @@ pub enum Unit {
     Seconds,
     /// Bytes: `4.00 MB`.
     Bytes,
+    /// Bytes in powers of 1024, for request and page sizes: `4.00 KiB`.
+    BinaryBytes,
     /// Bytes per second: `4.00 MB/s`.
     BytesPerSecond,
     /// A share of 1, shown as percent: `0.25` is `25 %`.
@@ -30,6 +32,7 @@ impl Unit {
             Unit::Nanos => format::duration(value),
             Unit::Seconds => format::span(value),
             Unit::Bytes => format::bytes(value),
+            Unit::BinaryBytes => format::binary_bytes(value),
             Unit::BytesPerSecond => format!("{}/s", format::bytes(value)),
             Unit::Percent if value.abs() < 0.1 => format!("{} %", shortest(value * 100.0)),
             Unit::Percent => format!("{} %", format::significant(value * 100.0)),
@@ -65,6 +68,7 @@ pub struct Axis {
     pub(super) label: String,
     pub(super) unit: Unit,
     pub(super) log: bool,
+    doubling: bool,
     from: Option<f64>,
     to: Option<f64>,
 }
@@ -72,12 +76,17 @@ pub struct Axis {
 impl Axis {
     /// An axis with even steps.
     pub fn linear(label: &str, unit: Unit) -> Axis {
-        Axis { label: label.into(), unit, log: false, from: None, to: None }
+        Axis { label: label.into(), unit, log: false, doubling: false, from: None, to: None }
     }
 
     /// An axis with a step per power of ten.
     pub fn log(label: &str, unit: Unit) -> Axis {
         Axis { log: true, ..Axis::linear(label, unit) }
+    }
+
+    /// A logarithmic axis whose ticks double, for queue depths and request sizes.
+    pub fn doubling(label: &str, unit: Unit) -> Axis {
+        Axis { doubling: true, ..Axis::log(label, unit) }
     }
 
     /// Begins the axis here instead of at the smallest value.
@@ -97,7 +106,11 @@ impl Axis {
         let usable = values.filter(|v| v.is_finite() && (!self.log || *v > 0.0));
         let (low, high) = usable.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
         let (low, high) = if low > high { (1.0, 10.0) } else { (low, high) };
-        if self.log { self.log_scale(low, high) } else { self.linear_scale(low, high) }
+        match (self.log, self.doubling) {
+            (_, true) => self.doubling_scale(low, high),
+            (true, _) => self.log_scale(low, high),
+            _ => self.linear_scale(low, high),
+        }
     }
 
     fn linear_scale(&self, low: f64, high: f64) -> Scale {
@@ -113,6 +126,19 @@ impl Axis {
         let ticks = (0..=count).map(|i| low + i as f64 * step);
         let ticks = ticks.map(|value| (value, Some(self.unit.tick(value)))).collect();
         Scale { low, high, log: false, ticks }
+    }
+
+    fn doubling_scale(&self, low: f64, high: f64) -> Scale {
+        let low = self.from.unwrap_or_else(|| (low.log2() + 1e-9).floor().exp2());
+        let high = self.to.unwrap_or_else(|| (high.log2() - 1e-9).ceil().exp2()).max(low * 2.0);
+        let exponents = low.log2().ceil() as i32..=high.log2().floor() as i32;
+        // At most twelve words fit.
+        let every = (exponents.end() - exponents.start()) / 12 + 1;
+        let ticks = exponents.enumerate().map(|(i, exponent)| {
+            let value = f64::from(exponent).exp2();
+            (value, (i as i32 % every == 0).then(|| self.unit.tick(value)))
+        });
+        Scale { low, high, log: true, ticks: ticks.collect() }
     }
 
     fn log_scale(&self, low: f64, high: f64) -> Scale {

@@ -16,7 +16,8 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// A map of shares (0 to 1), 640 units wide. A row is named `<row_word> <index>`, a column `<column_word> <index>`.
+    /// A map of shares (0 to 1), 640 units wide. A row is named `<row_word> <index>`, a column `<column_word>
+    /// <index>`.
     pub fn new(title: &str, row_word: &str, column_word: &str, rows: Vec<Vec<f64>>) -> HeatMap {
         HeatMap {
             title: title.into(),

@@ -40,7 +40,9 @@ fn plot(y: Axis, points: Vec<(f64, f64)>) -> String {
 #[test]
 fn hostile_names_and_odd_values_still_give_well_formed_drawings() {
     let points = vec![(0.0, 1.0), (1.0, f64::NAN), (2.0, -5.0), (3.0, f64::INFINITY), (4.0, 1e300)];
-    for y in [Axis::linear("<y>", Unit::Bytes), Axis::log("y & z", Unit::Nanos)] {
+    for y in
+        [Axis::linear("<y>", Unit::Bytes), Axis::log("y & z", Unit::Nanos), Axis::doubling("z", Unit::Count)]
+    {
         for points in [points.clone(), vec![], vec![(7.0, 7.0)]] {
             let svg = plot(y.clone(), points);
             assert_well_formed(&svg);
@@ -81,6 +83,10 @@ fn ticks_are_round_and_cover_the_values() {
     assert_eq!(hours, ["0", "30 m", "1 h", "1 h 30 m", "2 h"]);
     let shares = words(Axis::log("", Unit::Percent).to(1.0), &[0.000_2, 1.0]);
     assert_eq!(shares, ["0.1 %", "1 %", "10 %", "100 %"]);
+    let sizes = words(Axis::doubling("", Unit::BinaryBytes), &[4096.0, 40_000.0]);
+    assert_eq!(sizes, ["4 KiB", "8 KiB", "16 KiB", "32 KiB", "64 KiB"]);
+    let depths = words(Axis::doubling("", Unit::Count), &[1.0, 8.0]);
+    assert_eq!(depths, ["1", "2", "4", "8"]);
     let same = words(Axis::linear("", Unit::Plain), &[4.0, 4.0]);
     assert!(same.len() >= 2, "a single value still has an axis: {same:?}");
 }

@@ -70,7 +70,8 @@ impl Plot {
         self
     }
 
-    /// Adds a series of `(x, y)` with rising x. Its colour is the next one. An empty name keeps it out of the legend.
+    /// Adds a series of `(x, y)` with rising x. Its colour is the next one. An empty name keeps it out of the
+    /// legend.
     pub fn series(mut self, name: &str, mark: Mark, points: Vec<(f64, f64)>) -> Plot {
         let colour = self.series.len() % COLOURS;
         self.series.push(Series { name: name.into(), mark, colour, points });
