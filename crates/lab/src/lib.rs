@@ -3,3 +3,4 @@
 pub mod trace;
 pub mod spec;
 pub mod workload;
+pub mod report;

@@ -1,0 +1,102 @@
+//! Several drives under the same work, side by side: one column per drive, each number with its ratio to the
+//! first drive's.
+
+use super::format::{bytes, count, duration, significant, span};
+use super::{Direction, Report};
+use std::fmt::Write;
+
+/// How a number is shown.
+type Show = fn(f64) -> String;
+/// A row: its label, how its numbers are shown, and each drive's number if it has one.
+type Row = (String, Show, Vec<Option<f64>>);
+
+const LABEL: usize = 22;
+const COLUMN: usize = 24;
+
+/// The reports side by side. A number is followed by its ratio to the first report's (`x 1.25`: a quarter
+/// more); rows that no report has are left out. Three drives fit 100 columns.
+pub fn render_compare(reports: &[Report]) -> String {
+    let mut out = String::new();
+    if reports.is_empty() {
+        return out;
+    }
+    let names = reports.iter().map(|report| clip(&report.drive.name, COLUMN - 2));
+    line(&mut out, "", names);
+    for (label, show, values) in rows(reports) {
+        if values.iter().all(Option::is_none) {
+            continue;
+        }
+        let first = values[0];
+        let cells = values.iter().enumerate().map(|(i, value)| cell(show, *value, first.filter(|_| i > 0)));
+        line(&mut out, &label, cells);
+    }
+    out
+}
+
+fn line(out: &mut String, label: &str, cells: impl Iterator<Item = String>) {
+    let mut text = format!("{label:LABEL$}");
+    for cell in cells {
+        let _ = write!(text, "{cell:COLUMN$}");
+    }
+    out.push_str(text.trim_end());
+    out.push('\n');
+}
+
+fn clip(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.into();
+    }
+    text.chars().take(columns - 1).chain(['~']).collect()
+}
+
+/// A number, and its ratio to `first` if there is one to compare with.
+fn cell(show: Show, value: Option<f64>, first: Option<f64>) -> String {
+    let Some(value) = value else {
+        return "-".into();
+    };
+    let shown = show(value);
+    match first {
+        Some(first) if first != 0.0 => format!("{shown:10} x {}", significant(value / first)),
+        _ => shown,
+    }
+}
+
+fn rows(reports: &[Report]) -> Vec<Row> {
+    let row = |label: String, show: Show, of: &dyn Fn(&Report) -> Option<f64>| -> Row {
+        (label, show, reports.iter().map(of).collect())
+    };
+    let whole: Show = |value| count(value.round() as u64);
+    let share: Show = |value| format!("{} %", significant(value * 100.0));
+    let rate: Show = |value| format!("{}/s", bytes(value));
+    let mut rows = vec![
+        row("requests".into(), whole, &|r| Some(r.requests as f64)),
+        row("simulated".into(), span, &|r| Some(r.simulated_seconds)),
+    ];
+    for (i, name) in ["read", "write", "trim", "flush"].into_iter().enumerate() {
+        let mut add = |label: &str, show: Show, of: fn(&Direction) -> Option<f64>| {
+            rows.push(row(format!("{name} {label}"), show, &|report| {
+                let direction = report.directions.named()[i].1;
+                (direction.requests > 0).then(|| of(direction)).flatten()
+            }));
+        };
+        add("IOPS", whole, |d| Some(d.iops));
+        add("rate", rate, |d| (d.bytes > 0).then_some(d.throughput_bytes_per_second));
+        add("mean", duration, |d| d.latency.mean_ns);
+        add("p50", duration, |d| d.latency.p50_ns.map(|ns| ns as f64));
+        add("p99", duration, |d| d.latency.p99_ns.map(|ns| ns as f64));
+        add("p99.9", duration, |d| d.latency.p99_9_ns.map(|ns| ns as f64));
+        add("max", duration, |d| d.latency.max_ns.map(|ns| ns as f64));
+        add("errors", whole, |d| (d.errors > 0).then_some(d.errors as f64));
+    }
+    rows.extend([
+        row("write amplification".into(), significant, &|r| r.write_amplification.total),
+        row("blocks erased".into(), whole, &|r| Some(r.collection.erased_blocks.total() as f64)),
+        row("valid in victims".into(), share, &|r| r.collection.victim_valid_share),
+        row("most erases".into(), whole, &|r| Some(f64::from(r.wear.erases.max))),
+        row("erase deviation".into(), significant, &|r| Some(r.wear.erases.stddev)),
+        row("channels busy".into(), share, &|r| r.utilisation.mean_channel()),
+        row("dies busy".into(), share, &|r| r.utilisation.mean_die()),
+        row("firmware busy".into(), share, &|r| r.utilisation.firmware),
+    ]);
+    rows
+}

@@ -1,0 +1,156 @@
+//! The drawings of the page. Reads have colour 0 and writes colour 1 wherever both are shown.
+
+use super::super::plot::{Axis, BarChart, Bars, HeatMap, Mark, Plot, Unit};
+use super::super::{Direction, FlowSeries, Report};
+use pellucid_flash::{Cause, Stage};
+
+fn read_and_write(report: &Report) -> [(&'static str, usize, &Direction); 2] {
+    [("read", 0, &report.directions.read), ("write", 1, &report.directions.write)]
+}
+
+/// Where the latencies lie; the area under a curve is the whole of its direction.
+pub(super) fn distribution(report: &Report) -> String {
+    let mut plot = Plot::new("Latency distribution")
+        .x_axis(Axis::log("latency", Unit::Nanos))
+        .y_axis(Axis::linear("share of requests", Unit::Percent).from(0.0));
+    for (name, colour, direction) in read_and_write(report) {
+        plot = plot.series(name, Mark::Area, direction.distribution.density()).colour(colour);
+    }
+    plot.to_svg()
+}
+
+/// The share of requests above each latency, on two logarithmic axes: it shows the tail that averages hide.
+pub(super) fn tail(report: &Report) -> String {
+    let mut plot = Plot::new("Latency tail")
+        .x_axis(Axis::log("latency", Unit::Nanos))
+        .y_axis(Axis::log("share of requests that took longer", Unit::Percent).to(1.0));
+    for (name, colour, direction) in read_and_write(report) {
+        let above = direction.distribution.cumulative().into_iter().map(|(ns, below)| (ns, 1.0 - below));
+        // The last bin has nothing above it but rounding.
+        let least = 0.5 / direction.latency.count.max(1) as f64;
+        plot = plot.line(name, above.filter(|(_, share)| *share > least).collect()).colour(colour);
+    }
+    plot.to_svg()
+}
+
+/// The middle of each interval with its value; a gap where there is none.
+fn over_time<T: Copy>(report: &Report, values: &[T], value: impl Fn(T) -> Option<f64>) -> Vec<(f64, f64)> {
+    let series = &report.series;
+    let times = series.begin_seconds.iter().zip(&series.length_seconds);
+    let middles = times.map(|(begin, length)| begin + length / 2.0);
+    middles.zip(values).map(|(at, v)| (at, value(*v).unwrap_or(f64::NAN))).collect()
+}
+
+fn time_plot(title: &str, report: &Report) -> Plot {
+    let end = report.series.begin_seconds.last().zip(report.series.length_seconds.last());
+    let end = end.map_or(1.0, |(begin, length)| begin + length);
+    Plot::new(title).x_axis(Axis::linear("simulated time", Unit::Seconds).from(0.0).to(end))
+}
+
+pub(super) fn percentiles(title: &str, report: &Report, flow: &FlowSeries) -> String {
+    let points = |values: &[Option<u64>]| over_time(report, values, |ns| ns.map(|ns| ns as f64));
+    time_plot(title, report)
+        .y_axis(Axis::log("latency", Unit::Nanos))
+        .series("max", Mark::Dotted, points(&flow.max_ns))
+        .colour(7)
+        .line("p99", points(&flow.p99_ns))
+        .colour(3)
+        .line("p50", points(&flow.p50_ns))
+        .colour(0)
+        .to_svg()
+}
+
+pub(super) fn throughput(report: &Report) -> String {
+    let rate = |flow: &FlowSeries| {
+        let lengths = report.series.length_seconds.iter();
+        let rates: Vec<f64> = flow.bytes.iter().zip(lengths).map(|(b, s)| *b as f64 / s).collect();
+        over_time(report, &rates, Some)
+    };
+    time_plot("Throughput over time", report)
+        .y_axis(Axis::linear("throughput", Unit::BytesPerSecond).from(0.0))
+        .line("read", rate(&report.series.read))
+        .line("write", rate(&report.series.write))
+        .to_svg()
+}
+
+pub(super) fn amplification_over_time(report: &Report) -> String {
+    let series = &report.series;
+    let written = series.host_written_bytes.iter().zip(&series.programmed_host_bytes);
+    let host: Vec<_> = written.map(|(w, p)| (*w > 0).then(|| *p as f64 / *w as f64)).collect();
+    time_plot("Write amplification over time", report)
+        .y_axis(Axis::linear("programmed per host byte", Unit::Plain).from(0.0))
+        .series("all causes", Mark::Area, over_time(report, &series.write_amplification, |wa| wa))
+        .colour(1)
+        .dashed("host data alone", over_time(report, &host, |ratio| ratio))
+        .colour(7)
+        .to_svg()
+}
+
+pub(super) fn free_blocks(report: &Report) -> String {
+    time_plot("Free blocks over time", report)
+        .y_axis(Axis::linear("free blocks", Unit::Count).from(0.0))
+        .series("", Mark::Area, over_time(report, &report.series.free_blocks, |n| Some(n as f64)))
+        .colour(2)
+        .to_svg()
+}
+
+pub(super) fn busy_over_time(report: &Report) -> String {
+    time_plot("Busy share over time", report)
+        .y_axis(Axis::linear("busy", Unit::Percent).from(0.0).to(1.0))
+        .line("channels", over_time(report, &report.series.channel_busy_share, Some))
+        .colour(4)
+        .line("dies", over_time(report, &report.series.die_busy_share, Some))
+        .colour(2)
+        .to_svg()
+}
+
+/// One bar per direction, one part per stage.
+pub(super) fn stages(used: &[(&'static str, &Direction)]) -> String {
+    let mut chart = BarChart::new("Stages of a request", Bars::Stacked)
+        .value_axis(Axis::linear("share of the summed latency", Unit::Percent).from(0.0).to(1.0))
+        .categories(used.iter().map(|(name, _)| *name));
+    for stage in Stage::ALL {
+        let shares = used.iter().map(|(_, direction)| direction.stage_percent[stage] / 100.0);
+        chart = chart.series(stage.name(), shares.collect());
+    }
+    chart.to_svg()
+}
+
+/// One bar, one part per cause.
+pub(super) fn amplification(report: &Report) -> String {
+    let mut chart = BarChart::new("Write amplification by cause", Bars::Stacked)
+        .value_axis(Axis::linear("programmed per host byte", Unit::Plain).from(0.0))
+        .categories(["writes"]);
+    for cause in Cause::ALL {
+        chart = chart.series(cause.name(), vec![report.write_amplification.ratio[cause].unwrap_or(0.0)]);
+    }
+    chart.to_svg()
+}
+
+/// One cell per die, one row per channel.
+pub(super) fn dies(report: &Report) -> String {
+    HeatMap::new("Busy share of the dies", "channel", "way", report.utilisation.dies.clone()).to_svg()
+}
+
+pub(super) fn channels(report: &Report) -> String {
+    let channels = &report.utilisation.channels;
+    BarChart::new("Busy share of the channels", Bars::Grouped)
+        .value_axis(Axis::linear("busy", Unit::Percent).from(0.0).to(1.0))
+        .categories((0..channels.len()).map(|channel| format!("channel {channel}")))
+        .series("", channels.clone())
+        .to_svg()
+}
+
+pub(super) fn wear(report: &Report) -> String {
+    let histogram = &report.wear.histogram;
+    let bins = histogram.from_erases.iter().zip(&histogram.blocks);
+    let mut points: Vec<(f64, f64)> = bins.map(|(&from, &n)| (f64::from(from), n as f64)).collect();
+    if let Some(&(last, _)) = points.last() {
+        points.push((last + f64::from(histogram.bin_erases), 0.0));
+    }
+    Plot::new("Wear")
+        .x_axis(Axis::linear("erase count", Unit::Count))
+        .y_axis(Axis::linear("blocks", Unit::Count).from(0.0))
+        .series("", Mark::Columns, points)
+        .to_svg()
+}

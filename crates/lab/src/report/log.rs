@@ -1,0 +1,114 @@
+//! The log of single requests: one CSV line per completion, written as the run goes on.
+//!
+//! Columns: `at_ns,completed_ns,op,lba,sectors,status,latency_ns`, then one column `<stage>_ns` per
+//! [`Stage`]. Times are simulated nanoseconds since the drive was switched on; the stage columns of a line
+//! sum to its `latency_ns`. Lines stand in the order of completion.
+
+use super::tables::key;
+use pellucid_flash::{Completion, Lba, Opcode, Stage, Status};
+use std::io::{self, BufWriter, Write};
+
+/// Writes the log. Dropping it loses what is still buffered: end with [`finish`](RequestLog::finish).
+#[derive(Debug)]
+pub struct RequestLog<W: Write> {
+    out: BufWriter<W>,
+}
+
+impl<W: Write> RequestLog<W> {
+    /// A log on `out`; writes the header.
+    pub fn new(out: W) -> io::Result<RequestLog<W>> {
+        let mut out = BufWriter::with_capacity(1 << 16, out);
+        write!(out, "at_ns,completed_ns,op,lba,sectors,status,latency_ns")?;
+        for stage in Stage::ALL {
+            write!(out, ",{}_ns", key(stage.name()))?;
+        }
+        writeln!(out)?;
+        Ok(RequestLog { out })
+    }
+
+    /// Writes the line of one completion; `lba` and `sectors` are those of its command.
+    pub fn write(&mut self, lba: Lba, sectors: u32, completion: &Completion) -> io::Result<()> {
+        let (at, end) = (completion.submitted, completion.completed);
+        let (op, status) = (opcode_name(completion.opcode), status_name(completion.status));
+        write!(self.out, "{},{},{op},{},{sectors},{status},{}", at.0, end.0, lba.0, (end - at).0)?;
+        for time in completion.stages.0 {
+            write!(self.out, ",{time}")?;
+        }
+        writeln!(self.out)
+    }
+
+    /// Writes what is buffered and hands the writer back.
+    pub fn finish(self) -> io::Result<W> {
+        self.out.into_inner().map_err(io::IntoInnerError::into_error)
+    }
+}
+
+/// The name of an operation in logs.
+pub fn opcode_name(opcode: Opcode) -> &'static str {
+    match opcode {
+        Opcode::Read => "read",
+        Opcode::Write => "write",
+        Opcode::Flush => "flush",
+        Opcode::Trim => "trim",
+        Opcode::WriteZeroes => "write_zeroes",
+    }
+}
+
+/// The name of a status in logs.
+pub fn status_name(status: Status) -> &'static str {
+    match status {
+        Status::Success => "success",
+        Status::LbaOutOfRange => "lba_out_of_range",
+        Status::InvalidField => "invalid_field",
+        Status::UnrecoveredRead => "unrecovered_read",
+        Status::ReadOnly => "read_only",
+        Status::WriteFault => "write_fault",
+        Status::PowerLoss => "power_loss",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_flash::{Nanos, SimTime, StageTimes};
+
+    #[test]
+    fn lines_match_the_header_and_stages_sum_to_the_latency() {
+        let mut stages = StageTimes::default();
+        stages.add(Stage::WaitWay, Nanos(40));
+        stages.add(Stage::Media, Nanos(60));
+        let completion = Completion {
+            tag: 1,
+            opcode: Opcode::Read,
+            status: Status::UnrecoveredRead,
+            submitted: SimTime(1_000),
+            completed: SimTime(1_100),
+            stages,
+            data: Vec::new(),
+        };
+        let mut log = RequestLog::new(Vec::new()).unwrap();
+        log.write(Lba(77), 8, &completion).unwrap();
+        let text = String::from_utf8(log.finish().unwrap()).unwrap();
+        assert_eq!(
+            text,
+            "at_ns,completed_ns,op,lba,sectors,status,latency_ns,queue_ns,link_ns,firmware_ns,buffer_ns,\
+             wait_for_way_ns,wait_for_channel_ns,media_ns,transfer_ns,retry_ns\n\
+             1000,1100,read,77,8,unrecovered_read,100,0,0,0,0,40,0,60,0,0\n"
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_reported() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::Error::other("full"))
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let log = RequestLog::new(Full).unwrap();
+        assert!(log.finish().is_err());
+    }
+}

@@ -1,0 +1,351 @@
+//! The report of a run: every number that the driver hands over, and the renderers that show it.
+//!
+//! ```text
+//! driver --> RequestRecorder, TimeSeries --> Report --> text, compare   (terminal)
+//!        \-> RequestLog (CSV)                      \-> to_json, Series::write_csv, to_html
+//! ```
+//! A report is plain data. Everything in it but [`HostCost`] follows from description, workload and seeds
+//! alone: two runs give the same bytes of JSON once that group is left out. Definitions of the terms stand in
+//! `docs/definitions.md`, one line per JSON key in `docs/report-schema.md`; a test keeps that file and these
+//! structs together.
+
+pub mod format;
+pub mod plot;
+
+mod compare;
+mod html;
+mod json;
+mod latency;
+mod log;
+mod recorder;
+#[cfg(test)]
+mod sample;
+mod series;
+mod tables;
+mod text;
+
+pub use compare::render_compare;
+pub use html::render_html;
+pub use latency::{Distribution, Latency, LatencyRecorder};
+pub use log::{RequestLog, opcode_name, status_name};
+pub use recorder::{Direction, Directions, RequestRecorder};
+pub use series::{FlowSeries, Sample, Series, TimeSeries};
+pub use tables::{ByCause, ByStage, key};
+pub use text::render_text;
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The version of the JSON schema. Raised when a key changes its meaning or goes away; new keys do not raise
+/// it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Everything that is known about a finished run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// Which schema and which program.
+    #[serde(flatten)]
+    pub version: Version,
+    /// The drive that was run.
+    pub drive: Drive,
+    /// What was done to it.
+    pub workload: Workload,
+    /// The seeds of the run by purpose (`media`, `ftl`, `workload`, ...).
+    pub seeds: BTreeMap<String, u64>,
+    /// Requests completed, with and without success, in all directions.
+    pub requests: u64,
+    /// Length of the measurement in simulated seconds: from its start to the last completion.
+    pub simulated_seconds: f64,
+    /// What the run cost here; differs from run to run.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostCost>,
+    /// Requests by direction.
+    pub directions: Directions,
+    /// Why bytes were programmed.
+    pub write_amplification: WriteAmplification,
+    /// Garbage collection.
+    pub collection: Collection,
+    /// Blocks and their erase counts at the end of the run.
+    pub wear: Wear,
+    /// The last mount in this run; absent when the drive started empty.
+    pub mount: Option<Mount>,
+    /// Errors of the media and what they cost.
+    pub media: MediaHealth,
+    /// How busy each part was.
+    pub utilisation: Utilisation,
+    /// The run over time.
+    pub series: Series,
+}
+
+/// Which schema and which program wrote a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Version {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The version of Pellucid.
+    pub pellucid_version: String,
+}
+
+impl Default for Version {
+    fn default() -> Version {
+        Version { schema_version: SCHEMA_VERSION, pellucid_version: env!("CARGO_PKG_VERSION").into() }
+    }
+}
+
+/// The drive that was run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Drive {
+    /// Its name: the preset's or the description file's.
+    pub name: String,
+    /// One line: shape, cell, map, policies.
+    pub summary: String,
+    /// Bytes that the host can address.
+    pub capacity_bytes: u64,
+    /// Bytes of the media without spare areas.
+    pub media_bytes: u64,
+}
+
+/// What was done to the drive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Workload {
+    /// One line: the jobs or the trace.
+    pub summary: String,
+    /// The command line that repeats the run.
+    pub command_line: String,
+}
+
+/// What the run cost on the machine that simulated it: the only numbers that differ between two equal runs.
+/// In JSON these keys stand at the top level, or are left out as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct HostCost {
+    /// Seconds of real time from the first submission to the last completion.
+    pub wall_seconds: f64,
+    /// `requests` per `wall_seconds`.
+    pub requests_per_wall_second: f64,
+    /// Largest resident memory of the process in bytes; absent when the system does not tell.
+    pub peak_memory_bytes: Option<u64>,
+}
+
+impl HostCost {
+    /// The cost of simulating `requests` requests in `wall_seconds` seconds.
+    pub fn new(requests: u64, wall_seconds: f64, peak_memory_bytes: Option<u64>) -> HostCost {
+        let rate = if wall_seconds > 0.0 { requests as f64 / wall_seconds } else { 0.0 };
+        HostCost { wall_seconds, requests_per_wall_second: rate, peak_memory_bytes }
+    }
+}
+
+/// Bytes programmed for each byte that the host wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct WriteAmplification {
+    /// Bytes of successful host writes.
+    pub host_written_bytes: u64,
+    /// Bytes programmed to the media by cause; spare areas not counted, copybacks counted.
+    pub programmed_bytes: ByCause<u64>,
+    /// The sum of `programmed_bytes`.
+    pub programmed_bytes_total: u64,
+    /// `programmed_bytes / host_written_bytes`, by cause; absent when the host wrote nothing. `host` is below
+    /// 1 when the buffer absorbs rewrites or still holds data at the end.
+    pub ratio: ByCause<Option<f64>>,
+    /// Write amplification: the sum of `ratio`; absent when the host wrote nothing.
+    pub total: Option<f64>,
+    /// Program operations by cause.
+    pub programs: ByCause<u64>,
+    /// Sense operations by cause, retries not counted.
+    pub flash_reads: ByCause<u64>,
+    /// Relocations that stayed inside a die and did not cross the channel.
+    pub copybacks: u64,
+}
+
+impl WriteAmplification {
+    /// The ratios that follow from bytes; operations and copybacks are left at zero for the caller to fill.
+    pub fn new(host_written_bytes: u64, programmed_bytes: ByCause<u64>) -> WriteAmplification {
+        let total = programmed_bytes.total();
+        let per_host =
+            |bytes: u64| (host_written_bytes > 0).then(|| bytes as f64 / host_written_bytes as f64);
+        WriteAmplification {
+            host_written_bytes,
+            programmed_bytes,
+            programmed_bytes_total: total,
+            ratio: programmed_bytes.map(per_host),
+            total: per_host(total),
+            ..WriteAmplification::default()
+        }
+    }
+}
+
+/// Garbage collection and its kin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Collection {
+    /// Victim blocks collected to the end (moved and erased).
+    pub collections: u64,
+    /// Blocks erased, by cause.
+    pub erased_blocks: ByCause<u64>,
+    /// Valid share (0 to 1) of the victims when they were chosen, mean; absent without collections.
+    pub victim_valid_share: Option<f64>,
+    /// Mapping units moved by collection, wear levelling and retirement.
+    pub relocated_units: u64,
+}
+
+/// Blocks and their erase counts at the end of the run. Bad blocks are not part of the erase counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Wear {
+    /// Erase units of the drive, good and bad.
+    pub blocks: u64,
+    /// Erased blocks ready for new data.
+    pub free_blocks: u64,
+    /// Blocks bad from the factory.
+    pub bad_blocks_factory: u64,
+    /// Blocks retired since.
+    pub bad_blocks_grown: u64,
+    /// Erase counts of good blocks since the drive was made, ageing included.
+    pub erases: EraseCounts,
+    /// Good blocks by erase count, in at most 64 bins of equal width.
+    pub histogram: WearHistogram,
+}
+
+/// The spread of erase counts over good blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct EraseCounts {
+    /// Sum.
+    pub total: u64,
+    /// Smallest.
+    pub min: u32,
+    /// Mean.
+    pub mean: f64,
+    /// Largest.
+    pub max: u32,
+    /// Standard deviation over all good blocks (population).
+    pub stddev: f64,
+}
+
+/// Good blocks by erase count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WearHistogram {
+    /// Smallest erase count of each bin.
+    pub from_erases: Vec<u32>,
+    /// Erase counts that each bin spans.
+    pub bin_erases: u32,
+    /// Good blocks in each bin.
+    pub blocks: Vec<u64>,
+}
+
+impl EraseCounts {
+    /// The spread of the erase counts of all good blocks.
+    pub fn of(counts: &[u32]) -> EraseCounts {
+        let n = counts.len().max(1) as f64;
+        let total: u64 = counts.iter().map(|&c| u64::from(c)).sum();
+        let mean = total as f64 / n;
+        let variance = counts.iter().map(|&c| (f64::from(c) - mean).powi(2)).sum::<f64>() / n;
+        EraseCounts {
+            total,
+            min: counts.iter().copied().min().unwrap_or(0),
+            mean,
+            max: counts.iter().copied().max().unwrap_or(0),
+            stddev: variance.sqrt(),
+        }
+    }
+}
+
+impl WearHistogram {
+    const BINS: u32 = 64;
+
+    /// The histogram of the erase counts of all good blocks, from the smallest to the largest.
+    pub fn of(counts: &[u32]) -> WearHistogram {
+        let (Some(&min), Some(&max)) = (counts.iter().min(), counts.iter().max()) else {
+            return WearHistogram::default();
+        };
+        let width = (max - min) / WearHistogram::BINS + 1;
+        let bins = (max - min) / width + 1;
+        let mut blocks = vec![0; bins as usize];
+        for count in counts {
+            blocks[((count - min) / width) as usize] += 1;
+        }
+        WearHistogram {
+            from_erases: (0..bins).map(|bin| min + bin * width).collect(),
+            bin_erases: width,
+            blocks,
+        }
+    }
+}
+
+/// What finding the data again after power-on took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Mount {
+    /// Simulated nanoseconds from power-on to ready.
+    pub duration_ns: u64,
+    /// Stripes whose spare area was read.
+    pub scanned_stripes: u64,
+    /// Stripes of journal and checkpoint that were read.
+    pub journal_stripes: u64,
+    /// Logical pages that have a place afterwards.
+    pub mapped_units: u64,
+}
+
+/// Errors of the media and what they cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MediaHealth {
+    /// Attempts to read again after an attempt that could not be corrected.
+    pub read_retries: u64,
+    /// Reads that needed at least one retry and then returned the data.
+    pub corrected_reads: u64,
+    /// Reads that failed after every retry.
+    pub uncorrectable_reads: u64,
+    /// Program operations that failed.
+    pub program_failures: u64,
+    /// Erase operations that failed.
+    pub erase_failures: u64,
+    /// Programs and erases that were suspended for a read.
+    pub suspensions: u64,
+}
+
+/// How busy each part was: busy time / length of the measurement, 0 to 1.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Utilisation {
+    /// Each channel: transferring commands, data or status.
+    pub channels: Vec<f64>,
+    /// Each die, one list per channel, ways in order: sensing, programming or erasing, or holding data for
+    /// the channel.
+    pub dies: Vec<Vec<f64>>,
+    /// The firmware processor; absent when its steps take no time.
+    pub firmware: Option<f64>,
+    /// The host link from drive to host (reads); absent when transfers take no time.
+    pub link_to_host: Option<f64>,
+    /// The host link from host to drive (writes); absent when transfers take no time.
+    pub link_to_drive: Option<f64>,
+}
+
+impl Utilisation {
+    /// Mean busy share of the channels; `None` without channels.
+    pub fn mean_channel(&self) -> Option<f64> {
+        mean(self.channels.iter())
+    }
+
+    /// Mean busy share of the dies; `None` without dies.
+    pub fn mean_die(&self) -> Option<f64> {
+        mean(self.dies.iter().flatten())
+    }
+}
+
+fn mean<'a>(values: impl Iterator<Item = &'a f64>) -> Option<f64> {
+    let (n, sum) = values.fold((0u32, 0.0), |(n, sum), value| (n + 1, sum + value));
+    (n > 0).then(|| sum / f64::from(n))
+}
+
+impl Report {
+    /// The report as JSON text. Without `with_wall`, [`HostCost`] is left out and equal runs give equal
+    /// bytes.
+    pub fn to_json(&self, with_wall: bool) -> String {
+        if with_wall || self.host.is_none() {
+            return json::to_text(self);
+        }
+        json::to_text(&Report { host: None, ..self.clone() })
+    }
+
+    /// The report as one self-contained HTML page.
+    pub fn to_html(&self) -> String {
+        render_html(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! A heat map: one cell per row and column, the stronger the colour the larger the value.
+
+use super::axis::Unit;
+use super::{Canvas, Frame};
+
+/// A matrix of values between 0 and a top value.
+#[derive(Clone, Debug)]
+pub struct HeatMap {
+    title: String,
+    width: f64,
+    unit: Unit,
+    top: f64,
+    row_word: String,
+    column_word: String,
+    rows: Vec<Vec<f64>>,
+}
+
+impl HeatMap {
+    /// A map of shares (0 to 1), 640 units wide. A row is named `<row_word> <index>`, a column `<column_word>
+    /// <index>`.
+    pub fn new(title: &str, row_word: &str, column_word: &str, rows: Vec<Vec<f64>>) -> HeatMap {
+        HeatMap {
+            title: title.into(),
+            width: 640.0,
+            unit: Unit::Percent,
+            top: 1.0,
+            row_word: row_word.into(),
+            column_word: column_word.into(),
+            rows,
+        }
+    }
+
+    /// Another width in user units.
+    pub fn width(mut self, width: f64) -> HeatMap {
+        self.width = width;
+        self
+    }
+
+    /// Another unit, and the value of the strongest colour (above 0).
+    pub fn range(mut self, unit: Unit, top: f64) -> HeatMap {
+        (self.unit, self.top) = (unit, top);
+        self
+    }
+
+    /// The map as an `<svg>` element.
+    pub fn to_svg(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let (left, top) = (86.0, 74.0);
+        let cell_width = (self.width - left - 18.0) / columns.max(1) as f64;
+        let cell_height = (560.0 / self.rows.len().max(1) as f64).clamp(6.0, 30.0);
+        let height = top + cell_height * self.rows.len() as f64 + 10.0;
+        let described = format!("{} {}s by {columns} {}s", self.rows.len(), self.row_word, self.column_word);
+        let mut canvas = Canvas::new(self.width, height, &self.title, &described);
+        self.key(&mut canvas);
+        for column in (0..columns).step_by(every(cell_width, 54.0)) {
+            let x = left + (column as f64 + 0.5) * cell_width;
+            canvas.text("mid", (x, top - 8.0), &format!("{} {column}", self.column_word));
+        }
+        for (r, row) in self.rows.iter().enumerate() {
+            let y = top + r as f64 * cell_height;
+            if r % every(cell_height, 15.0) == 0 {
+                let place = (left - 9.0, y + cell_height / 2.0 + 4.0);
+                canvas.text("end", place, &format!("{} {r}", self.row_word));
+            }
+            for (c, value) in row.iter().enumerate() {
+                let gap = if cell_width.min(cell_height) > 12.0 { 2.0 } else { 0.5 };
+                let (x, width) = (left + c as f64 * cell_width, cell_width - gap);
+                let frame = Frame { left: x, top: y, width, height: cell_height - gap };
+                self.cell(&mut canvas, frame, (r, c), *value);
+            }
+        }
+        canvas.finish()
+    }
+
+    fn cell(&self, canvas: &mut Canvas, frame: Frame, (row, column): (usize, usize), value: f64) {
+        let share = if value.is_finite() { (value / self.top).clamp(0.0, 1.0) } else { 0.0 };
+        let words = self.unit.show(value);
+        let tooltip = format!("{} {row}, {} {column}: {words}", self.row_word, self.column_word);
+        canvas.raw(&format!(
+            "<rect class=\"cell\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+            frame.left, frame.top, frame.width, frame.height
+        ));
+        canvas.rect("heat", frame, &format!(" fill-opacity=\"{share:.3}\""), &tooltip);
+        if frame.width > 12.0 + 6.8 * words.chars().count() as f64 && frame.height > 15.0 {
+            let place = (frame.left + frame.width / 2.0, frame.top + frame.height / 2.0 + 4.0);
+            canvas.text(if share > 0.7 { "mid light" } else { "mid dark" }, place, &words);
+        }
+    }
+
+    /// The scale of colours.
+    fn key(&self, canvas: &mut Canvas) {
+        canvas.text("", (4.0, 41.0), &self.unit.show(0.0));
+        for i in 0..10 {
+            let place = format!("x=\"{}\" y=\"31\" width=\"12\" height=\"12\"", 40 + 12 * i);
+            canvas.raw(&format!("<rect class=\"cell\" {place}/>"));
+            canvas.raw(&format!(
+                "<rect class=\"heat\" {place} fill-opacity=\"{:.2}\"/>",
+                0.1 * f64::from(i + 1)
+            ));
+        }
+        canvas.text("", (168.0, 41.0), &self.unit.show(self.top));
+    }
+}
+
+/// Label every n-th cell so that labels of `wanted` units fit.
+fn every(cell: f64, wanted: f64) -> usize {
+    (wanted / cell).ceil().max(1.0) as usize
+}

@@ -1,0 +1,182 @@
+//! A report with invented but plausible data, for the tests of the renderers: eight channels of eight ways,
+//! two minutes of mixed traffic, with collection setting in after the first third.
+
+use super::*;
+use pellucid_flash::{Cause, Completion, Nanos, Opcode, Rng, SimTime, Stage, StageTimes, Status};
+
+const SECONDS: u64 = 120;
+
+/// Splits a request's latency over the stages in the given shares; the rest is media time.
+fn stages(latency_ns: u64, shares: &[(Stage, f64)]) -> StageTimes {
+    let mut stages = StageTimes::default();
+    for (stage, share) in shares {
+        stages.add(*stage, Nanos((latency_ns as f64 * share) as u64));
+    }
+    let rest = latency_ns - stages.total().0;
+    stages.add(Stage::Media, Nanos(rest));
+    stages
+}
+
+fn latency_ns(rng: &mut Rng, typical_ns: f64, collecting: bool) -> u64 {
+    let normal: f64 = (0..12).map(|_| rng.unit_f64()).sum::<f64>() - 6.0;
+    let stall = if collecting && rng.chance(0.02) { 8.0 + 60.0 * rng.unit_f64().powi(4) } else { 1.0 };
+    (typical_ns * (0.28 * normal).exp() * stall) as u64 + 6_000
+}
+
+fn request(rng: &mut Rng, at: SimTime, collecting: bool) -> (Completion, u64) {
+    let (opcode, sectors, typical_ns, shares): (_, u64, f64, &[_]) = if rng.chance(0.55) {
+        let shares = &[
+            (Stage::Queue, 0.01),
+            (Stage::HostLink, 0.09),
+            (Stage::Firmware, 0.03),
+            (Stage::WaitWay, 0.10),
+            (Stage::WaitChannel, 0.06),
+            (Stage::Transfer, 0.34),
+        ];
+        (Opcode::Read, 8 << rng.below(4), 210_000.0, shares)
+    } else {
+        let shares = &[(Stage::HostLink, 0.31), (Stage::Firmware, 0.22), (Stage::Buffer, 0.33)];
+        (Opcode::Write, 8 << rng.below(6), 31_000.0, shares)
+    };
+    let latency_ns = latency_ns(rng, typical_ns, collecting);
+    let completion = Completion {
+        tag: 0,
+        opcode,
+        status: if rng.chance(0.000_02) { Status::UnrecoveredRead } else { Status::Success },
+        submitted: SimTime(at.0.saturating_sub(latency_ns)),
+        completed: at,
+        stages: stages(at.0.min(latency_ns), shares),
+        data: Vec::new(),
+    };
+    (completion, sectors * 512)
+}
+
+fn recorded() -> (Directions, Series) {
+    let mut rng = Rng::new(42);
+    let mut requests = RequestRecorder::new();
+    let mut series = TimeSeries::new(SimTime::ZERO, Sample { free_blocks: 8_100, ..Sample::default() });
+    let mut counters = Sample { free_blocks: 8_100, ..Sample::default() };
+    let mut at = SimTime(1_000_000);
+    while at.0 < SECONDS * 1_000_000_000 {
+        if at >= series.sample_due() {
+            series.sample(at, counters);
+        }
+        let collecting = at.as_secs_f64() > 40.0;
+        let (completion, bytes) = request(&mut rng, at, collecting);
+        requests.record(&completion, bytes);
+        let is_write = completion.opcode == Opcode::Write;
+        series.complete(at, is_write, bytes as u32, completion.completed - completion.submitted);
+        if is_write {
+            counters.host_written_bytes += bytes;
+            counters.programmed_host_bytes += bytes;
+            counters.programmed_other_bytes += bytes / if collecting { 1 } else { 3 };
+            counters.free_blocks = if collecting { 180 + rng.below(60) } else { 8_100 - at.0 / 5_050_000 };
+        }
+        let busy = if collecting { 5 } else { 3 };
+        counters.channel_busy_ns += busy * 400_000;
+        counters.die_busy_ns += busy * 4_200_000;
+        at += Nanos(
+            300_000
+                + rng.below(1_100_000)
+                + if (at.0 / 15_000_000_000).is_multiple_of(2) { 0 } else { 600_000 },
+        );
+    }
+    let end = SimTime(SECONDS * 1_000_000_000);
+    series.sample(end, counters);
+    (requests.finish(Nanos(end.0)), series.finish(end, 8, 64))
+}
+
+fn causes<T: Default>(entries: impl IntoIterator<Item = (Cause, T)>) -> ByCause<T> {
+    let mut table = ByCause::default();
+    for (cause, value) in entries {
+        table[cause] = value;
+    }
+    table
+}
+
+/// The report.
+pub(crate) fn report() -> Report {
+    let (directions, series) = recorded();
+    let written = directions.write.bytes;
+    let share = |share: f64| (written as f64 * share) as u64;
+    let programmed = causes([
+        (Cause::Host, share(0.98)),
+        (Cause::ReadModifyWrite, share(0.31)),
+        (Cause::Collection, share(0.52)),
+        (Cause::WearLevel, share(0.03)),
+        (Cause::Journal, share(0.01)),
+        (Cause::Padding, share(0.02)),
+    ]);
+    let mut rng = Rng::new(1);
+    let erases: Vec<u32> =
+        (0..8_180).map(|_| 40 + (0..8).map(|_| rng.below(9) as u32).sum::<u32>()).collect();
+    let mut die = |channel: u64| 0.35 + 0.06 * channel as f64 + 0.2 * rng.unit_f64();
+    let dies: Vec<Vec<f64>> = (0..8).map(|channel| (0..8).map(|_| die(channel % 5)).collect()).collect();
+    let requests = directions.requests();
+    Report {
+        version: Version::default(),
+        drive: Drive {
+            name: "cosmos-plus".into(),
+            summary: "8 ch x 8 ways, MLC, 16 KiB pages, page map, greedy victims, \
+                 10 % over-provisioning, write-back"
+                .into(),
+            capacity_bytes: 240_000_000_000,
+            media_bytes: 274_877_906_944,
+        },
+        workload: Workload {
+            summary: "randrw 55 % reads <mixed sizes> & a think time, 120 s".into(),
+            command_line: "pellucid run examples/mixed.toml --seed 42".into(),
+        },
+        seeds: BTreeMap::from([("ftl".into(), 3), ("media".into(), 2), ("workload".into(), 42)]),
+        requests,
+        simulated_seconds: SECONDS as f64,
+        host: Some(HostCost::new(requests, 0.41, Some(61_000_000))),
+        directions,
+        write_amplification: WriteAmplification {
+            programs: programmed.map(|bytes| bytes / 16_384),
+            flash_reads: causes([
+                (Cause::Host, 71_204),
+                (Cause::ReadModifyWrite, 20_113),
+                (Cause::Collection, 33_870),
+            ]),
+            copybacks: 1_204,
+            ..WriteAmplification::new(written, programmed)
+        },
+        collection: Collection {
+            collections: 1_190,
+            erased_blocks: causes([(Cause::Collection, 1_190), (Cause::WearLevel, 14)]),
+            victim_valid_share: Some(0.348),
+            relocated_units: 106_000,
+        },
+        wear: Wear {
+            blocks: 8_192,
+            free_blocks: 211,
+            bad_blocks_factory: 10,
+            bad_blocks_grown: 2,
+            erases: EraseCounts::of(&erases),
+            histogram: WearHistogram::of(&erases),
+        },
+        mount: Some(Mount {
+            duration_ns: 412_000_000,
+            scanned_stripes: 9_120,
+            journal_stripes: 37,
+            mapped_units: 1_200_450,
+        }),
+        media: MediaHealth {
+            read_retries: 91,
+            corrected_reads: 84,
+            uncorrectable_reads: 2,
+            program_failures: 2,
+            erase_failures: 0,
+            suspensions: 0,
+        },
+        utilisation: Utilisation {
+            channels: (0..8).map(|channel| 0.30 + 0.05 * f64::from(channel % 5)).collect(),
+            dies,
+            firmware: Some(0.22),
+            link_to_host: Some(0.31),
+            link_to_drive: None,
+        },
+        series,
+    }
+}

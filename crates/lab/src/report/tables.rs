@@ -1,0 +1,84 @@
+//! Small tables with one entry per cause of a flash operation or per stage of a request.
+//!
+//! In JSON they are objects whose keys are the names of [`Cause`] and [`Stage`] in snake case, in the order
+//! of their numbers, so that a reader never depends on positions.
+
+use pellucid_flash::{Cause, Stage, StageTimes};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::ops::{Index, IndexMut};
+
+/// The JSON key or CSV column of a name: `wait for way` is `wait_for_way`, `wear-level` is `wear_level`.
+pub fn key(name: &str) -> String {
+    name.replace([' ', '-'], "_")
+}
+
+macro_rules! table {
+    ($(#[$doc:meta])* $table:ident, $index:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $table<T>(pub [T; $index::COUNT]);
+
+        impl<T> $table<T> {
+            /// The entries with their names, in order.
+            pub fn iter(&self) -> impl Iterator<Item = ($index, &T)> {
+                $index::ALL.into_iter().zip(&self.0)
+            }
+
+            /// The table of `f` of each entry.
+            pub fn map<U>(self, f: impl FnMut(T) -> U) -> $table<U> {
+                $table(self.0.map(f))
+            }
+        }
+
+        impl $table<u64> {
+            /// The sum of all entries.
+            pub fn total(&self) -> u64 {
+                self.0.iter().sum()
+            }
+        }
+
+        impl<T> Index<$index> for $table<T> {
+            type Output = T;
+            fn index(&self, index: $index) -> &T {
+                &self.0[index as usize]
+            }
+        }
+
+        impl<T> IndexMut<$index> for $table<T> {
+            fn index_mut(&mut self, index: $index) -> &mut T {
+                &mut self.0[index as usize]
+            }
+        }
+
+        impl<T: Serialize> Serialize for $table<T> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut map = serializer.serialize_map(Some($index::COUNT))?;
+                for (index, value) in self.iter() {
+                    map.serialize_entry(&key(index.name()), value)?;
+                }
+                map.end()
+            }
+        }
+    };
+}
+
+table!(
+    /// One entry per [`Cause`].
+    ByCause,
+    Cause
+);
+table!(
+    /// One entry per [`Stage`].
+    ByStage,
+    Stage
+);
+
+impl ByStage<u64> {
+    /// Adds the stage times of one request, in nanoseconds.
+    #[inline]
+    pub fn add(&mut self, stages: &StageTimes) {
+        for (total, time) in self.0.iter_mut().zip(stages.0) {
+            *total += time;
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Tests of the report as a whole, on a sample with invented data.
+
+use super::plot::tests::assert_well_formed;
+use super::sample::report;
+use super::*;
+use pellucid_flash::{Cause, Stage};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const SCHEMA: &str = include_str!("../../../../docs/report-schema.md");
+
+/// A drive with an awkward name that did nothing at all.
+fn idle() -> Report {
+    Report { drive: Drive { name: "<nothing> & \"more\"".into(), ..Drive::default() }, ..Report::default() }
+}
+
+#[test]
+fn json_is_the_same_for_equal_runs_and_wall_time_can_be_left_out() {
+    let (first, second) = (report(), report());
+    assert_eq!(first.to_json(false), second.to_json(false));
+    let slower = Report { host: Some(HostCost::new(first.requests, 99.0, None)), ..second };
+    assert_eq!(first.to_json(false), slower.to_json(false));
+    assert_ne!(first.to_json(true), slower.to_json(true));
+}
+
+#[test]
+fn json_shows_the_cost_of_the_run_at_the_top_level() {
+    let sample = report();
+    let with: Value = serde_json::from_str(&sample.to_json(true)).unwrap();
+    let without: Value = serde_json::from_str(&sample.to_json(false)).unwrap();
+    assert_eq!(with["requests"], sample.requests);
+    for key in ["wall_seconds", "requests_per_wall_second", "peak_memory_bytes"] {
+        assert!(with[key].is_number(), "{key}");
+        assert!(without.get(key).is_none(), "{key}");
+    }
+    let unknown = Report { host: Some(HostCost::new(10, 2.0, None)), ..report() };
+    let unknown: Value = serde_json::from_str(&unknown.to_json(true)).unwrap();
+    assert_eq!(unknown["peak_memory_bytes"], Value::Null);
+    assert_eq!(unknown["requests_per_wall_second"], 5.0);
+}
+
+#[test]
+fn numbers_of_the_json_agree_with_each_other() {
+    let json: Value = serde_json::from_str(&report().to_json(false)).unwrap();
+    let read = &json["directions"]["read"];
+    let sum = |table: &Value| table.as_object().unwrap().values().filter_map(Value::as_f64).sum::<f64>();
+    let latencies = read["latency"]["mean_ns"].as_f64().unwrap() * read["latency"]["count"].as_f64().unwrap();
+    assert!((sum(&read["stage_ns"]) / latencies - 1.0).abs() < 1e-12);
+    assert!((sum(&read["stage_percent"]) - 100.0).abs() < 1e-9);
+    let amplification = &json["write_amplification"];
+    assert!((sum(&amplification["ratio"]) - amplification["total"].as_f64().unwrap()).abs() < 1e-9);
+    let requests: f64 =
+        json["series"]["read"]["requests"].as_array().unwrap().iter().filter_map(Value::as_f64).sum();
+    assert!(requests >= read["latency"]["count"].as_f64().unwrap());
+}
+
+/// Every path of keys in `json`, with the keys of maps replaced by `<cause>`, `<stage>`, `<direction>`,
+/// `<name>`.
+fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
+    let Value::Object(map) = json else {
+        out.insert(path.into());
+        return;
+    };
+    for (name, value) in map {
+        let (cause, stage) = (
+            Cause::ALL.iter().find(|cause| key(cause.name()) == *name),
+            Stage::ALL.iter().find(|stage| key(stage.name()) == *name),
+        );
+        let shown = match path {
+            "directions" => "<direction>",
+            "seeds" => "<name>",
+            "series" | "utilisation" => name,
+            "" => name,
+            _ if cause.is_some() => "<cause>",
+            _ if stage.is_some() => "<stage>",
+            _ => name,
+        };
+        let path = if path.is_empty() { shown.into() } else { format!("{path}.{shown}") };
+        paths(value, &path, out);
+    }
+}
+
+#[test]
+fn the_schema_document_names_exactly_the_keys_of_the_json() {
+    let json: Value = serde_json::from_str(&report().to_json(true)).unwrap();
+    let mut written = BTreeSet::new();
+    paths(&json, "", &mut written);
+    let rows = SCHEMA.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let documented: BTreeSet<String> = rows.map(|(path, _)| path.to_string()).collect();
+    let missing: Vec<_> = written.difference(&documented).collect();
+    let stale: Vec<_> = documented.difference(&written).collect();
+    assert!(missing.is_empty(), "not in docs/report-schema.md: {missing:#?}");
+    assert!(stale.is_empty(), "in docs/report-schema.md but not in the JSON: {stale:#?}");
+    let empty = SCHEMA.lines().find(|line| line.starts_with("| `") && line.trim_end().ends_with("| |"));
+    assert_eq!(empty, None, "a row without a definition");
+}
+
+#[test]
+fn the_page_is_well_formed_and_needs_nothing_from_elsewhere() {
+    for report in [report(), idle(), Report { series: Series::default(), ..report() }] {
+        let page = report.to_html();
+        let met = assert_well_formed(&page);
+        for element in ["script", "link", "img", "iframe", "object", "embed", "use", "image"] {
+            assert!(!met.iter().any(|name| name == element), "<{element}> asks for a resource");
+        }
+        let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        for reference in ["http://", "https://", "url(", "@import", "src=", "href="] {
+            assert!(!page.contains(reference), "{reference}");
+        }
+        assert!(!page.contains("NaN") && !page.contains(">inf"));
+    }
+}
+
+#[test]
+fn the_page_shows_every_drawing_and_keeps_its_size() {
+    let page = report().to_html();
+    assert_eq!(page.matches("<figure").count(), 13);
+    assert!(page.len() < 600_000, "{} bytes", page.len());
+    assert!(page.contains("randrw 55 % reads &lt;mixed sizes&gt; &amp; a think time"));
+    assert_eq!(idle().to_html().matches("<figure").count(), 0);
+}
+
+#[test]
+fn the_text_fits_the_screen_and_says_what_matters() {
+    for width in [60, 70, 80, 100, 140] {
+        let text = render_text(&report(), width);
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{} > {width}: {line}", line.chars().count());
+            assert_eq!(line, line.trim_end());
+        }
+    }
+    let text = render_text(&report(), 100);
+    assert!(text.lines().count() <= 24, "more than one screen:\n{text}");
+    for words in [
+        "112,144 requests, 2 m 00 s simulated in 410 ms",
+        "where reads wait    queue 1 %   link 9 %",
+        "=  1.87 programmed per host byte",
+        "bad blocks 12 (2 grown)",
+        "uncorrectable 2",
+    ] {
+        assert!(text.contains(words), "no {words:?} in\n{text}");
+    }
+    assert!(!render_text(&idle(), 100).contains("wear"), "parts without data are left out");
+}
+
+#[test]
+fn drives_stand_side_by_side_with_ratios_to_the_first() {
+    let first = report();
+    let mut second = report();
+    second.drive.name = "a drive with quite a long name indeed".into();
+    second.requests *= 2;
+    second.directions.read.latency.p50_ns = first.directions.read.latency.p50_ns.map(|ns| ns / 2);
+    second.write_amplification.total = None;
+    let text = render_compare(&[first, second, idle()]);
+    let row = |label: &str| text.lines().find(|line| line.starts_with(label)).map(str::to_string);
+    assert!(row("requests").unwrap().contains("x 2.00"), "{text}");
+    assert!(row("read p50").unwrap().contains("x 0.50"), "{text}");
+    assert!(row("write amplification").unwrap().trim_end().ends_with("-"), "{text}");
+    assert_eq!(row("trim"), None, "no drive trimmed");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert_eq!(render_compare(&[]), "");
+}
+
+#[test]
+fn wear_statistics_match_a_direct_count() {
+    let counts = [3, 3, 5, 9, 200];
+    let spread = EraseCounts::of(&counts);
+    assert_eq!((spread.min, spread.max, spread.total, spread.mean), (3, 200, 220, 44.0));
+    assert!((spread.stddev - 6088.8f64.sqrt()).abs() < 1e-9, "{}", spread.stddev);
+    let histogram = WearHistogram::of(&counts);
+    assert_eq!(histogram.bin_erases, 4);
+    assert!(histogram.blocks.len() <= 64);
+    assert_eq!(histogram.blocks.iter().sum::<u64>(), 5);
+    assert_eq!((histogram.blocks[0], histogram.blocks[1]), (3, 1));
+    assert_eq!(histogram.from_erases[1], 7);
+    assert_eq!(WearHistogram::of(&[]), WearHistogram::default());
+    assert_eq!(WearHistogram::of(&[7, 7]).blocks, [2]);
+    let whole = WearHistogram::of(&[0, u32::MAX]);
+    assert_eq!((whole.blocks.first(), whole.blocks.last()), (Some(&1), Some(&1)));
+}
+
+#[test]
+fn a_drive_that_was_not_written_has_no_write_amplification() {
+    let mut programmed = ByCause::default();
+    programmed[Cause::Journal] = 4096;
+    let amplification = WriteAmplification::new(0, programmed);
+    assert_eq!(amplification.total, None);
+    assert_eq!(amplification.programmed_bytes_total, 4096);
+    assert_eq!(amplification.ratio[Cause::Journal], None);
+}

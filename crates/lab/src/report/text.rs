@@ -1,0 +1,212 @@
+//! One screen of answer for the terminal. Plain text: no colour, no control characters, never wider than
+//! asked (down to 60 columns).
+
+use super::format::{bytes, count, duration, optional, percent, significant, span};
+use super::{Direction, Report};
+use std::fmt::Write;
+
+/// Where the text of a labelled line begins.
+const LABEL: usize = 20;
+
+/// The report as one screen of at most `width` columns (at least 60). A narrow screen drops the columns for
+/// rates and p99.9.
+pub fn render_text(report: &Report, width: usize) -> String {
+    let width = width.max(60);
+    let mut out = String::new();
+    labelled(&mut out, width, &report.drive.name, &words(&report.drive.summary));
+    labelled(&mut out, width, "workload", &words(&report.workload.summary));
+    labelled(&mut out, width, "run", &words(&headline(report)));
+    out.push('\n');
+    requests(&mut out, report, width);
+    out.push('\n');
+    for (name, (_, direction)) in
+        ["reads", "writes", "trims", "flushes"].iter().zip(report.directions.named())
+    {
+        if direction.stage_ns.total() > 0 {
+            labelled(&mut out, width, &format!("where {name} wait"), &stages(direction));
+        }
+    }
+    labelled(&mut out, width, "where writes went", &amplification(report));
+    labelled(&mut out, width, "collection", &collection(report));
+    labelled(&mut out, width, "wear", &wear(report));
+    labelled(&mut out, width, "busy", &busy(report));
+    labelled(&mut out, width, "failed requests", &errors(report));
+    labelled(&mut out, width, "media", &media(report));
+    labelled(&mut out, width, "mount", &mount(report));
+    out
+}
+
+/// Puts `items` after a label, breaking lines between items only; nothing at all without items.
+fn labelled(out: &mut String, width: usize, label: &str, items: &[String]) {
+    let mut line = format!("{label:LABEL$}");
+    if line.trim_end().len() >= LABEL {
+        line = format!("{label}  ");
+    }
+    let mut empty = true;
+    for item in items {
+        if !empty && line.len() + item.len() > width {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = " ".repeat(LABEL) + item.trim_start();
+        } else {
+            line.push_str(item);
+        }
+        empty = false;
+    }
+    if !empty {
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(|word| format!("{word} ")).collect()
+}
+
+fn headline(report: &Report) -> String {
+    let mut line =
+        format!("{} requests, {} simulated", count(report.requests), span(report.simulated_seconds));
+    if let Some(host) = &report.host {
+        let rate = count(host.requests_per_wall_second.round() as u64);
+        let _ = write!(line, " in {} ({rate} requests/s", span(host.wall_seconds));
+        if let Some(peak) = host.peak_memory_bytes {
+            let _ = write!(line, ", {}", bytes(peak as f64));
+        }
+        line.push(')');
+    }
+    line
+}
+
+/// One column of the table of requests: heading, width, narrowest screen that shows it, and its text.
+type Column = (&'static str, usize, usize, fn(&Direction) -> String);
+
+const COLUMNS: [Column; 9] = [
+    ("requests", 13, 0, |d| count(d.requests)),
+    ("bytes", 9, 0, |d| bytes(d.bytes as f64)),
+    ("IOPS", 11, 96, |d| count(d.iops.round() as u64)),
+    ("rate", 11, 80, |d| format!("{}/s", bytes(d.throughput_bytes_per_second))),
+    ("mean", 9, 0, |d| optional(d.latency.mean_ns, duration)),
+    ("p50", 9, 0, |d| latency(d.latency.p50_ns)),
+    ("p99", 9, 0, |d| latency(d.latency.p99_ns)),
+    ("p99.9", 9, 96, |d| latency(d.latency.p99_9_ns)),
+    ("max", 9, 70, |d| latency(d.latency.max_ns)),
+];
+
+fn latency(ns: Option<u64>) -> String {
+    optional(ns, |ns| duration(ns as f64))
+}
+
+fn requests(out: &mut String, report: &Report, width: usize) {
+    let shown = || COLUMNS.iter().filter(|column| column.2 <= width);
+    let mut line = " ".repeat(7);
+    for (heading, columns, ..) in shown() {
+        let _ = write!(line, "{heading:>columns$}");
+    }
+    let _ = writeln!(out, "{line}");
+    for (name, direction) in report.directions.named() {
+        if direction.requests == 0 {
+            continue;
+        }
+        let mut line = format!("  {name:5}");
+        for (_, columns, _, show) in shown() {
+            let _ = write!(line, "{:>columns$}", show(direction));
+        }
+        let _ = writeln!(out, "{line}");
+    }
+}
+
+fn stages(direction: &Direction) -> Vec<String> {
+    let spent = direction.stage_percent.iter().filter(|(_, share)| **share > 0.0);
+    spent.map(|(stage, share)| format!("{} {}   ", stage.name(), percent(share / 100.0))).collect()
+}
+
+fn amplification(report: &Report) -> Vec<String> {
+    let amplification = &report.write_amplification;
+    let Some(total) = amplification.total else {
+        return Vec::new();
+    };
+    let terms = amplification.ratio.iter().filter_map(|(cause, ratio)| {
+        let ratio = ratio.filter(|ratio| *ratio > 0.0)?;
+        Some(format!("{} {ratio:.2}  ", cause.name()))
+    });
+    let mut items: Vec<String> = terms.collect();
+    for item in items.iter_mut().skip(1) {
+        item.insert_str(0, "+  ");
+    }
+    items.push(format!("=  {total:.2} programmed per host byte"));
+    items
+}
+
+fn collection(report: &Report) -> Vec<String> {
+    let collection = &report.collection;
+    let Some(valid) = collection.victim_valid_share else {
+        return Vec::new();
+    };
+    vec![
+        format!("{} blocks collected, {} valid   ", count(collection.collections), percent(valid)),
+        format!("{} units moved   ", count(collection.relocated_units)),
+        format!("{} copybacks", count(report.write_amplification.copybacks)),
+    ]
+}
+
+fn wear(report: &Report) -> Vec<String> {
+    let wear = &report.wear;
+    if wear.blocks == 0 {
+        return Vec::new();
+    }
+    let bad = wear.bad_blocks_factory + wear.bad_blocks_grown;
+    let mut items = vec![
+        format!("erases {}   ", count(report.collection.erased_blocks.total())),
+        format!("per block {} to {}, ", wear.erases.min, wear.erases.max),
+        format!("mean {}, deviation {}   ", significant(wear.erases.mean), significant(wear.erases.stddev)),
+        format!("free blocks {}", percent(wear.free_blocks as f64 / wear.blocks as f64)),
+    ];
+    if bad > 0 {
+        items.push(format!("   bad blocks {bad} ({} grown)", wear.bad_blocks_grown));
+    }
+    items
+}
+
+fn busy(report: &Report) -> Vec<String> {
+    let utilisation = &report.utilisation;
+    let parts = [
+        ("channels", utilisation.mean_channel()),
+        ("dies", utilisation.mean_die()),
+        ("firmware", utilisation.firmware),
+        ("link to host", utilisation.link_to_host),
+        ("link to drive", utilisation.link_to_drive),
+    ];
+    let known = parts.iter().filter_map(|(name, share)| share.map(|share| (name, share)));
+    known.map(|(name, share)| format!("{name} {}   ", percent(share))).collect()
+}
+
+fn errors(report: &Report) -> Vec<String> {
+    let failed = report.directions.named().into_iter().filter(|(_, direction)| direction.errors > 0);
+    failed.map(|(name, direction)| format!("{name} {}   ", count(direction.errors))).collect()
+}
+
+fn media(report: &Report) -> Vec<String> {
+    let media = &report.media;
+    let parts = [
+        ("read retries", media.read_retries),
+        ("corrected", media.corrected_reads),
+        ("uncorrectable", media.uncorrectable_reads),
+        ("program failures", media.program_failures),
+        ("erase failures", media.erase_failures),
+        ("suspensions", media.suspensions),
+    ];
+    let seen = parts.iter().filter(|(_, n)| *n > 0);
+    seen.map(|(name, n)| format!("{name} {}   ", count(*n))).collect()
+}
+
+fn mount(report: &Report) -> Vec<String> {
+    let Some(mount) = report.mount else {
+        return Vec::new();
+    };
+    vec![
+        format!("{}   ", duration(mount.duration_ns as f64)),
+        format!("{} stripes scanned, ", count(mount.scanned_stripes)),
+        format!("{} of journal, ", count(mount.journal_stripes)),
+        format!("{} units mapped", count(mount.mapped_units)),
+    ]
+}
