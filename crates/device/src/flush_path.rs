@@ -10,7 +10,7 @@
 
 use crate::device::{Device, StripeUnit};
 use crate::firmware::Task;
-use pellucid_flash::{Cause, Lpn, Opcode, Stage, Status};
+use pellucid_flash::{Cause, Lpn, Stage, Status};
 use pellucid_ftl::{Durability, SegmentWork, Stream};
 use std::collections::VecDeque;
 
@@ -255,9 +255,4 @@ impl Device {
             self.feed_starved();
         }
     }
-}
-
-/// Whether a command changes what is stored.
-pub(crate) fn changes(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Write | Opcode::Trim | Opcode::WriteZeroes)
 }

@@ -80,11 +80,6 @@ impl HostInterface {
         }
     }
 
-    /// Commands that wait in their queues.
-    pub fn waiting(&self) -> u32 {
-        self.waiting
-    }
-
     /// Books a transfer of `bytes` and says when it ends. The link is first come, first served, so nothing that comes later
     /// can change that.
     #[inline]

@@ -14,6 +14,7 @@ mod flush_path;
 mod host_interface;
 mod monitor;
 mod power;
+mod precondition;
 mod read_path;
 mod scheduler;
 mod slab;
@@ -26,3 +27,4 @@ pub use config::{
 };
 pub use device::{Device, DeviceError};
 pub use monitor::Counters;
+pub use precondition::{Filler, NoRoom};

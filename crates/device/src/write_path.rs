@@ -38,7 +38,7 @@ pub(crate) struct Writes {
     units: Vec<StripeUnit>,
     sequences: Vec<u64>,
     counts: Vec<u32>,
-    lpns: Vec<Lpn>,
+    pub lpns: Vec<Lpn>,
     pub scratch: Vec<u8>,
 }
 

@@ -103,6 +103,17 @@ impl PageMap {
         }
     }
 
+    /// Whether `die` wants to collect but has no victim that would free anything.
+    pub fn next_victim_is_missing(&mut self, die: DieId) -> bool {
+        match self.choose_victim(die, false) {
+            Some((victim, cause)) => {
+                self.start(die, victim, cause);
+                false
+            }
+            None => true,
+        }
+    }
+
     /// Whether the copy of `lpn` read from `from` is still its newest; if not, there is nothing to move.
     #[inline]
     pub fn is_current(&self, lpn: Lpn, from: Ppa) -> bool {

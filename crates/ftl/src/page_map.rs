@@ -494,6 +494,11 @@ impl PageMap {
         self.counters
     }
 
+    /// Counters from zero.
+    pub fn reset_counters(&mut self) {
+        self.counters = FtlCounters::default();
+    }
+
     /// How often `block` was erased.
     pub fn erases(&self, block: BlockId) -> u32 {
         self.blocks.erases(block)

@@ -1,6 +1,8 @@
 //! The laboratory: descriptions, workloads, traces, the virtual-time driver, and reports.
 
-pub mod trace;
-pub mod spec;
-pub mod workload;
+pub mod drive;
+pub mod experiment;
 pub mod report;
+pub mod spec;
+pub mod trace;
+pub mod workload;

@@ -34,7 +34,7 @@ mod tests;
 pub use document::Origin;
 pub use error::{Place, SpecError};
 pub use presets::{Preset, presets};
-pub use resolve_run::{AddressPolicy, Overwrite, Precondition, RawJob, RawPair, RunSpec};
+pub use resolve_run::{Overwrite, Precondition, RawJob, RawPair, RunSpec};
 pub use show::show;
 
 use document::{Document, Value};

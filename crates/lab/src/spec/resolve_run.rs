@@ -1,5 +1,6 @@
 //! `[[job]]`, `[precondition]`, `[run]`: what is done with the drive.
 
+use crate::trace::AddressPolicy;
 use super::document::{Leaf, Origin, Row, Value};
 use super::error::{Place, SpecError};
 use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
@@ -73,17 +74,6 @@ pub enum Overwrite {
     Capacities(f64),
     /// Until write amplification no longer changes.
     Steady,
-}
-
-/// What happens to a trace request beyond the end of the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddressPolicy {
-    /// The replay is refused.
-    Refuse,
-    /// Its address is taken modulo the capacity.
-    Fold,
-    /// The addresses that occur are packed together in order.
-    Compact,
 }
 
 /// How the run is done and what it leaves behind.

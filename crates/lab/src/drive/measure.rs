@@ -1,0 +1,189 @@
+//! From what was measured to the report.
+
+use super::{Run, RunError, busy};
+use crate::report::{
+    ByCause, Collection, Directions, Drive, EraseCounts, HostCost, MediaHealth, Report, Series, Utilisation, Wear,
+    WearHistogram, Workload, WriteAmplification,
+};
+use pellucid_device::{Counters, Device};
+use pellucid_flash::{Cause, Nanos, SimTime};
+use pellucid_ftl::FtlCounters;
+use std::collections::BTreeMap;
+
+/// What a run has measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Requests by direction.
+    pub directions: Directions,
+    /// Requests in all.
+    pub requests: u64,
+    /// From the start to the last completion.
+    pub simulated: Nanos,
+    /// What the drive counted meanwhile.
+    pub counters: Counters,
+    /// What translation decided (since the counters were reset).
+    pub ftl: FtlCounters,
+    /// Busy time of channels, dies, link (to the drive, to the host) and firmware meanwhile, ns.
+    pub channel_busy: Vec<u64>,
+    /// As `channel_busy`, of dies.
+    pub die_busy: Vec<u64>,
+    /// As `channel_busy`, of the link: to the drive, to the host.
+    pub link_busy: [u64; 2],
+    /// As `channel_busy`, of the firmware processor.
+    pub firmware_busy: u64,
+    /// The run over time.
+    pub series: Series,
+}
+
+impl Measured {
+    pub(super) fn take(run: Run<'_>, end: SimTime) -> Result<Measured, RunError> {
+        if let Some(log) = run.log {
+            log.finish().map_err(RunError::Log)?;
+        }
+        let (channels, dies, link, firmware) = busy(run.device);
+        let since = |now: Vec<u64>, before: &[u64]| now.iter().zip(before).map(|(n, b)| n - b).collect::<Vec<_>>();
+        let simulated = end.since(run.start);
+        let layout = run.device.layout();
+        Ok(Measured {
+            requests: run.recorder.requests(),
+            directions: run.recorder.finish(simulated),
+            simulated,
+            counters: difference(&run.device.counters(), &run.before),
+            ftl: run.device.ftl_counters(),
+            channel_busy: since(channels, &run.busy_before.0),
+            die_busy: since(dies, &run.busy_before.1),
+            link_busy: [link[0] - run.busy_before.2[0], link[1] - run.busy_before.2[1]],
+            firmware_busy: firmware - run.busy_before.3,
+            series: run.series.finish(end, layout.channels, layout.dies),
+        })
+    }
+}
+
+fn difference(now: &Counters, before: &Counters) -> Counters {
+    let each = |n: &[u64; Cause::COUNT], b: &[u64; Cause::COUNT]| std::array::from_fn(|i| n[i] - b[i]);
+    Counters {
+        host_written_sectors: now.host_written_sectors - before.host_written_sectors,
+        host_read_sectors: now.host_read_sectors - before.host_read_sectors,
+        programmed_sectors: each(&now.programmed_sectors, &before.programmed_sectors),
+        programs: each(&now.programs, &before.programs),
+        reads: each(&now.reads, &before.reads),
+        copybacks: now.copybacks - before.copybacks,
+        erases: now.erases - before.erases,
+        read_retries: now.read_retries - before.read_retries,
+        uncorrectable_reads: now.uncorrectable_reads - before.uncorrectable_reads,
+        corrected_bits: now.corrected_bits - before.corrected_bits,
+        program_failures: now.program_failures - before.program_failures,
+        erase_failures: now.erase_failures - before.erase_failures,
+        buffer_read_hits: now.buffer_read_hits - before.buffer_read_hits,
+        buffer_write_hits: now.buffer_write_hits - before.buffer_write_hits,
+        media_operations: now.media_operations - before.media_operations,
+        power_cuts: now.power_cuts - before.power_cuts,
+    }
+}
+
+/// The report of a run. `wall_seconds` and `peak_memory_bytes` are the caller's: this room reads no clock for results.
+pub fn report(
+    device: &Device,
+    measured: Measured,
+    name: &str,
+    workload: Workload,
+    seeds: BTreeMap<String, u64>,
+    host: Option<HostCost>,
+) -> Report {
+    let layout = device.layout();
+    let sector = u64::from(layout.sector_bytes);
+    let counters = measured.counters;
+    let erases: Vec<u32> = device.erase_counts().collect();
+    let (factory, grown) = device.bad_blocks();
+    let bytes = ByCause(counters.programmed_sectors).map(|s| s * sector);
+    let mut amplification = WriteAmplification::new(counters.host_written_sectors * sector, bytes);
+    amplification.programs = ByCause(counters.programs);
+    amplification.flash_reads = ByCause(counters.reads);
+    amplification.copybacks = counters.copybacks;
+    let ftl = measured.ftl;
+    let victims: u64 = ftl.victims.iter().sum();
+    let mut erased_blocks = ByCause([0; Cause::COUNT]);
+    erased_blocks.0[Cause::WearLevel as usize] = ftl.victims[Cause::WearLevel as usize];
+    erased_blocks.0[Cause::Collection as usize] =
+        counters.erases.saturating_sub(ftl.victims[Cause::WearLevel as usize]);
+    let utilisation = utilisation(device, &measured);
+    Report {
+        drive: Drive {
+            name: name.into(),
+            summary: summary(device),
+            capacity_bytes: device.capacity_bytes(),
+            media_bytes: layout.media_bytes(),
+        },
+        workload,
+        seeds,
+        requests: measured.requests,
+        simulated_seconds: measured.simulated.as_secs_f64(),
+        host,
+        directions: measured.directions,
+        write_amplification: amplification,
+        collection: Collection {
+            collections: victims,
+            erased_blocks,
+            victim_valid_share: (victims > 0).then(|| {
+                ftl.victim_valid_units as f64 / (victims as f64 * f64::from(layout.units_per_block))
+            }),
+            relocated_units: ftl.relocated_units,
+        },
+        wear: Wear {
+            blocks: layout.blocks.into(),
+            free_blocks: device.free_blocks().into(),
+            bad_blocks_factory: factory.into(),
+            bad_blocks_grown: grown.into(),
+            erases: EraseCounts::of(&erases),
+            histogram: WearHistogram::of(&erases),
+        },
+        mount: None,
+        media: MediaHealth {
+            read_retries: counters.read_retries,
+            corrected_reads: 0,
+            uncorrectable_reads: counters.uncorrectable_reads,
+            program_failures: counters.program_failures,
+            erase_failures: counters.erase_failures,
+            suspensions: 0,
+        },
+        utilisation,
+        series: measured.series,
+        ..Report::default()
+    }
+}
+
+fn utilisation(device: &Device, measured: &Measured) -> Utilisation {
+    let share = |busy: u64| if measured.simulated.0 == 0 { 0.0 } else { busy as f64 / measured.simulated.0 as f64 };
+    let per_channel = device.layout().dies_per_channel as usize;
+    let config = device.config();
+    let link = config.host.link_bytes_per_second > 0 || config.host.dma_overhead_ns.0 > 0;
+    Utilisation {
+        channels: measured.channel_busy.iter().map(|&b| share(b)).collect(),
+        dies: measured.die_busy.chunks(per_channel).map(|c| c.iter().map(|&b| share(b)).collect()).collect(),
+        firmware: (measured.firmware_busy > 0).then(|| share(measured.firmware_busy)),
+        link_to_host: link.then(|| share(measured.link_busy[1])),
+        link_to_drive: link.then(|| share(measured.link_busy[0])),
+    }
+}
+
+/// One line: shape, cell, policies.
+pub fn summary(device: &Device) -> String {
+    let (config, layout) = (device.config(), device.layout());
+    let cell = match (config.media.cell, config.media.slc_mode) {
+        (pellucid_media::Cell::Slc, _) => "SLC".to_string(),
+        (cell, true) => format!("{cell:?} in SLC mode").replace("Mlc", "MLC").replace("Tlc", "TLC"),
+        (cell, false) => format!("{cell:?}").to_uppercase(),
+    };
+    let geometry = &config.media.geometry;
+    let spare = layout.units as f64 * f64::from(layout.unit_bytes) / device.capacity_bytes() as f64 - 1.0;
+    let victim = format!("{:?}", config.ftl.victim).to_lowercase();
+    format!(
+        "{} ch x {} ways{}, {cell}, {} KiB pages, page map of {} KiB units, {victim}, {:.1} % over-provisioning",
+        geometry.channels,
+        geometry.ways,
+        if geometry.dies > 1 { format!(" x {} dies", geometry.dies) } else { String::new() },
+        f64::from(geometry.page_bytes) / 1024.0,
+        f64::from(layout.unit_bytes) / 1024.0,
+        spare * 100.0,
+    )
+}

@@ -1,0 +1,310 @@
+//! The virtual-time driver: it keeps a drive supplied with requests, jumps from event to event, and measures.
+//!
+//! ```text
+//!  source ─► submit ─► device ─► completion ─► recorder, series, log, oracle
+//!    ▲                   │ next_event
+//!    └── now := min(next event, next release of the source)
+//! ```
+//! Order at one moment: events due run first, then arrivals, jobs taking turns.
+
+mod measure;
+mod oracle;
+mod precondition;
+mod source;
+
+pub use measure::{Measured, report};
+pub use oracle::{Mismatch, Oracle, Promise, fill_images, stamp, version_of};
+pub use precondition::precondition;
+pub use source::{Jobs, Next, Request, Source, Trace};
+
+use crate::report::{RequestLog, RequestRecorder, Sample, TimeSeries};
+use crate::trace::TraceError;
+use crate::workload::JobError;
+use pellucid_device::{Counters, Device, DeviceError, NoRoom};
+use pellucid_flash::{Cause, Command, Completion, Lba, Opcode, SimTime, Status};
+use std::io::Write;
+
+/// Why a run could not be done, or cannot be believed.
+#[derive(Debug)]
+pub enum RunError {
+    /// The drive cannot be made.
+    Device(DeviceError),
+    /// A job does not fit the drive.
+    Job(JobError),
+    /// The trace is malformed or does not fit the drive.
+    Trace(TraceError),
+    /// The drive could not be filled.
+    Precondition(NoRoom),
+    /// A sector came back wrong.
+    Mismatch(Mismatch),
+    /// The request log could not be written.
+    Log(std::io::Error),
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunError::Device(e) => e.fmt(f),
+            RunError::Job(e) => e.fmt(f),
+            RunError::Trace(e) => e.fmt(f),
+            RunError::Precondition(e) => e.fmt(f),
+            RunError::Mismatch(e) => write!(f, "verification failed: {e}"),
+            RunError::Log(e) => write!(f, "request log: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// A request in the drive.
+#[derive(Clone, Debug, Default)]
+struct InFlight {
+    owner: u32,
+    lba: Lba,
+    sectors: u32,
+    fua: bool,
+    promise: Promise,
+    covered: Vec<(u64, u32)>,
+}
+
+/// One run: a drive, what is done to it, and what is measured.
+pub struct Run<'a> {
+    /// The drive, after the run in its final state.
+    pub device: &'a mut Device,
+    source: Source,
+    start: SimTime,
+    before: Counters,
+    busy_before: (Vec<u64>, Vec<u64>, [u64; 2], u64),
+    recorder: RequestRecorder,
+    series: TimeSeries,
+    log: Option<RequestLog<Box<dyn Write>>>,
+    oracle: Option<Oracle>,
+    /// By tag.
+    in_flight: Vec<InFlight>,
+    idle_tags: Vec<u32>,
+    pool: Vec<Vec<u8>>,
+    version: u32,
+    last_completion: SimTime,
+    submitted: u64,
+}
+
+/// How far a run is, for progress bars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Requests completed.
+    pub requests: u64,
+    /// Simulated time since the start of the run.
+    pub simulated: SimTime,
+}
+
+impl<'a> Run<'a> {
+    /// Prepares a run. With an oracle every read is checked.
+    pub fn new(
+        device: &'a mut Device,
+        source: Source,
+        oracle: Option<Oracle>,
+        log: Option<RequestLog<Box<dyn Write>>>,
+    ) -> Run<'a> {
+        let start = device.now();
+        let before = device.counters();
+        let series = TimeSeries::new(start, sample(device));
+        let busy_before = busy(device);
+        Run {
+            device,
+            source,
+            start,
+            before,
+            busy_before,
+            recorder: RequestRecorder::new(),
+            series,
+            log,
+            oracle,
+            in_flight: Vec::new(),
+            idle_tags: Vec::new(),
+            pool: Vec::new(),
+            version: 0,
+            last_completion: start,
+            submitted: 0,
+        }
+    }
+
+    /// Runs to the end of the source and of everything in flight. `progress` is called now and then.
+    pub fn run(mut self, mut progress: impl FnMut(Progress)) -> Result<Measured, RunError> {
+        let mut now = self.start;
+        let mut rounds = 0u32;
+        loop {
+            let release = self.submit_all(now)?;
+            let next = match (self.device.next_event(), release) {
+                (Some(event), Some(release)) => event.min(release),
+                (Some(event), None) => event,
+                (None, Some(release)) => release,
+                (None, None) => break,
+            };
+            if next >= self.series.sample_due() {
+                let sample = sample(self.device);
+                self.series.sample(next, sample);
+            }
+            now = next;
+            self.device.advance(now);
+            while let Some(completion) = self.device.pop() {
+                self.complete(completion)?;
+            }
+            rounds = rounds.wrapping_add(1);
+            if rounds.is_multiple_of(1 << 16) {
+                let requests = self.recorder.requests();
+                progress(Progress { requests, simulated: SimTime(now.since(self.start).0) });
+            }
+        }
+        let end = self.last_completion;
+        let sample = sample(self.device);
+        self.series.sample(end, sample);
+        Measured::take(self, end)
+    }
+
+    /// Submits what the source has for `now`; returns when it has more without a completion.
+    #[inline]
+    fn submit_all(&mut self, now: SimTime) -> Result<Option<SimTime>, RunError> {
+        loop {
+            let next = match &mut self.source {
+                Source::Jobs(jobs) => jobs.next(now),
+                Source::Trace(trace) => trace.next(now).map_err(RunError::Trace)?,
+            };
+            match next {
+                Next::Now(request) => {
+                    self.submit(now, request);
+                    // Refused commands complete at once.
+                    while let Some(completion) = self.device.pop() {
+                        self.complete(completion)?;
+                    }
+                }
+                Next::At(time) => return Ok(Some(time)),
+                Next::Blocked | Next::End => return Ok(None),
+            }
+        }
+    }
+
+    #[inline]
+    fn submit(&mut self, now: SimTime, request: Request) {
+        let Request { opcode, lba, sectors, fua, queue, owner } = request;
+        let tag = self.idle_tags.pop().unwrap_or_else(|| {
+            self.in_flight.push(InFlight::default());
+            self.in_flight.len() as u32 - 1
+        });
+        let slot = &mut self.in_flight[tag as usize];
+        (slot.owner, slot.lba, slot.sectors, slot.fua) = (owner, lba, sectors, fua);
+        let image_bytes = self.device.image_bytes();
+        let mut data = self.pool.pop().unwrap_or_default();
+        match opcode {
+            Opcode::Write => {
+                self.version = (self.version + 1) & 0x7fff_ffff;
+                let version = match &mut self.oracle {
+                    Some(oracle) => oracle.submit_change(opcode, lba, sectors),
+                    None => self.version,
+                };
+                data.resize(sectors as usize * image_bytes, 0);
+                fill_images(&mut data, image_bytes, lba, version);
+            }
+            Opcode::Read => match &self.oracle {
+                Some(oracle) => {
+                    oracle.submit_read(lba, sectors, &mut slot.promise);
+                    data.resize(sectors as usize * image_bytes, 0);
+                }
+                None => data.clear(),
+            },
+            Opcode::Trim | Opcode::WriteZeroes => {
+                if let Some(oracle) = &mut self.oracle {
+                    oracle.submit_change(opcode, lba, sectors);
+                }
+                data.clear();
+            }
+            Opcode::Flush => {
+                if let Some(oracle) = &mut self.oracle {
+                    slot.covered = oracle.submit_flush();
+                }
+                data.clear();
+            }
+        }
+        self.submitted += 1;
+        self.device.submit(now, Command { tag: tag.into(), queue, opcode, fua, lba, sectors, data });
+    }
+
+    #[inline]
+    fn complete(&mut self, mut completion: Completion) -> Result<(), RunError> {
+        let tag = completion.tag as usize;
+        let (owner, lba, sectors) = {
+            let slot = &self.in_flight[tag];
+            (slot.owner, slot.lba, slot.sectors)
+        };
+        let bytes = u64::from(sectors) * u64::from(self.device.layout().sector_bytes);
+        self.last_completion = completion.completed;
+        let counted = match &mut self.source {
+            Source::Jobs(jobs) => {
+                jobs.completed(owner, completion.completed);
+                completion.submitted.since(self.start).0 >= jobs.ramp(owner).0
+            }
+            Source::Trace(trace) => {
+                trace.completed();
+                true
+            }
+        };
+        if counted {
+            self.recorder.record(&completion, bytes);
+            if completion.status == Status::Success && completion.opcode != Opcode::Flush {
+                let write = completion.opcode != Opcode::Read;
+                let latency = completion.completed - completion.submitted;
+                self.series.complete(completion.completed, write, bytes as u32, latency);
+            }
+        }
+        if let Some(log) = &mut self.log {
+            log.write(lba, sectors, &completion).map_err(RunError::Log)?;
+        }
+        self.verify(tag, &completion)?;
+        self.idle_tags.push(tag as u32);
+        self.pool.push(std::mem::take(&mut completion.data));
+        Ok(())
+    }
+
+    fn verify(&mut self, tag: usize, completion: &Completion) -> Result<(), RunError> {
+        let Some(oracle) = &mut self.oracle else { return Ok(()) };
+        let slot = &self.in_flight[tag];
+        let ok = completion.status == Status::Success;
+        match completion.opcode {
+            Opcode::Read if ok => oracle
+                .check_read(slot.lba, self.device.image_bytes(), &completion.data, &slot.promise)
+                .map_err(RunError::Mismatch)?,
+            Opcode::Read => {}
+            Opcode::Flush if ok => {
+                let covered = std::mem::take(&mut self.in_flight[tag].covered);
+                oracle.complete_flush(&covered);
+            }
+            Opcode::Flush => {}
+            _ => oracle.complete_change(slot.lba, slot.sectors, ok, slot.fua),
+        }
+        Ok(())
+    }
+}
+
+fn busy(device: &Device) -> (Vec<u64>, Vec<u64>, [u64; 2], u64) {
+    (
+        device.channel_busy().iter().map(|n| n.0).collect(),
+        device.die_busy().iter().map(|n| n.0).collect(),
+        device.link_busy().map(|n| n.0),
+        device.firmware_busy().0,
+    )
+}
+
+/// The counters that the time series follows.
+fn sample(device: &Device) -> Sample {
+    let counters = device.counters();
+    let sector = u64::from(device.layout().sector_bytes);
+    let programmed: u64 = counters.programmed_sectors.iter().sum();
+    let host = counters.programmed_sectors[Cause::Host as usize];
+    Sample {
+        host_written_bytes: counters.host_written_sectors * sector,
+        programmed_host_bytes: host * sector,
+        programmed_other_bytes: (programmed - host) * sector,
+        free_blocks: device.free_blocks().into(),
+        channel_busy_ns: device.channel_busy().iter().map(|n| n.0).sum(),
+        die_busy_ns: device.die_busy().iter().map(|n| n.0).sum(),
+    }
+}

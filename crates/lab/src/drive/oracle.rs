@@ -1,0 +1,225 @@
+//! What every sector of a drive should hold: the plain map that each run can be checked against.
+//!
+//! Every write gets a version, and every sector it writes a *stamp*: a mix of sector number and version. A stamp read
+//! back is turned into a version again; a stale, torn or misplaced sector gives a version out of range.
+//!
+//! What a read may return, for each sector:
+//!
+//! ```text
+//!   lower bound ≤ version ≤ newest submitted          (lower bound: the newest write that had surely taken effect
+//!                                                      when the read was submitted)
+//!   zeros: if the sector was never written, or trimmed at or after the lower bound
+//! ```
+//! Writes in flight together may take effect in any order, so the lower bound is the oldest of such a group. After a power
+//! cut the lower bound falls back to what a flush or a forced write had made durable.
+
+use pellucid_flash::{Lba, Opcode};
+use std::collections::HashMap;
+
+/// The bytes that stand for one sector of `version`. Versions start at 1.
+pub fn stamp(lba: Lba, version: u32) -> u32 {
+    mix(lba) ^ version
+}
+
+fn mix(lba: Lba) -> u32 {
+    let mut z = lba.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    // Never zero in the top bit pattern of a small version, so that a stamp is not mistaken for a blank sector.
+    ((z ^ (z >> 31)) >> 32) as u32 | 0x8000_0000
+}
+
+/// Fills the images of consecutive sectors: the stamp, repeated over each image.
+pub fn fill_images(images: &mut [u8], image_bytes: usize, lba: Lba, version: u32) {
+    for (i, image) in images.chunks_exact_mut(image_bytes).enumerate() {
+        let bytes = stamp(Lba(lba.0 + i as u64), version).to_le_bytes();
+        for word in image.chunks_exact_mut(4) {
+            word.copy_from_slice(&bytes);
+        }
+    }
+}
+
+/// A sector that came back wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The sector.
+    pub lba: Lba,
+    /// What was read: the version, or `None` for zeros or no stamp of this sector.
+    pub version: Option<u32>,
+    /// The oldest version allowed.
+    pub oldest: u32,
+    /// The newest version allowed.
+    pub newest: u32,
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Mismatch { lba, version, oldest, newest } = self;
+        match version {
+            Some(v) => write!(f, "sector {} came back in version {v}; allowed: {oldest} to {newest}", lba.0),
+            None => write!(f, "sector {} came back blank or foreign; allowed: {oldest} to {newest}", lba.0),
+        }
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sector {
+    settled: u32,
+    newest: u32,
+    trimmed: u32,
+    durable: u32,
+}
+
+/// A write that has not completed.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    writes: u32,
+    oldest: u32,
+    newest: u32,
+}
+
+/// The expected content of a drive.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    sectors: Vec<Sector>,
+    version: u32,
+    open: HashMap<u64, Group>,
+    /// Completed since the last flush: sector and lower bound.
+    unflushed: Vec<(u64, u32)>,
+}
+
+/// What a read was promised when it was submitted.
+#[derive(Clone, Debug, Default)]
+pub struct Promise {
+    oldest: Vec<u32>,
+}
+
+impl Oracle {
+    /// An empty drive of `sectors` sectors.
+    pub fn new(sectors: u64) -> Oracle {
+        Oracle {
+            sectors: vec![Sector::default(); sectors as usize],
+            version: 0,
+            open: HashMap::new(),
+            unflushed: Vec::new(),
+        }
+    }
+
+    /// The version of the next write or trim, which covers these sectors and is submitted now.
+    pub fn submit_change(&mut self, opcode: Opcode, lba: Lba, sectors: u32) -> u32 {
+        self.version += 1;
+        let version = self.version;
+        for at in lba.0..lba.0 + u64::from(sectors) {
+            let sector = &mut self.sectors[at as usize];
+            sector.newest = version;
+            if opcode != Opcode::Write {
+                sector.trimmed = version;
+            }
+            let group = self.open.entry(at).or_insert(Group { writes: 0, oldest: version, newest: version });
+            group.writes += 1;
+            group.newest = version;
+        }
+        version
+    }
+
+    /// A change completed. `durable`: it was a forced write. `ok`: with success; otherwise it may or may not have happened.
+    pub fn complete_change(&mut self, lba: Lba, sectors: u32, ok: bool, durable: bool) {
+        for at in lba.0..lba.0 + u64::from(sectors) {
+            let group = self.open.get_mut(&at).expect("a completion without its submission");
+            group.writes -= 1;
+            if !ok {
+                // From now on the older content is possible too.
+                group.oldest = group.oldest.min(self.sectors[at as usize].settled);
+            }
+            if group.writes == 0 {
+                let oldest = group.oldest;
+                self.open.remove(&at);
+                let sector = &mut self.sectors[at as usize];
+                sector.settled = sector.settled.max(oldest);
+                if durable {
+                    sector.durable = sector.durable.max(oldest);
+                } else {
+                    self.unflushed.push((at, oldest));
+                }
+            }
+        }
+    }
+
+    /// A flush is submitted: returns what it will make durable.
+    pub fn submit_flush(&mut self) -> Vec<(u64, u32)> {
+        self.unflushed.clone()
+    }
+
+    /// The flush completed with success.
+    pub fn complete_flush(&mut self, covered: &[(u64, u32)]) {
+        for &(at, version) in covered {
+            let sector = &mut self.sectors[at as usize];
+            sector.durable = sector.durable.max(version);
+        }
+        let sectors = &self.sectors;
+        self.unflushed.retain(|&(at, version)| sectors[at as usize].durable < version);
+    }
+
+    /// Power was cut: unflushed writes may be gone, and so may those in flight.
+    pub fn power_cut(&mut self) {
+        self.open.clear();
+        self.unflushed.clear();
+        for sector in &mut self.sectors {
+            sector.settled = sector.durable;
+        }
+    }
+
+    /// After a power cut, what is on the media stays there: a first full read fixes the state.
+    pub fn observed(&mut self, lba: Lba, version: u32) {
+        let sector = &mut self.sectors[lba.0 as usize];
+        (sector.settled, sector.durable) = (version, version);
+    }
+
+    /// A read is submitted.
+    pub fn submit_read(&self, lba: Lba, sectors: u32, promise: &mut Promise) {
+        promise.oldest.clear();
+        promise.oldest.extend((lba.0..lba.0 + u64::from(sectors)).map(|at| self.sectors[at as usize].settled));
+    }
+
+    /// A read completed with these images.
+    pub fn check_read(&self, lba: Lba, image_bytes: usize, data: &[u8], promise: &Promise) -> Result<(), Mismatch> {
+        for (i, image) in data.chunks_exact(image_bytes).enumerate() {
+            let lba = Lba(lba.0 + i as u64);
+            let sector = &self.sectors[lba.0 as usize];
+            let oldest = promise.oldest[i];
+            self.check_image(lba, image, oldest, sector)?;
+        }
+        Ok(())
+    }
+
+    fn check_image(&self, lba: Lba, image: &[u8], oldest: u32, sector: &Sector) -> Result<(), Mismatch> {
+        let version = version_of(lba, image);
+        let ok = match version {
+            Some(0) => oldest == 0 || sector.trimmed >= oldest,
+            Some(v) => v >= oldest && v <= sector.newest,
+            None => false,
+        };
+        let version = version.filter(|&v| v != 0);
+        if ok { Ok(()) } else { Err(Mismatch { lba, version, oldest, newest: sector.newest }) }
+    }
+
+    /// The lower bound of a sector now.
+    pub fn settled(&self, lba: Lba) -> u32 {
+        self.sectors[lba.0 as usize].settled
+    }
+}
+
+/// The version in an image; 0 for a blank one; `None` if it belongs to another sector or is torn.
+pub fn version_of(lba: Lba, image: &[u8]) -> Option<u32> {
+    let first = u32::from_le_bytes(image[..4].try_into().expect("an image has at least 4 bytes"));
+    if image.chunks_exact(4).any(|w| w != first.to_le_bytes()) {
+        return None;
+    }
+    if first == 0 {
+        return Some(0);
+    }
+    let version = first ^ mix(lba);
+    (version < 0x8000_0000).then_some(version)
+}

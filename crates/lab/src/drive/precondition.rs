@@ -1,0 +1,87 @@
+//! Preconditioning: what is written to a drive before the measurement, without simulating time.
+
+use super::RunError;
+use super::oracle::{Oracle, fill_images};
+use crate::spec::{Overwrite, Precondition};
+use pellucid_device::{Device, Filler};
+use pellucid_flash::{Lba, Lpn, Opcode, Rng};
+
+/// Random overwriting goes on until write amplification over a whole pass changes by less than this share.
+const STEADY_SHARE: f64 = 0.01;
+/// ... and for no more passes than this.
+const STEADY_PASSES_MAX: u32 = 20;
+
+/// Fills and overwrites `device` as described. With an oracle, its expectations follow.
+pub fn precondition(device: &mut Device, what: &Precondition, oracle: Option<&mut Oracle>) -> Result<(), RunError> {
+    let units = device.capacity_sectors() / u64::from(device.layout().sectors_per_unit);
+    let filled = (units as f64 * what.fill) as u64;
+    if filled == 0 {
+        return Ok(());
+    }
+    let mut writer = Writer::new(device, oracle);
+    for lpn in 0..filled {
+        writer.write(Lpn(lpn as u32))?;
+    }
+    let mut rng = Rng::stream(what.seed, "precondition");
+    match what.overwrite {
+        Overwrite::Capacities(share) => {
+            for _ in 0..(filled as f64 * share) as u64 {
+                writer.write(Lpn(rng.below(filled) as u32))?;
+            }
+        }
+        Overwrite::Steady => {
+            let mut before = f64::NAN;
+            for _ in 0..STEADY_PASSES_MAX {
+                let moved = writer.device.ftl_counters().relocated_units;
+                for _ in 0..filled {
+                    writer.write(Lpn(rng.below(filled) as u32))?;
+                }
+                let now = 1.0 + (writer.device.ftl_counters().relocated_units - moved) as f64 / filled as f64;
+                let steady = now > 1.0 && ((now - before) / before).abs() < STEADY_SHARE;
+                before = now;
+                if steady {
+                    break;
+                }
+            }
+        }
+    }
+    writer.end()?;
+    device.reset_counters();
+    Ok(())
+}
+
+struct Writer<'a> {
+    device: &'a mut Device,
+    oracle: Option<&'a mut Oracle>,
+    filler: Filler,
+    image: Vec<u8>,
+    version: u32,
+}
+
+impl<'a> Writer<'a> {
+    fn new(device: &'a mut Device, oracle: Option<&'a mut Oracle>) -> Writer<'a> {
+        let image = vec![0; device.image_bytes() * device.layout().sectors_per_unit as usize];
+        Writer { device, oracle, filler: Filler::default(), image, version: 0 }
+    }
+
+    #[inline]
+    fn write(&mut self, lpn: Lpn) -> Result<(), RunError> {
+        let sectors = self.device.layout().sectors_per_unit;
+        let lba = Lba(u64::from(lpn.0) * u64::from(sectors));
+        let image_bytes = self.device.image_bytes();
+        self.version = match &mut self.oracle {
+            Some(oracle) => {
+                let version = oracle.submit_change(Opcode::Write, lba, sectors);
+                oracle.complete_change(lba, sectors, true, true);
+                version
+            }
+            None => self.version + 1,
+        };
+        fill_images(&mut self.image, image_bytes, lba, self.version);
+        self.device.fill_unit(&mut self.filler, lpn, &self.image).map_err(RunError::Precondition)
+    }
+
+    fn end(&mut self) -> Result<(), RunError> {
+        self.device.fill_end(&mut self.filler).map_err(RunError::Precondition)
+    }
+}

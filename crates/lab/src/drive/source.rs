@@ -1,0 +1,266 @@
+//! Where requests come from: jobs, or a trace.
+
+use crate::trace::{Shaped, TraceError};
+use crate::workload::{Generator, Job, JobError};
+use pellucid_flash::{Lba, Opcode, SimTime};
+
+/// A request that wants to be submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub opcode: Opcode,
+    /// First sector.
+    pub lba: Lba,
+    /// Sectors.
+    pub sectors: u32,
+    /// Force unit access.
+    pub fua: bool,
+    /// Submission queue.
+    pub queue: u16,
+    /// Which job or stream it belongs to; comes back with the completion.
+    pub owner: u32,
+}
+
+/// What a source has to say when it is asked for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Submit this now.
+    Now(Request),
+    /// Nothing before this moment.
+    At(SimTime),
+    /// Nothing before a completion.
+    Blocked,
+    /// Nothing any more.
+    End,
+}
+
+/// One job at work.
+struct Worker {
+    job: Job,
+    generator: Generator,
+    started: bool,
+    ended: bool,
+    final_flush_sent: bool,
+    in_flight: u32,
+}
+
+/// Several jobs side by side; a job with `stonewall` starts when all before it have ended, one with `wait_for` when the
+/// job of that name has.
+pub struct Jobs {
+    workers: Vec<Worker>,
+    turn: usize,
+}
+
+impl Jobs {
+    /// Puts jobs on a drive.
+    pub fn new(jobs: &[Job], capacity_bytes: u64, sector_bytes: u32) -> Result<Jobs, JobError> {
+        let worker = |job: &Job| {
+            Ok(Worker {
+                generator: Generator::new(job, capacity_bytes, sector_bytes)?,
+                job: job.clone(),
+                started: false,
+                ended: false,
+                final_flush_sent: false,
+                in_flight: 0,
+            })
+        };
+        Ok(Jobs { workers: jobs.iter().map(worker).collect::<Result<_, JobError>>()?, turn: 0 })
+    }
+
+    fn may_start(&self, at: usize) -> bool {
+        let job = &self.workers[at].job;
+        let before = !job.stonewall || self.workers[..at].iter().all(|w| w.ended && w.in_flight == 0);
+        let awaited = job.wait_for.as_ref().is_none_or(|name| {
+            self.workers.iter().filter(|w| w.job.name == *name).all(|w| w.ended && w.in_flight == 0)
+        });
+        before && awaited
+    }
+
+    /// The next request at `now`, jobs taking turns.
+    pub fn next(&mut self, now: SimTime) -> Next {
+        let count = self.workers.len();
+        let mut soonest: Option<SimTime> = None;
+        let mut blocked = false;
+        for _ in 0..count {
+            let at = self.turn;
+            self.turn = if at + 1 == count { 0 } else { at + 1 };
+            match self.next_of(at, now) {
+                Next::Now(request) => return Next::Now(request),
+                Next::At(time) => soonest = Some(soonest.map_or(time, |s| s.min(time))),
+                Next::Blocked => blocked = true,
+                Next::End => {}
+            }
+        }
+        match soonest {
+            Some(time) => Next::At(time),
+            None if blocked => Next::Blocked,
+            None => Next::End,
+        }
+    }
+
+    #[inline]
+    fn next_of(&mut self, at: usize, now: SimTime) -> Next {
+        if !self.workers[at].started {
+            if !self.may_start(at) {
+                return Next::Blocked;
+            }
+            self.workers[at].started = true;
+            self.workers[at].generator.start(now);
+        }
+        let worker = &mut self.workers[at];
+        if worker.ended {
+            return Next::End;
+        }
+        if worker.in_flight >= worker.job.iodepth {
+            return Next::Blocked;
+        }
+        if now >= worker.generator.deadline() {
+            return worker.end(at);
+        }
+        let release = worker.generator.earliest();
+        if release > now {
+            return Next::At(release.min(worker.generator.deadline()));
+        }
+        match worker.generator.next() {
+            Some(io) => {
+                worker.in_flight += 1;
+                Next::Now(Request {
+                    opcode: io.op,
+                    lba: io.lba,
+                    sectors: io.sectors,
+                    fua: worker.job.fua && io.op == Opcode::Write,
+                    queue: worker.job.queue,
+                    owner: at as u32,
+                })
+            }
+            None => {
+                // The generator has sent its last flush itself.
+                worker.final_flush_sent = true;
+                worker.end(at)
+            }
+        }
+    }
+
+    /// A request of job `owner` completed.
+    #[inline]
+    pub fn completed(&mut self, owner: u32, now: SimTime) {
+        let worker = &mut self.workers[owner as usize];
+        worker.in_flight -= 1;
+        worker.generator.completed(now);
+    }
+
+    /// Statistics of `owner` count only from this time after the run's start on.
+    pub fn ramp(&self, owner: u32) -> SimTime {
+        SimTime(self.workers[owner as usize].job.ramp_time.0)
+    }
+}
+
+impl Worker {
+    fn end(&mut self, at: usize) -> Next {
+        if self.job.flush_at_end && !self.final_flush_sent {
+            self.final_flush_sent = true;
+            self.in_flight += 1;
+            return Next::Now(Request {
+                opcode: Opcode::Flush,
+                lba: Lba(0),
+                sectors: 0,
+                fua: false,
+                queue: self.job.queue,
+                owner: at as u32,
+            });
+        }
+        self.ended = true;
+        Next::End
+    }
+}
+
+/// A trace: each request at its time, or as fast as `depth` requests in flight allow.
+pub struct Trace {
+    shaped: Shaped,
+    depth: Option<u32>,
+    in_flight: u32,
+    start: Option<SimTime>,
+    queues: u16,
+    /// The record to come, and how many of its sectors were submitted.
+    pending: Option<(crate::trace::Record, u64)>,
+    sector_bytes: u64,
+    ended: bool,
+    sectors_max: u32,
+}
+
+impl Trace {
+    /// Replays `shaped` on a drive. `depth`: closed loop.
+    pub fn new(shaped: Shaped, depth: Option<u32>, sector_bytes: u32, queues: u16) -> Trace {
+        Trace {
+            shaped,
+            depth,
+            in_flight: 0,
+            start: None,
+            queues,
+            pending: None,
+            sector_bytes: sector_bytes.into(),
+            ended: false,
+            // Larger requests are cut, as a host's block layer would.
+            sectors_max: (1 << 20) / sector_bytes,
+        }
+    }
+
+    /// The next request at `now`.
+    pub fn next(&mut self, now: SimTime) -> Result<Next, TraceError> {
+        if self.ended {
+            return Ok(Next::End);
+        }
+        if self.depth.is_some_and(|d| self.in_flight >= d) {
+            return Ok(Next::Blocked);
+        }
+        let (record, done) = match self.pending.take() {
+            Some(pending) => pending,
+            None => match self.shaped.next() {
+                Some(record) => (record?, 0),
+                None => {
+                    self.ended = true;
+                    return Ok(Next::End);
+                }
+            },
+        };
+        let start = *self.start.get_or_insert(now);
+        let due = SimTime(start.0 + record.at.0);
+        if self.depth.is_none() && due > now {
+            self.pending = Some((record, done));
+            return Ok(Next::At(due));
+        }
+        let opcode: Opcode = record.action.into();
+        let sectors = record.length_bytes / self.sector_bytes;
+        let here = (sectors - done).min(self.sectors_max.into()) as u32;
+        if done + u64::from(here) < sectors {
+            self.pending = Some((record.clone(), done + u64::from(here)));
+        }
+        self.in_flight += 1;
+        Ok(Next::Now(Request {
+            opcode,
+            lba: Lba(if opcode == Opcode::Flush { 0 } else { record.offset_bytes / self.sector_bytes + done }),
+            sectors: if opcode == Opcode::Flush { 0 } else { here },
+            fua: false,
+            queue: (record.stream % u32::from(self.queues)) as u16,
+            owner: record.stream,
+        }))
+    }
+
+    /// A request completed.
+    pub fn completed(&mut self) {
+        self.in_flight -= 1;
+    }
+
+    /// What reading and shaping did.
+    pub fn shaped(&self) -> &Shaped {
+        &self.shaped
+    }
+}
+
+/// Where the requests of a run come from.
+pub enum Source {
+    /// Synthetic jobs.
+    Jobs(Jobs),
+    /// A trace.
+    Trace(Box<Trace>),
+}

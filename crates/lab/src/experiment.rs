@@ -1,0 +1,185 @@
+//! An experiment: a resolved description, carried out.
+//!
+//! ```text
+//!  Spec ─► Device::new ─► precondition ─► Run ─► Report
+//!            (or a prepared drive, forked)
+//! ```
+
+use crate::drive::{self, Jobs, Oracle, Progress, Run, RunError, Source, Trace};
+use crate::report::{HostCost, Report, RequestLog, Workload};
+use crate::spec::Spec;
+use crate::trace::{Format, ReadOptions, Shaping, TraceReader};
+use crate::workload::{Dialect, Job, JobBuilder, JobError, expand};
+use pellucid_device::Device;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+/// Why an experiment failed.
+#[derive(Debug)]
+pub enum ExperimentError {
+    /// There is nothing to do: neither a job nor a trace.
+    NoWork,
+    /// A job of the description is not allowed.
+    Job {
+        /// Where it stands.
+        place: String,
+        /// What is wrong.
+        error: JobError,
+    },
+    /// `run.format` names no trace format.
+    Format(String),
+    /// The run failed.
+    Run(RunError),
+    /// A file could not be written.
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+impl std::fmt::Display for ExperimentError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ExperimentError::NoWork => {
+                write!(f, "nothing to do: give a [[job]], a trace ([run] trace), or workload options")
+            }
+            ExperimentError::Job { place, error } => write!(f, "{place}: {error}"),
+            ExperimentError::Format(message) => write!(f, "run.format: {message}"),
+            ExperimentError::Run(error) => error.fmt(f),
+            ExperimentError::File { path, error } => write!(f, "{path}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ExperimentError {}
+
+impl From<RunError> for ExperimentError {
+    fn from(error: RunError) -> Self {
+        ExperimentError::Run(error)
+    }
+}
+
+/// The jobs of a description.
+pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
+    let mut jobs = Vec::new();
+    for raw in &spec.jobs {
+        let mut builder = JobBuilder::new(Dialect::Native);
+        builder.set("randseed", &spec.run.seed.to_string()).map_err(|error| refused(&raw.place, error))?;
+        for pair in &raw.pairs {
+            builder.set(&pair.key, &pair.value).map_err(|error| refused(&pair.origin.place, error))?;
+        }
+        jobs.push(builder.build().map_err(|error| refused(&raw.place, error))?);
+    }
+    Ok(expand(jobs))
+}
+
+fn refused(place: &crate::spec::Place, error: JobError) -> ExperimentError {
+    ExperimentError::Job { place: place.to_string(), error }
+}
+
+/// Makes the drive of a description and preconditions it.
+pub fn prepare(spec: &Spec, mut oracle: Option<&mut Oracle>) -> Result<Device, RunError> {
+    let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
+    drive::precondition(&mut device, &spec.precondition, oracle.take())?;
+    Ok(device)
+}
+
+/// The oracle that the description asks for, for a drive of this size.
+fn oracle(spec: &Spec) -> Result<Option<Oracle>, RunError> {
+    if !spec.run.verify {
+        return Ok(None);
+    }
+    let device = Device::new(&spec.drive).map_err(RunError::Device)?;
+    Ok(Some(Oracle::new(device.capacity_sectors())))
+}
+
+/// Carries out a description from the beginning. `jobs`: the work, unless the description names a trace.
+pub fn execute(
+    spec: &Spec,
+    jobs: &[Job],
+    clock: &dyn Fn() -> f64,
+    progress: impl FnMut(Progress),
+) -> Result<(Device, Report), ExperimentError> {
+    let mut oracle = oracle(spec)?;
+    let mut device = prepare(spec, oracle.as_mut())?;
+    let report = execute_on(&mut device, spec, jobs, oracle, clock, progress)?;
+    Ok((device, report))
+}
+
+/// Carries out the work of a description on a drive that is at rest. `clock` gives seconds of real time.
+pub fn execute_on(
+    device: &mut Device,
+    spec: &Spec,
+    jobs: &[Job],
+    oracle: Option<Oracle>,
+    clock: &dyn Fn() -> f64,
+    progress: impl FnMut(Progress),
+) -> Result<Report, ExperimentError> {
+    let (source, summary) = source(device, spec, jobs)?;
+    let log = spec.run.log.as_deref().map(open_log).transpose()?;
+    let began = clock();
+    let measured = Run::new(device, source, oracle, log).run(progress)?;
+    let cost = HostCost::new(measured.requests, clock() - began, peak_memory_bytes());
+    let seeds = BTreeMap::from([
+        ("media".to_string(), spec.drive.media.seed),
+        ("ftl".to_string(), spec.drive.ftl.seed),
+        ("workload".to_string(), spec.run.seed),
+        ("precondition".to_string(), spec.precondition.seed),
+    ]);
+    let workload = Workload { summary, command_line: String::new() };
+    Ok(drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost)))
+}
+
+fn source(device: &Device, spec: &Spec, jobs: &[Job]) -> Result<(Source, String), ExperimentError> {
+    let sector_bytes = device.layout().sector_bytes;
+    let Some(path) = &spec.run.trace else {
+        if jobs.is_empty() {
+            return Err(ExperimentError::NoWork);
+        }
+        let source = Jobs::new(jobs, device.capacity_bytes(), sector_bytes).map_err(RunError::Job)?;
+        return Ok((Source::Jobs(source), jobs_summary(jobs)));
+    };
+    let format: Option<Format> = match &spec.run.format {
+        Some(name) => Some(name.parse().map_err(|e| ExperimentError::Format(format!("{e}")))?),
+        None => None,
+    };
+    let options = ReadOptions { format, ..ReadOptions::default() };
+    let reader = TraceReader::open_with(path, &options).map_err(RunError::Trace)?;
+    let mut shaping = Shaping::new(device.capacity_bytes(), sector_bytes);
+    shaping.time_scale = spec.run.time_scale;
+    shaping.addresses = spec.run.address;
+    let summary = format!("{} ({})", path.display(), reader.format());
+    let shaped = reader.shaped(shaping).map_err(RunError::Trace)?;
+    let trace = Trace::new(shaped, spec.run.closed_loop, sector_bytes, device.config().host.queues);
+    Ok((Source::Trace(Box::new(trace)), summary))
+}
+
+fn jobs_summary(jobs: &[Job]) -> String {
+    let one = |job: &Job| {
+        let block = job.block[0].min_bytes() as f64 / 1024.0;
+        format!("{} bs={}k iodepth={}", job.pattern.name(), block, job.iodepth)
+    };
+    match jobs {
+        [job] => one(job),
+        [first, ..] => format!("{} jobs, the first {}", jobs.len(), one(first)),
+        [] => String::new(),
+    }
+}
+
+fn open_log(path: &Path) -> Result<RequestLog<Box<dyn Write>>, ExperimentError> {
+    let failed = |error| ExperimentError::File { path: path.display().to_string(), error };
+    let file: Box<dyn Write> = Box::new(BufWriter::new(File::create(path).map_err(failed)?));
+    RequestLog::new(file).map_err(failed)
+}
+
+/// The process's largest resident memory so far, where the system tells.
+pub fn peak_memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib * 1024)
+}
