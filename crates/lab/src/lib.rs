@@ -4,5 +4,6 @@ pub mod drive;
 pub mod experiment;
 pub mod report;
 pub mod spec;
+pub mod swarm;
 pub mod trace;
 pub mod workload;

@@ -180,11 +180,19 @@ impl Oracle {
     /// A read is submitted.
     pub fn submit_read(&self, lba: Lba, sectors: u32, promise: &mut Promise) {
         promise.oldest.clear();
-        promise.oldest.extend((lba.0..lba.0 + u64::from(sectors)).map(|at| self.sectors[at as usize].settled));
+        promise
+            .oldest
+            .extend((lba.0..lba.0 + u64::from(sectors)).map(|at| self.sectors[at as usize].settled));
     }
 
     /// A read completed with these images.
-    pub fn check_read(&self, lba: Lba, image_bytes: usize, data: &[u8], promise: &Promise) -> Result<(), Mismatch> {
+    pub fn check_read(
+        &self,
+        lba: Lba,
+        image_bytes: usize,
+        data: &[u8],
+        promise: &Promise,
+    ) -> Result<(), Mismatch> {
         for (i, image) in data.chunks_exact(image_bytes).enumerate() {
             let lba = Lba(lba.0 + i as u64);
             let sector = &self.sectors[lba.0 as usize];
