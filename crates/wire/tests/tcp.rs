@@ -447,7 +447,7 @@ fn a_term_req_carries_status_and_the_header_in_error() {
 #[test]
 fn every_pdu_type_has_one_direction() {
     for &kind in PduType::ALL {
-        let mut bytes = vec![0; 128];
+        let mut bytes = [0; 128];
         bytes[0] = kind.raw();
         bytes[2] = kind.header_bytes() as u8;
         let host_side = kind.from_controller();
@@ -457,7 +457,10 @@ fn every_pdu_type_has_one_direction() {
     }
 }
 
-fn pdu_stream() -> impl Strategy<Value = (IcReq, Offer, Vec<(bool, u16, Vec<u8>)>)> {
+/// In the capsule or in H2CData, command identifier, data.
+type RandomPdu = (bool, u16, Vec<u8>);
+
+fn pdu_stream() -> impl Strategy<Value = (IcReq, Offer, Vec<RandomPdu>)> {
     let request = (0u8..32, any::<bool>(), any::<bool>(), any::<u32>()).prop_map(
         |(alignment, header_digest, data_digest, r2t_max)| IcReq {
             alignment,

@@ -240,7 +240,7 @@ impl GetLogPage {
             offset_is_index: cdw14 & 1 << 23 != 0,
             command_set: (cdw14 >> 24) as u8,
         };
-        if !arguments.offset_is_index && arguments.offset % 4 != 0 {
+        if !arguments.offset_is_index && !arguments.offset.is_multiple_of(4) {
             return Err(Status::INVALID_FIELD.do_not_retry());
         }
         Ok(arguments)

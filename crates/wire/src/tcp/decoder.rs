@@ -230,13 +230,13 @@ impl Decoder {
     #[inline]
     fn decode_header(&mut self, input: &mut &[u8]) -> Result<Option<Pdu>, Fatal> {
         let State::Header { have } = self.state else { return Ok(None) };
-        if have == 0 {
-            if let Some(common) = input.first_chunk::<8>() {
-                let shape = self.shape(common).inspect_err(|_| self.keep(common))?;
-                if let Some((header, rest)) = input.split_at_checked(shape.header_and_digest_bytes()) {
-                    *input = rest;
-                    return self.finish_header(&shape, header).map(Some);
-                }
+        if have == 0
+            && let Some(common) = input.first_chunk::<8>()
+        {
+            let shape = self.shape(common).inspect_err(|_| self.keep(common))?;
+            if let Some((header, rest)) = input.split_at_checked(shape.header_and_digest_bytes()) {
+                *input = rest;
+                return self.finish_header(&shape, header).map(Some);
             }
         }
         self.gather_header(have, input)
@@ -331,7 +331,7 @@ impl Decoder {
             End::Controller(_) => terms.controller_alignment,
             End::Host(_) => terms.host_alignment,
         };
-        if offset < front || offset % ((u32::from(dwords) + 1) * 4) != 0 {
+        if offset < front || !offset.is_multiple_of((u32::from(dwords) + 1) * 4) {
             return Err(Fatal::field(3));
         }
         let behind = if terms.data_digest { DIGEST_BYTES as u32 } else { 0 };

@@ -227,7 +227,7 @@ fn parse_ic_req(header: &[u8]) -> Result<IcReq, Fatal> {
 fn parse_ic_resp(header: &[u8]) -> Result<IcResp, Fatal> {
     let (alignment, digests) = parse_ic_common(header)?;
     let h2c_data_max: u32 = get(header, 12);
-    if h2c_data_max < super::MAXH2CDATA_MIN || h2c_data_max % 4 != 0 {
+    if h2c_data_max < super::MAXH2CDATA_MIN || !h2c_data_max.is_multiple_of(4) {
         return Err(Fatal::field(12));
     }
     Ok(IcResp { alignment, header_digest: digests & 1 != 0, data_digest: digests & 2 != 0, h2c_data_max })
