@@ -228,7 +228,7 @@ wire_struct! {
         4 => events: u32,
         /// Header and events (TLL).
         8 => log_bytes: u64,
-        /// Revision of the header (3 for Base 2.0 and later).
+        /// Revision of the log's layout (LREV).
         16 => revision: u8,
         /// Length of what follows this field: 492 (LHL).
         18 => header_bytes: u16,

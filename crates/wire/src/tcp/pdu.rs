@@ -166,7 +166,7 @@ pub enum Pdu {
 }
 
 /// Reads a header of the right length for its type.
-#[inline]
+#[inline(always)]
 pub(crate) fn parse(kind: PduType, header: &[u8], data_bytes: u32) -> Result<Pdu, Fatal> {
     Ok(match kind {
         PduType::CapsuleCmd => {
