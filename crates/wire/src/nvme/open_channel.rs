@@ -1,0 +1,168 @@
+//! Open-Channel SSD 2.0 (OCSSD): geometry, chunk descriptors, chunk notifications, vector commands.
+
+use super::{Status, SubmissionEntry};
+use crate::layout::{wire_enum, wire_struct};
+
+/// Admin opcode of Geometry.
+pub const GEOMETRY_OPCODE: u8 = 0xE2;
+
+/// Vendor and device identifiers by which Linux's LightNVM and QEMU recognise an open-channel drive.
+pub const PCI_VENDOR_AND_DEVICE: (u16, u16) = (0x1D1D, 0x1F1F);
+
+wire_struct! {
+    /// Geometry (OCSSD 2.1).
+    pub struct Geometry: 4096 {
+        /// Major version: 2.
+        0 => major: u8,
+        /// Minor version.
+        1 => minor: u8,
+        /// Bits of the group in an address.
+        8 => group_bits: u8,
+        /// Bits of the parallel unit.
+        9 => unit_bits: u8,
+        /// Bits of the chunk.
+        10 => chunk_bits: u8,
+        /// Bits of the logical block.
+        11 => block_bits: u8,
+        /// Media and controller capabilities: bit 0 vector copy, bit 1 multiple resets.
+        16 => capabilities: u32,
+        /// Wear-level index delta threshold.
+        32 => wear_threshold: u8,
+        /// Groups.
+        64 => groups: u16,
+        /// Parallel units per group.
+        66 => units: u16,
+        /// Chunks per parallel unit.
+        68 => chunks: u32,
+        /// Logical blocks per chunk.
+        72 => chunk_blocks: u32,
+        /// Minimum write, in blocks.
+        128 => write_min: u32,
+        /// Optimal write, in blocks.
+        132 => write_optimal: u32,
+        /// Blocks before the write pointer that are still in a cache (mw_cunits).
+        136 => cache_units: u32,
+        /// Open chunks, 0 for no limit.
+        140 => open_chunks_max: u32,
+        /// Open chunks per parallel unit, 0 for no limit.
+        144 => open_chunks_per_unit_max: u32,
+        /// Typical and longest read.
+        192 => read_ns: [u32; 2],
+        /// Typical and longest write.
+        200 => write_ns: [u32; 2],
+        /// Typical and longest reset.
+        208 => reset_ns: [u32; 2],
+        /// Vendor specific.
+        3072 => vendor: [u8; 1024],
+    }
+}
+
+wire_struct! {
+    /// Chunk descriptor of log CAh, at byte 32 * ((group * units + unit) * chunks + chunk).
+    pub struct ChunkDescriptor: 32 {
+        /// See [`ChunkState`].
+        0 => state: u8,
+        /// Bit 0 sequential write, 1 random write, 4 size deviates.
+        1 => kind: u8,
+        /// Wear index, 0 to 255.
+        2 => wear_index: u8,
+        /// First logical block, absolute.
+        8 => start: u64,
+        /// Blocks in the chunk.
+        16 => blocks: u64,
+        /// Write pointer, relative to the chunk.
+        24 => write_pointer: u64,
+    }
+}
+
+wire_enum! {
+    /// Chunk states.
+    pub enum ChunkState: u8 {
+        /// Free.
+        Free = 1,
+        /// Closed.
+        Closed = 2,
+        /// Open.
+        Open = 4,
+        /// Offline.
+        Offline = 8,
+    }
+}
+
+wire_struct! {
+    /// Chunk notification of log D0h.
+    pub struct ChunkNotification: 64 {
+        /// Notification count, from 1.
+        0 => count: u64,
+        /// Logical block.
+        8 => lba: u64,
+        /// Namespace.
+        16 => nsid: u32,
+        /// Bit 0 low, 1 medium, 2 high error rate, 3 unrecoverable, 4 refreshed, 8 wear.
+        20 => state: u16,
+        /// What is concerned: bit 0 block, 1 chunk, 2 parallel unit.
+        22 => mask: u8,
+        /// Blocks, one less.
+        32 => blocks: u16,
+    }
+}
+
+wire_enum! {
+    /// Vector I/O opcodes.
+    pub enum VectorOpcode: u8 {
+        /// Vector chunk reset.
+        Reset = 0x90,
+        /// Vector chunk write.
+        Write = 0x91,
+        /// Vector chunk read.
+        Read = 0x92,
+        /// Vector chunk copy.
+        Copy = 0x93,
+    }
+}
+
+/// Addresses that one vector command can name.
+pub const VECTOR_ADDRESSES_MAX: u32 = 64;
+
+/// Arguments of a vector command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VectorCommand {
+    /// What to do.
+    pub opcode: VectorOpcode,
+    /// Number of addresses, 1 to 64.
+    pub count: u32,
+    /// The one address if `count` is 1, else where the list of u64 lies.
+    pub addresses: u64,
+    /// Copy: the one destination, or where their list lies.
+    pub destinations: u64,
+    /// Limited retry (dword 12, bit 31).
+    pub limited_retry: bool,
+}
+
+impl VectorCommand {
+    /// Reads the arguments.
+    ///
+    /// # Errors
+    /// `INVALID_OPCODE` for a command that is no vector command.
+    pub fn parse(entry: &SubmissionEntry) -> Result<Self, Status> {
+        let opcode = VectorOpcode::from_raw(entry.opcode()).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
+        Ok(Self {
+            opcode,
+            count: (entry.cdw(12) & 0x3F) + 1,
+            addresses: entry.cdw_pair(10),
+            destinations: entry.cdw_pair(14),
+            limited_retry: entry.cdw(12) >> 31 != 0,
+        })
+    }
+
+    /// The addresses: the inline one, or the list at the front of `list` (8 bytes each).
+    ///
+    /// # Errors
+    /// `SGL_DATA_LENGTH_INVALID` if the list is shorter than the command says.
+    pub fn addresses<'a>(&self, list: &'a [u8]) -> Result<impl Iterator<Item = u64> + 'a, Status> {
+        let inline = (self.count == 1).then_some(self.addresses);
+        let bytes = if self.count == 1 { 0 } else { self.count as usize * 8 };
+        let list = list.get(..bytes).ok_or(Status::SGL_DATA_LENGTH_INVALID.do_not_retry())?;
+        Ok(inline.into_iter().chain(list.chunks_exact(8).map(|raw| crate::layout::get(raw, 0))))
+    }
+}
