@@ -25,7 +25,7 @@ def curves(name: str):
     }
     # The controller must not be what limits the outstanding requests.
     wide = {
-        "drive.host.commands_max": MOST_OUTSTANDING,
+        "drive.host.commands": MOST_OUTSTANDING,
         "drive.buffer.entries": 2 * MOST_OUTSTANDING,
         "job.number_ios": 1_000_000,
     }

@@ -68,7 +68,7 @@ class Descriptions(unittest.TestCase):
 
     def test_a_variant_changes_what_is_named_and_nothing_else(self):
         loaded = measure.load("random-read")
-        changed = measure.variant(loaded, {"job.iodepth": 1, "drive.host.commands_max": 7})
+        changed = measure.variant(loaded, {"job.iodepth": 1, "drive.host.commands": 7})
         self.assertEqual([job["iodepth"] for job in changed["job"]], [1])
         self.assertEqual(changed["drive"]["host"], {"commands_max": 7})
         self.assertEqual(loaded, measure.load("random-read"))
