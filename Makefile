@@ -1,0 +1,74 @@
+# Pellucid's two set-up commands, `make run` and `make test`, and the benchmarks.
+
+# rustup puts cargo here; a shell that was open before does not know yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+SHELL := /bin/sh
+
+NEXTEST_VERSION := 0.9.151
+DENY_VERSION := 0.20.2
+NEXTEST := .tools/nextest-$(NEXTEST_VERSION)
+DENY := .tools/deny-$(DENY_VERSION)
+
+.NOTPARALLEL:
+.PHONY: help run build test check test-tools test-fuzz advisories bench bench-small bench-curves prerequisites
+
+help:
+	@echo 'make run          build, and replay the example trace on cosmos-plus with a report'
+	@echo 'make test         all checks and tests; tools they need are put into .tools'
+	@echo 'make bench        requests per second and peak memory of the two benchmarks'
+	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
+	@echo 'make bench-curves cost per request over capacity, outstanding requests and length of the run'
+	@echo 'make advisories   known vulnerabilities of dependencies (fetches a database)'
+
+run: build
+	cargo run --release --locked --quiet --bin pellucid -- \
+	    replay cosmos-plus examples/cloudphysics.csv.zst --report report
+
+build: prerequisites
+	cargo build --release --locked --bin pellucid
+
+# The tests of the crates come last, so that the end of the output says how they went.
+test: prerequisites check test-tools test-fuzz bench-small $(NEXTEST)
+	cargo test --workspace --locked --doc
+	PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked
+
+check: prerequisites $(DENY)
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	python3 tools/check_dependencies.py
+	PATH="$(CURDIR)/.tools/bin:$$PATH" cargo deny --locked check licenses bans sources
+	@echo 'advisories: not checked here, their database needs a network that CI lacks; see make advisories'
+
+test-tools: prerequisites
+	PYTHONPYCACHEPREFIX=target/pycache python3 -m py_compile tools/*.py
+	PYTHONPYCACHEPREFIX=target/pycache python3 -m unittest discover --start-directory tools
+
+# Types and names only. Stable Rust cannot run a fuzz target, and the named library, which need not exist, saves
+# compiling libFuzzer, which wants a C++ compiler.
+test-fuzz: prerequisites
+	CUSTOM_LIBFUZZER_PATH=target/unused.a \
+	    cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --locked
+
+advisories: $(DENY)
+	PATH="$(CURDIR)/.tools/bin:$$PATH" cargo deny check advisories
+
+bench: prerequisites
+	python3 tools/bench.py
+
+bench-small: prerequisites
+	python3 tools/bench_small.py
+
+bench-curves: prerequisites
+	python3 tools/bench_curves.py
+
+prerequisites:
+	@sh tools/prerequisites.sh
+
+$(NEXTEST): | prerequisites
+	cargo install --locked --root .tools --no-default-features --features default-no-update \
+	    cargo-nextest@$(NEXTEST_VERSION)
+	touch $@
+
+$(DENY): | prerequisites
+	cargo install --locked --root .tools cargo-deny@$(DENY_VERSION)
+	touch $@

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Small versions of the two benchmarks, so that they never rot: the report's keys, repeatability, and growth of cost.
+
+No time is compared with a stored one. Cost is compared inside one process run after the other, a small drive against one of
+four times the capacity, in pairs that alternate; the median of the pairs' ratios has to stay below a generous factor, which
+a cost proportional to capacity exceeds.
+"""
+import statistics
+import sys
+
+import measure
+
+HOST_KEYS = ("wall_seconds", "requests_per_wall_second", "peak_memory_bytes")
+NEEDED_KEYS = (
+    "requests",
+    *HOST_KEYS,
+    "simulated_seconds",
+    "directions.read.requests",
+    "directions.read.latency.p99_ns",
+    "directions.read.stage_ns.media",
+    "directions.write.requests",
+    "directions.write.latency.p99_ns",
+    "write_amplification.total",
+    "write_amplification.programmed_bytes.collection",
+)
+PAIRS = 5
+CAPACITY_FACTOR = 4
+COST_FACTOR = 2.0
+# 1 GiB of media each, and enough requests for some 100 ms.
+SMALL = {
+    "random-read": {"drive.media.blocks": 32, "drive.media.pages": 64, "job.number_ios": 200_000},
+    "random-write": {"drive.media.blocks": 64, "job.number_ios": 100_000},
+}
+
+
+def missing(report: dict) -> list[str]:
+    """The needed keys that a report does not have."""
+
+    def has(path: str) -> bool:
+        value = report
+        for key in path.split("."):
+            if not isinstance(value, dict) or key not in value:
+                return False
+            value = value[key]
+        return True
+
+    return [path for path in NEEDED_KEYS if not has(path)]
+
+
+def without_host(report: dict) -> dict:
+    """A report without the keys that say what the run cost here."""
+    return {key: value for key, value in report.items() if key not in HOST_KEYS}
+
+
+def complaints(name: str, run) -> list[str]:
+    """What is wrong with one benchmark; `run` carries out a description and gives its report."""
+    small = measure.variant(measure.load(name), SMALL[name])
+    blocks = "drive.media.blocks"
+    large = measure.variant(small, {blocks: SMALL[name][blocks] * CAPACITY_FACTOR})
+    found = []
+    first, second = run(small), run(small)
+    if absent := missing(first):
+        return [f"{name}: keys missing in the JSON report: {', '.join(absent)}"]
+    if (requests := SMALL[name]["job.number_ios"]) != first["requests"]:
+        found.append(f"{name}: {first['requests']} requests completed of {requests}")
+    if without_host(first) != without_host(second):
+        found.append(f"{name}: two equal runs gave different reports")
+    pairs = [(measure.cost_ns(run(small)), measure.cost_ns(run(large))) for _ in range(PAIRS)]
+    ratio = statistics.median(b / a for a, b in pairs)
+    small_ns = statistics.median(a for a, _ in pairs)
+    print(f"{name}: {small_ns:.0f} ns per request; {CAPACITY_FACTOR} x the capacity costs {ratio:.2f} x per request")
+    if ratio > COST_FACTOR:
+        found.append(f"{name}: cost per request grows with capacity: {ratio:.2f} x, allowed: {COST_FACTOR} x")
+    return found
+
+
+def main() -> int:
+    binary = measure.build()
+    found = [line for name in SMALL for line in complaints(name, lambda d: measure.run(binary, d))]
+    for line in found:
+        print(line, file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
