@@ -152,6 +152,7 @@ fn source(device: &Device, spec: &Spec, jobs: &[Job]) -> Result<(Source, String)
     let mut shaping = Shaping::new(device.capacity_bytes(), sector_bytes);
     shaping.time_scale = spec.run.time_scale;
     shaping.addresses = spec.run.address;
+    shaping.limit = spec.run.limit;
     let summary = format!("{} ({})", path.display(), reader.format());
     let shaped = reader.shaped(shaping).map_err(RunError::Trace)?;
     let trace = Trace::new(shaped, spec.run.closed_loop, sector_bytes, device.config().host.queues);
