@@ -15,7 +15,7 @@
 //! A description that differs from the saved one may be put on the media (another victim policy, other times, a faster
 //! link), as long as shape, store and capacity are the same.
 
-use crate::spec::{self, Overwrite, Spec, SpecError};
+use crate::spec::{self, Spec, SpecError};
 use pellucid_device::{Device, DeviceError};
 use pellucid_media::{Media, SnapshotError};
 use std::fmt;
@@ -191,13 +191,10 @@ impl Image {
         &self.description
     }
 
-    /// That description with `KEY=VALUE` overrides, ready to be run on the image: it preconditions nothing.
+    /// That description with `KEY=VALUE` overrides. Its preconditioning says how the image came about.
     pub fn spec(&self, sets: &[String]) -> Result<Spec, SpecError> {
         let name = self.path.display().to_string();
-        let mut spec = spec::from_str(&self.description, &name, sets)?;
-        spec.precondition.fill = 0.0;
-        spec.precondition.overwrite = Overwrite::Capacities(0.0);
-        Ok(spec)
+        spec::from_str(&self.description, &name, sets)
     }
 
     /// Makes the drive that `spec` describes on the media of the image.

@@ -2,6 +2,7 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{BlockId, Lpn};
+use pellucid_lab::drive::Oracle;
 use pellucid_lab::experiment::{execute_on, jobs, prepare};
 use pellucid_lab::image::{self, Image};
 use pellucid_lab::spec::{self, Spec};
@@ -88,7 +89,7 @@ fn contents(device: &Device) -> Vec<Option<Vec<u8>>> {
     let units = device.capacity_sectors() / u64::from(device.layout().sectors_per_unit);
     (0..units as u32)
         .map(|lpn| {
-            device.lookup(Lpn(lpn)).map(|ppa| {
+            device.locate(Lpn(lpn)).map(|ppa| {
                 let mut data = vec![0; bytes];
                 media.read(ppa, 0, &mut data, 0);
                 data
@@ -104,7 +105,10 @@ fn a_restored_drive_holds_what_the_aged_one_held() {
         let (_, after) = restored(&path, &[]);
         after.check();
         assert!(contents(&before) == contents(&after), "{durability}");
-        assert!(contents(&before).iter().filter(|c| c.is_some()).count() > 1000, "{durability}: nothing aged");
+        assert!(
+            contents(&before).iter().filter(|c| c.is_some()).count() > 1000,
+            "{durability}: nothing aged"
+        );
         for block in (0..before.layout().blocks).map(BlockId) {
             assert_eq!(before.media().erase_count(block), after.media().erase_count(block));
         }
@@ -121,6 +125,10 @@ fn runs_from_an_image_repeat() {
         device.check();
         report.to_json(false)
     };
+    let (described, mut device) = restored(&path, &[]);
+    let oracle = Oracle::of_drive(&device);
+    execute_on(&mut device, &described, &jobs(&spec).unwrap(), Some(oracle), &|| 0.0, |_| {})
+        .unwrap_or_else(|e| panic!("verified: {e}"));
     let first = run();
     assert_eq!(first, run());
     assert!(first.contains("\"requests\": 3000"));
@@ -135,7 +143,10 @@ fn other_drives_and_damage_are_refused() {
         refused(&described(&["media.blocks=32"])),
         format!("{name}: drive.media.blocks = 32: allowed: 24, as the snapshot was taken with")
     );
-    assert!(refused(&described(&["ftl.over_provisioning=0.5"])).contains("over-provisioning and capacity cannot change"));
+    assert!(
+        refused(&described(&["ftl.over_provisioning=0.5"]))
+            .contains("over-provisioning and capacity cannot change")
+    );
     let spec = described(&[]);
     let mut bytes = std::fs::read(&path.0).unwrap();
     let near_the_end = bytes.len() - 20;

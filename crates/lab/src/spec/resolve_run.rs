@@ -1,10 +1,10 @@
 //! `[[job]]`, `[precondition]`, `[run]`: what is done with the drive.
 
-use crate::trace::AddressPolicy;
 use super::document::{Leaf, Origin, Row, Value};
 use super::error::{Place, SpecError};
 use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
 use super::schema::{Key, Kind, SHARE, Values, count, key};
+use crate::trace::AddressPolicy;
 use std::path::PathBuf;
 
 const CAPACITIES: Kind = Kind::Or("steady", &Kind::Real(0.0, f64::MAX));

@@ -58,7 +58,10 @@ impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SnapshotError::FileStore => {
-                write!(f, "drive.media.store = file: allowed: none or ram; media in a file are their own image")
+                write!(
+                    f,
+                    "drive.media.store = file: allowed: none or ram; media in a file are their own image"
+                )
             }
             SnapshotError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 write!(f, "the snapshot ends too early")
@@ -148,7 +151,11 @@ impl Media {
         for (key, described) in shape(&config.geometry, media.shape.image_bytes) {
             let found = read_u32(input)?;
             if found != described {
-                return Err(SnapshotError::Mismatch { key, described: described.into(), found: found.into() });
+                return Err(SnapshotError::Mismatch {
+                    key,
+                    described: described.into(),
+                    found: found.into(),
+                });
             }
         }
         media.made = read_u64(input)?;

@@ -64,7 +64,8 @@ fn imported_media_are_the_exported_ones() {
         let (config, mut media) = lived_in(store);
         let bytes = saved(&media, &config);
         // Another seed: the speed of the dies and the factory-bad blocks are those the media were made with.
-        let mut again = Media::import(&MediaConfig { seed: 99, ..config.clone() }, &mut bytes.as_slice()).unwrap();
+        let mut again =
+            Media::import(&MediaConfig { seed: 99, ..config.clone() }, &mut bytes.as_slice()).unwrap();
         same(&mut media, &mut again);
         assert_eq!(saved(&again, &config), bytes, "a second generation");
         // The same future.
