@@ -169,7 +169,9 @@ impl Buffer {
         self.busy(at);
         let entry = &mut self.entries[at as usize];
         debug_assert!(entry.users == 0 && !entry.filling && !entry.programming && !entry.packed);
+        debug_assert!(!entry.flushing && entry.dirty == 0, "vacating {entry:?}");
         (entry.wanted, entry.dropped, entry.flushing, entry.again) = (false, false, false, false);
+        debug_assert!(!self.vacant.contains(&at), "entry {at} vacated twice");
         self.vacant.push(at);
     }
 

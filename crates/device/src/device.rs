@@ -318,14 +318,27 @@ impl Device {
 
     /// Carries out what the scheduler asks for, and what follows from it, until the drive only waits.
     fn drain(&mut self) {
-        while let Some(step) = self.scheduler.pop_step() {
-            match step {
-                Step::Array(op) => self.start_array(op),
-                Step::ArrayDone(op) => self.ask(Task::Status(op)),
-                Step::DataOut(op) => self.ask(Task::DataStatus(op)),
+        loop {
+            while let Some(step) = self.scheduler.pop_step() {
+                match step {
+                    Step::Array(op) => self.start_array(op),
+                    Step::ArrayDone(op) => self.ask(Task::Status(op)),
+                    Step::DataOut(op) => self.ask(Task::DataStatus(op)),
+                }
+            }
+            // New commands start only here, never in the middle of a step of another.
+            self.fetch();
+            if self.scheduler.has_steps() {
+                continue;
+            }
+            self.pad_if_awaited();
+            if self.active == 0 {
+                self.collect_while_idle();
+            }
+            if !self.scheduler.has_steps() {
+                break;
             }
         }
-        self.pad_if_awaited();
         if self.events.next_at().is_none() && self.active > 0 {
             self.give_up_writing();
         }
@@ -383,7 +396,6 @@ impl Device {
         record.mark = self.now;
         let queue = record.command.queue;
         self.host.push(&mut self.works, queue, work);
-        self.fetch();
     }
 
     fn fetch(&mut self) {
@@ -494,10 +506,6 @@ impl Device {
         self.completions.push_back(completion);
         if fetched {
             self.active -= 1;
-            self.fetch();
-            if self.active == 0 {
-                self.collect_while_idle();
-            }
         }
     }
 }

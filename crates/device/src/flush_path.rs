@@ -233,6 +233,7 @@ impl Device {
             self.buffer.busy(entry);
             if self.buffer[entry].programming {
                 self.buffer.unlist(entry);
+                self.buffer[entry].dropped = true;
             } else if self.buffer[entry].packed {
                 self.buffer.unlist(entry);
                 self.buffer[entry].dropped = true;
@@ -240,8 +241,10 @@ impl Device {
             } else {
                 let record = &mut self.buffer[entry];
                 (record.valid, record.dirty, record.wanted) = (0, 0, false);
+                record.users += 1;
                 self.acknowledge(entry, None, Status::Success);
                 self.flushed(entry);
+                self.buffer[entry].users -= 1;
                 self.forget_if_unused(entry);
             }
         }
@@ -250,7 +253,7 @@ impl Device {
 
     fn forget_if_unused(&mut self, entry: u32) {
         let record = &self.buffer[entry];
-        if record.users == 0 && !record.filling {
+        if record.users == 0 && !record.filling && record.valid == 0 {
             self.buffer.vacate(entry);
             self.feed_starved();
         }

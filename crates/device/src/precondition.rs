@@ -36,7 +36,11 @@ impl Device {
         debug_assert_eq!(self.active, 0, "preconditioning a drive at work");
         filler.lpns.push(lpn);
         filler.images.extend_from_slice(image);
-        if filler.lpns.len() == self.layout.units_per_stripe as usize { self.fill_stripe(filler) } else { Ok(()) }
+        if filler.lpns.len() == self.layout.units_per_stripe as usize {
+            self.fill_stripe(filler)
+        } else {
+            Ok(())
+        }
     }
 
     /// Programs what [`Device::fill_unit`] still holds.

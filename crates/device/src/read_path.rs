@@ -46,6 +46,9 @@ impl Device {
         self.slices[slice].entry = entry;
         self.slices[slice].book(Stage::Buffer, self.now);
         if write {
+            if self.buffer[entry].packed {
+                self.unpack(entry);
+            }
             self.counters.buffer_write_hits += u64::from(found.is_some());
             self.buffer[entry].users += 1;
             self.ask(Task::Dma(slice));
@@ -102,6 +105,9 @@ impl Device {
             self.starved_count -= 1;
             self.writes.inbound += u32::from(self.is_write(slice));
             self.place(slice, true);
+        }
+        if !self.starved.is_empty() {
+            self.dispatch_for_space();
         }
     }
 
@@ -217,6 +223,8 @@ impl Device {
             self.scheduler.ops.release(op);
             self.scheduler.ops[op].stages
         });
+        // Held, so that nothing that follows from a slice gives the entry away before the end.
+        self.buffer[entry].users += 1;
         let mut waiting = self.buffer[entry].waiting.take();
         while let Some(slice) = waiting.pop(&mut self.slices) {
             let record = &mut self.slices[slice];
@@ -240,6 +248,12 @@ impl Device {
         if status != Status::Success && self.buffer[entry].wanted {
             self.lose(entry);
         }
+        self.release(entry);
+    }
+
+    /// One user less.
+    pub(crate) fn release(&mut self, entry: u32) {
+        self.buffer[entry].users -= 1;
         self.settle(entry);
     }
 
@@ -276,8 +290,7 @@ impl Device {
         if !data.is_empty() {
             data[start..start + images.len()].copy_from_slice(images);
         }
-        self.buffer[entry].users -= 1;
         self.slice_done(slice, Status::Success);
-        self.settle(entry);
+        self.release(entry);
     }
 }

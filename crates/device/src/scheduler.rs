@@ -210,6 +210,11 @@ impl Scheduler {
         self.steps.pop_front()
     }
 
+    /// Whether [`Scheduler::pop_step`] has something.
+    pub fn has_steps(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
     /// Queues an operation at its die. Host reads may go ahead of what has not started.
     #[inline]
     pub fn enqueue(&mut self, now: SimTime, op: u32, ahead: bool, events: &mut Events) {

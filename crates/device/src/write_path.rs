@@ -39,6 +39,7 @@ pub(crate) struct Writes {
     sequences: Vec<u64>,
     counts: Vec<u32>,
     pub lpns: Vec<Lpn>,
+    ended: Vec<StripeUnit>,
     pub scratch: Vec<u8>,
 }
 
@@ -60,7 +61,6 @@ impl Device {
         let record = &mut self.buffer[entry];
         record.valid |= mask;
         record.dirty |= mask;
-        record.users -= 1;
         if self.slices[slice].through {
             record.wanted = true;
             let mut acknowledge = record.acknowledge;
@@ -70,7 +70,7 @@ impl Device {
         } else {
             self.slice_done(slice, Status::Success);
         }
-        self.settle(entry);
+        self.release(entry);
         if self.config.buffer.write == WritePolicy::WriteBack {
             self.dispatch_above(self.config.buffer.dirty_high);
         }
@@ -137,6 +137,17 @@ impl Device {
         if self.writes.packers[packer].len() >= self.layout.units_per_stripe as usize {
             self.program_packed(packer, false);
         }
+    }
+
+    /// New data come for an entry that waits for a stripe: it goes back in line when they are here.
+    pub(crate) fn unpack(&mut self, entry: u32) {
+        for packer in &mut self.writes.packers {
+            if let Some(at) = packer.iter().position(|&e| e == entry) {
+                packer.remove(at);
+            }
+        }
+        self.buffer[entry].packed = false;
+        self.writes.leaving -= 1;
     }
 
     /// Plans full stripes of a packer (and the rest, if `pad`).
@@ -298,16 +309,21 @@ impl Device {
         self.counters.copybacks += u64::from(copyback && ok);
         self.scheduler.release(self.now, op, &mut self.events);
         self.scheduler.ops.release(op);
-        self.ftl.program_ended(id, ok);
         let die = self.layout.die_of(first);
-        for i in 0..self.writes.counts[id.0 as usize] {
-            match self.unit(id, i) {
+        // What follows may plan the next program under the same number.
+        let mut ended = std::mem::take(&mut self.writes.ended);
+        ended.clear();
+        ended.extend((0..self.writes.counts[id.0 as usize]).map(|i| self.unit(id, i)));
+        self.ftl.program_ended(id, ok);
+        for &unit in &ended {
+            match unit {
                 StripeUnit::Entry(entry) => self.entry_programmed(entry, ok, &stages),
                 StripeUnit::Relocation(r) => self.relocation_programmed(r, ok),
                 StripeUnit::Segment(segment) => self.segment_programmed(segment, ok),
                 StripeUnit::Copyback { from, lpn } => self.copyback_done(die, from, lpn, ok),
             }
         }
+        self.writes.ended = ended;
         if !ok && self.ftl.worn_out() {
             self.read_only = true;
         }
@@ -324,9 +340,10 @@ impl Device {
         }
         let record = &mut self.buffer[entry];
         (record.dirty, record.wanted, record.again) = (0, false, false);
+        record.users += 1;
         self.acknowledge(entry, Some(stages), Status::Success);
         self.flushed(entry);
-        self.settle(entry);
+        self.release(entry);
     }
 
     /// The program of an entry failed. If it is still the page's newest version it is programmed again; else the newer one
@@ -339,9 +356,13 @@ impl Device {
             self.pack(entry);
             return;
         }
-        self.buffer[entry].dirty = 0;
+        let dirty = std::mem::take(&mut self.buffer[entry].dirty);
+        self.buffer[entry].users += 1;
         match self.buffer.find(self.buffer[entry].lpn) {
-            Some(newer) if self.buffer[newer].dirty != 0 => {
+            Some(newer) => {
+                // It began as a copy of this one, so it carries these sectors, or newer ones.
+                self.buffer.busy(newer);
+                self.buffer[newer].dirty |= dirty;
                 let mut waiting = self.buffer[entry].acknowledge.take();
                 let mut list = self.buffer[newer].acknowledge;
                 while let Some(slice) = waiting.pop(&mut self.slices) {
@@ -354,10 +375,11 @@ impl Device {
                 }
                 self.dispatch(newer);
             }
-            _ => self.acknowledge(entry, None, Status::Success),
+            // Trimmed, or the newer one is on the media.
+            None => self.acknowledge(entry, None, Status::Success),
         }
         self.flushed(entry);
-        self.settle(entry);
+        self.release(entry);
     }
 
     /// Completes the slices that waited for the entry's program.
@@ -407,15 +429,20 @@ impl Device {
         }
     }
 
-    /// Nothing will happen any more and commands wait: the drive has no room left and can make none.
+    /// Nothing will happen any more and commands wait: the drive has no room left and can make none. What is in the buffer
+    /// stays there and can be read.
     pub(crate) fn give_up_writing(&mut self) {
         self.read_only = true;
+        self.writes.stalled = false;
         for packer in 0..2 {
             for entry in std::mem::take(&mut self.writes.packers[packer]) {
                 self.writes.leaving -= 1;
-                self.buffer[entry].packed = false;
-                self.lose(entry);
-                self.settle(entry);
+                let record = &mut self.buffer[entry];
+                (record.packed, record.wanted) = (false, false);
+                record.users += 1;
+                self.acknowledge(entry, None, Status::WriteFault);
+                self.flush_failed(entry);
+                self.release(entry);
             }
         }
         let mut starved = std::mem::take(&mut self.starved);
@@ -429,6 +456,10 @@ impl Device {
 }
 
 fn add_stages(slice: &mut crate::device::Slice, stages: &StageTimes, now: pellucid_flash::SimTime) {
+    // One that joined the operation under way only waited for it.
+    if stages.total() != now - slice.mark {
+        return slice.book(Stage::Buffer, now);
+    }
     for stage in Stage::ALL {
         slice.stages.add(stage, stages.get(stage));
     }

@@ -42,6 +42,10 @@ pub struct MountReport {
     pub mapped_units: u64,
 }
 
+/// Torn stripes carry sequence numbers that cannot be read. A drive in use has fewer programs planned than this, so
+/// numbers that go on behind the gap are above all of them.
+const SEQUENCE_GAP: u64 = 1 << 20;
+
 struct BlockRange {
     block: BlockId,
     stripes: u32,
@@ -99,7 +103,7 @@ impl PageMap {
             map.replay(&ranges, &watermarks, source, &mut report, &mut reads);
         }
         map.restore_blocks(&ranges);
-        map.sequence = ranges.iter().map(|r| r.last + 1).max().unwrap_or(1);
+        map.sequence = ranges.iter().map(|r| r.last).max().unwrap_or(0) + SEQUENCE_GAP;
         report.mapped_units = (0..map.user_units).filter(|&l| map.lookup(Lpn(l)).is_some()).count() as u64;
         report.busiest_die_reads = reads.into_iter().max().unwrap_or(0);
         Ok((map, report))

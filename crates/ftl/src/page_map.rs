@@ -147,9 +147,8 @@ impl PageMap {
     pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<PageMap, SetupError> {
         let map = PageMap::new_worn(config, layout, bad)?;
         let physical = u64::from(layout.units) - bad.len() as u64 * u64::from(layout.units_per_block);
-        // Each die needs one block to collect into and one to write to; map segments are written data too.
         let segments = u64::from(map.map_length() - map.user_units);
-        let needed = u64::from(layout.dies) * 2 * u64::from(layout.units_per_block) + 2 * segments;
+        let needed = map.working_units() + segments;
         let wanted = u64::from(map.user_units);
         if wanted + needed > physical {
             return Err(SetupError::TooLittleSpare {
@@ -285,19 +284,25 @@ impl PageMap {
         }
     }
 
+    /// Whether `die` can take data that another die's full blocks have to leave, without touching what it needs to collect.
+    fn can_take_guest(&self, die: DieId, stream: Stream) -> bool {
+        let open = self.open[die.0 as usize][self.shared(stream) as usize].is_some();
+        self.blocks.free_count(die) > u32::from(!open)
+    }
+
     /// Whether relocated data of `stream` can go to `die` now.
     pub fn has_room(&self, die: DieId, stream: Stream) -> bool {
         self.can_take(die, stream)
     }
 
-    fn choose_die(&mut self, stream: Stream) -> Option<DieId> {
+    fn choose_die(&mut self, can_take: impl Fn(&PageMap, DieId) -> bool) -> Option<DieId> {
         if self.config.placement == Placement::Random {
             self.cursor = self.rng.below(self.order.len() as u64) as usize;
         }
         for _ in 0..self.order.len() {
             let die = self.order[self.cursor];
             self.cursor = if self.cursor + 1 == self.order.len() { 0 } else { self.cursor + 1 };
-            if self.can_take(die, stream) {
+            if can_take(self, die) {
                 return Some(die);
             }
         }
@@ -329,8 +334,8 @@ impl PageMap {
         debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_stripe as usize);
         let die = match die {
             Some(die) if self.can_take(die, stream) => die,
-            Some(_) => self.choose_die(Stream::Host)?,
-            None => self.choose_die(stream)?,
+            Some(_) => self.choose_die(|map, die| map.can_take_guest(die, stream))?,
+            None => self.choose_die(|map, die| map.can_take(die, stream))?,
         };
         let (first, block) = self.take_stripe(die, stream);
         let sequence = self.sequence;

@@ -9,7 +9,8 @@ fn main() {
     let clock = || t.elapsed().as_secs_f64();
     let mut device = pellucid_lab::experiment::prepare(&spec, None).unwrap_or_else(|e| panic!("{e}"));
     println!("prepared in {:.3} s", clock());
-    let r = pellucid_lab::experiment::execute_on(&mut device, &spec, &jobs, None, &clock, |_| {}).unwrap_or_else(|e| panic!("{e}"));
+    let r = pellucid_lab::experiment::execute_on(&mut device, &spec, &jobs, None, &clock, |_| {})
+        .unwrap_or_else(|e| panic!("{e}"));
     println!("{}", pellucid_lab::report::render_text(&r, 110));
     println!("{:?}", r.host);
 }

@@ -5,5 +5,6 @@ pub mod experiment;
 pub mod image;
 pub mod report;
 pub mod spec;
+pub mod swarm;
 pub mod trace;
 pub mod workload;

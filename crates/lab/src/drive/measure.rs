@@ -2,8 +2,8 @@
 
 use super::{Run, RunError, busy};
 use crate::report::{
-    ByCause, Collection, Directions, Drive, EraseCounts, HostCost, MediaHealth, Report, Series, Utilisation, Wear,
-    WearHistogram, Workload, WriteAmplification,
+    ByCause, Collection, Directions, Drive, EraseCounts, HostCost, MediaHealth, Report, Series, Utilisation,
+    Wear, WearHistogram, Workload, WriteAmplification,
 };
 use pellucid_device::{Counters, Device};
 use pellucid_flash::{Cause, Nanos, SimTime};
@@ -41,7 +41,8 @@ impl Measured {
             log.finish().map_err(RunError::Log)?;
         }
         let (channels, dies, link, firmware) = busy(run.device);
-        let since = |now: Vec<u64>, before: &[u64]| now.iter().zip(before).map(|(n, b)| n - b).collect::<Vec<_>>();
+        let since =
+            |now: Vec<u64>, before: &[u64]| now.iter().zip(before).map(|(n, b)| n - b).collect::<Vec<_>>();
         let simulated = end.since(run.start);
         let layout = run.device.layout();
         Ok(Measured {
@@ -153,7 +154,8 @@ pub fn report(
 }
 
 fn utilisation(device: &Device, measured: &Measured) -> Utilisation {
-    let share = |busy: u64| if measured.simulated.0 == 0 { 0.0 } else { busy as f64 / measured.simulated.0 as f64 };
+    let share =
+        |busy: u64| if measured.simulated.0 == 0 { 0.0 } else { busy as f64 / measured.simulated.0 as f64 };
     let per_channel = device.layout().dies_per_channel as usize;
     let config = device.config();
     let link = config.host.link_bytes_per_second > 0 || config.host.dma_overhead_ns.0 > 0;

@@ -12,7 +12,11 @@ const STEADY_SHARE: f64 = 0.01;
 const STEADY_PASSES_MAX: u32 = 20;
 
 /// Fills and overwrites `device` as described. With an oracle, its expectations follow.
-pub fn precondition(device: &mut Device, what: &Precondition, oracle: Option<&mut Oracle>) -> Result<(), RunError> {
+pub fn precondition(
+    device: &mut Device,
+    what: &Precondition,
+    oracle: Option<&mut Oracle>,
+) -> Result<(), RunError> {
     let units = device.capacity_sectors() / u64::from(device.layout().sectors_per_unit);
     let filled = (units as f64 * what.fill) as u64;
     if filled == 0 {

@@ -238,7 +238,11 @@ impl Trace {
         self.in_flight += 1;
         Ok(Next::Now(Request {
             opcode,
-            lba: Lba(if opcode == Opcode::Flush { 0 } else { record.offset_bytes / self.sector_bytes + done }),
+            lba: Lba(if opcode == Opcode::Flush {
+                0
+            } else {
+                record.offset_bytes / self.sector_bytes + done
+            }),
             sectors: if opcode == Opcode::Flush { 0 } else { here },
             fua: false,
             queue: (record.stream % u32::from(self.queues)) as u16,

@@ -1,0 +1,345 @@
+//! Random drives under random commands, checked against the oracle: the tests' engine, and `pellucid`'s own self-test.
+//!
+//! Everything follows from one seed: drive, policies, faults, commands, and where the power is cut. A failure is a panic
+//! that names the seed. After every step that the caller asks for, `Device::check` walks the invariants.
+
+use crate::drive::{Mismatch, Oracle, Promise, fill_images, version_of};
+use crate::spec;
+use pellucid_device::{Device, DeviceConfig};
+use pellucid_flash::{Command, Completion, Lba, Opcode, Rng, SimTime, Status};
+
+/// A small random drive as TOML `--set`s on the tiny base.
+pub fn random_sets(rng: &mut Rng) -> Vec<String> {
+    let mut sets = Vec::new();
+    let mut pick = |key: &str, values: &[&str]| {
+        sets.push(format!("{key}={}", values[rng.below(values.len() as u64) as usize]));
+    };
+    pick("media.channels", &["1", "2", "3"]);
+    pick("media.ways", &["1", "2"]);
+    pick("media.planes", &["1", "2"]);
+    pick("media.multi_plane", &["false", "true"]);
+    pick("media.unit_size", &["1024", "2048", "4096"]);
+    pick("ftl.victim", &["greedy", "cost-benefit", "fifo", "lru", "random", "d-choices:3"]);
+    pick("ftl.placement", &["channel-first", "way-first", "random"]);
+    pick("ftl.separation", &["off", "collected", "frequency"]);
+    pick("ftl.gc_low", &["1", "2"]);
+    pick("ftl.gc_high", &["0", "4"]);
+    pick("ftl.gc_parallel", &["1", "4"]);
+    pick("ftl.copyback", &["false", "true"]);
+    pick("ftl.wear.dynamic", &["false", "true"]);
+    pick("ftl.wear.static_gap", &["\"never\"", "2"]);
+    pick("ftl.checkpoint_every", &["64", "1000"]);
+    pick("buffer.entries", &["8", "16", "60"]);
+    pick("buffer.write", &["write-back", "write-through"]);
+    pick("buffer.retain", &["false", "true"]);
+    pick("buffer.dirty_high", &["1.0", "0.3"]);
+    pick("host.link_rate", &["0", "\"1GB/s\""]);
+    pick("firmware.slice.cycles", &["0", "500"]);
+    pick("firmware.status.fixed", &["0", "\"200ns\""]);
+    pick("media.timing.command", &["0", "\"300ns\""]);
+    pick("media.timing.status", &["0", "\"200ns\""]);
+    pick("media.timing.op_spread", &["0.0", "0.1"]);
+    pick("scheduler.order", &["fifo", "read-first"]);
+    pick("scheduler.decode", &["0", "\"5us\""]);
+    if sets.iter().any(|s| s == "scheduler.order=read-first") && rng.chance(0.5) {
+        sets.push("scheduler.suspend=true".into());
+        sets.push("media.timing.suspend=\"20us\"".into());
+    }
+    if rng.chance(0.5) {
+        sets.push("media.faults.program_fail=0.002".into());
+        sets.push("media.faults.erase_fail=0.002".into());
+        sets.push("media.faults.read_fail=0.01".into());
+        sets.push("media.faults.factory_bad=0.02".into());
+    }
+    sets.push(format!("media.seed={}", rng.below(1 << 30)));
+    sets.push(format!("ftl.seed={}", rng.below(1 << 30)));
+    sets
+}
+
+/// The tiny base drive: 1 KiB sectors, 4 KiB pages, 16 pages, 24 blocks per plane.
+pub const TINY: &str = r#"
+[drive]
+name = "tiny"
+[drive.media]
+channels = 2
+ways = 1
+dies = 1
+planes = 1
+blocks = 24
+pages = 16
+page_size = 4096
+spare_size = 64
+sector_size = 1024
+unit_size = 4096
+cell = "slc"
+[drive.media.timing]
+read = "50us"
+program = "500us"
+erase = "3ms"
+channel_rate = "200MB/s"
+[drive.ftl]
+over_provisioning = 0.6
+durability = "journal"
+checkpoint_every = 100
+[drive.scheduler]
+read_retries = 4
+"#;
+
+/// The tiny drive with overrides.
+pub fn tiny(sets: &[String]) -> DeviceConfig {
+    spec::from_str(TINY, "tiny", sets).unwrap_or_else(|e| panic!("{e} in {sets:?}")).drive
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    opcode: Opcode,
+    lba: Lba,
+    sectors: u32,
+    fua: bool,
+    promise: Promise,
+    covered: Vec<(u64, u32)>,
+    open: bool,
+}
+
+/// A drive, its oracle and a stream of random commands. Clone it to try a power cut without losing the present.
+#[derive(Clone, Debug)]
+pub struct Swarm {
+    /// The drive.
+    pub device: Device,
+    oracle: Oracle,
+    rng: Rng,
+    pending: Vec<Pending>,
+    in_flight: u32,
+    now: SimTime,
+    /// Whether uncorrectable reads are expected (faults are on).
+    lossy: bool,
+    /// Commands completed.
+    pub completed: u64,
+}
+
+impl Swarm {
+    /// A drive of `config`, driven by `seed`.
+    pub fn new(config: &DeviceConfig, seed: u64) -> Swarm {
+        let device = Device::new(config).unwrap_or_else(|e| panic!("{e}"));
+        let faults = &config.media.faults;
+        let lossy = faults.read_fail > 0.0 || faults.program_fail > 0.0 || !faults.list.is_empty();
+        Swarm {
+            oracle: Oracle::new(device.capacity_sectors()),
+            rng: Rng::stream(seed, "swarm"),
+            pending: Vec::new(),
+            in_flight: 0,
+            now: SimTime::ZERO,
+            completed: 0,
+            lossy,
+            device,
+        }
+    }
+
+    /// Submits one random command.
+    pub fn submit(&mut self) {
+        let sectors = self.device.capacity_sectors();
+        let roll = self.rng.below(100);
+        let (opcode, fua) = match roll {
+            0..30 => (Opcode::Read, false),
+            30..80 => (Opcode::Write, false),
+            80..88 => (Opcode::Write, true),
+            88..94 => (Opcode::Trim, false),
+            94..96 => (Opcode::WriteZeroes, false),
+            _ => (Opcode::Flush, false),
+        };
+        // Half of the work on a tenth of the drive, so that requests meet.
+        let span = if self.rng.chance(0.5) { sectors.div_ceil(10) } else { sectors };
+        let longest = if self.rng.chance(0.1) { 24 } else { 6 };
+        let length = 1 + self.rng.below(longest).min(span - 1);
+        let lba = Lba(self.rng.below(span - length + 1));
+        let length = if opcode == Opcode::Flush { 0 } else { length as u32 };
+        self.submit_this(opcode, lba, length, fua);
+    }
+
+    /// Submits this command now.
+    pub fn submit_this(&mut self, opcode: Opcode, lba: Lba, sectors: u32, fua: bool) {
+        let image_bytes = self.device.image_bytes();
+        let mut promise = Promise::default();
+        let mut covered = Vec::new();
+        let mut data = Vec::new();
+        match opcode {
+            Opcode::Read => {
+                self.oracle.submit_read(lba, sectors, &mut promise);
+                data.resize(sectors as usize * image_bytes, 0xaa);
+            }
+            Opcode::Write => {
+                let version = self.oracle.submit_change(opcode, lba, sectors);
+                data.resize(sectors as usize * image_bytes, 0);
+                fill_images(&mut data, image_bytes, lba, version);
+            }
+            Opcode::Trim | Opcode::WriteZeroes => {
+                self.oracle.submit_change(opcode, lba, sectors);
+            }
+            Opcode::Flush => covered = self.oracle.submit_flush(),
+        }
+        let tag = self.pending.len() as u64;
+        self.pending.push(Pending { opcode, lba, sectors, fua, promise, covered, open: true });
+        self.in_flight += 1;
+        self.device.submit(self.now, Command { tag, queue: 0, opcode, fua, lba, sectors, data });
+        self.collect();
+    }
+
+    /// Runs the next event; `false`: the drive is at rest.
+    pub fn step(&mut self) -> bool {
+        let Some(next) = self.device.next_event() else { return false };
+        self.now = next;
+        self.device.advance(next);
+        self.collect();
+        true
+    }
+
+    /// Runs until nothing is in flight.
+    pub fn drain(&mut self) {
+        while self.step() {}
+        assert_eq!(self.in_flight, 0, "the drive is at rest and owes {} completions", self.in_flight);
+    }
+
+    /// Commands in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    fn collect(&mut self) {
+        while let Some(completion) = self.device.pop() {
+            self.in_flight -= 1;
+            self.completed += 1;
+            self.verify(completion).unwrap_or_else(|e| panic!("{e} at {}", self.now));
+        }
+    }
+
+    fn verify(&mut self, completion: Completion) -> Result<(), Mismatch> {
+        // A command cut short by power loss was still in a stage.
+        let latency = completion.completed - completion.submitted;
+        assert!(
+            completion.status == Status::PowerLoss || completion.stages.total() == latency,
+            "the stages of a {:?} do not sum to its latency of {latency}: {:?}",
+            completion.opcode,
+            completion.stages
+        );
+        let pending = &mut self.pending[completion.tag as usize];
+        assert!(pending.open, "command {} completed twice", completion.tag);
+        pending.open = false;
+        let ok = match completion.status {
+            Status::Success => true,
+            Status::PowerLoss | Status::ReadOnly => false,
+            Status::UnrecoveredRead | Status::WriteFault if self.lossy => false,
+            other => panic!("command {} ended with {other:?}", completion.tag),
+        };
+        let Pending { opcode, lba, sectors, fua, .. } = *pending;
+        match opcode {
+            Opcode::Read if ok => {
+                let image_bytes = self.device.image_bytes();
+                self.oracle.check_read(lba, image_bytes, &completion.data, &pending.promise)?;
+            }
+            Opcode::Flush if ok => {
+                let covered = std::mem::take(&mut pending.covered);
+                self.oracle.complete_flush(&covered);
+            }
+            Opcode::Read | Opcode::Flush => {}
+            // Trim and write-zeroes become durable with a flush only.
+            _ => self.oracle.complete_change(
+                lba,
+                sectors,
+                ok,
+                ok && opcode == Opcode::Write && (fua || self.writes_through()),
+            ),
+        }
+        Ok(())
+    }
+
+    fn writes_through(&self) -> bool {
+        self.device.config().buffer.write == pellucid_device::WritePolicy::WriteThrough
+    }
+
+    /// Cuts the power now, switches on, and reads everything back.
+    pub fn power_cut(&mut self) {
+        self.device.power_cut().unwrap_or_else(|e| panic!("mount after a power cut: {e}"));
+        self.collect();
+        self.oracle.power_cut();
+        self.device.check();
+        self.read_all();
+    }
+
+    /// Reads the whole drive, checks it, and takes what is there as the truth from now on.
+    pub fn read_all(&mut self) {
+        let image_bytes = self.device.image_bytes();
+        let sectors = self.device.capacity_sectors();
+        let mut at = 0;
+        while at < sectors {
+            let length = (sectors - at).min(16) as u32;
+            let mut promise = Promise::default();
+            self.oracle.submit_read(Lba(at), length, &mut promise);
+            let data = vec![0xaa; length as usize * image_bytes];
+            let command = Command {
+                tag: u64::MAX,
+                queue: 0,
+                opcode: Opcode::Read,
+                fua: false,
+                lba: Lba(at),
+                sectors: length,
+                data,
+            };
+            self.device.submit(self.now, command);
+            let completion = loop {
+                if let Some(completion) = self.device.pop() {
+                    break completion;
+                }
+                self.now = self.device.next_event().expect("a read in flight");
+                self.device.advance(self.now);
+            };
+            if completion.status == Status::Success {
+                self.oracle
+                    .check_read(Lba(at), image_bytes, &completion.data, &promise)
+                    .unwrap_or_else(|e| panic!("{e} after a power cut"));
+                for (i, image) in completion.data.chunks_exact(image_bytes).enumerate() {
+                    let lba = Lba(at + i as u64);
+                    self.oracle.observed(lba, version_of(lba, image).expect("checked"));
+                }
+            } else {
+                assert!(self.lossy, "read of sector {at} ended with {:?}", completion.status);
+            }
+            at += u64::from(length);
+        }
+    }
+}
+
+/// One seed's worth of swarm: `commands` random commands at random depth, with checks and power cuts on the way.
+pub fn run_seed(seed: u64, commands: u32) {
+    let mut rng = Rng::stream(seed, "drive");
+    let config = tiny(&random_sets(&mut rng));
+    let mut swarm = Swarm::new(&config, seed);
+    let depth = 1 + rng.below(20) as u32;
+    let cut_every = 50 + rng.below(400);
+    for i in 0..commands {
+        if swarm.device.is_read_only() {
+            break;
+        }
+        while swarm.in_flight() >= depth {
+            assert!(swarm.step(), "{} commands in flight and nothing happens", swarm.in_flight());
+        }
+        swarm.submit();
+        if i % 64 == 0 {
+            swarm.device.check();
+        }
+        if rng.below(cut_every) == 0 {
+            // Let part of what is in flight happen.
+            for _ in 0..rng.below(40) {
+                swarm.step();
+            }
+            swarm.power_cut();
+        }
+    }
+    swarm.drain();
+    swarm.device.check();
+    swarm.read_all();
+}
+
+/// The drive that [`run_seed`] makes of `seed`, as `--set`s on [`TINY`].
+pub fn sets_of(seed: u64) -> Vec<String> {
+    random_sets(&mut Rng::stream(seed, "drive"))
+}
