@@ -10,8 +10,8 @@ Examples:
   pellucid run datacenter-tlc --rw randwrite --bs 4k --iodepth 64 --number_ios 100000
   pellucid show cosmos-plus > my-drive.toml
 
-A DRIVE is a preset (`pellucid presets`), a TOML file, or an image made by `pellucid age`, and may carry
-overrides of its own: cosmos-plus,ftl.victim=fifo,media.ways=4";
+A DRIVE is a preset (see pellucid presets), a TOML file, or an image made by pellucid age.
+It may carry overrides of its own: cosmos-plus,ftl.victim=fifo,media.ways=4";
 
 /// An open SSD in virtual time: describe a drive, run a workload or a trace, see inside.
 #[derive(Debug, Parser)]

@@ -37,7 +37,7 @@ impl Failure {
         if gone {
             return ExitCode::SUCCESS;
         }
-        let _ = writeln!(io::stderr(), "error: {:#}", self.error);
+        let _ = writeln!(io::stderr(), "error: {}", self.error);
         ExitCode::from(self.status)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use anyhow::Context;
+use anyhow::anyhow;
 use pellucid_lab::report::{Report, render_text};
 use std::io::{self, Write};
 use std::path::Path;
@@ -66,8 +66,7 @@ pub fn report(
 
 /// Writes report.json, series.csv and index.html.
 pub fn write_files(report: &Report, directory: &Path) -> Result<(), Failure> {
-    let written = report.write_files(directory);
-    written.with_context(|| format!("{}", directory.display())).map_err(Failure::work)
+    report.write_files(directory).map_err(|error| Failure::work(anyhow!("{}: {error}", directory.display())))
 }
 
 /// The command line as it can be typed again.

@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use pellucid_lab::experiment;
 use pellucid_lab::spec::{Place, RawJob, Spec};
@@ -122,7 +122,8 @@ impl WorkloadOptions {
         spec.run.trace = None;
         spec.jobs.clear();
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).with_context(|| name.clone()).map_err(Failure::asked)?;
+        let unreadable = |error| Failure::asked(anyhow!("{name}: cannot read: {error}"));
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
         let file = parse_fio(&text, &name).map_err(Failure::asked)?;
         for remark in &file.notices {
             output::notice(global, &format!("{name}: {remark}"));
