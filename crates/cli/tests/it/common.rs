@@ -28,6 +28,10 @@ channel_rate = "400MB/s"
 [drive.ftl]
 over_provisioning = 0.35
 durability = "volatile"
+[drive.buffer]
+entries = 32
+[precondition]
+fill = 0.9
 "#;
 
 /// What a command left behind.

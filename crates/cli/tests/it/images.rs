@@ -18,7 +18,8 @@ fn runs_from_an_image_start_from_the_aged_drive_and_repeat() {
     let run = |first: &[&str]| repeatable(folder.run(&[first, &work].concat()).json());
     let forked = run(&["run", "--image", "aged.pellucid", "--verify"]);
     assert_eq!(forked, run(&["run", "--image", "aged.pellucid", "--verify"]));
-    assert!(forked["write_amplification"]["total"].as_f64().unwrap() > 1.2, "the drive is not in use");
+    let amplification = forked["write_amplification"]["total"].as_f64().unwrap();
+    assert!(amplification > 1.2, "{amplification}: the drive is not in use");
     assert!(forked["wear"]["erases"]["min"].as_u64().unwrap() > 0, "wear was not kept");
     // An image is a drive like any other, and a description can be put on its media.
     for first in [&["run", "aged.pellucid"][..], &["run", "tiny.toml", "--image", "aged.pellucid"]] {

@@ -49,7 +49,10 @@ fn workload_mistakes_are_named() {
          randrw, randtrimwrite"
     );
     let sentence = refused(&folder, &["run", "tiny.toml", "--job", "rw=read,iodeth=4"]);
-    assert!(sentence.starts_with("--job: iodeth: unknown key (did you mean iodepth?); allowed: "), "{sentence}");
+    assert!(
+        sentence.starts_with("--job: iodeth: unknown key (did you mean iodepth?); allowed: "),
+        "{sentence}"
+    );
     let sentence = refused(&folder, &["run", "tiny.toml", "--rww=read"]);
     assert!(sentence.contains("'--rww'") && sentence.contains("'--rw'"), "{sentence}");
     folder.write("job.fio", "[job]\nrw=read\nverify=md5\n");
@@ -71,10 +74,17 @@ fn a_missing_file_and_a_malformed_line_are_named() {
     let missing = "cannot read: No such file or directory (os error 2)";
     assert_eq!(refused(&folder, &["replay", "tiny.toml", "gone.csv"]), format!("gone.csv: {missing}"));
     assert_eq!(refused(&folder, &["run", "tiny.toml", "gone.fio"]), format!("gone.fio: {missing}"));
-    folder.write("trace.csv", "100,host,0,Read,0,4096,0\n200,host,0,Write,4096,4096,0\n300,host,0,Wrte,0,4096,0\n");
+    folder.write(
+        "trace.csv",
+        "100,host,0,Read,0,4096,0\n200,host,0,Write,4096,4096,0\n300,host,0,Wrte,0,4096,0\n",
+    );
     let done = folder.run(&["replay", "tiny.toml", "trace.csv"]);
     assert_eq!(done.status, 2);
-    assert!(done.stderr.starts_with("error: trace.csv: line 3: Type is \"Wrte\"; expected "), "{}", done.stderr);
+    assert!(
+        done.stderr.starts_with("error: trace.csv: line 3: Type is \"Wrte\"; expected "),
+        "{}",
+        done.stderr
+    );
     let sentence = refused(&folder, &["replay", "tiny.toml", "trace.csv", "--format", "mrs"]);
     assert!(sentence.contains("unknown trace format \"mrs\"; allowed: msr, alibaba"), "{sentence}");
     folder.write("far.csv", "100,host,0,Read,1099511627776,4096,0\n");
@@ -101,7 +111,7 @@ fn usage_is_explained_with_examples() {
     let folder = Folder::new();
     for command in ["run", "replay", "compare", "age", "show", "presets"] {
         let help = folder.run(&[command, "--help"]).answer();
-        assert!(help.contains(&format!("Examples:\n  pellucid {command} ")), "{help}");
+        assert!(help.contains(&format!("Examples:\n  pellucid {command}")), "{help}");
         assert!(!help.contains('\u{1b}'), "{help}");
     }
     let help = folder.run(&["run", "--help"]).answer();

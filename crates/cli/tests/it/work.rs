@@ -5,7 +5,8 @@ use crate::common::{Folder, project, repeatable, run_in};
 #[test]
 fn a_benchmark_runs_small_and_repeats() {
     let run = || {
-        let words = ["run", "bench/random-read.toml", "--number_ios", "2000", "--json", "--set", "media.blocks=32"];
+        let words =
+            ["run", "bench/random-read.toml", "--number_ios", "2000", "--json", "--set", "media.blocks=32"];
         let sets = ["--set", "ftl.over_provisioning=0.3"];
         run_in(project(), &[&words[..], &sets].concat()).json()
     };
@@ -20,17 +21,31 @@ fn a_benchmark_runs_small_and_repeats() {
         "pellucid run bench/random-read.toml --number_ios 2000 --json --set media.blocks=32 \
          --set ftl.over_provisioning=0.3"
     );
-    let words = ["run", "bench/random-write.toml", "--number_ios", "2000", "--json", "--set", "media.blocks=32"];
+    let words =
+        ["run", "bench/random-write.toml", "--number_ios", "2000", "--json", "--set", "media.blocks=32"];
     let written = run_in(project(), &words).json();
     assert_eq!((&written["requests"], &written["directions"]["write"]["errors"]), (&2000.into(), &0.into()));
-    assert!(written["write_amplification"]["total"].as_f64().unwrap() > 1.5, "the drive was not preconditioned");
+    assert!(
+        written["write_amplification"]["total"].as_f64().unwrap() > 1.5,
+        "the drive was not preconditioned"
+    );
     assert_eq!(repeatable(first), repeatable(run()));
 }
 
 #[test]
 fn text_says_what_was_done_without_control_characters() {
     let folder = Folder::with_drive();
-    let done = folder.run(&["run", "tiny.toml", "--rw", "randrw", "--iodepth", "4", "--number_ios", "500", "--verify"]);
+    let done = folder.run(&[
+        "run",
+        "tiny.toml",
+        "--rw",
+        "randrw",
+        "--iodepth",
+        "4",
+        "--number_ios",
+        "500",
+        "--verify",
+    ]);
     assert_eq!((done.status, done.stderr.as_str()), (0, ""));
     assert!(done.stdout.starts_with("run  tiny  <  randrw bs=4k iodepth=4\n\ntiny  "), "{}", done.stdout);
     assert!(done.stdout.contains("where reads wait"), "{}", done.stdout);
@@ -47,7 +62,10 @@ fn keys_apply_to_every_job_and_a_seed_changes_the_run() {
     };
     let report = run(&[]);
     let directions = &report["directions"];
-    assert_eq!((&directions["write"]["requests"], &directions["read"]["requests"]), (&300.into(), &200.into()));
+    assert_eq!(
+        (&directions["write"]["requests"], &directions["read"]["requests"]),
+        (&300.into(), &200.into())
+    );
     assert_eq!(directions["write"]["bytes"], 300 * 8192);
     assert_eq!(run(&["--seed", "7"])["seeds"]["workload"], 7);
     assert_ne!(run(&["--seed", "7"])["directions"], *directions);
@@ -56,7 +74,8 @@ fn keys_apply_to_every_job_and_a_seed_changes_the_run() {
 #[test]
 fn switches_take_no_value_and_hyphens_are_accepted() {
     let folder = Folder::with_drive();
-    let words = ["run", "--time_based", "tiny.toml", "--rw=write", "--runtime", "20ms", "--end-fsync", "--json"];
+    let words =
+        ["run", "--time_based", "tiny.toml", "--rw=write", "--runtime", "20ms", "--end-fsync", "--json"];
     let report = folder.run(&words).json();
     assert_eq!(report["directions"]["flush"]["requests"], 1);
     assert!(report["simulated_seconds"].as_f64().unwrap() >= 0.02);
@@ -76,7 +95,9 @@ fn a_fio_file_runs_and_its_notices_name_lines() {
 fn a_replay_writes_report_and_log() {
     let folder = Folder::with_drive();
     let lines: String = (0..200u64)
-        .map(|i| format!("{},host,0,{},{},4096,0\n", i * 10_000, ["Write", "Read"][i as usize % 2], i / 2 * 4096))
+        .map(|i| {
+            format!("{},host,0,{},{},4096,0\n", i * 10_000, ["Write", "Read"][i as usize % 2], i / 2 * 4096)
+        })
         .collect();
     folder.write("trace.csv", &lines);
     let words = ["replay", "tiny.toml", "trace.csv", "--report", "out", "--log", "log.csv", "--verify"];
@@ -90,7 +111,8 @@ fn a_replay_writes_report_and_log() {
     assert!(std::fs::read_to_string(folder.path("out/index.html")).unwrap().starts_with("<!"));
     assert!(std::fs::read_to_string(folder.path("out/series.csv")).unwrap().lines().count() > 1);
     assert_eq!(std::fs::read_to_string(folder.path("log.csv")).unwrap().lines().count(), 201);
-    let limited = folder.run(&["replay", "tiny.toml", "trace.csv", "--limit", "50", "--closed-loop", "4", "--json"]);
+    let limited =
+        folder.run(&["replay", "tiny.toml", "trace.csv", "--limit", "50", "--closed-loop", "4", "--json"]);
     assert_eq!(limited.json()["requests"], 50);
 }
 
@@ -114,7 +136,7 @@ fn drives_are_compared_side_by_side() {
     assert!(folder.path("out/tiny (2)/report.json").exists());
     let reports = folder.run(&[&drives[..], &work, &["--json"]].concat()).json();
     let mean = |i: usize| reports[i]["directions"]["read"]["latency"]["mean_ns"].as_f64().unwrap();
-    assert!(mean(1) > mean(0) + 45_000.0, "{} {}", mean(0), mean(1));
+    assert!(mean(1) > mean(0) * 1.5, "{} {}", mean(0), mean(1));
     assert_eq!(folder.run(&["compare", "tiny.toml"]).status, 2);
 }
 
