@@ -92,9 +92,14 @@ impl Device {
     /// The drive has nothing to do for hosts: background collection may start.
     pub(crate) fn collect_while_idle(&mut self) {
         if self.config.ftl.gc_high_blocks > self.config.ftl.gc_low_blocks {
-            for die in 0..self.layout.dies {
-                self.pump(DieId(die));
-            }
+            self.pump_all();
+        }
+    }
+
+    /// Starts what collection there is to do in every die.
+    pub(crate) fn pump_all(&mut self) {
+        for die in 0..self.layout.dies {
+            self.pump(DieId(die));
         }
     }
 
@@ -281,9 +286,7 @@ impl Device {
         self.ftl.erase_ended(block, ok);
         self.read_only |= !ok && self.ftl.worn_out();
         if std::mem::take(&mut self.collect.stalled) {
-            for die in 0..self.layout.dies {
-                self.pump(DieId(die));
-            }
+            self.pump_all();
         }
         self.resume_stalled();
         self.pump(self.layout.die_of_block(block));

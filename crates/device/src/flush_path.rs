@@ -157,7 +157,9 @@ impl Device {
             self.ftl.segment_image(segment, &mut image);
             self.flushes.segments[at].image = image;
             let lpn = self.ftl.segment_lpn(segment);
-            let Some(plan) = self.ftl.plan_program(Stream::Meta, None, &[lpn]) else { return };
+            let Some(plan) = self.ftl.plan_program(Stream::Meta, None, &[lpn]) else {
+                return self.pump_all();
+            };
             self.flushes.segments[at].planned = true;
             self.reserve(&plan, 1);
             self.set_unit(plan.id, 0, StripeUnit::Segment(segment));

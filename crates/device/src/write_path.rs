@@ -165,6 +165,8 @@ impl Device {
             self.writes.lpns = lpns;
             let Some(plan) = plan else {
                 self.writes.stalled = true;
+                // A drive that was just switched on may have to collect before it can take anything.
+                self.pump_all();
                 return;
             };
             self.reserve(&plan, count as u32);

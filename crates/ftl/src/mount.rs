@@ -214,7 +214,10 @@ impl PageMap {
                 valid[self.layout.block_of(ppa).0 as usize] += 1;
             }
         }
-        for range in ranges {
+        // The block with the most room goes to collection, which must be able to finish what the power cut interrupted.
+        let mut by_room: Vec<&BlockRange> = ranges.iter().collect();
+        by_room.sort_by_key(|r| r.stripes);
+        for range in by_room {
             let partial = range.stripes < self.layout.stripes_per_block;
             let streams: &[Stream] = if range.meta {
                 &[Stream::Meta]

@@ -334,7 +334,7 @@ impl PageMap {
         debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_stripe as usize);
         let die = match die {
             Some(die) if self.can_take(die, stream) => die,
-            Some(_) => self.choose_die(|map, die| map.can_take_guest(die, stream))?,
+            Some(_) => self.choose_die(move |map, die| map.can_take_guest(die, stream))?,
             None => self.choose_die(|map, die| map.can_take(die, stream))?,
         };
         let (first, block) = self.take_stripe(die, stream);
@@ -485,13 +485,26 @@ impl PageMap {
         self.blocks.bad_count()
     }
 
-    /// Whether so many blocks are bad that the host's data and one block per die to work with no longer fit: the drive
-    /// must refuse writes.
+    /// Units that may be unusable for data at any moment: in each die one block kept free for collection, and the rest of
+    /// an open block for every stream.
+    fn working_units(&self) -> u64 {
+        let data_streams = match self.config.separation {
+            Separation::Off => 1,
+            Separation::Collected => 2,
+            Separation::Frequency => 3,
+        };
+        let streams = data_streams
+            + u64::from(self.config.wear.static_gap.is_some())
+            + u64::from(self.config.durability != Durability::Volatile);
+        u64::from(self.layout.dies) * u64::from(self.layout.units_per_block) * (1 + streams)
+    }
+
+    /// Whether so many blocks are bad that the host's data and what is needed to work no longer fit: the drive must
+    /// refuse writes.
     pub fn worn_out(&self) -> bool {
         let good =
             u64::from(self.layout.blocks - self.blocks.bad_count()) * u64::from(self.layout.units_per_block);
-        let work = u64::from(self.layout.dies) * u64::from(self.layout.units_per_block);
-        good < self.map.len() as u64 + work
+        good < self.map.len() as u64 + self.working_units()
     }
 
     /// What translation decided so far.
