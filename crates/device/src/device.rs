@@ -167,10 +167,17 @@ impl Device {
     /// Makes the drive. Media that hold data (a file store) are mounted.
     pub fn new(config: &DeviceConfig) -> Result<Device, DeviceError> {
         let media = Media::new(&config.media).map_err(DeviceError::Media)?;
-        Device::with_media(config, media)
+        Device::with_media(config, media, false)
     }
 
-    fn with_media(config: &DeviceConfig, media: Media) -> Result<Device, DeviceError> {
+    /// Makes a drive from media saved by [`Media::export`]. It is mounted from what they hold, also with
+    /// [`pellucid_ftl::Durability::Volatile`], which would forget it at a power cut. Buffer, open programs and random streams
+    /// start anew: the same media always give the same drive, but not the one that was saved in all its state.
+    pub fn restore(config: &DeviceConfig, media: Media) -> Result<Device, DeviceError> {
+        Device::with_media(config, media, true)
+    }
+
+    fn with_media(config: &DeviceConfig, media: Media, keep: bool) -> Result<Device, DeviceError> {
         for (ok, key, allowed) in [
             (config.host.queues >= 1, "drive.host.queues", "at least 1"),
             (config.host.commands_max >= 1, "drive.host.commands_max", "at least 1"),
@@ -190,7 +197,7 @@ impl Device {
             }
         }
         let layout = media.layout().clone();
-        let (ftl, _) = crate::power::mount(config, &layout, &media)?;
+        let (ftl, _) = crate::power::mount(config, &layout, &media, keep)?;
         let image_bytes = media.image_bytes();
         let stripe_bytes =
             u64::from(layout.units_per_stripe) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);

@@ -32,11 +32,13 @@ impl MountSource for Source<'_> {
     }
 }
 
-/// Translation for these media: new if they are empty, else rebuilt from them.
+/// Translation for these media: new if they are empty, else rebuilt from them. `keep`: whatever they hold is kept, even on
+/// a drive whose own contract is to forget it.
 pub(crate) fn mount(
     config: &DeviceConfig,
     layout: &Layout,
     media: &Media,
+    keep: bool,
 ) -> Result<(PageMap, MountReport), DeviceError> {
     let blocks = || (0..layout.blocks).map(BlockId);
     if blocks().all(|b| media.next_stripe(b) == 0 && media.erase_count(b) == 0) {
@@ -44,7 +46,12 @@ pub(crate) fn mount(
         let map = PageMap::new(&config.ftl, layout, &bad).map_err(DeviceError::Translation)?;
         return Ok((map, MountReport::default()));
     }
-    PageMap::mount(&config.ftl, layout, &Source(media)).map_err(DeviceError::Translation)
+    let source = Source(media);
+    let mounted = match keep {
+        true => PageMap::restore(&config.ftl, layout, &source),
+        false => PageMap::mount(&config.ftl, layout, &source),
+    };
+    mounted.map_err(DeviceError::Translation)
 }
 
 impl Device {
@@ -53,7 +60,7 @@ impl Device {
     pub fn power_cut(&mut self) -> Result<MountReport, DeviceError> {
         let lost: Vec<Completion> = self.outstanding();
         self.media.power_cut();
-        let (ftl, report) = mount(&self.config, &self.layout, &self.media)?;
+        let (ftl, report) = mount(&self.config, &self.layout, &self.media, false)?;
         self.read_only = ftl.worn_out();
         self.ftl = ftl;
         self.events.clear();

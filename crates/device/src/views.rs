@@ -3,7 +3,7 @@
 use crate::config::DeviceConfig;
 use crate::device::Device;
 use crate::monitor::Counters;
-use pellucid_flash::{BlockId, Layout, Nanos, SimTime};
+use pellucid_flash::{BlockId, Layout, Lpn, Nanos, Ppa, SimTime};
 use pellucid_ftl::FtlCounters;
 use pellucid_media::{Health, Media, StoreError};
 
@@ -101,6 +101,12 @@ impl Device {
     /// Busy time of the firmware processor.
     pub fn firmware_busy(&self) -> Nanos {
         self.firmware.busy()
+    }
+
+    /// Where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies
+    /// beyond the end.
+    pub fn locate(&self, lpn: Lpn) -> Option<Ppa> {
+        (lpn.0 < self.ftl.user_units()).then(|| self.ftl.lookup(lpn)).filter(|ppa| ppa.is_some())
     }
 
     /// The media, for tools that look at cells.

@@ -62,6 +62,26 @@ impl PageMap {
         layout: &Layout,
         source: &impl MountSource,
     ) -> Result<(PageMap, MountReport), SetupError> {
+        PageMap::rebuild(config, layout, source, config.durability != Durability::Volatile)
+    }
+
+    /// As [`PageMap::mount`], but for media that were saved on purpose: what they hold is kept with
+    /// [`Durability::Volatile`] too. Such a drive has no record of trimmed pages, so their last copy comes back if it has
+    /// not been erased.
+    pub fn restore(
+        config: &FtlConfig,
+        layout: &Layout,
+        source: &impl MountSource,
+    ) -> Result<(PageMap, MountReport), SetupError> {
+        PageMap::rebuild(config, layout, source, true)
+    }
+
+    fn rebuild(
+        config: &FtlConfig,
+        layout: &Layout,
+        source: &impl MountSource,
+        keep: bool,
+    ) -> Result<(PageMap, MountReport), SetupError> {
         let blocks = || (0..layout.blocks).map(BlockId);
         let bad: Vec<BlockId> = blocks().filter(|&b| source.is_bad(b)).collect();
         let mut map = PageMap::new_worn(config, layout, &bad)?;
@@ -78,7 +98,7 @@ impl PageMap {
                 map.range(b, source)
             })
             .collect();
-        if config.durability != Durability::Volatile {
+        if keep {
             let watermarks = map.load_segments(&ranges, source, &mut report, &mut reads);
             map.replay(&ranges, &watermarks, source, &mut report, &mut reads);
         }
@@ -133,7 +153,8 @@ impl PageMap {
         }
         let first_of: std::collections::BTreeMap<BlockId, u64> =
             ranges.iter().map(|r| (r.block, r.first)).collect();
-        let mut watermarks = vec![0; count as usize];
+        // A volatile drive writes no segments; then everything is replayed.
+        let mut watermarks = vec![0; self.user_units.div_ceil(self.entries_per_segment) as usize];
         for (segment, &(ppa, _)) in newest.iter().enumerate().filter(|(_, n)| n.0.is_some()) {
             report.segment_reads += 1;
             self.set_map(self.segment_lpn(segment as u32), ppa);
@@ -175,7 +196,8 @@ impl PageMap {
                     continue;
                 }
                 let known = self.lookup(lpn);
-                let newer = !known.is_some() || source.spare(known).is_none_or(|(_, s)| s < sequence);
+                // Equal numbers: one stripe holds the page twice, and the later unit is the newer copy.
+                let newer = !known.is_some() || source.spare(known).is_none_or(|(_, s)| s <= sequence);
                 if newer {
                     self.set_map(lpn, ppa);
                 }

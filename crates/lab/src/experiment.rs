@@ -7,7 +7,7 @@
 
 use crate::drive::{self, Jobs, Oracle, Progress, Run, RunError, Source, Trace};
 use crate::report::{HostCost, Report, RequestLog, Workload};
-use crate::spec::Spec;
+use crate::spec::{Origin, Place, RawJob, RawPair, Spec};
 use crate::trace::{Format, ReadOptions, Shaping, TraceReader};
 use crate::workload::{Dialect, Job, JobBuilder, JobError, expand};
 use pellucid_device::Device;
@@ -77,7 +77,40 @@ pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
     Ok(expand(jobs))
 }
 
-fn refused(place: &crate::spec::Place, error: JobError) -> ExperimentError {
+/// Sets one key in every job of a description, as `--KEY VALUE` does; without a job it makes one.
+pub fn set_in_jobs(spec: &mut Spec, key: &str, value: &str) {
+    let pair = option_pair(key, key, value);
+    if spec.jobs.is_empty() {
+        spec.jobs.push(RawJob { place: pair.origin.place.clone(), pairs: Vec::new() });
+    }
+    for job in &mut spec.jobs {
+        job.pairs.push(pair.clone());
+    }
+}
+
+/// A job from text such as `rw=randrw,bs=4k,16k,iodepth=8`: keys separated by commas; a part without `=` continues the value
+/// before it. `option` names the text's place in messages.
+pub fn parse_job(text: &str, option: &str) -> RawJob {
+    let mut pairs: Vec<RawPair> = Vec::new();
+    for part in text.split(',') {
+        match (part.split_once('='), pairs.last_mut()) {
+            (Some((key, value)), _) => pairs.push(option_pair(option, key.trim(), value)),
+            (None, Some(last)) => {
+                last.value.push(',');
+                last.value.push_str(part);
+            }
+            (None, None) => pairs.push(option_pair(option, part.trim(), "")),
+        }
+    }
+    RawJob { place: Place::Option { name: option.into() }, pairs }
+}
+
+fn option_pair(option: &str, key: &str, value: &str) -> RawPair {
+    let origin = Origin { place: Place::Option { name: option.into() }, comment: None };
+    RawPair { key: key.into(), value: value.into(), origin }
+}
+
+fn refused(place: &Place, error: JobError) -> ExperimentError {
     ExperimentError::Job { place: place.to_string(), error }
 }
 
@@ -152,13 +185,15 @@ fn source(device: &Device, spec: &Spec, jobs: &[Job]) -> Result<(Source, String)
     let mut shaping = Shaping::new(device.capacity_bytes(), sector_bytes);
     shaping.time_scale = spec.run.time_scale;
     shaping.addresses = spec.run.address;
+    shaping.limit = spec.run.limit;
     let summary = format!("{} ({})", path.display(), reader.format());
     let shaped = reader.shaped(shaping).map_err(RunError::Trace)?;
     let trace = Trace::new(shaped, spec.run.closed_loop, sector_bytes, device.config().host.queues);
     Ok((Source::Trace(Box::new(trace)), summary))
 }
 
-fn jobs_summary(jobs: &[Job]) -> String {
+/// The jobs in one line.
+pub fn jobs_summary(jobs: &[Job]) -> String {
     let one = |job: &Job| {
         let block = job.block[0].min_bytes() as f64 / 1024.0;
         format!("{} bs={}k iodepth={}", job.pattern.name(), block, job.iodepth)

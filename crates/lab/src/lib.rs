@@ -2,6 +2,7 @@
 
 pub mod drive;
 pub mod experiment;
+pub mod image;
 pub mod report;
 pub mod spec;
 pub mod swarm;

@@ -22,5 +22,5 @@ pub use bit_errors::{
 pub use config::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
 pub use ecc::{Bch, EccError, PageCorrection, PageEcc, PageUncorrectable, Uncorrectable};
 pub use error::{MediaError, RuleError, StoreError};
-pub use media::{Health, Media, Outcome, ReadResult, Spare};
+pub use media::{Health, Media, Outcome, ReadResult, SnapshotError, Spare};
 pub use scrambler::{scramble, scrambler_seed};

@@ -8,6 +8,10 @@
 //!
 //! The media do not queue: who may work when is the scheduler's business.
 
+mod snapshot;
+
+pub use snapshot::SnapshotError;
+
 use crate::MediaConfig;
 use crate::divide::Divisor;
 use crate::error::{MediaError, RuleError, StoreError};
@@ -70,6 +74,8 @@ pub struct Media {
     faults: FaultPlan,
     endurance: Option<u32>,
     recovered: bool,
+    /// Seed of what was decided when the media were made: factory-bad blocks, speed of each die.
+    made: u64,
     shape: StoreShape,
     store: Store,
     /// Map segments, by address, where the store keeps only stamps.
@@ -123,6 +129,7 @@ impl Media {
             faults: FaultPlan::new(config, &layout),
             endurance: config.endurance,
             recovered: opened.recovered,
+            made: opened.made,
             shape,
             store: opened.store,
             segments: BTreeMap::new(),
@@ -164,6 +171,7 @@ impl Media {
             faults: self.faults.clone(),
             endurance: self.endurance,
             recovered: self.recovered,
+            made: self.made,
             shape: self.shape,
             store,
             segments: self.segments.clone(),

@@ -156,8 +156,9 @@ impl<'a> Run<'a> {
             }
         }
         let end = self.last_completion;
+        // The drive may have worked on after the last completion, and been sampled meanwhile.
         let sample = sample(self.device);
-        self.series.sample(end, sample);
+        self.series.sample(now, sample);
         Measured::take(self, end)
     }
 

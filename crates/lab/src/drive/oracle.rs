@@ -13,7 +13,9 @@
 //! Writes in flight together may take effect in any order, so the lower bound is the oldest of such a group. After a power
 //! cut the lower bound falls back to what a flush or a forced write had made durable.
 
-use pellucid_flash::{Lba, Opcode};
+use pellucid_device::Device;
+use pellucid_flash::{Lba, Lpn, Opcode};
+use pellucid_media::ReadResult;
 use std::collections::HashMap;
 
 /// The bytes that stand for one sector of `version`. Versions start at 1.
@@ -107,6 +109,32 @@ impl Oracle {
         }
     }
 
+    /// What a drive at rest that others have written holds now. Nothing can be said of what was lost before.
+    ///
+    /// # Panics
+    /// With a file store.
+    pub fn of_drive(device: &Device) -> Oracle {
+        let mut oracle = Oracle::new(device.capacity_sectors());
+        let sectors = u64::from(device.layout().sectors_per_unit);
+        let image_bytes = device.image_bytes();
+        let mut images = vec![0; image_bytes * sectors as usize];
+        // Reading draws from the streams of faults: from a copy, so that the run that follows is the same as without.
+        let mut media = device.media().clone();
+        for lpn in 0..(device.capacity_sectors() / sectors) as u32 {
+            let Some(ppa) = device.locate(Lpn(lpn)) else { continue };
+            let attempts = 0..=device.config().scheduler.read_retries;
+            let found = attempts.map(|attempt| media.read(ppa, 0, &mut images, attempt));
+            if !found.into_iter().any(|result| matches!(result, ReadResult::Ok { .. })) {
+                continue;
+            }
+            for (i, image) in images.chunks_exact(image_bytes).enumerate() {
+                let lba = Lba(u64::from(lpn) * sectors + i as u64);
+                oracle.observed(lba, version_of(lba, image).unwrap_or(0));
+            }
+        }
+        oracle
+    }
+
     /// The version of the next write or trim, which covers these sectors and is submitted now.
     pub fn submit_change(&mut self, opcode: Opcode, lba: Lba, sectors: u32) -> u32 {
         self.version += 1;
@@ -175,6 +203,9 @@ impl Oracle {
     pub fn observed(&mut self, lba: Lba, version: u32) {
         let sector = &mut self.sectors[lba.0 as usize];
         (sector.settled, sector.durable) = (version, version);
+        // A drive that this oracle has not seen being written holds versions that it did not give.
+        sector.newest = sector.newest.max(version);
+        self.version = self.version.max(version);
     }
 
     /// A read is submitted.

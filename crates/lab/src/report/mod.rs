@@ -35,6 +35,8 @@ pub use text::render_text;
 
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 
 /// The version of the JSON schema. Raised when a key changes its meaning or goes away; new keys do not raise
 /// it.
@@ -339,6 +341,16 @@ impl Report {
             return json::to_text(self);
         }
         json::to_text(&Report { host: None, ..self.clone() })
+    }
+
+    /// Writes `report.json`, `series.csv` and `index.html` into a directory, which is made if there is none.
+    pub fn write_files(&self, directory: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(directory)?;
+        std::fs::write(directory.join("report.json"), self.to_json(true))?;
+        let mut csv = Vec::new();
+        self.series.write_csv(&mut csv)?;
+        std::fs::write(directory.join("series.csv"), csv)?;
+        std::fs::write(directory.join("index.html"), self.to_html())
     }
 
     /// The report as one self-contained HTML page.

@@ -17,6 +17,11 @@ pub enum Place {
         /// The key as typed.
         key: String,
     },
+    /// On the command line, as an option of its own, such as `--bs`.
+    Option {
+        /// The option without its dashes.
+        name: String,
+    },
     /// Nowhere: the value is the default.
     Default,
 }
@@ -33,6 +38,7 @@ impl fmt::Display for Place {
         match self {
             Place::File { name, line } => write!(f, "{name}:{line}"),
             Place::Set { key } => write!(f, "--set {key}"),
+            Place::Option { name } => write!(f, "--{name}"),
             Place::Default => f.write_str("default"),
         }
     }

@@ -34,6 +34,7 @@ pub(crate) const KEYS: &[Key] = &[
         Word("off"),
         "Keep so many requests outstanding instead",
     ),
+    key("run.limit", Kind::Or("all", &count(1)), Word("all"), "Records of the trace to replay"),
 ];
 
 /// One `[[job]]`: fio's words, not yet understood.
@@ -97,6 +98,8 @@ pub struct RunSpec {
     pub time_scale: f64,
     /// Requests kept outstanding, instead of the trace's arrival times.
     pub closed_loop: Option<u32>,
+    /// Records of the trace to replay; `None`: all.
+    pub limit: Option<u64>,
 }
 
 pub(crate) fn precondition(values: &Values) -> Precondition {
@@ -125,6 +128,7 @@ pub(crate) fn run(values: &Values) -> RunSpec {
         },
         time_scale: values.real("run.time_scale"),
         closed_loop: values.whole_or_none("run.closed_loop").map(|depth| depth as u32),
+        limit: values.whole_or_none("run.limit"),
     }
 }
 

@@ -57,6 +57,28 @@ impl MetaShape {
         u64_at(meta, 0)
     }
 
+    pub(crate) fn set_first_sequence(&self, meta: &mut [u8], sequence: u64) {
+        put_u64(meta, 0, sequence);
+    }
+
+    /// The stored sequence offsets of the first `stripes` stripes.
+    pub(crate) fn offsets<'a>(&self, meta: &'a [u8], stripes: usize) -> &'a [u8] {
+        &meta[HEAD_BYTES..HEAD_BYTES + 4 * stripes]
+    }
+
+    pub(crate) fn offsets_mut<'a>(&self, meta: &'a mut [u8], stripes: usize) -> &'a mut [u8] {
+        &mut meta[HEAD_BYTES..HEAD_BYTES + 4 * stripes]
+    }
+
+    /// The stored logical pages of the first `units` units.
+    pub(crate) fn lpns<'a>(&self, meta: &'a [u8], units: usize) -> &'a [u8] {
+        &meta[self.lpn_at..self.lpn_at + 4 * units]
+    }
+
+    pub(crate) fn lpns_mut<'a>(&self, meta: &'a mut [u8], units: usize) -> &'a mut [u8] {
+        &mut meta[self.lpn_at..self.lpn_at + 4 * units]
+    }
+
     /// Starts a stripe: nothing put yet. `offset` is its sequence minus the first one's; stripe 0 sets the first.
     #[inline]
     pub(crate) fn begin(&self, meta: &mut [u8], stripe: u32, first_sequence: u64, offset: u32) {

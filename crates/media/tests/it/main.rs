@@ -5,4 +5,5 @@ mod faults;
 mod image;
 mod model;
 mod rules;
+mod snapshot;
 mod times;

@@ -1,0 +1,173 @@
+//! `pellucid age`: a drive filled and overwritten, saved as an image that runs fork from.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::output;
+use crate::progress::Bar;
+use anyhow::anyhow;
+use pellucid_device::Device;
+use pellucid_ftl::Durability;
+use pellucid_lab::experiment::prepare;
+use pellucid_lab::image;
+use pellucid_lab::report::EraseCounts;
+use pellucid_lab::report::format::{binary_bytes, count, percent, significant, span};
+use pellucid_lab::spec::{self, Spec};
+use pellucid_media::StoreKind;
+use std::path::PathBuf;
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  pellucid age jasmine -o aged.pellucid
+  pellucid age bench/random-write.toml --fill 90% --overwrite 2 -o aged.pellucid
+  pellucid run --image aged.pellucid --rw randwrite --number_ios 100000
+  pellucid compare aged.pellucid aged.pellucid,ftl.victim=fifo --rw randwrite --number_ios 100000";
+
+/// Fill and overwrite a drive, and save it as an image that runs fork from
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Age {
+    /// A preset, or a description in TOML
+    #[arg(value_name = "DRIVE")]
+    drive: String,
+    /// Share of the capacity that is written sequentially [default: the description's, else 100%]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    fill: Option<f64>,
+    /// Random overwrites after it: how often the filled capacity, or `steady`: until write amplification settles
+    /// [default: the description's if it fills the drive, else steady]
+    #[arg(long, value_name = "N|steady", value_parser = overwrite)]
+    overwrite: Option<String>,
+    /// The image [default: NAME.pellucid]
+    #[arg(long, short, value_name = "IMAGE")]
+    output: Option<PathBuf>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        Some(number) => number.parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    let allowed = || "allowed: 0 to 1, or 0% to 100%".to_string();
+    share.ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(allowed)
+}
+
+fn overwrite(text: &str) -> Result<String, String> {
+    let number = text.parse::<f64>().is_ok_and(|n| n.is_finite() && n >= 0.0);
+    match text {
+        "steady" => Ok("\"steady\"".into()),
+        _ if number => Ok(text.into()),
+        _ => Err("allowed: a number from 0, or steady".into()),
+    }
+}
+
+impl Age {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let spec = self.spec(global)?;
+        let in_file = match &spec.drive.media.store {
+            StoreKind::File(path) => Some(path.clone()),
+            StoreKind::None | StoreKind::Ram => None,
+        };
+        self.check_file_store(&spec, in_file.is_some())?;
+        let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{}.pellucid", spec.drive_name)));
+        let began = Instant::now();
+        let bar = Bar::new(global, None);
+        bar.say("ageing the drive");
+        let mut device = prepare(&spec, None)?;
+        bar.say("saving the drive");
+        let (path, bytes) = match in_file {
+            Some(file) => {
+                device.sync().map_err(Failure::work)?;
+                (file, None)
+            }
+            None => {
+                let part = image::part_path(&path);
+                let written = interrupt::writing(part, || image::write(&path, &spec, &device));
+                (path, Some(written.map_err(Failure::work)?))
+            }
+        };
+        bar.clear();
+        let summary =
+            Summary { spec: &spec, device: &device, path, bytes, seconds: began.elapsed().as_secs_f64() };
+        Ok(output::print(&if global.json { summary.json() } else { summary.text() })?)
+    }
+
+    fn spec(&self, global: &Global) -> Result<Spec, Failure> {
+        let described = spec::load(&self.drive, &global.sets)?;
+        let mut sets = global.sets.clone();
+        let fills = described.precondition.fill > 0.0;
+        if let Some(fill) = self.fill.or((!fills).then_some(1.0)) {
+            sets.push(format!("precondition.fill={fill:?}"));
+        }
+        if let Some(overwrite) = self.overwrite.clone().or((!fills).then(|| "\"steady\"".into())) {
+            sets.push(format!("precondition.overwrite={overwrite}"));
+        }
+        Ok(spec::load(&self.drive, &sets)?)
+    }
+
+    /// Media in a file are their own image, if the drive does not forget them.
+    fn check_file_store(&self, spec: &Spec, in_file: bool) -> Result<(), Failure> {
+        let refuse = |message: &str| Err(Failure::asked(anyhow!("{}: {message}", self.drive)));
+        match in_file {
+            true if self.output.is_some() => refuse(
+                "drive.media.store = file: the file is the image; allowed: no --output, or store none or ram",
+            ),
+            true if spec.drive.ftl.durability == Durability::Volatile => refuse(
+                "drive.ftl.durability = volatile: the drive forgets the media file when it is opened again; \
+                 allowed: journal, or store none or ram",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What has been made.
+struct Summary<'a> {
+    spec: &'a Spec,
+    device: &'a Device,
+    path: PathBuf,
+    /// Length of an image; media files are sparse.
+    bytes: Option<u64>,
+    seconds: f64,
+}
+
+impl Summary<'_> {
+    fn erases(&self) -> EraseCounts {
+        EraseCounts::of(&self.device.erase_counts().collect::<Vec<_>>())
+    }
+
+    fn text(&self) -> String {
+        let erases = self.erases();
+        let size = self.bytes.map_or(String::new(), |bytes| format!(", {}", binary_bytes(bytes as f64)));
+        let free = f64::from(self.device.free_blocks()) / f64::from(self.device.layout().blocks);
+        let path = self.path.display();
+        format!(
+            "age  {}  >  {path}{size}, in {}\n\n\
+             {:20}{} filled, erases per block {} to {}, mean {}, free blocks {}\n\n\
+             next:  pellucid run --image {path} --rw randwrite --number_ios 100000\n",
+            self.spec.drive_name,
+            span(self.seconds),
+            "wear",
+            percent(self.spec.precondition.fill),
+            count(erases.min.into()),
+            count(erases.max.into()),
+            significant(erases.mean),
+            percent(free),
+        )
+    }
+
+    fn json(&self) -> String {
+        let erases = self.erases();
+        let value = serde_json::json!({
+            "drive": self.spec.drive_name,
+            "image": self.path.display().to_string(),
+            "image_bytes": self.bytes,
+            "capacity_bytes": self.device.capacity_bytes(),
+            "fill": self.spec.precondition.fill,
+            "erases": { "total": erases.total, "min": erases.min, "mean": erases.mean, "max": erases.max },
+            "free_blocks": self.device.free_blocks(),
+            "wall_seconds": self.seconds,
+        });
+        format!("{value:#}\n")
+    }
+}

@@ -1,0 +1,96 @@
+//! `pellucid compare`: the same work on several drives, side by side.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::output;
+use crate::subject::Subject;
+use crate::workload::{TraceOptions, WorkloadOptions};
+use anyhow::anyhow;
+use pellucid_lab::report::render_compare;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  pellucid compare cosmos-plus jasmine --trace examples/cloudphysics.csv.zst
+  pellucid compare jasmine jasmine,ftl.victim=fifo --rw randwrite --bs 4k --number_ios 100000
+  pellucid compare aged.pellucid aged.pellucid,ftl.victim=cost-benefit --rw randwrite --number_ios 100000";
+
+/// Do the same work on several drives and put the results side by side
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Compare {
+    /// Presets, descriptions in TOML, or images; the first is what the others are compared with
+    #[arg(value_name = "DRIVE", num_args = 2.., required = true)]
+    drives: Vec<String>,
+    /// Replay this trace on each drive
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Run this fio job file on each drive
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    fio: Option<PathBuf>,
+    /// Start each drive from this image's media (made by `pellucid age`)
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+    #[command(flatten)]
+    options: TraceOptions,
+    #[command(flatten)]
+    workload: WorkloadOptions,
+}
+
+impl Compare {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let mut subjects = self.subjects(global)?;
+        name_apart(&mut subjects);
+        let first = &subjects[0].spec;
+        let (jobs, run) = (first.jobs.clone(), first.run.clone());
+        let mut reports = Vec::new();
+        for mut subject in subjects {
+            // The same work: what the first description asks for, with the same seed, unless options say otherwise.
+            subject.spec.jobs.clone_from(&jobs);
+            subject.spec.run.clone_from(&run);
+            let work = match &self.trace {
+                Some(trace) => {
+                    self.options.apply(&mut subject.spec, trace.clone());
+                    Vec::new()
+                }
+                None => self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?,
+            };
+            subject.check_work(&work)?;
+            let name = subject.spec.drive_name.clone();
+            if let Some(log) = &mut subject.spec.run.log {
+                log.as_mut_os_string().push(format!(".{name}"));
+            }
+            let directory = subject.spec.run.report.as_ref().map(|directory| directory.join(&name));
+            let report = subject.run(&work, global)?;
+            if let Some(directory) = directory {
+                output::write_files(&report, &directory)?;
+            }
+            reports.push(report);
+        }
+        if global.json {
+            let all: Vec<String> = reports.iter().map(|r| r.to_json(true).trim_end().to_string()).collect();
+            return Ok(output::print(&format!("[{}]\n", all.join(",\n")))?);
+        }
+        output::header(global, "compare", &self.drives.join("  "), &reports[0].workload.summary)?;
+        Ok(output::print(&render_compare(&reports))?)
+    }
+
+    fn subjects(&self, global: &Global) -> Result<Vec<Subject>, Failure> {
+        if self.trace.is_some() && !self.workload.is_empty() {
+            let message = "workload options and --trace do not go together; allowed: one of them";
+            return Err(Failure::asked(anyhow!(message)));
+        }
+        self.drives.iter().map(|drive| Subject::open(drive, self.image.as_deref(), global)).collect()
+    }
+}
+
+/// Numbers drives of the same name, so that each has a column and a directory of its own.
+fn name_apart(subjects: &mut [Subject]) {
+    let names: Vec<String> = subjects.iter().map(|subject| subject.spec.drive_name.clone()).collect();
+    for (at, subject) in subjects.iter_mut().enumerate() {
+        let before = names[..at].iter().filter(|&name| *name == names[at]).count();
+        if before > 0 {
+            subject.spec.drive_name = format!("{} ({})", names[at], before + 1);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The commands, one file each.
+
+mod age;
+mod compare;
+mod presets;
+mod replay;
+mod run;
+mod show;
+
+use crate::args::Args;
+use crate::failure::Failure;
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    Run(run::Run),
+    Replay(replay::Replay),
+    Compare(compare::Compare),
+    Age(age::Age),
+    Show(show::Show),
+    Presets(presets::Presets),
+}
+
+/// Does it.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let global = &args.global;
+    match args.command {
+        Command::Run(command) => command.run(global),
+        Command::Replay(command) => command.run(global),
+        Command::Compare(command) => command.run(global),
+        Command::Age(command) => command.run(global),
+        Command::Show(command) => command.run(global),
+        Command::Presets(command) => command.run(global),
+    }
+}

@@ -1,0 +1,54 @@
+//! `pellucid run`: a workload on a drive.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::output;
+use crate::subject::Subject;
+use crate::workload::WorkloadOptions;
+use pellucid_lab::experiment::jobs_summary;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  pellucid run bench/random-read.toml
+  pellucid run cosmos-plus --rw randrw --rwmixread 70 --bs 16k --iodepth 32 --size 1g --number_ios 100000
+  pellucid run jasmine --bs 4k --job rw=randread,iodepth=8 --job rw=write --runtime 2s
+  pellucid run datacenter-tlc job.fio --set ftl.victim=cost-benefit
+  pellucid run --image aged.pellucid --rw randwrite --number_ios 100000 --report report";
+
+/// Run an experiment, or a workload on a drive
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Run {
+    /// A preset, an experiment or description in TOML, or an image
+    #[arg(value_name = "DRIVE", required_unless_present = "image")]
+    drive: Option<String>,
+    /// A fio job file
+    #[arg(value_name = "FILE.fio")]
+    fio: Option<PathBuf>,
+    /// Start from this image's media (made by `pellucid age`); DRIVE then describes the drive around them
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+    #[command(flatten)]
+    workload: WorkloadOptions,
+}
+
+impl Run {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let mut subject = match (&self.drive, &self.image) {
+            (Some(drive), image) => Subject::open(drive, image.as_deref(), global)?,
+            (None, Some(image)) => Subject::open_image(image, global)?,
+            (None, None) => unreachable!("one of the two is required"),
+        };
+        let jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
+        let directory = subject.spec.run.report.clone();
+        let work = match &subject.spec.run.trace {
+            Some(trace) => trace.display().to_string(),
+            None => jobs_summary(&jobs),
+        };
+        subject.check_work(&jobs)?;
+        output::header(global, "run", &subject.spec.drive_name, &work)?;
+        let report = subject.run(&jobs, global)?;
+        output::report(global, &report, directory.as_deref(), &[])
+    }
+}

@@ -1,0 +1,79 @@
+//! Why a command failed, in one sentence, and with which exit status.
+
+use pellucid_lab::drive::RunError;
+use pellucid_lab::experiment::ExperimentError;
+use pellucid_lab::image::ImageError;
+use pellucid_lab::spec::SpecError;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// The work failed.
+const WORK: u8 = 1;
+/// Something was asked for that cannot be: an unknown key, a bad file, a bad option.
+const ASKED: u8 = 2;
+
+/// A failed command.
+#[derive(Debug)]
+pub struct Failure {
+    status: u8,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    /// What was asked for cannot be.
+    pub fn asked(error: impl Into<anyhow::Error>) -> Failure {
+        Failure { status: ASKED, error: error.into() }
+    }
+
+    /// The work failed.
+    pub fn work(error: impl Into<anyhow::Error>) -> Failure {
+        Failure { status: WORK, error: error.into() }
+    }
+
+    /// Says why, and gives the exit status. A reader that has gone away is no failure: `pellucid ... | head` is fine.
+    pub fn report(self) -> ExitCode {
+        let gone =
+            self.error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
+        if gone {
+            return ExitCode::SUCCESS;
+        }
+        let _ = writeln!(io::stderr(), "error: {}", self.error);
+        ExitCode::from(self.status)
+    }
+}
+
+impl From<SpecError> for Failure {
+    fn from(error: SpecError) -> Failure {
+        Failure::asked(error)
+    }
+}
+
+impl From<ImageError> for Failure {
+    fn from(error: ImageError) -> Failure {
+        Failure::asked(error)
+    }
+}
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Failure {
+        let status = match &error {
+            ExperimentError::NoWork | ExperimentError::Job { .. } | ExperimentError::Format(_) => ASKED,
+            ExperimentError::Run(RunError::Device(_) | RunError::Job(_) | RunError::Trace(_)) => ASKED,
+            ExperimentError::Run(_) | ExperimentError::File { .. } => WORK,
+        };
+        Failure { status, error: error.into() }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Failure {
+        ExperimentError::Run(error).into()
+    }
+}
+
+/// Standard output could not be written.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::work(error)
+    }
+}

@@ -1,0 +1,83 @@
+//! Answers on standard output: text for people, JSON for scripts.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use anyhow::anyhow;
+use pellucid_lab::report::{Report, render_text};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Columns when standard output is not a terminal.
+const COLUMNS: usize = 100;
+/// Wider text does not read better.
+const COLUMNS_MAX: usize = 140;
+
+/// Prints to standard output.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Remarks on standard error, unless they are not wanted.
+pub fn notice(global: &Global, text: &str) {
+    if !global.quiet {
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+}
+
+/// The screen's width.
+pub fn columns() -> usize {
+    let size = console::Term::stdout().size_checked();
+    size.map_or(COLUMNS, |(_, columns)| usize::from(columns).min(COLUMNS_MAX))
+}
+
+/// The line above a report: what is done with which drive.
+pub fn header(global: &Global, verb: &str, drive: &str, work: &str) -> io::Result<()> {
+    if global.json { Ok(()) } else { print(&format!("{verb}  {drive}  <  {work}\n\n")) }
+}
+
+/// Writes the files asked for and prints the report, in the form asked for.
+pub fn report(
+    global: &Global,
+    report: &Report,
+    directory: Option<&Path>,
+    hints: &[String],
+) -> Result<(), Failure> {
+    if let Some(directory) = directory {
+        write_files(report, directory)?;
+    }
+    if global.json {
+        return Ok(print(&report.to_json(true))?);
+    }
+    let mut text = render_text(report, columns());
+    if let Some(directory) = directory {
+        let page = directory.join("index.html");
+        text.push_str(&format!("{:20}{}  (JSON and CSV beside it)\n", "report", page.display()));
+    }
+    if !global.quiet && !hints.is_empty() {
+        text.push('\n');
+        for (i, hint) in hints.iter().enumerate() {
+            text.push_str(&format!("{:7}{hint}\n", if i == 0 { "next:" } else { "" }));
+        }
+    }
+    Ok(print(&text)?)
+}
+
+/// Writes report.json, series.csv and index.html.
+pub fn write_files(report: &Report, directory: &Path) -> Result<(), Failure> {
+    report.write_files(directory).map_err(|error| Failure::work(anyhow!("{}: {error}", directory.display())))
+}
+
+/// The command line as it can be typed again.
+pub fn command_line() -> String {
+    let words = std::env::args().skip(1).map(|word| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    });
+    std::iter::once("pellucid".to_string()).chain(words).collect::<Vec<_>>().join(" ")
+}

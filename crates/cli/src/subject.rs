@@ -1,0 +1,104 @@
+//! What work is done on: a drive by its description, or one in use, from an image.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::{Bar, total};
+use pellucid_device::Device;
+use pellucid_lab::drive::Oracle;
+use pellucid_lab::experiment::{ExperimentError, execute, execute_on};
+use pellucid_lab::image::{Image, is_image};
+use pellucid_lab::report::Report;
+use pellucid_lab::spec::{self, Spec};
+use pellucid_lab::trace::{TraceReader, UnknownFormat};
+use pellucid_lab::workload::Job;
+use std::path::Path;
+use std::time::Instant;
+
+/// A drive that work can be done on.
+pub struct Subject {
+    /// Its description, and how it is run.
+    pub spec: Spec,
+    image: Option<Image>,
+}
+
+impl Subject {
+    /// Opens a preset, a description or an image by name; `media`: an image whose media the description is put on.
+    pub fn open(name: &str, media: Option<&Path>, global: &Global) -> Result<Subject, Failure> {
+        let (name, sets) = split_sets(name, &global.sets);
+        if name.ends_with(".fio") {
+            let message = "a job file, where a drive is expected; allowed: pellucid run DRIVE FILE.fio";
+            return Err(Failure::asked(anyhow::anyhow!("{name}: {message}")));
+        }
+        let (spec, image) = match media {
+            Some(media) => (spec::load(name, &sets)?, Some(Image::open(media)?)),
+            None if is_image(name) => {
+                let image = Image::open(name)?;
+                (image.spec(&sets)?, Some(image))
+            }
+            None => (spec::load(name, &sets)?, None),
+        };
+        Ok(Subject::new(spec, image, global))
+    }
+
+    /// A drive from an image alone.
+    pub fn open_image(path: &Path, global: &Global) -> Result<Subject, Failure> {
+        let image = Image::open(path)?;
+        Ok(Subject::new(image.spec(&global.sets)?, Some(image), global))
+    }
+
+    fn new(mut spec: Spec, image: Option<Image>, global: &Global) -> Subject {
+        spec.run.seed = global.seed.unwrap_or(spec.run.seed);
+        spec.run.verify |= global.verify;
+        spec.run.log = global.log.clone().or(spec.run.log);
+        spec.run.report = global.report.clone().or(spec.run.report);
+        Subject { spec, image }
+    }
+
+    /// Refuses work that is missing or cannot be read, before anything is printed.
+    pub fn check_work(&self, jobs: &[Job]) -> Result<(), Failure> {
+        let run = &self.spec.run;
+        match &run.trace {
+            None if jobs.is_empty() => Err(ExperimentError::NoWork.into()),
+            None => Ok(()),
+            Some(path) => {
+                let format = run.format.as_deref().map(str::parse).transpose();
+                let format = format.map_err(|e: UnknownFormat| ExperimentError::Format(e.to_string()))?;
+                TraceReader::open(path, format).map(drop).map_err(Failure::asked)
+            }
+        }
+    }
+
+    /// Does the work on it.
+    pub fn run(self, jobs: &[Job], global: &Global) -> Result<Report, Failure> {
+        let spec = self.spec;
+        let total = if spec.run.trace.is_some() { spec.run.limit } else { total(jobs) };
+        let bar = Bar::new(global, total);
+        bar.say("preparing the drive");
+        let began = Instant::now();
+        let clock = || began.elapsed().as_secs_f64();
+        let mut report = match self.image {
+            None => execute(&spec, jobs, &clock, |progress| bar.update(progress))?.1,
+            Some(image) => {
+                let mut device: Device = image.device(&spec)?;
+                let oracle = spec.run.verify.then(|| Oracle::of_drive(&device));
+                execute_on(&mut device, &spec, jobs, oracle, &clock, |progress| bar.update(progress))?
+            }
+        };
+        bar.finish(report.requests, report.simulated_seconds);
+        report.workload.command_line = output::command_line();
+        Ok(report)
+    }
+}
+
+/// `NAME,KEY=VALUE,...`: a drive with overrides of its own, which come after those for all drives.
+fn split_sets<'a>(name: &'a str, sets: &[String]) -> (&'a str, Vec<String>) {
+    let mut sets = sets.to_vec();
+    match name.split_once(',') {
+        Some((drive, own)) if !Path::new(name).exists() => {
+            sets.extend(own.split(',').map(str::to_string));
+            (drive, sets)
+        }
+        _ => (name, sets),
+    }
+}

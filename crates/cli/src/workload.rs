@@ -1,0 +1,176 @@
+//! Workload options: every key of a job as an option of the same name, made from the one table that TOML and fio files use.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::output;
+use anyhow::anyhow;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use pellucid_lab::experiment;
+use pellucid_lab::spec::{Place, RawJob, Spec};
+use pellucid_lab::trace::{AddressPolicy, Format};
+use pellucid_lab::workload::{Dialect, Job, JobBuilder, KeyDoc, parse_fio};
+use std::path::{Path, PathBuf};
+
+const HEADING: &str = "Workload, in fio's words";
+
+/// Keys of jobs as given on the command line.
+#[derive(Clone, Debug, Default)]
+pub struct WorkloadOptions {
+    /// Keys of every job, in the order given.
+    keys: Vec<(&'static str, String)>,
+    /// Whole jobs.
+    jobs: Vec<String>,
+}
+
+/// One of the keys that are on or off: the empty value means on.
+fn is_switch(doc: &KeyDoc) -> bool {
+    JobBuilder::new(Dialect::Native).set(doc.name, "").is_ok()
+}
+
+fn arg(doc: &'static KeyDoc) -> Arg {
+    let arg = Arg::new(doc.name)
+        .long(doc.name)
+        .value_name(doc.example)
+        .help(doc.help)
+        .help_heading(HEADING)
+        .action(ArgAction::Append);
+    let arg = if doc.name.contains('_') { arg.alias(&*doc.name.replace('_', "-").leak()) } else { arg };
+    // `--seed` is an option of every command.
+    let arg = arg.aliases(doc.aliases.iter().copied().filter(|&alias| alias != "seed"));
+    if is_switch(doc) { arg.num_args(0..=1).require_equals(true).default_missing_value("1") } else { arg }
+}
+
+impl clap::Args for WorkloadOptions {
+    fn augment_args(command: Command) -> Command {
+        let job = Arg::new("job")
+            .long("job")
+            .value_name("KEY=VALUE,...")
+            .help("a job of its own, which the other keys apply to first; may be given several times")
+            .help_heading(HEADING)
+            .action(ArgAction::Append);
+        command.args(JobBuilder::keys().iter().map(arg)).arg(job)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        WorkloadOptions::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for WorkloadOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<WorkloadOptions, clap::Error> {
+        let mut keys = Vec::new();
+        for doc in JobBuilder::keys() {
+            let (Some(values), Some(places)) =
+                (matches.get_many::<String>(doc.name), matches.indices_of(doc.name))
+            else {
+                continue;
+            };
+            keys.extend(places.zip(values).map(|(place, value)| (place, doc.name, value.clone())));
+        }
+        // Some keys change the meaning of those after them.
+        keys.sort_by_key(|key| key.0);
+        let keys = keys.into_iter().map(|(_, name, value)| (name, value)).collect();
+        let jobs = matches.get_many::<String>("job").into_iter().flatten().cloned().collect();
+        Ok(WorkloadOptions { keys, jobs })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = WorkloadOptions::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl WorkloadOptions {
+    /// Whether nothing was given.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.jobs.is_empty()
+    }
+
+    /// Puts the options into the description: `--job`s replace its jobs; a key counts for every job, but one that a `--job`
+    /// gives itself goes before it.
+    pub fn apply(&self, spec: &mut Spec) {
+        if self.is_empty() {
+            return;
+        }
+        spec.run.trace = None;
+        if self.jobs.is_empty() {
+            for (key, value) in &self.keys {
+                experiment::set_in_jobs(spec, key, value);
+            }
+            return;
+        }
+        let empty = RawJob { place: Place::Option { name: "job".into() }, pairs: Vec::new() };
+        spec.jobs = vec![empty; self.jobs.len()];
+        for (key, value) in &self.keys {
+            experiment::set_in_jobs(spec, key, value);
+        }
+        for (job, text) in spec.jobs.iter_mut().zip(&self.jobs) {
+            job.pairs.extend(experiment::parse_job(text, "job").pairs);
+        }
+    }
+
+    /// The jobs to run: of the fio file if there is one, else of the description with the options.
+    pub fn jobs(&self, spec: &mut Spec, fio: Option<&Path>, global: &Global) -> Result<Vec<Job>, Failure> {
+        let Some(path) = fio else {
+            self.apply(spec);
+            return Ok(experiment::jobs(spec)?);
+        };
+        if !self.is_empty() {
+            let message = "workload options and a job file do not go together; allowed: one of them";
+            return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
+        }
+        spec.run.trace = None;
+        spec.jobs.clear();
+        let name = path.display().to_string();
+        let unreadable = |error| Failure::asked(anyhow!("{name}: cannot read: {error}"));
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let file = parse_fio(&text, &name).map_err(Failure::asked)?;
+        for remark in &file.notices {
+            output::notice(global, &format!("{name}: {remark}"));
+        }
+        Ok(file.jobs)
+    }
+}
+
+/// How a trace is read and fitted to the drive.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Trace")]
+pub struct TraceOptions {
+    /// Format of the trace, instead of recognising it: msr, alibaba, tencent, fiu, spc, fio-v2, fio-v3, blkparse,
+    /// blktrace, mqsim
+    #[arg(long, value_name = "NAME")]
+    format: Option<Format>,
+    /// Factor on arrival times: 0.5 replays twice as fast
+    #[arg(long, value_name = "FACTOR")]
+    time_scale: Option<f64>,
+    /// Keep N requests outstanding, instead of following arrival times
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    closed_loop: Option<u32>,
+    /// Requests beyond the end of the drive: refuse, fold (modulo its size), or compact (touched extents side by side)
+    #[arg(long, value_name = "HOW", value_parser = ["refuse", "fold", "compact"])]
+    address: Option<String>,
+    /// Replay the first N records only
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+}
+
+impl TraceOptions {
+    /// Makes the trace the work of a description.
+    pub fn apply(&self, spec: &mut Spec, trace: PathBuf) {
+        spec.jobs.clear();
+        let run = &mut spec.run;
+        run.trace = Some(trace);
+        if let Some(format) = self.format {
+            run.format = Some(format.to_string());
+        }
+        run.time_scale = self.time_scale.unwrap_or(run.time_scale);
+        run.closed_loop = self.closed_loop.or(run.closed_loop);
+        run.limit = self.limit.or(run.limit);
+        run.address = match self.address.as_deref() {
+            Some("refuse") => AddressPolicy::Refuse,
+            Some("fold") => AddressPolicy::Fold,
+            Some(_) => AddressPolicy::Compact,
+            None => run.address,
+        };
+    }
+}

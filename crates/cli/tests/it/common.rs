@@ -1,0 +1,119 @@
+//! Running the command, and files for it.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A drive of 6 MiB that is quickly filled.
+pub const TINY: &str = r#"
+[drive.media]
+channels = 2
+ways = 2
+dies = 1
+planes = 1
+blocks = 24
+pages = 16
+page_size = "4KiB"
+spare_size = 256
+sector_size = 512
+unit_size = "4KiB"
+cell = "slc"
+store = "none"
+[drive.media.timing]
+read = "50us"
+program = "500us"
+erase = "3ms"
+channel_rate = "400MB/s"
+[drive.ftl]
+over_provisioning = 0.35
+durability = "volatile"
+[drive.buffer]
+entries = 32
+[precondition]
+fill = 0.9
+"#;
+
+/// What a command left behind.
+pub struct Done {
+    pub status: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Done {
+    /// The answer of a command that worked.
+    pub fn answer(self) -> String {
+        assert_eq!(self.status, 0, "{}", self.stderr);
+        self.stdout
+    }
+
+    pub fn json(self) -> Value {
+        let answer = self.answer();
+        serde_json::from_str(&answer).unwrap_or_else(|e| panic!("{e}: {answer}"))
+    }
+}
+
+/// A folder of its own, removed at the end.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("pellucid-cli-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    /// A folder with the tiny drive in `tiny.toml`.
+    pub fn with_drive() -> Folder {
+        let folder = Folder::new();
+        folder.write("tiny.toml", TINY);
+        folder
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Runs the command in this folder.
+    pub fn run(&self, words: &[&str]) -> Done {
+        run_in(&self.0, words)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The project's top folder.
+pub fn project() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Runs the command in a folder.
+pub fn run_in(folder: &Path, words: &[&str]) -> Done {
+    let output: Output =
+        Command::new(env!("CARGO_BIN_EXE_pellucid")).args(words).current_dir(folder).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Done {
+        status: output.status.code().expect("it was not killed"),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
+}
+
+/// The report without what real time has put into it.
+pub fn repeatable(mut report: Value) -> Value {
+    for key in ["wall_seconds", "requests_per_wall_second", "peak_memory_bytes"] {
+        assert!(report.as_object_mut().unwrap().remove(key).is_some(), "{key} is missing");
+    }
+    report
+}

@@ -1,0 +1,68 @@
+//! A drive is aged once; runs fork from its image.
+
+use crate::common::{Folder, repeatable};
+
+fn aged(folder: &Folder) {
+    let words = ["age", "tiny.toml", "--fill", "90%", "--overwrite", "3", "-o", "aged.pellucid", "--json"];
+    let summary = folder.run(&words).json();
+    assert_eq!(summary["image"], "aged.pellucid");
+    assert_eq!(summary["image_bytes"], std::fs::metadata(folder.path("aged.pellucid")).unwrap().len());
+    assert!(summary["erases"]["mean"].as_f64().unwrap() > 2.0, "{summary}");
+}
+
+#[test]
+fn runs_from_an_image_start_from_the_aged_drive_and_repeat() {
+    let folder = Folder::with_drive();
+    aged(&folder);
+    let work = ["--rw", "randwrite", "--iodepth", "4", "--size", "90%", "--number_ios", "2000", "--json"];
+    let run = |first: &[&str]| repeatable(folder.run(&[first, &work].concat()).json());
+    let forked = run(&["run", "--image", "aged.pellucid", "--verify"]);
+    assert_eq!(forked, run(&["run", "--image", "aged.pellucid", "--verify"]));
+    let amplification = forked["write_amplification"]["total"].as_f64().unwrap();
+    assert!(amplification > 1.2, "{amplification}: the drive is not in use");
+    assert!(forked["wear"]["erases"]["min"].as_u64().unwrap() > 0, "wear was not kept");
+    // An image is a drive like any other, and a description can be put on its media.
+    for first in [&["run", "aged.pellucid"][..], &["run", "tiny.toml", "--image", "aged.pellucid"]] {
+        assert_eq!(run(first)["directions"], forked["directions"], "{first:?}");
+    }
+    let fifo = run(&["run", "aged.pellucid", "--set", "ftl.victim=fifo"]);
+    assert_ne!(fifo["write_amplification"], forked["write_amplification"]);
+    let shown = folder.run(&["show", "aged.pellucid"]).answer();
+    assert!(shown.contains("fill = 0.9"), "{shown}");
+}
+
+#[test]
+fn an_image_does_not_fit_every_drive() {
+    let folder = Folder::with_drive();
+    aged(&folder);
+    let work = ["--rw", "read", "--number_ios", "10"];
+    let refused = |first: &[&str]| {
+        let done = folder.run(&[first, &work].concat());
+        assert_eq!(done.status, 2, "{}", done.stderr);
+        done.stderr
+    };
+    assert_eq!(
+        refused(&["run", "aged.pellucid", "--set", "media.blocks=32"]),
+        "error: aged.pellucid: drive.media.blocks = 32: allowed: 24, as the snapshot was taken with\n"
+    );
+    assert_eq!(
+        refused(&["run", "--image", "tiny.toml"]),
+        "error: tiny.toml: not the image of a drive; `pellucid age` makes them\n"
+    );
+    let mut bytes = std::fs::read(folder.path("aged.pellucid")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(folder.path("aged.pellucid"), bytes).unwrap();
+    assert!(refused(&["run", "aged.pellucid"]).contains("damaged"));
+}
+
+#[test]
+fn media_in_a_file_are_their_own_image() {
+    let folder = Folder::with_drive();
+    let store = ["--set", "media.store=file", "--set", "media.path=media.img"];
+    let age = ["age", "tiny.toml", "--overwrite", "1"];
+    let forgetful = folder.run(&[&age[..], &store].concat());
+    assert_eq!(forgetful.status, 2);
+    assert!(forgetful.stderr.contains("drive.ftl.durability = volatile"), "{}", forgetful.stderr);
+    assert!(!folder.path("media.img").exists());
+}

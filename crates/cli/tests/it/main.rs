@@ -1,0 +1,6 @@
+//! The built command, as a shell sees it.
+
+mod common;
+mod images;
+mod mistakes;
+mod work;

@@ -1,0 +1,123 @@
+//! Typical mistakes: exit status 2, nothing on standard output, one sentence that names the thing.
+
+use crate::common::Folder;
+
+/// Runs what must be refused, and gives the sentence.
+fn refused(folder: &Folder, words: &[&str]) -> String {
+    let done = folder.run(words);
+    assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
+    let sentence = done.stderr.strip_prefix("error: ").unwrap_or_else(|| panic!("{}", done.stderr));
+    assert!(!sentence.contains('\u{1b}') && !sentence.contains("panicked"), "{sentence}");
+    sentence.trim_end().to_string()
+}
+
+#[test]
+fn an_unknown_drive_or_key_is_named_with_a_suggestion() {
+    let folder = Folder::with_drive();
+    let sentence = refused(&folder, &["show", "cosmos-pluss"]);
+    assert!(
+        sentence.starts_with(
+            "cosmos-pluss: not a preset (did you mean cosmos-plus?), and not a file that can be read: "
+        ),
+        "{sentence}"
+    );
+    let sentence = refused(&folder, &["show", "tiny.toml", "--set", "ftl.victm=fifo"]);
+    assert!(
+        sentence.starts_with(
+            "--set ftl.victm: drive.ftl.victm: unknown key (did you mean victim?); allowed: map, over_provisioning, "
+        ),
+        "{sentence}"
+    );
+    folder.write("wrong.toml", "[drive]\npreset = \"jasmine\"\n\n[drive.ftl]\nvictm = \"fifo\"\n");
+    let sentence = refused(&folder, &["run", "wrong.toml", "--rw", "read"]);
+    assert!(
+        sentence.starts_with("wrong.toml:5: drive.ftl.victm: unknown key (did you mean victim?); allowed: "),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn workload_mistakes_are_named() {
+    let folder = Folder::with_drive();
+    assert_eq!(
+        refused(&folder, &["run", "tiny.toml"]),
+        "nothing to do: give a [[job]], a trace ([run] trace), or workload options"
+    );
+    assert_eq!(
+        refused(&folder, &["run", "tiny.toml", "--rw", "randraed"]),
+        "--rw: rw = randraed: allowed: read, write, trim, rw, readwrite, trimwrite, randread, randwrite, randtrim, \
+         randrw, randtrimwrite"
+    );
+    let sentence = refused(&folder, &["run", "tiny.toml", "--job", "rw=read,iodeth=4"]);
+    assert!(
+        sentence.starts_with("--job: iodeth: unknown key (did you mean iodepth?); allowed: "),
+        "{sentence}"
+    );
+    let sentence = refused(&folder, &["run", "tiny.toml", "--rww=read"]);
+    assert!(sentence.contains("'--rww'") && sentence.contains("'--rw'"), "{sentence}");
+    folder.write("job.fio", "[job]\nrw=read\nverify=md5\n");
+    let sentence = refused(&folder, &["run", "tiny.toml", "job.fio"]);
+    assert!(sentence.starts_with("job.fio: line 3: verify=md5: refused: "), "{sentence}");
+    assert_eq!(
+        refused(&folder, &["run", "tiny.toml", "job.fio", "--bs", "4k"]),
+        "job.fio: workload options and a job file do not go together; allowed: one of them"
+    );
+    assert_eq!(
+        refused(&folder, &["run", "job.fio"]),
+        "job.fio: a job file, where a drive is expected; allowed: pellucid run DRIVE FILE.fio"
+    );
+}
+
+#[test]
+fn a_missing_file_and_a_malformed_line_are_named() {
+    let folder = Folder::with_drive();
+    let missing = "cannot read: No such file or directory (os error 2)";
+    assert_eq!(refused(&folder, &["replay", "tiny.toml", "gone.csv"]), format!("gone.csv: {missing}"));
+    assert_eq!(refused(&folder, &["run", "tiny.toml", "gone.fio"]), format!("gone.fio: {missing}"));
+    folder.write(
+        "trace.csv",
+        "100,host,0,Read,0,4096,0\n200,host,0,Write,4096,4096,0\n300,host,0,Wrte,0,4096,0\n",
+    );
+    let done = folder.run(&["replay", "tiny.toml", "trace.csv"]);
+    assert_eq!(done.status, 2);
+    assert!(
+        done.stderr.starts_with("error: trace.csv: line 3: Type is \"Wrte\"; expected "),
+        "{}",
+        done.stderr
+    );
+    let sentence = refused(&folder, &["replay", "tiny.toml", "trace.csv", "--format", "mrs"]);
+    assert!(sentence.contains("unknown trace format \"mrs\"; allowed: msr, alibaba"), "{sentence}");
+    folder.write("far.csv", "100,host,0,Read,1099511627776,4096,0\n");
+    let done = folder.run(&["replay", "tiny.toml", "far.csv"]);
+    assert_eq!(done.status, 2);
+    assert!(done.stderr.contains("far.csv: line 1:") && done.stderr.contains("folded"), "{}", done.stderr);
+    assert_eq!(folder.run(&["replay", "tiny.toml", "far.csv", "--address", "fold"]).status, 0);
+}
+
+#[test]
+fn files_that_cannot_be_written_are_failed_work() {
+    let folder = Folder::with_drive();
+    folder.write("taken", "");
+    let words = ["run", "tiny.toml", "--number_ios", "10", "--json"];
+    for option in [["--report", "taken"], ["--log", "taken/log.csv"]] {
+        let done = folder.run(&[&words[..], &option].concat());
+        assert_eq!((done.status, done.stdout.as_str()), (1, ""), "{option:?}");
+        assert!(done.stderr.starts_with(&format!("error: {}: ", option[1])), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn usage_is_explained_with_examples() {
+    let folder = Folder::new();
+    for command in ["run", "replay", "compare", "age", "show", "presets"] {
+        let help = folder.run(&[command, "--help"]).answer();
+        assert!(help.contains(&format!("Examples:\n  pellucid {command}")), "{help}");
+        assert!(!help.contains('\u{1b}'), "{help}");
+    }
+    let help = folder.run(&["run", "--help"]).answer();
+    for key in pellucid_lab::workload::JobBuilder::keys() {
+        assert!(help.contains(&format!("--{}", key.name)), "{} is not listed", key.name);
+    }
+    assert_eq!(folder.run(&[]).status, 2);
+    assert_eq!(folder.run(&["rnu"]).status, 2);
+}

@@ -1,0 +1,166 @@
+//! Work that is done: reports, logs, comparison, descriptions.
+
+use crate::common::{Folder, project, repeatable, run_in};
+
+#[test]
+fn a_benchmark_runs_small_and_repeats() {
+    let run = || {
+        let words =
+            ["run", "bench/random-read.toml", "--number_ios", "2000", "--json", "--set", "media.blocks=32"];
+        let sets = ["--set", "ftl.over_provisioning=0.3"];
+        run_in(project(), &[&words[..], &sets].concat()).json()
+    };
+    let first = run();
+    assert_eq!(first["requests"], 2000);
+    assert_eq!(first["directions"]["read"]["errors"], 0);
+    assert!(first["wall_seconds"].as_f64().unwrap() > 0.0);
+    assert!(first["requests_per_wall_second"].as_f64().unwrap() > 0.0);
+    assert!(first["peak_memory_bytes"].as_u64().unwrap() > 1 << 20);
+    assert_eq!(
+        first["workload"]["command_line"],
+        "pellucid run bench/random-read.toml --number_ios 2000 --json --set media.blocks=32 \
+         --set ftl.over_provisioning=0.3"
+    );
+    let words =
+        ["run", "bench/random-write.toml", "--number_ios", "2000", "--json", "--set", "media.blocks=32"];
+    let written = run_in(project(), &words).json();
+    assert_eq!((&written["requests"], &written["directions"]["write"]["errors"]), (&2000.into(), &0.into()));
+    assert!(
+        written["write_amplification"]["total"].as_f64().unwrap() > 1.5,
+        "the drive was not preconditioned"
+    );
+    assert_eq!(repeatable(first), repeatable(run()));
+}
+
+#[test]
+fn text_says_what_was_done_without_control_characters() {
+    let folder = Folder::with_drive();
+    let done = folder.run(&[
+        "run",
+        "tiny.toml",
+        "--rw",
+        "randrw",
+        "--iodepth",
+        "4",
+        "--number_ios",
+        "500",
+        "--verify",
+    ]);
+    assert_eq!((done.status, done.stderr.as_str()), (0, ""));
+    assert!(done.stdout.starts_with("run  tiny  <  randrw bs=4k iodepth=4\n\ntiny  "), "{}", done.stdout);
+    assert!(done.stdout.contains("where reads wait"), "{}", done.stdout);
+    assert!(done.stdout.chars().all(|c| c == '\n' || !c.is_control()), "{}", done.stdout);
+}
+
+#[test]
+fn keys_apply_to_every_job_and_a_seed_changes_the_run() {
+    let folder = Folder::with_drive();
+    let run = |more: &[&str]| {
+        let words = ["run", "tiny.toml", "--bs", "8k", "--number_ios=300", "--json"];
+        let jobs = ["--job", "rw=randwrite,iodepth=2", "--job", "rw=randread,number_ios=200"];
+        repeatable(folder.run(&[&words[..], &jobs, more].concat()).json())
+    };
+    let report = run(&[]);
+    let directions = &report["directions"];
+    assert_eq!(
+        (&directions["write"]["requests"], &directions["read"]["requests"]),
+        (&300.into(), &200.into())
+    );
+    assert_eq!(directions["write"]["bytes"], 300 * 8192);
+    assert_eq!(run(&["--seed", "7"])["seeds"]["workload"], 7);
+    assert_ne!(run(&["--seed", "7"])["directions"], *directions);
+}
+
+#[test]
+fn switches_take_no_value_and_hyphens_are_accepted() {
+    let folder = Folder::with_drive();
+    let words =
+        ["run", "--time_based", "tiny.toml", "--rw=write", "--runtime", "20ms", "--end-fsync", "--json"];
+    let report = folder.run(&words).json();
+    assert_eq!(report["directions"]["flush"]["requests"], 1);
+    assert!(report["simulated_seconds"].as_f64().unwrap() >= 0.02);
+}
+
+#[test]
+fn a_fio_file_runs_and_its_notices_name_lines() {
+    let folder = Folder::with_drive();
+    folder.write("job.fio", "[global]\nioengine=libaio\nbs=4k\n[one]\nrw=randread\nio_size=400k\n");
+    let done = folder.run(&["run", "tiny.toml", "job.fio", "--json"]);
+    assert!(done.stderr.starts_with("job.fio: line 2: ioengine=libaio: ignored: "), "{}", done.stderr);
+    assert_eq!(done.json()["requests"], 100);
+    assert_eq!(folder.run(&["run", "tiny.toml", "job.fio", "--json", "--quiet"]).stderr, "");
+}
+
+#[test]
+fn a_replay_writes_report_and_log() {
+    let folder = Folder::with_drive();
+    let lines: String = (0..200u64)
+        .map(|i| {
+            format!("{},host,0,{},{},4096,0\n", i * 10_000, ["Write", "Read"][i as usize % 2], i / 2 * 4096)
+        })
+        .collect();
+    folder.write("trace.csv", &lines);
+    let words = ["replay", "tiny.toml", "trace.csv", "--report", "out", "--log", "log.csv", "--verify"];
+    let answer = folder.run(&words).answer();
+    assert!(answer.starts_with("replay  tiny  <  trace.csv\n\n"), "{answer}");
+    assert!(answer.contains("\nreport              out/index.html  (JSON and CSV beside it)\n"), "{answer}");
+    assert!(answer.contains("\nnext:  pellucid compare tiny.toml jasmine --trace trace.csv\n"), "{answer}");
+    let json = std::fs::read_to_string(folder.path("out/report.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["requests"], 200);
+    assert!(std::fs::read_to_string(folder.path("out/index.html")).unwrap().starts_with("<!"));
+    assert!(std::fs::read_to_string(folder.path("out/series.csv")).unwrap().lines().count() > 1);
+    assert_eq!(std::fs::read_to_string(folder.path("log.csv")).unwrap().lines().count(), 201);
+    let limited =
+        folder.run(&["replay", "tiny.toml", "trace.csv", "--limit", "50", "--closed-loop", "4", "--json"]);
+    assert_eq!(limited.json()["requests"], 50);
+}
+
+#[test]
+fn the_example_trace_replays_on_the_main_preset() {
+    let trace = "examples/cloudphysics.csv.zst";
+    let report = run_in(project(), &["replay", "cosmos-plus", trace, "--json", "--limit", "20000"]).json();
+    assert_eq!(report["requests"], 20_000);
+    for direction in ["read", "write"] {
+        assert_eq!(report["directions"][direction]["errors"], 0, "{direction}");
+    }
+}
+
+#[test]
+fn drives_are_compared_side_by_side() {
+    let folder = Folder::with_drive();
+    let drives = ["compare", "tiny.toml", "tiny.toml,media.timing.read=\"100us\""];
+    let work = ["--rw", "randread", "--number_ios", "500", "--set", "precondition.fill=1.0"];
+    let text = folder.run(&[&drives[..], &work, &["--report", "out"]].concat()).answer();
+    assert!(text.contains("tiny (2)") && text.contains("read mean"), "{text}");
+    assert!(folder.path("out/tiny (2)/report.json").exists());
+    let reports = folder.run(&[&drives[..], &work, &["--json"]].concat()).json();
+    let mean = |i: usize| reports[i]["directions"]["read"]["latency"]["mean_ns"].as_f64().unwrap();
+    assert!(mean(1) > mean(0) * 1.5, "{} {}", mean(0), mean(1));
+    assert_eq!(folder.run(&["compare", "tiny.toml"]).status, 2);
+}
+
+#[test]
+fn a_shown_description_shows_the_same_again() {
+    let folder = Folder::new();
+    let shown = folder.run(&["show", "cosmos-plus", "--set", "ftl.victim=fifo"]).answer();
+    assert!(shown.contains("victim = \"fifo\"") && shown.contains("--set"), "{shown}");
+    folder.write("again.toml", &shown);
+    assert_eq!(folder.run(&["show", "again.toml"]).answer(), shown);
+    let entries = folder.run(&["show", "again.toml", "--json"]).json();
+    let victim = entries.as_array().unwrap().iter().find(|entry| entry["key"] == "drive.ftl.victim").unwrap();
+    assert_eq!(victim["value"], "\"fifo\"");
+}
+
+#[test]
+fn presets_are_listed_and_all_can_be_shown() {
+    let folder = Folder::new();
+    let presets = folder.run(&["presets", "--json"]).json();
+    let text = folder.run(&["presets"]).answer();
+    for preset in presets.as_array().unwrap() {
+        let name = preset["name"].as_str().unwrap();
+        assert!(text.contains(name));
+        assert!(folder.run(&["show", name]).answer().starts_with("[drive]\n"), "{name}");
+    }
+    assert!(presets.as_array().unwrap().len() >= 7);
+}

@@ -1,0 +1,274 @@
+//! Images of drives in use: age a drive once, and let every experiment fork from the file.
+//!
+//! ```text
+//!  8 bytes   "PELLAGED"
+//!  u32       version of the layout: 1
+//!  u32, text the resolved description as TOML (`spec::show`), without its jobs
+//!  u64       sectors that the host can address
+//!  ...       the media, as `pellucid_media::Media::export` writes them
+//!  u64       FNV-1a (64 bits) of everything before
+//! ```
+//! All little-endian. What is saved is what the media hold: programmed stripes with their spare areas, erase counts, bad
+//! blocks. A drive made from it is mounted from them, so its buffer is empty and its policies start from their seeds. The
+//! same file always gives the same drive.
+//!
+//! A description that differs from the saved one may be put on the media (another victim policy, other times, a faster
+//! link), as long as shape, store and capacity are the same.
+
+use crate::spec::{self, Spec, SpecError};
+use pellucid_device::{Device, DeviceError};
+use pellucid_media::{Media, SnapshotError};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 8] = b"PELLAGED";
+const VERSION: u32 = 1;
+/// A description is a few kilobytes; more is damage.
+const TEXT_BYTES_MAX: u32 = 1 << 20;
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Why an image cannot be written or used.
+#[derive(Debug)]
+pub struct ImageError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub problem: ImageProblem,
+}
+
+/// What is wrong with an image.
+#[derive(Debug)]
+pub enum ImageProblem {
+    /// The file cannot be read or written.
+    Io(io::Error),
+    /// It does not begin as an image does.
+    NotAnImage,
+    /// It has a layout that this version does not know.
+    Version(u32),
+    /// Its checksum does not fit its content.
+    Checksum,
+    /// The description in it is refused.
+    Spec(SpecError),
+    /// The media in it are refused.
+    Media(SnapshotError),
+    /// The drive cannot be made.
+    Device(DeviceError),
+    /// The description asks for another capacity.
+    Capacity {
+        /// Sectors in the description.
+        described: u64,
+        /// Sectors in the image.
+        found: u64,
+    },
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.problem {
+            ImageProblem::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                write!(f, "{path}: the image ends too early")
+            }
+            ImageProblem::Io(error) => write!(f, "{path}: {error}"),
+            ImageProblem::NotAnImage => {
+                write!(f, "{path}: not the image of a drive; `pellucid age` makes them")
+            }
+            ImageProblem::Version(found) => {
+                write!(f, "{path}: image version {found}; allowed: {VERSION}")
+            }
+            ImageProblem::Checksum => {
+                write!(f, "{path}: the image is damaged: its checksum does not fit its content")
+            }
+            ImageProblem::Spec(error) => write!(f, "{path}: {error}"),
+            ImageProblem::Media(error) => write!(f, "{path}: {error}"),
+            ImageProblem::Device(error) => write!(f, "{path}: {error}"),
+            ImageProblem::Capacity { described, found } => write!(
+                f,
+                "{path}: the description asks for {described} sectors; allowed: {found}, as in the image \
+                 (over-provisioning and capacity cannot change)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {}
+
+impl From<io::Error> for ImageProblem {
+    fn from(error: io::Error) -> ImageProblem {
+        ImageProblem::Io(error)
+    }
+}
+
+impl From<SnapshotError> for ImageProblem {
+    fn from(error: SnapshotError) -> ImageProblem {
+        match error {
+            SnapshotError::Io(error) => ImageProblem::Io(error),
+            other => ImageProblem::Media(other),
+        }
+    }
+}
+
+/// Whether the file begins as an image does.
+pub fn is_image(path: impl AsRef<Path>) -> bool {
+    let mut magic = [0; 8];
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *MAGIC
+}
+
+/// Writes the image of a drive at rest, made from `spec`, and returns its length in bytes. A file that is not complete
+/// never has the name asked for.
+pub fn write(path: impl AsRef<Path>, spec: &Spec, device: &Device) -> Result<u64, ImageError> {
+    let path = path.as_ref();
+    let part = part_path(path);
+    write_part(&part, spec, device)
+        .and_then(|bytes| std::fs::rename(&part, path).map(|()| bytes).map_err(ImageProblem::Io))
+        .map_err(|problem| {
+            let _ = std::fs::remove_file(&part);
+            ImageError { path: path.into(), problem }
+        })
+}
+
+/// Where an image is written until it is complete.
+pub fn part_path(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    part.into()
+}
+
+fn write_part(part: &Path, spec: &Spec, device: &Device) -> Result<u64, ImageProblem> {
+    let text = spec::show(&Spec { jobs: Vec::new(), ..spec.clone() });
+    let mut out = Hashed::new(BufWriter::with_capacity(BUFFER_BYTES, File::create(part)?));
+    out.write_all(MAGIC)?;
+    out.write_all(&VERSION.to_le_bytes())?;
+    out.write_all(&(text.len() as u32).to_le_bytes())?;
+    out.write_all(text.as_bytes())?;
+    out.write_all(&device.capacity_sectors().to_le_bytes())?;
+    device.media().export(&spec.drive.media, &mut out)?;
+    let (hash, bytes) = (out.hash, out.bytes);
+    out.inner.write_all(&hash.to_le_bytes())?;
+    out.inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    Ok(bytes + 8)
+}
+
+/// An opened image, its media not yet read.
+pub struct Image {
+    path: PathBuf,
+    description: String,
+    input: Hashed<BufReader<File>>,
+}
+
+impl Image {
+    /// Opens an image and reads its description.
+    pub fn open(path: impl AsRef<Path>) -> Result<Image, ImageError> {
+        let path = path.as_ref();
+        Image::open_file(path).map_err(|problem| ImageError { path: path.into(), problem })
+    }
+
+    fn open_file(path: &Path) -> Result<Image, ImageProblem> {
+        let mut input = Hashed::new(BufReader::with_capacity(BUFFER_BYTES, File::open(path)?));
+        let mut magic = [0; 8];
+        let begun = input.read_exact(&mut magic);
+        if begun.is_err() || magic != *MAGIC {
+            return Err(ImageProblem::NotAnImage);
+        }
+        let version = input.u32()?;
+        if version != VERSION {
+            return Err(ImageProblem::Version(version));
+        }
+        let length = input.u32()?;
+        if length > TEXT_BYTES_MAX {
+            return Err(ImageProblem::Checksum);
+        }
+        let mut text = vec![0; length as usize];
+        input.read_exact(&mut text)?;
+        let description = String::from_utf8(text).map_err(|_| ImageProblem::Checksum)?;
+        Ok(Image { path: path.into(), description, input })
+    }
+
+    /// The description that the drive was aged with, as TOML.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// That description with `KEY=VALUE` overrides. Its preconditioning says how the image came about.
+    pub fn spec(&self, sets: &[String]) -> Result<Spec, SpecError> {
+        let name = self.path.display().to_string();
+        spec::from_str(&self.description, &name, sets)
+    }
+
+    /// Makes the drive that `spec` describes on the media of the image.
+    pub fn device(self, spec: &Spec) -> Result<Device, ImageError> {
+        let path = self.path.clone();
+        self.read_device(spec).map_err(|problem| ImageError { path, problem })
+    }
+
+    fn read_device(mut self, spec: &Spec) -> Result<Device, ImageProblem> {
+        let found = self.input.u64()?;
+        let media = Media::import(&spec.drive.media, &mut self.input)?;
+        let hash = self.input.hash;
+        if self.input.u64()? != hash || self.input.inner.read(&mut [0])? != 0 {
+            return Err(ImageProblem::Checksum);
+        }
+        let device = Device::restore(&spec.drive, media).map_err(ImageProblem::Device)?;
+        let described = device.capacity_sectors();
+        if described != found {
+            return Err(ImageProblem::Capacity { described, found });
+        }
+        Ok(device)
+    }
+}
+
+/// A stream, and the checksum of what has gone through.
+struct Hashed<T> {
+    inner: T,
+    hash: u64,
+    bytes: u64,
+}
+
+impl<T> Hashed<T> {
+    fn new(inner: T) -> Hashed<T> {
+        Hashed { inner, hash: 0xcbf2_9ce4_8422_2325, bytes: 0 }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        for &byte in bytes {
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+impl<T: Write> Write for Hashed<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.add(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl<T: Read> Read for Hashed<T> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(bytes)?;
+        self.add(&bytes[..read]);
+        Ok(read)
+    }
+}
+
+impl<T: Read> Hashed<T> {
+    fn u32(&mut self) -> io::Result<u32> {
+        let mut bytes = [0; 4];
+        self.read_exact(&mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    fn u64(&mut self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.read_exact(&mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+}

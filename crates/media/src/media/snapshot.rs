@@ -1,0 +1,214 @@
+//! Snapshots: the state of media that live in memory, written to a stream and read back.
+//!
+//! ```text
+//!  12 x u32   geometry, in the order of `Geometry`          u32  bytes kept per sector
+//!  u64        seed that the media were made with
+//!  per block  u64  state word with its check byte (as in the media image file)
+//!             if some stripe can be read:
+//!             u64  sequence of stripe 0
+//!             u32  per used stripe: its sequence minus that one; 2^32 - 1: unreadable
+//!             u32  per unit of them: logical page
+//!                  per unit of them: its sector images
+//!  u32        number of map segments; each: u32 address, unit_bytes bytes
+//! ```
+//! All little-endian. What an erase has made meaningless is not written, so a snapshot is as long as what the media hold.
+//! One block is in memory beside the media at any time.
+//!
+//! As with an image file, the random streams of faults and of operation times are not part of it: they start anew from the
+//! description's seed, and operations under way are torn when the snapshot is read.
+
+use super::Media;
+use crate::config::{MediaConfig, StoreKind};
+use crate::error::MediaError;
+use crate::faults::FaultPlan;
+use crate::state::BlockState;
+use crate::times::Times;
+use pellucid_flash::Geometry;
+use std::fmt;
+use std::io::{self, Read, Write};
+
+/// Why a snapshot cannot be written or read.
+#[derive(Debug)]
+pub enum SnapshotError {
+    /// Media in a file are their own image.
+    FileStore,
+    /// The stream could not be written or read.
+    Io(io::Error),
+    /// The media that the description asks for cannot be made.
+    Media(MediaError),
+    /// The snapshot was taken of other media.
+    Mismatch {
+        /// The key below `drive.media`.
+        key: &'static str,
+        /// Its value in the description.
+        described: u64,
+        /// Its value in the snapshot.
+        found: u64,
+    },
+    /// What was read cannot be the state of such media.
+    Damaged {
+        /// What it is.
+        what: &'static str,
+        /// Which one.
+        number: u32,
+    },
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SnapshotError::FileStore => {
+                write!(
+                    f,
+                    "drive.media.store = file: allowed: none or ram; media in a file are their own image"
+                )
+            }
+            SnapshotError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                write!(f, "the snapshot ends too early")
+            }
+            SnapshotError::Io(error) => error.fmt(f),
+            SnapshotError::Media(error) => error.fmt(f),
+            SnapshotError::Mismatch { key, described, found } => {
+                write!(f, "drive.media.{key} = {described}: allowed: {found}, as the snapshot was taken with")
+            }
+            SnapshotError::Damaged { what, number } => write!(f, "the snapshot is damaged: {what} {number}"),
+        }
+    }
+}
+
+impl std::error::Error for SnapshotError {}
+
+impl From<io::Error> for SnapshotError {
+    fn from(error: io::Error) -> SnapshotError {
+        SnapshotError::Io(error)
+    }
+}
+
+/// What must agree between snapshot and description.
+fn shape(geometry: &Geometry, image_bytes: usize) -> [(&'static str, u32); 13] {
+    [
+        ("channels", geometry.channels),
+        ("ways", geometry.ways),
+        ("dies", geometry.dies),
+        ("planes", geometry.planes),
+        ("blocks", geometry.blocks),
+        ("pages", geometry.pages),
+        ("page_size", geometry.page_bytes),
+        ("spare_size", geometry.spare_bytes),
+        ("sector_size", geometry.sector_bytes),
+        ("unit_size", geometry.unit_bytes),
+        ("multi_plane", geometry.multi_plane.into()),
+        ("one_shot_pages", geometry.one_shot_pages),
+        // `none` keeps a stamp of 4 bytes, `ram` the whole sector.
+        ("store (bytes kept per sector)", image_bytes as u32),
+    ]
+}
+
+impl Media {
+    /// Writes the state of media in memory to `out`. `config` is what they were made from.
+    pub fn export(&self, config: &MediaConfig, out: &mut impl Write) -> Result<(), SnapshotError> {
+        if matches!(config.store, StoreKind::File(_)) {
+            return Err(SnapshotError::FileStore);
+        }
+        for (_, value) in shape(&config.geometry, self.shape.image_bytes) {
+            out.write_all(&value.to_le_bytes())?;
+        }
+        out.write_all(&self.made.to_le_bytes())?;
+        for block in 0..self.layout.blocks {
+            self.export_block(block, out)?;
+        }
+        out.write_all(&(self.segments.len() as u32).to_le_bytes())?;
+        for (ppa, bytes) in &self.segments {
+            out.write_all(&ppa.to_le_bytes())?;
+            out.write_all(bytes)?;
+        }
+        Ok(())
+    }
+
+    fn export_block(&self, block: u32, out: &mut impl Write) -> Result<(), SnapshotError> {
+        let state = self.store.state(block);
+        out.write_all(&state.to_checked().to_le_bytes())?;
+        let stripes = kept_stripes(state);
+        if stripes == 0 {
+            return Ok(());
+        }
+        let units = stripes * self.layout.units_per_stripe as usize;
+        let meta = self.store.meta(block);
+        out.write_all(&self.shape.meta.first_sequence(meta).to_le_bytes())?;
+        out.write_all(self.shape.meta.offsets(meta, stripes))?;
+        out.write_all(self.shape.meta.lpns(meta, units))?;
+        out.write_all(&self.store.images(block)[..units * self.shape.unit_image_bytes])?;
+        Ok(())
+    }
+
+    /// Makes media from `config` in the state that [`Media::export`] wrote: they hold the same and wear the same, and each
+    /// die keeps its speed. Shape and kind of store must agree; times, faults and endurance may differ.
+    pub fn import(config: &MediaConfig, input: &mut impl Read) -> Result<Media, SnapshotError> {
+        if matches!(config.store, StoreKind::File(_)) {
+            return Err(SnapshotError::FileStore);
+        }
+        let mut media = Media::new(config).map_err(SnapshotError::Media)?;
+        for (key, described) in shape(&config.geometry, media.shape.image_bytes) {
+            let found = read_u32(input)?;
+            if found != described {
+                return Err(SnapshotError::Mismatch {
+                    key,
+                    described: described.into(),
+                    found: found.into(),
+                });
+            }
+        }
+        media.made = read_u64(input)?;
+        media.times = Times::new(config, &media.layout, media.made);
+        media.faults = FaultPlan::new(config, &media.layout);
+        for block in 0..media.layout.blocks {
+            media.import_block(block, input)?;
+        }
+        for _ in 0..read_u32(input)? {
+            let ppa = read_u32(input)?;
+            if ppa >= media.layout.units {
+                return Err(SnapshotError::Damaged { what: "map segment at unit", number: ppa });
+            }
+            let mut bytes = vec![0; media.layout.unit_bytes as usize].into_boxed_slice();
+            input.read_exact(&mut bytes)?;
+            media.segments.insert(ppa, bytes);
+        }
+        media.power_cut();
+        Ok(media)
+    }
+
+    fn import_block(&mut self, block: u32, input: &mut impl Read) -> Result<(), SnapshotError> {
+        let state = BlockState::from_checked(read_u64(input)?, self.layout.stripes_per_block)
+            .ok_or(SnapshotError::Damaged { what: "state of block", number: block })?;
+        self.store.set_state(block, state);
+        let stripes = kept_stripes(state);
+        if stripes == 0 {
+            return Ok(());
+        }
+        let units = stripes * self.layout.units_per_stripe as usize;
+        let first_sequence = read_u64(input)?;
+        let (meta, images) = self.store.both_mut(block);
+        self.shape.meta.set_first_sequence(meta, first_sequence);
+        input.read_exact(self.shape.meta.offsets_mut(meta, stripes))?;
+        input.read_exact(self.shape.meta.lpns_mut(meta, units))?;
+        input.read_exact(&mut images[..units * self.shape.unit_image_bytes])?;
+        Ok(())
+    }
+}
+
+/// Stripes of which something may still be read.
+fn kept_stripes(state: BlockState) -> usize {
+    if state.all_unreadable() { 0 } else { state.next_stripe() as usize }
+}
+
+fn read_u32(input: &mut impl Read) -> io::Result<u32> {
+    let mut bytes = [0; 4];
+    input.read_exact(&mut bytes)?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
+fn read_u64(input: &mut impl Read) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    input.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
