@@ -25,6 +25,8 @@ pub(crate) struct Entry {
     pub users: u32,
     /// A flash read is filling the missing sectors.
     pub filling: bool,
+    /// The last fill left no content, because nobody would see it.
+    pub hollow: bool,
     /// It must go to the media as soon as it can.
     pub wanted: bool,
     /// The fill under way completes it for a program.
@@ -74,6 +76,7 @@ impl Buffer {
             dirty: 0,
             users: 0,
             filling: false,
+            hollow: false,
             wanted: false,
             completing: false,
             again: false,

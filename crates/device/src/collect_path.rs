@@ -104,6 +104,9 @@ impl Device {
     }
 
     fn read_for_relocation(&mut self, die: DieId, from: Ppa, cause: Cause, stream: Stream) {
+        if let Some(spare) = self.media.spare(from) {
+            self.ftl.touch(spare.lpn);
+        }
         let record = Relocation { from, lpn: Lpn::NONE, die: die.0, stream, cause };
         let relocation = self.collect.relocations.insert(record);
         self.collect.moving[die.0 as usize] += 1;

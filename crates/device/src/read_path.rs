@@ -114,6 +114,7 @@ impl Device {
     /// Brings the sectors that `entry` lacks.
     pub(crate) fn start_fill(&mut self, entry: u32, cause: Cause) {
         self.buffer[entry].filling = true;
+        self.buffer[entry].hollow = false;
         let ppa = self.ftl.lookup(self.buffer[entry].lpn);
         if !ppa.is_some() {
             return self.fill_zeros(entry, None);
@@ -153,7 +154,10 @@ impl Device {
             // Trimmed while the read was under way.
             return self.fill_zeros(entry, Some(op));
         }
+        let unseen = self.nobody_looks(entry);
+        self.buffer[entry].hollow = unseen;
         let result = match self.buffer[entry].valid {
+            0 if unseen => self.media.read(ppa, 0, &mut [], attempts),
             0 => {
                 let sectors = self.layout.sectors_per_unit;
                 self.media.read(ppa, 0, self.buffer.images_mut(entry, 0, sectors), attempts)
@@ -177,7 +181,9 @@ impl Device {
         match result {
             ReadResult::Ok { corrected_bits } => {
                 self.counters.corrected_bits += u64::from(corrected_bits);
-                self.buffer[entry].valid = self.full;
+                if !unseen {
+                    self.buffer[entry].valid = self.full;
+                }
                 self.end_fill(entry, Status::Success, Some(op));
             }
             ReadResult::Uncorrectable if attempts < self.config.scheduler.read_retries => {
@@ -190,6 +196,19 @@ impl Device {
             ReadResult::Erased if now_at != ppa => self.retry(op, now_at),
             ReadResult::Erased => panic!("the map points to erased unit {}", ppa.0),
         }
+    }
+
+    /// Whether the content of a fill would be seen by no one: the entry is given back after it, and the hosts that wait did
+    /// not ask for the data.
+    fn nobody_looks(&mut self, entry: u32) -> bool {
+        let record = &self.buffer[entry];
+        if self.config.buffer.retain || record.valid != 0 || record.wanted {
+            return false;
+        }
+        let (waiting, works) = (record.waiting, &self.works);
+        let mut unseen = true;
+        waiting.for_each(&mut self.slices, |slice| unseen &= works[slice.work].command.data.is_empty());
+        unseen
     }
 
     /// Reads again, where the page lies now.
@@ -238,7 +257,7 @@ impl Device {
                 _ => record.book(Stage::Buffer, self.now),
             }
             let mask = record.mask();
-            if self.buffer[entry].valid & mask == mask {
+            if self.buffer[entry].hollow || self.buffer[entry].valid & mask == mask {
                 self.buffer[entry].users += 1;
                 self.ask(Task::Dma(slice));
             } else {
@@ -283,11 +302,11 @@ impl Device {
             let s = &self.slices[slice];
             (s.entry, s.first, s.sectors)
         };
-        debug_assert_eq!(self.buffer[entry].valid & sector_mask(first, sectors), sector_mask(first, sectors));
         let start = self.slices[slice].data_at as usize * self.image_bytes;
-        let images = self.buffer.images(entry, first, sectors);
         let data = &mut self.works[self.slices[slice].work].command.data;
         if !data.is_empty() {
+            let images = self.buffer.images(entry, first, sectors);
+            debug_assert_eq!(self.buffer[entry].valid & sector_mask(first, sectors), sector_mask(first, sectors));
             data[start..start + images.len()].copy_from_slice(images);
         }
         self.slice_done(slice, Status::Success);

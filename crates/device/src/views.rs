@@ -3,7 +3,7 @@
 use crate::config::DeviceConfig;
 use crate::device::Device;
 use crate::monitor::Counters;
-use pellucid_flash::{BlockId, Layout, Lpn, Nanos, Ppa, SimTime};
+use pellucid_flash::{BlockId, Layout, Lba, Lpn, Nanos, Ppa, SimTime};
 use pellucid_ftl::FtlCounters;
 use pellucid_media::{Health, Media, StoreError};
 
@@ -31,6 +31,12 @@ impl Device {
     /// Bytes that stand for one sector in a command's data: 4 (a stamp) with the `none` store, else all.
     pub fn image_bytes(&self) -> usize {
         self.image_bytes
+    }
+
+    /// Announces that a command for `lba` will come soon. Changes nothing but the simulator's own speed.
+    #[inline]
+    pub fn announce(&self, lba: Lba) {
+        self.ftl.touch(Lpn((lba.0 / u64::from(self.layout.sectors_per_unit)) as u32));
     }
 
     /// The drive's time.

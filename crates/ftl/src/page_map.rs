@@ -223,6 +223,15 @@ impl PageMap {
         Ppa(self.map[lpn.0 as usize].wrapping_sub(1))
     }
 
+    /// Asks the processor to bring the map entry of `lpn` near. What is looked up soon after costs no trip to memory
+    /// then; a look-up without it is correct all the same.
+    #[inline]
+    pub fn touch(&self, lpn: Lpn) {
+        if (lpn.0 as usize) < self.map.len() {
+            prefetch_index::prefetch_index(&self.map, lpn.0 as usize);
+        }
+    }
+
     #[inline]
     pub(crate) fn set_map(&mut self, lpn: Lpn, ppa: Ppa) {
         self.map[lpn.0 as usize] = ppa.0.wrapping_add(1);

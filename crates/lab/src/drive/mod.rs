@@ -173,6 +173,11 @@ impl<'a> Run<'a> {
             match next {
                 Next::Now(request) => {
                     self.submit(now, request);
+                    if let Source::Jobs(jobs) = &self.source
+                        && let Some(lba) = jobs.ahead(request.owner)
+                    {
+                        self.device.announce(lba);
+                    }
                     // Refused commands complete at once.
                     while let Some(completion) = self.device.pop() {
                         self.complete(completion)?;

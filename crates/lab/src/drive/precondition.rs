@@ -29,17 +29,13 @@ pub fn precondition(
     let mut rng = Rng::stream(what.seed, "precondition");
     match what.overwrite {
         Overwrite::Capacities(share) => {
-            for _ in 0..(filled as f64 * share) as u64 {
-                writer.write(Lpn(rng.below(filled) as u32))?;
-            }
+            writer.overwrite(&mut rng, filled, (filled as f64 * share) as u64)?;
         }
         Overwrite::Steady => {
             let mut before = f64::NAN;
             for _ in 0..STEADY_PASSES_MAX {
                 let moved = writer.device.ftl_counters().relocated_units;
-                for _ in 0..filled {
-                    writer.write(Lpn(rng.below(filled) as u32))?;
-                }
+                writer.overwrite(&mut rng, filled, filled)?;
                 let now = 1.0 + (writer.device.ftl_counters().relocated_units - moved) as f64 / filled as f64;
                 let steady = now > 1.0 && ((now - before) / before).abs() < STEADY_SHARE;
                 before = now;
@@ -66,6 +62,24 @@ impl<'a> Writer<'a> {
     fn new(device: &'a mut Device, oracle: Option<&'a mut Oracle>) -> Writer<'a> {
         let image = vec![0; device.image_bytes() * device.layout().sectors_per_unit as usize];
         Writer { device, oracle, filler: Filler::default(), image, version: 0 }
+    }
+
+    /// Writes `count` random units of the first `filled`. They are drawn in batches, so that the drive can be told.
+    fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError> {
+        let mut batch = [Lpn(0); 16];
+        let mut left = count;
+        while left > 0 {
+            let here = left.min(batch.len() as u64) as usize;
+            for lpn in &mut batch[..here] {
+                *lpn = Lpn(rng.below(filled) as u32);
+                self.device.announce(Lba(u64::from(lpn.0) * u64::from(self.device.layout().sectors_per_unit)));
+            }
+            for &lpn in &batch[..here] {
+                self.write(lpn)?;
+            }
+            left -= here as u64;
+        }
+        Ok(())
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! Where requests come from: jobs, or a trace.
 
 use crate::trace::{Shaped, TraceError};
-use crate::workload::{Generator, Job, JobError};
+use crate::workload::{Generator, Io, Job, JobError, Rate};
 use pellucid_flash::{Lba, Opcode, SimTime};
 
 /// A request that wants to be submitted.
@@ -42,6 +42,9 @@ struct Worker {
     ended: bool,
     final_flush_sent: bool,
     in_flight: u32,
+    /// Drawn ahead, for a job whose requests have no release times: so the drive can be told what will come.
+    ahead: Option<Io>,
+    draws_ahead: bool,
 }
 
 /// Several jobs side by side; a job with `stonewall` starts when all before it have ended, one with `wait_for` when the
@@ -62,6 +65,8 @@ impl Jobs {
                 ended: false,
                 final_flush_sent: false,
                 in_flight: 0,
+                ahead: None,
+                draws_ahead: job.think.is_none() && job.rate.iter().all(|r| *r == Rate::Unlimited),
             })
         };
         Ok(Jobs { workers: jobs.iter().map(worker).collect::<Result<_, JobError>>()?, turn: 0 })
@@ -121,7 +126,7 @@ impl Jobs {
         if release > now {
             return Next::At(release.min(worker.generator.deadline()));
         }
-        match worker.generator.next() {
+        match worker.draw() {
             Some(io) => {
                 worker.in_flight += 1;
                 Next::Now(Request {
@@ -141,6 +146,12 @@ impl Jobs {
         }
     }
 
+    /// The request of job `owner` that comes after the one just given, if it is known already.
+    #[inline]
+    pub fn ahead(&self, owner: u32) -> Option<Lba> {
+        self.workers[owner as usize].ahead.map(|io| io.lba)
+    }
+
     /// A request of job `owner` completed.
     #[inline]
     pub fn completed(&mut self, owner: u32, now: SimTime) {
@@ -156,6 +167,15 @@ impl Jobs {
 }
 
 impl Worker {
+    #[inline]
+    fn draw(&mut self) -> Option<Io> {
+        let io = self.ahead.take().or_else(|| self.generator.next());
+        if self.draws_ahead && io.is_some() {
+            self.ahead = self.generator.next();
+        }
+        io
+    }
+
     fn end(&mut self, at: usize) -> Next {
         if self.job.flush_at_end && !self.final_flush_sent {
             self.final_flush_sent = true;
