@@ -35,7 +35,7 @@ pub struct ImageError {
     /// The file.
     pub path: PathBuf,
     /// What is wrong.
-    pub problem: ImageProblem,
+    pub problem: Box<ImageProblem>,
 }
 
 /// What is wrong with an image.
@@ -67,7 +67,7 @@ pub enum ImageProblem {
 impl fmt::Display for ImageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
-        match &self.problem {
+        match &*self.problem {
             ImageProblem::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 write!(f, "{path}: the image ends too early")
             }
@@ -125,7 +125,7 @@ pub fn write(path: impl AsRef<Path>, spec: &Spec, device: &Device) -> Result<u64
         .and_then(|bytes| std::fs::rename(&part, path).map(|()| bytes).map_err(ImageProblem::Io))
         .map_err(|problem| {
             let _ = std::fs::remove_file(&part);
-            ImageError { path: path.into(), problem }
+            ImageError { path: path.into(), problem: problem.into() }
         })
 }
 
@@ -162,7 +162,7 @@ impl Image {
     /// Opens an image and reads its description.
     pub fn open(path: impl AsRef<Path>) -> Result<Image, ImageError> {
         let path = path.as_ref();
-        Image::open_file(path).map_err(|problem| ImageError { path: path.into(), problem })
+        Image::open_file(path).map_err(|problem| ImageError { path: path.into(), problem: problem.into() })
     }
 
     fn open_file(path: &Path) -> Result<Image, ImageProblem> {
@@ -200,7 +200,7 @@ impl Image {
     /// Makes the drive that `spec` describes on the media of the image.
     pub fn device(self, spec: &Spec) -> Result<Device, ImageError> {
         let path = self.path.clone();
-        self.read_device(spec).map_err(|problem| ImageError { path, problem })
+        self.read_device(spec).map_err(|problem| ImageError { path, problem: problem.into() })
     }
 
     fn read_device(mut self, spec: &Spec) -> Result<Device, ImageProblem> {

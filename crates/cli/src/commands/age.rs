@@ -39,7 +39,7 @@ pub struct Age {
     #[arg(long, value_name = "N|steady", value_parser = overwrite)]
     overwrite: Option<String>,
     /// The image [default: NAME.pellucid]
-    #[arg(long, short, value_name = "IMAGE")]
+    #[arg(long, short, visible_alias = "image", value_name = "IMAGE")]
     output: Option<PathBuf>,
 }
 

@@ -17,6 +17,7 @@ use pellucid_device::Device;
 use pellucid_flash::{Lba, Lpn, Opcode};
 use pellucid_media::ReadResult;
 use std::collections::HashMap;
+use std::ops::{Index, IndexMut};
 
 /// The bytes that stand for one sector of `version`. Versions start at 1.
 pub fn stamp(lba: Lba, version: u32) -> u32 {
@@ -66,12 +67,46 @@ impl std::fmt::Display for Mismatch {
 
 impl std::error::Error for Mismatch {}
 
-#[derive(Clone, Copy, Debug, Default)]
+/// A sector that was never written.
+const BLANK: Sector = Sector { settled: 0, newest: 0, trimmed: 0, durable: 0 };
+
+#[derive(Clone, Copy, Debug)]
 struct Sector {
     settled: u32,
     newest: u32,
     trimmed: u32,
     durable: u32,
+}
+
+/// Sectors of a table page: small enough that scattered writes cost little, large enough that pages are few.
+const PAGE: usize = 1024;
+
+/// All sectors, in memory only where something was written: a drive of a terabyte is mostly blank.
+#[derive(Clone, Debug)]
+struct Sectors(Vec<Option<Box<[Sector; PAGE]>>>);
+
+impl Sectors {
+    fn new(sectors: u64) -> Sectors {
+        Sectors(vec![None; sectors.div_ceil(PAGE as u64) as usize])
+    }
+
+    fn touched(&mut self) -> impl Iterator<Item = &mut Sector> {
+        self.0.iter_mut().flatten().flat_map(|page| page.iter_mut())
+    }
+}
+
+impl Index<usize> for Sectors {
+    type Output = Sector;
+
+    fn index(&self, at: usize) -> &Sector {
+        self.0[at / PAGE].as_deref().map_or(&BLANK, |page| &page[at % PAGE])
+    }
+}
+
+impl IndexMut<usize> for Sectors {
+    fn index_mut(&mut self, at: usize) -> &mut Sector {
+        &mut self.0[at / PAGE].get_or_insert_with(|| Box::new([BLANK; PAGE]))[at % PAGE]
+    }
 }
 
 /// A write that has not completed.
@@ -85,7 +120,7 @@ struct Group {
 /// The expected content of a drive.
 #[derive(Clone, Debug)]
 pub struct Oracle {
-    sectors: Vec<Sector>,
+    sectors: Sectors,
     version: u32,
     open: HashMap<u64, Group>,
     /// Completed since the last flush: sector and lower bound.
@@ -101,12 +136,7 @@ pub struct Promise {
 impl Oracle {
     /// An empty drive of `sectors` sectors.
     pub fn new(sectors: u64) -> Oracle {
-        Oracle {
-            sectors: vec![Sector::default(); sectors as usize],
-            version: 0,
-            open: HashMap::new(),
-            unflushed: Vec::new(),
-        }
+        Oracle { sectors: Sectors::new(sectors), version: 0, open: HashMap::new(), unflushed: Vec::new() }
     }
 
     /// What a drive at rest that others have written holds now. Nothing can be said of what was lost before.
@@ -194,7 +224,7 @@ impl Oracle {
     pub fn power_cut(&mut self) {
         self.open.clear();
         self.unflushed.clear();
-        for sector in &mut self.sectors {
+        for sector in self.sectors.touched() {
             sector.settled = sector.durable;
         }
     }

@@ -286,6 +286,7 @@ format = 'msr'
 address = 'fold'
 time_scale = 0.5
 closed_loop = 32
+limit = 500
 ";
     let spec = small(text).unwrap();
     assert_eq!(spec.precondition, Precondition { fill: 1.0, overwrite: Overwrite::Steady, seed: 1 });
@@ -298,9 +299,10 @@ closed_loop = 32
             log: None,
             trace: Some("t.csv".into()),
             format: Some("msr".into()),
-            address: AddressPolicy::Fold,
+            address: crate::trace::AddressPolicy::Fold,
             time_scale: 0.5,
             closed_loop: Some(32),
+            limit: Some(500),
         }
     );
     assert_round_trip(&spec);
