@@ -160,6 +160,7 @@ impl Device {
             match (result, spare) {
                 (ReadResult::Ok { corrected_bits }, Some(spare)) => {
                     self.counters.corrected_bits += u64::from(corrected_bits);
+                    self.counters.corrected_reads += u64::from(attempts > 0);
                     self.collect.relocations[relocation].lpn = spare.lpn;
                     keep = spare.lpn.0 < self.ftl.user_units();
                     if !keep {
@@ -261,11 +262,10 @@ impl Device {
     pub(crate) fn erase_emptied(&mut self) {
         while let Some(emptied) = self.ftl.pop_emptied() {
             match emptied {
-                Emptied::Erase(block) => {
+                Emptied::Erase(block, cause) => {
                     let die = self.layout.die_of_block(block).0;
                     let ppa = self.layout.ppa(block, 0);
-                    let op =
-                        FlashOp::new(OpKind::Erase, Cause::Collection, Client::Erase, die, ppa, 0, self.now);
+                    let op = FlashOp::new(OpKind::Erase, cause, Client::Erase, die, ppa, 0, self.now);
                     let op = self.scheduler.ops.insert(op);
                     self.ask(Task::Issue(op));
                 }
@@ -279,10 +279,10 @@ impl Device {
 
     /// The erase of a block has ended.
     pub(crate) fn erase_done(&mut self, op: u32) {
-        let block = self.layout.block_of(self.scheduler.ops[op].ppa);
+        let (block, cause) = (self.layout.block_of(self.scheduler.ops[op].ppa), self.scheduler.ops[op].cause);
         let ok = self.media.erase_end(block) == Outcome::Ok;
         self.counters.media_operations += 1;
-        self.counters.erases += u64::from(ok);
+        self.counters.erases[cause as usize] += u64::from(ok);
         self.counters.erase_failures += u64::from(!ok);
         self.scheduler.release(self.now, op, &mut self.events);
         self.scheduler.ops.release(op);

@@ -27,8 +27,8 @@ pub(crate) enum Event {
     Completed(u32) = 6,
 }
 
-const INDEX_BITS: u32 = 24;
-const ORDER_BITS: u32 = 36;
+const INDEX_BITS: u32 = 21;
+const ORDER_BITS: u32 = 40;
 
 /// Events to come.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,8 @@ impl Events {
             Event::Visible(i) => (5, i),
             Event::Completed(i) => (6, i),
         };
-        debug_assert!(index < 1 << INDEX_BITS && self.created < 1 << ORDER_BITS);
+        // 2^40 events are two days of simulating at full speed.
+        assert!(index < 1 << INDEX_BITS && self.created < 1 << ORDER_BITS, "too many events");
         let low = self.created << (64 - ORDER_BITS) | u64::from(kind << INDEX_BITS | index);
         self.created += 1;
         self.heap.push(Reverse(u128::from(at.0) << 64 | u128::from(low)));
@@ -70,9 +71,9 @@ impl Events {
         if at > now {
             return None;
         }
-        let low = std::collections::binary_heap::PeekMut::pop(top).0 as u32;
+        let low = std::collections::binary_heap::PeekMut::pop(top).0 as u32 & ((1 << (64 - ORDER_BITS)) - 1);
         let index = low & ((1 << INDEX_BITS) - 1);
-        let event = match low >> INDEX_BITS & 0xf {
+        let event = match low >> INDEX_BITS & 0x7 {
             0 => Event::Channel(index),
             1 => Event::Die(index),
             2 => Event::Decoded(index),

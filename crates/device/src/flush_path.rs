@@ -14,6 +14,9 @@ use pellucid_flash::{Cause, Lpn, Stage, Status};
 use pellucid_ftl::{Durability, SegmentWork, Stream};
 use std::collections::VecDeque;
 
+/// Map segments that are on their way to the media at one time.
+const SEGMENTS_AT_ONCE: usize = 512;
+
 /// A map segment on its way to the media.
 #[derive(Clone, Debug)]
 struct SegmentWrite {
@@ -100,10 +103,14 @@ impl Device {
             if self.flushes.entries_left > 0 {
                 return;
             }
+            // A few stripes at a time: after a trim of the whole drive there may be very many.
+            if self.flushes.segments.len() >= SEGMENTS_AT_ONCE {
+                return self.plan_segments();
+            }
             match self.ftl.next_flush_segment() {
-                SegmentWork::Wait => return,
-                SegmentWork::Write(segment) => self.write_segment(segment, true, Cause::Journal),
-                SegmentWork::None if self.flushes.segments.iter().any(|s| s.flushed) => return,
+                SegmentWork::Wait => return self.plan_segments(),
+                SegmentWork::Write(segment) => self.add_segment(segment, true, Cause::Journal),
+                SegmentWork::None if self.plan_and_await_segments() => return,
                 SegmentWork::None => {
                     self.flushes.running = None;
                     let record = &mut self.works[work];
@@ -119,19 +126,27 @@ impl Device {
         }
     }
 
-    /// The next segment of the rolling checkpoint.
-    pub(crate) fn write_checkpoint_segment(&mut self) {
-        if let Some(segment) = self.ftl.next_checkpoint_segment() {
-            self.write_segment(segment, false, Cause::Journal);
+    /// Whether the flush in progress waits for segments, after planning those that wait for it.
+    fn plan_and_await_segments(&mut self) -> bool {
+        self.plan_segments();
+        self.flushes.segments.iter().any(|s| s.flushed)
+    }
+
+    /// The next segments of the rolling checkpoint.
+    pub(crate) fn write_checkpoint_segments(&mut self) {
+        for segment in self.ftl.next_checkpoint_segments() {
+            self.add_segment(segment, false, Cause::Journal);
         }
+        self.plan_segments();
     }
 
     /// Collection found a map segment in its victim: instead of moving it, it is written anew.
     pub(crate) fn rewrite_segment(&mut self, lpn: Lpn, cause: Cause) {
-        self.write_segment(lpn.0 - self.ftl.user_units(), false, cause);
+        self.add_segment(lpn.0 - self.ftl.user_units(), false, cause);
+        self.plan_segments();
     }
 
-    fn write_segment(&mut self, segment: u32, flushed: bool, cause: Cause) {
+    fn add_segment(&mut self, segment: u32, flushed: bool, cause: Cause) {
         // One that waits for room will carry the newest content anyway.
         match self.flushes.segments.iter_mut().find(|w| w.segment == segment && !w.planned) {
             Some(write) => write.flushed |= flushed,
@@ -140,32 +155,39 @@ impl Device {
                 self.flushes.segments.push(write);
             }
         }
-        self.plan_segments();
     }
 
-    /// Programs the segments that have not been planned. Two versions of one segment are never in flight together.
+    /// Programs the segments that have not been planned, a stripe of them at a time. Two versions of one segment are never
+    /// in flight together.
     fn plan_segments(&mut self) {
-        let mut at = 0;
-        while at < self.flushes.segments.len() {
-            let SegmentWrite { segment, planned, cause, .. } = self.flushes.segments[at];
-            let running = self.flushes.segments.iter().any(|w| w.segment == segment && w.planned);
-            if planned || running {
-                at += 1;
-                continue;
+        loop {
+            let writes = &self.flushes.segments;
+            let running = |segment| writes.iter().any(|w| w.segment == segment && w.planned);
+            let batch: Vec<usize> = (0..writes.len())
+                .filter(|&i| !writes[i].planned && !running(writes[i].segment))
+                .take(self.layout.units_per_stripe as usize)
+                .collect();
+            if batch.is_empty() {
+                return;
             }
-            let mut image = std::mem::take(&mut self.flushes.segments[at].image);
-            self.ftl.segment_image(segment, &mut image);
-            self.flushes.segments[at].image = image;
-            let lpn = self.ftl.segment_lpn(segment);
-            let Some(plan) = self.ftl.plan_program(Stream::Meta, None, &[lpn]) else {
+            let lpns: Vec<Lpn> = batch.iter().map(|&i| self.ftl.segment_lpn(writes[i].segment)).collect();
+            let settled = self.ftl.settled();
+            for &at in &batch {
+                let write = &mut self.flushes.segments[at];
+                self.ftl.segment_image(&settled, write.segment, &mut write.image);
+            }
+            let Some(plan) = self.ftl.plan_program(Stream::Meta, None, &lpns) else {
                 return self.pump_all();
             };
-            self.flushes.segments[at].planned = true;
-            self.reserve(&plan, 1);
-            self.set_unit(plan.id, 0, StripeUnit::Segment(segment));
-            self.counters.programmed_sectors[cause as usize] += u64::from(self.layout.sectors_per_unit);
-            self.issue_program(&plan, 1, cause);
-            at = 0;
+            self.reserve(&plan, batch.len() as u32);
+            for (position, &at) in batch.iter().enumerate() {
+                self.flushes.segments[at].planned = true;
+                let SegmentWrite { segment, cause, .. } = self.flushes.segments[at];
+                self.set_unit(plan.id, position, StripeUnit::Segment(segment));
+                self.counters.programmed_sectors[cause as usize] += u64::from(self.layout.sectors_per_unit);
+            }
+            let cause = self.flushes.segments[batch[0]].cause;
+            self.issue_program(&plan, batch.len() as u32, cause);
         }
     }
 

@@ -17,10 +17,14 @@ pub struct Counters {
     pub reads: [u64; Cause::COUNT],
     /// Copybacks (counted in `programs` too).
     pub copybacks: u64,
-    /// Erases that ended.
-    pub erases: u64,
+    /// Erases that ended well, by cause.
+    pub erases: [u64; Cause::COUNT],
     /// Read attempts after the first.
     pub read_retries: u64,
+    /// Reads that needed a retry and then returned the data.
+    pub corrected_reads: u64,
+    /// Programs and erases that were suspended for a read.
+    pub suspensions: u64,
     /// Reads that failed after every retry.
     pub uncorrectable_reads: u64,
     /// Bits that error correction mended.

@@ -116,7 +116,7 @@ impl Device {
     /// Writes a map segment anew, as collection does instead of moving it.
     fn segment_now(&mut self, lpn: Lpn) -> Result<(), NoRoom> {
         let mut image = Vec::new();
-        self.ftl.segment_image(lpn.0 - self.ftl.user_units(), &mut image);
+        self.ftl.segment_image(&self.ftl.settled(), lpn.0 - self.ftl.user_units(), &mut image);
         loop {
             let plan = self.ftl.plan_program(Stream::Meta, None, &[lpn]).ok_or(NoRoom)?;
             self.media
@@ -155,7 +155,7 @@ impl Device {
     fn erase_now(&mut self) {
         while let Some(emptied) = self.ftl.pop_emptied() {
             match emptied {
-                Emptied::Erase(block) => {
+                Emptied::Erase(block, _) => {
                     self.media
                         .erase_begin(block)
                         .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));

@@ -181,6 +181,7 @@ impl Device {
         match result {
             ReadResult::Ok { corrected_bits } => {
                 self.counters.corrected_bits += u64::from(corrected_bits);
+                self.counters.corrected_reads += u64::from(attempts > 0);
                 if !unseen {
                     self.buffer[entry].valid = self.full;
                 }
@@ -306,7 +307,10 @@ impl Device {
         let data = &mut self.works[self.slices[slice].work].command.data;
         if !data.is_empty() {
             let images = self.buffer.images(entry, first, sectors);
-            debug_assert_eq!(self.buffer[entry].valid & sector_mask(first, sectors), sector_mask(first, sectors));
+            debug_assert_eq!(
+                self.buffer[entry].valid & sector_mask(first, sectors),
+                sector_mask(first, sectors)
+            );
             data[start..start + images.len()].copy_from_slice(images);
         }
         self.slice_done(slice, Status::Success);

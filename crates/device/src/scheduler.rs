@@ -156,6 +156,7 @@ pub(crate) struct Scheduler {
     status: Nanos,
     unit_transfer: Nanos,
     stripe_transfer: Nanos,
+    pub suspensions: u64,
     /// Class of: status check, read trigger, erase, write, read transfer.
     classes: [usize; 5],
 }
@@ -200,6 +201,7 @@ impl Scheduler {
             status: timing.status_ns,
             unit_transfer: transfer(u64::from(layout.unit_bytes + layout.spare_bytes_per_unit)),
             stripe_transfer: transfer(stripe_units_bytes),
+            suspensions: 0,
             classes,
         }
     }
@@ -421,6 +423,7 @@ impl Scheduler {
             return;
         }
         op.book(Stage::Media, now);
+        self.suspensions += 1;
         d.suspended_left = d.array_ends - now;
         d.phase = Phase::Suspending;
         d.array_ends = now + suspend;

@@ -51,7 +51,7 @@ impl Device {
 
     /// Counters since the drive was made.
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters { suspensions: self.scheduler.suspensions, ..self.counters }
     }
 
     /// What translation decided.

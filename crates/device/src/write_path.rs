@@ -43,6 +43,13 @@ pub(crate) struct Writes {
     pub scratch: Vec<u8>,
 }
 
+impl Writes {
+    /// Entries in programs.
+    fn programming(&self) -> u32 {
+        self.leaving - self.packers.iter().map(|p| p.len() as u32).sum::<u32>()
+    }
+}
+
 impl Device {
     /// The data of a write slice are in the buffer.
     pub(crate) fn write_arrived(&mut self, slice: u32) {
@@ -119,10 +126,11 @@ impl Device {
         }
     }
 
-    /// Slices wait for entries: dispatches as many dirty ones, in whole stripes where there are enough.
+    /// Slices wait for entries: dispatches dirty ones until enough are in programs. Those that only wait for a stripe do
+    /// not count, so a stripe that can be filled is not padded.
     pub(crate) fn dispatch_for_space(&mut self) {
         let wanted = self.starved_count.next_multiple_of(self.layout.units_per_stripe);
-        while self.writes.leaving + self.writes.filling < wanted {
+        while self.writes.programming() + self.writes.filling < wanted {
             let Some(entry) = self.buffer.oldest_dirty() else { return };
             self.dispatch(entry);
         }
@@ -176,7 +184,7 @@ impl Device {
             }
             self.issue_program(&plan, count as u32, Cause::Host);
             if self.ftl.checkpoint_due() {
-                self.write_checkpoint_segment();
+                self.write_checkpoint_segments();
             }
         }
     }
@@ -411,7 +419,9 @@ impl Device {
     /// Pads partial stripes if somebody waits and nothing is on its way to fill them.
     #[inline]
     pub(crate) fn pad_if_awaited(&mut self) {
-        let awaited = self.writes.awaited > 0 || self.starved_count > 0 || self.flushes.waiting();
+        // Those who wait for an entry get one when a program ends, if any is running.
+        let starved = self.starved_count > 0 && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;
+        let awaited = self.writes.awaited > 0 || starved || self.flushes.waiting();
         if !awaited || self.writes.inbound > 0 || self.writes.filling > 0 || self.writes.stalled {
             return;
         }

@@ -138,6 +138,11 @@ impl Blocks {
     }
 
     #[inline]
+    pub fn in_flight(&self, block: BlockId) -> u32 {
+        self.hot[block.0 as usize].in_flight.into()
+    }
+
+    #[inline]
     pub fn free_count(&self, die: DieId) -> u32 {
         self.free[die.0 as usize].len() as u32
     }

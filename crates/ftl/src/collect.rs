@@ -20,6 +20,8 @@ pub(crate) struct Collection {
     retiring: Vec<BlockId>,
     /// Wear levelling is due.
     level: bool,
+    /// Victims of wear levelling that are not erased yet.
+    leveling: Vec<BlockId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +43,7 @@ impl Collection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emptied {
     /// Erase it, then report [`PageMap::erase_ended`].
-    Erase(BlockId),
+    Erase(BlockId, Cause),
     /// It has failed and was retired; mark it on the media.
     Retire(BlockId),
 }
@@ -143,6 +145,9 @@ impl PageMap {
         let collection = &mut self.collections[die.0 as usize];
         collection.retiring.retain(|&b| b != victim);
         collection.current = Some(Current { victim, cursor: 0, cause });
+        if cause == Cause::WearLevel {
+            collection.leveling.push(victim);
+        }
         if !self.blocks.failed(victim) {
             collection.promised += 1;
         }
@@ -234,7 +239,8 @@ impl PageMap {
     /// A block that holds nothing valid any more.
     pub fn pop_emptied(&mut self) -> Option<Emptied> {
         let block = self.emptied.pop()?;
-        let current = &mut self.collections[self.layout.die_of_block(block).0 as usize].current;
+        let die = self.layout.die_of_block(block);
+        let current = &mut self.collections[die.0 as usize].current;
         if current.is_some_and(|c| c.victim == block) {
             *current = None;
         }
@@ -244,7 +250,15 @@ impl PageMap {
             return Some(Emptied::Retire(block));
         }
         self.blocks.erasing(block);
-        Some(Emptied::Erase(block))
+        let leveled = self.collections[die.0 as usize].leveling.iter().position(|&b| b == block);
+        let cause = match leveled {
+            Some(at) => {
+                self.collections[die.0 as usize].leveling.swap_remove(at);
+                Cause::WearLevel
+            }
+            None => Cause::Collection,
+        };
+        Some(Emptied::Erase(block, cause))
     }
 
     /// The erase of a block ended. Failed: the block is retired.

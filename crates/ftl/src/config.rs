@@ -57,7 +57,7 @@ pub enum Durability {
     /// The map is rebuilt from the spare areas; segments of it are journalled so that TRIM survives and mounting need not
     /// read every page. A segment is rewritten after about `checkpoint_every` programs have passed since its last copy.
     Journal {
-        /// Programs between two rounds of a full checkpoint.
+        /// Programs between two rounds of a full checkpoint; 0: a quarter of the drive's stripes.
         checkpoint_every: u64,
     },
 }

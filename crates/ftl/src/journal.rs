@@ -12,7 +12,7 @@
 //! Segments are rewritten round-robin (the checkpoint) and, for trimmed pages, before a flush ends.
 
 use crate::Durability;
-use crate::page_map::PageMap;
+use crate::page_map::{PageMap, Settled};
 use pellucid_flash::Lpn;
 
 /// Bytes before a segment's entries.
@@ -22,6 +22,7 @@ pub(crate) const HEADER_BYTES: u32 = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Segments {
     count: u32,
+    batch: u32,
     every: u64,
     next: u32,
     due: u64,
@@ -42,12 +43,25 @@ pub enum SegmentWork {
 }
 
 impl Segments {
-    pub fn new(count: u32, durability: Durability) -> Segments {
+    /// Segments of a drive of `stripes` stripes; `batch` of them fit into one.
+    pub fn new(count: u32, durability: Durability, stripes: u64, batch: u32) -> Segments {
+        let batch = batch.min(count);
         let every = match durability {
-            Durability::Journal { checkpoint_every } => (checkpoint_every / u64::from(count.max(1))).max(1),
+            Durability::Journal { checkpoint_every } => {
+                let round = if checkpoint_every == 0 { stripes / 4 } else { checkpoint_every };
+                (round * u64::from(batch) / u64::from(count.max(1))).max(1)
+            }
             Durability::Volatile => u64::MAX,
         };
-        Segments { count, every, next: 0, due: every, dirtied_at: vec![0; count as usize], dirty: Vec::new() }
+        Segments {
+            count,
+            batch,
+            every,
+            next: 0,
+            due: every,
+            dirtied_at: vec![0; count as usize],
+            dirty: Vec::new(),
+        }
     }
 
     #[inline]
@@ -90,13 +104,17 @@ impl PageMap {
         SegmentWork::Write(segment)
     }
 
-    /// The next segment of the rolling checkpoint; call when [`PageMap::checkpoint_due`].
-    pub fn next_checkpoint_segment(&mut self) -> Option<u32> {
-        let segment = self.segments.next;
-        self.segments.next = (segment + 1) % self.segments.count;
+    /// The next segments of the rolling checkpoint, a stripe of them; call when [`PageMap::checkpoint_due`].
+    pub fn next_checkpoint_segments(&mut self) -> impl Iterator<Item = u32> + use<> {
+        let (first, count) = (self.segments.next, self.segments.count);
+        self.segments.next = (first + self.segments.batch) % count;
         self.segments.due = self.sequence + self.segments.every;
         // One that holds unflushed trims is left to the flush.
-        (self.segments.dirtied_at[segment as usize] == 0).then_some(segment)
+        let clean: Vec<u32> = (0..self.segments.batch)
+            .map(|i| (first + i) % count)
+            .filter(|&s| self.segments.dirtied_at[s as usize] == 0)
+            .collect();
+        clean.into_iter()
     }
 
     fn trim_sequence(&mut self, segment: u32) -> u64 {
@@ -107,15 +125,16 @@ impl PageMap {
         *at
     }
 
-    /// The content of a segment now, `unit_bytes` long.
-    pub fn segment_image(&self, segment: u32, out: &mut Vec<u8>) {
-        let mut entries = Vec::new();
-        let watermark =
-            self.settled_map(segment * self.entries_per_segment, self.entries_per_segment, &mut entries);
+    /// The content of a segment, `unit_bytes` long, at the moment of `settled`.
+    pub fn segment_image(&self, settled: &Settled, segment: u32, out: &mut Vec<u8>) {
         out.clear();
-        out.extend_from_slice(&watermark.to_le_bytes());
+        out.extend_from_slice(&settled.watermark.to_le_bytes());
         out.extend_from_slice(&u64::from(segment).to_le_bytes());
-        out.extend(entries.iter().flat_map(|e| e.to_le_bytes()));
+        let first = segment * self.entries_per_segment;
+        for lpn in first..(first + self.entries_per_segment).min(self.user_units) {
+            let entry = self.settled_copy(settled, Lpn(lpn)).0.wrapping_add(1);
+            out.extend_from_slice(&entry.to_le_bytes());
+        }
         out.resize(self.layout.unit_bytes as usize, 0);
     }
 }

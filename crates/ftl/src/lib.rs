@@ -15,4 +15,4 @@ pub use collect::{Emptied, Relocation};
 pub use config::{Durability, FtlConfig, Placement, Separation, Victim, WearLevelling};
 pub use journal::SegmentWork;
 pub use mount::{MountReport, MountSource};
-pub use page_map::{FtlCounters, PageMap, Plan, ProgramId, SetupError, Stream};
+pub use page_map::{FtlCounters, PageMap, Plan, ProgramId, Settled, SetupError, Stream};

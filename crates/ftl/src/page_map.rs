@@ -103,6 +103,15 @@ struct ProgramUnit {
     old: Ppa,
 }
 
+/// A moment's view of the programs that have not ended.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// First unit and number of each, in order of address.
+    stripes: Vec<(u32, u32)>,
+    /// Every program with a lower sequence number has ended.
+    pub(crate) watermark: u64,
+}
+
 /// Counters of what translation decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FtlCounters {
@@ -207,7 +216,12 @@ impl PageMap {
             emptied: Vec::new(),
             temperature: (config.separation == Separation::Frequency).then(|| Temperature::new(user_units)),
             rng: Rng::stream(config.seed, "ftl"),
-            segments: crate::journal::Segments::new(segments as u32, config.durability),
+            segments: crate::journal::Segments::new(
+                segments as u32,
+                config.durability,
+                u64::from(layout.units / layout.units_per_stripe),
+                layout.units_per_stripe,
+            ),
             counters: FtlCounters::default(),
         })
     }
@@ -458,30 +472,26 @@ impl PageMap {
         }
     }
 
-    /// For a map segment: the address of `lpn`'s newest copy that is surely on the media, and the lowest sequence number
-    /// of the programs that are not.
-    pub(crate) fn settled_map(&self, first: u32, count: u32, out: &mut Vec<u32>) -> u64 {
-        out.clear();
-        out.extend((first..first + count).map(|l| self.map.get(l as usize).copied().unwrap_or(0)));
-        let stride = self.layout.units_per_stripe as usize;
-        let mut lowest = self.sequence;
-        // Newest first, so that a chain of unfinished copies leads back to a finished one.
-        let mut active: Vec<_> = (0..self.programs.len()).filter(|&p| self.programs[p].active).collect();
-        active.sort_by_key(|&p| std::cmp::Reverse(self.programs[p].sequence));
-        for program in active {
-            let Program { first: stripe, sequence, units, .. } = self.programs[program];
-            lowest = lowest.min(sequence);
-            for i in 0..units {
-                let ProgramUnit { lpn, old } = self.program_units[program * stride + i as usize];
-                if lpn.0 >= first && lpn.0 < first + count {
-                    let entry = &mut out[(lpn.0 - first) as usize];
-                    if *entry == stripe.0 + i + 1 {
-                        *entry = old.0.wrapping_add(1);
-                    }
-                }
-            }
+    /// Which copies are surely on the media at this moment; for writing map segments.
+    pub fn settled(&self) -> Settled {
+        let active = || self.programs.iter().enumerate().filter(|(_, p)| p.active);
+        let mut stripes: Vec<(u32, u32)> = active().map(|(id, p)| (p.first.0, id as u32)).collect();
+        stripes.sort_unstable();
+        let watermark = active().map(|(_, p)| p.sequence).min().unwrap_or(self.sequence);
+        Settled { stripes, watermark }
+    }
+
+    /// The address of `lpn`'s newest copy that is on the media.
+    pub(crate) fn settled_copy(&self, settled: &Settled, lpn: Lpn) -> Ppa {
+        let mut ppa = self.lookup(lpn);
+        // A chain of unfinished copies leads back to a finished one.
+        while ppa.is_some() && self.blocks.in_flight(self.layout.block_of(ppa)) > 0 {
+            let unit = ppa.0 % self.layout.units_per_stripe;
+            let Ok(at) = settled.stripes.binary_search_by_key(&(ppa.0 - unit), |s| s.0) else { break };
+            let program = settled.stripes[at].1 as usize;
+            ppa = self.program_units[program * self.layout.units_per_stripe as usize + unit as usize].old;
         }
-        lowest
+        ppa
     }
 
     /// Free blocks in all.

@@ -45,7 +45,7 @@ impl Measured {
             |now: Vec<u64>, before: &[u64]| now.iter().zip(before).map(|(n, b)| n - b).collect::<Vec<_>>();
         let simulated = end.since(run.start);
         let layout = run.device.layout();
-        Ok(Measured {
+        let measured = Measured {
             requests: run.recorder.requests(),
             directions: run.recorder.finish(simulated),
             simulated,
@@ -56,7 +56,11 @@ impl Measured {
             link_busy: [link[0] - run.busy_before.2[0], link[1] - run.busy_before.2[1]],
             firmware_busy: firmware - run.busy_before.3,
             series: run.series.finish(end, layout.channels, layout.dies),
-        })
+        };
+        while let Some(next) = run.device.next_event() {
+            run.device.advance(next);
+        }
+        Ok(measured)
     }
 }
 
@@ -69,8 +73,10 @@ fn difference(now: &Counters, before: &Counters) -> Counters {
         programs: each(&now.programs, &before.programs),
         reads: each(&now.reads, &before.reads),
         copybacks: now.copybacks - before.copybacks,
-        erases: now.erases - before.erases,
+        erases: each(&now.erases, &before.erases),
         read_retries: now.read_retries - before.read_retries,
+        corrected_reads: now.corrected_reads - before.corrected_reads,
+        suspensions: now.suspensions - before.suspensions,
         uncorrectable_reads: now.uncorrectable_reads - before.uncorrectable_reads,
         corrected_bits: now.corrected_bits - before.corrected_bits,
         program_failures: now.program_failures - before.program_failures,
@@ -103,10 +109,6 @@ pub fn report(
     amplification.copybacks = counters.copybacks;
     let ftl = measured.ftl;
     let victims: u64 = ftl.victims.iter().sum();
-    let mut erased_blocks = ByCause([0; Cause::COUNT]);
-    erased_blocks.0[Cause::WearLevel as usize] = ftl.victims[Cause::WearLevel as usize];
-    erased_blocks.0[Cause::Collection as usize] =
-        counters.erases.saturating_sub(ftl.victims[Cause::WearLevel as usize]);
     let utilisation = utilisation(device, &measured);
     Report {
         drive: Drive {
@@ -124,7 +126,7 @@ pub fn report(
         write_amplification: amplification,
         collection: Collection {
             collections: victims,
-            erased_blocks,
+            erased_blocks: ByCause(counters.erases),
             victim_valid_share: (victims > 0).then(|| {
                 ftl.victim_valid_units as f64 / (victims as f64 * f64::from(layout.units_per_block))
             }),
@@ -141,11 +143,11 @@ pub fn report(
         mount: None,
         media: MediaHealth {
             read_retries: counters.read_retries,
-            corrected_reads: 0,
+            corrected_reads: counters.corrected_reads,
             uncorrectable_reads: counters.uncorrectable_reads,
             program_failures: counters.program_failures,
             erase_failures: counters.erase_failures,
-            suspensions: 0,
+            suspensions: counters.suspensions,
         },
         utilisation,
         series: measured.series,

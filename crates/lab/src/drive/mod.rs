@@ -128,12 +128,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs to the end of the source and of everything in flight. `progress` is called now and then.
+    /// Runs until the last request has completed; what is measured ends there. Then the drive comes to rest. `progress` is
+    /// called now and then.
     pub fn run(mut self, mut progress: impl FnMut(Progress)) -> Result<Measured, RunError> {
         let mut now = self.start;
         let mut rounds = 0u32;
         loop {
             let release = self.submit_all(now)?;
+            if release.is_none() && self.in_flight.len() == self.idle_tags.len() {
+                break;
+            }
             let next = match (self.device.next_event(), release) {
                 (Some(event), Some(release)) => event.min(release),
                 (Some(event), None) => event,
@@ -156,9 +160,8 @@ impl<'a> Run<'a> {
             }
         }
         let end = self.last_completion;
-        // The drive may have worked on after the last completion, and been sampled meanwhile.
         let sample = sample(self.device);
-        self.series.sample(now, sample);
+        self.series.sample(end, sample);
         Measured::take(self, end)
     }
 

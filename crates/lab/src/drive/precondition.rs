@@ -72,7 +72,8 @@ impl<'a> Writer<'a> {
             let here = left.min(batch.len() as u64) as usize;
             for lpn in &mut batch[..here] {
                 *lpn = Lpn(rng.below(filled) as u32);
-                self.device.announce(Lba(u64::from(lpn.0) * u64::from(self.device.layout().sectors_per_unit)));
+                self.device
+                    .announce(Lba(u64::from(lpn.0) * u64::from(self.device.layout().sectors_per_unit)));
             }
             for &lpn in &batch[..here] {
                 self.write(lpn)?;

@@ -55,9 +55,9 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.ftl.durability", DURABILITIES, Word("journal"), "What survives a power cut"),
     key(
         "drive.ftl.checkpoint_every",
-        Kind::Whole(1, i64::MAX as u64),
-        Whole(65_536),
-        "Programs between two checkpoints",
+        Kind::Whole(0, i64::MAX as u64),
+        Whole(0),
+        "Programs between two rounds of a full checkpoint; 0: a quarter of the drive's stripes",
     ),
     key("drive.ftl.seed", SEED, Whole(1), "Seed of all policy randomness"),
 ];
