@@ -194,7 +194,7 @@ impl Device {
     /// Programs relocated units of a die: whole stripes, and the rest when the victim has been read to its end.
     fn pack_relocated(&mut self, die: DieId) {
         for packer in 0..2 {
-            loop {
+            while !self.collect.packed[die.0 as usize][packer].is_empty() {
                 let waiting = self.collect.packed[die.0 as usize][packer].len();
                 let stripe = self.layout.units_per_stripe as usize;
                 let rest = || self.collect.reading[die.0 as usize] == 0 && self.ftl.victim_exhausted(die);
@@ -246,7 +246,7 @@ impl Device {
         true
     }
 
-    pub(crate) fn relocation_programmed(&mut self, relocation: u32, ok: bool) {
+    pub(crate) fn relocation_programmed(&mut self, relocation: u32, ok: bool, programmed_in: DieId) {
         let Relocation { from, lpn, die, stream, .. } = self.collect.relocations[relocation];
         if ok || !self.ftl.is_current(lpn, from) {
             self.drop_relocation(relocation);
@@ -255,7 +255,10 @@ impl Device {
             let packer = usize::from(stream == Stream::Worn);
             self.collect.packed[die as usize][packer].push_back(relocation);
         }
-        self.pump(DieId(die));
+        // A guest from another die: its own die may go on.
+        if DieId(die) != programmed_in {
+            self.pump(DieId(die));
+        }
     }
 
     /// Erases, or retires, the blocks that hold nothing valid.

@@ -236,7 +236,10 @@ impl Device {
         let op = FlashOp::new(kind, cause, client, plan.die.0, plan.first, count, self.now);
         let op = self.scheduler.ops.insert(op);
         self.ask(Task::Issue(op));
-        self.pump(plan.die);
+        // Room was used, so collection may be due. Relocation pumps by itself.
+        if matches!(cause, Cause::Host | Cause::Journal) {
+            self.pump(plan.die);
+        }
     }
 
     /// Command and data of an operation are in the die: the array starts, and the media change.
@@ -263,6 +266,7 @@ impl Device {
     }
 
     fn begin_program(&mut self, id: ProgramId, first: Ppa) -> Nanos {
+        self.ftl.program_starts(id);
         let sequence = self.writes.sequences[id.0 as usize];
         self.media
             .program_begin(first, sequence)
@@ -328,7 +332,7 @@ impl Device {
         for &unit in &ended {
             match unit {
                 StripeUnit::Entry(entry) => self.entry_programmed(entry, ok, &stages),
-                StripeUnit::Relocation(r) => self.relocation_programmed(r, ok),
+                StripeUnit::Relocation(r) => self.relocation_programmed(r, ok, die),
                 StripeUnit::Segment(segment) => self.segment_programmed(segment, ok),
                 StripeUnit::Copyback { from, lpn } => self.copyback_done(die, from, lpn, ok),
             }
@@ -420,7 +424,8 @@ impl Device {
     #[inline]
     pub(crate) fn pad_if_awaited(&mut self) {
         // Those who wait for an entry get one when a program ends, if any is running.
-        let starved = self.starved_count > 0 && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;
+        let starved =
+            self.starved_count > 0 && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;
         let awaited = self.writes.awaited > 0 || starved || self.flushes.waiting();
         if !awaited || self.writes.inbound > 0 || self.writes.filling > 0 || self.writes.stalled {
             return;

@@ -387,6 +387,19 @@ impl PageMap {
         Some(Plan { id: ProgramId(id), first, die, sequence })
     }
 
+    /// A planned program has reached its die: what its end will touch is brought near.
+    #[inline]
+    pub fn program_starts(&self, id: ProgramId) {
+        let base = id.0 as usize * self.layout.units_per_stripe as usize;
+        let units = self.programs[id.0 as usize].units as usize;
+        for unit in &self.program_units[base..base + units] {
+            let word = unit.old.0 as usize / 64;
+            if word < self.valid.len() {
+                prefetch_index::prefetch_index(&self.valid, word);
+            }
+        }
+    }
+
     /// A program ended. `Ok`: the copies it replaced are invalid now. Failed (`ok == false`): the map points back to
     /// the old copies, the block takes no more data and is retired when empty; the caller still has the data and must
     /// plan them again, relocations as well as host writes.

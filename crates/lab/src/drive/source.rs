@@ -253,7 +253,7 @@ impl Trace {
         let sectors = record.length_bytes / self.sector_bytes;
         let here = (sectors - done).min(self.sectors_max.into()) as u32;
         if done + u64::from(here) < sectors {
-            self.pending = Some((record.clone(), done + u64::from(here)));
+            self.pending = Some((record, done + u64::from(here)));
         }
         self.in_flight += 1;
         Ok(Next::Now(Request {
