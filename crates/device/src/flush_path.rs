@@ -34,6 +34,8 @@ pub(crate) struct Flushes {
     entries_left: u32,
     failed: bool,
     segments: Vec<SegmentWrite>,
+    /// Collection was asked to make room for a segment and has not returned.
+    pumping: bool,
 }
 
 impl Flushes {
@@ -119,6 +121,13 @@ impl Device {
         }
     }
 
+    /// Writes the segments with trimmed pages, as far as possible now; a flush in progress waits for them too.
+    pub(crate) fn save_trims(&mut self) {
+        while let SegmentWork::Write(segment) = self.ftl.next_flush_segment() {
+            self.write_segment(segment, true, Cause::Journal);
+        }
+    }
+
     /// The next segment of the rolling checkpoint.
     pub(crate) fn write_checkpoint_segment(&mut self) {
         if let Some(segment) = self.ftl.next_checkpoint_segment() {
@@ -134,7 +143,12 @@ impl Device {
     fn write_segment(&mut self, segment: u32, flushed: bool, cause: Cause) {
         // One that waits for room will carry the newest content anyway.
         match self.flushes.segments.iter_mut().find(|w| w.segment == segment && !w.planned) {
-            Some(write) => write.flushed |= flushed,
+            Some(write) => {
+                write.flushed |= flushed;
+                if cause != Cause::Journal {
+                    write.cause = cause;
+                }
+            }
             None => {
                 let write = SegmentWrite { segment, image: Vec::new(), flushed, planned: false, cause };
                 self.flushes.segments.push(write);
@@ -144,7 +158,7 @@ impl Device {
     }
 
     /// Programs the segments that have not been planned. Two versions of one segment are never in flight together.
-    fn plan_segments(&mut self) {
+    pub(crate) fn plan_segments(&mut self) {
         let mut at = 0;
         while at < self.flushes.segments.len() {
             let SegmentWrite { segment, planned, cause, .. } = self.flushes.segments[at];
@@ -157,8 +171,15 @@ impl Device {
             self.ftl.segment_image(segment, &mut image);
             self.flushes.segments[at].image = image;
             let lpn = self.ftl.segment_lpn(segment);
-            let Some(plan) = self.ftl.plan_program(Stream::Meta, None, &[lpn]) else {
-                return self.pump_all();
+            let awaited = cause != Cause::Journal || self.ftl.erases_wait_for_trims();
+            let stream = if awaited { Stream::MetaMoved } else { Stream::Meta };
+            let Some(plan) = self.ftl.plan_program(stream, None, &[lpn]) else {
+                // Collection makes room; it comes back here when it waits for a segment itself.
+                if !std::mem::replace(&mut self.flushes.pumping, true) {
+                    self.pump_all();
+                    self.flushes.pumping = false;
+                }
+                return;
             };
             self.flushes.segments[at].planned = true;
             self.reserve(&plan, 1);
@@ -234,30 +255,38 @@ impl Device {
         if let Some(entry) = self.buffer.find(lpn) {
             self.buffer.busy(entry);
             if self.buffer[entry].programming {
+                // Programmed all the same: who waits for it is promised that it, or the trim, survives a power cut.
                 self.buffer.unlist(entry);
-                self.buffer[entry].dropped = true;
+            } else if !self.buffer[entry].acknowledge.is_empty() {
+                // Somebody waits until his data are on the media. They are followed there by zeros.
+                return self.zero_awaited(entry);
             } else if self.buffer[entry].packed {
                 self.buffer.unlist(entry);
                 self.buffer[entry].dropped = true;
                 self.flushed(entry);
             } else {
+                self.zero(entry);
                 let record = &mut self.buffer[entry];
-                (record.valid, record.dirty, record.wanted) = (0, 0, false);
+                (record.dirty, record.wanted) = (0, false);
                 record.users += 1;
-                self.acknowledge(entry, None, Status::Success);
                 self.flushed(entry);
-                self.buffer[entry].users -= 1;
-                self.forget_if_unused(entry);
+                self.release(entry);
             }
         }
         self.ftl.trim(lpn);
     }
 
-    fn forget_if_unused(&mut self, entry: u32) {
-        let record = &self.buffer[entry];
-        if record.users == 0 && !record.filling && record.valid == 0 {
-            self.buffer.vacate(entry);
-            self.feed_starved();
-        }
+    /// A page that a forced write waits for is overwritten with zeros instead of being unmapped.
+    fn zero_awaited(&mut self, entry: u32) {
+        self.zero(entry);
+        let record = &mut self.buffer[entry];
+        (record.dirty, record.wanted) = (record.valid, true);
+        record.users += 1;
+        self.release(entry);
+    }
+
+    fn zero(&mut self, entry: u32) {
+        self.buffer.images_mut(entry, 0, self.layout.sectors_per_unit).fill(0);
+        self.buffer[entry].valid = self.full;
     }
 }
