@@ -52,6 +52,28 @@ pub(crate) struct Entry {
     next: u32,
 }
 
+const VACANT: Entry = Entry {
+    lpn: Lpn::NONE,
+    valid: 0,
+    dirty: 0,
+    users: 0,
+    filling: false,
+    hollow: false,
+    wanted: false,
+    completing: false,
+    again: false,
+    packed: false,
+    programming: false,
+    listed: false,
+    flushing: false,
+    dropped: false,
+    waiting: List::EMPTY,
+    acknowledge: List::EMPTY,
+    in_lru: false,
+    previous: NIL,
+    next: NIL,
+};
+
 /// All entries of a drive, with their content.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
@@ -70,30 +92,9 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// `count` entries of `sectors` sector images of `image_bytes` each.
     pub fn new(count: u32, sectors: u32, image_bytes: usize) -> Buffer {
-        let entry = Entry {
-            lpn: Lpn::NONE,
-            valid: 0,
-            dirty: 0,
-            users: 0,
-            filling: false,
-            hollow: false,
-            wanted: false,
-            completing: false,
-            again: false,
-            packed: false,
-            programming: false,
-            listed: false,
-            flushing: false,
-            dropped: false,
-            waiting: List::default(),
-            acknowledge: List::default(),
-            in_lru: false,
-            previous: NIL,
-            next: NIL,
-        };
         let slots = (2 * count).next_power_of_two().max(16);
         Buffer {
-            entries: vec![entry; count as usize],
+            entries: vec![VACANT; count as usize],
             images: vec![0; count as usize * sectors as usize * image_bytes],
             image_bytes,
             unit_images: sectors as usize * image_bytes,
@@ -178,6 +179,15 @@ impl Buffer {
         self.vacant.push(at);
     }
 
+    /// One more entry: for reads, when all others hold data that can no longer be written.
+    pub fn grow(&mut self) {
+        self.vacant.push(self.entries.len() as u32);
+        self.entries.push(VACANT);
+        self.images.resize(self.entries.len() * self.unit_images, 0);
+        // The table has twice as many slots as there were entries; it stays sparse enough.
+        debug_assert!(self.entries.len() < self.table.len());
+    }
+
     /// Whether an entry is vacant.
     pub fn has_vacant(&self) -> bool {
         !self.vacant.is_empty()
@@ -236,6 +246,15 @@ impl Buffer {
             at = self.entries[at as usize].previous;
         }
         None
+    }
+
+    /// The least recently used idle entry that is clean.
+    pub fn oldest_clean(&self) -> Option<u32> {
+        let mut at = self.oldest;
+        while at != NIL && self.entries[at as usize].dirty != 0 {
+            at = self.entries[at as usize].previous;
+        }
+        (at != NIL).then_some(at)
     }
 
     /// Idle entries that hold newer data than the media.

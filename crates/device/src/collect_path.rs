@@ -76,8 +76,9 @@ impl Device {
     /// Starts relocations in `die`, as many as may be in flight.
     #[inline]
     pub(crate) fn pump(&mut self, die: DieId) {
+        self.ftl.reap(die);
         let idle = self.active == 0;
-        let limit = self.config.ftl.gc_parallel.max(1) * self.layout.units_per_stripe;
+        let limit = self.relocations_max();
         while self.collect.moving[die.0 as usize] < limit && self.ftl.wants_collection(die, idle) {
             let Some(relocation) = self.ftl.next_relocation(die, idle) else { break };
             if !self.try_copyback(die, &relocation) {
@@ -87,6 +88,11 @@ impl Device {
         }
         self.pack_relocated(die);
         self.erase_emptied();
+    }
+
+    /// Relocations that a die keeps in flight.
+    fn relocations_max(&self) -> u32 {
+        self.config.ftl.gc_parallel.max(1) * self.layout.units_per_stripe
     }
 
     /// The drive has nothing to do for hosts: background collection may start.
@@ -153,7 +159,8 @@ impl Device {
         let attempts = self.scheduler.ops[op].attempts;
         let Relocation { from, die, cause, .. } = self.collect.relocations[relocation];
         let spare = self.media.spare(from);
-        let current = spare.is_none_or(|s| self.ftl.is_current(s.lpn, from));
+        // Without a spare area the unit was overwritten while it was read, and its block has been given to erase.
+        let current = spare.is_some_and(|s| self.ftl.is_current(s.lpn, from));
         let mut keep = false;
         if current {
             let result = self.media.read(from, 0, self.collect.image_mut(relocation), attempts);
@@ -191,13 +198,18 @@ impl Device {
         self.collect.moving[die as usize] -= 1;
     }
 
-    /// Programs relocated units of a die: whole stripes, and the rest when the victim has been read to its end.
+    /// Programs relocated units of a die: whole stripes, and the rest when nothing can come to fill it.
     fn pack_relocated(&mut self, die: DieId) {
         for packer in 0..2 {
             while !self.collect.packed[die.0 as usize][packer].is_empty() {
                 let waiting = self.collect.packed[die.0 as usize][packer].len();
                 let stripe = self.layout.units_per_stripe as usize;
-                let rest = || self.collect.reading[die.0 as usize] == 0 && self.ftl.victim_exhausted(die);
+                let rest = || {
+                    let packed: usize = self.collect.packed[die.0 as usize].iter().map(VecDeque::len).sum();
+                    // No read under way, and none to come before a stripe leaves.
+                    self.collect.reading[die.0 as usize] == 0
+                        && (packed >= self.relocations_max() as usize || self.ftl.victim_exhausted(die))
+                };
                 if waiting == 0 || (waiting < stripe && !rest()) || !self.program_relocated(die, packer) {
                     break;
                 }
@@ -277,6 +289,10 @@ impl Device {
                     self.read_only |= self.ftl.worn_out();
                 }
             }
+        }
+        if self.ftl.erases_wait_for_trims() {
+            self.save_trims();
+            self.plan_segments();
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Flushes {
     entries_left: u32,
     failed: bool,
     segments: Vec<SegmentWrite>,
+    /// Collection was asked to make room for a segment and has not returned.
+    pumping: bool,
 }
 
 impl Flushes {
@@ -132,6 +134,16 @@ impl Device {
         self.flushes.segments.iter().any(|s| s.flushed)
     }
 
+    /// Writes the segments with trimmed pages, as far as possible now; a flush in progress waits for them too.
+    pub(crate) fn save_trims(&mut self) {
+        while self.flushes.segments.len() < SEGMENTS_AT_ONCE
+            && let SegmentWork::Write(segment) = self.ftl.next_flush_segment()
+        {
+            self.add_segment(segment, true, Cause::Journal);
+        }
+        self.plan_segments();
+    }
+
     /// The next segments of the rolling checkpoint.
     pub(crate) fn write_checkpoint_segments(&mut self) {
         for segment in self.ftl.next_checkpoint_segments() {
@@ -149,7 +161,12 @@ impl Device {
     fn add_segment(&mut self, segment: u32, flushed: bool, cause: Cause) {
         // One that waits for room will carry the newest content anyway.
         match self.flushes.segments.iter_mut().find(|w| w.segment == segment && !w.planned) {
-            Some(write) => write.flushed |= flushed,
+            Some(write) => {
+                write.flushed |= flushed;
+                if cause != Cause::Journal {
+                    write.cause = cause;
+                }
+            }
             None => {
                 let write = SegmentWrite { segment, image: Vec::new(), flushed, planned: false, cause };
                 self.flushes.segments.push(write);
@@ -159,7 +176,7 @@ impl Device {
 
     /// Programs the segments that have not been planned, a stripe of them at a time. Two versions of one segment are never
     /// in flight together.
-    fn plan_segments(&mut self) {
+    pub(crate) fn plan_segments(&mut self) {
         loop {
             let writes = &self.flushes.segments;
             let running = |segment| writes.iter().any(|w| w.segment == segment && w.planned);
@@ -171,13 +188,21 @@ impl Device {
                 return;
             }
             let lpns: Vec<Lpn> = batch.iter().map(|&i| self.ftl.segment_lpn(writes[i].segment)).collect();
+            let moved = batch.iter().any(|&i| writes[i].cause != Cause::Journal);
+            let stream =
+                if moved || self.ftl.erases_wait_for_trims() { Stream::MetaMoved } else { Stream::Meta };
             let settled = self.ftl.settled();
             for &at in &batch {
                 let write = &mut self.flushes.segments[at];
                 self.ftl.segment_image(&settled, write.segment, &mut write.image);
             }
-            let Some(plan) = self.ftl.plan_program(Stream::Meta, None, &lpns) else {
-                return self.pump_all();
+            let Some(plan) = self.ftl.plan_program(stream, None, &lpns) else {
+                // Collection makes room; it comes back here when it waits for a segment itself.
+                if !std::mem::replace(&mut self.flushes.pumping, true) {
+                    self.pump_all();
+                    self.flushes.pumping = false;
+                }
+                return;
             };
             self.reserve(&plan, batch.len() as u32);
             for (position, &at) in batch.iter().enumerate() {
@@ -256,30 +281,38 @@ impl Device {
         if let Some(entry) = self.buffer.find(lpn) {
             self.buffer.busy(entry);
             if self.buffer[entry].programming {
+                // Programmed all the same: who waits for it is promised that it, or the trim, survives a power cut.
                 self.buffer.unlist(entry);
-                self.buffer[entry].dropped = true;
+            } else if !self.buffer[entry].acknowledge.is_empty() {
+                // Somebody waits until his data are on the media. They are followed there by zeros.
+                return self.zero_awaited(entry);
             } else if self.buffer[entry].packed {
                 self.buffer.unlist(entry);
                 self.buffer[entry].dropped = true;
                 self.flushed(entry);
             } else {
+                self.zero(entry);
                 let record = &mut self.buffer[entry];
-                (record.valid, record.dirty, record.wanted) = (0, 0, false);
+                (record.dirty, record.wanted) = (0, false);
                 record.users += 1;
-                self.acknowledge(entry, None, Status::Success);
                 self.flushed(entry);
-                self.buffer[entry].users -= 1;
-                self.forget_if_unused(entry);
+                self.release(entry);
             }
         }
         self.ftl.trim(lpn);
     }
 
-    fn forget_if_unused(&mut self, entry: u32) {
-        let record = &self.buffer[entry];
-        if record.users == 0 && !record.filling && record.valid == 0 {
-            self.buffer.vacate(entry);
-            self.feed_starved();
-        }
+    /// A page that a forced write waits for is overwritten with zeros instead of being unmapped.
+    fn zero_awaited(&mut self, entry: u32) {
+        self.zero(entry);
+        let record = &mut self.buffer[entry];
+        (record.dirty, record.wanted) = (record.valid, true);
+        record.users += 1;
+        self.release(entry);
+    }
+
+    fn zero(&mut self, entry: u32) {
+        self.buffer.images_mut(entry, 0, self.layout.sectors_per_unit).fill(0);
+        self.buffer[entry].valid = self.full;
     }
 }

@@ -85,6 +85,14 @@ impl Device {
                 self.buffer.vacate(oldest);
                 true
             }
+            // What is dirty will not leave any more: the clean ones must do.
+            Some(_) if self.read_only => match self.buffer.oldest_clean() {
+                Some(clean) => {
+                    self.buffer.vacate(clean);
+                    true
+                }
+                None => false,
+            },
             _ => false,
         }
     }
@@ -218,9 +226,13 @@ impl Device {
         let record = &mut self.scheduler.ops[op];
         record.book(Stage::Media, self.now);
         record.attempts += 1;
+        if record.ppa == ppa {
+            return self.scheduler.enqueue_again(self.now, op, &mut self.events);
+        }
+        // It moved: in line behind the program that takes it there.
         record.ppa = ppa;
         record.die = self.layout.die_of(ppa).0;
-        self.scheduler.enqueue_again(self.now, op, &mut self.events);
+        self.ask(Task::Issue(op));
     }
 
     /// Fills with zeros what a never-written or trimmed page lacks.

@@ -91,11 +91,14 @@ pub(crate) struct List {
 
 impl Default for List {
     fn default() -> Self {
-        List { head: NIL, tail: NIL }
+        List::EMPTY
     }
 }
 
 impl List {
+    /// No records.
+    pub const EMPTY: List = List { head: NIL, tail: NIL };
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == NIL

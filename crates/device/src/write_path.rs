@@ -456,6 +456,8 @@ impl Device {
                 self.writes.leaving -= 1;
                 let record = &mut self.buffer[entry];
                 (record.packed, record.wanted) = (false, false);
+                // Trimmed, or replaced by a newer one: nobody will ask for it.
+                record.dirty &= if record.listed { u64::MAX } else { 0 };
                 record.users += 1;
                 self.acknowledge(entry, None, Status::WriteFault);
                 self.flush_failed(entry);
@@ -465,8 +467,16 @@ impl Device {
         let mut starved = std::mem::take(&mut self.starved);
         self.starved_count = 0;
         while let Some(slice) = starved.pop(&mut self.slices) {
-            self.slices[slice].book(Stage::Buffer, self.now);
-            self.slice_done(slice, Status::ReadOnly);
+            if self.is_write(slice) {
+                self.slices[slice].book(Stage::Buffer, self.now);
+                self.slice_done(slice, Status::ReadOnly);
+                continue;
+            }
+            // Reads go on, whatever the buffer cannot get rid of.
+            if !self.make_vacancy() {
+                self.buffer.grow();
+            }
+            self.place(slice, true);
         }
         self.fail_flushes();
     }

@@ -53,6 +53,8 @@ struct Cold {
     erases: u32,
     closed_at: u64,
     touched_at: u64,
+    meta: bool,
+    trim: u64,
 }
 
 /// All blocks of a drive.
@@ -66,6 +68,7 @@ pub(crate) struct Blocks {
     blocks_per_die: u32,
     units_per_block: u32,
     bad: u32,
+    free_total: u32,
     keep_buckets: bool,
     least_worn_first: bool,
 }
@@ -93,6 +96,7 @@ impl Blocks {
             blocks_per_die: layout.blocks_per_die,
             units_per_block: layout.units_per_block,
             bad: 0,
+            free_total: layout.blocks,
             keep_buckets,
             least_worn_first,
         }
@@ -127,6 +131,24 @@ impl Blocks {
         self.cold[block.0 as usize].touched_at = sequence;
     }
 
+    /// Whether it holds map segments; meaningful while it holds anything.
+    pub fn is_meta(&self, block: BlockId) -> bool {
+        self.cold[block.0 as usize].meta
+    }
+
+    pub fn set_meta(&mut self, block: BlockId, meta: bool) {
+        self.cold[block.0 as usize].meta = meta;
+    }
+
+    /// Number of the last trim that forgot a copy in this block.
+    pub fn last_trim(&self, block: BlockId) -> u64 {
+        self.cold[block.0 as usize].trim
+    }
+
+    pub fn set_last_trim(&mut self, block: BlockId, trim: u64) {
+        self.cold[block.0 as usize].trim = trim;
+    }
+
     /// Whether a program in this block has failed, so that it must be retired when it is empty.
     pub fn failed(&self, block: BlockId) -> bool {
         self.hot[block.0 as usize].failed
@@ -145,6 +167,12 @@ impl Blocks {
     #[inline]
     pub fn free_count(&self, die: DieId) -> u32 {
         self.free[die.0 as usize].len() as u32
+    }
+
+    /// Free blocks of all dies.
+    #[inline]
+    pub fn free_total(&self) -> u32 {
+        self.free_total
     }
 
     pub fn bad_count(&self) -> u32 {
@@ -170,6 +198,7 @@ impl Blocks {
             free.len().checked_sub(1)?
         };
         let block = free.remove(at);
+        self.free_total -= 1;
         let hot = &mut self.hot[block as usize];
         debug_assert!(hot.state == BlockState::Free && hot.valid == 0 && hot.in_flight == 0);
         hot.state = BlockState::Open;
@@ -271,6 +300,7 @@ impl Blocks {
     pub fn erased(&mut self, block: BlockId) {
         self.hot[block.0 as usize].state = BlockState::Free;
         self.cold[block.0 as usize].erases += 1;
+        self.free_total += 1;
         // Oldest at the end, where `take` looks.
         self.free[(block.0 / self.blocks_per_die) as usize].insert(0, block.0);
     }
@@ -278,7 +308,7 @@ impl Blocks {
     /// The block is retired. It must hold nothing valid.
     pub fn retire(&mut self, block: BlockId) {
         match self.hot[block.0 as usize].state {
-            BlockState::Free => self.free[(block.0 / self.blocks_per_die) as usize].retain(|&b| b != block.0),
+            BlockState::Free => self.unfree(block),
             BlockState::Closed => self.unlink(block.0),
             _ => {}
         }
@@ -289,10 +319,15 @@ impl Blocks {
 
     /// Mount only: a block that holds data, `open` if it can take more.
     pub fn restore(&mut self, block: BlockId, valid: u32, open: bool, sequence: u64) {
-        self.free[(block.0 / self.blocks_per_die) as usize].retain(|&b| b != block.0);
+        self.unfree(block);
         self.hot[block.0 as usize].valid = valid;
         self.hot[block.0 as usize].state = if open { BlockState::Open } else { BlockState::Full };
         self.close_if_settled(block, sequence);
+    }
+
+    fn unfree(&mut self, block: BlockId) {
+        self.free[(block.0 / self.blocks_per_die) as usize].retain(|&b| b != block.0);
+        self.free_total -= 1;
     }
 
     fn link(&mut self, block: u32) {
@@ -348,6 +383,7 @@ impl Blocks {
             }
         }
         let count = |state| self.hot.iter().filter(|b| b.state == state).count();
+        assert_eq!(count(BlockState::Free), self.free_total as usize, "free blocks of all dies");
         assert_eq!(count(BlockState::Free), self.free.iter().map(Vec::len).sum::<usize>(), "free blocks");
         assert_eq!(count(BlockState::Bad), self.bad as usize, "bad blocks");
         if self.keep_buckets {

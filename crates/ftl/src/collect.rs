@@ -18,6 +18,8 @@ pub(crate) struct Collection {
     promised: u32,
     /// Blocks with a failed program, to be emptied and retired.
     retiring: Vec<BlockId>,
+    /// Victims that have been read to their end and hold a valid unit again.
+    again: Vec<BlockId>,
     /// Wear levelling is due.
     level: bool,
     /// Victims of wear levelling that are not erased yet.
@@ -32,6 +34,13 @@ struct Current {
 }
 
 impl Collection {
+    /// A copy in this victim is its page's newest again, as the program of its successor has failed.
+    pub fn revisit(&mut self, block: BlockId) {
+        if !self.again.contains(&block) {
+            self.again.push(block);
+        }
+    }
+
     pub fn retire(&mut self, block: BlockId) {
         if !self.retiring.contains(&block) {
             self.retiring.push(block);
@@ -65,7 +74,10 @@ impl PageMap {
     fn wants_space(&self, die: DieId, idle: bool) -> bool {
         let collection = &self.collections[die.0 as usize];
         let coming = self.blocks.free_count(die) + collection.promised;
-        coming <= self.config.gc_low_blocks || (idle && coming < self.config.gc_high_blocks)
+        // What host data may not take must not keep them waiting.
+        let low =
+            self.config.gc_low_blocks.max(if self.layout.dies == 1 { 1 + self.meta_reserve() } else { 1 });
+        coming <= low || (idle && coming < self.config.gc_high_blocks)
     }
 
     /// Whether `next_relocation` has something to do in `die`.
@@ -73,13 +85,36 @@ impl PageMap {
     pub fn wants_collection(&self, die: DieId, idle: bool) -> bool {
         let collection = &self.collections[die.0 as usize];
         collection.current.is_some()
+            || !collection.again.is_empty()
             || !collection.retiring.is_empty()
             || (collection.level && self.blocks.free_count(die) > self.config.gc_low_blocks)
             || self.wants_space(die, idle)
     }
 
+    /// A die without a free block gives back first what needs no relocation: its closed blocks without valid units.
+    pub fn reap(&mut self, die: DieId) {
+        if self.blocks.free_count(die) > 0 {
+            return;
+        }
+        let empty = |map: &PageMap, b: &BlockId| {
+            map.blocks.state(*b) == BlockState::Closed && map.blocks.valid(*b) == 0
+        };
+        while let Some(block) = self.blocks.of_die(die).find(|b| empty(self, b)) {
+            let current = self.collections[die.0 as usize].current;
+            self.start(die, block, Cause::Collection);
+            self.collections[die.0 as usize].current = current;
+        }
+    }
+
     /// The next unit that `die` should move, choosing a victim first if need be. `None`: nothing to move now.
     pub fn next_relocation(&mut self, die: DieId, idle: bool) -> Option<Relocation> {
+        while self.collections[die.0 as usize].current.is_none() {
+            let Some(victim) = self.collections[die.0 as usize].again.pop() else { break };
+            if self.blocks.state(victim) == BlockState::Victim {
+                let current = Current { victim, cursor: 0, cause: Cause::Retirement };
+                self.collections[die.0 as usize].current = Some(current);
+            }
+        }
         if self.collections[die.0 as usize].current.is_none() {
             let (victim, cause) = self.choose_victim(die, idle)?;
             self.start(die, victim, cause);
@@ -175,7 +210,7 @@ impl PageMap {
             return None;
         }
         let full = self.layout.units_per_block;
-        let victim = match self.config.victim {
+        let mut victim = match self.config.victim {
             Victim::Greedy => self.blocks.fewest_valid(die),
             Victim::Fifo => self.closed_min_by(die, |map, b| map.blocks.closed_at(b)),
             Victim::Lru => self.closed_min_by(die, |map, b| map.blocks.touched_at(b)),
@@ -192,25 +227,35 @@ impl PageMap {
             Victim::Random => self.random_closed(die, 1),
             Victim::DChoices(d) => self.random_closed(die, d),
         };
-        victim.filter(|&b| self.blocks.valid(b) < full).map(|b| (b, Cause::Collection))
+        // Without a free block only what fits into the open one can be moved: as little as possible.
+        let tight = self.blocks.free_count(die) == 0;
+        if tight || victim.is_some_and(|b| !self.frees_space(b)) {
+            victim = self.closed_min_by(die, |map, b| map.blocks.valid(b));
+        }
+        victim.map(|b| (b, Cause::Collection))
+    }
+
+    /// Whether emptying `block` takes fewer stripes than it gives back. Without this, padding of partial stripes could
+    /// make collection of a full die go on for ever.
+    fn frees_space(&self, block: BlockId) -> bool {
+        let valid = self.blocks.valid(block);
+        // Every map segment is written in a stripe of its own.
+        let packed = if self.blocks.is_meta(block) { 1 } else { self.layout.units_per_stripe };
+        valid.div_ceil(packed) < self.layout.stripes_per_block
     }
 
     fn closed_min_by<K: Ord>(&self, die: DieId, key: impl Fn(&PageMap, BlockId) -> K) -> Option<BlockId> {
         self.blocks
             .of_die(die)
-            .filter(|&b| {
-                self.blocks.state(b) == BlockState::Closed
-                    && self.blocks.valid(b) < self.layout.units_per_block
-            })
+            .filter(|&b| self.blocks.state(b) == BlockState::Closed && self.frees_space(b))
             .min_by_key(|&b| key(self, b))
     }
 
     /// The one with the fewest valid units among `d` random closed blocks.
     fn random_closed(&mut self, die: DieId, d: u32) -> Option<BlockId> {
         let first = self.layout.first_block(die).0;
-        let eligible = |map: &PageMap, b: BlockId| {
-            map.blocks.state(b) == BlockState::Closed && map.blocks.valid(b) < map.layout.units_per_block
-        };
+        let eligible =
+            |map: &PageMap, b: BlockId| map.blocks.state(b) == BlockState::Closed && map.frees_space(b);
         let mut best: Option<BlockId> = None;
         let mut found = 0;
         // Rejection sampling; a die with hardly any candidate is searched in order instead.
@@ -229,16 +274,24 @@ impl PageMap {
         best.or_else(|| self.closed_min_by(die, |map, b| map.blocks.valid(b)))
     }
 
+    /// The least worn closed block of `die`, if it lags behind the most worn one by more than the gap. (The least worn of
+    /// all may be free or open; moving the data of others would not help it and would not end.)
     fn least_worn_closed(&self, die: DieId) -> Option<BlockId> {
+        let gap = self.config.wear.static_gap?;
+        let good = self.blocks.of_die(die).filter(|&b| self.blocks.state(b) != BlockState::Bad);
+        let most = good.map(|b| self.blocks.erases(b)).max()?;
         self.blocks
             .of_die(die)
             .filter(|&b| self.blocks.state(b) == BlockState::Closed)
             .min_by_key(|&b| (self.blocks.erases(b), b))
+            .filter(|&b| most - self.blocks.erases(b) > gap)
     }
 
-    /// A block that holds nothing valid any more.
+    /// A block that holds nothing valid any more, and no copy that only an unsaved trim made invalid.
     pub fn pop_emptied(&mut self) -> Option<Emptied> {
-        let block = self.emptied.pop()?;
+        let saved = self.segments.saved_before();
+        let at = self.emptied.iter().rposition(|&b| self.blocks.last_trim(b) < saved)?;
+        let block = self.emptied.remove(at);
         let die = self.layout.die_of_block(block);
         let current = &mut self.collections[die.0 as usize].current;
         if current.is_some_and(|c| c.victim == block) {
@@ -259,6 +312,11 @@ impl PageMap {
             None => Cause::Collection,
         };
         Some(Emptied::Erase(block, cause))
+    }
+
+    /// Whether empty blocks wait until trims are on the media: write the segments of [`PageMap::next_flush_segment`].
+    pub fn erases_wait_for_trims(&self) -> bool {
+        !self.emptied.is_empty()
     }
 
     /// The erase of a block ended. Failed: the block is retired.

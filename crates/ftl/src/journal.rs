@@ -29,6 +29,21 @@ pub(crate) struct Segments {
     /// Sequence number at the last trim that is not on the media yet; 0: none.
     dirtied_at: Vec<u64>,
     dirty: Vec<u32>,
+    /// Trims so far. Each has a number, from 1.
+    trims: u64,
+    /// The first trim in each dirty segment.
+    first_trim: Vec<u64>,
+    /// Segments that were dirty and are on their way to the media.
+    leaving: Vec<Leaving>,
+}
+
+/// A segment between [`PageMap::next_flush_segment`] and the end of its program.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    segment: u32,
+    first_trim: u64,
+    /// Its content has been taken: the next program of the segment that ends well carries the trims.
+    imaged: bool,
 }
 
 /// What a caller that persists segments does next.
@@ -61,14 +76,35 @@ impl Segments {
             due: every,
             dirtied_at: vec![0; count as usize],
             dirty: Vec::new(),
+            trims: 0,
+            first_trim: vec![0; count as usize],
+            leaving: Vec::new(),
         }
+    }
+
+    /// Number of the last trim.
+    pub fn last_trim(&self) -> u64 {
+        self.trims
+    }
+
+    /// All trims with a lower number are on the media.
+    pub fn saved_before(&self) -> u64 {
+        let dirty = self.dirty.iter().map(|&s| self.first_trim[s as usize]);
+        dirty.chain(self.leaving.iter().map(|l| l.first_trim)).min().unwrap_or(u64::MAX)
+    }
+
+    /// A program of `segment` has ended well.
+    pub fn saved(&mut self, segment: u32) {
+        self.leaving.retain(|l| l.segment != segment || !l.imaged);
     }
 
     #[inline]
     pub fn dirty(&mut self, segment: u32) {
+        self.trims += 1;
         if self.count > 0 {
             if self.dirtied_at[segment as usize] == 0 {
                 self.dirty.push(segment);
+                self.first_trim[segment as usize] = self.trims;
             }
             self.dirtied_at[segment as usize] = u64::MAX;
         }
@@ -100,6 +136,8 @@ impl PageMap {
             return SegmentWork::Wait;
         }
         self.segments.dirty.pop();
+        let first_trim = self.segments.first_trim[segment as usize];
+        self.segments.leaving.push(Leaving { segment, first_trim, imaged: false });
         self.segments.dirtied_at[segment as usize] = 0;
         SegmentWork::Write(segment)
     }
@@ -126,7 +164,10 @@ impl PageMap {
     }
 
     /// The content of a segment, `unit_bytes` long, at the moment of `settled`.
-    pub fn segment_image(&self, settled: &Settled, segment: u32, out: &mut Vec<u8>) {
+    pub fn segment_image(&mut self, settled: &Settled, segment: u32, out: &mut Vec<u8>) {
+        for leaving in self.segments.leaving.iter_mut().filter(|l| l.segment == segment) {
+            leaving.imaged = true;
+        }
         out.clear();
         out.extend_from_slice(&settled.watermark.to_le_bytes());
         out.extend_from_slice(&u64::from(segment).to_le_bytes());

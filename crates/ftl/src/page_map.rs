@@ -34,6 +34,8 @@ pub enum Stream {
     Worn = 3,
     /// Map segments.
     Meta = 4,
+    /// Map segments that collection waits for: they share the blocks of `Meta` and may use what is kept for relocation.
+    MetaMoved = 5,
 }
 
 const STREAMS: usize = 5;
@@ -288,28 +290,49 @@ impl PageMap {
         match (self.config.separation, stream) {
             (Separation::Off, Stream::Collected | Stream::HostCold) => Stream::Host,
             (Separation::Collected, Stream::HostCold) => Stream::Host,
+            (_, Stream::MetaMoved) => Stream::Meta,
             _ => stream,
         }
+    }
+
+    /// Whose open block in `die` data of `stream` go to. Relocated data without a block of their own go to the host's when
+    /// no block is free, as collection must come to an end.
+    fn slot(&self, die: DieId, stream: Stream) -> Stream {
+        let shared = self.shared(stream);
+        let open = &self.open[die.0 as usize];
+        let last_resort = matches!(shared, Stream::Collected | Stream::Worn)
+            && open[shared as usize].is_none()
+            && self.blocks.free_count(die) == 0;
+        let others = [Stream::Collected, Stream::Host, Stream::HostCold];
+        let other = others.into_iter().find(|&s| last_resort && open[s as usize].is_some());
+        other.unwrap_or(shared)
     }
 
     /// Whether `die` can take a stripe of `stream` now. The last free block of a die is kept for relocation; while it is
     /// in use by a shared open block, only relocation may write there.
     fn can_take(&self, die: DieId, stream: Stream) -> bool {
         let free = self.blocks.free_count(die);
-        let relocation = matches!(stream, Stream::Collected | Stream::Worn);
-        let shared = self.shared(stream);
+        let relocation = matches!(stream, Stream::Collected | Stream::Worn | Stream::MetaMoved);
+        let shared = self.slot(die, stream);
         match self.open[die.0 as usize][shared as usize] {
             Some(_) if relocation || shared != Stream::Host || self.config.separation != Separation::Off => {
                 true
             }
             Some(_) => free >= 1,
-            None => free > u32::from(!relocation),
+            None if relocation => free > 0,
+            None if shared == Stream::Meta => free > 1,
+            None => free > 1 && self.blocks.free_total() > self.layout.dies + self.meta_reserve(),
         }
+    }
+
+    /// Blocks of the drive, beside one in each die, that host data leave free: collection may wait for a map segment.
+    pub(crate) fn meta_reserve(&self) -> u32 {
+        u32::from(self.config.durability != Durability::Volatile)
     }
 
     /// Whether `die` can take data that another die's full blocks have to leave, without touching what it needs to collect.
     fn can_take_guest(&self, die: DieId, stream: Stream) -> bool {
-        let open = self.open[die.0 as usize][self.shared(stream) as usize].is_some();
+        let open = self.open[die.0 as usize][self.slot(die, stream) as usize].is_some();
         self.blocks.free_count(die) > u32::from(!open)
     }
 
@@ -333,13 +356,14 @@ impl PageMap {
     }
 
     fn take_stripe(&mut self, die: DieId, stream: Stream) -> (Ppa, BlockId) {
-        let shared = self.shared(stream);
+        let shared = self.slot(die, stream);
         let slot = &mut self.open[die.0 as usize][shared as usize];
         let open = slot.get_or_insert_with(|| OpenBlock {
             block: self.blocks.take(die, stream == Stream::Worn).expect("can_take was asked"),
             stripe: 0,
         });
         let OpenBlock { block, stripe } = *open;
+        self.blocks.set_meta(block, shared == Stream::Meta);
         let last = stripe + 1 == self.layout.stripes_per_block;
         if last {
             *slot = None;
@@ -415,6 +439,9 @@ impl PageMap {
             }
             if ok {
                 self.invalidate(old);
+                if lpn.0 >= self.user_units {
+                    self.segments.saved(lpn.0 - self.user_units);
+                }
             } else {
                 self.undo(lpn, Ppa(first.0 + i), old);
             }
@@ -430,6 +457,11 @@ impl PageMap {
     fn undo(&mut self, lpn: Lpn, failed: Ppa, old: Ppa) {
         if self.lookup(lpn) == failed {
             self.set_map(lpn, old);
+            // Collection has perhaps passed it by, as it had a successor.
+            if old.is_some() && self.blocks.state(self.layout.block_of(old)) == BlockState::Victim {
+                let block = self.layout.block_of(old);
+                self.collections[self.layout.die_of_block(block).0 as usize].revisit(block);
+            }
         } else {
             let stride = self.layout.units_per_stripe as usize;
             let successor = self.programs.iter().enumerate().filter(|(_, p)| p.active).find_map(|(id, p)| {
@@ -440,8 +472,12 @@ impl PageMap {
             });
             match successor {
                 Some(unit) => self.program_units[unit].old = old,
-                // Trimmed, or overwritten by a program that has ended: then nobody needs the old copy either.
-                None => self.invalidate(old),
+                // Trimmed, or overwritten by a program that has ended: then nobody needs the old copy either. (Until the
+                // trim is on the media the old copy is what a power cut brings back.)
+                None => {
+                    self.keep_until_saved(old);
+                    self.invalidate(old);
+                }
             }
         }
         self.invalidate(failed);
@@ -475,13 +511,21 @@ impl PageMap {
         }
     }
 
-    /// Forgets `lpn`. Its old copy is invalid at once.
+    /// Forgets `lpn`. Its old copy is invalid at once, but its block is not erased before the trim is on the media: a power
+    /// cut must not bring back a copy that is older still.
     pub fn trim(&mut self, lpn: Lpn) {
         let old = self.lookup(lpn);
         if old.is_some() {
             self.set_map(lpn, Ppa::NONE);
-            self.invalidate(old);
             self.segments.dirty(lpn.0 / self.entries_per_segment);
+            self.keep_until_saved(old);
+            self.invalidate(old);
+        }
+    }
+
+    fn keep_until_saved(&mut self, ppa: Ppa) {
+        if ppa.is_some() {
+            self.blocks.set_last_trim(self.layout.block_of(ppa), self.segments.last_trim());
         }
     }
 
