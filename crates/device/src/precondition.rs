@@ -118,7 +118,7 @@ impl Device {
         let mut image = Vec::new();
         self.ftl.segment_image(&self.ftl.settled(), lpn.0 - self.ftl.user_units(), &mut image);
         loop {
-            let plan = self.ftl.plan_program(Stream::Meta, None, &[lpn]).ok_or(NoRoom)?;
+            let plan = self.ftl.plan_program(Stream::MetaMoved, None, &[lpn]).ok_or(NoRoom)?;
             self.media
                 .program_begin(plan.first, plan.sequence)
                 .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));

@@ -75,8 +75,8 @@ impl PageMap {
         let collection = &self.collections[die.0 as usize];
         let coming = self.blocks.free_count(die) + collection.promised;
         // What host data may not take must not keep them waiting.
-        let low =
-            self.config.gc_low_blocks.max(if self.layout.dies == 1 { 1 + self.meta_reserve() } else { 1 });
+        let short = self.blocks.free_total() <= self.layout.dies + self.meta_reserve();
+        let low = self.config.gc_low_blocks.max(1 + if short { self.meta_reserve() } else { 0 });
         coming <= low || (idle && coming < self.config.gc_high_blocks)
     }
 

@@ -115,6 +115,9 @@ pub struct Swarm {
     lossy: bool,
     /// Commands completed.
     pub completed: u64,
+    /// A planted bug, to prove that the swarm finds one: flushes are acknowledged and never reach the drive.
+    #[doc(hidden)]
+    pub canary: bool,
 }
 
 impl Swarm {
@@ -130,6 +133,7 @@ impl Swarm {
             in_flight: 0,
             now: SimTime::ZERO,
             completed: 0,
+            canary: false,
             lossy,
             device,
         }
@@ -176,6 +180,9 @@ impl Swarm {
                 self.oracle.submit_change(opcode, lba, sectors);
             }
             Opcode::Flush => covered = self.oracle.submit_flush(),
+        }
+        if self.canary && opcode == Opcode::Flush {
+            return self.oracle.complete_flush(&covered);
         }
         let tag = self.pending.len() as u64;
         self.pending.push(Pending { opcode, lba, sectors, fua, promise, covered, open: true });
@@ -310,9 +317,20 @@ impl Swarm {
 
 /// One seed's worth of swarm: `commands` random commands at random depth, with checks and power cuts on the way.
 pub fn run_seed(seed: u64, commands: u32) {
+    run(seed, commands, false);
+}
+
+/// As [`run_seed`], with the planted bug: must panic for some seed.
+#[doc(hidden)]
+pub fn run_seed_with_canary(seed: u64, commands: u32) {
+    run(seed, commands, true);
+}
+
+fn run(seed: u64, commands: u32, canary: bool) {
     let mut rng = Rng::stream(seed, "drive");
     let config = tiny(&random_sets(&mut rng));
     let mut swarm = Swarm::new(&config, seed);
+    swarm.canary = canary;
     let depth = 1 + rng.below(20) as u32;
     let cut_every = 50 + rng.below(400);
     for i in 0..commands {

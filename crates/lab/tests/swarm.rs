@@ -26,3 +26,11 @@ fn random_drives_never_return_a_wrong_sector() {
         );
     }
 }
+
+/// A swarm that finds nothing may be blind: it must find a drive that acknowledges flushes without doing them.
+#[test]
+fn a_planted_bug_is_found() {
+    let caught = |seed| catch_unwind(|| swarm::run_seed_with_canary(seed, 1500)).is_err();
+    let found = (0..20).find(|&seed| caught(seed));
+    assert!(found.is_some(), "20 seeds did not find flushes that do nothing");
+}
