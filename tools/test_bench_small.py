@@ -70,7 +70,7 @@ class Descriptions(unittest.TestCase):
         loaded = measure.load("random-read")
         changed = measure.variant(loaded, {"job.iodepth": 1, "drive.host.commands": 7})
         self.assertEqual([job["iodepth"] for job in changed["job"]], [1])
-        self.assertEqual(changed["drive"]["host"], {"commands_max": 7})
+        self.assertEqual(changed["drive"]["host"], {"commands": 7})
         self.assertEqual(loaded, measure.load("random-read"))
         self.assertEqual(changed["drive"]["media"], loaded["drive"]["media"])
 
