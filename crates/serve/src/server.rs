@@ -28,7 +28,7 @@ const TIMER: Token = Token(1);
 const LISTENERS: usize = 2;
 const CONNECTIONS: usize = 1 << 16;
 /// Bits of a connection's number that say where it is kept.
-const SLOT_BITS: u32 = 16;
+pub(crate) const SLOT_BITS: u32 = 16;
 
 /// The longest read from a connection, beside a payload that goes to its place directly.
 const READ_BYTES: usize = 256 << 10;

@@ -31,13 +31,13 @@ pub struct ConnectionId(pub(crate) u64);
 impl ConnectionId {
     /// For tests of a session without a server.
     pub fn new(number: u64) -> ConnectionId {
-        ConnectionId(number)
+        ConnectionId(number << crate::server::SLOT_BITS)
     }
 }
 
 impl std::fmt::Display for ConnectionId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
+        (self.0 >> crate::server::SLOT_BITS).fmt(f)
     }
 }
 
