@@ -45,8 +45,15 @@ def fio(socket, core, rw, depth, seconds, jobs):
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)
     if done.returncode:
         sys.exit(f"fio: {done.stdout}{done.stderr}")
-    side = json.loads(done.stdout)["jobs"][0]["read" if rw.endswith("read") else "write"]
-    return side["iops"], side["clat_ns"]["percentile"]["50.000000"] / 1e3
+    # The engine says hello on standard output, before the JSON.
+    side = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read" if rw.endswith("read") else "write"]
+    return side["iops"], side["clat_ns"]["percentile"]["50.000000"] / 1e3, side["total_ios"]
+
+
+def cpu_us(process):
+    """Processor time that a server has used, in user and system mode."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) * 1e6 / os.sysconf("SC_CLK_TCK")
 
 
 def fill(socket, core):
@@ -90,29 +97,32 @@ def main():
                 servers.append(subprocess.Popen(command))
                 wait_for(socket, servers[-1])
                 fill(socket, options.client_core)
-            measure(options, ours, theirs)
+            measure(options, ours, theirs, dict(zip(commands, servers)))
         finally:
             for server in servers:
                 server.send_signal(signal.SIGTERM)
                 server.wait(30)
 
 
-def measure(options, ours, theirs):
+def measure(options, ours, theirs, servers):
     print(f"4 KiB {options.rw}, {options.jobs} connection(s), {options.turns} turns of {options.seconds} s")
-    print(f"{'depth':>5}  {'pellucid IOPS':>22} {'p50 us':>8}  {'nbdkit IOPS':>22} {'p50 us':>8}  {'ratio':>6}")
+    print("median IOPS (spread), p50 latency in us, server's processor time per request in us")
+    print(f"{'depth':>5}  {'pellucid':>28} {'p50':>7} {'cpu':>6}  {'nbdkit memory':>28} {'p50':>7} {'cpu':>6}  ratio")
     for depth in map(int, options.depths.split(",")):
         found = {ours: [], theirs: []}
         for turn in range(options.turns):
             for socket in (ours, theirs) if turn % 2 == 0 else (theirs, ours):
-                found[socket].append(fio(socket, options.client_core, options.rw, depth, options.seconds, options.jobs))
+                before = cpu_us(servers[socket])
+                iops, p50, count = fio(socket, options.client_core, options.rw, depth, options.seconds, options.jobs)
+                found[socket].append((iops, p50, (cpu_us(servers[socket]) - before) / count))
         cells, medians = [], []
         for socket in (ours, theirs):
-            iops = sorted(value for value, _ in found[socket])
+            iops = sorted(value for value, _, _ in found[socket])
             medians.append(statistics.median(iops))
             spread = f"({iops[0]:,.0f}-{iops[-1]:,.0f})"
-            p50 = statistics.median(value for _, value in found[socket])
-            cells.append(f"{medians[-1]:>8,.0f} {spread:>17} {p50:>6.1f}")
-        print(f"{depth:>5}  {cells[0]}  {cells[1]}  {medians[0] / medians[1]:>6.2f}", flush=True)
+            p50, cpu = (statistics.median(row[i] for row in found[socket]) for i in (1, 2))
+            cells.append(f"{medians[-1]:>8,.0f} {spread:>19} {p50:>7.1f} {cpu:>6.2f}")
+        print(f"{depth:>5}  {cells[0]}  {cells[1]}  {medians[0] / medians[1]:>5.2f}", flush=True)
 
 
 if __name__ == "__main__":
