@@ -32,7 +32,9 @@ fn ends(stream: &mut TcpStream) -> bool {
         match stream.read(&mut bytes) {
             Ok(0) => return true,
             Ok(_) => {}
-            Err(e) => return !matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+            Err(e) => {
+                return !matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut);
+            }
         }
     }
 }
@@ -153,9 +155,9 @@ fn two_hundred_connections_and_no_more_than_allowed() {
     for client in &mut clients {
         assert_eq!(client.reply(|_| 0).error, 0);
     }
-    for i in 0..200 {
+    for (i, client) in clients.iter_mut().enumerate() {
         let other = (i * 7 + 3) % 200;
-        assert_eq!(clients[i].read(other as u64 * 4096, 4096), [other as u8; 4096]);
+        assert_eq!(client.read(other as u64 * 4096, 4096), [other as u8; 4096]);
     }
     let _last = connect(&served);
     let mut one_more = connect(&served);
@@ -216,7 +218,8 @@ fn peers_that_vanish_leave_nothing_behind() {
 
 #[test]
 fn who_says_nothing_is_shown_the_door() {
-    let mut core = Core::new(vec![("one".into(), drive(StoreKind::Ram))], Time::Instant).expect("a good drive");
+    let mut core =
+        Core::new(vec![("one".into(), drive(StoreKind::Ram))], Time::Instant).expect("a good drive");
     let (mut load, mut output, mut session) = (Load::default(), Output::default(), NbdSession::default());
     let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
     session.opened(&mut port);
