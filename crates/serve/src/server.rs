@@ -438,6 +438,10 @@ impl Server {
             for slot in 0..self.connections.len() {
                 self.tick(slot, now);
             }
+            // Those that could not be accepted when they came, for want of file descriptors, are told by no event.
+            for at in 0..self.listeners.len() {
+                self.accept(at);
+            }
         }
         if !self.core.stopping && self.stopper.stop.load(Ordering::Acquire) {
             self.begin_stopping();
