@@ -272,7 +272,7 @@ fn the_control_socket_explains_what_it_refuses() {
         let answer = served.control(line);
         assert!(answer.contains("\"ok\":false") && answer.contains(part), "{line}: {answer}");
     }
-    let answer = served.control(r#"{"do":"faults","program_fail":0.05}"#);
+    let answer = served.control(r#"{"do":"faults","program_fail":0.2}"#);
     assert!(answer.contains("\"ok\":true"), "{answer}");
     let mut client = Client::tcp(&served, "one");
     let data = pattern(5, 1 << 20);
