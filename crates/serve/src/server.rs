@@ -151,10 +151,7 @@ impl Server {
         let timer = Timer::new(poll.registry(), TIMER).map_err(ServeError::Poll)?;
         Ok(Server {
             core,
-            options: Options {
-                connections_max: options.connections_max.min((1 << SLOT_BITS) - 1),
-                ..options
-            },
+            options: Options { connections_max: options.connections_max.min(CONNECTIONS_MAX), ..options },
             log,
             poll,
             timer,
