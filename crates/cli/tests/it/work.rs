@@ -22,9 +22,9 @@ fn a_benchmark_runs_small_and_repeats() {
          --set ftl.over_provisioning=0.3"
     );
     let words =
-        ["run", "bench/random-write.toml", "--number_ios", "2000", "--json", "--set", "media.blocks=32"];
+        ["run", "bench/random-write.toml", "--number_ios", "20000", "--json", "--set", "media.blocks=32"];
     let written = run_in(project(), &words).json();
-    assert_eq!((&written["requests"], &written["directions"]["write"]["errors"]), (&2000.into(), &0.into()));
+    assert_eq!((&written["requests"], &written["directions"]["write"]["errors"]), (&20000.into(), &0.into()));
     assert!(
         written["write_amplification"]["total"].as_f64().unwrap() > 1.5,
         "the drive was not preconditioned"
