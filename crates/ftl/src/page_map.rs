@@ -433,6 +433,8 @@ impl PageMap {
         let block = self.layout.block_of(first);
         let base = id.0 as usize * self.layout.units_per_stripe as usize;
         for i in 0..units {
+            // A stripe may hold a page twice (moved twice from one copy): a failed one is undone from its end.
+            let i = if ok { i } else { units - 1 - i };
             let ProgramUnit { lpn, old } = self.program_units[base + i as usize];
             if lpn == Lpn::NONE {
                 continue;
