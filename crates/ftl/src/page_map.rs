@@ -318,11 +318,19 @@ impl PageMap {
             Some(_) if relocation || shared != Stream::Host || self.config.separation != Separation::Off => {
                 true
             }
-            Some(_) => free >= 1,
+            Some(_) => free >= 1 && self.segments_have_room(),
             None if relocation => free > 0,
             None if shared == Stream::Meta => free > 1,
             None => free > 1 && self.blocks.free_total() > self.layout.dies + self.meta_reserve(),
         }
+    }
+
+    /// Whether a map segment finds room without what the dies need to collect. Erases may wait for one, so that host data
+    /// must not use up the open block of collection before.
+    fn segments_have_room(&self) -> bool {
+        self.config.durability == Durability::Volatile
+            || self.blocks.free_total() > self.layout.dies
+            || self.open.iter().any(|open| open[Stream::Meta as usize].is_some())
     }
 
     /// Blocks of the drive, beside one in each die, that host data leave free: collection may wait for a map segment.
