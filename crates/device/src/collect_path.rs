@@ -203,7 +203,10 @@ impl Device {
 
     /// Programs relocated units of a die: whole stripes, and the rest when nothing can come to fill it.
     fn pack_relocated(&mut self, die: DieId) {
-        for packer in 0..2 {
+        // The fuller one first: a few units of one kind must not keep those of the other from gathering.
+        let [collected, worn] = &self.collect.packed[die.0 as usize];
+        let order = if worn.len() > collected.len() { [1, 0] } else { [0, 1] };
+        for packer in order {
             while !self.collect.packed[die.0 as usize][packer].is_empty() {
                 let waiting = self.collect.packed[die.0 as usize][packer].len();
                 let stripe = self.layout.units_per_stripe as usize;

@@ -319,6 +319,21 @@ impl Device {
     /// Carries out what the scheduler asks for, and what follows from it, until the drive only waits.
     fn drain(&mut self) {
         loop {
+            self.carry_out();
+            if self.active == 0 || self.events.next_at().is_some() {
+                return;
+            }
+            // What is given up may let others go on, and makes room for commands that wait in their queues.
+            let before = self.active;
+            self.give_up_writing();
+            if self.active == before && !self.scheduler.has_steps() {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self) {
+        loop {
             while let Some(step) = self.scheduler.pop_step() {
                 match step {
                     Step::Array(op) => self.start_array(op),
@@ -342,9 +357,6 @@ impl Device {
             if !self.scheduler.has_steps() {
                 break;
             }
-        }
-        if self.events.next_at().is_none() && self.active > 0 {
-            self.give_up_writing();
         }
     }
 

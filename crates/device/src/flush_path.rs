@@ -236,9 +236,9 @@ impl Device {
         self.plan_segments();
     }
 
-    /// The drive can write no more: flushes fail.
+    /// The drive can write no more: flushes fail. Segments with trimmed pages stay in line, so that a later flush fails
+    /// too instead of promising trims that were never stored.
     pub(crate) fn fail_flushes(&mut self) {
-        self.flushes.segments.clear();
         let running = self.flushes.running.take();
         let waiting = std::mem::take(&mut self.flushes.waiting);
         for work in running.into_iter().chain(waiting) {

@@ -21,6 +21,12 @@ impl Device {
     pub(crate) fn place(&mut self, slice: u32, in_turn: bool) {
         let lpn = self.slices[slice].lpn;
         let write = self.is_write(slice);
+        if write && self.read_only {
+            // Accepted before the drive knew that it can store no more.
+            self.writes.inbound -= 1;
+            self.slices[slice].book(Stage::Buffer, self.now);
+            return self.slice_done(slice, Status::ReadOnly);
+        }
         let found = self.buffer.find(lpn);
         let entry = match found {
             Some(entry) if !(write && self.buffer[entry].programming) => entry,

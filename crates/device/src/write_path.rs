@@ -464,20 +464,11 @@ impl Device {
                 self.release(entry);
             }
         }
-        let mut starved = std::mem::take(&mut self.starved);
-        self.starved_count = 0;
-        while let Some(slice) = starved.pop(&mut self.slices) {
-            if self.is_write(slice) {
-                self.slices[slice].book(Stage::Buffer, self.now);
-                self.slice_done(slice, Status::ReadOnly);
-                continue;
-            }
-            // Reads go on, whatever the buffer cannot get rid of.
-            if !self.make_vacancy() {
-                self.buffer.grow();
-            }
-            self.place(slice, true);
+        // Reads go on one after the other, whatever the buffer cannot get rid of; writes are refused in their turn.
+        if !self.starved.is_empty() && !self.make_vacancy() {
+            self.buffer.grow();
         }
+        self.feed_starved();
         self.fail_flushes();
     }
 }

@@ -218,7 +218,9 @@ impl PageMap {
         let mut by_room: Vec<&BlockRange> = ranges.iter().collect();
         by_room.sort_by_key(|r| r.stripes);
         for range in by_room {
-            let partial = range.stripes < self.layout.stripes_per_block;
+            // Where all stripes are torn, the numbers they began with are not known to be below the next ones: programs
+            // may have been cut off since the last mount without a single one that ended.
+            let partial = range.stripes < self.layout.stripes_per_block && range.first != u64::MAX;
             let streams: &[Stream] = if range.meta {
                 &[Stream::Meta]
             } else {

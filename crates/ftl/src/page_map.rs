@@ -319,11 +319,19 @@ impl PageMap {
             Some(_) if relocation || shared != Stream::Host || self.config.separation != Separation::Off => {
                 true
             }
-            Some(_) => free >= 1,
+            Some(_) => free >= 1 && self.segments_have_room(),
             None if relocation => free > 0,
             None if shared == Stream::Meta => free > 1,
             None => free > 1 && self.blocks.free_total() > self.layout.dies + self.meta_reserve(),
         }
+    }
+
+    /// Whether a map segment finds room without what the dies need to collect. Erases may wait for one, so that host data
+    /// must not use up the open block of collection before.
+    fn segments_have_room(&self) -> bool {
+        self.config.durability == Durability::Volatile
+            || self.blocks.free_total() > self.layout.dies
+            || self.open.iter().any(|open| open[Stream::Meta as usize].is_some())
     }
 
     /// Blocks of the drive, beside one in each die, that host data leave free: collection may wait for a map segment.
@@ -434,6 +442,8 @@ impl PageMap {
         let block = self.layout.block_of(first);
         let base = id.0 as usize * self.layout.units_per_stripe as usize;
         for i in 0..units {
+            // A stripe may hold a page twice (moved twice from one copy): a failed one is undone from its end.
+            let i = if ok { i } else { units - 1 - i };
             let ProgramUnit { lpn, old } = self.program_units[base + i as usize];
             if lpn == Lpn::NONE {
                 continue;

@@ -5,7 +5,7 @@
 
 use crate::drive::{Mismatch, Oracle, Promise, fill_images, version_of};
 use crate::spec;
-use pellucid_device::{Device, DeviceConfig};
+use pellucid_device::{Device, DeviceConfig, DeviceError};
 use pellucid_flash::{Command, Completion, Lba, Opcode, Rng, SimTime, Status};
 
 /// A small random drive as TOML `--set`s on the tiny base.
@@ -329,6 +329,12 @@ pub fn run_seed_with_canary(seed: u64, commands: u32) {
 fn run(seed: u64, commands: u32, canary: bool) {
     let mut rng = Rng::stream(seed, "drive");
     let config = tiny(&random_sets(&mut rng));
+    // Too many factory-bad blocks for so small a drive: refused, and rightly so.
+    if config.media.faults.factory_bad > 0.0
+        && matches!(Device::new(&config), Err(DeviceError::Translation(_)))
+    {
+        return;
+    }
     let mut swarm = Swarm::new(&config, seed);
     swarm.canary = canary;
     let depth = 1 + rng.below(20) as u32;
