@@ -109,6 +109,11 @@ impl Device {
         (lpn.0 < self.ftl.user_units()).then(|| self.ftl.lookup(lpn)).filter(|ppa| ppa.is_some())
     }
 
+    /// Whether a logical page holds data: programmed, or written and still in the buffer. A page without data reads as zeros.
+    pub fn is_mapped(&self, lpn: Lpn) -> bool {
+        self.locate(lpn).is_some() || self.buffer.find(lpn).is_some_and(|entry| self.buffer[entry].dirty != 0)
+    }
+
     /// The media, for tools that look at cells.
     pub fn media(&self) -> &Media {
         &self.media

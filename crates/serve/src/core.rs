@@ -1,0 +1,400 @@
+//! The drives, their time, and whose operation is whose.
+//!
+//! Paced: the drive's time is wall time since the start, divided by the dilation; an arrival is stamped
+//! `max(wall, drive)`. Instant: wall time plays no part; while operations are in a drive it jumps from event to event.
+//!
+//! Invariants: a drive is never told a time before one it was told already; a tag of the drive is the number of the route
+//! that its completion takes, and is in use from submit to completion.
+
+use crate::pool::Pool;
+use crate::session::{Close, ConnectionId, Namespace, Operation};
+use hdrhistogram::Histogram;
+use pellucid_device::{Device, DeviceError};
+use pellucid_flash::{Command, Completion, Lba, Lpn, Opcode, SimTime};
+use pellucid_ftl::MountReport;
+use std::fmt;
+use std::time::Instant;
+
+/// Lateness above this is counted as this.
+const LATENESS_MAX_NS: u64 = 60_000_000_000;
+/// Events that a drive may run before the sockets are looked at again.
+const EVENTS_MAX: u32 = 4096;
+
+/// How the drives' time goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Time {
+    /// Real time: modelled latency is kept. A dilation of 2 makes everything take twice as long.
+    Paced {
+        /// Wall time per simulated time, above 0.
+        dilation: f64,
+    },
+    /// As fast as possible: modelled latency is not waited for.
+    Instant,
+}
+
+/// Why drives cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no drive.
+    NoDrive,
+    /// The drive keeps stamps instead of data.
+    Stamps {
+        /// The drive.
+        name: String,
+    },
+    /// Two drives have one name.
+    SameName {
+        /// The name.
+        name: String,
+    },
+    /// A dilation that is not a number above 0.
+    Dilation {
+        /// The value.
+        value: String,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoDrive => f.write_str("drives: none given; allowed: at least 1"),
+            Refusal::Stamps { name } => write!(
+                f,
+                "{name}: drive.media.store = \"none\" keeps no data, so a host would read garbage; allowed: \"ram\", \
+                 \"file\""
+            ),
+            Refusal::SameName { name } => write!(f, "{name}: two drives of this name; names must differ"),
+            Refusal::Dilation { value } => write!(f, "dilation {value}; allowed: a number above 0"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Where a completion goes: to this connection's session, with its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The session's own name for the operation.
+    pub token: u64,
+}
+
+/// An operation as it reached a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When, in the drive's time.
+    pub at: SimTime,
+    /// Which drive.
+    pub namespace: usize,
+    /// Submission queue.
+    pub queue: u16,
+    /// What to do.
+    pub opcode: Opcode,
+    /// Force unit access.
+    pub fua: bool,
+    /// First sector.
+    pub lba: Lba,
+    /// Number of sectors.
+    pub sectors: u32,
+    /// Bytes of a sector.
+    pub sector_bytes: u32,
+}
+
+/// Watches what goes into the drives and what comes out.
+pub trait Observer {
+    /// An operation arrives. `data` are the bytes of a write.
+    fn arrived(&mut self, arrival: &Arrival, data: &[u8]);
+    /// An operation has ended.
+    fn completed(&mut self, _namespace: usize, _completion: &Completion) {}
+    /// The server has stopped.
+    fn finished(&mut self) {}
+}
+
+/// An operation that has ended.
+pub struct Done {
+    /// Where its completion goes.
+    pub route: Route,
+    /// Bytes of data it was submitted with.
+    pub bytes: usize,
+    /// The completion.
+    pub completion: Completion,
+}
+
+#[derive(Clone, Copy)]
+struct Pending {
+    route: Route,
+    bytes: usize,
+}
+
+/// The drives and everything about them that does not depend on sockets.
+pub struct Core {
+    namespaces: Vec<Namespace>,
+    devices: Vec<Device>,
+    time: Time,
+    began: Instant,
+    pending: Vec<Pending>,
+    idle_tags: Vec<u32>,
+    observer: Option<Box<dyn Observer>>,
+    lateness_ns: Histogram<u64>,
+    bytes_in_drives: usize,
+    /// Bytes in the outputs of all connections; kept by the reactor.
+    pub(crate) bytes_in_outputs: usize,
+    pub(crate) pool: Pool,
+    pub(crate) nudged: Vec<ConnectionId>,
+    pub(crate) closing: Vec<(ConnectionId, Close)>,
+    pub(crate) stopping: bool,
+    /// Connections that are open; kept by the reactor.
+    pub(crate) connections: usize,
+}
+
+impl Core {
+    /// Takes drives, each with its name, into service.
+    ///
+    /// # Errors
+    /// Drives that cannot be served.
+    pub fn new(drives: Vec<(String, Device)>, time: Time) -> Result<Core, Refusal> {
+        if drives.is_empty() {
+            return Err(Refusal::NoDrive);
+        }
+        if let Time::Paced { dilation } = time
+            && !(dilation.is_finite() && dilation > 0.0)
+        {
+            return Err(Refusal::Dilation { value: dilation.to_string() });
+        }
+        let mut namespaces: Vec<Namespace> = Vec::new();
+        for (name, device) in &drives {
+            let layout = device.layout();
+            if device.image_bytes() != layout.sector_bytes as usize {
+                return Err(Refusal::Stamps { name: name.clone() });
+            }
+            if namespaces.iter().any(|n| n.name == *name) {
+                return Err(Refusal::SameName { name: name.clone() });
+            }
+            namespaces.push(Namespace {
+                name: name.clone(),
+                sectors: device.capacity_sectors(),
+                sector_bytes: layout.sector_bytes,
+                unit_bytes: layout.unit_bytes,
+            });
+        }
+        Ok(Core {
+            namespaces,
+            devices: drives.into_iter().map(|(_, device)| device).collect(),
+            time,
+            began: Instant::now(),
+            pending: Vec::new(),
+            idle_tags: Vec::new(),
+            observer: None,
+            lateness_ns: Histogram::new_with_bounds(1, LATENESS_MAX_NS, 2).expect("constant bounds"),
+            bytes_in_drives: 0,
+            bytes_in_outputs: 0,
+            pool: Pool::default(),
+            nudged: Vec::new(),
+            closing: Vec::new(),
+            stopping: false,
+            connections: 0,
+        })
+    }
+
+    /// From now on `observer` sees every operation.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observer = Some(observer);
+    }
+
+    /// The namespaces, in the order of their numbers.
+    pub fn namespaces(&self) -> &[Namespace] {
+        &self.namespaces
+    }
+
+    /// The drive behind a namespace.
+    pub fn device(&self, namespace: usize) -> &Device {
+        &self.devices[namespace]
+    }
+
+    /// How time goes.
+    pub fn time(&self) -> Time {
+        self.time
+    }
+
+    /// Wall time since the start.
+    pub fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// How late completions were handed out, in wall nanoseconds; empty unless paced.
+    pub fn lateness_ns(&self) -> &Histogram<u64> {
+        &self.lateness_ns
+    }
+
+    /// Bytes of data in drives and outputs.
+    pub(crate) fn bytes_held(&self) -> usize {
+        self.bytes_in_drives + self.bytes_in_outputs
+    }
+
+    /// Operations in the drives.
+    pub fn outstanding(&self) -> usize {
+        self.pending.len() - self.idle_tags.len()
+    }
+
+    /// The drive's time at a point of wall time.
+    fn drive_time(&self, wall_ns: u64) -> SimTime {
+        match self.time {
+            Time::Paced { dilation: 1.0 } => SimTime(wall_ns),
+            Time::Paced { dilation } => SimTime((wall_ns as f64 / dilation) as u64),
+            Time::Instant => SimTime::ZERO,
+        }
+    }
+
+    /// A length of the drive's time as wall time, rounded up.
+    fn wall_ns(&self, drive_ns: u64) -> u64 {
+        match self.time {
+            Time::Paced { dilation } if dilation != 1.0 => (drive_ns as f64 * dilation).ceil() as u64,
+            _ => drive_ns,
+        }
+    }
+
+    /// Hands an operation to a drive.
+    ///
+    /// # Panics
+    /// When there is no such namespace.
+    pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
+        let now = self.drive_time(self.now_ns());
+        let device = &mut self.devices[namespace];
+        let at = now.max(device.now());
+        let Operation { queue, opcode, fua, lba, sectors, data } = operation;
+        let queue = queue % device.config().host.queues;
+        if let Some(observer) = &mut self.observer {
+            let sector_bytes = self.namespaces[namespace].sector_bytes;
+            let arrival = Arrival { at, namespace, queue, opcode, fua, lba, sectors, sector_bytes };
+            let written: &[u8] = if opcode == Opcode::Write { &data } else { &[] };
+            observer.arrived(&arrival, written);
+        }
+        let pending = Pending { route, bytes: data.len() };
+        self.bytes_in_drives += data.len();
+        let tag = match self.idle_tags.pop() {
+            Some(tag) => {
+                self.pending[tag as usize] = pending;
+                tag
+            }
+            None => {
+                self.pending.push(pending);
+                self.pending.len() as u32 - 1
+            }
+        };
+        device.submit(at, Command { tag: tag.into(), queue, opcode, fua, lba, sectors, data });
+    }
+
+    /// Lets the drives do what is due. Returns whether more can be done at once.
+    pub fn run(&mut self) -> bool {
+        match self.time {
+            Time::Paced { .. } => {
+                let now = self.drive_time(self.now_ns());
+                for device in &mut self.devices {
+                    if device.next_event().is_some_and(|at| at <= now) {
+                        device.advance(now);
+                    }
+                }
+                false
+            }
+            Time::Instant => {
+                let mut more = false;
+                for device in &mut self.devices {
+                    for _ in 0..EVENTS_MAX {
+                        let Some(at) = device.next_event().filter(|_| device.outstanding_commands() > 0) else {
+                            break;
+                        };
+                        device.advance(at);
+                    }
+                    more |= device.outstanding_commands() > 0;
+                }
+                more
+            }
+        }
+    }
+
+    /// Instant: runs a little of what the drives do by themselves while nobody waits. Returns whether there is more.
+    pub fn run_background(&mut self) -> bool {
+        if self.time != Time::Instant {
+            return false;
+        }
+        let mut more = false;
+        for device in &mut self.devices {
+            for _ in 0..EVENTS_MAX / 16 {
+                let Some(at) = device.next_event() else { break };
+                device.advance(at);
+            }
+            more |= device.next_event().is_some();
+        }
+        more
+    }
+
+    /// Wall time, on the clock of [`Core::now_ns`], at which a drive next does something; `None`: not by itself.
+    pub fn next_due_ns(&self) -> Option<u64> {
+        let Time::Paced { .. } = self.time else { return None };
+        self.devices.iter().filter_map(Device::next_event).min().map(|at| self.wall_ns(at.0))
+    }
+
+    /// The next operation that has ended.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Done> {
+        let (namespace, completion) =
+            self.devices.iter_mut().enumerate().find_map(|(i, device)| Some((i, device.pop()?)))?;
+        if let Some(observer) = &mut self.observer {
+            observer.completed(namespace, &completion);
+        }
+        if let Time::Paced { .. } = self.time {
+            let late = self.drive_time(self.now_ns()).since(completion.completed);
+            self.lateness_ns.saturating_record(self.wall_ns(late.0).max(1));
+        }
+        let Pending { route, bytes } = self.pending[completion.tag as usize];
+        self.idle_tags.push(completion.tag as u32);
+        self.bytes_in_drives -= bytes;
+        Some(Done { route, bytes, completion })
+    }
+
+    /// Cuts the power of a drive and switches it on again.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, DeviceError> {
+        let now = self.drive_time(self.now_ns());
+        let device = &mut self.devices[namespace];
+        if now > device.now() {
+            device.advance(now);
+        }
+        device.power_cut()
+    }
+
+    /// See [`crate::session::Port::allocated`].
+    pub(crate) fn allocated(&self, namespace: usize, lba: Lba, sectors: u64) -> (bool, u64) {
+        let device = &self.devices[namespace];
+        let per_unit = u64::from(device.layout().sectors_per_unit);
+        let holds = |unit: u64| u32::try_from(unit).is_ok_and(|unit| device.is_mapped(Lpn(unit)));
+        let first = lba.0 / per_unit;
+        let end = (lba.0 + sectors).div_ceil(per_unit);
+        let answer = holds(first);
+        let differs = (first + 1..end).find(|&unit| holds(unit) != answer);
+        let length = differs.map_or(sectors, |unit| unit * per_unit - lba.0);
+        (answer, length)
+    }
+
+    /// Makes file stores durable and tells the observer that all is over.
+    ///
+    /// # Errors
+    /// What a store says, with the drive's name.
+    pub fn finish(&mut self) -> Result<(), String> {
+        if let Some(observer) = &mut self.observer {
+            observer.finished();
+        }
+        for (device, namespace) in self.devices.iter_mut().zip(&self.namespaces) {
+            device.sync().map_err(|error| format!("{}: {error}", namespace.name))?;
+        }
+        Ok(())
+    }
+
+    /// The drives as they are now.
+    pub fn into_devices(self) -> Vec<Device> {
+        self.devices
+    }
+}

@@ -1,0 +1,183 @@
+//! What waits to be sent on a connection: small heads, copied, and whole data buffers, moved.
+//!
+//! ```text
+//!  heads   |28 bytes|28 bytes|20|...            one growing buffer
+//!  pieces  Head(28) Data(4096) Head(28) Data(4096) Head(20) ...
+//! ```
+//! Invariants: `heads[sent_heads..]` is exactly what the `Head` pieces stand for, in order; no piece is empty.
+
+use crate::pool::Pool;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Write};
+use std::ops::Range;
+
+/// Pieces handed to one vectored write.
+const SLICES_MAX: usize = 64;
+
+enum Piece {
+    /// So many bytes of `heads`.
+    Head(usize),
+    /// The part of an owned buffer that is still to be sent.
+    Data(Vec<u8>, Range<usize>),
+}
+
+/// Bytes to be sent.
+#[derive(Default)]
+pub struct Output {
+    heads: Vec<u8>,
+    sent_heads: usize,
+    pieces: VecDeque<Piece>,
+    bytes: usize,
+}
+
+impl Output {
+    /// Adds bytes by copying them; for heads and short answers.
+    #[inline]
+    pub fn head(&mut self, bytes: &[u8]) {
+        self.encode(|out| out.extend_from_slice(bytes));
+    }
+
+    /// Adds what `encode` appends to the buffer it is given. It must only append.
+    #[inline]
+    pub fn encode(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.heads.len();
+        encode(&mut self.heads);
+        let added = self.heads.len() - before;
+        if added == 0 {
+            return;
+        }
+        self.bytes += added;
+        match self.pieces.back_mut() {
+            Some(Piece::Head(length)) => *length += added,
+            _ => self.pieces.push_back(Piece::Head(added)),
+        }
+    }
+
+    /// Adds a whole buffer without copying it; it goes back to the pool when sent.
+    #[inline]
+    pub fn data(&mut self, buffer: Vec<u8>) {
+        let range = 0..buffer.len();
+        self.data_range(buffer, range);
+    }
+
+    /// Adds a part of a buffer without copying it.
+    ///
+    /// # Panics
+    /// When the range passes the end of the buffer.
+    #[inline]
+    pub fn data_range(&mut self, buffer: Vec<u8>, range: Range<usize>) {
+        assert!(range.end <= buffer.len(), "{range:?} of {} bytes", buffer.len());
+        if range.is_empty() {
+            return;
+        }
+        self.bytes += range.len();
+        self.pieces.push_back(Piece::Data(buffer, range));
+    }
+
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// All bytes that wait, in one piece; for tests of a session without a socket.
+    pub fn take_all(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.bytes);
+        let mut at = self.sent_heads;
+        for piece in std::mem::take(self).pieces_of(&mut at) {
+            bytes.extend_from_slice(&piece);
+        }
+        bytes
+    }
+
+    fn pieces_of(self, at: &mut usize) -> Vec<Vec<u8>> {
+        let heads = self.heads;
+        let piece = |piece| match piece {
+            Piece::Head(length) => {
+                *at += length;
+                heads[*at - length..*at].to_vec()
+            }
+            Piece::Data(buffer, range) => buffer[range].to_vec(),
+        };
+        self.pieces.into_iter().map(piece).collect()
+    }
+
+    /// Writes until nothing is left or the socket takes no more; says whether nothing is left.
+    ///
+    /// # Errors
+    /// Of the socket, except `WouldBlock` and `Interrupted`.
+    pub fn write_to(&mut self, socket: &mut impl Write, pool: &mut Pool) -> io::Result<bool> {
+        while self.bytes > 0 {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = self.gather(&mut slices);
+            match socket.write_vectored(&slices[..count]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => self.sent(sent, pool),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(true)
+    }
+
+    fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
+        let mut at = self.sent_heads;
+        let mut count = 0;
+        for (piece, slice) in self.pieces.iter().zip(slices) {
+            *slice = match piece {
+                Piece::Head(length) => {
+                    at += length;
+                    IoSlice::new(&self.heads[at - length..at])
+                }
+                Piece::Data(buffer, range) => IoSlice::new(&buffer[range.clone()]),
+            };
+            count += 1;
+        }
+        count
+    }
+
+    /// `sent` bytes are gone.
+    fn sent(&mut self, mut sent: usize, pool: &mut Pool) {
+        self.bytes -= sent;
+        while sent > 0 {
+            let piece = self.pieces.front_mut().expect("no more is sent than waits");
+            let part = match piece {
+                Piece::Head(length) => {
+                    let part = sent.min(*length);
+                    *length -= part;
+                    self.sent_heads += part;
+                    if *length > 0 { return } else { part }
+                }
+                Piece::Data(_, range) => {
+                    let part = sent.min(range.len());
+                    range.start += part;
+                    if range.start < range.end { return } else { part }
+                }
+            };
+            sent -= part;
+            if let Some(Piece::Data(buffer, _)) = self.pieces.pop_front() {
+                pool.give_back(buffer);
+            }
+        }
+        if self.sent_heads == self.heads.len() {
+            self.heads.clear();
+            self.sent_heads = 0;
+        }
+    }
+
+    /// Drops everything; buffers go back to the pool.
+    pub fn discard(&mut self, pool: &mut Pool) {
+        for piece in self.pieces.drain(..) {
+            if let Piece::Data(buffer, _) = piece {
+                pool.give_back(buffer);
+            }
+        }
+        self.heads.clear();
+        (self.sent_heads, self.bytes) = (0, 0);
+    }
+}

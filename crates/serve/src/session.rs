@@ -1,0 +1,250 @@
+//! What a protocol sees of the server, and the server of a protocol.
+//!
+//! ```text
+//!  socket ─► Session::receive ─► Port::submit ─► drive
+//!  socket ◄─ Port::output     ◄─ Session::completed ◄─┘
+//! ```
+//! A [`Session`] is the sans-io state of one connection: it reads no clock and owns no socket. All sessions run on the one
+//! thread that owns the drives, so sessions of one controller may share state through an `Rc<RefCell<..>>` that the accepting
+//! closure hands to each of them.
+//!
+//! Invariants: every submitted operation is answered by exactly one [`Session::completed`], never from inside
+//! [`Port::submit`]; after [`Session::closed`] a session is called no more, and what it left in the drive is dropped.
+
+use crate::core::{Core, Route};
+use crate::output::Output;
+use pellucid_device::{Device, DeviceError};
+use pellucid_flash::{Completion, Lba, Opcode};
+use pellucid_ftl::MountReport;
+
+/// Commands that one connection may have in the drives before it is [congested](Port::congested).
+pub const COMMANDS_MAX: u32 = 2048;
+/// Bytes of data that one connection may hold, in the drives and in its output, before it is congested.
+pub const BYTES_MAX: usize = 16 << 20;
+/// As [`BYTES_MAX`], for all connections together.
+pub const TOTAL_BYTES_MAX: usize = 256 << 20;
+
+/// Names a connection for as long as the server runs; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId(pub(crate) u64);
+
+impl ConnectionId {
+    /// For tests of a session without a server.
+    pub fn new(number: u64) -> ConnectionId {
+        ConnectionId(number)
+    }
+}
+
+impl std::fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Why a connection ends. What is already in its output is still sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// The peer took its leave.
+    Finished,
+    /// The peer broke the protocol or was refused; the text goes to the log.
+    Refused(String),
+}
+
+/// The protocol state of one connection.
+pub trait Session {
+    /// The connection is there. A protocol whose server speaks first puts its greeting into the output.
+    fn opened(&mut self, _port: &mut Port<'_>) {}
+
+    /// Takes bytes off the front of `input`. It takes all of them, unless [`Port::congested`] says that no new command
+    /// should start: then it returns early, and is called again with the rest when commands have completed.
+    ///
+    /// # Errors
+    /// When the connection must end.
+    fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close>;
+
+    /// Where the next bytes of a payload belong, if one is expected, so that they can be read from the socket straight to
+    /// their place. Must be the part that is still missing and never empty.
+    fn landing(&mut self) -> Option<&mut [u8]> {
+        None
+    }
+
+    /// `bytes` bytes have been read into the front of [`Session::landing`]. Not called otherwise.
+    ///
+    /// # Errors
+    /// When the connection must end.
+    fn landed(&mut self, _bytes: usize, _port: &mut Port<'_>) -> Result<(), Close> {
+        Ok(())
+    }
+
+    /// The operation submitted under `token` has ended. `completion.data` is the operation's buffer: send it
+    /// ([`Output::data`]) or give it back ([`Port::give_back`]).
+    fn completed(&mut self, token: u64, completion: Completion, port: &mut Port<'_>);
+
+    /// Called about ten times a second, and soon after [`Port::nudge`]. `now_ns` is wall time since the server started.
+    ///
+    /// # Errors
+    /// When the connection must end, for one because its keep-alive time is over.
+    fn tick(&mut self, _now_ns: u64, _port: &mut Port<'_>) -> Result<(), Close> {
+        Ok(())
+    }
+
+    /// The connection is gone, whoever ended it.
+    fn closed(&mut self, _port: &mut Port<'_>) {}
+}
+
+/// A command of a host, as [`pellucid_flash::Command`] without its tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Submission queue of the drive; taken modulo the number of queues that the drive has.
+    pub queue: u16,
+    /// What to do.
+    pub opcode: Opcode,
+    /// Force unit access.
+    pub fua: bool,
+    /// First sector.
+    pub lba: Lba,
+    /// Number of sectors; 0 only for a flush.
+    pub sectors: u32,
+    /// `sectors * sector_bytes` bytes for a read (to be filled; from [`Port::take_buffer`]) and a write; else empty.
+    pub data: Vec<u8>,
+}
+
+/// What does not change about a namespace while it is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its name: the NBD export.
+    pub name: String,
+    /// Host sectors.
+    pub sectors: u64,
+    /// Bytes of a host sector.
+    pub sector_bytes: u32,
+    /// Bytes of a mapping unit: requests aligned to it are served best.
+    pub unit_bytes: u32,
+}
+
+impl Namespace {
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.sectors * u64::from(self.sector_bytes)
+    }
+}
+
+/// What a connection has in the drives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Operations submitted and not completed.
+    pub commands: u32,
+    /// Bytes of their data.
+    pub bytes: usize,
+}
+
+/// A session's way to the server: its output, the drives, buffers, and other connections.
+pub struct Port<'a> {
+    core: &'a mut Core,
+    connection: ConnectionId,
+    load: &'a mut Load,
+    output: &'a mut Output,
+}
+
+impl<'a> Port<'a> {
+    /// A port for `connection`.
+    pub fn new(
+        core: &'a mut Core,
+        connection: ConnectionId,
+        load: &'a mut Load,
+        output: &'a mut Output,
+    ) -> Port<'a> {
+        Port { core, connection, load, output }
+    }
+
+    /// The connection that the session belongs to.
+    pub fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// What is to be sent to the peer.
+    pub fn output(&mut self) -> &mut Output {
+        self.output
+    }
+
+    /// Hands an operation to a drive. Its end comes as [`Session::completed`] with `token`, which is the session's own
+    /// affair. An operation that makes no sense (range, length, buffer) is answered like any other, with its status.
+    ///
+    /// # Panics
+    /// When there is no such namespace.
+    pub fn submit(&mut self, namespace: usize, token: u64, operation: Operation) {
+        self.load.commands += 1;
+        self.load.bytes += operation.data.len();
+        self.core.submit(namespace, Route { connection: self.connection, token }, operation);
+    }
+
+    /// Whether the connection has so much under way that it should start nothing new. It is never congested while it has
+    /// nothing in the drives and nothing to send.
+    pub fn congested(&self) -> bool {
+        let bytes = self.load.bytes + self.output.bytes();
+        self.load.commands >= COMMANDS_MAX
+            || bytes >= BYTES_MAX
+            || (bytes > 0 && self.core.bytes_held() >= TOTAL_BYTES_MAX)
+    }
+
+    /// What the connection has in the drives.
+    pub fn load(&self) -> Load {
+        *self.load
+    }
+
+    /// A buffer of `length` bytes, whose content is unspecified (but never uninitialised). Memory of a large one is not
+    /// touched before it is written to.
+    pub fn take_buffer(&mut self, length: usize) -> Vec<u8> {
+        self.core.pool.take(length)
+    }
+
+    /// Gives a buffer back for later use.
+    pub fn give_back(&mut self, buffer: Vec<u8>) {
+        self.core.pool.give_back(buffer);
+    }
+
+    /// The namespaces; the number of one is its place here. NVMe's namespace identifiers are these plus 1.
+    pub fn namespaces(&self) -> &[Namespace] {
+        self.core.namespaces()
+    }
+
+    /// The drive behind a namespace: counters, wear, configuration.
+    pub fn device(&self, namespace: usize) -> &Device {
+        self.core.device(namespace)
+    }
+
+    /// Whether any of the mapping units that `sectors` touch holds data on the media or in the buffer, and how many
+    /// sectors from `lba` on (at most `sectors`, at least 1) have the same answer.
+    pub fn allocated(&self, namespace: usize, lba: Lba, sectors: u64) -> (bool, u64) {
+        self.core.allocated(namespace, lba, sectors)
+    }
+
+    /// Cuts the power of the drive behind a namespace and switches it on again. Operations in it end with
+    /// [`pellucid_flash::Status::PowerLoss`], of all connections.
+    ///
+    /// # Errors
+    /// When the drive cannot be mounted any more.
+    pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, DeviceError> {
+        self.core.power_cut(namespace)
+    }
+
+    /// Wall time since the server started, in nanoseconds; the clock of [`Session::tick`].
+    pub fn now_ns(&self) -> u64 {
+        self.core.now_ns()
+    }
+
+    /// Has [`Session::tick`] of another connection (or this one) called soon, so that it can send something.
+    pub fn nudge(&mut self, connection: ConnectionId) {
+        self.core.nudged.push(connection);
+    }
+
+    /// Ends another connection (or this one), after what is in its output has been sent.
+    pub fn close(&mut self, connection: ConnectionId, why: Close) {
+        self.core.closing.push((connection, why));
+    }
+
+    /// Whether the server is shutting down: new work should be refused.
+    pub fn stopping(&self) -> bool {
+        self.core.stopping
+    }
+}
