@@ -55,6 +55,14 @@ impl Subject {
         Subject { spec, image }
     }
 
+    /// The drive itself.
+    pub fn device(self) -> Result<Device, Failure> {
+        match self.image {
+            Some(image) => Ok(image.device(&self.spec)?),
+            None => Device::new(&self.spec.drive).map_err(Failure::asked),
+        }
+    }
+
     /// Refuses work that is missing or cannot be read, before anything is printed.
     pub fn check_work(&self, jobs: &[Job]) -> Result<(), Failure> {
         let run = &self.spec.run;

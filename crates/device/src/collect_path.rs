@@ -150,7 +150,11 @@ impl Device {
         let attempts = self.scheduler.ops[op].attempts;
         let Relocation { from, die, cause, .. } = self.collect.relocations[relocation];
         let spare = self.media.spare(from);
-        let current = spare.is_none_or(|s| self.ftl.is_current(s.lpn, from));
+        // Without a spare area it is unreadable, or overwritten and already being erased while it was decoded.
+        let current = match spare {
+            Some(spare) => self.ftl.is_current(spare.lpn, from),
+            None => self.ftl.is_valid(from),
+        };
         let mut keep = false;
         if current {
             let result = self.media.read(from, 0, self.collect.image_mut(relocation), attempts);

@@ -5,7 +5,7 @@ use crate::device::Device;
 use crate::monitor::Counters;
 use pellucid_flash::{BlockId, Layout, Lpn, Nanos, Ppa, SimTime};
 use pellucid_ftl::FtlCounters;
-use pellucid_media::{Health, Media, StoreError};
+use pellucid_media::{Faults, Health, Media, MediaConfig, MediaError, StoreError};
 
 impl Device {
     /// What the drive was made from.
@@ -117,6 +117,14 @@ impl Device {
     /// The media, for tools that look at cells.
     pub fn media(&self) -> &Media {
         &self.media
+    }
+
+    /// From now on operations of the media fail by these chances and at these places; factory-bad blocks stay as they are.
+    pub fn set_faults(&mut self, faults: Faults) -> Result<(), MediaError> {
+        let media = MediaConfig { faults, ..self.config.media.clone() };
+        self.media.set_faults(&media)?;
+        self.config.media = media;
+        Ok(())
     }
 
     /// Writes a file store's changes to its file.

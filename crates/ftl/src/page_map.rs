@@ -228,8 +228,9 @@ impl PageMap {
         self.map[lpn.0 as usize] = ppa.0.wrapping_add(1);
     }
 
+    /// Whether the copy at `ppa` is some page's newest, or still stands in for one that is being programmed.
     #[inline]
-    pub(crate) fn is_valid(&self, ppa: Ppa) -> bool {
+    pub fn is_valid(&self, ppa: Ppa) -> bool {
         self.valid[ppa.0 as usize / 64] >> (ppa.0 % 64) & 1 == 1
     }
 

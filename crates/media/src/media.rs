@@ -146,6 +146,14 @@ impl Media {
         Ok(media)
     }
 
+    /// Puts the faults of `config` in place of the present ones, with random streams that start anew. Nothing else of `config`
+    /// counts.
+    pub fn set_faults(&mut self, config: &MediaConfig) -> Result<(), MediaError> {
+        faults::check(&config.faults, &self.layout)?;
+        self.faults = FaultPlan::new(config, &self.layout);
+        Ok(())
+    }
+
     /// The shape.
     pub fn layout(&self) -> &Layout {
         &self.layout

@@ -12,6 +12,7 @@ use hdrhistogram::Histogram;
 use pellucid_device::{Device, DeviceError};
 use pellucid_flash::{Command, Completion, Lba, Lpn, Opcode, SimTime};
 use pellucid_ftl::MountReport;
+use pellucid_media::{Faults, MediaError};
 use std::fmt;
 use std::time::Instant;
 
@@ -108,7 +109,12 @@ pub trait Observer {
     /// An operation has ended.
     fn completed(&mut self, _namespace: usize, _completion: &Completion) {}
     /// The server has stopped.
-    fn finished(&mut self) {}
+    ///
+    /// # Errors
+    /// What kept the observer from keeping what it saw.
+    fn finished(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// An operation that has ended.
@@ -366,6 +372,14 @@ impl Core {
         device.power_cut()
     }
 
+    /// From now on operations of the media fail by these chances.
+    ///
+    /// # Errors
+    /// A value that is no probability, or a place that is not there.
+    pub fn set_faults(&mut self, namespace: usize, faults: Faults) -> Result<(), MediaError> {
+        self.devices[namespace].set_faults(faults)
+    }
+
     /// See [`crate::session::Port::allocated`].
     pub(crate) fn allocated(&self, namespace: usize, lba: Lba, sectors: u64) -> (bool, u64) {
         let device = &self.devices[namespace];
@@ -382,15 +396,13 @@ impl Core {
     /// Makes file stores durable and tells the observer that all is over.
     ///
     /// # Errors
-    /// What a store says, with the drive's name.
+    /// What a store or the observer says.
     pub fn finish(&mut self) -> Result<(), String> {
-        if let Some(observer) = &mut self.observer {
-            observer.finished();
-        }
+        let observed = self.observer.as_mut().map_or(Ok(()), |observer| observer.finished());
         for (device, namespace) in self.devices.iter_mut().zip(&self.namespaces) {
             device.sync().map_err(|error| format!("{}: {error}", namespace.name))?;
         }
-        Ok(())
+        observed.map_err(|error| format!("recording: {error}"))
     }
 
     /// The drives as they are now.

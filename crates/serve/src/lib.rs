@@ -3,18 +3,28 @@
 //! ```text
 //!  listener ─► connection ─► Session (NBD, NVMe/TCP) ─► Port ─► Core ─► Device
 //!                  ▲                                              │
-//!                  └──────── Reactor: one thread, epoll ◄─────────┘ completions, when their time has come
+//!                  └──────── Server: one thread, epoll ◄──────────┘ completions, when their time has come
 //! ```
 //! One thread owns the drives and all connections. Nothing is shared, so nothing is locked.
 //!
 //! Invariants: the drive is told a time that never runs backwards; a peer can neither make memory grow without bound nor stop
 //! the others.
 
+mod connection;
+pub mod control;
 mod core;
+pub mod nbd;
 mod output;
 mod pool;
+mod record;
+mod server;
 pub mod session;
+mod socket;
+mod timer;
 
-pub use crate::core::{Arrival, Core, Observer, Refusal, Route, Time};
+pub use crate::core::{Arrival, Core, Done, Observer, Refusal, Route, Time};
 pub use output::Output;
 pub use pool::Pool;
+pub use record::FioTrace;
+pub use server::{Accept, Log, Options, ServeError, Server, Stopper};
+pub use socket::{Address, AddressError};

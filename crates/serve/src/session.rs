@@ -31,20 +31,20 @@ pub struct ConnectionId(pub(crate) u64);
 impl ConnectionId {
     /// For tests of a session without a server.
     pub fn new(number: u64) -> ConnectionId {
-        ConnectionId(number)
+        ConnectionId(number << crate::server::SLOT_BITS)
     }
 }
 
 impl std::fmt::Display for ConnectionId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
+        (self.0 >> crate::server::SLOT_BITS).fmt(f)
     }
 }
 
 /// Why a connection ends. What is already in its output is still sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// The peer took its leave.
+    /// The peer took its leave. Operations in the drives are still answered.
     Finished,
     /// The peer broke the protocol or was refused; the text goes to the log.
     Refused(String),
@@ -241,6 +241,11 @@ impl<'a> Port<'a> {
     /// Ends another connection (or this one), after what is in its output has been sent.
     pub fn close(&mut self, connection: ConnectionId, why: Close) {
         self.core.closing.push((connection, why));
+    }
+
+    /// Everything else about the drives.
+    pub(crate) fn core(&mut self) -> &mut Core {
+        self.core
     }
 
     /// Whether the server is shutting down: new work should be refused.

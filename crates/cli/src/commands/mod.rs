@@ -2,9 +2,11 @@
 
 mod age;
 mod compare;
+mod control;
 mod presets;
 mod replay;
 mod run;
+mod serve;
 mod show;
 
 use crate::args::Args;
@@ -19,6 +21,10 @@ pub enum Command {
     Age(age::Age),
     Show(show::Show),
     Presets(presets::Presets),
+    Serve(serve::Serve),
+    Status(control::Status),
+    PowerCut(control::PowerCut),
+    Fault(control::Fault),
 }
 
 /// Does it.
@@ -31,5 +37,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Age(command) => command.run(global),
         Command::Show(command) => command.run(global),
         Command::Presets(command) => command.run(global),
+        Command::Serve(command) => command.run(global),
+        Command::Status(command) => command.run(global),
+        Command::PowerCut(command) => command.run(global),
+        Command::Fault(command) => command.run(global),
     }
 }

@@ -1,0 +1,99 @@
+//! `pellucid serve`: drives that real hosts attach.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::subject::Subject;
+use anyhow::anyhow;
+use pellucid_serve::control::ControlSession;
+use pellucid_serve::nbd::NbdSession;
+use pellucid_serve::{Address, Core, FioTrace, Options, Server, Time};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  pellucid serve cosmos-plus --set media.store=ram --nbd 10809
+  pellucid serve bench/serve-ram.toml --nbd unix:/tmp/pellucid.sock --time instant --poll-us 50
+  pellucid serve mine.toml --nbd 10809 --control /tmp/pellucid.control --record run.log
+
+Then, for one: nbdinfo nbd://127.0.0.1:10809, qemu-img info nbd://127.0.0.1:10809/cosmos-plus";
+
+/// Serve drives to real hosts, in real time
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Serve {
+    /// Presets, descriptions in TOML, or images; each is served under its name
+    #[arg(value_name = "DRIVE", required = true)]
+    drives: Vec<String>,
+    /// Serve NBD here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times
+    #[arg(long, value_name = "ADDR", required = true)]
+    nbd: Vec<Address>,
+    /// paced: modelled latency is kept; x10: everything takes ten times as long; instant: as fast as possible
+    #[arg(long, value_name = "TIME", default_value = "paced", value_parser = parse_time)]
+    time: Time,
+    /// Keep looking for work for N microseconds after the last, instead of sleeping
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    poll_us: u64,
+    /// Connections at once; more are turned away
+    #[arg(long, value_name = "N", default_value_t = Options::default().connections_max)]
+    connections: usize,
+    /// Write the requests to this file, as a trace that replay reads
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Take commands on this Unix socket
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+fn parse_time(text: &str) -> Result<Time, String> {
+    let dilation = |text: &str| text.parse().ok().filter(|f: &f64| f.is_finite() && *f > 0.0);
+    match text {
+        "paced" => Ok(Time::Paced { dilation: 1.0 }),
+        "instant" => Ok(Time::Instant),
+        _ => match text.strip_prefix('x').and_then(dilation) {
+            Some(dilation) => Ok(Time::Paced { dilation }),
+            None => Err("allowed: paced, instant, xF with a number F above 0".into()),
+        },
+    }
+}
+
+impl Serve {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let drives = self.drives.iter().map(|name| {
+            let subject = Subject::open(name, None, global)?;
+            let name = subject.spec.drive_name.clone();
+            Ok((name, subject.device()?))
+        });
+        let drives = drives.collect::<Result<Vec<_>, Failure>>()?;
+        let mut core = Core::new(drives, self.time)
+            .map_err(|refusal| Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")))?;
+        if let Some(path) = &self.record {
+            let file = std::fs::File::create(path)
+                .map_err(|error| Failure::asked(anyhow!("{}: {error}", path.display())))?;
+            core.observe(Box::new(FioTrace::new(file)));
+        }
+        let quiet = global.quiet;
+        let log = move |line: std::fmt::Arguments<'_>| {
+            if !quiet {
+                let _ = writeln!(std::io::stderr(), "{line}");
+            }
+        };
+        let options =
+            Options { poll: Duration::from_micros(self.poll_us), connections_max: self.connections };
+        let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
+        for address in &self.nbd {
+            let accept = Box::new(|_, _: &str| Ok(Box::<NbdSession>::default() as _));
+            server.listen(address, "nbd", accept).map_err(Failure::asked)?;
+        }
+        let stopper = server.stopper();
+        if let Some(path) = &self.control {
+            let stopper = stopper.clone();
+            let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+            server.listen(&Address::Unix(path.clone()), "control", accept).map_err(Failure::asked)?;
+        }
+        interrupt::instead(move || stopper.stop());
+        server.run().map(drop).map_err(Failure::work)
+    }
+}

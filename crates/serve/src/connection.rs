@@ -1,0 +1,241 @@
+//! One connection: a stream, its session, and what is on the way between them.
+//!
+//! ```text
+//!  Open ── Close::Finished, end of stream ──► Draining ── all answered and sent ──► gone
+//!    ├──── Close::Refused ──► Refusing ── all sent; told so, input dropped until the peer ends ──► gone
+//!    └──── socket error ──► gone
+//! ```
+//! Input that a congested session did not take is held here, and nothing more is read until it is taken, so a peer that
+//! sends faster than it is served meets a full socket.
+
+use crate::core::{Core, Done};
+use crate::output::Output;
+use crate::session::{Close, ConnectionId, Load, Port, Session};
+use crate::socket::Stream;
+use std::io::{self, IoSliceMut};
+
+/// A connection that is ending must be gone after this time.
+const ENDING_NS_MAX: u64 = 5_000_000_000;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Draining,
+    Refusing,
+    /// Nothing more will be sent; waits for the peer's end, so that what was sent is not lost to a reset.
+    Told,
+}
+
+pub(crate) struct Connection {
+    pub id: ConnectionId,
+    pub stream: Stream,
+    pub peer: String,
+    /// In the list of those to be read from.
+    pub queued: bool,
+    /// In the list of those to be looked after.
+    pub touched: bool,
+    pub readable: bool,
+    session: Box<dyn Session>,
+    output: Output,
+    load: Load,
+    held: Vec<u8>,
+    phase: Phase,
+    why: Option<Close>,
+    ends_by_ns: u64,
+    writable: bool,
+    gone: bool,
+}
+
+impl Connection {
+    pub fn new(id: ConnectionId, stream: Stream, peer: String, session: Box<dyn Session>) -> Connection {
+        Connection {
+            id,
+            stream,
+            peer,
+            queued: false,
+            touched: false,
+            readable: false,
+            session,
+            output: Output::default(),
+            load: Load::default(),
+            held: Vec::new(),
+            phase: Phase::Open,
+            why: None,
+            ends_by_ns: u64::MAX,
+            writable: true,
+            gone: false,
+        }
+    }
+
+    /// Lets the session work, and ends the connection if it says so.
+    fn with_session(
+        &mut self,
+        core: &mut Core,
+        work: impl FnOnce(&mut dyn Session, &mut Port<'_>) -> Result<(), Close>,
+    ) {
+        let before = self.output.bytes();
+        let mut port = Port::new(core, self.id, &mut self.load, &mut self.output);
+        let result = work(&mut *self.session, &mut port);
+        core.bytes_in_outputs += self.output.bytes() - before;
+        if let Err(why) = result {
+            self.end(why, core);
+        }
+    }
+
+    pub fn open(&mut self, core: &mut Core) {
+        self.with_session(core, |session, port| {
+            session.opened(port);
+            Ok(())
+        });
+    }
+
+    /// Begins to end. The first reason holds.
+    pub fn end(&mut self, why: Close, core: &Core) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.phase = match why {
+            Close::Finished => Phase::Draining,
+            Close::Refused(_) => Phase::Refusing,
+        };
+        self.held = Vec::new();
+        self.why = Some(why);
+        self.ends_by_ns = core.now_ns().saturating_add(ENDING_NS_MAX);
+    }
+
+    /// Whether reading from it may bring something.
+    pub fn wants_reading(&mut self, core: &mut Core) -> bool {
+        match self.phase {
+            Phase::Open => {
+                let congested = Port::new(core, self.id, &mut self.load, &mut self.output).congested();
+                (self.readable || !self.held.is_empty()) && !congested
+            }
+            Phase::Told | Phase::Draining => self.readable,
+            Phase::Refusing => false,
+        }
+    }
+
+    /// Reads once and hands what came to the session.
+    pub fn read(&mut self, core: &mut Core, scratch: &mut [u8]) {
+        if self.phase != Phase::Open {
+            return self.drop_input(scratch);
+        }
+        if !self.held.is_empty() {
+            let held = std::mem::take(&mut self.held);
+            return self.receive(core, &held);
+        }
+        let (landing, room, result) = match self.session.landing() {
+            Some(landing) => {
+                let length = landing.len();
+                let room = length + scratch.len();
+                let mut slices = [IoSliceMut::new(landing), IoSliceMut::new(scratch)];
+                (length, room, self.stream.read_vectored(&mut slices))
+            }
+            None => (0, scratch.len(), self.stream.read(scratch)),
+        };
+        match result {
+            Ok(0) => {
+                self.readable = false;
+                self.end(Close::Finished, core);
+            }
+            Ok(count) => {
+                // A stream that gave less than was asked for has no more; the next bytes come with an event.
+                self.readable = count == room;
+                let landed = count.min(landing);
+                if landed > 0 {
+                    self.with_session(core, |session, port| session.landed(landed, port));
+                }
+                if count > landed && self.phase == Phase::Open {
+                    self.receive(core, &scratch[..count - landed]);
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.gone = true,
+        }
+    }
+
+    fn receive(&mut self, core: &mut Core, bytes: &[u8]) {
+        let mut input = bytes;
+        self.with_session(core, |session, port| session.receive(&mut input, port));
+        if self.phase == Phase::Open && !input.is_empty() {
+            self.held = input.to_vec();
+        }
+    }
+
+    fn drop_input(&mut self, scratch: &mut [u8]) {
+        match self.stream.read(scratch) {
+            Ok(0) => {
+                self.readable = false;
+                self.gone |= self.phase == Phase::Told;
+            }
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.gone = true,
+        }
+    }
+
+    /// One of its operations has ended.
+    pub fn completed(&mut self, core: &mut Core, done: Done) {
+        self.load.commands -= 1;
+        self.load.bytes -= done.bytes;
+        if matches!(self.phase, Phase::Refusing | Phase::Told) {
+            return core.pool.give_back(done.completion.data);
+        }
+        self.with_session(core, |session, port| {
+            session.completed(done.route.token, done.completion, port);
+            Ok(())
+        });
+    }
+
+    /// The socket takes bytes again.
+    pub fn writable(&mut self) {
+        self.writable = true;
+    }
+
+    /// Sends what can be sent.
+    pub fn send(&mut self, core: &mut Core) {
+        if self.writable && !self.output.is_empty() {
+            let before = self.output.bytes();
+            match self.output.write_to(&mut self.stream, &mut core.pool) {
+                Ok(all) => self.writable = all,
+                Err(_) => self.gone = true,
+            }
+            core.bytes_in_outputs -= before - self.output.bytes();
+        }
+        if self.output.is_empty() {
+            match self.phase {
+                Phase::Draining if self.load.commands == 0 => self.gone = true,
+                Phase::Refusing => {
+                    self.stream.shutdown_write();
+                    self.phase = Phase::Told;
+                    self.readable = true;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub fn tick(&mut self, core: &mut Core, now_ns: u64) {
+        if self.phase == Phase::Open {
+            self.with_session(core, |session, port| session.tick(now_ns, port));
+        } else if now_ns >= self.ends_by_ns {
+            self.gone = true;
+        }
+    }
+
+    /// Whether it can be forgotten.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Tells the session, and gives memory back. Says why the connection ended.
+    pub fn forget(mut self, core: &mut Core) -> Option<Close> {
+        core.bytes_in_outputs -= self.output.bytes();
+        self.session.closed(&mut Port::new(core, self.id, &mut self.load, &mut self.output));
+        self.output.discard(&mut core.pool);
+        self.why
+    }
+}

@@ -1,0 +1,175 @@
+//! The control socket: one JSON object per line in, one per line out.
+//!
+//! ```text
+//!  {"do":"status"}                                    counters, wear and lateness of every drive
+//!  {"do":"power-cut","drive":"NAME"}                  cut its power, mount it, go on
+//!  {"do":"faults","drive":"NAME","program_fail":0.01} failures by chance from now on: program_fail, erase_fail, read_fail
+//!  {"do":"stop"}                                      as SIGTERM
+//! ```
+//! Without `drive`, the first one. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
+
+use crate::core::Core;
+use crate::server::Stopper;
+use crate::session::{Close, Port, Session};
+use pellucid_flash::{Cause, Completion};
+use serde_json::{Value, json};
+
+/// A longer line ends the connection.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// One connection to the control socket.
+pub struct ControlSession {
+    line: Vec<u8>,
+    stopper: Stopper,
+}
+
+impl ControlSession {
+    /// A session that may stop the server.
+    pub fn new(stopper: Stopper) -> ControlSession {
+        ControlSession { line: Vec::new(), stopper }
+    }
+
+    fn answer(&self, line: &[u8], port: &mut Port<'_>) -> Result<Value, String> {
+        let request: Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
+        let what = request.get("do").and_then(Value::as_str).unwrap_or_default();
+        if what == "status" {
+            return Ok(status(port.core()));
+        }
+        if what == "stop" {
+            self.stopper.stop();
+            return Ok(json!({}));
+        }
+        let drive = named(&request, port)?;
+        match what {
+            "power-cut" => power_cut(drive, port),
+            "faults" => faults(drive, &request, port.core()),
+            _ => Err(format!("do: {what:?}; allowed: status, power-cut, faults, stop")),
+        }
+    }
+}
+
+impl Session for ControlSession {
+    fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
+        while let Some(end) = input.iter().position(|&byte| byte == b'\n') {
+            self.line.extend_from_slice(&input[..end]);
+            *input = &input[end + 1..];
+            let line = std::mem::take(&mut self.line);
+            let answer = match self.answer(&line, port) {
+                Ok(Value::Object(mut fields)) => {
+                    fields.insert("ok".into(), true.into());
+                    Value::Object(fields)
+                }
+                Ok(other) => json!({"ok": true, "value": other}),
+                Err(error) => json!({"ok": false, "error": error}),
+            };
+            port.output().head(format!("{answer}\n").as_bytes());
+        }
+        self.line.extend_from_slice(input);
+        *input = &[];
+        if self.line.len() > LINE_BYTES_MAX {
+            return Err(Close::Refused(format!("a line of more than {LINE_BYTES_MAX} bytes")));
+        }
+        Ok(())
+    }
+
+    fn completed(&mut self, _token: u64, completion: Completion, port: &mut Port<'_>) {
+        port.give_back(completion.data);
+    }
+}
+
+/// The drive that a request names.
+fn named(request: &Value, port: &Port<'_>) -> Result<usize, String> {
+    let namespaces = port.namespaces();
+    match request.get("drive") {
+        None => Ok(0),
+        Some(name) => namespaces.iter().position(|n| name.as_str() == Some(&n.name)).ok_or_else(|| {
+            let names: Vec<&str> = namespaces.iter().map(|n| n.name.as_str()).collect();
+            format!("drive: {name}; allowed: {}", names.join(", "))
+        }),
+    }
+}
+
+fn power_cut(drive: usize, port: &mut Port<'_>) -> Result<Value, String> {
+    let lost = port.device(drive).outstanding_commands();
+    let report = port.power_cut(drive).map_err(|error| error.to_string())?;
+    Ok(json!({
+        "commands_lost": lost,
+        "mapped_units": report.mapped_units,
+        "mount_reads": report.header_reads + report.segment_reads + report.replay_reads,
+    }))
+}
+
+fn faults(drive: usize, request: &Value, core: &mut Core) -> Result<Value, String> {
+    let mut faults = core.device(drive).config().media.faults.clone();
+    let places = [
+        ("program_fail", &mut faults.program_fail),
+        ("erase_fail", &mut faults.erase_fail),
+        ("read_fail", &mut faults.read_fail),
+    ];
+    for (key, place) in places {
+        if let Some(value) = request.get(key) {
+            *place = value.as_f64().ok_or_else(|| format!("{key}: {value}; allowed: a number from 0 to 1"))?;
+        }
+    }
+    let answer = json!({
+        "program_fail": faults.program_fail, "erase_fail": faults.erase_fail, "read_fail": faults.read_fail,
+    });
+    core.set_faults(drive, faults).map_err(|error| error.to_string())?;
+    Ok(answer)
+}
+
+/// What can be told about all drives.
+fn status(core: &Core) -> Value {
+    let lateness = core.lateness_ns();
+    let drives: Vec<Value> = (0..core.namespaces().len()).map(|drive| drive_status(core, drive)).collect();
+    json!({
+        "up_ns": core.now_ns(),
+        "connections": core.connections,
+        "outstanding": core.outstanding(),
+        "lateness_ns": {
+            "count": lateness.len(),
+            "p50": lateness.value_at_quantile(0.5),
+            "p99": lateness.value_at_quantile(0.99),
+            "max": lateness.max(),
+        },
+        "drives": drives,
+    })
+}
+
+fn drive_status(core: &Core, drive: usize) -> Value {
+    let (namespace, device) = (&core.namespaces()[drive], core.device(drive));
+    let counters = device.counters();
+    let programmed: u64 = counters.programmed_sectors.iter().sum();
+    let by_cause: serde_json::Map<String, Value> = Cause::ALL
+        .into_iter()
+        .map(|cause| (cause.name().to_string(), counters.programmed_sectors[cause as usize].into()))
+        .collect();
+    let (mut count, mut sum, mut max) = (0u64, 0u64, 0u32);
+    for erases in device.erase_counts() {
+        (count, sum, max) = (count + 1, sum + u64::from(erases), max.max(erases));
+    }
+    let (factory_bad, grown_bad) = device.bad_blocks();
+    json!({
+        "name": namespace.name,
+        "bytes": namespace.bytes(),
+        "sector_bytes": namespace.sector_bytes,
+        "simulated_ns": device.now().0,
+        "read_only": device.is_read_only(),
+        "host_read_sectors": counters.host_read_sectors,
+        "host_written_sectors": counters.host_written_sectors,
+        "programmed_sectors": by_cause,
+        "write_amplification": (counters.host_written_sectors > 0)
+            .then(|| programmed as f64 / counters.host_written_sectors as f64),
+        "erases": counters.erases,
+        "erases_mean": (count > 0).then(|| sum as f64 / count as f64),
+        "erases_max": max,
+        "free_blocks": device.free_blocks(),
+        "factory_bad_blocks": factory_bad,
+        "grown_bad_blocks": grown_bad,
+        "read_retries": counters.read_retries,
+        "uncorrectable_reads": counters.uncorrectable_reads,
+        "program_failures": counters.program_failures,
+        "erase_failures": counters.erase_failures,
+        "power_cuts": counters.power_cuts,
+    })
+}

@@ -1,0 +1,493 @@
+//! The reactor: one thread, one loop, all sockets and all drives.
+//!
+//! ```text
+//!  wait (epoll; timer for the drives; not at all while there is work) ─► accept ─► read ─► drives run
+//!    ▲                                                                                         │
+//!    └──────────── ticks, endings ◄──── send ◄──── completions to their sessions ◄─────────────┘
+//! ```
+//! Each turn reads at most once from each connection, so that none keeps the others waiting.
+//!
+//! Invariants: a connection is in `readers` exactly while `queued`, and in `touched` exactly while `touched` is set; a
+//! connection that can be read, and may be, is in `readers` before the loop waits.
+
+use crate::connection::Connection;
+use crate::core::{Core, Route};
+use crate::session::{Close, ConnectionId, Operation, Session};
+use crate::socket::{Address, Listener, Stream};
+use crate::timer::Timer;
+use mio::{Events, Poll, Token, Waker};
+use pellucid_flash::{Lba, Opcode};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const WAKER: Token = Token(0);
+const TIMER: Token = Token(1);
+const LISTENERS: usize = 2;
+const CONNECTIONS: usize = 1 << 16;
+/// Bits of a connection's number that say where it is kept.
+pub(crate) const SLOT_BITS: u32 = 16;
+
+/// The longest read from a connection, beside a payload that goes to its place directly.
+const READ_BYTES: usize = 256 << 10;
+const TICK_NS: u64 = 100_000_000;
+/// The pacer is awake this long before an event: about what waking up takes.
+const SPIN_NS: u64 = 60_000;
+/// While polling, epoll is asked only every so many turns; in between the busiest connections are read from directly.
+const TURNS_PER_POLL: u32 = 16;
+/// As many connections are read from directly.
+const HOT_MAX: usize = 4;
+
+/// Makes the session of a new connection; the text is the peer's address. An error turns the peer away.
+pub type Accept = Box<dyn FnMut(ConnectionId, &str) -> Result<Box<dyn Session>, String>>;
+
+/// Takes log lines: `key=value` pairs without a line end.
+pub type Log = Box<dyn FnMut(fmt::Arguments<'_>)>;
+
+/// How to serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Keep looking for work this long after the last, instead of sleeping.
+    pub poll: Duration,
+    /// Connections at once; more are turned away. At most 65,535.
+    pub connections_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { poll: Duration::ZERO, connections_max: 1024 }
+    }
+}
+
+/// Why serving could not begin or go on.
+#[derive(Debug)]
+pub enum ServeError {
+    /// An address cannot be listened on.
+    Bind {
+        /// The address.
+        address: Address,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The system's event queue fails.
+    Poll(io::Error),
+    /// The drives could not be put away.
+    Finish(String),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Bind { address, error } => write!(f, "{address}: cannot listen: {error}"),
+            ServeError::Poll(error) => write!(f, "waiting for events: {error}"),
+            ServeError::Finish(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// Stops a server from another thread or a signal handler's thread.
+#[derive(Clone)]
+pub struct Stopper {
+    stop: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+}
+
+impl Stopper {
+    /// Has the server drain and return.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        // Without the wake-up the next tick notices.
+        let _ = self.waker.wake();
+    }
+}
+
+struct Listening {
+    listener: Listener,
+    accept: Accept,
+    what: &'static str,
+}
+
+/// A server of drives.
+pub struct Server {
+    core: Core,
+    options: Options,
+    log: Log,
+    poll: Poll,
+    timer: Timer,
+    stopper: Stopper,
+    listeners: Vec<Listening>,
+    connections: Vec<Option<Box<Connection>>>,
+    vacant: Vec<usize>,
+    serial: u64,
+    readers: Vec<usize>,
+    reading: Vec<usize>,
+    touched: Vec<usize>,
+    hot: Vec<usize>,
+    scratch: Vec<u8>,
+    tick_ns: u64,
+    active_ns: u64,
+    turns: u32,
+    more: bool,
+}
+
+impl Server {
+    /// A server of the drives in `core`, which listens nowhere yet.
+    ///
+    /// # Errors
+    /// When the system gives no event queue.
+    pub fn new(core: Core, options: Options, log: Log) -> Result<Server, ServeError> {
+        let poll = Poll::new().map_err(ServeError::Poll)?;
+        let waker = Waker::new(poll.registry(), WAKER).map_err(ServeError::Poll)?;
+        let timer = Timer::new(poll.registry(), TIMER).map_err(ServeError::Poll)?;
+        Ok(Server {
+            core,
+            options: Options { connections_max: options.connections_max.min((1 << SLOT_BITS) - 1), ..options },
+            log,
+            poll,
+            timer,
+            stopper: Stopper { stop: Arc::default(), waker: Arc::new(waker) },
+            listeners: Vec::new(),
+            connections: Vec::new(),
+            vacant: Vec::new(),
+            serial: 0,
+            readers: Vec::new(),
+            reading: Vec::new(),
+            touched: Vec::new(),
+            hot: Vec::new(),
+            scratch: vec![0; READ_BYTES],
+            tick_ns: 0,
+            active_ns: 0,
+            turns: 0,
+            more: false,
+        })
+    }
+
+    /// Listens on `address`; `what` names the protocol in the log. Returns the address with the port that was chosen.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub fn listen(
+        &mut self,
+        address: &Address,
+        what: &'static str,
+        accept: Accept,
+    ) -> Result<Address, ServeError> {
+        let refuse = |error| ServeError::Bind { address: address.clone(), error };
+        let mut listener = Listener::bind(address).map_err(refuse)?;
+        let token = Token(LISTENERS + self.listeners.len());
+        listener.register(self.poll.registry(), token).map_err(refuse)?;
+        let bound = listener.address().map_err(refuse)?;
+        self.listeners.push(Listening { listener, accept, what });
+        (self.log)(format_args!("event=listening protocol={what} address={:?}", bound.to_string()));
+        Ok(bound)
+    }
+
+    /// What stops it.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Serves until stopped; then drains, flushes the drives, and hands them back.
+    ///
+    /// # Errors
+    /// When the event queue fails, or a store cannot be made durable.
+    pub fn run(mut self) -> Result<Core, ServeError> {
+        let mut events = Events::with_capacity(1024);
+        while !(self.core.stopping && self.core.connections == 0) {
+            self.wait(&mut events).map_err(ServeError::Poll)?;
+            for event in &events {
+                self.notice(event);
+            }
+            self.read();
+            self.more = self.core.run();
+            self.deliver();
+            self.send();
+            self.look_after();
+        }
+        self.put_away()?;
+        Ok(self.core)
+    }
+
+    /// Waits for sockets, the drives' next event or the next tick; not at all if there is work.
+    fn wait(&mut self, events: &mut Events) -> io::Result<()> {
+        events.clear();
+        let busy = self.more || !self.readers.is_empty();
+        let now = self.core.now_ns();
+        if busy {
+            self.active_ns = now;
+        }
+        let polling = now.saturating_sub(self.active_ns) < self.options.poll.as_nanos() as u64;
+        let due = self.core.next_due_ns();
+        if busy || polling || due.is_some_and(|due| due <= now + SPIN_NS) {
+            self.turns += 1;
+            if polling && self.turns % TURNS_PER_POLL != 0 {
+                self.try_hot();
+                return Ok(());
+            }
+            return self.poll_now(events, Some(Duration::ZERO));
+        }
+        if self.core.run_background() {
+            return self.poll_now(events, Some(Duration::ZERO));
+        }
+        if let Some(due) = due {
+            self.timer.set(due - now - SPIN_NS)?;
+        }
+        let tick = self.tick_ns.saturating_sub(now);
+        let idle = self.core.connections == 0 && !self.core.stopping;
+        self.poll_now(events, if idle { None } else { Some(Duration::from_nanos(tick)) })
+    }
+
+    fn poll_now(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(events, timeout) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Polling: reads from connections that were busy without asking whether there is something.
+    fn try_hot(&mut self) {
+        for i in 0..self.hot.len() {
+            let slot = self.hot[i];
+            if let Some(connection) = self.connections[slot].as_mut()
+                && !connection.queued
+            {
+                connection.readable = true;
+                self.queue(slot);
+            }
+        }
+    }
+
+    fn notice(&mut self, event: &mio::event::Event) {
+        match event.token() {
+            WAKER => {}
+            TIMER => self.timer.clear(),
+            Token(token) if token < CONNECTIONS => self.accept(token - LISTENERS),
+            Token(token) => {
+                let slot = token - CONNECTIONS;
+                let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) else { return };
+                if event.is_readable() || event.is_read_closed() || event.is_error() {
+                    connection.readable = true;
+                }
+                if event.is_writable() || event.is_error() {
+                    connection.writable();
+                }
+                self.touch(slot);
+                self.queue(slot);
+            }
+        }
+    }
+
+    fn accept(&mut self, at: usize) {
+        loop {
+            let Some(listening) = self.listeners.get_mut(at) else { return };
+            match listening.listener.accept() {
+                Ok((stream, peer)) => self.admit(at, stream, peer),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(e) => return (self.log)(format_args!("event=accept-failed error={:?}", e.to_string())),
+            }
+        }
+    }
+
+    fn admit(&mut self, at: usize, mut stream: Stream, peer: String) {
+        let Listening { accept, what, .. } = &mut self.listeners[at];
+        if self.core.connections >= self.options.connections_max {
+            return (self.log)(format_args!("event=turned-away peer={peer:?} why=\"too many connections\""));
+        }
+        let slot = self.vacant.pop().unwrap_or(self.connections.len());
+        self.serial += 1;
+        let id = ConnectionId(self.serial << SLOT_BITS | slot as u64);
+        let registered = stream.register(self.poll.registry(), Token(CONNECTIONS + slot));
+        let session = accept(id, &peer).and_then(|session| registered.map(|()| session).map_err(|e| e.to_string()));
+        let session = match session {
+            Ok(session) => session,
+            Err(why) => {
+                if slot < self.connections.len() {
+                    self.vacant.push(slot);
+                }
+                return (self.log)(format_args!("event=turned-away peer={peer:?} why={why:?}"));
+            }
+        };
+        (self.log)(format_args!("event=connected connection={id} protocol={what} peer={peer:?}"));
+        let mut connection = Box::new(Connection::new(id, stream, peer, session));
+        connection.open(&mut self.core);
+        self.core.connections += 1;
+        if slot == self.connections.len() {
+            self.connections.push(None);
+        }
+        self.connections[slot] = Some(connection);
+        self.touch(slot);
+    }
+
+    fn queue(&mut self, slot: usize) {
+        if let Some(connection) = &mut self.connections[slot]
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.readers.push(slot);
+        }
+    }
+
+    fn touch(&mut self, slot: usize) {
+        if let Some(connection) = &mut self.connections[slot]
+            && !connection.touched
+        {
+            connection.touched = true;
+            self.touched.push(slot);
+        }
+    }
+
+    fn read(&mut self) {
+        std::mem::swap(&mut self.readers, &mut self.reading);
+        let mut reading = std::mem::take(&mut self.reading);
+        let polls = !self.options.poll.is_zero();
+        if polls && !reading.is_empty() && self.hot != reading {
+            self.hot.clear();
+            self.hot.extend(reading.iter().take(HOT_MAX));
+        }
+        for slot in reading.drain(..) {
+            let Some(connection) = &mut self.connections[slot] else { continue };
+            connection.queued = false;
+            if connection.wants_reading(&mut self.core) {
+                connection.read(&mut self.core, &mut self.scratch);
+                self.touch(slot);
+            }
+        }
+        self.reading = reading;
+    }
+
+    /// Hands completions to their sessions.
+    fn deliver(&mut self) {
+        while let Some(done) = self.core.pop() {
+            let slot = (done.route.connection.0 & ((1 << SLOT_BITS) - 1)) as usize;
+            match self.connections.get_mut(slot) {
+                Some(Some(connection)) if connection.id == done.route.connection => {
+                    connection.completed(&mut self.core, done);
+                    self.touch(slot);
+                }
+                _ => self.core.pool.give_back(done.completion.data),
+            }
+        }
+    }
+
+    /// Sends on every connection that something happened to, and sees whether it can be read from again, or has ended.
+    fn send(&mut self) {
+        let mut touched = std::mem::take(&mut self.touched);
+        if !touched.is_empty() && !self.options.poll.is_zero() {
+            self.active_ns = self.core.now_ns();
+        }
+        for slot in touched.drain(..) {
+            let Some(connection) = &mut self.connections[slot] else { continue };
+            connection.touched = false;
+            connection.send(&mut self.core);
+            if connection.is_gone() {
+                self.forget(slot);
+            } else if connection.wants_reading(&mut self.core) {
+                self.queue(slot);
+            }
+        }
+        // What a session did while others were looked after is seen in the next turn.
+        touched.append(&mut self.touched);
+        self.touched = touched;
+    }
+
+    fn forget(&mut self, slot: usize) {
+        let Some(mut connection) = self.connections[slot].take() else { return };
+        self.vacant.push(slot);
+        self.hot.retain(|&hot| hot != slot);
+        self.core.connections -= 1;
+        let _ = connection.stream.deregister(self.poll.registry());
+        let (id, peer) = (connection.id, std::mem::take(&mut connection.peer));
+        let why = match connection.forget(&mut self.core) {
+            Some(Close::Finished) => "finished".into(),
+            Some(Close::Refused(why)) => why,
+            None => "connection lost".into(),
+        };
+        (self.log)(format_args!("event=closed connection={id} peer={peer:?} why={why:?}"));
+    }
+
+    /// Ticks, and what sessions asked for about other connections.
+    fn look_after(&mut self) {
+        for (id, why) in std::mem::take(&mut self.core.closing) {
+            if let Some(slot) = self.slot_of(id) {
+                if let Some(connection) = &mut self.connections[slot] {
+                    connection.end(why, &self.core);
+                }
+                self.touch(slot);
+            }
+        }
+        for id in std::mem::take(&mut self.core.nudged) {
+            if let Some(slot) = self.slot_of(id) {
+                self.tick(slot, self.core.now_ns());
+            }
+        }
+        let now = self.core.now_ns();
+        if now >= self.tick_ns {
+            self.tick_ns = now + TICK_NS;
+            for slot in 0..self.connections.len() {
+                self.tick(slot, now);
+            }
+        }
+        if !self.core.stopping && self.stopper.stop.load(Ordering::Acquire) {
+            self.begin_stopping();
+        }
+        if !self.touched.is_empty() {
+            self.send();
+        }
+    }
+
+    fn slot_of(&self, id: ConnectionId) -> Option<usize> {
+        let slot = (id.0 & ((1 << SLOT_BITS) - 1)) as usize;
+        let there = self.connections.get(slot).and_then(Option::as_ref);
+        there.is_some_and(|connection| connection.id == id).then_some(slot)
+    }
+
+    fn tick(&mut self, slot: usize, now_ns: u64) {
+        if let Some(connection) = &mut self.connections[slot] {
+            connection.tick(&mut self.core, now_ns);
+            self.touch(slot);
+        }
+    }
+
+    /// No new connections, no new requests; what is under way is answered.
+    fn begin_stopping(&mut self) {
+        (self.log)(format_args!("event=stopping connections={}", self.core.connections));
+        self.core.stopping = true;
+        self.listeners.clear();
+        for slot in 0..self.connections.len() {
+            if let Some(connection) = &mut self.connections[slot] {
+                connection.end(Close::Finished, &self.core);
+                self.touch(slot);
+            }
+        }
+    }
+
+    /// Flushes the drives and makes their stores durable.
+    fn put_away(&mut self) -> Result<(), ServeError> {
+        for namespace in 0..self.core.namespaces().len() {
+            let (lba, data) = (Lba(0), Vec::new());
+            let flush = Operation { queue: 0, opcode: Opcode::Flush, fua: false, lba, sectors: 0, data };
+            let route = Route { connection: ConnectionId(0), token: namespace as u64 };
+            self.core.submit(namespace, route, flush);
+        }
+        while self.core.outstanding() > 0 {
+            self.core.run();
+            while let Some(done) = self.core.pop() {
+                let Route { connection, token } = done.route;
+                if connection == ConnectionId(0) && done.completion.status != pellucid_flash::Status::Success {
+                    let name = &self.core.namespaces()[token as usize].name;
+                    let status = done.completion.status;
+                    (self.log)(format_args!("event=flush-failed drive={name:?} status={status:?}"));
+                }
+            }
+            std::thread::yield_now();
+        }
+        self.core.finish().map_err(ServeError::Finish)?;
+        (self.log)(format_args!("event=stopped"));
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! Addresses, listeners and streams: TCP and Unix alike.
+
+use mio::event::Source;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Where a listener is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A TCP socket.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// A text that names no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressError {
+    value: String,
+    reason: String,
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AddressError { value, reason } = self;
+        write!(f, "address {value:?}: {reason}; allowed: HOST:PORT, PORT (on 127.0.0.1), unix:PATH")
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+impl std::str::FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Address, AddressError> {
+        let refuse = |reason: String| AddressError { value: text.into(), reason };
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path.is_empty() {
+                true => Err(refuse("no path".into())),
+                false => Ok(Address::Unix(path.into())),
+            };
+        }
+        if let Ok(port) = text.parse::<u16>() {
+            return Ok(Address::Tcp(SocketAddr::from(([127, 0, 0, 1], port))));
+        }
+        let mut found = text.to_socket_addrs().map_err(|error| refuse(error.to_string()))?;
+        found.next().map(Address::Tcp).ok_or_else(|| refuse("no such host".into()))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Something that accepts connections. A Unix socket's file goes with it.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    pub fn bind(address: &Address) -> io::Result<Listener> {
+        match address {
+            Address::Tcp(address) => TcpListener::bind(*address).map(Listener::Tcp),
+            Address::Unix(path) => {
+                remove_stale(path);
+                Ok(Listener::Unix(UnixListener::bind(path)?, path.clone()))
+            }
+        }
+    }
+
+    /// Where it really is: with the port that the system chose.
+    pub fn address(&self) -> io::Result<Address> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
+            Listener::Unix(_, path) => Ok(Address::Unix(path.clone())),
+        }
+    }
+
+    /// The next connection and who it is from.
+    pub fn accept(&self) -> io::Result<(Stream, String)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, peer) = listener.accept()?;
+                // Without it small replies would wait for acknowledgements.
+                stream.set_nodelay(true)?;
+                Ok((Stream::Tcp(stream), peer.to_string()))
+            }
+            Listener::Unix(listener, path) => {
+                let (stream, _) = listener.accept()?;
+                Ok((Stream::Unix(stream), format!("unix:{}", path.display())))
+            }
+        }
+    }
+
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
+            Listener::Unix(listener, _) => listener.register(registry, token, Interest::READABLE),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes the socket file of a server that is gone. Anything else stays, and binding fails on it.
+fn remove_stale(path: &Path) {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// A connected, non-blocking stream.
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+macro_rules! either {
+    ($stream:expr, $inner:ident => $body:expr) => {
+        match $stream {
+            Stream::Tcp($inner) => $body,
+            Stream::Unix($inner) => $body,
+        }
+    };
+}
+
+impl Stream {
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        either!(self, s => s.register(registry, token, Interest::READABLE | Interest::WRITABLE))
+    }
+
+    pub fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        either!(self, s => s.deregister(registry))
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn shutdown_write(&self) {
+        let _ = either!(self, s => s.shutdown(Shutdown::Write));
+    }
+
+    pub fn read_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        either!(self, s => s.read_vectored(slices))
+    }
+
+    pub fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        either!(self, s => s.read(bytes))
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        either!(self, s => s.write(bytes))
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        either!(self, s => s.write_vectored(slices))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,364 @@
+//! What the tests share: small drives, a server in a thread, and an NBD client made of the wire codecs.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use pellucid_device::{
+    Arbitration, DataBuffer, Device, DeviceConfig, DieOrder, Firmware, HostInterface, Priorities, Scheduler,
+    StepCost, WritePolicy,
+};
+use pellucid_flash::{Geometry, Nanos};
+use pellucid_ftl::{Durability, FtlConfig, Placement, Separation, Victim, WearLevelling};
+use pellucid_media::{Cell, Faults, MediaConfig, StoreKind, Timing};
+use pellucid_serve::control::ControlSession;
+use pellucid_serve::nbd::NbdSession;
+use pellucid_serve::{Address, Core, Observer, Options, Server, Stopper, Time};
+use pellucid_wire::nbd::{
+    Chunk, ClientHandshake, ClientHandshakeEvent, Command, Extent, Info, InfoRequest, MetaContextRequest,
+    OptionKind, OptionReply, ReplyDecoder, ReplyEvent, Request, encode_client_flags, encode_option,
+};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub const SECTOR: usize = 512;
+
+/// A drive of 4 dies and about 6 MiB.
+pub fn config(store: StoreKind) -> DeviceConfig {
+    DeviceConfig {
+        media: MediaConfig {
+            geometry: Geometry {
+                channels: 2,
+                ways: 2,
+                dies: 1,
+                planes: 1,
+                blocks: 32,
+                pages: 16,
+                page_bytes: 4096,
+                spare_bytes: 64,
+                sector_bytes: SECTOR as u32,
+                unit_bytes: 4096,
+                multi_plane: false,
+                one_shot_pages: 1,
+            },
+            cell: Cell::Slc,
+            slc_mode: false,
+            timing: Timing {
+                read_ns: vec![Nanos::from_us(50)],
+                program_ns: vec![Nanos::from_us(200)],
+                erase_ns: Nanos::from_ms(1),
+                die_spread: 0.02,
+                op_spread: 0.02,
+                channel_bytes_per_second: 400_000_000,
+                command_ns: Nanos(200),
+                status_ns: Nanos(100),
+                suspend_ns: None,
+                resume_ns: Nanos::ZERO,
+            },
+            endurance: None,
+            faults: Faults::default(),
+            store,
+            seed: 7,
+        },
+        ftl: FtlConfig {
+            over_provisioning: 0.3,
+            capacity_bytes: None,
+            victim: Victim::Greedy,
+            placement: Placement::ChannelFirst,
+            separation: Separation::Collected,
+            gc_low_blocks: 2,
+            gc_high_blocks: 3,
+            gc_parallel: 8,
+            copyback: false,
+            wear: WearLevelling { dynamic: true, static_gap: None },
+            durability: Durability::Journal { checkpoint_every: 512 },
+            seed: 7,
+        },
+        host: HostInterface {
+            queues: 1,
+            arbitration: Arbitration::RoundRobin,
+            commands_max: 64,
+            dma_unit_bytes: 4096,
+            link_bytes_per_second: 2_000_000_000,
+            dma_overhead_ns: Nanos(20),
+            fetch_ns: Nanos(500),
+            dma_latency_ns: Nanos(500),
+            complete_ns: Nanos(300),
+        },
+        firmware: Firmware {
+            clock_mhz: 1000,
+            fetch: StepCost { cycles: 300, fixed_ns: 0 },
+            slice: StepCost { cycles: 300, fixed_ns: 0 },
+            dma: StepCost::default(),
+            issue: StepCost { cycles: 200, fixed_ns: 0 },
+            status: StepCost::default(),
+            complete: StepCost { cycles: 100, fixed_ns: 0 },
+        },
+        buffer: DataBuffer { entries: 64, write: WritePolicy::WriteBack, retain: true, dirty_high: 0.5 },
+        scheduler: Scheduler {
+            priorities: Priorities {
+                status_check: 1,
+                read_trigger: 2,
+                erase: 3,
+                write: 4,
+                read_transfer: 5,
+            },
+            order: DieOrder::ReadFirst,
+            suspend: false,
+            read_retries: 3,
+            retry_ns: Nanos::ZERO,
+            decode_ns: Nanos::from_us(1),
+        },
+    }
+}
+
+pub fn drive(store: StoreKind) -> Device {
+    Device::new(&config(store)).expect("a good configuration")
+}
+
+/// A server in a thread of its own.
+pub struct Served {
+    pub nbd: SocketAddr,
+    pub unix: PathBuf,
+    pub control: PathBuf,
+    pub stopper: Stopper,
+    thread: Option<JoinHandle<Vec<Device>>>,
+}
+
+/// A directory that is nobody else's.
+pub fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("pellucid-serve-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("a temporary directory");
+    path
+}
+
+pub fn serve(name: &str, drives: Vec<(String, Device)>, time: Time) -> Served {
+    serve_observed(name, drives, time, None, Options::default())
+}
+
+pub fn serve_observed(
+    name: &str,
+    drives: Vec<(String, Device)>,
+    time: Time,
+    observer: Option<Box<dyn Observer + Send>>,
+    options: Options,
+) -> Served {
+    let directory = scratch(name);
+    let (unix, control) = (directory.join("nbd"), directory.join("control"));
+    let paths = (unix.clone(), control.clone());
+    let (tell, told) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let mut core = Core::new(drives, time).expect("drives that can be served");
+        if let Some(observer) = observer {
+            core.observe(observer);
+        }
+        let mut server = Server::new(core, options, Box::new(|_| {})).expect("an event queue");
+        let accept = || Box::new(|_, _: &str| Ok(Box::<NbdSession>::default() as _));
+        let tcp = server.listen(&"127.0.0.1:0".parse().expect("an address"), "nbd", accept());
+        server.listen(&Address::Unix(paths.0), "nbd", accept()).expect("a Unix socket");
+        let stopper = server.stopper();
+        let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+        server.listen(&Address::Unix(paths.1), "control", accept).expect("a Unix socket");
+        tell.send((tcp.expect("a port"), server.stopper())).expect("somebody listens");
+        server.run().expect("a good end").into_devices()
+    });
+    let (address, stopper) = told.recv().expect("the server starts");
+    let Address::Tcp(nbd) = address else { panic!("a TCP address") };
+    Served { nbd, unix, control, stopper, thread: Some(thread) }
+}
+
+impl Served {
+    /// Stops it and hands its drives back.
+    pub fn stop(mut self) -> Vec<Device> {
+        self.stopper.stop();
+        self.thread.take().expect("stopped once").join().expect("the server does not panic")
+    }
+
+    /// One request to the control socket, and its answer.
+    pub fn control(&self, line: &str) -> String {
+        let mut stream = UnixStream::connect(&self.control).expect("the control socket");
+        writeln!(stream, "{line}").expect("it takes a line");
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).expect("it answers");
+        answer
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.stopper.stop();
+            let _ = thread.join();
+        }
+    }
+}
+
+pub trait Transport: Read + Write {}
+impl<T: Read + Write> Transport for T {}
+
+/// A blocking NBD client.
+pub struct Client {
+    pub stream: Box<dyn Transport>,
+    pub size_bytes: u64,
+    pub flags: u16,
+    pub structured: bool,
+    decoder: ReplyDecoder,
+    input: Vec<u8>,
+    cookie: u64,
+}
+
+/// A whole reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    pub cookie: u64,
+    pub error: u32,
+    pub data: Vec<u8>,
+    pub extents: Vec<Extent>,
+}
+
+impl Client {
+    pub fn tcp(served: &Served, export: &str) -> Client {
+        let stream = TcpStream::connect(served.nbd).expect("the server listens");
+        stream.set_nodelay(true).expect("a TCP option");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a TCP option");
+        Client::begin(Box::new(stream), export, true)
+    }
+
+    pub fn begin(mut stream: Box<dyn Transport>, export: &str, structured: bool) -> Client {
+        let mut handshake = ClientHandshake::default();
+        let mut out = encode_client_flags(true).to_vec();
+        if structured {
+            encode_option(OptionKind::StructuredReply, &[], &mut out);
+            let contexts = MetaContextRequest::encode(export, &["base:allocation"]);
+            encode_option(OptionKind::SetMetaContext, &contexts, &mut out);
+        }
+        encode_option(OptionKind::Go, &InfoRequest::encode(export, &[]), &mut out);
+        stream.write_all(&out).expect("the server takes options");
+        let (mut size, mut export_flags, mut done) = (0, 0, false);
+        let mut input: Vec<u8> = Vec::new();
+        while !done {
+            read_some(&mut *stream, &mut input);
+            let mut rest = &input[..];
+            while !done {
+                let Some(event) = handshake.decode(&mut rest).expect("a good handshake") else { break };
+                let ClientHandshakeEvent::Reply { option, reply } = event else { continue };
+                match reply {
+                    OptionReply::Error { error, message } => panic!("option {option}: {error:?} {message}"),
+                    OptionReply::Info(Info::Export { size_bytes, flags }) => (size, export_flags) = (size_bytes, flags),
+                    OptionReply::Ack => done = option == OptionKind::Go.raw(),
+                    _ => {}
+                }
+            }
+            input = rest.to_vec();
+        }
+        let decoder = ReplyDecoder::new(64 << 20);
+        Client { stream, size_bytes: size, flags: export_flags, structured, decoder, input, cookie: 0 }
+    }
+
+    /// Sends a request; returns its cookie.
+    pub fn send(&mut self, command: Command, flags: u16, offset: u64, length: u32, data: &[u8]) -> u64 {
+        self.cookie += 1;
+        let request = Request {
+            flags,
+            command: command.raw(),
+            cookie: self.cookie,
+            offset_bytes: offset,
+            length_bytes: length,
+        };
+        let mut out = request.encode().to_vec();
+        out.extend(data);
+        self.stream.write_all(&out).expect("the server takes requests");
+        self.cookie
+    }
+
+    /// The next reply. `length`: tells what a read asked for, needed for simple replies.
+    pub fn reply(&mut self, length: impl Fn(u64) -> u32) -> Reply {
+        let mut reply = Reply::default();
+        loop {
+            let input = std::mem::take(&mut self.input);
+            let mut rest = &input[..];
+            let mut complete = false;
+            while !complete {
+                let mut expect = 0;
+                match self.decoder.decode(&mut rest).expect("a good reply") {
+                    None => break,
+                    Some(ReplyEvent::Simple { cookie, error }) => {
+                        (reply.cookie, reply.error) = (cookie, error);
+                        expect = if error == 0 { length(cookie) } else { 0 };
+                        complete = expect == 0;
+                    }
+                    Some(ReplyEvent::Chunk { cookie, done, chunk }) => {
+                        reply.cookie = cookie;
+                        match chunk {
+                            Chunk::Error { error, .. } => reply.error = error,
+                            Chunk::BlockStatus { .. } => reply.extents = chunk.extents().collect(),
+                            _ => {}
+                        }
+                        // Ours come in one chunk each; one with data ends with its data.
+                        assert!(done, "an answer in one chunk");
+                        complete = !matches!(chunk, Chunk::OffsetData { .. });
+                    }
+                    Some(ReplyEvent::Data { bytes, .. }) => reply.data.extend(bytes),
+                    Some(ReplyEvent::End) => complete = true,
+                }
+                self.decoder.expect_data(expect);
+            }
+            self.input = rest.to_vec();
+            if complete {
+                return reply;
+            }
+            read_some(&mut *self.stream, &mut self.input);
+        }
+    }
+
+    /// One request and its reply.
+    pub fn ask(&mut self, command: Command, flags: u16, offset: u64, length: u32, data: &[u8]) -> Reply {
+        let cookie = self.send(command, flags, offset, length, data);
+        let reply = self.reply(|_| if command == Command::Read { length } else { 0 });
+        assert_eq!(reply.cookie, cookie);
+        reply
+    }
+
+    pub fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {
+        let reply = self.ask(Command::Read, 0, offset, length, &[]);
+        assert_eq!(reply.error, 0, "read of {length} at {offset}");
+        reply.data
+    }
+
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        let reply = self.ask(Command::Write, 0, offset, data.len() as u32, data);
+        assert_eq!(reply.error, 0, "write of {} at {offset}", data.len());
+    }
+
+    pub fn flush(&mut self) {
+        assert_eq!(self.ask(Command::Flush, 0, 0, 0, &[]).error, 0, "flush");
+    }
+
+    pub fn leave(mut self) {
+        self.send(Command::Disconnect, 0, 0, 0, &[]);
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).expect("the server closes");
+        assert!(rest.is_empty(), "nothing after the end");
+    }
+}
+
+/// Reads what is there, at least one byte.
+pub fn read_some(stream: &mut dyn Transport, input: &mut Vec<u8>) {
+    let mut bytes = [0; 1 << 16];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => panic!("the server closed the connection"),
+            Ok(count) => return input.extend(&bytes[..count]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
+
+/// Bytes that tell sectors and versions apart.
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut rng = pellucid_flash::Rng::new(seed);
+    (0..length / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect()
+}

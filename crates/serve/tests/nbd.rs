@@ -1,0 +1,283 @@
+//! The NBD server over real loopback sockets.
+
+mod common;
+
+use common::{Client, SECTOR, Transport, drive, pattern, read_some, scratch, serve};
+use pellucid_flash::Rng;
+use pellucid_media::StoreKind;
+use pellucid_serve::{Core, Refusal, Time};
+use pellucid_wire::nbd::{
+    ClientHandshake, ClientHandshakeEvent, Command, OptionKind, OptionReply, allocation, command_flag,
+    encode_client_flags, encode_option, transmission_flag,
+};
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+const IO: u32 = 5;
+const INVALID: u32 = 22;
+const NO_SPACE: u32 = 28;
+
+#[test]
+fn every_command_does_what_it_says() {
+    let served = serve("commands", vec![("one".into(), drive(StoreKind::Ram))], Time::Instant);
+    let mut client = Client::tcp(&served, "one");
+    assert!(client.flags & transmission_flag::CAN_MULTI_CONN != 0);
+    let data = pattern(1, 64 << 10);
+    assert_eq!(client.read(8192, 4096), vec![0; 4096], "never written");
+    client.write(4096, &data);
+    assert_eq!(client.read(4096, data.len() as u32), data);
+    client.flush();
+    let fua = client.ask(Command::Write, command_flag::FUA, 1 << 20, 512, &data[..512]);
+    assert_eq!(fua.error, 0);
+    for (command, at) in [(Command::Trim, 8192u64), (Command::WriteZeroes, 16384 + 512)] {
+        let reply = client.ask(command, command_flag::FUA, at, 4096, &[]);
+        assert_eq!(reply.error, 0, "{command:?}");
+        assert_eq!(client.read(at, 4096), vec![0; 4096], "{command:?}");
+    }
+    assert_eq!(client.read(4096, 4096), data[..4096]);
+    assert_eq!(client.read(16384, 512), data[16384 - 4096..][..512], "before the zeros");
+    // Sectors that share a mapping unit with the zeros.
+    assert_eq!(client.read(16384 + 512 + 4096, 512), data[16384 + 512..][..512], "behind the zeros");
+    client.leave();
+    served.stop().into_iter().for_each(|device| device.check());
+}
+
+#[test]
+fn block_status_tells_holes_from_data() {
+    let served = serve("status", vec![("one".into(), drive(StoreKind::Ram))], Time::Instant);
+    let mut client = Client::tcp(&served, "");
+    client.write(16 << 10, &pattern(2, 8 << 10));
+    let status = |client: &mut Client, flags| {
+        let reply = client.ask(Command::BlockStatus, flags, 0, 64 << 10, &[]);
+        assert_eq!(reply.error, 0);
+        reply.extents.iter().map(|e| (e.length_bytes, e.flags)).collect::<Vec<_>>()
+    };
+    let hole = allocation::HOLE | allocation::ZERO;
+    let expected = [(16 << 10, hole), (8 << 10, 0), (40 << 10, hole)];
+    assert_eq!(status(&mut client, 0), expected, "in the buffer");
+    client.flush();
+    assert_eq!(status(&mut client, 0), expected, "on the media");
+    assert_eq!(status(&mut client, command_flag::REQ_ONE), expected[..1]);
+    assert_eq!(client.ask(Command::Trim, 0, 16 << 10, 8 << 10, &[]).error, 0);
+    assert_eq!(status(&mut client, 0), [(64 << 10, hole)]);
+}
+
+#[test]
+fn impossible_requests_are_refused_and_the_connection_goes_on() {
+    let served = serve("refused", vec![("one".into(), drive(StoreKind::Ram))], Time::Instant);
+    for structured in [true, false] {
+        let stream = TcpStream::connect(served.nbd).expect("the server listens");
+        let mut client = Client::begin(Box::new(stream), "one", structured);
+        let end = client.size_bytes;
+        assert_eq!(client.ask(Command::Read, 0, end, 512, &[]).error, INVALID);
+        assert_eq!(client.ask(Command::Read, 0, u64::MAX, 512, &[]).error, INVALID);
+        assert_eq!(client.ask(Command::Read, 0, 1, 512, &[]).error, INVALID, "not a sector");
+        assert_eq!(client.ask(Command::Write, 0, end - 512, 1024, &[7; 1024]).error, NO_SPACE);
+        assert_eq!(client.ask(Command::Write, 0, 0, 100, &[7; 100]).error, INVALID, "payload is skipped");
+        assert_eq!(client.ask(Command::Cache, 0, 0, 512, &[]).error, INVALID, "not offered");
+        assert_eq!(client.ask(Command::Read, 0, 0, 0, &[]).error, 0, "nothing to read");
+        client.write(end - 512, &[9; 512]);
+        assert_eq!(client.read(end - 512, 512), [9; 512]);
+    }
+}
+
+#[test]
+fn exports_are_listed_and_kept_apart() {
+    let drives = vec![("one".into(), drive(StoreKind::Ram)), ("two".into(), drive(StoreKind::Ram))];
+    let served = serve("exports", drives, Time::Instant);
+    let mut stream = UnixStream::connect(&served.unix).expect("the server listens");
+    let mut out = encode_client_flags(true).to_vec();
+    encode_option(OptionKind::List, &[], &mut out);
+    encode_option(OptionKind::StartTls, &[], &mut out);
+    encode_option(OptionKind::Abort, &[], &mut out);
+    stream.write_all(&out).expect("the server takes options");
+    let (mut names, mut refused, mut left) = (Vec::new(), 0, false);
+    let (mut handshake, mut input) = (ClientHandshake::default(), Vec::new());
+    while !left {
+        read_some(&mut stream as &mut dyn Transport, &mut input);
+        let mut rest = &input[..];
+        while let Some(event) = handshake.decode(&mut rest).expect("good replies") {
+            match event {
+                ClientHandshakeEvent::Reply { reply: OptionReply::Server { name, .. }, .. } => {
+                    names.push(name.to_string())
+                }
+                ClientHandshakeEvent::Reply { reply: OptionReply::Error { .. }, .. } => refused += 1,
+                ClientHandshakeEvent::Reply { option, .. } => left = option == OptionKind::Abort.raw(),
+                _ => {}
+            }
+        }
+        input = rest.to_vec();
+    }
+    assert_eq!((names, refused), (vec!["one".to_string(), "two".into()], 1));
+    let mut one = Client::begin(Box::new(UnixStream::connect(&served.unix).expect("listens")), "one", true);
+    let mut two = Client::tcp(&served, "two");
+    one.write(0, &[1; 4096]);
+    assert_eq!(two.read(0, 4096), [0; 4096]);
+    // A second connection to the same drive sees what the first was answered.
+    let mut again = Client::tcp(&served, "one");
+    assert_eq!(again.read(0, 4096), [1; 4096]);
+}
+
+#[test]
+fn drives_without_data_are_refused() {
+    let refusal = |drives| Core::new(drives, Time::Instant).err();
+    let stamps = refusal(vec![("bare".into(), drive(StoreKind::None))]);
+    assert_eq!(stamps, Some(Refusal::Stamps { name: "bare".into() }));
+    assert!(stamps.expect("refused").to_string().contains("store"));
+    assert_eq!(refusal(vec![]), Some(Refusal::NoDrive));
+    let twice = vec![("a".into(), drive(StoreKind::Ram)), ("a".into(), drive(StoreKind::Ram))];
+    assert_eq!(refusal(twice), Some(Refusal::SameName { name: "a".into() }));
+    let never = Core::new(vec![("a".into(), drive(StoreKind::Ram))], Time::Paced { dilation: 0.0 });
+    assert!(never.is_err_and(|refusal| refusal.to_string().contains("above 0")));
+}
+
+/// Random commands from one connection, many at once where they do not touch, against a plain copy.
+#[test]
+fn random_commands_never_bring_wrong_data() {
+    for (name, time) in [("random-i", Time::Instant), ("random-p", Time::Paced { dilation: 0.05 })] {
+        let served = serve(name, vec![("one".into(), drive(StoreKind::Ram))], time);
+        let mut client = Client::tcp(&served, "one");
+        let size = client.size_bytes as usize;
+        let mut copy = vec![0u8; size];
+        let mut rng = Rng::new(11);
+        let (end, mut rounds, mut cuts) = (Instant::now() + Duration::from_millis(2500), 0u64, 0);
+        while Instant::now() < end {
+            rounds += 1;
+            // One slot of the drive for each command of a round.
+            let slots = 16;
+            let slot_sectors = size / SECTOR / slots;
+            let mut reads = Vec::new();
+            let mut outstanding = 0;
+            for slot in 0..slots {
+                let most = if rng.chance(0.1) { 200 } else { 16 };
+                let sectors = 1 + rng.below(most) as usize;
+                let at = slot * slot_sectors + rng.below((slot_sectors - sectors) as u64) as usize;
+                let range = at * SECTOR..(at + sectors) * SECTOR;
+                let (offset, length) = ((range.start) as u64, range.len() as u32);
+                outstanding += 1;
+                match rng.below(10) {
+                    0..4 => {
+                        let data = pattern(rng.next_u64(), range.len());
+                        let fua = if rng.chance(0.1) { command_flag::FUA } else { 0 };
+                        client.send(Command::Write, fua, offset, length, &data);
+                        copy[range].copy_from_slice(&data);
+                    }
+                    4..8 => {
+                        reads.push((client.send(Command::Read, 0, offset, length, &[]), range));
+                    }
+                    8 => {
+                        let kind = if rng.chance(0.5) { Command::Trim } else { Command::WriteZeroes };
+                        client.send(kind, 0, offset, length, &[]);
+                        copy[range].fill(0);
+                    }
+                    _ => {
+                        client.send(Command::Flush, 0, 0, 0, &[]);
+                    }
+                }
+            }
+            for _ in 0..outstanding {
+                let reply = client.reply(|_| unreachable!("structured"));
+                assert_eq!(reply.error, 0);
+                if let Some((_, range)) = reads.iter().find(|(cookie, _)| *cookie == reply.cookie) {
+                    assert_eq!(reply.data, copy[range.clone()], "round {rounds}, bytes {range:?}");
+                }
+            }
+            if rng.chance(0.02) {
+                cuts += 1;
+                client.flush();
+                assert!(served.control(r#"{"do":"power-cut"}"#).contains("\"ok\":true"));
+            }
+        }
+        assert!(rounds > 20 && cuts > 0, "{rounds} rounds, {cuts} cuts");
+        for offset in (0..size).step_by(64 << 10) {
+            let length = (size - offset).min(64 << 10);
+            assert_eq!(client.read(offset as u64, length as u32), copy[offset..offset + length]);
+        }
+        client.leave();
+        served.stop().into_iter().for_each(|device| device.check());
+    }
+}
+
+#[test]
+fn flushed_data_survive_power_cuts_and_the_end_of_the_server() {
+    let file = scratch("durable").join("image");
+    let _ = std::fs::remove_file(&file);
+    let store = || StoreKind::File(file.clone());
+    let (first, second) = (pattern(3, 1 << 20), pattern(4, 256 << 10));
+    {
+        let served = serve("durable", vec![("one".into(), drive(store()))], Time::Instant);
+        let mut client = Client::tcp(&served, "one");
+        client.write(0, &first);
+        client.flush();
+        // Not flushed: it may be lost, but never torn inside a sector.
+        client.write(512 << 10, &second);
+        let answer = served.control(r#"{"do":"power-cut","drive":"one"}"#);
+        assert!(answer.contains("\"ok\":true"), "{answer}");
+        assert_eq!(client.read(0, 512 << 10), first[..512 << 10]);
+        let found = client.read(512 << 10, 256 << 10);
+        for (sector, bytes) in found.chunks(SECTOR).enumerate() {
+            let at = sector * SECTOR;
+            let old = &first[(512 << 10) + at..][..SECTOR];
+            assert!(bytes == &second[at..at + SECTOR] || bytes == old, "sector {sector} is neither");
+        }
+        let reply = client.ask(Command::Write, command_flag::FUA, 2 << 20, 4096, &second[..4096]);
+        assert_eq!(reply.error, 0);
+        let answer = served.control(r#"{"do":"power-cut"}"#);
+        assert!(answer.contains("\"ok\":true"), "{answer}");
+        assert_eq!(client.read(2 << 20, 4096), second[..4096], "FUA");
+        client.write(3 << 20, &second[..4096]);
+        // The drive is dropped with its server: a graceful end flushes.
+        drop(served.stop());
+    }
+    let served = serve("durable", vec![("one".into(), drive(store()))], Time::Instant);
+    let mut client = Client::tcp(&served, "one");
+    assert_eq!(client.read(0, 512 << 10), first[..512 << 10]);
+    assert_eq!(client.read(2 << 20, 4096), second[..4096]);
+    assert_eq!(client.read(3 << 20, 4096), second[..4096]);
+}
+
+#[test]
+fn a_power_cut_ends_what_is_under_way_with_an_error() {
+    // So slow that nothing completes before the cut.
+    let served = serve("cut", vec![("one".into(), drive(StoreKind::Ram))], Time::Paced { dilation: 1e6 });
+    let mut client = Client::tcp(&served, "one");
+    for i in 0..8 {
+        client.send(Command::Read, 0, i * 4096, 4096, &[]);
+    }
+    // The server has them when it counts them.
+    let end = Instant::now() + Duration::from_secs(10);
+    while !served.control(r#"{"do":"status"}"#).contains("\"outstanding\":8") {
+        assert!(Instant::now() < end, "the requests do not arrive");
+    }
+    let answer = served.control(r#"{"do":"power-cut"}"#);
+    assert!(answer.contains("\"commands_lost\":8"), "{answer}");
+    for _ in 0..8 {
+        assert_eq!(client.reply(|_| 0).error, IO);
+    }
+}
+
+#[test]
+fn the_control_socket_explains_what_it_refuses() {
+    let served = serve("control", vec![("one".into(), drive(StoreKind::Ram))], Time::Instant);
+    for (line, part) in [
+        ("garbage", "not JSON"),
+        ("{}", "allowed: status"),
+        (r#"{"do":"power-cut","drive":"two"}"#, "allowed: one"),
+        (r#"{"do":"faults","program_fail":2}"#, "probability"),
+        (r#"{"do":"faults","read_fail":"x"}"#, "allowed: a number"),
+    ] {
+        let answer = served.control(line);
+        assert!(answer.contains("\"ok\":false") && answer.contains(part), "{line}: {answer}");
+    }
+    let answer = served.control(r#"{"do":"faults","program_fail":0.2}"#);
+    assert!(answer.contains("\"ok\":true"), "{answer}");
+    let mut client = Client::tcp(&served, "one");
+    let data = pattern(5, 1 << 20);
+    client.write(0, &data);
+    client.flush();
+    assert_eq!(client.read(0, 1 << 20), data, "failed programs are repeated elsewhere");
+    let device = &served.stop()[0];
+    assert!(device.counters().program_failures > 0, "faults were injected");
+}
