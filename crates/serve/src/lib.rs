@@ -18,6 +18,7 @@ mod output;
 mod pool;
 mod record;
 mod server;
+pub mod nvme;
 pub mod session;
 mod socket;
 mod timer;

@@ -188,7 +188,7 @@ impl Controller {
         self.status = ControllerStatus { ready: false, fatal: false, shutdown: ShutdownState::Normal };
         self.gate.ready.set(false);
         self.gate.write_through.set(false);
-        self.features = Features { keep_alive_ms: self.features.keep_alive_ms, ..Features::default() };
+        self.features = Features::default().with_keep_alive(self.features.keep_alive_ms);
         self.requests.clear();
         self.events.clear();
         self.masked.clear();

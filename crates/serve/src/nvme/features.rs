@@ -64,6 +64,11 @@ pub(super) fn data_bytes(entry: &SubmissionEntry) -> u32 {
 }
 
 impl Features {
+    /// The same values with another keep-alive time, which a reset does not touch.
+    pub fn with_keep_alive(self, keep_alive_ms: u32) -> Features {
+        Features { keep_alive_ms, ..self }
+    }
+
     /// Milliseconds as the timestamp feature shows them: since the host set them, else since the server started.
     pub fn timestamp(&self, now_ns: u64) -> u64 {
         let now_ms = now_ns / 1_000_000;
