@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     /// In the list of those to be looked after.
     pub touched: bool,
     pub readable: bool,
+    /// The peer has sent its last byte: read until the end of the stream comes out, for no event will tell.
+    pub half_closed: bool,
     session: Box<dyn Session>,
     output: Output,
     load: Load,
@@ -56,6 +58,7 @@ impl Connection {
             queued: false,
             touched: false,
             readable: false,
+            half_closed: false,
             session,
             output: Output::default(),
             load: Load::default(),
@@ -141,7 +144,7 @@ impl Connection {
             }
             Ok(count) => {
                 // A stream that gave less than was asked for has no more; the next bytes come with an event.
-                self.readable = count == room;
+                self.readable = count == room || self.half_closed;
                 let landed = count.min(landing);
                 if landed > 0 {
                     self.with_session(core, |session, port| session.landed(landed, port));

@@ -126,6 +126,7 @@ fn status(core: &Core) -> Value {
         "up_ns": core.now_ns(),
         "connections": core.connections,
         "outstanding": core.outstanding(),
+        "bytes_held": core.bytes_held(),
         "lateness_ns": {
             "count": lateness.len(),
             "p50": lateness.value_at_quantile(0.5),

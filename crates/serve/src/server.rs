@@ -271,6 +271,7 @@ impl Server {
                 let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) else { return };
                 if event.is_readable() || event.is_read_closed() || event.is_error() {
                     connection.readable = true;
+                    connection.half_closed |= event.is_read_closed();
                 }
                 if event.is_writable() || event.is_error() {
                     connection.writable();

@@ -195,8 +195,8 @@ impl Drop for Served {
     }
 }
 
-pub trait Transport: Read + Write {}
-impl<T: Read + Write> Transport for T {}
+pub trait Transport: Read + Write + Send {}
+impl<T: Read + Write + Send> Transport for T {}
 
 /// A blocking NBD client.
 pub struct Client {
