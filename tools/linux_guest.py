@@ -38,10 +38,10 @@ GUEST_SECONDS = 240
 # What runs in the guest. `step NAME COMMAND...` runs a command and says how it went.
 SCRIPT = r"""#!/bin/busybox sh
 export PATH=/bin:/sbin
-busybox --install -s /bin
-mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp
+/bin/busybox mkdir -p /proc /sys; /bin/busybox mount -t proc proc /proc; /bin/busybox --install -s /bin
+mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp
 ln -sf /proc/mounts /etc/mtab
-step() { name=$1; shift; if "$@" >/tmp/out 2>&1; then echo "STEP PASS $name"; else echo "STEP FAIL $name ($?)"; head -c 1500 /tmp/out; fi; }
+step() { name=$1; shift; if "$@" >/tmp/out 2>&1; then echo "STEP PASS $name"; else echo "STEP FAIL $name ($?)"; head -c 1500 /tmp/out; return 1; fi; }
 show() { echo "SHOW $1"; cat /tmp/out; echo "SHOWN"; }
 same() { [ "$(cat $1 | md5sum)" = "$(cat $2 | md5sum)" ]; }
 wait_device() { i=0; while [ ! -b /dev/nvme0n1 ]; do i=$((i+1)); [ $i -gt 100 ] && return 1; usleep 100000; done; }
@@ -50,8 +50,9 @@ ip link set lo up; ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0; ip ro
 conn() { nvme connect -t tcp -a 10.0.2.2 -s @PORT@ -n @NQN@ --hostnqn=@HOST_NQN@ --hostid=@HOST_ID@ "$@" && wait_device; }
 D=/dev/nvme0; N=/dev/nvme0n1
 step discover nvme discover -t tcp -a 10.0.2.2 -s @PORT@ --hostnqn=@HOST_NQN@ --hostid=@HOST_ID@
-step discover-finds-it grep -q "@NQN@" /tmp/out
-step connect conn -i 2
+cp /tmp/out /tmp/found
+step discover-finds-it grep -q "@NQN@" /tmp/found
+step connect conn -i 2 || { dmesg | tail -20; poweroff -f; }
 step list nvme list
 show list
 step id-ctrl nvme id-ctrl $D
@@ -94,7 +95,9 @@ step nvme-write-zeroes nvme write-zeroes $N -s 0 -c 63
 step nvme-compare-differs sh -c "! nvme compare $N -s 0 -c 127 -z 65536 -d /tmp/part"
 step nvme-dsm nvme dsm $N -d -s 64 -b 64
 step nvme-flush nvme flush $N
-step persistent-event-log nvme persistent-event-log $D -a 0
+step persistent-event-log nvme persistent-event-log $D -a 1
+show events
+step persistent-event-log-release nvme persistent-event-log $D -a 2
 step reset nvme reset $D
 step after-reset wait_device
 step read-after-reset dd if=$N of=/dev/null bs=64k count=16

@@ -122,11 +122,11 @@ impl Controller {
         limit_ns > 0 && now_ns.saturating_sub(self.active_ns) > limit_ns
     }
 
-    /// The value of a property.
+    /// The value of a property. Tools ask for all there could be and expect just this status where there is none.
     pub fn property(&self, get: &PropertyGet) -> Result<u64, Status> {
-        let property = Property::from_raw(get.offset).ok_or(Status::INVALID_FIELD.do_not_retry())?;
+        let property = Property::from_raw(get.offset).ok_or(Status::INVALID_FIELD)?;
         if property.is_8_bytes() != get.is_8_bytes {
-            return Err(Status::INVALID_FIELD.do_not_retry());
+            return Err(Status::INVALID_FIELD);
         }
         match property {
             Property::Capabilities => Ok(Capabilities {
@@ -139,7 +139,7 @@ impl Controller {
             Property::Version => Ok(Version::V2_1.encode().into()),
             Property::Configuration => Ok(self.config.0.into()),
             Property::Status => Ok(self.status.encode().into()),
-            Property::SubsystemReset | Property::ReadyTimeouts => Err(Status::INVALID_FIELD.do_not_retry()),
+            Property::SubsystemReset | Property::ReadyTimeouts => Err(Status::INVALID_FIELD),
         }
     }
 
