@@ -108,7 +108,8 @@ fn faults(drive: usize, request: &Value, core: &mut Core) -> Result<Value, Strin
     ];
     for (key, place) in places {
         if let Some(value) = request.get(key) {
-            *place = value.as_f64().ok_or_else(|| format!("{key}: {value}; allowed: a number from 0 to 1"))?;
+            *place =
+                value.as_f64().ok_or_else(|| format!("{key}: {value}; allowed: a number from 0 to 1"))?;
         }
     }
     let answer = json!({

@@ -307,7 +307,8 @@ impl Core {
                 let mut more = false;
                 for device in &mut self.devices {
                     for _ in 0..EVENTS_MAX {
-                        let Some(at) = device.next_event().filter(|_| device.outstanding_commands() > 0) else {
+                        let Some(at) = device.next_event().filter(|_| device.outstanding_commands() > 0)
+                        else {
                             break;
                         };
                         device.advance(at);

@@ -145,7 +145,10 @@ impl Server {
         let timer = Timer::new(poll.registry(), TIMER).map_err(ServeError::Poll)?;
         Ok(Server {
             core,
-            options: Options { connections_max: options.connections_max.min((1 << SLOT_BITS) - 1), ..options },
+            options: Options {
+                connections_max: options.connections_max.min((1 << SLOT_BITS) - 1),
+                ..options
+            },
             log,
             poll,
             timer,
@@ -268,7 +271,9 @@ impl Server {
             Token(token) if token < CONNECTIONS => self.accept(token - LISTENERS),
             Token(token) => {
                 let slot = token - CONNECTIONS;
-                let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) else { return };
+                let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) else {
+                    return;
+                };
                 if event.is_readable() || event.is_read_closed() || event.is_error() {
                     connection.readable = true;
                     connection.half_closed |= event.is_read_closed();
@@ -303,7 +308,8 @@ impl Server {
         self.serial += 1;
         let id = ConnectionId(self.serial << SLOT_BITS | slot as u64);
         let registered = stream.register(self.poll.registry(), Token(CONNECTIONS + slot));
-        let session = accept(id, &peer).and_then(|session| registered.map(|()| session).map_err(|e| e.to_string()));
+        let session =
+            accept(id, &peer).and_then(|session| registered.map(|()| session).map_err(|e| e.to_string()));
         let session = match session {
             Ok(session) => session,
             Err(why) => {
@@ -479,7 +485,8 @@ impl Server {
             self.core.run();
             while let Some(done) = self.core.pop() {
                 let Route { connection, token } = done.route;
-                if connection == ConnectionId(0) && done.completion.status != pellucid_flash::Status::Success {
+                if connection == ConnectionId(0) && done.completion.status != pellucid_flash::Status::Success
+                {
                     let name = &self.core.namespaces()[token as usize].name;
                     let status = done.completion.status;
                     (self.log)(format_args!("event=flush-failed drive={name:?} status={status:?}"));

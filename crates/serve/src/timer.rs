@@ -23,8 +23,10 @@ impl Timer {
     /// Makes an event `after_ns` from now; replaces what was set before.
     pub fn set(&self, after_ns: u64) -> io::Result<()> {
         let after_ns = after_ns.max(1);
-        let it_value =
-            Timespec { tv_sec: (after_ns / 1_000_000_000) as i64, tv_nsec: (after_ns % 1_000_000_000) as i64 };
+        let it_value = Timespec {
+            tv_sec: (after_ns / 1_000_000_000) as i64,
+            tv_nsec: (after_ns % 1_000_000_000) as i64,
+        };
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         timerfd_settime(&self.file, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value })?;
         Ok(())

@@ -32,7 +32,9 @@ fn ends(stream: &mut TcpStream) -> bool {
         match stream.read(&mut bytes) {
             Ok(0) => return true,
             Ok(_) => {}
-            Err(e) => return !matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+            Err(e) => {
+                return !matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut);
+            }
         }
     }
 }
@@ -216,7 +218,8 @@ fn peers_that_vanish_leave_nothing_behind() {
 
 #[test]
 fn who_says_nothing_is_shown_the_door() {
-    let mut core = Core::new(vec![("one".into(), drive(StoreKind::Ram))], Time::Instant).expect("a good drive");
+    let mut core =
+        Core::new(vec![("one".into(), drive(StoreKind::Ram))], Time::Instant).expect("a good drive");
     let (mut load, mut output, mut session) = (Load::default(), Output::default(), NbdSession::default());
     let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
     session.opened(&mut port);

@@ -78,7 +78,8 @@ impl Serve {
             Ok((name, subject.device()?))
         });
         let drives = drives.collect::<Result<Vec<_>, Failure>>()?;
-        let subsystems = drives.iter().enumerate().map(|(index, (name, _))| self.subsystem(index, name)).collect();
+        let subsystems =
+            drives.iter().enumerate().map(|(index, (name, _))| self.subsystem(index, name)).collect();
         let mut core = Core::new(drives, self.time)
             .map_err(|refusal| Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")))?;
         if let Some(path) = &self.record {

@@ -3,8 +3,8 @@
 use super::{PAYLOAD_BYTES_MAX, refused};
 use crate::session::{Close, Namespace, Port};
 use pellucid_wire::nbd::{
-    Export, Info, InfoKind, InfoRequest, MetaContextRequest, OptionKind, OptionReply, OptionRequest, ReplyError,
-    ServerHandshake, ServerHandshakeEvent, encode_export_name_reply, transmission_flag,
+    Export, Info, InfoKind, InfoRequest, MetaContextRequest, OptionKind, OptionReply, OptionRequest,
+    ReplyError, ServerHandshake, ServerHandshakeEvent, encode_export_name_reply, transmission_flag,
 };
 
 /// The only metadata context: which ranges hold data.

@@ -236,10 +236,8 @@ impl Transmission {
         let Export { structured, .. } = self.chosen.export;
         debug_assert!(structured, "checked with the request");
         let most = if request.flags & command_flag::REQ_ONE != 0 { 1 } else { EXTENTS_MAX };
-        let (mut at, mut left) = (
-            request.offset_bytes >> self.sector_shift,
-            u64::from(request.length_bytes) >> self.sector_shift,
-        );
+        let (mut at, mut left) =
+            (request.offset_bytes >> self.sector_shift, u64::from(request.length_bytes) >> self.sector_shift);
         let mut extents = Vec::new();
         while left > 0 && extents.len() < most {
             let (holds, sectors) = port.allocated(self.chosen.namespace, Lba(at), left);

@@ -7,8 +7,8 @@ use super::subsystem::Subsystem;
 use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, features, identify, logs};
 use crate::session::Port;
 use pellucid_wire::nvme::{
-    AdminOpcode, AsyncEvent, BROADCAST_NSID, FABRICS_OPCODE, FabricsType, GetLogPage, PropertyGet, PropertySet,
-    Status, SubmissionEntry, ascii,
+    AdminOpcode, AsyncEvent, BROADCAST_NSID, FABRICS_OPCODE, FabricsType, GetLogPage, PropertyGet,
+    PropertySet, Status, SubmissionEntry, ascii,
 };
 use std::net::SocketAddr;
 

@@ -15,8 +15,8 @@ use super::controller::{Controller, Gate, Kind};
 use super::io::{self, Request, Volume};
 use super::slots::{Slots, State, Work};
 use super::{
-    CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX, SharedTarget, Target,
-    TRANSFER_BYTES_MAX, identify,
+    CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX, SharedTarget,
+    TRANSFER_BYTES_MAX, Target, identify,
 };
 use crate::session::{Close, Operation, Port, Session};
 use pellucid_flash::{Completion as Ended, Lba, Opcode};
@@ -26,8 +26,9 @@ use pellucid_wire::nvme::{
     Status, SubmissionEntry, parse_nqn,
 };
 use pellucid_wire::tcp::{
-    ADMIN_IN_CAPSULE_BYTES, CapsuleCommand, DataCheck, DataDigest, DataHeader, Decoder, Encoder, Event, Fatal,
-    HEADER_BYTES_MAX, IcReq, Offer, Pdu, ReadyToTransfer, TERM_BYTES_MAX, Terms, WriteTransfer, encode_ic_resp,
+    ADMIN_IN_CAPSULE_BYTES, CapsuleCommand, DataCheck, DataDigest, DataHeader, Decoder, Encoder, Event,
+    Fatal, HEADER_BYTES_MAX, IcReq, Offer, Pdu, ReadyToTransfer, TERM_BYTES_MAX, Terms, WriteTransfer,
+    encode_ic_resp,
 };
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -150,7 +151,9 @@ impl Connection {
     }
 
     fn set_up(&mut self, _request: &IcReq, port: &mut Port<'_>) -> Result<(), Close> {
-        let (Some(terms), Some(response)) = (self.decoder.terms(), self.decoder.ic_resp()) else { return Ok(()) };
+        let (Some(terms), Some(response)) = (self.decoder.terms(), self.decoder.ic_resp()) else {
+            return Ok(());
+        };
         self.encoder = Encoder::controller(terms);
         port.output().head(&encode_ic_resp(&response));
         Ok(())
@@ -176,7 +179,9 @@ impl Connection {
         // Aborted commands may still be in the drive, so a host can have a few more than its queue holds.
         if self.slots.in_use() >= usize::from(self.queue_entries) * 2 {
             let entries = self.queue_entries;
-            return Err(Close::Refused(format!("more commands outstanding than a queue of {entries} entries holds")));
+            return Err(Close::Refused(format!(
+                "more commands outstanding than a queue of {entries} entries holds"
+            )));
         }
         if capsule.data_bytes > 0 {
             self.incoming = Incoming::Discard;
@@ -275,7 +280,8 @@ impl Connection {
             if self.granted_bytes > 0 && granted > GRANTED_BYTES_MAX {
                 return;
             }
-            let request = ReadyToTransfer { cid: slot.cid, transfer_tag: index, offset_bytes: 0, length_bytes };
+            let request =
+                ReadyToTransfer { cid: slot.cid, transfer_tag: index, offset_bytes: 0, length_bytes };
             slot.state = State::Receiving;
             slot.buffer = port.take_buffer(length_bytes as usize);
             slot.transfer = Some(WriteTransfer::new(request));
@@ -289,7 +295,8 @@ impl Connection {
 
     /// The header of an H2CData.
     fn host_data(&mut self, header: &DataHeader, port: &mut Port<'_>) -> Result<(), Close> {
-        let accepted = match self.slots.receiving(header.transfer_tag).and_then(|slot| slot.transfer.as_mut()) {
+        let accepted = match self.slots.receiving(header.transfer_tag).and_then(|slot| slot.transfer.as_mut())
+        {
             Some(transfer) => transfer.accept(header),
             None => Err(WriteTransfer::unknown_tag()),
         };
@@ -347,8 +354,7 @@ impl Connection {
     fn execute_io(&mut self, index: u16, request: &Request, mut data: Vec<u8>, port: &mut Port<'_>) {
         let Role::Io { queue, .. } = self.role else { return };
         let through = self.gate.write_through.get();
-        let submitted =
-            io::submit(request, &self.volumes, queue - 1, index.into(), &mut data, through, port);
+        let submitted = io::submit(request, &self.volumes, queue - 1, index.into(), &mut data, through, port);
         let slot = self.slots.get(index);
         match submitted {
             Ok(parts) => {
@@ -619,7 +625,9 @@ impl Connection {
         if arguments.queue_entries > QUEUE_ENTRIES_MAX {
             return invalid(ConnectReply::invalid_in_command(44));
         }
-        let Ok(host_nqn) = parse_nqn(&data.host_nqn) else { return invalid(ConnectReply::invalid_in_data(512)) };
+        let Ok(host_nqn) = parse_nqn(&data.host_nqn) else {
+            return invalid(ConnectReply::invalid_in_data(512));
+        };
         let target = Rc::clone(&self.target);
         let target = &mut *target.borrow_mut();
         let kind = match parse_nqn(&data.subsystem_nqn) {
@@ -678,7 +686,8 @@ impl Connection {
         port: &mut Port<'_>,
     ) -> Result<u16, (Status, u64)> {
         let invalid = |result| (Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), result);
-        let same = |c: &&mut Controller| c.kind == kind && c.host_nqn == host_nqn && c.host_id == data.host_id;
+        let same =
+            |c: &&mut Controller| c.kind == kind && c.host_nqn == host_nqn && c.host_id == data.host_id;
         let controller = target.controllers.get_mut(&data.controller_id).filter(same);
         let controller = controller.ok_or(invalid(ConnectReply::invalid_in_data(16)))?;
         if kind == Kind::Discovery || queue > controller.features.io_queues {

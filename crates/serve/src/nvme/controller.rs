@@ -87,7 +87,13 @@ pub(super) enum Change {
 }
 
 impl Controller {
-    pub fn new(id: u16, kind: Kind, host: (String, [u8; 16]), admin: ConnectionId, now_ns: u64) -> Controller {
+    pub fn new(
+        id: u16,
+        kind: Kind,
+        host: (String, [u8; 16]),
+        admin: ConnectionId,
+        now_ns: u64,
+    ) -> Controller {
         Controller {
             id,
             kind,

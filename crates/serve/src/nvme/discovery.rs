@@ -1,7 +1,7 @@
 //! The discovery log (Base 5.1.12.3.1): the subsystems that a host may connect to, at the address where it asked.
 
-use super::subsystem::Subsystem;
 use super::QUEUE_ENTRIES_MAX;
+use super::subsystem::Subsystem;
 use pellucid_wire::nvme::{DISCOVERY_NQN, DYNAMIC_CONTROLLER, DiscoveryEntry, DiscoveryHeader, nqn};
 use std::net::SocketAddr;
 

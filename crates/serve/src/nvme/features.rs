@@ -6,9 +6,7 @@ use super::controller::Controller;
 use super::subsystem::Subsystem;
 use super::{ASYNC_EVENTS_MAX, IO_QUEUES_MAX};
 use crate::session::Port;
-use pellucid_wire::nvme::{
-    AsyncEventConfig, FeatureId, FeatureSelect, QueueCount, Status, SubmissionEntry,
-};
+use pellucid_wire::nvme::{AsyncEventConfig, FeatureId, FeatureSelect, QueueCount, Status, SubmissionEntry};
 
 /// Capabilities word of a feature that a host can change.
 const CHANGEABLE: u32 = 1 << 2;

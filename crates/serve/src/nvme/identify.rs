@@ -32,7 +32,11 @@ pub(super) fn page(
     let invalid = Status::INVALID_FIELD.do_not_retry();
     let cns = Cns::from_raw(Cns::raw_of(entry)).ok_or(invalid)?;
     let Some(subsystem) = subsystem else {
-        return if cns == Cns::Controller { Ok(discovery_controller(controller).encode()) } else { Err(invalid) };
+        return if cns == Cns::Controller {
+            Ok(discovery_controller(controller).encode())
+        } else {
+            Err(invalid)
+        };
     };
     let nsid = entry.nsid();
     let nvm = || match Cns::command_set_of(entry) == CommandSet::Nvm.raw() {
@@ -59,7 +63,8 @@ pub(super) fn page(
         Cns::CommandSetController => nvm().map(|()| NvmControllerCapabilities::default().encode()),
         Cns::IndependentNamespace => {
             known(subsystem, nsid)?;
-            Ok(IndependentNamespace { features: OPTIMAL_SIZES, sharing: 1, status: 1, ..Default::default() }.encode())
+            Ok(IndependentNamespace { features: OPTIMAL_SIZES, sharing: 1, status: 1, ..Default::default() }
+                .encode())
         }
         Cns::AttachedControllers => {
             known(subsystem, nsid)?;

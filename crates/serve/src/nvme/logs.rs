@@ -81,9 +81,10 @@ pub(super) fn get_discovery(
         Some(LogId::Discovery) if !arguments.offset_is_index => {
             part(&discovery::log(subsystems, &controller.host_nqn, local), arguments)
         }
-        Some(LogId::SupportedPages) => {
-            part(&SupportedLogPages::of(&[LogId::SupportedPages, LogId::Error, LogId::Discovery]).encode(), arguments)
-        }
+        Some(LogId::SupportedPages) => part(
+            &SupportedLogPages::of(&[LogId::SupportedPages, LogId::Error, LogId::Discovery]).encode(),
+            arguments,
+        ),
         Some(LogId::Error) => part(&errors(controller), arguments),
         _ => Err(Status::INVALID_LOG_PAGE.do_not_retry()),
     }
@@ -156,7 +157,8 @@ fn effects() -> CommandEffects {
     ] {
         page.admin[usize::from(opcode.raw())] = supported;
     }
-    page.admin[usize::from(AdminOpcode::FormatNvm.raw())] = supported.changes_content().exclusive_in_namespace();
+    page.admin[usize::from(AdminOpcode::FormatNvm.raw())] =
+        supported.changes_content().exclusive_in_namespace();
     page.admin[usize::from(FABRICS_OPCODE)] = supported;
     for opcode in [NvmOpcode::Flush, NvmOpcode::Read, NvmOpcode::Compare, NvmOpcode::Verify] {
         page.io[usize::from(opcode.raw())] = supported;
@@ -229,7 +231,8 @@ fn spare_percent(device: &Device) -> u8 {
 /// Mean erase count as a share of the endurance; 0 where that is unlimited.
 fn used_percent(device: &Device) -> u8 {
     let Some(endurance) = device.config().media.endurance.filter(|&erases| erases > 0) else { return 0 };
-    let (sum, blocks) = device.erase_counts().fold((0u64, 0u64), |(sum, n), erases| (sum + u64::from(erases), n + 1));
+    let (sum, blocks) =
+        device.erase_counts().fold((0u64, 0u64), |(sum, n), erases| (sum + u64::from(erases), n + 1));
     (sum * 100 / (blocks.max(1) * u64::from(endurance))).min(255) as u8
 }
 

@@ -22,6 +22,8 @@ mod io;
 mod logs;
 mod slots;
 mod subsystem;
+#[cfg(test)]
+mod tests;
 
 pub use connection::Connection;
 pub use subsystem::{ConfigError, SubsystemConfig};

@@ -98,13 +98,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
         },
         buffer: DataBuffer { entries: 64, write: WritePolicy::WriteBack, retain: true, dirty_high: 0.5 },
         scheduler: Scheduler {
-            priorities: Priorities {
-                status_check: 1,
-                read_trigger: 2,
-                erase: 3,
-                write: 4,
-                read_transfer: 5,
-            },
+            priorities: Priorities { status_check: 1, read_trigger: 2, erase: 3, write: 4, read_transfer: 5 },
             order: DieOrder::ReadFirst,
             suspend: false,
             read_retries: 3,
@@ -246,7 +240,9 @@ impl Client {
                 let ClientHandshakeEvent::Reply { option, reply } = event else { continue };
                 match reply {
                     OptionReply::Error { error, message } => panic!("option {option}: {error:?} {message}"),
-                    OptionReply::Info(Info::Export { size_bytes, flags }) => (size, export_flags) = (size_bytes, flags),
+                    OptionReply::Info(Info::Export { size_bytes, flags }) => {
+                        (size, export_flags) = (size_bytes, flags)
+                    }
                     OptionReply::Ack => done = option == OptionKind::Go.raw(),
                     _ => {}
                 }
