@@ -49,10 +49,13 @@ for module in @MODULES@; do [ -f /modules/$module.ko ] && insmod /modules/$modul
 ip link set lo up; ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0; ip route add default via 10.0.2.2
 conn() { nvme connect -t tcp -a 10.0.2.2 -s @PORT@ -n @NQN@ --hostnqn=@HOST_NQN@ --hostid=@HOST_ID@ "$@" && wait_device; }
 D=/dev/nvme0; N=/dev/nvme0n1
+state() { cat /sys/class/nvme/nvme0/state 2>/dev/null; }
+state_until() { i=0; while [ "$(state)" != "$1" ] && [ $i -lt $2 ]; do i=$((i+1)); usleep 50000; done; [ "$(state)" = "$1" ]; }
+state_after() { i=0; while [ "$(state)" = "$1" ] && [ $i -lt $2 ]; do i=$((i+1)); usleep 50000; done; [ "$(state)" != "$1" ]; }
 step discover nvme discover -t tcp -a 10.0.2.2 -s @PORT@ --hostnqn=@HOST_NQN@ --hostid=@HOST_ID@
 cp /tmp/out /tmp/found
 step discover-finds-it grep -q "@NQN@" /tmp/found
-step connect conn -i 2 || { dmesg | tail -20; poweroff -f; }
+step connect conn -i 2 --reconnect-delay=1 || { dmesg | tail -20; poweroff -f; }
 step list nvme list
 show list
 step id-ctrl nvme id-ctrl $D
@@ -81,6 +84,14 @@ echo 3 > /proc/sys/vm/drop_caches
 step remount mount -t ext4 $N /mnt
 step compare cmp /tmp/data /mnt/data
 step files sh -c '[ $(ls /mnt/many | wc -l) = 200 ]'
+if [ @RESTART@ = 1 ]; then
+    echo "GUEST RESTART"
+    step connection-lost state_after live 400
+    step reconnected state_until live 800
+    echo 3 > /proc/sys/vm/drop_caches
+    step compare-after-restart cmp /tmp/data /mnt/data
+    step write-after-restart cp /tmp/data /mnt/data-again
+fi
 step trim fstrim /mnt
 rm /mnt/many/*; sync
 step umount-again umount /mnt
@@ -96,6 +107,7 @@ step nvme-compare-differs sh -c "! nvme compare $N -s 0 -c 127 -z 65536 -d /tmp/
 step nvme-dsm nvme dsm $N -d -s 64 -b 64
 step nvme-flush nvme flush $N
 step persistent-event-log nvme persistent-event-log $D -a 1
+step persistent-event-log-read nvme persistent-event-log $D -a 0
 show events
 step persistent-event-log-release nvme persistent-event-log $D -a 2
 step reset nvme reset $D
@@ -115,7 +127,7 @@ nvme smart-log $D > /tmp/out; show smart
 step disconnect-digests nvme disconnect -n @NQN@
 step wrong-name sh -c "! nvme connect -t tcp -a 10.0.2.2 -s @PORT@ -n nqn.2026-01.org.pellucid:no-such --hostnqn=@HOST_NQN@ --hostid=@HOST_ID@"
 dmesg | grep -i "nvme" | tail -40 > /tmp/out; show dmesg
-step no-kernel-error sh -c "! dmesg | grep -i 'I/O error\|Call Trace\|timeout\|data digest error'"
+step no-kernel-error sh -c "! dmesg | grep -i 'I/O error\|Call Trace\|data digest error'"
 echo GUEST DONE
 poweroff -f
 """
@@ -196,33 +208,53 @@ def boot(kernel, initrd):
         guest.wait()
 
 
-@contextlib.contextmanager
-def served(pellucid):
-    """A drive served by `pellucid`; yields its port and the name of its subsystem."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = subprocess.Popen([pellucid, "serve", str(ROOT / "bench/serve-ram.toml"), "--nvme-tcp", str(port),
-                               "--time", "instant"], stderr=subprocess.PIPE, text=True)
-    try:
-        for line in server.stderr:
-            if "event=listening" in line:
-                break
-        else:
-            sys.exit("the server did not start")
-        yield port, "nqn.2026-01.org.pellucid:serve-ram", server
-    finally:
-        server.terminate()
-        _, log = server.communicate(timeout=20)
-        if server.returncode != 0 or "panicked" in log:
-            print(f"FAIL server ended with status {server.returncode}\n{log}")
+class Served:
+    """A drive served by `pellucid` from a file, so that it outlives the server."""
+
+    def __init__(self, pellucid, directory):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.nqn = "nqn.2026-01.org.pellucid:serve-ram"
+        self.command = [pellucid, "serve", str(ROOT / "bench/serve-ram.toml"), "--set", f"media.store=file:{directory}/drive",
+                        "--nvme-tcp", str(self.port), "--time", "instant"]
+        self.start()
+
+    def start(self):
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(self.command, stderr=self.log)
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            if self.process.poll() is not None:
+                self.log.seek(0)
+                sys.exit(f"the server did not start: {self.log.read()}")
+            time.sleep(0.05)
+        sys.exit("the server does not listen")
+
+    def kill_and_restart(self):
+        """The process dies without a chance to put anything away, and comes back."""
+        self.process.kill()
+        self.process.wait()
+        self.start()
+
+    def stop(self):
+        """Whether it ran until now and ends in order."""
+        alive = self.process.poll() is None
+        self.process.terminate()
+        status = self.process.wait(20)
+        self.log.seek(0)
+        log = self.log.read()
+        good = alive and status == 0 and "panicked" not in log
+        print("PASS server" if good else f"FAIL server: status {status}\n{log}")
+        return good
 
 
-def attach(port, nqn, mib, verbose):
+def attach(port, nqn, mib, verbose, restart=None):
     kernel = kernel_package()
     script = SCRIPT
     for key, value in (("MODULES", " ".join(MODULES)), ("PORT", port), ("NQN", nqn), ("HOST_NQN", HOST_NQN),
-                       ("HOST_ID", HOST_ID), ("MIB", mib)):
+                       ("HOST_ID", HOST_ID), ("MIB", mib), ("RESTART", int(restart is not None))):
         script = script.replace(f"@{key}@", str(value))
     with tempfile.TemporaryDirectory() as scratch:
         initrd = pathlib.Path(scratch) / "initrd.gz"
@@ -233,6 +265,8 @@ def attach(port, nqn, mib, verbose):
             if step:
                 print(f"{step[1]} {step[2]}", flush=True)
                 passed, failed = passed + (step[1] == "PASS"), failed + (step[1] == "FAIL")
+            elif "GUEST RESTART" in line:
+                restart()
             elif verbose or failed:
                 print(f"     {line}", flush=True)
             done |= "GUEST DONE" in line
@@ -253,8 +287,10 @@ def main():
     if options.connect:
         good = attach(options.connect, options.nqn, options.mib, options.verbose)
     else:
-        with served(options.pellucid) as (port, nqn, server):
-            good = attach(port, nqn, options.mib, options.verbose) and server.poll() is None
+        with tempfile.TemporaryDirectory() as directory:
+            served = Served(options.pellucid, directory)
+            good = attach(served.port, served.nqn, options.mib, options.verbose, served.kill_and_restart)
+            good = served.stop() and good
     sys.exit(0 if good else 1)
 
 

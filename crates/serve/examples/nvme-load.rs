@@ -35,8 +35,14 @@ impl Queue {
         let request = IcReq::default();
         let decoder = Decoder::host(request, 1 << 20);
         let encoder = Encoder::host(&Terms::default());
-        let mut queue =
-            Queue { stream, decoder, encoder, input: vec![0; 1 << 20], output: Vec::new(), started: Vec::new() };
+        let mut queue = Queue {
+            stream,
+            decoder,
+            encoder,
+            input: vec![0; 1 << 20],
+            output: Vec::new(),
+            started: Vec::new(),
+        };
         queue.stream.write_all(&encode_ic_req(&request))?;
         queue.events(|_, _| {})?;
         Ok(queue)

@@ -45,8 +45,11 @@ fn commands_of_all_kinds_match_a_plain_copy() {
                 let (entry, data) = (blocks(WRITE, lba as u64, sectors as u32), pattern(n, range.len()));
                 let status = match n % 6 {
                     0 | 1 if range.len() <= 16 << 10 => {
-                        let entry =
-                            if n % 2 == 0 { entry } else { entry.with_cdw(12, sectors as u32 - 1 | 1 << 30) };
+                        let entry = if n % 2 == 0 {
+                            entry
+                        } else {
+                            entry.with_cdw(12, (sectors as u32 - 1) | 1 << 30)
+                        };
                         world.ask(link, in_capsule(entry, &data), &data).status
                     }
                     0..=3 => world.write_r2t(link, entry, &data, 4096 + n * 100),
@@ -59,7 +62,7 @@ fn commands_of_all_kinds_match_a_plain_copy() {
                 assert!(status.is_success(), "{n}: {status:?}");
                 copy[range.clone()].copy_from_slice(&if n % 6 < 4 { data } else { vec![0; range.len()] });
                 let fua = if n % 5 == 0 { 1 << 30 } else { 0 };
-                let entry = blocks(READ, lba as u64, sectors as u32).with_cdw(12, sectors as u32 - 1 | fua);
+                let entry = blocks(READ, lba as u64, sectors as u32).with_cdw(12, (sectors as u32 - 1) | fua);
                 let read = world.fetch(link, entry, range.len() as u32).expect("a read");
                 assert!(read == copy[range], "{n}: other data");
             }
