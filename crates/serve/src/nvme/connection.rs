@@ -15,8 +15,8 @@ use super::controller::{Controller, Gate, Kind};
 use super::io::{self, Request, Volume};
 use super::slots::{Slots, State, Work};
 use super::{
-    CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX, SharedTarget,
-    TRANSFER_BYTES_MAX, Target, identify,
+    CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, GRANTED_TOTAL_BYTES_MAX, IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX,
+    SharedTarget, TRANSFER_BYTES_MAX, Target, identify,
 };
 use crate::session::{Close, Operation, Port, Session};
 use pellucid_flash::{Completion as Ended, Lba, Opcode};
@@ -30,6 +30,7 @@ use pellucid_wire::tcp::{
     Fatal, HEADER_BYTES_MAX, IcReq, Offer, Pdu, ReadyToTransfer, TERM_BYTES_MAX, Terms, WriteTransfer,
     encode_ic_resp,
 };
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -77,6 +78,8 @@ pub struct Connection {
     /// Slots that want an R2T.
     waiting: VecDeque<u16>,
     granted_bytes: usize,
+    /// The same of all connections.
+    granted_total: Rc<Cell<usize>>,
     queue_entries: u16,
     sq_head: u16,
     flow_control: bool,
@@ -109,6 +112,7 @@ impl Connection {
             incoming: Incoming::None,
             waiting: VecDeque::new(),
             granted_bytes: 0,
+            granted_total: Rc::clone(&target.borrow().granted_total),
             queue_entries: 2,
             sq_head: 0,
             flow_control: true,
@@ -276,8 +280,12 @@ impl Connection {
         while let Some(&index) = self.waiting.front() {
             let slot = self.slots.get(index);
             let length_bytes = slot.wanted;
-            let granted = self.granted_bytes + length_bytes as usize;
-            if self.granted_bytes > 0 && granted > GRANTED_BYTES_MAX {
+            let (granted, total) = (
+                self.granted_bytes + length_bytes as usize,
+                self.granted_total.get() + length_bytes as usize,
+            );
+            // One transfer is always possible, so no connection waits for another.
+            if self.granted_bytes > 0 && (granted > GRANTED_BYTES_MAX || total > GRANTED_TOTAL_BYTES_MAX) {
                 return;
             }
             let request =
@@ -286,6 +294,7 @@ impl Connection {
             slot.buffer = port.take_buffer(length_bytes as usize);
             slot.transfer = Some(WriteTransfer::new(request));
             self.granted_bytes = granted;
+            self.granted_total.set(total);
             self.waiting.pop_front();
             let mut out = [0; HEADER_BYTES_MAX];
             let length = self.encoder.r2t(&request, &mut out);
@@ -320,7 +329,10 @@ impl Connection {
                 slot.transfer = Some(transfer);
                 return;
             }
-            Some(_) => self.granted_bytes -= slot.wanted as usize,
+            Some(_) => {
+                self.granted_bytes -= slot.wanted as usize;
+                self.granted_total.set(self.granted_total.get() - slot.wanted as usize);
+            }
             None => {}
         }
         let mut data = std::mem::take(&mut slot.buffer);
@@ -606,6 +618,11 @@ impl Connection {
             Ok(id) => (Status::SUCCESS, ConnectReply::accepted(id, ConnectRequirements::default())),
             Err(refused) => refused,
         };
+        if !status.is_success() {
+            // The answer is still sent; the log shows who was turned away.
+            let me = port.connection();
+            port.close(me, Close::Refused(format!("Connect of {}: {status}", names(data))));
+        }
         let sq_head = if self.flow_control { self.sq_head } else { 0xFFFF };
         let completion = Completion { result, sq_head, cid: entry.cid(), status, ..Completion::default() };
         let mut out = [0; HEADER_BYTES_MAX];
@@ -904,6 +921,7 @@ impl Session for Connection {
     }
 
     fn closed(&mut self, port: &mut Port<'_>) {
+        self.granted_total.set(self.granted_total.get() - std::mem::take(&mut self.granted_bytes));
         let mut target = self.target.borrow_mut();
         match self.role {
             Role::Unconnected => {}
@@ -928,6 +946,13 @@ impl Session for Connection {
             }
         }
     }
+}
+
+/// Who wants to connect to what, for the log.
+fn names(data: &[u8]) -> String {
+    let Some(data) = data.first_chunk().map(ConnectData::decode) else { return "nobody".to_owned() };
+    let host = parse_nqn(&data.host_nqn).unwrap_or("(no name)");
+    format!("host {host} to {}", parse_nqn(&data.subsystem_nqn).unwrap_or("(no name)"))
 }
 
 /// The data pointer of a command that moves data.

@@ -30,7 +30,7 @@ pub use subsystem::{ConfigError, SubsystemConfig};
 
 use crate::session::ConnectionId;
 use controller::{Controller, Kind};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use subsystem::Subsystem;
@@ -47,6 +47,8 @@ pub const QUEUE_ENTRIES_MAX: u32 = 1024;
 pub const IO_QUEUES_MAX: u16 = 64;
 /// Data that one connection may have been asked for (R2T) and not have sent.
 const GRANTED_BYTES_MAX: usize = 1 << 20;
+/// The same for all connections, apart from one transfer of each.
+const GRANTED_TOTAL_BYTES_MAX: usize = 64 << 20;
 /// Asynchronous event requests that one controller holds.
 const ASYNC_EVENTS_MAX: usize = 8;
 /// Aborts that one controller works on.
@@ -64,6 +66,8 @@ pub struct Target {
     subsystems: Vec<Subsystem>,
     controllers: BTreeMap<u16, Controller>,
     last_id: u16,
+    /// Data that hosts have been asked for and not sent.
+    granted_total: Rc<Cell<usize>>,
 }
 
 /// A [`Target`], as its connections share it.
@@ -77,7 +81,12 @@ impl Target {
     pub fn new(subsystems: Vec<SubsystemConfig>) -> Result<SharedTarget, ConfigError> {
         subsystem::check(&subsystems)?;
         let subsystems = subsystems.into_iter().map(Subsystem::new).collect();
-        Ok(Rc::new(RefCell::new(Target { subsystems, controllers: BTreeMap::new(), last_id: 0 })))
+        Ok(Rc::new(RefCell::new(Target {
+            subsystems,
+            controllers: BTreeMap::new(),
+            last_id: 0,
+            granted_total: Rc::default(),
+        })))
     }
 
     /// Controllers that exist now: identifier, name of the host, name of the subsystem, number of I/O queues.

@@ -71,6 +71,30 @@ fn more_commands_than_the_queue_holds_end_the_connection() {
 }
 
 #[test]
+fn what_all_connections_are_asked_for_is_bounded_and_given_back() {
+    let mut world = World::new();
+    let entry = blocks(1, 0, 512).with_sgl(SglDescriptor::transport(256 << 10));
+    let mut links = Vec::new();
+    let mut asked = 0;
+    for _ in 0..40 {
+        let (_, id) = world.attach(PLAIN);
+        for queue in 1..=4 {
+            let link = world.queue(PLAIN, id, queue);
+            (0..4).for_each(|_| drop(world.command(link, entry, &[])));
+            asked += world.links[link].host.r2ts.len();
+            links.push(link);
+        }
+    }
+    // 64 MiB, then one transfer for each of the other 96 connections.
+    assert_eq!(asked, 256 + 96);
+    links.into_iter().for_each(|link| world.close(link, Close::Finished));
+    let (_, id) = world.attach(PLAIN);
+    let link = world.queue(PLAIN, id, 1);
+    (0..4).for_each(|_| drop(world.command(link, entry, &[])));
+    assert_eq!(world.links[link].host.r2ts.len(), 4);
+}
+
+#[test]
 fn a_connection_lost_in_the_middle_leaves_nothing_behind() {
     let mut world = World::new();
     let (_, id) = world.attach(PLAIN);
