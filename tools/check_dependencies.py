@@ -20,7 +20,7 @@ ALLOWED = {
     "host": {"ftl", "flash"},
     "prism": {"ftl", "flash"},
     "apps": {"prism", "host", "flash"},
-    "serve": {"device", "wire", "media", "flash"},
+    "serve": {"device", "wire", "media", "ftl", "flash"},
     "lab": {"device", "host", "apps", "media", "ftl", "flash"},
     "cli": ANYTHING,
     "python": ANYTHING,

@@ -331,6 +331,10 @@ impl Device {
             if self.scheduler.has_steps() {
                 continue;
             }
+            if self.flushes.take_settled() {
+                self.continue_flush();
+                continue;
+            }
             self.pad_if_awaited();
             if self.active == 0 {
                 self.collect_while_idle();

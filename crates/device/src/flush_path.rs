@@ -33,6 +33,8 @@ pub(crate) struct Flushes {
     /// Marked entries that are not programmed yet.
     entries_left: u32,
     failed: bool,
+    /// The last marked entry is settled, and the flush has not gone on yet.
+    settled: bool,
     segments: Vec<SegmentWrite>,
 }
 
@@ -40,6 +42,12 @@ impl Flushes {
     /// Whether a flush is in progress.
     pub fn waiting(&self) -> bool {
         self.running.is_some()
+    }
+
+    /// Whether the flush in progress must be looked after, because a trim or a failed read settled what it waited for.
+    #[inline]
+    pub fn take_settled(&mut self) -> bool {
+        std::mem::take(&mut self.settled) && self.running.is_some()
     }
 
     /// The content of a segment that is being programmed.
@@ -84,6 +92,7 @@ impl Device {
     pub(crate) fn flushed(&mut self, entry: u32) {
         if std::mem::take(&mut self.buffer[entry].flushing) {
             self.flushes.entries_left -= 1;
+            self.flushes.settled |= self.flushes.entries_left == 0;
         }
     }
 

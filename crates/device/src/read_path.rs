@@ -198,9 +198,15 @@ impl Device {
         let record = &mut self.scheduler.ops[op];
         record.book(Stage::Media, self.now);
         record.attempts += 1;
+        let moved = record.ppa != ppa;
         record.ppa = ppa;
         record.die = self.layout.die_of(ppa).0;
-        self.scheduler.enqueue_again(self.now, op, &mut self.events);
+        if moved {
+            // The program that moved it may still wait for the firmware: the read must not get to the die before it.
+            self.ask(Task::Issue(op));
+        } else {
+            self.scheduler.enqueue_again(self.now, op, &mut self.events);
+        }
     }
 
     /// Fills with zeros what a never-written or trimmed page lacks.

@@ -226,8 +226,8 @@ impl Server {
         let polling = now.saturating_sub(self.active_ns) < self.options.poll.as_nanos() as u64;
         let due = self.core.next_due_ns();
         if busy || polling || due.is_some_and(|due| due <= now + SPIN_NS) {
-            self.turns += 1;
-            if polling && self.turns % TURNS_PER_POLL != 0 {
+            self.turns = self.turns.wrapping_add(1);
+            if polling && !self.turns.is_multiple_of(TURNS_PER_POLL) {
                 self.try_hot();
                 return Ok(());
             }
@@ -437,6 +437,10 @@ impl Server {
             self.tick_ns = now + TICK_NS;
             for slot in 0..self.connections.len() {
                 self.tick(slot, now);
+            }
+            // Those that could not be accepted when they came, for want of file descriptors, are told by no event.
+            for at in 0..self.listeners.len() {
+                self.accept(at);
             }
         }
         if !self.core.stopping && self.stopper.stop.load(Ordering::Acquire) {

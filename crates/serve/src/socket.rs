@@ -6,7 +6,7 @@ use mio::{Interest, Registry, Token};
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where a listener is.
@@ -74,7 +74,10 @@ impl Listener {
             Address::Tcp(address) => TcpListener::bind(*address).map(Listener::Tcp),
             Address::Unix(path) => {
                 remove_stale(path);
-                Ok(Listener::Unix(UnixListener::bind(path)?, path.clone()))
+                let listener = Listener::Unix(UnixListener::bind(path)?, path.clone());
+                // For its owner only: whoever can connect can write to the drive, or break it.
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+                Ok(listener)
             }
         }
     }

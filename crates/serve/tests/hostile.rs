@@ -155,9 +155,9 @@ fn two_hundred_connections_and_no_more_than_allowed() {
     for client in &mut clients {
         assert_eq!(client.reply(|_| 0).error, 0);
     }
-    for i in 0..200 {
+    for (i, client) in clients.iter_mut().enumerate() {
         let other = (i * 7 + 3) % 200;
-        assert_eq!(clients[i].read(other as u64 * 4096, 4096), [other as u8; 4096]);
+        assert_eq!(client.read(other as u64 * 4096, 4096), [other as u8; 4096]);
     }
     let _last = connect(&served);
     let mut one_more = connect(&served);

@@ -282,3 +282,25 @@ fn the_control_socket_explains_what_it_refuses() {
     let device = &served.stop()[0];
     assert!(device.counters().program_failures > 0, "faults were injected");
 }
+
+#[test]
+fn sockets_come_and_go_with_the_server() {
+    use std::os::unix::fs::PermissionsExt;
+    let served = serve("sockets", vec![("one".into(), drive(StoreKind::Ram))], Time::Instant);
+    let paths = [served.unix.clone(), served.control.clone()];
+    for path in &paths {
+        let mode = std::fs::metadata(path).expect("the socket is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+    }
+    drop(served);
+    assert!(paths.iter().all(|path| !path.exists()), "sockets are removed");
+    // One that a killed server left behind is no obstacle; a file is.
+    drop(std::os::unix::net::UnixListener::bind(&paths[0]).expect("a socket without a server"));
+    std::fs::write(scratch("sockets").join("file"), "precious").expect("a file");
+    drop(serve("sockets", vec![("one".into(), drive(StoreKind::Ram))], Time::Instant));
+    for (text, part) in [("nowhere", "allowed"), ("unix:", "no path"), ("127.0.0.1:99999", "allowed")] {
+        let refused = text.parse::<pellucid_serve::Address>().expect_err(text).to_string();
+        assert!(refused.contains(part), "{refused}");
+    }
+    assert_eq!("10809".parse::<pellucid_serve::Address>().expect("a port").to_string(), "127.0.0.1:10809");
+}

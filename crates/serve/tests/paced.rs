@@ -82,15 +82,15 @@ fn recorded_arrivals_give_the_same_completions_in_virtual_time() {
         let next = again.next_event().expect("something is under way");
         again.advance(next);
     }
-    let mut count = 0;
-    for expected in &seen.completions {
+    for (count, expected) in seen.completions.iter().enumerate() {
         let mut found = again.pop().expect("as many completions");
         // Tags are names that the server reuses; a read's buffer need not be returned the way it was taken.
         found.tag = expected.tag;
         assert_eq!(found, *expected, "completion {count}");
-        count += 1;
     }
     assert!(again.pop().is_none(), "no completion more");
+    // The live drive has run on until it was stopped.
+    again.advance(live.now());
     assert_eq!(again.counters(), live.counters());
 }
 

@@ -1,0 +1,71 @@
+//! Orders of events that serving in real time brought up in the drive itself: many commands at once, a drive that runs on
+//! for a while after they have ended, and power cuts at such moments.
+
+mod common;
+
+use common::{drive, pattern};
+use pellucid_device::Device;
+use pellucid_flash::{Command, Lba, Opcode, Rng, Status};
+use pellucid_media::StoreKind;
+
+const SLOTS: u64 = 16;
+
+fn command(rng: &mut Rng, slot: u64, slot_sectors: u64) -> Command {
+    let most = if rng.chance(0.1) { 200 } else { 16 };
+    let sectors = 1 + rng.below(most);
+    let at = slot * slot_sectors + rng.below(slot_sectors - sectors);
+    let bytes = sectors as usize * 512;
+    let (opcode, data) = match rng.below(10) {
+        0..4 => (Opcode::Write, pattern(1, bytes)),
+        4..8 => (Opcode::Read, vec![0; bytes]),
+        8 => (Opcode::Trim, Vec::new()),
+        _ => (Opcode::Flush, Vec::new()),
+    };
+    let fua = opcode == Opcode::Write && rng.chance(0.1);
+    let (lba, sectors) = if opcode == Opcode::Flush { (0, 0) } else { (at, sectors as u32) };
+    Command { tag: slot, queue: 0, opcode, fua, lba: Lba(lba), sectors, data }
+}
+
+fn finish(device: &mut Device, what: &str) {
+    while device.outstanding_commands() > 0 {
+        let next = device.next_event().expect("something is under way");
+        device.advance(next);
+    }
+    while let Some(completion) = device.pop() {
+        assert_eq!(completion.status, Status::Success, "{what}: {:?}", completion.opcode);
+    }
+}
+
+fn run_on(device: &mut Device, events: u64) {
+    for _ in 0..events {
+        let Some(next) = device.next_event() else { return };
+        device.advance(next);
+    }
+}
+
+/// No media fault is injected, so every command succeeds. Seed 275: a trim takes away the last page that a flush waits for.
+#[test]
+fn a_healthy_drive_fulfils_every_command() {
+    for seed in [1, 2, 3, 275] {
+        let mut device = drive(StoreKind::Ram);
+        let mut rng = Rng::new(seed);
+        let slot_sectors = device.capacity_sectors() / SLOTS;
+        for round in 0..250 {
+            let what = format!("seed {seed}, round {round}");
+            for slot in 0..SLOTS {
+                let command = command(&mut rng, slot, slot_sectors);
+                device.submit(device.now(), command);
+            }
+            finish(&mut device, &what);
+            let events = rng.below(600);
+            run_on(&mut device, events);
+            if rng.chance(0.02) {
+                let events = rng.below(100);
+                run_on(&mut device, events);
+                device.power_cut().expect("it can be mounted");
+            }
+        }
+        assert!(!device.is_read_only(), "seed {seed}");
+        device.check();
+    }
+}
