@@ -7,23 +7,26 @@
 //! ```
 //! Other capsules may come between an R2T and its data: the data find their slot by the transfer tag.
 //!
+//! Here stand the PDUs; what a queue does with its commands stands in `connect`, `admin_queue` and `io_queue`.
+//!
 //! Invariants: while `incoming` is not `None` the decoder is inside the data of one PDU; the sum of the buffers of
 //! slots with a transfer is `granted_bytes`; after an error the session is not used any more.
 
-use super::admin::{self, Reply};
-use super::controller::{Controller, Gate, Kind};
+mod admin_queue;
+mod connect;
+mod io_queue;
+
+use super::admin::{self};
+use super::controller::Gate;
 use super::io::{self, Request, Volume};
 use super::slots::{Slots, State, Work};
 use super::{
-    CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, GRANTED_TOTAL_BYTES_MAX, IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX,
-    SharedTarget, TRANSFER_BYTES_MAX, Target, identify,
+    CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, GRANTED_TOTAL_BYTES_MAX, SharedTarget, TRANSFER_BYTES_MAX,
 };
-use crate::session::{Close, Operation, Port, Session};
-use pellucid_flash::{Completion as Ended, Lba, Opcode};
+use crate::session::{Close, Port, Session};
+use pellucid_flash::Completion as Ended;
 use pellucid_wire::nvme::{
-    AdminOpcode, Completion, Connect, ConnectData, ConnectReply, ConnectRequirements, DISCOVERY_NQN,
-    DYNAMIC_CONTROLLER, DataPointer, ErrorLogEntry, FABRICS_OPCODE, FabricsType, STATIC_CONTROLLER_ANY,
-    Status, SubmissionEntry, parse_nqn,
+    Completion, ConnectData, DataPointer, ErrorLogEntry, FABRICS_OPCODE, FabricsType, Status, SubmissionEntry,
 };
 use pellucid_wire::tcp::{
     ADMIN_IN_CAPSULE_BYTES, CapsuleCommand, DataCheck, DataDigest, DataHeader, Decoder, Encoder, Event,
@@ -39,10 +42,6 @@ use std::rc::Rc;
 /// A read ends with the SUCCESS flag of its C2HData in place of a response capsule, which would only add the head of the
 /// submission queue. A host that does not look at that head (Linux, SPDK) loses nothing.
 const SUCCESS_FLAG: bool = true;
-/// Sectors that a format forgets in one operation, so that it does not hold up others.
-const FORMAT_SECTORS: u64 = 1 << 20;
-/// How often the health of the drives is looked at.
-const HEALTH_NS: u64 = 5_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
@@ -200,27 +199,6 @@ impl Connection {
         Ok(())
     }
 
-    #[inline]
-    fn start_io(&mut self, capsule: &CapsuleCommand, port: &mut Port<'_>) -> Result<(), Status> {
-        let entry = &capsule.entry;
-        if !self.gate.ready.get() || entry.opcode() == FABRICS_OPCODE {
-            return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
-        }
-        let Some(request) = io::parse(entry, &self.volumes)? else {
-            self.respond(entry.cid(), Status::SUCCESS, 0, port);
-            return Ok(());
-        };
-        if request.takes_data() {
-            return self.take_data(capsule, Work::Io(request), request.bytes, port);
-        }
-        if request.gives_data() {
-            room_for(entry, request.bytes)?;
-        }
-        let index = self.slot(entry.cid(), Work::Io(request))?;
-        self.execute_io(index, &request, Vec::new(), port);
-        Ok(())
-    }
-
     fn start_admin(&mut self, capsule: &CapsuleCommand, port: &mut Port<'_>) -> Result<(), Status> {
         let entry = &capsule.entry;
         let is_connect = entry.opcode() == FABRICS_OPCODE
@@ -362,35 +340,6 @@ impl Connection {
         }
     }
 
-    #[inline]
-    fn execute_io(&mut self, index: u16, request: &Request, mut data: Vec<u8>, port: &mut Port<'_>) {
-        let Role::Io { queue, .. } = self.role else { return };
-        let through = self.gate.write_through.get();
-        let submitted = io::submit(request, &self.volumes, queue - 1, index.into(), &mut data, through, port);
-        let slot = self.slots.get(index);
-        match submitted {
-            Ok(parts) => {
-                slot.parts = parts;
-                if request.kind == io::Kind::Compare {
-                    slot.buffer = data;
-                } else {
-                    port.give_back(data);
-                }
-            }
-            Err(status) => {
-                slot.status = status;
-                port.give_back(data);
-            }
-        }
-        if slot.parts == 0 {
-            let (cid, status) = (slot.cid, slot.status);
-            if !status.is_success() {
-                self.log_error(cid, status, Some(request));
-            }
-            self.finish(index, 0, port);
-        }
-    }
-
     /// Ends the command of a slot with the slot's status.
     #[inline]
     fn finish(&mut self, index: u16, result: u64, port: &mut Port<'_>) {
@@ -472,366 +421,6 @@ impl Connection {
         if let Some(subsystem) = subsystem {
             subsystem.errors += 1;
         }
-    }
-
-    fn execute_admin(&mut self, index: u16, entry: &SubmissionEntry, data: &[u8], port: &mut Port<'_>) {
-        let Role::Admin { controller: id } = self.role else {
-            return self.execute_connect(index, entry, data, port);
-        };
-        let reply = self.admin_reply(id, entry, data, port).and_then(|reply| match reply {
-            Reply::Data(data) => room_for(entry, data.len() as u32).map(|()| Reply::Data(data)),
-            reply => Ok(reply),
-        });
-        match reply {
-            Ok(Reply::Done(result)) => self.finish(index, result, port),
-            Ok(Reply::Data(data)) => {
-                self.slots.free(index);
-                self.send(entry.cid(), data, port);
-            }
-            Ok(Reply::Later) => {
-                self.slots.free(index);
-                self.send_events(id, port);
-            }
-            Ok(Reply::AbortedRequest(cid)) => {
-                self.respond(cid, Status::ABORT_REQUESTED.do_not_retry(), 0, port);
-                self.finish(index, 0, port);
-            }
-            Ok(Reply::Reset) => {
-                self.close_queues(id, port);
-                self.finish(index, 0, port);
-            }
-            Ok(Reply::Shutdown) => {
-                self.respond(entry.cid(), Status::SUCCESS, 0, port);
-                self.start_shutdown(index, id, port);
-            }
-            Ok(Reply::Format { first, last }) => {
-                self.slots.get(index).work = Work::Format { nsid: first, last, next: 0 };
-                self.continue_format(index, port);
-            }
-            Err(status) => {
-                self.slots.free(index);
-                self.fail(entry, status, 0, port);
-            }
-        }
-    }
-
-    fn admin_reply(
-        &mut self,
-        id: u16,
-        entry: &SubmissionEntry,
-        data: &[u8],
-        port: &mut Port<'_>,
-    ) -> Result<Reply, Status> {
-        let mut target = self.target.borrow_mut();
-        let Target { controllers, subsystems, .. } = &mut *target;
-        let controller = controllers.get_mut(&id).ok_or(Status::INTERNAL_ERROR)?;
-        controller.active_ns = port.now_ns();
-        match controller.kind {
-            Kind::Discovery if entry.opcode() == AdminOpcode::GetLogPage.raw() => {
-                admin::discovery_log(controller, subsystems, entry, self.local).map(Reply::Data)
-            }
-            Kind::Discovery => admin::execute(controller, None, entry, data, port),
-            Kind::Io(subsystem) => {
-                admin::execute(controller, subsystems.get_mut(subsystem), entry, data, port)
-            }
-        }
-    }
-
-    fn close_queues(&mut self, id: u16, port: &mut Port<'_>) {
-        let mut target = self.target.borrow_mut();
-        if let Some((controller, _)) = target.get(id) {
-            for connection in std::mem::take(&mut controller.queues).into_values() {
-                port.close(connection, Close::Finished);
-            }
-        }
-    }
-
-    fn start_shutdown(&mut self, index: u16, id: u16, port: &mut Port<'_>) {
-        let slot = self.slots.get(index);
-        slot.work = Work::Shutdown;
-        slot.state = State::Orphan;
-        slot.parts = self.volumes.len() as u32;
-        for volume in &self.volumes {
-            let data = Vec::new();
-            let flush =
-                Operation { queue: 0, opcode: Opcode::Flush, fua: false, lba: Lba(0), sectors: 0, data };
-            port.submit(volume.number, index.into(), flush);
-        }
-        if self.volumes.is_empty() {
-            self.end_shutdown(index, id);
-        }
-    }
-
-    fn end_shutdown(&mut self, index: u16, id: u16) {
-        self.slots.free(index);
-        if let Some((controller, _)) = self.target.borrow_mut().get(id) {
-            controller.shut_down();
-        }
-    }
-
-    /// Forgets the next blocks, or ends the format.
-    fn continue_format(&mut self, index: u16, port: &mut Port<'_>) {
-        let slot = self.slots.get(index);
-        let Work::Format { nsid, last, next } = &mut slot.work else { return };
-        if slot.status.is_success()
-            && let Some(volume) = (*nsid as usize).checked_sub(1).and_then(|n| self.volumes.get(n))
-        {
-            let sectors = (volume.sectors - *next).min(FORMAT_SECTORS);
-            let lba = Lba(*next);
-            *next += sectors;
-            if *next == volume.sectors {
-                (*nsid, *next) = (if *nsid == *last { u32::MAX } else { *nsid + 1 }, 0);
-            }
-            slot.parts = 1;
-            let (sectors, data) = (sectors as u32, Vec::new());
-            let trim = Operation { queue: 0, opcode: Opcode::Trim, fua: false, lba, sectors, data };
-            return port.submit(volume.number, index.into(), trim);
-        }
-        let (cid, status, last) = (slot.cid, slot.status, *last);
-        if !status.is_success() {
-            self.note_error(cid, status, AdminOpcode::FormatNvm.raw(), last, 0);
-        }
-        if let Role::Admin { controller: id } = self.role
-            && let Some((controller, Some(subsystem))) = self.target.borrow_mut().get(id)
-        {
-            subsystem.history.format_end(controller.id, last, status.raw(), port.now_ns());
-        }
-        self.finish(index, 0, port);
-    }
-
-    /// Answers requests for events that have happened.
-    fn send_events(&mut self, id: u16, port: &mut Port<'_>) {
-        loop {
-            let next = self.target.borrow_mut().get(id).and_then(|(controller, _)| controller.next_event());
-            let Some((cid, event)) = next else { return };
-            self.respond(cid, Status::SUCCESS, event.encode().into(), port);
-        }
-    }
-
-    fn execute_connect(&mut self, index: u16, entry: &SubmissionEntry, data: &[u8], port: &mut Port<'_>) {
-        self.slots.free(index);
-        let connected = match data.first_chunk() {
-            Some(data) => self.connect(entry, &ConnectData::decode(data), port),
-            None => Err((Status::SGL_DATA_LENGTH_INVALID.do_not_retry(), 0)),
-        };
-        let (status, result) = match connected {
-            Ok(id) => (Status::SUCCESS, ConnectReply::accepted(id, ConnectRequirements::default())),
-            Err(refused) => refused,
-        };
-        if !status.is_success() {
-            // The answer is still sent; the log shows who was turned away.
-            let me = port.connection();
-            port.close(me, Close::Refused(format!("Connect of {}: {status}", names(data))));
-        }
-        let sq_head = if self.flow_control { self.sq_head } else { 0xFFFF };
-        let completion = Completion { result, sq_head, cid: entry.cid(), status, ..Completion::default() };
-        let mut out = [0; HEADER_BYTES_MAX];
-        let length = self.encoder.response(&completion, &mut out);
-        port.output().head(&out[..length]);
-    }
-
-    /// Makes this connection a queue (Base 6.3). Returns the controller's identifier.
-    fn connect(
-        &mut self,
-        entry: &SubmissionEntry,
-        data: &ConnectData,
-        port: &mut Port<'_>,
-    ) -> Result<u16, (Status, u64)> {
-        let arguments = Connect::parse(entry)?;
-        let invalid = |result| Err((Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), result));
-        if arguments.queue_entries > QUEUE_ENTRIES_MAX {
-            return invalid(ConnectReply::invalid_in_command(44));
-        }
-        let Ok(host_nqn) = parse_nqn(&data.host_nqn) else {
-            return invalid(ConnectReply::invalid_in_data(512));
-        };
-        let target = Rc::clone(&self.target);
-        let target = &mut *target.borrow_mut();
-        let kind = match parse_nqn(&data.subsystem_nqn) {
-            Ok(DISCOVERY_NQN) => Kind::Discovery,
-            Ok(name) => match target.subsystems.iter().position(|s| s.config.nqn == name) {
-                Some(subsystem) if target.subsystems[subsystem].admits(host_nqn) => Kind::Io(subsystem),
-                Some(_) => return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0)),
-                None => return invalid(ConnectReply::invalid_in_data(256)),
-            },
-            Err(_) => return invalid(ConnectReply::invalid_in_data(256)),
-        };
-        let id = match arguments.queue_id {
-            0 => self.connect_admin(target, kind, host_nqn, data, &arguments, port)?,
-            queue => self.connect_io(target, kind, host_nqn, data, queue, port)?,
-        };
-        self.queue_entries = arguments.queue_entries as u16;
-        self.sq_head = 1 % self.queue_entries;
-        self.flow_control = !arguments.flow_control_disabled();
-        if let Kind::Io(subsystem) = kind {
-            let namespaces = &target.subsystems[subsystem].config.namespaces;
-            self.volumes = namespaces.iter().map(|&number| volume(number, port)).collect();
-        }
-        Ok(id)
-    }
-
-    fn connect_admin(
-        &mut self,
-        target: &mut Target,
-        kind: Kind,
-        host_nqn: &str,
-        data: &ConnectData,
-        arguments: &Connect,
-        port: &mut Port<'_>,
-    ) -> Result<u16, (Status, u64)> {
-        if !matches!(data.controller_id, DYNAMIC_CONTROLLER | STATIC_CONTROLLER_ANY) {
-            let result = ConnectReply::invalid_in_data(16);
-            return Err((Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), result));
-        }
-        let id = target.free_id().ok_or((Status::CONNECT_CONTROLLER_BUSY, 0))?;
-        let host = (host_nqn.to_owned(), data.host_id);
-        let mut controller = Controller::new(id, kind, host, port.connection(), port.now_ns());
-        controller.features.keep_alive_ms = arguments.keep_alive_ms;
-        target.last_id = id;
-        target.controllers.insert(id, controller);
-        self.role = Role::Admin { controller: id };
-        Ok(id)
-    }
-
-    fn connect_io(
-        &mut self,
-        target: &mut Target,
-        kind: Kind,
-        host_nqn: &str,
-        data: &ConnectData,
-        queue: u16,
-        port: &mut Port<'_>,
-    ) -> Result<u16, (Status, u64)> {
-        let invalid = |result| (Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), result);
-        let same =
-            |c: &&mut Controller| c.kind == kind && c.host_nqn == host_nqn && c.host_id == data.host_id;
-        let controller = target.controllers.get_mut(&data.controller_id).filter(same);
-        let controller = controller.ok_or(invalid(ConnectReply::invalid_in_data(16)))?;
-        if kind == Kind::Discovery || queue > controller.features.io_queues {
-            return Err(invalid(ConnectReply::invalid_in_command(42)));
-        }
-        if !controller.is_ready() || controller.queues.contains_key(&queue) {
-            return Err((Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0));
-        }
-        controller.queues.insert(queue, port.connection());
-        self.gate = Rc::clone(&controller.gate);
-        self.decoder.set_in_capsule_max(IN_CAPSULE_BYTES_MAX);
-        self.role = Role::Io { controller: controller.id, queue };
-        Ok(controller.id)
-    }
-
-    /// Aborts the command that the host knows as `cid`, if that is possible.
-    fn abort(&mut self, cid: u16, port: &mut Port<'_>) -> bool {
-        let aborted = Status::ABORT_REQUESTED.do_not_retry();
-        let Some(index) = self.slots.find(cid) else { return false };
-        let slot = self.slots.get(index);
-        match (slot.state, &slot.work) {
-            (State::Waiting, _) => {
-                self.waiting.retain(|&waiting| waiting != index);
-                self.slots.get(index).status = aborted;
-                self.finish(index, 0, port);
-                true
-            }
-            // Its data are on their way: it ends when they have come.
-            (State::Receiving, _) => {
-                slot.status = aborted;
-                true
-            }
-            (State::Working, Work::Io(request)) if request.is_harmless() => {
-                slot.state = State::Orphan;
-                self.respond(cid, aborted, 0, port);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn tick_admin(&mut self, id: u16, now_ns: u64, port: &mut Port<'_>) -> Result<(), Close> {
-        let mut answered = Vec::new();
-        {
-            let mut target = self.target.borrow_mut();
-            let Some((controller, subsystem)) = target.get(id) else { return Ok(()) };
-            if controller.is_expired(now_ns) {
-                let (ms, host) = (controller.features.keep_alive_ms, &controller.host_nqn);
-                return Err(Close::Refused(format!("controller {id} of {host}: not heard of for {ms} ms")));
-            }
-            if controller.is_ready()
-                && now_ns >= controller.warnings_at_ns + HEALTH_NS
-                && let Some(subsystem) = subsystem
-            {
-                controller.warnings_at_ns = now_ns;
-                admin::watch_health(controller, subsystem, port);
-            }
-            controller.aborts.retain(|abort| {
-                answered.extend(abort.outcome.map(|outcome| (abort.abort_cid, outcome)));
-                abort.outcome.is_none()
-            });
-        }
-        for (cid, outcome) in answered {
-            self.respond(cid, Status::SUCCESS, if outcome { 0 } else { admin::NOT_ABORTED }, port);
-        }
-        self.send_events(id, port);
-        Ok(())
-    }
-
-    fn tick_io(&mut self, id: u16, queue: u16, now_ns: u64, port: &mut Port<'_>) {
-        let shared = Rc::clone(&self.target);
-        let mut target = shared.borrow_mut();
-        let Some((controller, subsystem)) = target.get(id) else { return };
-        if std::mem::take(&mut self.active) {
-            controller.active_ns = now_ns;
-        }
-        if let Some(subsystem) = subsystem {
-            subsystem.host_reads += std::mem::take(&mut self.reads);
-            subsystem.host_writes += std::mem::take(&mut self.writes);
-        }
-        for abort in controller.aborts.iter_mut().filter(|a| a.queue == queue && a.outcome.is_none()) {
-            abort.outcome = Some(self.abort(abort.cid, port));
-            port.nudge(controller.admin);
-        }
-    }
-
-    /// Carries on with an I/O command one of whose operations has ended.
-    #[inline]
-    fn io_ended(&mut self, index: u16, mut request: Request, ended: Ended, port: &mut Port<'_>) {
-        let slot = self.slots.get(index);
-        let good = slot.status.is_success();
-        match request.kind {
-            io::Kind::Read if good => {
-                let cid = slot.cid;
-                self.slots.free(index);
-                self.reads += 1;
-                return self.send(cid, ended.data, port);
-            }
-            io::Kind::FlushedRead if good => {
-                request.kind = io::Kind::Read;
-                slot.work = Work::Io(request);
-                return self.execute_io(index, &request, Vec::new(), port);
-            }
-            io::Kind::Compare => {
-                if good && ended.data != slot.buffer {
-                    slot.status = Status::COMPARE_FAILURE.do_not_retry();
-                }
-                let expected = std::mem::take(&mut slot.buffer);
-                port.give_back(expected);
-            }
-            _ => {}
-        }
-        port.give_back(ended.data);
-        if slot.parts > 0 {
-            return;
-        }
-        if slot.status.is_success() {
-            match request.kind {
-                io::Kind::Write | io::Kind::WriteZeroes => self.writes += 1,
-                io::Kind::Compare | io::Kind::Verify => self.reads += 1,
-                _ => {}
-            }
-        } else {
-            let (cid, status) = (slot.cid, slot.status);
-            self.log_error(cid, status, Some(&request));
-        }
-        self.finish(index, 0, port);
     }
 
     /// The part of a slot's buffer that the rest of the PDU under way belongs to.
@@ -948,13 +537,6 @@ impl Session for Connection {
     }
 }
 
-/// Who wants to connect to what, for the log.
-fn names(data: &[u8]) -> String {
-    let Some(data) = data.first_chunk().map(ConnectData::decode) else { return "nobody".to_owned() };
-    let host = parse_nqn(&data.host_nqn).unwrap_or("(no name)");
-    format!("host {host} to {}", parse_nqn(&data.subsystem_nqn).unwrap_or("(no name)"))
-}
-
 /// The data pointer of a command that moves data.
 #[inline]
 fn pointer_of(entry: &SubmissionEntry) -> Result<DataPointer, Status> {
@@ -971,15 +553,5 @@ fn room_for(entry: &SubmissionEntry, bytes: u32) -> Result<(), Status> {
         DataPointer::Transport { length_bytes } if length_bytes >= bytes => Ok(()),
         DataPointer::Transport { .. } => Err(Status::SGL_DATA_LENGTH_INVALID.do_not_retry()),
         DataPointer::InCapsule { .. } => Err(Status::SGL_TYPE_INVALID.do_not_retry()),
-    }
-}
-
-fn volume(number: usize, port: &Port<'_>) -> Volume {
-    let namespace = &port.namespaces()[number];
-    Volume {
-        number,
-        sectors: namespace.sectors,
-        sector_bytes: namespace.sector_bytes,
-        write_back: identify::has_write_cache(port, number),
     }
 }

@@ -80,7 +80,9 @@ fn what_all_connections_are_asked_for_is_bounded_and_given_back() {
         let (_, id) = world.attach(PLAIN);
         for queue in 1..=4 {
             let link = world.queue(PLAIN, id, queue);
-            (0..4).for_each(|_| drop(world.command(link, entry, &[])));
+            for _ in 0..4 {
+                world.command(link, entry, &[]);
+            }
             asked += world.links[link].host.r2ts.len();
             links.push(link);
         }
@@ -90,7 +92,9 @@ fn what_all_connections_are_asked_for_is_bounded_and_given_back() {
     links.into_iter().for_each(|link| world.close(link, Close::Finished));
     let (_, id) = world.attach(PLAIN);
     let link = world.queue(PLAIN, id, 1);
-    (0..4).for_each(|_| drop(world.command(link, entry, &[])));
+    for _ in 0..4 {
+        world.command(link, entry, &[]);
+    }
     assert_eq!(world.links[link].host.r2ts.len(), 4);
 }
 
