@@ -31,5 +31,5 @@ pub use crate::core::{Arrival, Core, Done, Observer, Refusal, Route, Time};
 pub use output::Output;
 pub use pool::Pool;
 pub use record::FioTrace;
-pub use server::{Accept, Log, Options, ServeError, Server, Stopper};
+pub use server::{Accept, CONTROL, Log, Options, ServeError, Server, Stopper};
 pub use socket::{Address, AddressError};

@@ -30,6 +30,12 @@ const CONNECTIONS: usize = 1 << 16;
 /// Bits of a connection's number that say where it is kept.
 pub(crate) const SLOT_BITS: u32 = 16;
 
+/// The protocol whose listeners have connections in reserve.
+pub const CONTROL: &str = "control";
+/// So many.
+const CONTROL_RESERVE: usize = 16;
+const CONNECTIONS_MAX: usize = (1 << SLOT_BITS) - 1 - CONTROL_RESERVE;
+
 /// The longest read from a connection, beside a payload that goes to its place directly.
 const READ_BYTES: usize = 256 << 10;
 const TICK_NS: u64 = 100_000_000;
@@ -51,7 +57,7 @@ pub type Log = Box<dyn FnMut(fmt::Arguments<'_>)>;
 pub struct Options {
     /// Keep looking for work this long after the last, instead of sleeping.
     pub poll: Duration,
-    /// Connections at once; more are turned away. At most 65,535.
+    /// Connections at once; more are turned away. At most 65,519. Control connections have 16 more.
     pub connections_max: usize,
 }
 
@@ -145,10 +151,7 @@ impl Server {
         let timer = Timer::new(poll.registry(), TIMER).map_err(ServeError::Poll)?;
         Ok(Server {
             core,
-            options: Options {
-                connections_max: options.connections_max.min((1 << SLOT_BITS) - 1),
-                ..options
-            },
+            options: Options { connections_max: options.connections_max.min(CONNECTIONS_MAX), ..options },
             log,
             poll,
             timer,
@@ -301,7 +304,9 @@ impl Server {
 
     fn admit(&mut self, at: usize, mut stream: Stream, peer: String) {
         let Listening { accept, what, .. } = &mut self.listeners[at];
-        if self.core.connections >= self.options.connections_max {
+        // Who controls the server gets in when it is full, too.
+        let reserve = if *what == CONTROL { CONTROL_RESERVE } else { 0 };
+        if self.core.connections >= self.options.connections_max + reserve {
             return (self.log)(format_args!("event=turned-away peer={peer:?} why=\"too many connections\""));
         }
         let slot = self.vacant.pop().unwrap_or(self.connections.len());

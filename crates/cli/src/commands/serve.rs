@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
-use pellucid_serve::{Address, Core, FioTrace, Options, Server, Time};
+use pellucid_serve::{Address, CONTROL, Core, FioTrace, Options, Server, Time};
 use std::cell::Cell;
 use std::io::Write;
 use std::path::PathBuf;
@@ -107,7 +107,7 @@ impl Serve {
         if let Some(path) = &self.control {
             let stopper = stopper.clone();
             let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
-            server.listen(&Address::Unix(path.clone()), "control", accept).map_err(Failure::asked)?;
+            server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
         }
         interrupt::instead(move || stopper.stop());
         server.run().map(drop).map_err(Failure::work)

@@ -10,7 +10,7 @@ use pellucid_ftl::{Durability, FtlConfig, Placement, Separation, Victim, WearLev
 use pellucid_media::{Cell, Faults, MediaConfig, StoreKind, Timing};
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::{Address, Core, Observer, Options, Server, Stopper, Time};
+use pellucid_serve::{Address, CONTROL, Core, Observer, Options, Server, Stopper, Time};
 use pellucid_wire::nbd::{
     Chunk, ClientHandshake, ClientHandshakeEvent, Command, Extent, Info, InfoRequest, MetaContextRequest,
     OptionKind, OptionReply, ReplyDecoder, ReplyEvent, Request, encode_client_flags, encode_option,
@@ -154,7 +154,7 @@ pub fn serve_observed(
         server.listen(&Address::Unix(paths.0), "nbd", accept()).expect("a Unix socket");
         let stopper = server.stopper();
         let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
-        server.listen(&Address::Unix(paths.1), "control", accept).expect("a Unix socket");
+        server.listen(&Address::Unix(paths.1), CONTROL, accept).expect("a Unix socket");
         tell.send((tcp.expect("a port"), server.stopper())).expect("somebody listens");
         server.run().expect("a good end").into_devices()
     });
