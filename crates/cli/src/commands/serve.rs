@@ -7,18 +7,23 @@ use crate::subject::Subject;
 use anyhow::anyhow;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
+use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
 use pellucid_serve::{Address, CONTROL, Core, FioTrace, Options, Server, Time};
+use std::cell::Cell;
 use std::io::Write;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
   pellucid serve cosmos-plus --set media.store=ram --nbd 10809
   pellucid serve bench/serve-ram.toml --nbd unix:/tmp/pellucid.sock --time instant --poll-us 50
+  pellucid serve cosmos-plus --set media.store=ram --nvme-tcp 4420
   pellucid serve mine.toml --nbd 10809 --control /tmp/pellucid.control --record run.log
 
-Then, for one: nbdinfo nbd://127.0.0.1:10809, qemu-img info nbd://127.0.0.1:10809/cosmos-plus";
+Then, for one: nbdinfo nbd://127.0.0.1:10809, qemu-img info nbd://127.0.0.1:10809/cosmos-plus
+or: nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-01.org.pellucid:cosmos-plus";
 
 /// Serve drives to real hosts, in real time
 #[derive(Debug, clap::Args)]
@@ -28,8 +33,14 @@ pub struct Serve {
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<String>,
     /// Serve NBD here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times
-    #[arg(long, value_name = "ADDR", required = true)]
+    #[arg(long, value_name = "ADDR", required_unless_present = "nvme_tcp")]
     nbd: Vec<Address>,
+    /// Serve NVMe/TCP here: HOST:PORT or PORT (on 127.0.0.1); each drive is the subsystem nqn.2026-01.org.pellucid:NAME
+    #[arg(long, value_name = "ADDR")]
+    nvme_tcp: Vec<Address>,
+    /// Let only this NVMe host connect, by its qualified name; may be given several times
+    #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
+    host_nqn: Vec<String>,
     /// paced: modelled latency is kept; x10: everything takes ten times as long; instant: as fast as possible
     #[arg(long, value_name = "TIME", default_value = "paced", value_parser = parse_time)]
     time: Time,
@@ -67,6 +78,8 @@ impl Serve {
             Ok((name, subject.device()?))
         });
         let drives = drives.collect::<Result<Vec<_>, Failure>>()?;
+        let subsystems =
+            drives.iter().enumerate().map(|(index, (name, _))| self.subsystem(index, name)).collect();
         let mut core = Core::new(drives, self.time)
             .map_err(|refusal| Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")))?;
         if let Some(path) = &self.record {
@@ -87,6 +100,9 @@ impl Serve {
             let accept = Box::new(|_, _: &str| Ok(Box::<NbdSession>::default() as _));
             server.listen(address, "nbd", accept).map_err(Failure::asked)?;
         }
+        if !self.nvme_tcp.is_empty() {
+            self.listen_nvme(&mut server, subsystems)?;
+        }
         let stopper = server.stopper();
         if let Some(path) = &self.control {
             let stopper = stopper.clone();
@@ -95,5 +111,32 @@ impl Serve {
         }
         interrupt::instead(move || stopper.stop());
         server.run().map(drop).map_err(Failure::work)
+    }
+
+    fn subsystem(&self, index: usize, name: &str) -> SubsystemConfig {
+        SubsystemConfig {
+            nqn: format!("nqn.2026-01.org.pellucid:{name}"),
+            serial: name.chars().take(20).collect(),
+            model: "Pellucid open SSD".into(),
+            namespaces: vec![index],
+            hosts: (!self.host_nqn.is_empty()).then(|| self.host_nqn.clone()),
+        }
+    }
+
+    fn listen_nvme(&self, server: &mut Server, subsystems: Vec<SubsystemConfig>) -> Result<(), Failure> {
+        let target = Target::new(subsystems).map_err(Failure::asked)?;
+        for address in &self.nvme_tcp {
+            let Address::Tcp(asked) = *address else {
+                return Err(Failure::asked(anyhow!("--nvme-tcp {address}: allowed: HOST:PORT, PORT")));
+            };
+            // The port is known when the socket is bound; the discovery log shows it.
+            let local = Rc::new(Cell::new(asked));
+            let (target, shown) = (target.clone(), local.clone());
+            let accept = Box::new(move |_, _: &str| Ok(Box::new(Connection::new(&target, shown.get())) as _));
+            if let Address::Tcp(bound) = server.listen(address, "nvme-tcp", accept).map_err(Failure::asked)? {
+                local.set(bound);
+            }
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,198 @@
+//! Admin and fabrics commands of a connected controller (Base 5, 6).
+//!
+//! The connection has moved the data; here a command is carried out, or it is said what the connection must do next.
+
+use super::controller::{Abort, Change, Controller};
+use super::subsystem::Subsystem;
+use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, features, identify, logs};
+use crate::session::Port;
+use pellucid_wire::nvme::{
+    AdminOpcode, AsyncEvent, BROADCAST_NSID, FABRICS_OPCODE, FabricsType, GetLogPage, PropertyGet,
+    PropertySet, Status, SubmissionEntry, ascii,
+};
+use std::net::SocketAddr;
+
+/// How a command goes on.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// It is done; the result of its completion.
+    Done(u64),
+    /// It is done, and these are its data.
+    Data(Vec<u8>),
+    /// It is answered later.
+    Later,
+    /// The asynchronous event request of this identifier was aborted; both commands are done.
+    AbortedRequest(u16),
+    /// The I/O queues must be closed, then it is done.
+    Reset,
+    /// The drives must be flushed. The command itself is done.
+    Shutdown,
+    /// All blocks of the namespaces from the first to the last must be forgotten.
+    Format { first: u32, last: u32 },
+}
+
+/// Bytes of data that a command takes from the host.
+pub(super) fn data_bytes(entry: &SubmissionEntry) -> u32 {
+    match AdminOpcode::from_raw(entry.opcode()) {
+        Some(AdminOpcode::SetFeatures) => features::data_bytes(entry),
+        _ => 0,
+    }
+}
+
+/// Carries out a command of the admin queue; `subsystem` is `None` on a discovery controller.
+pub(super) fn execute(
+    controller: &mut Controller,
+    subsystem: Option<&mut Subsystem>,
+    entry: &SubmissionEntry,
+    data: &[u8],
+    port: &mut Port<'_>,
+) -> Result<Reply, Status> {
+    if entry.fuse() != 0 {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    if entry.opcode() == FABRICS_OPCODE {
+        return fabrics(controller, subsystem, entry, port);
+    }
+    let opcode = AdminOpcode::from_raw(entry.opcode()).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
+    if opcode == AdminOpcode::KeepAlive {
+        return Ok(Reply::Done(0));
+    }
+    if !controller.is_ready() {
+        return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+    }
+    match opcode {
+        AdminOpcode::Identify => {
+            let page = identify::page(controller, subsystem.as_deref(), entry, port)?;
+            Ok(Reply::Data(page.to_vec()))
+        }
+        AdminOpcode::GetFeatures => Ok(match features::get(controller, entry, port)? {
+            features::Value::Word(word) => Reply::Done(word.into()),
+            features::Value::Data(bytes) => Reply::Data(bytes),
+        }),
+        AdminOpcode::SetFeatures => {
+            features::set(controller, subsystem, entry, data, port).map(|word| Reply::Done(word.into()))
+        }
+        AdminOpcode::AsyncEventRequest => controller.request_event(entry.cid()).map(|()| Reply::Later),
+        AdminOpcode::Abort => abort(controller, entry, port),
+        AdminOpcode::GetLogPage => {
+            let arguments = log_arguments(entry)?;
+            let subsystem = subsystem.ok_or(Status::INVALID_LOG_PAGE.do_not_retry())?;
+            logs::get(controller, subsystem, &arguments, entry.nsid(), port).map(Reply::Data)
+        }
+        AdminOpcode::FormatNvm => format(controller, subsystem, entry, port),
+        _ => Err(Status::INVALID_OPCODE.do_not_retry()),
+    }
+}
+
+/// Get Log Page of a discovery controller.
+pub(super) fn discovery_log(
+    controller: &Controller,
+    subsystems: &[Subsystem],
+    entry: &SubmissionEntry,
+    local: SocketAddr,
+) -> Result<Vec<u8>, Status> {
+    if !controller.is_ready() {
+        return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+    }
+    logs::get_discovery(controller, subsystems, &log_arguments(entry)?, local)
+}
+
+fn log_arguments(entry: &SubmissionEntry) -> Result<GetLogPage, Status> {
+    let arguments = GetLogPage::parse(entry)?;
+    if arguments.length_bytes > TRANSFER_BYTES_MAX.into() {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    Ok(arguments)
+}
+
+fn fabrics(
+    controller: &mut Controller,
+    subsystem: Option<&mut Subsystem>,
+    entry: &SubmissionEntry,
+    port: &mut Port<'_>,
+) -> Result<Reply, Status> {
+    match FabricsType::from_raw(entry.fabrics_type()) {
+        Some(FabricsType::PropertyGet) => controller.property(&PropertyGet::parse(entry)?).map(Reply::Done),
+        Some(FabricsType::PropertySet) => Ok(match controller.set_property(&PropertySet::parse(entry)?)? {
+            Change::Nothing => Reply::Done(0),
+            Change::Reset => Reply::Reset,
+            Change::Shutdown => Reply::Shutdown,
+            Change::Enabled => {
+                if let Some(subsystem) = subsystem {
+                    let config = &subsystem.config;
+                    let cuts = config.namespaces.iter().map(|&n| port.device(n).counters().power_cuts).max();
+                    let cycles = cuts.unwrap_or(0) + 1;
+                    let firmware = ascii(identify::FIRMWARE);
+                    subsystem.history.reset(controller.id, &firmware, cycles, port.now_ns());
+                }
+                Reply::Done(0)
+            }
+        }),
+        // A second Connect on a connection that is a queue already.
+        Some(FabricsType::Connect) => Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
+        _ => Err(Status::INVALID_OPCODE.do_not_retry()),
+    }
+}
+
+/// Result of an abort whose command was not aborted: bit 0.
+pub(super) const NOT_ABORTED: u64 = 1;
+
+fn abort(controller: &mut Controller, entry: &SubmissionEntry, port: &mut Port<'_>) -> Result<Reply, Status> {
+    let (queue, cid) = (entry.cdw(10) as u16, (entry.cdw(10) >> 16) as u16);
+    if queue == 0 {
+        // Other admin commands have ended before the abort is read.
+        let found = controller.abort_event_request(cid);
+        return Ok(if found { Reply::AbortedRequest(cid) } else { Reply::Done(NOT_ABORTED) });
+    }
+    let Some(&connection) = controller.queues.get(&queue) else { return Ok(Reply::Done(NOT_ABORTED)) };
+    if controller.aborts.len() >= ABORTS_MAX {
+        return Err(Status::ABORT_LIMIT_EXCEEDED.do_not_retry());
+    }
+    controller.aborts.push(Abort { queue, cid, abort_cid: entry.cid(), outcome: None });
+    port.nudge(connection);
+    Ok(Reply::Later)
+}
+
+fn format(
+    controller: &Controller,
+    subsystem: Option<&mut Subsystem>,
+    entry: &SubmissionEntry,
+    port: &Port<'_>,
+) -> Result<Reply, Status> {
+    let subsystem = subsystem.ok_or(Status::INVALID_OPCODE.do_not_retry())?;
+    let cdw10 = entry.cdw(10);
+    let (first, last) = match entry.nsid() {
+        BROADCAST_NSID => (*subsystem.nsids().start(), *subsystem.nsids().end()),
+        nsid if subsystem.namespace(nsid).is_some() => (nsid, nsid),
+        _ => return Err(Status::INVALID_NAMESPACE.do_not_retry()),
+    };
+    // Format 0 without protection information, whose upper bits stand in 13:12.
+    if cdw10 & 0xF != 0 || cdw10 >> 12 & 3 != 0 || cdw10 >> 5 & 7 != 0 {
+        return Err(Status::INVALID_FORMAT.do_not_retry());
+    }
+    // No erase, or user data erase; there are no keys that a cryptographic erase could forget.
+    if cdw10 >> 9 & 7 > 1 {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    subsystem.history.format_start(controller.id, entry.nsid(), cdw10, port.now_ns());
+    Ok(Reply::Format { first, last })
+}
+
+/// Looks whether the health of the drives is worth an event; a new warning also goes into the persistent event log.
+pub(super) fn watch_health(controller: &mut Controller, subsystem: &mut Subsystem, port: &Port<'_>) {
+    let all = subsystem.config.namespaces.clone();
+    let page = logs::smart(subsystem, &all, port);
+    let new = page.critical_warning & !controller.warnings;
+    controller.warnings = page.critical_warning;
+    if new == 0 {
+        return;
+    }
+    subsystem.history.smart(controller.id, &page.encode(), port.now_ns());
+    let wanted = new & controller.features.async_events.smart_warnings();
+    if wanted & logs::warning::SPARE != 0 {
+        controller.raise(AsyncEvent::SpareBelowThreshold);
+    }
+    if wanted & (logs::warning::RELIABILITY | logs::warning::READ_ONLY) != 0 {
+        controller.raise(AsyncEvent::Reliability);
+    }
+}

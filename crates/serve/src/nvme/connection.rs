@@ -1,0 +1,557 @@
+//! One TCP connection, which carries one queue: PDUs in, commands carried out, PDUs out (NVMe/TCP transport 3).
+//!
+//! ```text
+//!   ICReq ─► Unconnected ─Connect─► Admin | Io
+//!   CapsuleCmd ─► slot ─┬─ no data, or in the capsule ──────────────► execute ─► C2HData, CapsuleResp
+//!                       └─ R2T (when granted) ─► H2CData ... last ──► execute
+//! ```
+//! Other capsules may come between an R2T and its data: the data find their slot by the transfer tag.
+//!
+//! Here stand the PDUs; what a queue does with its commands stands in `connect`, `admin_queue` and `io_queue`.
+//!
+//! Invariants: while `incoming` is not `None` the decoder is inside the data of one PDU; the sum of the buffers of
+//! slots with a transfer is `granted_bytes`; after an error the session is not used any more.
+
+mod admin_queue;
+mod connect;
+mod io_queue;
+
+use super::admin::{self};
+use super::controller::Gate;
+use super::io::{self, Request, Volume};
+use super::slots::{Slots, State, Work};
+use super::{
+    CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, GRANTED_TOTAL_BYTES_MAX, SharedTarget, TRANSFER_BYTES_MAX,
+};
+use crate::session::{Close, Port, Session};
+use pellucid_flash::Completion as Ended;
+use pellucid_wire::nvme::{
+    Completion, ConnectData, DataPointer, ErrorLogEntry, FABRICS_OPCODE, FabricsType, Status, SubmissionEntry,
+};
+use pellucid_wire::tcp::{
+    ADMIN_IN_CAPSULE_BYTES, CapsuleCommand, DataCheck, DataDigest, DataHeader, Decoder, Encoder, Event,
+    Fatal, HEADER_BYTES_MAX, IcReq, Offer, Pdu, ReadyToTransfer, TERM_BYTES_MAX, Terms, WriteTransfer,
+    encode_ic_resp,
+};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A read ends with the SUCCESS flag of its C2HData in place of a response capsule, which would only add the head of the
+/// submission queue. A host that does not look at that head (Linux, SPDK) loses nothing.
+const SUCCESS_FLAG: bool = true;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Unconnected,
+    Admin { controller: u16 },
+    Io { controller: u16, queue: u16 },
+}
+
+/// Where the data of the PDU under way belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Incoming {
+    None,
+    /// Their command has been refused.
+    Discard,
+    /// In the buffer of a slot, from `start` to `end`.
+    Slot {
+        index: u16,
+        start: usize,
+        end: usize,
+    },
+}
+
+/// The state of one connection, to be driven by whoever owns the socket.
+#[derive(Debug)]
+pub struct Connection {
+    target: SharedTarget,
+    local: SocketAddr,
+    decoder: Decoder,
+    encoder: Encoder,
+    role: Role,
+    slots: Slots,
+    incoming: Incoming,
+    /// Slots that want an R2T.
+    waiting: VecDeque<u16>,
+    granted_bytes: usize,
+    /// The same of all connections.
+    granted_total: Rc<Cell<usize>>,
+    queue_entries: u16,
+    sq_head: u16,
+    flow_control: bool,
+    volumes: Vec<Volume>,
+    gate: Rc<Gate>,
+    /// Commands came since the last tick.
+    active: bool,
+    reads: u64,
+    writes: u64,
+    opened_ns: u64,
+}
+
+impl Connection {
+    /// A connection that a host made to the address `local`.
+    pub fn new(target: &SharedTarget, local: SocketAddr) -> Connection {
+        let offer = Offer {
+            header_digest: true,
+            data_digest: true,
+            alignment: 0,
+            h2c_data_max: TRANSFER_BYTES_MAX,
+            in_capsule_max: ADMIN_IN_CAPSULE_BYTES,
+        };
+        Connection {
+            target: Rc::clone(target),
+            local,
+            decoder: Decoder::controller(offer),
+            encoder: Encoder::controller(&Terms::default()),
+            role: Role::Unconnected,
+            slots: Slots::default(),
+            incoming: Incoming::None,
+            waiting: VecDeque::new(),
+            granted_bytes: 0,
+            granted_total: Rc::clone(&target.borrow().granted_total),
+            queue_entries: 2,
+            sq_head: 0,
+            flow_control: true,
+            volumes: Vec::new(),
+            gate: Rc::default(),
+            active: false,
+            reads: 0,
+            writes: 0,
+            opened_ns: 0,
+        }
+    }
+
+    /// Takes one event of the decoder.
+    #[inline]
+    fn event(&mut self, event: Event<'_>, port: &mut Port<'_>) -> Result<(), Close> {
+        match event {
+            Event::Pdu(Pdu::Command(capsule)) => self.command(&capsule, port),
+            Event::Pdu(Pdu::H2cData(header)) => self.host_data(&header, port),
+            Event::Pdu(Pdu::IcReq(request)) => self.set_up(&request, port),
+            Event::Pdu(Pdu::TermReq(term)) => Err(Close::Refused(format!(
+                "the host ended the connection: fatal error status {:02X}h, information {:X}h",
+                term.status, term.information
+            ))),
+            // The decoder lets nothing else through to a controller.
+            Event::Pdu(_) => Ok(()),
+            Event::Data { offset_bytes, bytes } => {
+                if let Incoming::Slot { index, start, .. } = self.incoming {
+                    let at = start + offset_bytes as usize;
+                    self.slots.get(index).buffer[at..at + bytes.len()].copy_from_slice(bytes);
+                }
+                Ok(())
+            }
+            Event::End(check) => {
+                if let Incoming::Slot { index, .. } = std::mem::replace(&mut self.incoming, Incoming::None) {
+                    self.data_end(index, check, port);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn set_up(&mut self, _request: &IcReq, port: &mut Port<'_>) -> Result<(), Close> {
+        let (Some(terms), Some(response)) = (self.decoder.terms(), self.decoder.ic_resp()) else {
+            return Ok(());
+        };
+        self.encoder = Encoder::controller(terms);
+        port.output().head(&encode_ic_resp(&response));
+        Ok(())
+    }
+
+    /// Tells the host of a fatal error and ends the connection.
+    #[cold]
+    fn fatal(&mut self, fatal: &Fatal, port: &mut Port<'_>) -> Close {
+        let mut out = [0; TERM_BYTES_MAX];
+        let length = self.decoder.term_req(fatal, &mut out);
+        port.output().head(&out[..length]);
+        Close::Refused(fatal.to_string())
+    }
+
+    /// A command has come; its in-capsule data have not yet.
+    #[inline]
+    fn command(&mut self, capsule: &CapsuleCommand, port: &mut Port<'_>) -> Result<(), Close> {
+        self.active = true;
+        self.sq_head += 1;
+        if self.sq_head == self.queue_entries {
+            self.sq_head = 0;
+        }
+        // Aborted commands may still be in the drive, so a host can have a few more than its queue holds.
+        if self.slots.in_use() >= usize::from(self.queue_entries) * 2 {
+            let entries = self.queue_entries;
+            return Err(Close::Refused(format!(
+                "more commands outstanding than a queue of {entries} entries holds"
+            )));
+        }
+        if capsule.data_bytes > 0 {
+            self.incoming = Incoming::Discard;
+        }
+        let started = match self.role {
+            Role::Io { .. } => self.start_io(capsule, port),
+            _ => self.start_admin(capsule, port),
+        };
+        if let Err(status) = started {
+            self.fail(&capsule.entry, status, 0, port);
+        }
+        Ok(())
+    }
+
+    fn start_admin(&mut self, capsule: &CapsuleCommand, port: &mut Port<'_>) -> Result<(), Status> {
+        let entry = &capsule.entry;
+        let is_connect = entry.opcode() == FABRICS_OPCODE
+            && FabricsType::from_raw(entry.fabrics_type()) == Some(FabricsType::Connect);
+        let bytes = match self.role {
+            Role::Unconnected if !is_connect => return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
+            Role::Unconnected => ConnectData::BYTES as u32,
+            _ => admin::data_bytes(entry),
+        };
+        if bytes > 0 {
+            return self.take_data(capsule, Work::Admin(*entry), bytes, port);
+        }
+        let index = self.slot(entry.cid(), Work::Admin(*entry))?;
+        self.execute_admin(index, entry, &[], port);
+        Ok(())
+    }
+
+    fn slot(&mut self, cid: u16, work: Work) -> Result<u16, Status> {
+        self.slots.take(cid, work).ok_or(Status::INTERNAL_ERROR)
+    }
+
+    /// The command needs `bytes` bytes of the host, in its capsule or by an R2T.
+    fn take_data(
+        &mut self,
+        capsule: &CapsuleCommand,
+        work: Work,
+        bytes: u32,
+        port: &mut Port<'_>,
+    ) -> Result<(), Status> {
+        let entry = &capsule.entry;
+        let pointer = pointer_of(entry)?;
+        if pointer.length_bytes() < bytes {
+            return Err(Status::SGL_DATA_LENGTH_INVALID.do_not_retry());
+        }
+        let range = pointer.range_in_capsule(capsule.data_bytes)?;
+        let index = self.slot(entry.cid(), work)?;
+        let slot = self.slots.get(index);
+        slot.wanted = bytes;
+        match pointer {
+            DataPointer::InCapsule { .. } => {
+                slot.state = State::Receiving;
+                slot.skip = range.start as u32;
+                slot.buffer = port.take_buffer(capsule.data_bytes as usize);
+                self.incoming = Incoming::Slot { index, start: 0, end: capsule.data_bytes as usize };
+            }
+            DataPointer::Transport { .. } => {
+                slot.state = State::Waiting;
+                self.waiting.push_back(index);
+                self.grant(port);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for data as far as the bound allows.
+    fn grant(&mut self, port: &mut Port<'_>) {
+        while let Some(&index) = self.waiting.front() {
+            let slot = self.slots.get(index);
+            let length_bytes = slot.wanted;
+            let (granted, total) = (
+                self.granted_bytes + length_bytes as usize,
+                self.granted_total.get() + length_bytes as usize,
+            );
+            // One transfer is always possible, so no connection waits for another.
+            if self.granted_bytes > 0 && (granted > GRANTED_BYTES_MAX || total > GRANTED_TOTAL_BYTES_MAX) {
+                return;
+            }
+            let request =
+                ReadyToTransfer { cid: slot.cid, transfer_tag: index, offset_bytes: 0, length_bytes };
+            slot.state = State::Receiving;
+            slot.buffer = port.take_buffer(length_bytes as usize);
+            slot.transfer = Some(WriteTransfer::new(request));
+            self.granted_bytes = granted;
+            self.granted_total.set(total);
+            self.waiting.pop_front();
+            let mut out = [0; HEADER_BYTES_MAX];
+            let length = self.encoder.r2t(&request, &mut out);
+            port.output().head(&out[..length]);
+        }
+    }
+
+    /// The header of an H2CData.
+    fn host_data(&mut self, header: &DataHeader, port: &mut Port<'_>) -> Result<(), Close> {
+        let accepted = match self.slots.receiving(header.transfer_tag).and_then(|slot| slot.transfer.as_mut())
+        {
+            Some(transfer) => transfer.accept(header),
+            None => Err(WriteTransfer::unknown_tag()),
+        };
+        if let Err(fatal) = accepted {
+            return Err(self.fatal(&fatal, port));
+        }
+        let start = header.offset_bytes as usize;
+        let end = start + header.length_bytes as usize;
+        self.incoming = Incoming::Slot { index: header.transfer_tag, start, end };
+        Ok(())
+    }
+
+    /// All data of one PDU have come.
+    fn data_end(&mut self, index: u16, check: DataCheck, port: &mut Port<'_>) {
+        let slot = self.slots.get(index);
+        if check == DataCheck::Mismatch && slot.status.is_success() {
+            slot.status = Status::TRANSIENT_TRANSPORT_ERROR;
+        }
+        match slot.transfer.take() {
+            Some(transfer) if transfer.remaining_bytes() > 0 => {
+                slot.transfer = Some(transfer);
+                return;
+            }
+            Some(_) => {
+                self.granted_bytes -= slot.wanted as usize;
+                self.granted_total.set(self.granted_total.get() - slot.wanted as usize);
+            }
+            None => {}
+        }
+        let mut data = std::mem::take(&mut slot.buffer);
+        if slot.skip > 0 {
+            data.drain(..slot.skip as usize);
+        }
+        data.truncate(slot.wanted as usize);
+        slot.state = State::Working;
+        let (status, cid) = (slot.status, slot.cid);
+        if !status.is_success() {
+            port.give_back(data);
+            self.log_error(cid, status, None);
+            self.finish(index, 0, port);
+        } else {
+            match slot.work {
+                Work::Io(request) => self.execute_io(index, &request, data, port),
+                Work::Admin(entry) => {
+                    self.execute_admin(index, &entry, &data, port);
+                    port.give_back(data);
+                }
+                // These take no data.
+                Work::Format { .. } | Work::Shutdown => {}
+            }
+        }
+        if !self.waiting.is_empty() {
+            self.grant(port);
+        }
+    }
+
+    /// Ends the command of a slot with the slot's status.
+    #[inline]
+    fn finish(&mut self, index: u16, result: u64, port: &mut Port<'_>) {
+        let slot = self.slots.get(index);
+        let (cid, status) = (slot.cid, slot.status);
+        self.slots.free(index);
+        self.respond(cid, status, result, port);
+    }
+
+    #[inline]
+    fn respond(&mut self, cid: u16, status: Status, result: u64, port: &mut Port<'_>) {
+        let sq_head = if self.flow_control { self.sq_head } else { 0 };
+        let completion = Completion { result, sq_head, cid, status, ..Completion::default() };
+        let mut out = [0; HEADER_BYTES_MAX];
+        let length = self.encoder.response(&completion, &mut out);
+        port.output().head(&out[..length]);
+    }
+
+    /// Sends a command's data and its end.
+    #[inline]
+    fn send(&mut self, cid: u16, data: Vec<u8>, port: &mut Port<'_>) {
+        let header = DataHeader {
+            cid,
+            length_bytes: data.len() as u32,
+            last: true,
+            success: SUCCESS_FLAG,
+            ..DataHeader::default()
+        };
+        let mut out = [0; HEADER_BYTES_MAX];
+        let length = self.encoder.c2h_data(&header, &mut out);
+        port.output().head(&out[..length]);
+        if self.encoder.data_digest() {
+            let mut digest = DataDigest::default();
+            digest.update(&data);
+            port.output().data(data);
+            port.output().head(&digest.bytes());
+        } else {
+            port.output().data(data);
+        }
+        if !SUCCESS_FLAG {
+            self.respond(cid, Status::SUCCESS, 0, port);
+        }
+    }
+
+    /// Refuses a command.
+    #[cold]
+    fn fail(&mut self, entry: &SubmissionEntry, status: Status, result: u64, port: &mut Port<'_>) {
+        self.note_error(entry.cid(), status, entry.opcode(), entry.nsid(), 0);
+        self.respond(entry.cid(), status, result, port);
+    }
+
+    #[cold]
+    fn log_error(&mut self, cid: u16, status: Status, request: Option<&Request>) {
+        let (nsid, lba) = request.map_or((0, 0), |r| (r.volume.wrapping_add(1) as u32, r.lba));
+        self.note_error(cid, status, request.map_or(0, |r| r.kind.opcode().raw()), nsid, lba);
+    }
+
+    /// Adds to the error log.
+    fn note_error(&mut self, cid: u16, status: Status, opcode: u8, nsid: u32, lba: u64) {
+        let (id, queue_id) = match self.role {
+            Role::Unconnected => return,
+            Role::Admin { controller } => (controller, 0),
+            Role::Io { controller, queue } => (controller, queue),
+        };
+        let mut target = self.target.borrow_mut();
+        let Some((controller, subsystem)) = target.get(id) else { return };
+        controller.error(ErrorLogEntry {
+            queue_id,
+            cid,
+            status_and_phase: status.raw() << 1,
+            parameter_location: 0xFFFF,
+            lba,
+            nsid,
+            transport_type: 3,
+            opcode,
+            version: 1,
+            ..ErrorLogEntry::default()
+        });
+        if let Some(subsystem) = subsystem {
+            subsystem.errors += 1;
+        }
+    }
+
+    /// The part of a slot's buffer that the rest of the PDU under way belongs to.
+    fn landing_range(&self) -> Option<(u16, Range<usize>)> {
+        let Incoming::Slot { index, end, .. } = self.incoming else { return None };
+        let left = self.decoder.data_remaining_bytes() as usize;
+        (left > 0).then_some((index, end - left..end))
+    }
+
+    /// Decodes until the input is used up or nothing new should start.
+    fn decode(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
+        loop {
+            if self.incoming == Incoming::None && port.congested() {
+                return Ok(());
+            }
+            match self.decoder.decode(input) {
+                Ok(Some(event)) => self.event(event, port)?,
+                Ok(None) => return Ok(()),
+                Err(fatal) => return Err(self.fatal(&fatal, port)),
+            }
+        }
+    }
+}
+
+impl Session for Connection {
+    fn opened(&mut self, port: &mut Port<'_>) {
+        self.opened_ns = port.now_ns();
+    }
+
+    fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
+        self.decode(input, port)
+    }
+
+    fn landing(&mut self) -> Option<&mut [u8]> {
+        let (index, range) = self.landing_range()?;
+        self.slots.get(index).buffer.get_mut(range)
+    }
+
+    fn landed(&mut self, bytes: usize, port: &mut Port<'_>) -> Result<(), Close> {
+        let Some((index, range)) = self.landing_range() else { return Ok(()) };
+        // The bytes are where they belong; the decoder counts and digests them.
+        let mut landed = &self.slots.get(index).buffer[range.start..range.start + bytes];
+        if let Err(fatal) = self.decoder.decode(&mut landed) {
+            return Err(self.fatal(&fatal, port));
+        }
+        self.decode(&mut &[][..], port)
+    }
+
+    fn completed(&mut self, token: u64, ended: Ended, port: &mut Port<'_>) {
+        let index = token as u16;
+        let slot = self.slots.get(index);
+        slot.parts -= 1;
+        if slot.status.is_success() {
+            slot.status = io::status(ended.status, ended.opcode);
+        }
+        match (slot.state, &slot.work) {
+            (State::Working, &Work::Io(request)) => self.io_ended(index, request, ended, port),
+            (State::Working, Work::Format { .. }) => self.continue_format(index, port),
+            (_, work) => {
+                let shutdown = matches!(work, Work::Shutdown);
+                port.give_back(ended.data);
+                if slot.parts > 0 {
+                    return;
+                }
+                let expected = std::mem::take(&mut slot.buffer);
+                port.give_back(expected);
+                match self.role {
+                    Role::Admin { controller } if shutdown => self.end_shutdown(index, controller),
+                    _ => self.slots.free(index),
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self, now_ns: u64, port: &mut Port<'_>) -> Result<(), Close> {
+        match self.role {
+            Role::Unconnected if now_ns.saturating_sub(self.opened_ns) > CONNECT_TIMEOUT_NS => {
+                Err(Close::Refused("no Connect came".to_owned()))
+            }
+            Role::Unconnected => Ok(()),
+            Role::Admin { controller } => self.tick_admin(controller, now_ns, port),
+            Role::Io { controller, queue } => {
+                self.tick_io(controller, queue, now_ns, port);
+                Ok(())
+            }
+        }
+    }
+
+    fn closed(&mut self, port: &mut Port<'_>) {
+        self.granted_total.set(self.granted_total.get() - std::mem::take(&mut self.granted_bytes));
+        let mut target = self.target.borrow_mut();
+        match self.role {
+            Role::Unconnected => {}
+            Role::Admin { controller } => {
+                for connection in target.remove(controller) {
+                    port.close(connection, Close::Finished);
+                }
+            }
+            Role::Io { controller, queue } => {
+                let Some((controller, subsystem)) = target.get(controller) else { return };
+                if controller.queues.get(&queue) == Some(&port.connection()) {
+                    controller.queues.remove(&queue);
+                    for abort in controller.aborts.iter_mut().filter(|a| a.queue == queue) {
+                        abort.outcome.get_or_insert(false);
+                        port.nudge(controller.admin);
+                    }
+                }
+                if let Some(subsystem) = subsystem {
+                    subsystem.host_reads += self.reads;
+                    subsystem.host_writes += self.writes;
+                }
+            }
+        }
+    }
+}
+
+/// The data pointer of a command that moves data.
+#[inline]
+fn pointer_of(entry: &SubmissionEntry) -> Result<DataPointer, Status> {
+    if !matches!(entry.psdt(), 1 | 2) {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    entry.sgl().pointer()
+}
+
+/// Checks that the host takes `bytes` bytes of data.
+#[inline]
+fn room_for(entry: &SubmissionEntry, bytes: u32) -> Result<(), Status> {
+    match pointer_of(entry)? {
+        DataPointer::Transport { length_bytes } if length_bytes >= bytes => Ok(()),
+        DataPointer::Transport { .. } => Err(Status::SGL_DATA_LENGTH_INVALID.do_not_retry()),
+        DataPointer::InCapsule { .. } => Err(Status::SGL_TYPE_INVALID.do_not_retry()),
+    }
+}

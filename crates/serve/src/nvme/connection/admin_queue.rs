@@ -1,0 +1,185 @@
+//! The admin queue: carrying out what [`admin`] says, and what goes on for longer: format, shutdown, events, keep-alive.
+
+use super::{Connection, Role, room_for};
+use crate::nvme::Target;
+use crate::nvme::admin::{self, Reply};
+use crate::nvme::controller::Kind;
+use crate::nvme::slots::{State, Work};
+use crate::session::{Close, Operation, Port};
+use pellucid_flash::{Lba, Opcode};
+use pellucid_wire::nvme::{AdminOpcode, Status, SubmissionEntry};
+
+/// Sectors that a format forgets in one operation, so that it does not hold up others.
+const FORMAT_SECTORS: u64 = 1 << 20;
+/// How often the health of the drives is looked at.
+const HEALTH_NS: u64 = 5_000_000_000;
+
+impl Connection {
+    pub(super) fn execute_admin(
+        &mut self,
+        index: u16,
+        entry: &SubmissionEntry,
+        data: &[u8],
+        port: &mut Port<'_>,
+    ) {
+        let Role::Admin { controller: id } = self.role else {
+            return self.execute_connect(index, entry, data, port);
+        };
+        let reply = self.admin_reply(id, entry, data, port).and_then(|reply| match reply {
+            Reply::Data(data) => room_for(entry, data.len() as u32).map(|()| Reply::Data(data)),
+            reply => Ok(reply),
+        });
+        match reply {
+            Ok(Reply::Done(result)) => self.finish(index, result, port),
+            Ok(Reply::Data(data)) => {
+                self.slots.free(index);
+                self.send(entry.cid(), data, port);
+            }
+            Ok(Reply::Later) => {
+                self.slots.free(index);
+                self.send_events(id, port);
+            }
+            Ok(Reply::AbortedRequest(cid)) => {
+                self.respond(cid, Status::ABORT_REQUESTED.do_not_retry(), 0, port);
+                self.finish(index, 0, port);
+            }
+            Ok(Reply::Reset) => {
+                self.close_queues(id, port);
+                self.finish(index, 0, port);
+            }
+            Ok(Reply::Shutdown) => {
+                self.respond(entry.cid(), Status::SUCCESS, 0, port);
+                self.start_shutdown(index, id, port);
+            }
+            Ok(Reply::Format { first, last }) => {
+                self.slots.get(index).work = Work::Format { nsid: first, last, next: 0 };
+                self.continue_format(index, port);
+            }
+            Err(status) => {
+                self.slots.free(index);
+                self.fail(entry, status, 0, port);
+            }
+        }
+    }
+
+    pub(super) fn admin_reply(
+        &mut self,
+        id: u16,
+        entry: &SubmissionEntry,
+        data: &[u8],
+        port: &mut Port<'_>,
+    ) -> Result<Reply, Status> {
+        let mut target = self.target.borrow_mut();
+        let Target { controllers, subsystems, .. } = &mut *target;
+        let controller = controllers.get_mut(&id).ok_or(Status::INTERNAL_ERROR)?;
+        controller.active_ns = port.now_ns();
+        match controller.kind {
+            Kind::Discovery if entry.opcode() == AdminOpcode::GetLogPage.raw() => {
+                admin::discovery_log(controller, subsystems, entry, self.local).map(Reply::Data)
+            }
+            Kind::Discovery => admin::execute(controller, None, entry, data, port),
+            Kind::Io(subsystem) => {
+                admin::execute(controller, subsystems.get_mut(subsystem), entry, data, port)
+            }
+        }
+    }
+
+    pub(super) fn close_queues(&mut self, id: u16, port: &mut Port<'_>) {
+        let mut target = self.target.borrow_mut();
+        if let Some((controller, _)) = target.get(id) {
+            for connection in std::mem::take(&mut controller.queues).into_values() {
+                port.close(connection, Close::Finished);
+            }
+        }
+    }
+
+    pub(super) fn start_shutdown(&mut self, index: u16, id: u16, port: &mut Port<'_>) {
+        let slot = self.slots.get(index);
+        slot.work = Work::Shutdown;
+        slot.state = State::Orphan;
+        slot.parts = self.volumes.len() as u32;
+        for volume in &self.volumes {
+            let data = Vec::new();
+            let flush =
+                Operation { queue: 0, opcode: Opcode::Flush, fua: false, lba: Lba(0), sectors: 0, data };
+            port.submit(volume.number, index.into(), flush);
+        }
+        if self.volumes.is_empty() {
+            self.end_shutdown(index, id);
+        }
+    }
+
+    pub(super) fn end_shutdown(&mut self, index: u16, id: u16) {
+        self.slots.free(index);
+        if let Some((controller, _)) = self.target.borrow_mut().get(id) {
+            controller.shut_down();
+        }
+    }
+
+    /// Forgets the next blocks, or ends the format.
+    pub(super) fn continue_format(&mut self, index: u16, port: &mut Port<'_>) {
+        let slot = self.slots.get(index);
+        let Work::Format { nsid, last, next } = &mut slot.work else { return };
+        if slot.status.is_success()
+            && let Some(volume) = (*nsid as usize).checked_sub(1).and_then(|n| self.volumes.get(n))
+        {
+            let sectors = (volume.sectors - *next).min(FORMAT_SECTORS);
+            let lba = Lba(*next);
+            *next += sectors;
+            if *next == volume.sectors {
+                (*nsid, *next) = (if *nsid == *last { u32::MAX } else { *nsid + 1 }, 0);
+            }
+            slot.parts = 1;
+            let (sectors, data) = (sectors as u32, Vec::new());
+            let trim = Operation { queue: 0, opcode: Opcode::Trim, fua: false, lba, sectors, data };
+            return port.submit(volume.number, index.into(), trim);
+        }
+        let (cid, status, last) = (slot.cid, slot.status, *last);
+        if !status.is_success() {
+            self.note_error(cid, status, AdminOpcode::FormatNvm.raw(), last, 0);
+        }
+        if let Role::Admin { controller: id } = self.role
+            && let Some((controller, Some(subsystem))) = self.target.borrow_mut().get(id)
+        {
+            subsystem.history.format_end(controller.id, last, status.raw(), port.now_ns());
+        }
+        self.finish(index, 0, port);
+    }
+
+    /// Answers requests for events that have happened.
+    pub(super) fn send_events(&mut self, id: u16, port: &mut Port<'_>) {
+        loop {
+            let next = self.target.borrow_mut().get(id).and_then(|(controller, _)| controller.next_event());
+            let Some((cid, event)) = next else { return };
+            self.respond(cid, Status::SUCCESS, event.encode().into(), port);
+        }
+    }
+
+    pub(super) fn tick_admin(&mut self, id: u16, now_ns: u64, port: &mut Port<'_>) -> Result<(), Close> {
+        let mut answered = Vec::new();
+        {
+            let mut target = self.target.borrow_mut();
+            let Some((controller, subsystem)) = target.get(id) else { return Ok(()) };
+            if controller.is_expired(now_ns) {
+                let (ms, host) = (controller.features.keep_alive_ms, &controller.host_nqn);
+                return Err(Close::Refused(format!("controller {id} of {host}: not heard of for {ms} ms")));
+            }
+            if controller.is_ready()
+                && now_ns >= controller.warnings_at_ns + HEALTH_NS
+                && let Some(subsystem) = subsystem
+            {
+                controller.warnings_at_ns = now_ns;
+                admin::watch_health(controller, subsystem, port);
+            }
+            controller.aborts.retain(|abort| {
+                answered.extend(abort.outcome.map(|outcome| (abort.abort_cid, outcome)));
+                abort.outcome.is_none()
+            });
+        }
+        for (cid, outcome) in answered {
+            self.respond(cid, Status::SUCCESS, if outcome { 0 } else { admin::NOT_ABORTED }, port);
+        }
+        self.send_events(id, port);
+        Ok(())
+    }
+}

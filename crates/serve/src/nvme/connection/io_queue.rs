@@ -1,0 +1,154 @@
+//! An I/O queue: requests into the drives, their ends to the host, and aborts.
+
+use super::{Connection, Role, room_for};
+use crate::nvme::io::{self, Request};
+use crate::nvme::slots::{State, Work};
+use crate::session::Port;
+use pellucid_flash::Completion as Ended;
+use pellucid_wire::nvme::{FABRICS_OPCODE, Status};
+use pellucid_wire::tcp::CapsuleCommand;
+use std::rc::Rc;
+
+impl Connection {
+    #[inline]
+    pub(super) fn start_io(&mut self, capsule: &CapsuleCommand, port: &mut Port<'_>) -> Result<(), Status> {
+        let entry = &capsule.entry;
+        if !self.gate.ready.get() || entry.opcode() == FABRICS_OPCODE {
+            return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+        }
+        let Some(request) = io::parse(entry, &self.volumes)? else {
+            self.respond(entry.cid(), Status::SUCCESS, 0, port);
+            return Ok(());
+        };
+        if request.takes_data() {
+            return self.take_data(capsule, Work::Io(request), request.bytes, port);
+        }
+        if request.gives_data() {
+            room_for(entry, request.bytes)?;
+        }
+        let index = self.slot(entry.cid(), Work::Io(request))?;
+        self.execute_io(index, &request, Vec::new(), port);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn execute_io(
+        &mut self,
+        index: u16,
+        request: &Request,
+        mut data: Vec<u8>,
+        port: &mut Port<'_>,
+    ) {
+        let Role::Io { queue, .. } = self.role else { return };
+        let through = self.gate.write_through.get();
+        let submitted = io::submit(request, &self.volumes, queue - 1, index.into(), &mut data, through, port);
+        let slot = self.slots.get(index);
+        match submitted {
+            Ok(parts) => {
+                slot.parts = parts;
+                if request.kind == io::Kind::Compare {
+                    slot.buffer = data;
+                } else {
+                    port.give_back(data);
+                }
+            }
+            Err(status) => {
+                slot.status = status;
+                port.give_back(data);
+            }
+        }
+        if slot.parts == 0 {
+            let (cid, status) = (slot.cid, slot.status);
+            if !status.is_success() {
+                self.log_error(cid, status, Some(request));
+            }
+            self.finish(index, 0, port);
+        }
+    }
+
+    /// Aborts the command that the host knows as `cid`, if that is possible.
+    pub(super) fn abort(&mut self, cid: u16, port: &mut Port<'_>) -> bool {
+        let aborted = Status::ABORT_REQUESTED.do_not_retry();
+        let Some(index) = self.slots.find(cid) else { return false };
+        let slot = self.slots.get(index);
+        match (slot.state, &slot.work) {
+            (State::Waiting, _) => {
+                self.waiting.retain(|&waiting| waiting != index);
+                self.slots.get(index).status = aborted;
+                self.finish(index, 0, port);
+                true
+            }
+            // Its data are on their way: it ends when they have come.
+            (State::Receiving, _) => {
+                slot.status = aborted;
+                true
+            }
+            (State::Working, Work::Io(request)) if request.is_harmless() => {
+                slot.state = State::Orphan;
+                self.respond(cid, aborted, 0, port);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn tick_io(&mut self, id: u16, queue: u16, now_ns: u64, port: &mut Port<'_>) {
+        let shared = Rc::clone(&self.target);
+        let mut target = shared.borrow_mut();
+        let Some((controller, subsystem)) = target.get(id) else { return };
+        if std::mem::take(&mut self.active) {
+            controller.active_ns = now_ns;
+        }
+        if let Some(subsystem) = subsystem {
+            subsystem.host_reads += std::mem::take(&mut self.reads);
+            subsystem.host_writes += std::mem::take(&mut self.writes);
+        }
+        for abort in controller.aborts.iter_mut().filter(|a| a.queue == queue && a.outcome.is_none()) {
+            abort.outcome = Some(self.abort(abort.cid, port));
+            port.nudge(controller.admin);
+        }
+    }
+
+    /// Carries on with an I/O command one of whose operations has ended.
+    #[inline]
+    pub(super) fn io_ended(&mut self, index: u16, mut request: Request, ended: Ended, port: &mut Port<'_>) {
+        let slot = self.slots.get(index);
+        let good = slot.status.is_success();
+        match request.kind {
+            io::Kind::Read if good => {
+                let cid = slot.cid;
+                self.slots.free(index);
+                self.reads += 1;
+                return self.send(cid, ended.data, port);
+            }
+            io::Kind::FlushedRead if good => {
+                request.kind = io::Kind::Read;
+                slot.work = Work::Io(request);
+                return self.execute_io(index, &request, Vec::new(), port);
+            }
+            io::Kind::Compare => {
+                if good && ended.data != slot.buffer {
+                    slot.status = Status::COMPARE_FAILURE.do_not_retry();
+                }
+                let expected = std::mem::take(&mut slot.buffer);
+                port.give_back(expected);
+            }
+            _ => {}
+        }
+        port.give_back(ended.data);
+        if slot.parts > 0 {
+            return;
+        }
+        if slot.status.is_success() {
+            match request.kind {
+                io::Kind::Write | io::Kind::WriteZeroes => self.writes += 1,
+                io::Kind::Compare | io::Kind::Verify => self.reads += 1,
+                _ => {}
+            }
+        } else {
+            let (cid, status) = (slot.cid, slot.status);
+            self.log_error(cid, status, Some(&request));
+        }
+        self.finish(index, 0, port);
+    }
+}

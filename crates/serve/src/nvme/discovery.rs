@@ -1,0 +1,43 @@
+//! The discovery log (Base 5.1.12.3.1): the subsystems that a host may connect to, at the address where it asked.
+
+use super::QUEUE_ENTRIES_MAX;
+use super::subsystem::Subsystem;
+use pellucid_wire::nvme::{DISCOVERY_NQN, DYNAMIC_CONTROLLER, DiscoveryEntry, DiscoveryHeader, nqn};
+use std::net::SocketAddr;
+
+/// The log for a host that connected to `local`: the discovery subsystem itself, then those that admit the host.
+pub(super) fn log(subsystems: &[Subsystem], host_nqn: &str, local: SocketAddr) -> Vec<u8> {
+    let admitted = subsystems.iter().filter(|subsystem| subsystem.admits(host_nqn));
+    let mut page = vec![0; DiscoveryHeader::BYTES];
+    page.extend(entry(DISCOVERY_NQN, 3, local).encode());
+    let mut records = 1;
+    for subsystem in admitted {
+        page.extend(entry(&subsystem.config.nqn, 2, local).encode());
+        records += 1;
+    }
+    let header = DiscoveryHeader { generation: 1, records, format: 0 };
+    page[..DiscoveryHeader::BYTES].copy_from_slice(&header.encode());
+    page
+}
+
+fn entry(name: &str, subsystem_type: u8, local: SocketAddr) -> DiscoveryEntry {
+    DiscoveryEntry {
+        transport_type: 3,
+        address_family: if local.is_ipv4() { 1 } else { 2 },
+        subsystem_type,
+        // No secure channel; submission queue flow control may be switched off.
+        requirements: 2 | 1 << 2,
+        port_id: 1,
+        controller_id: DYNAMIC_CONTROLLER,
+        admin_queue_max: QUEUE_ENTRIES_MAX as u16,
+        service: padded(&local.port().to_string()),
+        subsystem_nqn: nqn(name).unwrap_or([0; 256]),
+        address: padded(&local.ip().to_string()),
+        ..DiscoveryEntry::default()
+    }
+}
+
+/// Text in a field padded with spaces.
+fn padded<const N: usize>(text: &str) -> [u8; N] {
+    pellucid_wire::nvme::ascii(text)
+}

@@ -1,0 +1,202 @@
+//! Get Features and Set Features (Base 5.1.11, 5.1.25).
+//!
+//! Nothing is saved over a reset: a "saved" value is the default, and a request to save is refused.
+
+use super::controller::Controller;
+use super::subsystem::Subsystem;
+use super::{ASYNC_EVENTS_MAX, IO_QUEUES_MAX};
+use crate::session::Port;
+use pellucid_wire::nvme::{AsyncEventConfig, FeatureId, FeatureSelect, QueueCount, Status, SubmissionEntry};
+
+/// Capabilities word of a feature that a host can change.
+const CHANGEABLE: u32 = 1 << 2;
+const _: () = assert!(ASYNC_EVENTS_MAX <= 256);
+
+/// Values that hosts can set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Features {
+    pub async_events: AsyncEventConfig,
+    pub keep_alive_ms: u32,
+    /// I/O queues that were granted.
+    pub io_queues: u16,
+    write_cache: bool,
+    arbitration: u32,
+    error_recovery: u32,
+    temperature_over: u16,
+    temperature_under: u16,
+    write_atomicity: u32,
+    /// What the host said, and when, in milliseconds.
+    timestamp: Option<(u64, u64)>,
+}
+
+impl Default for Features {
+    fn default() -> Features {
+        Features {
+            async_events: AsyncEventConfig::default(),
+            keep_alive_ms: 0,
+            io_queues: IO_QUEUES_MAX,
+            write_cache: true,
+            arbitration: 0,
+            error_recovery: 0,
+            temperature_over: 0xFFFF,
+            temperature_under: 0,
+            write_atomicity: 0,
+            timestamp: None,
+        }
+    }
+}
+
+/// The answer to Get Features.
+pub(super) enum Value {
+    Word(u32),
+    Data(Vec<u8>),
+}
+
+/// Bytes that a Set Features command takes from the host.
+pub(super) fn data_bytes(entry: &SubmissionEntry) -> u32 {
+    match FeatureId::from_raw(FeatureId::raw_of(entry)) {
+        Some(FeatureId::Timestamp) => 8,
+        Some(FeatureId::HostBehavior) => 512,
+        _ => 0,
+    }
+}
+
+impl Features {
+    /// The same values with another keep-alive time, which a reset does not touch.
+    pub fn with_keep_alive(self, keep_alive_ms: u32) -> Features {
+        Features { keep_alive_ms, ..self }
+    }
+
+    /// Milliseconds as the timestamp feature shows them: since the host set them, else since the server started.
+    pub fn timestamp(&self, now_ns: u64) -> u64 {
+        let now_ms = now_ns / 1_000_000;
+        match self.timestamp {
+            Some((set_ms, at_ms)) => (set_ms + (now_ms - at_ms)) & 0xFFFF_FFFF_FFFF | 1 << 49,
+            None => now_ms & 0xFFFF_FFFF_FFFF,
+        }
+    }
+
+    fn word(&self, id: FeatureId, entry: &SubmissionEntry) -> Result<u32, Status> {
+        Ok(match id {
+            FeatureId::Arbitration => self.arbitration,
+            FeatureId::PowerManagement => 0,
+            FeatureId::TemperatureThreshold => match temperature(entry)? {
+                Limit::Over => self.temperature_over.into(),
+                Limit::Under => self.temperature_under.into(),
+            },
+            FeatureId::ErrorRecovery => self.error_recovery,
+            FeatureId::VolatileWriteCache => self.write_cache.into(),
+            FeatureId::QueueCount => granted(self.io_queues),
+            FeatureId::WriteAtomicity => self.write_atomicity,
+            FeatureId::AsyncEventConfig => self.async_events.0,
+            FeatureId::KeepAliveTimer => self.keep_alive_ms,
+            _ => return Err(Status::INVALID_FIELD.do_not_retry()),
+        })
+    }
+}
+
+fn granted(queues: u16) -> u32 {
+    QueueCount { submission: queues.into(), completion: queues.into() }.encode()
+}
+
+enum Limit {
+    Over,
+    Under,
+}
+
+fn temperature(entry: &SubmissionEntry) -> Result<Limit, Status> {
+    match (entry.cdw(11) >> 16 & 0xF, entry.cdw(11) >> 20 & 3) {
+        (0, 0) => Ok(Limit::Over),
+        (0, 1) => Ok(Limit::Under),
+        _ => Err(Status::INVALID_FIELD.do_not_retry()),
+    }
+}
+
+/// Get Features.
+pub(super) fn get(
+    controller: &Controller,
+    entry: &SubmissionEntry,
+    port: &Port<'_>,
+) -> Result<Value, Status> {
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    let id = FeatureId::from_raw(FeatureId::raw_of(entry)).ok_or(invalid)?;
+    let select = FeatureSelect::of(entry).ok_or(invalid)?;
+    let defaults = Features::default();
+    let features = match select {
+        FeatureSelect::Current => &controller.features,
+        _ => &defaults,
+    };
+    if select == FeatureSelect::Capabilities {
+        let fixed = matches!(id, FeatureId::HostIdentifier);
+        return match features.word(id, entry) {
+            Err(_) if !has_data(id) => Err(invalid),
+            _ => Ok(Value::Word(if fixed { 0 } else { CHANGEABLE })),
+        };
+    }
+    match id {
+        FeatureId::Timestamp => Ok(Value::Data(features.timestamp(port.now_ns()).to_le_bytes().to_vec())),
+        FeatureId::HostBehavior => Ok(Value::Data(vec![0; 512])),
+        FeatureId::HostIdentifier if entry.cdw(11) & 1 == 1 => Ok(Value::Data(controller.host_id.to_vec())),
+        FeatureId::HostIdentifier => Err(Status::HOST_ID_FORMAT.do_not_retry()),
+        _ => features.word(id, entry).map(Value::Word),
+    }
+}
+
+fn has_data(id: FeatureId) -> bool {
+    matches!(id, FeatureId::Timestamp | FeatureId::HostBehavior | FeatureId::HostIdentifier)
+}
+
+/// Set Features; returns dword 0 of the completion.
+pub(super) fn set(
+    controller: &mut Controller,
+    subsystem: Option<&mut Subsystem>,
+    entry: &SubmissionEntry,
+    data: &[u8],
+    port: &Port<'_>,
+) -> Result<u32, Status> {
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    let id = FeatureId::from_raw(FeatureId::raw_of(entry)).ok_or(invalid)?;
+    if FeatureId::save_of(entry) {
+        return Err(Status::FEATURE_NOT_SAVEABLE.do_not_retry());
+    }
+    let value = entry.cdw(11);
+    let features = &mut controller.features;
+    match id {
+        FeatureId::Arbitration => features.arbitration = value,
+        FeatureId::PowerManagement if value & 0x1F != 0 => return Err(invalid),
+        FeatureId::PowerManagement | FeatureId::HostBehavior => {}
+        FeatureId::TemperatureThreshold => match temperature(entry)? {
+            Limit::Over => features.temperature_over = value as u16,
+            Limit::Under => features.temperature_under = value as u16,
+        },
+        // Deallocated blocks read as zeros; errors for them (DULBE) are not offered.
+        FeatureId::ErrorRecovery if value >> 16 != 0 => return Err(invalid),
+        FeatureId::ErrorRecovery => features.error_recovery = value,
+        FeatureId::VolatileWriteCache => {
+            features.write_cache = value & 1 == 1;
+            controller.gate.write_through.set(!features.write_cache);
+        }
+        FeatureId::QueueCount => {
+            if !controller.queues.is_empty() {
+                return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+            }
+            let asked = QueueCount::decode(value).ok_or(invalid)?;
+            features.io_queues = asked.submission.min(asked.completion).min(IO_QUEUES_MAX.into()) as u16;
+            return Ok(granted(features.io_queues));
+        }
+        FeatureId::WriteAtomicity => features.write_atomicity = value & 1,
+        FeatureId::AsyncEventConfig => features.async_events = AsyncEventConfig(value),
+        FeatureId::KeepAliveTimer => features.keep_alive_ms = value,
+        FeatureId::Timestamp => {
+            let bytes = data.first_chunk::<8>().ok_or(Status::SGL_DATA_LENGTH_INVALID.do_not_retry())?;
+            let (now_ns, previous) = (port.now_ns(), features.timestamp(port.now_ns()));
+            features.timestamp = Some((u64::from_le_bytes(*bytes) & 0xFFFF_FFFF_FFFF, now_ns / 1_000_000));
+            if let Some(subsystem) = subsystem {
+                subsystem.history.timestamp(controller.id, previous, now_ns);
+            }
+        }
+        FeatureId::HostIdentifier => return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
+        _ => return Err(invalid),
+    }
+    Ok(0)
+}

@@ -1,0 +1,208 @@
+//! Identify (Base 5.1.13): what the subsystem, its controllers and namespaces are.
+
+use super::controller::{Controller, Kind};
+use super::subsystem::Subsystem;
+use super::{
+    ABORTS_MAX, ASYNC_EVENTS_MAX, ERROR_ENTRIES_MAX, IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX,
+    TRANSFER_MAX_SHIFT,
+};
+use crate::session::Port;
+use pellucid_device::WritePolicy;
+use pellucid_wire::nvme::{
+    AsyncEventConfig, Cns, CommandSet, ControllerType, DISCOVERY_NQN, IdentifyController, IdentifyNamespace,
+    IndependentNamespace, LbaFormat, NamespaceIdentifiers, NvmControllerCapabilities, NvmNamespace, Status,
+    SubmissionEntry, Version, ascii, namespace_list, nqn,
+};
+
+/// Bytes of every structure that Identify returns.
+pub(super) const BYTES: usize = 4096;
+/// Firmware revision: the version of this crate.
+pub(super) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
+/// Above this the drive asks for cooling (70 degrees Celsius); it has no thermal model, so it never does.
+const WARNING_TEMPERATURE_K: u16 = 343;
+const CRITICAL_TEMPERATURE_K: u16 = 358;
+
+/// Another Identify of an I/O controller, or of a discovery controller (`subsystem` is `None`).
+pub(super) fn page(
+    controller: &Controller,
+    subsystem: Option<&Subsystem>,
+    entry: &SubmissionEntry,
+    port: &Port<'_>,
+) -> Result<[u8; BYTES], Status> {
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    let cns = Cns::from_raw(Cns::raw_of(entry)).ok_or(invalid)?;
+    let Some(subsystem) = subsystem else {
+        return if cns == Cns::Controller {
+            Ok(discovery_controller(controller).encode())
+        } else {
+            Err(invalid)
+        };
+    };
+    let nsid = entry.nsid();
+    let nvm = || match Cns::command_set_of(entry) == CommandSet::Nvm.raw() {
+        true => Ok(()),
+        false => Err(invalid),
+    };
+    match cns {
+        Cns::Controller => Ok(io_controller(controller, subsystem, port).encode()),
+        Cns::Namespace | Cns::AllocatedNamespace => Ok(namespace(subsystem, nsid, port)?.encode()),
+        Cns::ActiveNamespaces | Cns::AllocatedNamespaces => list(subsystem, nsid),
+        Cns::CommandSetActiveNamespaces => nvm().and_then(|()| list(subsystem, nsid)),
+        Cns::NamespaceDescriptors => {
+            known(subsystem, nsid)?;
+            let id = Some(subsystem.unique_id(nsid));
+            let set = Some(CommandSet::Nvm.raw());
+            Ok(NamespaceIdentifiers { eui64: None, nguid: id, uuid: id, command_set: set }.encode())
+        }
+        Cns::CommandSetNamespace => {
+            nvm()?;
+            known(subsystem, nsid)?;
+            Ok(NvmNamespace::default().encode())
+        }
+        // All zeros: verify, write zeroes and deallocate have no limit of their own.
+        Cns::CommandSetController => nvm().map(|()| NvmControllerCapabilities::default().encode()),
+        Cns::IndependentNamespace => {
+            known(subsystem, nsid)?;
+            Ok(IndependentNamespace { features: OPTIMAL_SIZES, sharing: 1, status: 1, ..Default::default() }
+                .encode())
+        }
+        Cns::AttachedControllers => {
+            known(subsystem, nsid)?;
+            Ok(controllers(controller, Cns::controller_of(entry)))
+        }
+        Cns::Controllers => Ok(controllers(controller, Cns::controller_of(entry))),
+        Cns::CommandSets => {
+            let mut page = [0; BYTES];
+            page[0] = 1 << CommandSet::Nvm.raw();
+            Ok(page)
+        }
+    }
+}
+
+fn known(subsystem: &Subsystem, nsid: u32) -> Result<usize, Status> {
+    subsystem.namespace(nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())
+}
+
+fn list(subsystem: &Subsystem, after: u32) -> Result<[u8; BYTES], Status> {
+    if after >= 0xFFFF_FFFE {
+        return Err(Status::INVALID_NAMESPACE.do_not_retry());
+    }
+    Ok(namespace_list(subsystem.nsids(), after))
+}
+
+/// A controller list (Base 4.6.1): a host sees its own.
+fn controllers(controller: &Controller, from: u16) -> [u8; BYTES] {
+    let mut page = [0; BYTES];
+    if controller.id >= from {
+        page[0] = 1;
+        page[2..4].copy_from_slice(&controller.id.to_le_bytes());
+    }
+    page
+}
+
+/// What both kinds of controller say.
+fn common(controller: &Controller) -> IdentifyController {
+    IdentifyController {
+        firmware_revision: ascii(FIRMWARE),
+        transfer_max_shift: TRANSFER_MAX_SHIFT,
+        controller_id: controller.id,
+        version: Version::V2_1.encode(),
+        // 128-bit host identifiers, traffic counts as keep-alive.
+        attributes: 1 | 1 << 6,
+        abort_limit: (ABORTS_MAX - 1) as u8,
+        async_event_limit: (ASYNC_EVENTS_MAX - 1) as u8,
+        error_log_entries: (ERROR_ENTRIES_MAX - 1) as u8,
+        keep_alive_100ms: 1,
+        submission_entry_sizes: 0x66,
+        completion_entry_sizes: 0x44,
+        commands_max: QUEUE_ENTRIES_MAX as u16,
+        // SGLs; an address may be an offset into the capsule; transport data blocks.
+        sgl: 1 | 1 << 20 | 1 << 21,
+        command_capsule_16b: (64 + IN_CAPSULE_BYTES_MAX) / 16,
+        response_capsule_16b: 1,
+        sgl_descriptors_max: 1,
+        ..IdentifyController::default()
+    }
+}
+
+fn discovery_controller(controller: &Controller) -> IdentifyController {
+    IdentifyController {
+        serial_number: ascii("0"),
+        model_number: ascii("Pellucid discovery"),
+        controller_type: ControllerType::Discovery.raw(),
+        async_events: AsyncEventConfig::DISCOVERY_LOG,
+        log_attributes: 1 << 2,
+        // A discovery controller has no I/O queue, thus no capsules of their size.
+        command_capsule_16b: 4,
+        subsystem_nqn: nqn(DISCOVERY_NQN).unwrap_or([0; 256]),
+        ..common(controller)
+    }
+}
+
+fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>) -> IdentifyController {
+    debug_assert_ne!(controller.kind, Kind::Discovery);
+    let config = &subsystem.config;
+    let bytes = config.namespaces.iter().map(|&n| u128::from(port.namespaces()[n].bytes())).sum();
+    let cached = config.namespaces.iter().any(|&n| has_write_cache(port, n));
+    let namespaces = config.namespaces.len() as u32;
+    IdentifyController {
+        serial_number: ascii(&config.serial),
+        model_number: ascii(&config.model),
+        controller_type: ControllerType::Io.raw(),
+        // Several controllers may share the subsystem.
+        multipath: 1 << 1,
+        // Format.
+        admin_commands: 1 << 1,
+        // One slot, read-only.
+        firmware_updates: 1 | 1 << 1,
+        // SMART per namespace, effects, extended data, persistent events, supported pages.
+        log_attributes: 1 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5,
+        warning_temperature_k: WARNING_TEMPERATURE_K,
+        critical_temperature_k: CRITICAL_TEMPERATURE_K,
+        total_capacity_bytes: bytes,
+        persistent_event_log_64kib: 2,
+        namespaces,
+        allowed_namespaces: namespaces,
+        // Compare, dataset management, write zeroes, select, timestamp, verify.
+        nvm_commands: 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7,
+        volatile_write_cache: u8::from(cached) | 0b11 << 1,
+        subsystem_nqn: nqn(&config.nqn).unwrap_or([0; 256]),
+        ..common(controller)
+    }
+}
+
+/// Whether the drive acknowledges writes before they are durable.
+pub(super) fn has_write_cache(port: &Port<'_>, namespace: usize) -> bool {
+    port.device(namespace).config().buffer.write == WritePolicy::WriteBack
+}
+
+/// NSFEAT: preferred sizes are given (OPTPERF).
+const OPTIMAL_SIZES: u8 = 1 << 4;
+
+fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<IdentifyNamespace, Status> {
+    let number = known(subsystem, nsid)?;
+    let served = &port.namespaces()[number];
+    let layout = port.device(number).layout();
+    let unit = (layout.sectors_per_unit - 1) as u16;
+    let stripe = layout.sectors_per_unit.saturating_mul(layout.units_per_stripe) - 1;
+    let mut format_list = [LbaFormat::default(); 64];
+    format_list[0].data_shift = served.sector_bytes.trailing_zeros() as u8;
+    Ok(IdentifyNamespace {
+        size_blocks: served.sectors,
+        capacity_blocks: served.sectors,
+        used_blocks: served.sectors,
+        features: OPTIMAL_SIZES,
+        sharing: 1,
+        // Deallocated blocks read as zeros; Write Zeroes may deallocate.
+        deallocation: 1 | 1 << 3,
+        capacity_bytes: served.bytes().into(),
+        write_granularity: unit,
+        write_alignment: unit,
+        deallocate_granularity: unit,
+        deallocate_alignment: unit,
+        write_optimal: u16::try_from(stripe).unwrap_or(u16::MAX),
+        nguid: subsystem.unique_id(nsid),
+        format_list,
+        ..IdentifyNamespace::default()
+    })
+}

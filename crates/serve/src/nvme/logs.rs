@@ -1,0 +1,339 @@
+//! Get Log Page (Base 5.1.12).
+//!
+//! | page | what |
+//! |---|---|
+//! | 00h, 01h, 02h, 03h, 04h, 05h, 0Dh | supported pages, errors, SMART, firmware slot, changed namespaces, effects, persistent events |
+//! | 70h | discovery (discovery controllers only) |
+//! | C0h | counters of the drives as text, one `namespace.name value` per line, padded with zeros |
+//! | C1h | wear of one namespace: header (u64 blocks, u64 reserved), then erase counts, u32 each, in block order |
+//! | C2h | busy times of one namespace in ns: header (u32 channels, u32 dies, u64 drive time), then channels, then dies, u64 each |
+
+use super::controller::Controller;
+use super::discovery;
+use super::history::Owner;
+use super::identify::FIRMWARE;
+use super::subsystem::Subsystem;
+use crate::session::Port;
+use pellucid_device::Device;
+use pellucid_flash::Cause;
+use pellucid_wire::nvme::{
+    AdminOpcode, BROADCAST_NSID, CommandEffect, CommandEffects, ErrorLogEntry, FABRICS_OPCODE,
+    FirmwareSlotLog, GetLogPage, LogId, NvmOpcode, SmartLog, Status, SupportedLogPages, ascii,
+};
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+/// Vendor page: counters as text.
+const COUNTERS: u8 = 0xC0;
+/// Vendor page: erase counts.
+const WEAR: u8 = 0xC1;
+/// Vendor page: busy times.
+const BUSY: u8 = 0xC2;
+/// Available spare, in percent, under which the SMART log warns.
+const SPARE_THRESHOLD: u8 = 10;
+/// There is no thermal model: the drive is as warm as a room (25 degrees Celsius).
+const TEMPERATURE_K: u16 = 298;
+
+/// The bytes that a host asked for.
+pub(super) fn get(
+    controller: &mut Controller,
+    subsystem: &mut Subsystem,
+    arguments: &GetLogPage,
+    nsid: u32,
+    port: &Port<'_>,
+) -> Result<Vec<u8>, Status> {
+    if arguments.offset_is_index {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    let page = match LogId::from_raw(arguments.log_id) {
+        Some(LogId::SupportedPages) => supported().encode().to_vec(),
+        Some(LogId::Error) => errors(controller),
+        Some(LogId::Smart) => smart(subsystem, &chosen(subsystem, nsid)?, port).encode().to_vec(),
+        Some(LogId::FirmwareSlot) => firmware().encode().to_vec(),
+        // Namespaces do not come and go while they are served.
+        Some(LogId::ChangedNamespaces) => vec![0; 4096],
+        Some(LogId::CommandEffects) if arguments.command_set != 0 => {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        Some(LogId::CommandEffects) => effects().encode().to_vec(),
+        Some(LogId::PersistentEvents) => return persistent_events(controller, subsystem, arguments, port),
+        _ => match arguments.log_id {
+            COUNTERS => counters(subsystem, port),
+            WEAR => wear(port.device(one(subsystem, nsid)?)),
+            BUSY => busy(port.device(one(subsystem, nsid)?)),
+            _ => return Err(Status::INVALID_LOG_PAGE.do_not_retry()),
+        },
+    };
+    if !arguments.retain_event {
+        controller.log_read(arguments.log_id);
+    }
+    part(&page, arguments)
+}
+
+/// As [`get`], on a discovery controller.
+pub(super) fn get_discovery(
+    controller: &Controller,
+    subsystems: &[Subsystem],
+    arguments: &GetLogPage,
+    local: SocketAddr,
+) -> Result<Vec<u8>, Status> {
+    match LogId::from_raw(arguments.log_id) {
+        Some(LogId::Discovery) if !arguments.offset_is_index => {
+            part(&discovery::log(subsystems, &controller.host_nqn, local), arguments)
+        }
+        Some(LogId::SupportedPages) => part(
+            &SupportedLogPages::of(&[LogId::SupportedPages, LogId::Error, LogId::Discovery]).encode(),
+            arguments,
+        ),
+        Some(LogId::Error) => part(&errors(controller), arguments),
+        _ => Err(Status::INVALID_LOG_PAGE.do_not_retry()),
+    }
+}
+
+/// The part that was asked for; zeros follow the end of the page.
+fn part(page: &[u8], arguments: &GetLogPage) -> Result<Vec<u8>, Status> {
+    let start = usize::try_from(arguments.offset).ok().filter(|&start| start <= page.len());
+    let start = start.ok_or(Status::INVALID_FIELD.do_not_retry())?;
+    let length = arguments.length_bytes as usize;
+    let end = page.len().min(start + length);
+    let mut bytes = page[start..end].to_vec();
+    bytes.resize(length, 0);
+    Ok(bytes)
+}
+
+/// The namespaces that a log page is about: one, or all.
+fn chosen(subsystem: &Subsystem, nsid: u32) -> Result<Vec<usize>, Status> {
+    match nsid {
+        0 | BROADCAST_NSID => Ok(subsystem.config.namespaces.clone()),
+        _ => Ok(vec![one(subsystem, nsid)?]),
+    }
+}
+
+/// The namespace that a vendor log page is about; the first if none is named.
+fn one(subsystem: &Subsystem, nsid: u32) -> Result<usize, Status> {
+    let nsid = if matches!(nsid, 0 | BROADCAST_NSID) { 1 } else { nsid };
+    subsystem.namespace(nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())
+}
+
+fn supported() -> SupportedLogPages {
+    let mut pages = SupportedLogPages::of(&[
+        LogId::SupportedPages,
+        LogId::Error,
+        LogId::Smart,
+        LogId::FirmwareSlot,
+        LogId::ChangedNamespaces,
+        LogId::CommandEffects,
+        LogId::PersistentEvents,
+    ]);
+    for id in [COUNTERS, WEAR, BUSY] {
+        pages.0[usize::from(id)] = 1;
+    }
+    pages
+}
+
+fn errors(controller: &Controller) -> Vec<u8> {
+    let mut page: Vec<u8> = controller.errors().flat_map(ErrorLogEntry::encode).collect();
+    page.resize(super::ERROR_ENTRIES_MAX * ErrorLogEntry::BYTES, 0);
+    page
+}
+
+fn firmware() -> FirmwareSlotLog {
+    let mut revisions = [[0; 8]; 7];
+    revisions[0] = ascii(FIRMWARE);
+    FirmwareSlotLog { active: 1, revisions }
+}
+
+fn effects() -> CommandEffects {
+    let supported = CommandEffect::SUPPORTED;
+    let mut page = CommandEffects::none();
+    for opcode in [
+        AdminOpcode::GetLogPage,
+        AdminOpcode::Identify,
+        AdminOpcode::Abort,
+        AdminOpcode::SetFeatures,
+        AdminOpcode::GetFeatures,
+        AdminOpcode::AsyncEventRequest,
+        AdminOpcode::KeepAlive,
+    ] {
+        page.admin[usize::from(opcode.raw())] = supported;
+    }
+    page.admin[usize::from(AdminOpcode::FormatNvm.raw())] =
+        supported.changes_content().exclusive_in_namespace();
+    page.admin[usize::from(FABRICS_OPCODE)] = supported;
+    for opcode in [NvmOpcode::Flush, NvmOpcode::Read, NvmOpcode::Compare, NvmOpcode::Verify] {
+        page.io[usize::from(opcode.raw())] = supported;
+    }
+    for opcode in [NvmOpcode::Write, NvmOpcode::WriteZeroes, NvmOpcode::DatasetManagement] {
+        page.io[usize::from(opcode.raw())] = supported.changes_content();
+    }
+    page
+}
+
+/// Critical warning bits of a SMART page (Base figure "SMART / Health Information Log Page").
+pub(super) mod warning {
+    pub const SPARE: u8 = 1 << 0;
+    pub const RELIABILITY: u8 = 1 << 2;
+    pub const READ_ONLY: u8 = 1 << 3;
+}
+
+/// Health of the drives behind some namespaces: sums, and of the ratios the worst.
+pub(super) fn smart(subsystem: &Subsystem, namespaces: &[usize], port: &Port<'_>) -> SmartLog {
+    let hours = u128::from(port.now_ns() / 3_600_000_000_000);
+    let mut page = SmartLog {
+        temperature_k: TEMPERATURE_K,
+        available_spare: 100,
+        available_spare_threshold: SPARE_THRESHOLD,
+        host_read_commands: subsystem.host_reads.into(),
+        host_write_commands: subsystem.host_writes.into(),
+        power_on_hours: hours,
+        error_log_entries: subsystem.errors.into(),
+        power_cycles: 1,
+        ..SmartLog::default()
+    };
+    for &namespace in namespaces {
+        let device = port.device(namespace);
+        let counters = device.counters();
+        let units = |sectors: u64| {
+            let bytes = u128::from(sectors) * u128::from(device.layout().sector_bytes);
+            bytes.div_ceil(512 * 1000)
+        };
+        page.data_units_read += units(counters.host_read_sectors);
+        page.data_units_written += units(counters.host_written_sectors);
+        page.media_errors += u128::from(counters.uncorrectable_reads + counters.program_failures);
+        page.controller_busy_minutes += u128::from(device.firmware_busy().0 / 60_000_000_000);
+        page.unsafe_shutdowns += u128::from(counters.power_cuts);
+        page.power_cycles = page.power_cycles.max(u128::from(counters.power_cuts) + 1);
+        page.available_spare = page.available_spare.min(spare_percent(device));
+        page.percentage_used = page.percentage_used.max(used_percent(device));
+        if device.is_read_only() {
+            page.critical_warning |= warning::READ_ONLY;
+        }
+    }
+    if page.available_spare < SPARE_THRESHOLD {
+        page.critical_warning |= warning::SPARE;
+    }
+    if page.percentage_used >= 100 {
+        page.critical_warning |= warning::RELIABILITY;
+    }
+    page
+}
+
+/// Spare blocks left, of those that the drive left the factory with.
+fn spare_percent(device: &Device) -> u8 {
+    let layout = device.layout();
+    let (factory, grown) = device.bad_blocks();
+    let user_units = device.capacity_sectors() / u64::from(layout.sectors_per_unit);
+    let user_blocks = user_units.div_ceil(layout.units_per_block.into());
+    let spare = u64::from(layout.blocks - factory).saturating_sub(user_blocks).max(1);
+    (spare.saturating_sub(grown.into()) * 100 / spare) as u8
+}
+
+/// Mean erase count as a share of the endurance; 0 where that is unlimited.
+fn used_percent(device: &Device) -> u8 {
+    let Some(endurance) = device.config().media.endurance.filter(|&erases| erases > 0) else { return 0 };
+    let (sum, blocks) =
+        device.erase_counts().fold((0u64, 0u64), |(sum, n), erases| (sum + u64::from(erases), n + 1));
+    (sum * 100 / (blocks.max(1) * u64::from(endurance))).min(255) as u8
+}
+
+fn persistent_events(
+    controller: &mut Controller,
+    subsystem: &mut Subsystem,
+    arguments: &GetLogPage,
+    port: &Port<'_>,
+) -> Result<Vec<u8>, Status> {
+    const READ: u8 = 0;
+    const ESTABLISH: u8 = 1;
+    const RELEASE: u8 = 2;
+    match arguments.specific & 3 {
+        ESTABLISH if controller.event_log.is_some() => {
+            return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+        }
+        ESTABLISH => {
+            let all = chosen(subsystem, BROADCAST_NSID)?;
+            let cuts = all.iter().map(|&n| port.device(n).counters().power_cuts).max().unwrap_or(0);
+            subsystem.history.power_cuts(cuts, &ascii(FIRMWARE), port.now_ns());
+            let config = &subsystem.config;
+            let owner = Owner {
+                nqn: &config.nqn,
+                serial: &config.serial,
+                model: &config.model,
+                now_ns: port.now_ns(),
+            };
+            controller.event_log = Some(subsystem.history.page(&owner));
+        }
+        READ if controller.event_log.is_none() => return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
+        READ => {}
+        RELEASE => {
+            controller.event_log = None;
+            return Ok(vec![0; arguments.length_bytes as usize]);
+        }
+        _ => return Err(Status::INVALID_FIELD.do_not_retry()),
+    }
+    part(controller.event_log.as_deref().unwrap_or_default(), arguments)
+}
+
+fn counters(subsystem: &Subsystem, port: &Port<'_>) -> Vec<u8> {
+    let mut text = String::new();
+    for (nsid, &namespace) in subsystem.nsids().zip(&subsystem.config.namespaces) {
+        let device = port.device(namespace);
+        for (name, value) in values(device) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{nsid}.{name} {value}");
+        }
+        for cause in Cause::ALL {
+            let sectors = device.counters().programmed_sectors[cause as usize];
+            let _ = writeln!(text, "{nsid}.programmed_sectors.{} {sectors}", cause.name());
+        }
+    }
+    text.into_bytes()
+}
+
+fn values(device: &Device) -> [(&'static str, u64); 21] {
+    let counters = device.counters();
+    let programmed: u64 = counters.programmed_sectors.iter().sum();
+    let amplification = (programmed * 1000).checked_div(counters.host_written_sectors).unwrap_or(0);
+    let (factory_bad, grown_bad) = device.bad_blocks();
+    [
+        ("time_ns", device.now().0),
+        ("host_read_sectors", counters.host_read_sectors),
+        ("host_written_sectors", counters.host_written_sectors),
+        ("programmed_sectors", programmed),
+        ("write_amplification_permille", amplification),
+        ("erases", counters.erases),
+        ("copybacks", counters.copybacks),
+        ("read_retries", counters.read_retries),
+        ("corrected_bits", counters.corrected_bits),
+        ("uncorrectable_reads", counters.uncorrectable_reads),
+        ("program_failures", counters.program_failures),
+        ("erase_failures", counters.erase_failures),
+        ("buffer_read_hits", counters.buffer_read_hits),
+        ("buffer_write_hits", counters.buffer_write_hits),
+        ("media_operations", counters.media_operations),
+        ("power_cuts", counters.power_cuts),
+        ("free_blocks", device.free_blocks().into()),
+        ("factory_bad_blocks", factory_bad.into()),
+        ("grown_bad_blocks", grown_bad.into()),
+        ("busy_dies", device.busy_dies().into()),
+        ("outstanding_commands", device.outstanding_commands().into()),
+    ]
+}
+
+fn wear(device: &Device) -> Vec<u8> {
+    let erases = device.erase_counts();
+    let mut page = vec![0; 16];
+    page.extend(erases.flat_map(u32::to_le_bytes));
+    let blocks = (page.len() as u64 - 16) / 4;
+    page[..8].copy_from_slice(&blocks.to_le_bytes());
+    page
+}
+
+fn busy(device: &Device) -> Vec<u8> {
+    let (channels, dies) = (device.channel_busy(), device.die_busy());
+    let mut page = Vec::with_capacity(16 + 8 * (channels.len() + dies.len()));
+    page.extend((channels.len() as u32).to_le_bytes());
+    page.extend((dies.len() as u32).to_le_bytes());
+    page.extend(device.now().0.to_le_bytes());
+    page.extend(channels.iter().chain(&dies).flat_map(|time| time.0.to_le_bytes()));
+    page
+}

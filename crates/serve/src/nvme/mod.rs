@@ -1,0 +1,130 @@
+//! The NVMe/TCP target: NVMe controllers whose queues are TCP connections.
+//!
+//! ```text
+//!  Connection (one queue) ──┐                            ┌─ Subsystem: names, namespaces, allowed hosts, history
+//!  Connection (one queue) ──┼─ Target: controllers by id ┤
+//!  Connection (one queue) ──┘   (shared, one thread)     └─ Controller: CC/CSTS, features, events, errors, keep-alive
+//! ```
+//! [`Connection`] is a [`crate::session::Session`]: it demultiplexes PDUs and moves data. What a command means stands in `io` (the path that is
+//! taken a million times a second and touches no shared state), `admin`, `identify`, `logs`, `features` and `discovery`.
+//!
+//! Invariants: a controller lives exactly as long as its admin connection; the I/O path allocates nothing in steady state;
+//! no byte of a peer makes the target panic, and none makes it hold more than the bounds below.
+
+mod admin;
+mod connection;
+mod controller;
+mod discovery;
+mod features;
+mod history;
+mod identify;
+mod io;
+mod logs;
+mod slots;
+mod subsystem;
+#[cfg(test)]
+mod tests;
+
+pub use connection::Connection;
+pub use subsystem::{ConfigError, SubsystemConfig};
+
+use crate::session::ConnectionId;
+use controller::{Controller, Kind};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use subsystem::Subsystem;
+
+/// Pages of 4 KiB in one transfer, as a power of two (MDTS).
+const TRANSFER_MAX_SHIFT: u8 = 6;
+/// Data of one command: 256 KiB.
+pub const TRANSFER_BYTES_MAX: u32 = 4096 << TRANSFER_MAX_SHIFT;
+/// Data that a host may put into a command capsule of an I/O queue; saves the round trip of an R2T.
+pub const IN_CAPSULE_BYTES_MAX: u32 = 16 << 10;
+/// Entries of a queue.
+pub const QUEUE_ENTRIES_MAX: u32 = 1024;
+/// I/O queues of one controller.
+pub const IO_QUEUES_MAX: u16 = 64;
+/// Data that one connection may have been asked for (R2T) and not have sent.
+const GRANTED_BYTES_MAX: usize = 1 << 20;
+/// The same for all connections, apart from one transfer of each.
+const GRANTED_TOTAL_BYTES_MAX: usize = 64 << 20;
+/// Asynchronous event requests that one controller holds.
+const ASYNC_EVENTS_MAX: usize = 8;
+/// Aborts that one controller works on.
+const ABORTS_MAX: usize = 4;
+/// Entries of a controller's error log.
+const ERROR_ENTRIES_MAX: usize = 64;
+/// A connection that is no queue yet is closed after this time.
+const CONNECT_TIMEOUT_NS: u64 = 10_000_000_000;
+/// Largest controller identifier (Base 3.1.3: FFF0h and above are reserved).
+const CONTROLLER_ID_MAX: u16 = 0xFFEF;
+
+/// All subsystems and controllers of a server. The accepting closure hands it to every [`Connection`].
+#[derive(Debug)]
+pub struct Target {
+    subsystems: Vec<Subsystem>,
+    controllers: BTreeMap<u16, Controller>,
+    last_id: u16,
+    /// Data that hosts have been asked for and not sent.
+    granted_total: Rc<Cell<usize>>,
+}
+
+/// A [`Target`], as its connections share it.
+pub type SharedTarget = Rc<RefCell<Target>>;
+
+impl Target {
+    /// A target that offers these subsystems, beside the discovery subsystem.
+    ///
+    /// # Errors
+    /// Names that are no qualified names, or that appear twice; a subsystem without namespaces.
+    pub fn new(subsystems: Vec<SubsystemConfig>) -> Result<SharedTarget, ConfigError> {
+        subsystem::check(&subsystems)?;
+        let subsystems = subsystems.into_iter().map(Subsystem::new).collect();
+        Ok(Rc::new(RefCell::new(Target {
+            subsystems,
+            controllers: BTreeMap::new(),
+            last_id: 0,
+            granted_total: Rc::default(),
+        })))
+    }
+
+    /// Controllers that exist now: identifier, name of the host, name of the subsystem, number of I/O queues.
+    pub fn controllers(&self) -> impl Iterator<Item = (u16, &str, &str, usize)> {
+        self.controllers.values().map(|c| {
+            let nqn = match c.kind {
+                Kind::Discovery => pellucid_wire::nvme::DISCOVERY_NQN,
+                Kind::Io(subsystem) => &self.subsystems[subsystem].config.nqn,
+            };
+            (c.id, c.host_nqn.as_str(), nqn, c.queues.len())
+        })
+    }
+
+    /// A controller with what it belongs to.
+    fn get(&mut self, id: u16) -> Option<(&mut Controller, Option<&mut Subsystem>)> {
+        let controller = self.controllers.get_mut(&id)?;
+        let subsystem = match controller.kind {
+            Kind::Io(index) => self.subsystems.get_mut(index),
+            Kind::Discovery => None,
+        };
+        Some((controller, subsystem))
+    }
+
+    /// The next identifier that is not in use, so that an old one is not met again soon.
+    fn free_id(&self) -> Option<u16> {
+        let after = |id: u16| if id >= CONTROLLER_ID_MAX { 1 } else { id + 1 };
+        let mut id = after(self.last_id);
+        for _ in 0..CONTROLLER_ID_MAX {
+            if !self.controllers.contains_key(&id) {
+                return Some(id);
+            }
+            id = after(id);
+        }
+        None
+    }
+
+    /// Removes the controller of a lost admin connection; returns the connections of its I/O queues.
+    fn remove(&mut self, id: u16) -> Vec<ConnectionId> {
+        self.controllers.remove(&id).map(|c| c.queues.into_values().collect()).unwrap_or_default()
+    }
+}

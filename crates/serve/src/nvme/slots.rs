@@ -1,0 +1,128 @@
+//! Commands under way on one connection. The number of a slot is the token of its operations and the transfer tag of
+//! its R2T.
+//!
+//! ```text
+//!           in-capsule data                  all parts of the operation ended
+//!   free ──────────────────► receiving ─► working ─────────────────────────────► free
+//!     │ R2T    grant ▲  │                    │ aborted: answered at once
+//!     └──► waiting ──┘  └─ aborted ─► free   └────► orphan ── parts ended ─────► free
+//! ```
+//! Invariants: a slot is free exactly if it is in `idle`; a waiting slot is in the connection's queue of waiting ones.
+
+use super::io::Request;
+use pellucid_wire::nvme::{Status, SubmissionEntry};
+use pellucid_wire::tcp::WriteTransfer;
+
+/// What a command is once it has been understood.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// An I/O command.
+    Io(Request),
+    /// An admin or fabrics command.
+    Admin(SubmissionEntry),
+    /// Format of the namespaces from `nsid` to `last`: blocks from `next` on are still to be forgotten.
+    Format { nsid: u32, last: u32, next: u64 },
+    /// The drives are being flushed for a shutdown.
+    Shutdown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing.
+    Free,
+    /// Wants an R2T.
+    Waiting,
+    /// Data come from the host.
+    Receiving,
+    /// In the drive, or waiting for something else.
+    Working,
+    /// As `Working`, but the host has its answer.
+    Orphan,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub state: State,
+    pub work: Work,
+    pub cid: u16,
+    /// Room for data from the host, in bytes.
+    pub wanted: u32,
+    /// Where the command's data start in what the capsule carries.
+    pub skip: u32,
+    /// Data from the host.
+    pub buffer: Vec<u8>,
+    /// The R2T that was sent.
+    pub transfer: Option<WriteTransfer>,
+    /// Operations in the drive.
+    pub parts: u32,
+    /// The first that failed.
+    pub status: Status,
+}
+
+impl Slot {
+    fn new(cid: u16, work: Work) -> Slot {
+        Slot {
+            state: State::Working,
+            work,
+            cid,
+            wanted: 0,
+            skip: 0,
+            buffer: Vec::new(),
+            transfer: None,
+            parts: 0,
+            status: Status::SUCCESS,
+        }
+    }
+}
+
+/// All slots of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    idle: Vec<u16>,
+}
+
+impl Slots {
+    /// A slot for a command; it is `Working`. `None`: all 65,536 are taken.
+    #[inline]
+    pub fn take(&mut self, cid: u16, work: Work) -> Option<u16> {
+        if let Some(index) = self.idle.pop() {
+            self.slots[usize::from(index)] = Slot::new(cid, work);
+            return Some(index);
+        }
+        let index = u16::try_from(self.slots.len()).ok()?;
+        self.slots.push(Slot::new(cid, work));
+        Some(index)
+    }
+
+    #[inline]
+    pub fn free(&mut self, index: u16) {
+        self.slots[usize::from(index)].state = State::Free;
+        self.idle.push(index);
+    }
+
+    #[inline]
+    pub fn get(&mut self, index: u16) -> &mut Slot {
+        &mut self.slots[usize::from(index)]
+    }
+
+    /// Slots that are not free.
+    #[inline]
+    pub fn in_use(&self) -> usize {
+        self.slots.len() - self.idle.len()
+    }
+
+    /// The slot that waits for data under this transfer tag.
+    #[inline]
+    pub fn receiving(&mut self, tag: u16) -> Option<&mut Slot> {
+        self.slots
+            .get_mut(usize::from(tag))
+            .filter(|slot| slot.state == State::Receiving && slot.transfer.is_some())
+    }
+
+    /// The slot of a command that the host knows as `cid`.
+    pub fn find(&mut self, cid: u16) -> Option<u16> {
+        let known = |slot: &Slot| slot.cid == cid && !matches!(slot.state, State::Free | State::Orphan);
+        self.slots.iter().position(known).map(|index| index as u16)
+    }
+}

@@ -1,0 +1,135 @@
+//! Subsystems: what is offered, under which names, to whom, and what they remember as long as the server runs.
+//!
+//! Invariant: a namespace has the same identifiers (NGUID, UUID) after every restart: they are made from the names.
+
+use super::history::History;
+use pellucid_wire::nvme::{DISCOVERY_NQN, nqn};
+use std::fmt;
+
+/// One subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubsystemConfig {
+    /// Its qualified name, `nqn.yyyy-mm.reverse-domain:...`.
+    pub nqn: String,
+    /// Serial number, at most 20 printable ASCII characters.
+    pub serial: String,
+    /// Model, at most 40 printable ASCII characters.
+    pub model: String,
+    /// The server's namespaces that it has, in the order of their identifiers (1, 2, ...).
+    pub namespaces: Vec<usize>,
+    /// Qualified names of the hosts that may connect; `None` lets every host in.
+    pub hosts: Option<Vec<String>>,
+}
+
+/// Why subsystems cannot be offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// Not a qualified name.
+    Nqn(String),
+    /// The name is taken.
+    Taken(String),
+    /// The subsystem has no namespace.
+    NoNamespace(String),
+    /// Serial number or model of a wrong length or with other characters.
+    Text {
+        /// `serial` or `model`.
+        key: &'static str,
+        /// What it was.
+        value: String,
+        /// Most characters allowed.
+        length_max: usize,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Nqn(name) => {
+                write!(f, "{name:?}: not a qualified name; allowed: \"nqn.\" and at most 219 bytes more")
+            }
+            ConfigError::Taken(name) => write!(f, "{name}: the name of another subsystem"),
+            ConfigError::NoNamespace(name) => write!(f, "{name}: has no namespace; allowed: at least 1"),
+            ConfigError::Text { key, value, length_max } => {
+                write!(f, "{key} = {value:?}: allowed: 1 to {length_max} printable ASCII characters")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+pub(super) fn check(subsystems: &[SubsystemConfig]) -> Result<(), ConfigError> {
+    for (index, subsystem) in subsystems.iter().enumerate() {
+        let SubsystemConfig { nqn: name, serial, model, namespaces, hosts } = subsystem;
+        for name in hosts.iter().flatten().chain([name]) {
+            nqn(name).ok_or_else(|| ConfigError::Nqn(name.clone()))?;
+        }
+        if name == DISCOVERY_NQN || subsystems[..index].iter().any(|other| other.nqn == *name) {
+            return Err(ConfigError::Taken(name.clone()));
+        }
+        if namespaces.is_empty() {
+            return Err(ConfigError::NoNamespace(name.clone()));
+        }
+        for (key, value, length_max) in [("serial", serial, 20), ("model", model, 40)] {
+            let printable = value.bytes().all(|byte| (0x20..0x7F).contains(&byte));
+            if value.is_empty() || value.len() > length_max || !printable {
+                return Err(ConfigError::Text { key, value: value.clone(), length_max });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A subsystem that is offered.
+#[derive(Debug)]
+pub(super) struct Subsystem {
+    pub config: SubsystemConfig,
+    /// What happened, for the persistent event log.
+    pub history: History,
+    /// Read commands that hosts completed, compare and verify included.
+    pub host_reads: u64,
+    /// Write commands that hosts completed.
+    pub host_writes: u64,
+    /// Commands that ended with an error, of all controllers.
+    pub errors: u64,
+}
+
+impl Subsystem {
+    pub fn new(config: SubsystemConfig) -> Subsystem {
+        Subsystem { config, history: History::default(), host_reads: 0, host_writes: 0, errors: 0 }
+    }
+
+    pub fn admits(&self, host_nqn: &str) -> bool {
+        self.config.hosts.as_ref().is_none_or(|hosts| hosts.iter().any(|host| host == host_nqn))
+    }
+
+    /// The server's number of a namespace.
+    pub fn namespace(&self, nsid: u32) -> Option<usize> {
+        let index = usize::try_from(nsid).ok()?.checked_sub(1)?;
+        self.config.namespaces.get(index).copied()
+    }
+
+    /// Identifiers of the active namespaces.
+    pub fn nsids(&self) -> std::ops::RangeInclusive<u32> {
+        1..=self.config.namespaces.len() as u32
+    }
+
+    /// NGUID of a namespace; with the bits of an RFC 9562 version 8 UUID, so that it serves as UUID too.
+    pub fn unique_id(&self, nsid: u32) -> [u8; 16] {
+        let SubsystemConfig { nqn, serial, .. } = &self.config;
+        let bytes = || nqn.bytes().chain([0]).chain(serial.bytes()).chain(nsid.to_be_bytes());
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&fnv1a(0, bytes()).to_be_bytes());
+        id[8..].copy_from_slice(&fnv1a(0x9E37_79B9_7F4A_7C15, bytes()).to_be_bytes());
+        id[6] = 0x80 | id[6] & 0x0F;
+        id[8] = 0x80 | id[8] & 0x3F;
+        id
+    }
+}
+
+/// FNV-1a, 64 bits, with its offset basis varied by `seed`.
+fn fnv1a(seed: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xCBF2_9CE4_8422_2325 ^ seed, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    })
+}

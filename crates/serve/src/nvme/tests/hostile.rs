@@ -1,0 +1,168 @@
+//! Peers that break the protocol, by design and by chance.
+
+use super::world::{SECTOR, World, blocks, in_capsule};
+use crate::session::Close;
+use pellucid_wire::nvme::{SglDescriptor, SubmissionEntry};
+use pellucid_wire::tcp::{IcReq, encode_ic_req};
+use proptest::prelude::*;
+
+const PLAIN: IcReq = IcReq { alignment: 0, header_digest: false, data_digest: false, r2t_max: 0 };
+
+fn fatal(world: &World, link: usize) -> (u16, u32) {
+    assert!(matches!(world.links[link].closed, Some(Close::Refused(_))));
+    let term = world.links[link].host.term.expect("a C2HTermReq");
+    (term.status, term.information)
+}
+
+#[test]
+fn violations_end_the_connection_with_their_status() {
+    let mut world = World::new();
+    let (_, id) = world.attach(PLAIN);
+    let entry = blocks(1, 0, 64).with_sgl(SglDescriptor::transport(64 * SECTOR as u32));
+    // (offset, length, last, tag difference), expected status and information.
+    let cases = [
+        ((4096, 4096, false, 0), (4, 0)),
+        ((0, 64 * SECTOR + 4, true, 0), (4, 0)),
+        ((0, 4096, true, 0), (1, 1)),
+        ((0, 64 * SECTOR, false, 0), (1, 1)),
+        ((0, 4096, false, 9), (1, 10)),
+    ];
+    for (queue, ((offset, length, last, tag), expected)) in cases.into_iter().enumerate() {
+        let link = world.queue(PLAIN, id, 1 + queue as u16 % 4);
+        let cid = world.command(link, entry, &[]);
+        let mut r2t = world.r2t(link, cid);
+        r2t.transfer_tag += tag;
+        let bytes = world.h2c(link, &r2t, offset, &vec![0; length], last);
+        world.bytes(link, &bytes);
+        assert_eq!(fatal(&world, link), expected, "{offset} {length} {last} {tag}");
+    }
+    let link = world.dial(PLAIN);
+    world.bytes(link, &encode_ic_req(&PLAIN));
+    assert_eq!(fatal(&world, link), (2, 0), "a second ICReq");
+    let link = world.open(PLAIN);
+    world.bytes(link, &[4, 0, 72, 0, 72, 0, 0, 0]);
+    assert_eq!(fatal(&world, link), (2, 0), "a command before ICReq");
+    let digests = IcReq { header_digest: true, ..PLAIN };
+    let link = world.dial(digests);
+    let mut bytes = world.capsule(link, &SubmissionEntry::new(0x18, 1, 0), &[]);
+    bytes[20] ^= 1;
+    world.bytes(link, &bytes);
+    assert_eq!(fatal(&world, link).0, 3, "header digest");
+    let link = world.queue(PLAIN, id, 1);
+    let data = vec![0; 16 * 1024 + 512];
+    let bytes = world.capsule(link, &in_capsule(blocks(1, 0, 33), &data), &data);
+    world.bytes(link, &bytes);
+    assert_eq!(fatal(&world, link), (1, 4), "more in the capsule than IOCCSZ allows");
+}
+
+#[test]
+fn more_commands_than_the_queue_holds_end_the_connection() {
+    let mut world = World::new();
+    let (_, id) = world.attach(PLAIN);
+    let link = world.queue(PLAIN, id, 1);
+    let entry = blocks(1, 0, 512).with_sgl(SglDescriptor::transport(256 << 10));
+    for _ in 0..400 {
+        if world.links[link].closed.is_some() {
+            return;
+        }
+        world.command(link, entry, &[]);
+    }
+    panic!("400 commands in a queue of 128");
+}
+
+#[test]
+fn what_all_connections_are_asked_for_is_bounded_and_given_back() {
+    let mut world = World::new();
+    let entry = blocks(1, 0, 512).with_sgl(SglDescriptor::transport(256 << 10));
+    let mut links = Vec::new();
+    let mut asked = 0;
+    for _ in 0..40 {
+        let (_, id) = world.attach(PLAIN);
+        for queue in 1..=4 {
+            let link = world.queue(PLAIN, id, queue);
+            for _ in 0..4 {
+                world.command(link, entry, &[]);
+            }
+            asked += world.links[link].host.r2ts.len();
+            links.push(link);
+        }
+    }
+    // 64 MiB, then one transfer for each of the other 96 connections.
+    assert_eq!(asked, 256 + 96);
+    links.into_iter().for_each(|link| world.close(link, Close::Finished));
+    let (_, id) = world.attach(PLAIN);
+    let link = world.queue(PLAIN, id, 1);
+    for _ in 0..4 {
+        world.command(link, entry, &[]);
+    }
+    assert_eq!(world.links[link].host.r2ts.len(), 4);
+}
+
+#[test]
+fn a_connection_lost_in_the_middle_leaves_nothing_behind() {
+    let mut world = World::new();
+    let (_, id) = world.attach(PLAIN);
+    let data = vec![3; 16 << 10];
+    for round in 0..20 {
+        let link = world.queue(PLAIN, id, 1);
+        let bytes = world.capsule(link, &in_capsule(blocks(1, 0, 32), &data), &data);
+        world.bytes(link, &bytes[..bytes.len() - 1 - round * 100]);
+        world.close(link, Close::Finished);
+        world.pump();
+    }
+    let link = world.queue(PLAIN, id, 1);
+    assert_eq!(world.fetch(link, blocks(2, 0, 8), 4096), Ok(vec![0; 4096]), "no half write");
+    assert_eq!(world.core.outstanding(), 0);
+}
+
+/// Commands of every kind, valid and not, as a stream of one connection.
+fn commands(world: &World, link: usize, choices: &[(u8, u32, u64, u32)]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for (n, &(opcode, nsid, cdw10, cdw12)) in choices.iter().enumerate() {
+        let data = vec![n as u8; (cdw12 % 3 * 512) as usize];
+        let entry = SubmissionEntry::new(opcode, n as u16, nsid).with_cdw_pair(10, cdw10).with_cdw(12, cdw12);
+        let entry = match (n % 3, data.is_empty()) {
+            (_, false) => in_capsule(entry, &data),
+            (0, _) => entry.with_sgl(SglDescriptor::transport(cdw12)),
+            _ => entry.with_sgl(SglDescriptor::transport(4096)),
+        };
+        stream.extend(world.capsule(link, &entry, &data));
+    }
+    stream
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_commands_and_any_flipped_bytes_are_survived(
+        admin_queue in any::<bool>(),
+        choices in proptest::collection::vec(
+            (prop_oneof![0u8..0x20, any::<u8>(), Just(0x7F), Just(0x80)], prop_oneof![0u32..3, any::<u32>()],
+             prop_oneof![0u64..64, any::<u64>(), (0u64..256).prop_map(|id| id | 127 << 16)],
+             prop_oneof![0u32..40, any::<u32>()]), 1..30),
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        pieces in proptest::collection::vec(1usize..3000, 1..5),
+        noise in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let mut world = World::new();
+        let (admin, id) = world.attach(PLAIN);
+        let io = world.queue(PLAIN, id, 1);
+        let link = if admin_queue { admin } else { io };
+        let mut stream = commands(&world, link, &choices);
+        for (index, value) in flips {
+            let at = index.index(stream.len());
+            stream[at] = value;
+        }
+        stream.extend(noise);
+        world.pieces = pieces;
+        world.forgiving(link);
+        world.bytes(link, &stream);
+        world.pump();
+        prop_assert_eq!(world.core.outstanding(), 0);
+        // Another host is served as before.
+        let (_, other) = world.attach(PLAIN);
+        let link = world.queue(PLAIN, other, 1);
+        prop_assert!(world.fetch(link, blocks(2, 0, 8), 4096).is_ok());
+    }
+}

@@ -1,0 +1,8 @@
+//! The target against hosts made of the wire crate's other end, in memory.
+
+mod admin;
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+mod hostile;
+mod io;
+mod world;

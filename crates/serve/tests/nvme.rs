@@ -1,0 +1,229 @@
+//! NVMe/TCP through real sockets: the target, the reactor and the drives together.
+
+mod common;
+
+use pellucid_device::Device;
+use pellucid_media::StoreKind;
+use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
+use pellucid_serve::{Address, Core, Options, Server, Stopper, Time};
+use pellucid_wire::nvme::{
+    Completion, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertySet, SglDescriptor, SubmissionEntry, nqn,
+};
+use pellucid_wire::tcp::{
+    DataHeader, Decoder, Encoder, Event, HEADER_BYTES_MAX, IcReq, Pdu, ReadyToTransfer, Terms, encode_ic_req,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const NQN: &str = "nqn.2026-01.org.pellucid:sockets";
+const HOST: &str = "nqn.2014-08.org.example:friend";
+
+struct Served {
+    address: SocketAddr,
+    stopper: Stopper,
+    thread: JoinHandle<Vec<Device>>,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+fn serve(device: Device, time: Time) -> Served {
+    let (tell, told) = mpsc::channel();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&log);
+    let thread = std::thread::spawn(move || {
+        let core = Core::new(vec![("one".into(), device)], time).expect("a drive that can be served");
+        let keep = Box::new(move |line: std::fmt::Arguments<'_>| {
+            lines.lock().expect("a log").push(line.to_string())
+        });
+        let mut server = Server::new(core, Options::default(), keep).expect("an event queue");
+        let subsystem = SubsystemConfig {
+            nqn: NQN.into(),
+            serial: "1".into(),
+            model: "Sockets".into(),
+            namespaces: vec![0],
+            hosts: Some(vec![HOST.into()]),
+        };
+        let target = Target::new(vec![subsystem]).expect("good names");
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let accept = Box::new(move |_, _: &str| Ok(Box::new(Connection::new(&target, local)) as _));
+        let bound = server.listen(&Address::Tcp(local), "nvme-tcp", accept).expect("a port");
+        let Address::Tcp(address) = bound else { panic!("a TCP address") };
+        tell.send((address, server.stopper())).expect("somebody listens");
+        server.run().expect("a good end").into_devices()
+    });
+    let (address, stopper) = told.recv().expect("the server starts");
+    Served { address, stopper, thread, log }
+}
+
+struct Queue {
+    stream: TcpStream,
+    decoder: Decoder,
+    encoder: Encoder,
+    ended: BTreeMap<u16, Completion>,
+    data: BTreeMap<u16, Vec<u8>>,
+    r2ts: VecDeque<ReadyToTransfer>,
+    current: u16,
+    cid: u16,
+}
+
+impl Queue {
+    fn dial(served: &Served) -> Queue {
+        let mut stream = TcpStream::connect(served.address).expect("it listens");
+        stream.set_nodelay(true).expect("a TCP option");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a TCP option");
+        let request = IcReq::default();
+        stream.write_all(&encode_ic_req(&request)).expect("it takes an ICReq");
+        let decoder = Decoder::host(request, 1 << 20);
+        let encoder = Encoder::host(&Terms::default());
+        let (ended, data, r2ts) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+        Queue { stream, decoder, encoder, ended, data, r2ts, current: 0, cid: 0 }
+    }
+
+    /// Reads once; false at the end of the stream.
+    fn read(&mut self) -> bool {
+        let mut buffer = vec![0; 100_000];
+        let count = self.stream.read(&mut buffer).expect("the target answers");
+        let mut input = &buffer[..count];
+        while let Some(event) = self.decoder.decode(&mut input).expect("the protocol") {
+            match event {
+                Event::Pdu(Pdu::Response(completion)) => drop(self.ended.insert(completion.cid, completion)),
+                Event::Pdu(Pdu::R2t(r2t)) => self.r2ts.push_back(r2t),
+                Event::Pdu(Pdu::C2hData(header)) => {
+                    self.current = header.cid;
+                    if header.success {
+                        self.ended
+                            .insert(header.cid, Completion { cid: header.cid, ..Completion::default() });
+                    }
+                }
+                Event::Data { bytes, .. } => self.data.entry(self.current).or_default().extend(bytes),
+                _ => {}
+            }
+        }
+        count > 0
+    }
+
+    fn send(&mut self, mut entry: SubmissionEntry, data: &[u8]) -> u16 {
+        self.cid += 1;
+        entry.0[2..4].copy_from_slice(&self.cid.to_le_bytes());
+        let mut out = [0; HEADER_BYTES_MAX];
+        let length = self.encoder.command(&entry, data.len() as u32, &mut out);
+        self.stream.write_all(&[&out[..length], data].concat()).expect("it takes commands");
+        self.cid
+    }
+
+    fn end(&mut self, cid: u16) -> Completion {
+        while !self.ended.contains_key(&cid) {
+            assert!(self.read(), "closed before command {cid} ended");
+        }
+        // The end stands in the header of the data: take the rest of them.
+        while self.decoder.data_remaining_bytes() > 0 {
+            assert!(self.read(), "closed in the middle of data");
+        }
+        self.ended.remove(&cid).expect("just seen")
+    }
+
+    fn connect(&mut self, queue_id: u16, controller_id: u16, host: &str) -> Completion {
+        let names = (nqn(NQN).expect("a name"), nqn(host).expect("a name"));
+        let data = ConnectData { host_id: [1; 16], controller_id, subsystem_nqn: names.0, host_nqn: names.1 };
+        let connect = Connect { queue_id, queue_entries: 64, attributes: 0, keep_alive_ms: 0 };
+        let cid = self.send(connect.entry(0), &data.encode());
+        self.end(cid)
+    }
+
+    fn write(&mut self, lba: u64, data: &[u8]) {
+        let cid = self.send(blocks(1, lba, data.len()), &[]);
+        while self.r2ts.is_empty() {
+            assert!(self.read());
+        }
+        let r2t = self.r2ts.pop_front().expect("an R2T");
+        // A slow sender: the pieces come one by one.
+        for (n, piece) in data.chunks(30_000).enumerate() {
+            let header = DataHeader {
+                cid,
+                transfer_tag: r2t.transfer_tag,
+                offset_bytes: (n * 30_000) as u32,
+                length_bytes: piece.len() as u32,
+                last: n * 30_000 + piece.len() == data.len(),
+                success: false,
+            };
+            let mut out = [0; HEADER_BYTES_MAX];
+            let length = self.encoder.h2c_data(&header, &mut out);
+            let (front, back) = piece.split_at(piece.len() / 2);
+            self.stream.write_all(&[&out[..length], front].concat()).expect("it takes data");
+            std::thread::sleep(Duration::from_millis(1));
+            self.stream.write_all(back).expect("it takes data");
+        }
+        assert!(self.end(cid).status.is_success());
+    }
+}
+
+fn blocks(opcode: u8, lba: u64, bytes: usize) -> SubmissionEntry {
+    SubmissionEntry::new(opcode, 0, 1)
+        .with_cdw_pair(10, lba)
+        .with_cdw(12, (bytes / common::SECTOR) as u32 - 1)
+        .with_sgl(SglDescriptor::transport(bytes as u32))
+}
+
+fn attach(served: &Served) -> (Queue, Queue) {
+    let mut admin = Queue::dial(served);
+    let id = admin.connect(0, DYNAMIC_CONTROLLER, HOST).result as u16;
+    let enable = PropertySet { is_8_bytes: false, offset: 0x14, value: 0x0046_0001 };
+    let cid = admin.send(enable.entry(0), &[]);
+    assert!(admin.end(cid).status.is_success());
+    let mut queue = Queue::dial(served);
+    assert!(queue.connect(1, id, HOST).status.is_success());
+    (admin, queue)
+}
+
+#[test]
+fn data_come_back_paced_and_instant_and_outlive_the_server() {
+    for time in [Time::Paced { dilation: 1.0 }, Time::Instant] {
+        let served = serve(common::drive(StoreKind::Ram), time);
+        let (admin, mut queue) = attach(&served);
+        let data: Vec<u8> = (0..200 * common::SECTOR).map(|n| (n * 31 + (n >> 9)) as u8).collect();
+        queue.write(64, &data);
+        let flush = queue.send(SubmissionEntry::new(0, 0, 1), &[]);
+        assert!(queue.end(flush).status.is_success());
+        drop((admin, queue));
+        served.stopper.stop();
+        let device = served.thread.join().expect("no panic").remove(0);
+        let served = serve(device, time);
+        let (_admin, mut queue) = attach(&served);
+        // Many at once, in one write to the socket or several.
+        let cids: Vec<u16> = (0..50).map(|n| queue.send(blocks(2, 64 + n * 4, 2048), &[])).collect();
+        for (n, cid) in cids.into_iter().enumerate() {
+            assert!(queue.end(cid).status.is_success());
+            assert!(queue.data.remove(&cid).expect("data") == data[n * 2048..][..2048], "block {n}");
+        }
+        served.stopper.stop();
+        served.thread.join().expect("no panic");
+    }
+}
+
+#[test]
+fn a_stranger_is_refused_and_logged_and_a_lost_host_leaves_its_queues() {
+    let served = serve(common::drive(StoreKind::Ram), Time::Instant);
+    let mut stranger = Queue::dial(&served);
+    let stranger_nqn = "nqn.2014-08.org.example:stranger";
+    assert_eq!(stranger.connect(0, DYNAMIC_CONTROLLER, stranger_nqn).status.raw() & 0x7FF, 0x184);
+    assert!(!stranger.read(), "the connection is closed");
+    drop(stranger);
+    let logged = |text: &str| served.log.lock().expect("a log").iter().any(|line| line.contains(text));
+    for _ in 0..200 {
+        if logged(stranger_nqn) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(logged(stranger_nqn), "{:?}", served.log.lock());
+    let (admin, mut queue) = attach(&served);
+    drop(admin);
+    assert!(!queue.read(), "its controller is gone");
+    let (_admin, mut queue) = attach(&served);
+    queue.write(0, &[7; 4096]);
+    served.stopper.stop();
+    served.thread.join().expect("no panic");
+}
