@@ -300,7 +300,7 @@ fn values(device: &Device) -> [(&'static str, u64); 21] {
         ("host_written_sectors", counters.host_written_sectors),
         ("programmed_sectors", programmed),
         ("write_amplification_permille", amplification),
-        ("erases", counters.erases),
+        ("erases", counters.erases.iter().sum()),
         ("copybacks", counters.copybacks),
         ("read_retries", counters.read_retries),
         ("corrected_bits", counters.corrected_bits),
