@@ -8,7 +8,7 @@
 //! handed to a program never change.
 //!
 //! Invariants: a listed entry is found under its logical page and no other; an entry is in the LRU list if and only if it
-//! is idle; `dirty` is a subset of `valid`.
+//! is idle; `dirty` is a subset of `valid`, or the entry is wanted and will be filled first.
 
 use crate::slab::{List, NIL};
 use pellucid_flash::Lpn;
@@ -133,13 +133,20 @@ impl Buffer {
     pub fn take(&mut self, lpn: Lpn) -> Option<u32> {
         let at = self.vacant.pop()?;
         let entry = &mut self.entries[at as usize];
-        (entry.lpn, entry.valid, entry.dirty, entry.listed) = (lpn, 0, 0, true);
-        let mut slot = self.slot(lpn);
+        (entry.lpn, entry.valid, entry.dirty) = (lpn, 0, 0);
+        self.list(at);
+        Some(at)
+    }
+
+    /// Requests for the entry's page find it from now on. No other entry of the page may be listed.
+    #[inline]
+    pub fn list(&mut self, at: u32) {
+        self.entries[at as usize].listed = true;
+        let mut slot = self.slot(self.entries[at as usize].lpn);
         while self.table[slot as usize] != NIL {
             slot = (slot + 1) & self.mask;
         }
         self.table[slot as usize] = at;
-        Some(at)
     }
 
     /// Requests for the entry's page no longer find it.
@@ -294,7 +301,8 @@ impl Buffer {
     /// Walks the table and the LRU list and panics where they disagree with the entries.
     pub fn check(&self) {
         for (at, entry) in self.entries.iter().enumerate() {
-            assert_eq!(entry.dirty & !entry.valid, 0, "entry {at}: dirty sectors that are not valid");
+            let covered = entry.dirty & !entry.valid == 0 || entry.wanted;
+            assert!(covered, "entry {at}: dirty sectors that are not valid");
             if entry.listed {
                 assert_eq!(self.find(entry.lpn), Some(at as u32), "entry {at}: not found by its page");
             }

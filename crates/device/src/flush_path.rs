@@ -312,7 +312,7 @@ impl Device {
     }
 
     /// A page that a forced write waits for is overwritten with zeros instead of being unmapped.
-    fn zero_awaited(&mut self, entry: u32) {
+    pub(crate) fn zero_awaited(&mut self, entry: u32) {
         self.zero(entry);
         let record = &mut self.buffer[entry];
         (record.dirty, record.wanted) = (record.valid, true);

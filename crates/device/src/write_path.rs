@@ -372,9 +372,11 @@ impl Device {
         }
         let dirty = std::mem::take(&mut self.buffer[entry].dirty);
         self.buffer[entry].users += 1;
-        match self.buffer.find(self.buffer[entry].lpn) {
+        let lpn = self.buffer[entry].lpn;
+        match self.buffer.find(lpn) {
             Some(newer) => {
-                // It began as a copy of this one, so it carries these sectors, or newer ones.
+                // It began as a copy of this one, so it carries these sectors, or newer ones; or after a trim of the
+                // page, and a fill brings zeros for those that it lacks.
                 self.buffer.busy(newer);
                 self.buffer[newer].dirty |= dirty;
                 let mut waiting = self.buffer[entry].acknowledge.take();
@@ -389,7 +391,14 @@ impl Device {
                 }
                 self.dispatch(newer);
             }
-            // Trimmed, or the newer one is on the media.
+            // Trimmed, but a power cut may still bring back what is older than the data that somebody waits for.
+            None if !self.buffer[entry].acknowledge.is_empty() && !self.ftl.lookup(lpn).is_some() => {
+                self.buffer.list(entry);
+                self.buffer[entry].again = true;
+                self.zero_awaited(entry);
+                return self.release(entry);
+            }
+            // The newer one is on the media, or nobody waits.
             None => self.acknowledge(entry, None, Status::Success),
         }
         self.flushed(entry);

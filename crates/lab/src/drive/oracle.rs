@@ -229,12 +229,13 @@ impl Oracle {
         }
     }
 
-    /// After a power cut, what is on the media stays there: a first full read fixes the state.
+    /// With nothing in flight, after a power cut: what is on the media stays there, and what was lost does not come back.
+    /// A first full read fixes the state. (The drive may hold versions that this oracle did not give.)
     pub fn observed(&mut self, lba: Lba, version: u32) {
         let sector = &mut self.sectors[lba.0 as usize];
-        (sector.settled, sector.durable) = (version, version);
-        // A drive that this oracle has not seen being written holds versions that it did not give.
-        sector.newest = sector.newest.max(version);
+        (sector.settled, sector.durable, sector.newest) = (version, version, version);
+        // Zeros seen are the state; a trim that was lost is over.
+        sector.trimmed = 0;
         self.version = self.version.max(version);
     }
 
