@@ -4,6 +4,7 @@ mod age;
 mod compare;
 mod presets;
 mod replay;
+mod reproduce;
 mod run;
 mod show;
 
@@ -17,6 +18,7 @@ pub enum Command {
     Replay(replay::Replay),
     Compare(compare::Compare),
     Age(age::Age),
+    Reproduce(reproduce::Reproduce),
     Show(show::Show),
     Presets(presets::Presets),
 }
@@ -29,6 +31,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Replay(command) => command.run(global),
         Command::Compare(command) => command.run(global),
         Command::Age(command) => command.run(global),
+        Command::Reproduce(command) => command.run(global),
         Command::Show(command) => command.run(global),
         Command::Presets(command) => command.run(global),
     }
