@@ -75,20 +75,19 @@ impl Reproduce {
         if !global.json {
             output::print(&render_rows_head())?;
         }
-        let bar = Bar::new(global, None);
         let mut outcomes = Vec::new();
         for claim in claims {
+            let bar = Bar::new(global, None);
             bar.say(claim.id);
             let outcome = claim.run(&bench).map_err(failure)?;
+            bar.clear();
             if !global.json {
                 // Who asks for some claims wants to see them whole.
                 let details = render_details(&outcome, !self.claims.is_empty());
-                bar.clear();
                 output::print(&(render_row(claim, &outcome) + &details))?;
             }
             outcomes.push((claim, outcome));
         }
-        bar.clear();
         Ok(outcomes)
     }
 }
