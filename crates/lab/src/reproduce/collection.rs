@@ -69,7 +69,8 @@ fn amplification(bench: &Bench, spare: f64) -> Result<f64, ReproduceError> {
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
     precondition(&mut device, &spec.precondition, None)?;
     let units = device.capacity_sectors() / u64::from(device.layout().sectors_per_unit);
-    let before = device.ftl_counters().relocated_units;
+    // Filling counts victims, not moves: what is valid in a victim when it is chosen is what has to be moved.
+    let before = device.ftl_counters().victim_valid_units;
     let image = vec![0; device.image_bytes() * device.layout().sectors_per_unit as usize];
     let mut rng = Rng::stream(bench.seed(), "reproduce collection");
     let mut filler = Filler::default();
@@ -78,7 +79,7 @@ fn amplification(bench: &Bench, spare: f64) -> Result<f64, ReproduceError> {
         let lpn = Lpn(rng.below(units) as u32);
         device.fill_unit(&mut filler, lpn, &image).map_err(RunError::Precondition)?;
     }
-    let moved = device.ftl_counters().relocated_units - before;
+    let moved = device.ftl_counters().victim_valid_units - before;
     Ok(1.0 + moved as f64 / writes as f64)
 }
 

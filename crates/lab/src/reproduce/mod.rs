@@ -81,10 +81,12 @@ impl Outcome {
         self.checks.iter().map(Check::verdict).max().unwrap_or(Verdict::NotModelled)
     }
 
-    /// The check that stands for the claim: the one that is nearest to its limit, or farthest beyond.
+    /// The check that stands for the claim: of those that decide its verdict the one that is nearest to its limit, or
+    /// farthest beyond.
     pub fn headline(&self) -> Option<&Check> {
-        let modelled = self.checks.iter().filter(|check| check.limit != Limit::NotModelled);
-        modelled.max_by(|a, b| a.strain().total_cmp(&b.strain())).or(self.checks.first())
+        let verdict = self.verdict();
+        let deciding = self.checks.iter().filter(|check| check.verdict() == verdict);
+        deciding.max_by(|a, b| a.strain().total_cmp(&b.strain()))
     }
 }
 

@@ -35,9 +35,11 @@ pub fn render_row(claim: &Claim, outcome: &Outcome) -> String {
     row(&[claim.id.into(), claim.place.into(), published, measured, ratio, verdict, what])
 }
 
-/// The checks behind a row, one line each: all of them, or those that do not hold.
+/// The checks behind a row, one line each: all of them, or those that do not hold and are not in the row already.
 pub fn render_details(outcome: &Outcome, all: bool) -> String {
-    let wanted = outcome.checks.iter().filter(|check| all || check.verdict() != Verdict::Holds);
+    let headline = outcome.headline();
+    let new = |check: &&Check| check.verdict() != Verdict::Holds && Some(*check) != headline;
+    let wanted = outcome.checks.iter().filter(|check| all || new(check));
     let line = |check: &Check| {
         let [published, measured, ratio, what] = cells(check);
         row(&[String::new(), String::new(), published, measured, ratio, check.verdict().name().into(), what])

@@ -76,7 +76,7 @@ fn a_claim_is_as_good_as_its_worst_check() {
     assert_eq!(outcome(&[&good, &near]).verdict(), Verdict::Holds);
     assert_eq!(outcome(&[&good, &near]).headline(), Some(&near));
     assert_eq!(outcome(&[&good, &open]).verdict(), Verdict::NotModelled);
-    assert_eq!(outcome(&[&open, &good]).headline(), Some(&good));
+    assert_eq!(outcome(&[&open, &good]).headline(), Some(&open));
     assert_eq!(outcome(&[&open, &bad, &near]).verdict(), Verdict::Misses);
     assert_eq!(outcome(&[&open, &bad, &near]).headline(), Some(&bad));
     assert_eq!(outcome(&[&open]).headline(), Some(&open));
