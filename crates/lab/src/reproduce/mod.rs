@@ -316,9 +316,9 @@ static CLAIMS: &[Claim] = &[
     Claim {
         id: "B1",
         paper: Paper::Theory,
-        place: "a/(a + W0(-a e^-a))",
+        place: "closed form",
         text: "write amplification of greedy collection under uniform random 4 KiB writes at 7, 10, 14, 28 and 30 % \
-               over-provisioning, a = 1 + over-provisioning",
+               over-provisioning is a/(a + W0(-a e^-a)), a = 1 + over-provisioning",
         holds_when: "each within 3 %, blocks of 256 pages",
         run: collection::greedy,
     },

@@ -38,7 +38,8 @@ pub fn render_row(claim: &Claim, outcome: &Outcome) -> String {
 /// The checks behind a row, one line each: all of them, or those that do not hold and are not in the row already.
 pub fn render_details(outcome: &Outcome, all: bool) -> String {
     let headline = outcome.headline();
-    let new = |check: &&Check| check.verdict() != Verdict::Holds && Some(*check) != headline;
+    let is_headline = |check| headline.is_some_and(|headline| std::ptr::eq(headline, check));
+    let new = |check: &Check| check.verdict() != Verdict::Holds && !is_headline(check);
     let wanted = outcome.checks.iter().filter(|check| all || new(check));
     let line = |check: &Check| {
         let [published, measured, ratio, what] = cells(check);
