@@ -21,7 +21,7 @@ Examples:
   pellucid reproduce --list
   pellucid reproduce C6
   pellucid reproduce cosmos-plus --report claims
-  pellucid reproduce C9 --set firmware.issue.cycles=600
+  pellucid reproduce C6 --set firmware.clock_mhz=800
 
 Without a claim or paper all are run. Exit status: 0 if all of them hold, 1 otherwise.";
 

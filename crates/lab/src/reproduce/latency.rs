@@ -101,22 +101,17 @@ impl Measured {
     }
 }
 
-/// The parts of the mean latency, as the paper cuts it: the storage controller's counts from the scheduler's issue to the
-/// completion that it senses, so everything that waits for flash is in it. A write that waits for a buffer entry waits for
-/// the program that empties it.
+/// The parts of the mean latency, as section 6.4 cuts it: the storage controller's counts from the scheduler's issue to the
+/// completion that it senses; what waits before that, in the reservation station or for a command slot or a buffer entry,
+/// is the firmware's; the host interface's is its transfers.
 fn parts(direction: &Direction) -> [f64; 3] {
     let requests = direction.latency.count.max(1) as f64;
     let mut parts = [0.0; 3];
     for stage in Stage::ALL {
         let part = match stage {
-            Stage::Queue | Stage::HostLink => 0,
-            Stage::Firmware => 1,
-            Stage::Buffer
-            | Stage::WaitWay
-            | Stage::WaitChannel
-            | Stage::Media
-            | Stage::Transfer
-            | Stage::Retry => 2,
+            Stage::HostLink => 0,
+            Stage::Queue | Stage::Firmware | Stage::Buffer | Stage::WaitWay => 1,
+            Stage::WaitChannel | Stage::Media | Stage::Transfer | Stage::Retry => 2,
         };
         parts[part] += direction.stage_ns[stage] as f64 / requests;
     }

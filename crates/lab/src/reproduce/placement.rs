@@ -151,12 +151,14 @@ impl Study {
         }
         let mut plot = Plot::new("Fig. 26: spread of a request's data")
             .x_axis(size_axis())
-            .y_axis(Axis::linear("standard deviation", Unit::BinaryBytes).from(0.0));
+            .y_axis(Axis::linear("standard deviation in KiB", Unit::Plain).from(0.0));
         for (scheme, (paper, _)) in SCHEMES.iter().enumerate() {
-            plot =
-                plot.line(&format!("{paper} devC"), line(scheme, &|m| m.deviation_bytes[0])).colour(scheme);
-            plot =
-                plot.dashed(&format!("{paper} devW"), line(scheme, &|m| m.deviation_bytes[1])).colour(scheme);
+            plot = plot
+                .line(&format!("{paper} devC"), line(scheme, &|m| m.deviation_bytes[0] / 1024.0))
+                .colour(scheme);
+            plot = plot
+                .dashed(&format!("{paper} devW"), line(scheme, &|m| m.deviation_bytes[1] / 1024.0))
+                .colour(scheme);
         }
         let caption = "devC: over the channels; devW: over the ways. Mean over requests.".into();
         figures.push(Figure { caption, svg: plot.to_svg() });

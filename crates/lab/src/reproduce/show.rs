@@ -96,8 +96,8 @@ fn tolerance(check: &Check) -> String {
     match check.limit {
         Limit::Within(share) => format!("within {} %", significant(share * 100.0)),
         Limit::Points(points) => format!("within {} points", significant(points * 100.0)),
-        Limit::NotModelled => "-".into(),
-        _ => published(check),
+        // A bound stands in the column before already.
+        Limit::AtLeast(_) | Limit::AtMost(_) | Limit::Between(..) | Limit::NotModelled => String::new(),
     }
 }
 
@@ -150,6 +150,8 @@ fn check_json(check: &Check) -> Value {
 }
 
 const STYLE: &str = include_str!("../report/page.css");
+/// Columns of words in the first table.
+const WORDS: &str = "#rows :is(th, td):is(:nth-child(2), :last-child) { text-align: left; }";
 
 /// All outcomes as one page that needs nothing else: the rows, then each claim with its checks and figures.
 pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String {
@@ -157,7 +159,7 @@ pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <title>Published claims | Pellucid</title><style>\n{}{STYLE}</style></head><body>\
+         <title>Published claims | Pellucid</title><style>\n{}{STYLE}{WORDS}</style></head><body>\
          <header><h1>Published claims</h1><p>{holding} of {} hold.</p><p><code>{}</code></p></header><main>",
         plot::STYLE,
         outcomes.len(),
@@ -171,7 +173,8 @@ pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String
         let verdict = outcome.verdict().name();
         [link, place, escape(&published), measured, ratio, verdict.into(), escape(&what)]
     });
-    let _ = write!(out, "<section><div class=\"card scroll\">{}</div></section>", table(&head, rows));
+    let _ =
+        write!(out, "<section id=\"rows\"><div class=\"card scroll\">{}</div></section>", table(&head, rows));
     for (claim, outcome) in outcomes {
         claim_section(&mut out, claim, outcome);
     }

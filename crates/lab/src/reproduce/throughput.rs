@@ -99,7 +99,7 @@ fn figures(
         }
         let published = published(series);
         if !published.is_empty() {
-            plot = plot.points("published, 8 channels", published);
+            plot = plot.points("published, 8 channels", published).colour(COUNTS.len() - 1);
         }
         Figure { caption: format!("Measured here: {work}."), svg: plot.to_svg() }
     };
