@@ -4,6 +4,7 @@ pub mod drive;
 pub mod experiment;
 pub mod image;
 pub mod report;
+pub mod reproduce;
 pub mod spec;
 pub mod swarm;
 pub mod trace;

@@ -5,6 +5,7 @@ mod compare;
 mod control;
 mod presets;
 mod replay;
+mod reproduce;
 mod run;
 mod serve;
 mod show;
@@ -19,6 +20,7 @@ pub enum Command {
     Replay(replay::Replay),
     Compare(compare::Compare),
     Age(age::Age),
+    Reproduce(reproduce::Reproduce),
     Show(show::Show),
     Presets(presets::Presets),
     Serve(serve::Serve),
@@ -35,6 +37,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Replay(command) => command.run(global),
         Command::Compare(command) => command.run(global),
         Command::Age(command) => command.run(global),
+        Command::Reproduce(command) => command.run(global),
         Command::Show(command) => command.run(global),
         Command::Presets(command) => command.run(global),
         Command::Serve(command) => command.run(global),

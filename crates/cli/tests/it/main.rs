@@ -3,4 +3,5 @@
 mod common;
 mod images;
 mod mistakes;
+mod reproduce;
 mod work;

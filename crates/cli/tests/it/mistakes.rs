@@ -121,3 +121,15 @@ fn usage_is_explained_with_examples() {
     assert_eq!(folder.run(&[]).status, 2);
     assert_eq!(folder.run(&["rnu"]).status, 2);
 }
+
+#[test]
+fn an_unknown_claim_is_named_with_those_that_exist() {
+    let folder = Folder::new();
+    assert_eq!(
+        refused(&folder, &["reproduce", "C10", "C99"]),
+        "C99: neither a claim nor a paper; allowed: C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, B1; \
+         cosmos-plus, theory"
+    );
+    let sentence = refused(&folder, &["reproduce", "C10", "--verify"]);
+    assert!(sentence.starts_with("--verify: reproduce has many runs, not one; allowed: "), "{sentence}");
+}

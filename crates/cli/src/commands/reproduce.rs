@@ -1,0 +1,139 @@
+//! `pellucid reproduce`: published claims, run again.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Bar;
+use anyhow::anyhow;
+use pellucid_lab::reproduce::{
+    Bench, Claim, Outcome, ReproduceError, Verdict, render_details, render_json, render_list, render_page,
+    render_row, render_rows_head, select,
+};
+use std::path::Path;
+
+/// Seed of work and media, unless another is asked for.
+const SEED: u64 = 1;
+/// Threads; every claim is small, and more would need more memory.
+const THREADS_MAX: usize = 2;
+
+const EXAMPLES: &str = "\
+Examples:
+  pellucid reproduce --list
+  pellucid reproduce C6
+  pellucid reproduce cosmos-plus --report claims
+  pellucid reproduce C6 --set firmware.clock_mhz=800
+
+Without a claim or paper all are run. Exit status: 0 if all of them hold, 1 otherwise.";
+
+/// Run published claims again, and put what was measured beside what was published
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Reproduce {
+    /// Claims (C1) and papers (cosmos-plus) [default: all]
+    #[arg(value_name = "ID|PAPER")]
+    claims: Vec<String>,
+    /// List the claims instead of running them
+    #[arg(long)]
+    list: bool,
+}
+
+impl Reproduce {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let claims = select(&self.claims).map_err(Failure::asked)?;
+        if self.list {
+            return Ok(output::print(&list(&claims, global))?);
+        }
+        check_options(global)?;
+        let outcomes = self.outcomes(claims, global)?;
+        if let Some(directory) = &global.report {
+            write_files(&outcomes, directory)?;
+        }
+        if global.json {
+            output::print(&render_json(&outcomes))?;
+        }
+        let fail = outcomes.iter().filter(|(_, outcome)| outcome.verdict() != Verdict::Holds);
+        let fail: Vec<&str> = fail.map(|(claim, _)| claim.id).collect();
+        match fail.as_slice() {
+            [] => Ok(()),
+            ids => Err(Failure::work(anyhow!(
+                "{} of {} claims do not hold: {}",
+                ids.len(),
+                outcomes.len(),
+                ids.join(", ")
+            ))),
+        }
+    }
+
+    /// Runs the claims, and prints each as soon as it is there.
+    fn outcomes(
+        &self,
+        claims: Vec<&'static Claim>,
+        global: &Global,
+    ) -> Result<Vec<(&'static Claim, Outcome)>, Failure> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        let bench = Bench::new(threads, global.seed.unwrap_or(SEED), global.sets.clone());
+        if !global.json {
+            output::print(&render_rows_head())?;
+        }
+        let mut outcomes = Vec::new();
+        for claim in claims {
+            let bar = Bar::new(global, None);
+            bar.say(claim.id);
+            let outcome = claim.run(&bench).map_err(failure)?;
+            bar.clear();
+            if !global.json {
+                // Who asks for some claims wants to see them whole.
+                let details = render_details(&outcome, !self.claims.is_empty());
+                output::print(&(render_row(claim, &outcome) + &details))?;
+            }
+            outcomes.push((claim, outcome));
+        }
+        Ok(outcomes)
+    }
+}
+
+fn list(claims: &[&Claim], global: &Global) -> String {
+    if !global.json {
+        return render_list(claims);
+    }
+    let all = claims.iter().map(|claim| {
+        serde_json::json!({
+            "id": claim.id,
+            "paper": claim.paper.name(),
+            "where": claim.place,
+            "claim": claim.text,
+            "holds_when": claim.holds_when,
+        })
+    });
+    format!("{:#}\n", all.collect::<serde_json::Value>())
+}
+
+/// Claims are many small runs: what belongs to a single run has no place here.
+fn check_options(global: &Global) -> Result<(), Failure> {
+    let refused = [("--log", global.log.is_some()), ("--verify", global.verify)];
+    match refused.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => {
+            let allowed = "allowed: --set, --seed, --json, --report, --quiet";
+            Err(Failure::asked(anyhow!("{option}: reproduce has many runs, not one; {allowed}")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn failure(error: ReproduceError) -> Failure {
+    match error {
+        ReproduceError::Spec(error) => error.into(),
+        ReproduceError::Experiment(error) => error.into(),
+    }
+}
+
+/// Writes reproduce.json and index.html.
+fn write_files(outcomes: &[(&'static Claim, Outcome)], directory: &Path) -> Result<(), Failure> {
+    let page = render_page(outcomes, &output::command_line());
+    let write = || {
+        std::fs::create_dir_all(directory)?;
+        std::fs::write(directory.join("reproduce.json"), render_json(outcomes))?;
+        std::fs::write(directory.join("index.html"), page)
+    };
+    write().map_err(|error: std::io::Error| Failure::work(anyhow!("{}: {error}", directory.display())))
+}

@@ -1,0 +1,42 @@
+//! `pellucid reproduce` with claims that take no time.
+
+use crate::common::Folder;
+use serde_json::Value;
+
+#[test]
+fn a_claim_that_holds_is_a_row_and_status_0() {
+    let folder = Folder::new();
+    let answer = folder.run(&["reproduce", "c10", "--report", "claims"]).answer();
+    let mut lines = answer.lines();
+    assert!(lines.next().unwrap().starts_with("id   where "), "{answer}");
+    let row = lines.next().unwrap();
+    assert!(row.starts_with("C10  7.3, Fig. 30 ") && row.contains(" holds "), "{row}");
+    // Asked for by name, it shows all of its checks.
+    assert_eq!(lines.count(), 3, "{answer}");
+    let page = std::fs::read_to_string(folder.path("claims/index.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 6);
+    let json = std::fs::read_to_string(folder.path("claims/reproduce.json")).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["all_hold"], true);
+    let printed = folder.run(&["reproduce", "C10", "--json"]).json();
+    assert_eq!(printed, json);
+}
+
+#[test]
+fn a_claim_with_a_part_that_is_not_modelled_is_status_1() {
+    let folder = Folder::new();
+    let done = folder.run(&["reproduce", "C10", "C11"]);
+    assert_eq!((done.status, done.stderr.as_str()), (1, "error: 1 of 2 claims do not hold: C11\n"));
+    assert!(done.stdout.contains("not modelled"), "{}", done.stdout);
+}
+
+#[test]
+fn the_list_runs_nothing() {
+    let folder = Folder::new();
+    let list = folder.run(&["reproduce", "--list"]).answer();
+    assert_eq!(list.lines().count(), 13, "{list}");
+    assert!(list.contains("\nC6   Table 7 "), "{list}");
+    let json = folder.run(&["reproduce", "--list", "theory", "--json"]).json();
+    assert_eq!(json.as_array().unwrap().len(), 1);
+    assert_eq!(json[0]["id"], "B1");
+}

@@ -1,0 +1,286 @@
+//! Where claims are measured: drives made from presets, run on all threads that are allowed.
+//!
+//! Invariant: each point has a drive and a seed of its own, and results stand in the order of the points; so nothing depends
+//! on which thread ran what.
+
+use super::latency::LatencyStudy;
+use super::throughput::ThroughputStudy;
+use crate::drive::RunError;
+use crate::experiment::{self, ExperimentError, execute_on, parse_job, prepare};
+use crate::report::{Direction, Report};
+use crate::spec::{self, Spec, SpecError};
+use crate::workload::Job;
+use pellucid_device::Device;
+use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Mapping units (16 KiB) of every Cosmos+ drive here: 64 GiB of media, whatever the number of ways. The paper's 1 TiB would
+/// only cost memory: no experiment writes more than a part of this, and a page map is as fast at any size.
+const MEDIA_UNITS: u32 = 1 << 22;
+/// The share of the capacity that is written in order before reads: 3.6 GiB, more than 200 times the data buffer.
+pub(super) const FILL: f64 = 1.0 / 16.0;
+
+/// Written before a measurement of writes, as the paper's runs had: more than the data buffer holds, so that every further
+/// write has to wait for a program.
+const WARM_UP: &str = "rw=write,bs=128k,iodepth=16,number_ios=256";
+/// Where measured writes begin: behind what the warm-up wrote.
+pub(super) const BEHIND_WARM_UP: &str = "offset=64m";
+
+/// Why a claim could not be run.
+#[derive(Debug)]
+pub enum ReproduceError {
+    /// The description is refused, for example because an override is wrong.
+    Spec(SpecError),
+    /// The experiment failed.
+    Experiment(ExperimentError),
+}
+
+impl std::fmt::Display for ReproduceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReproduceError::Spec(error) => error.fmt(f),
+            ReproduceError::Experiment(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReproduceError {}
+
+impl From<SpecError> for ReproduceError {
+    fn from(error: SpecError) -> Self {
+        ReproduceError::Spec(error)
+    }
+}
+
+impl From<ExperimentError> for ReproduceError {
+    fn from(error: ExperimentError) -> Self {
+        ReproduceError::Experiment(error)
+    }
+}
+
+impl From<RunError> for ReproduceError {
+    fn from(error: RunError) -> Self {
+        ReproduceError::Experiment(error.into())
+    }
+}
+
+/// The mode of the flash in the Cosmos+ measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Slc,
+    Mlc,
+    /// 3D TLC, programmed in one shot.
+    Tlc,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Slc => "SLC",
+            Mode::Mlc => "MLC",
+            Mode::Tlc => "3D TLC",
+        }
+    }
+
+    fn preset(self) -> &'static str {
+        match self {
+            Mode::Slc => "cosmos-plus-slc",
+            Mode::Mlc => "cosmos-plus",
+            Mode::Tlc => "cosmos-plus-tlc",
+        }
+    }
+
+    /// Pages of a block, as in the preset.
+    fn pages(self) -> u32 {
+        match self {
+            Mode::Slc => 128,
+            Mode::Mlc => 256,
+            Mode::Tlc => 768,
+        }
+    }
+}
+
+/// The direction of the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Read,
+    Write,
+}
+
+impl Flow {
+    pub const BOTH: [Flow; 2] = [Flow::Read, Flow::Write];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Flow::Read => "read",
+            Flow::Write => "write",
+        }
+    }
+
+    /// Its part of a report.
+    pub fn of(self, report: &Report) -> &Direction {
+        match self {
+            Flow::Read => &report.directions.read,
+            Flow::Write => &report.directions.write,
+        }
+    }
+}
+
+/// One drive of the Cosmos+ measurements.
+#[derive(Clone, Debug)]
+pub(super) struct Cosmos {
+    pub mode: Mode,
+    pub channels: u32,
+    pub ways: u32,
+    /// Further overrides.
+    pub sets: Vec<String>,
+}
+
+impl Cosmos {
+    pub fn new(mode: Mode, channels: u32, ways: u32) -> Cosmos {
+        Cosmos { mode, channels, ways, sets: Vec::new() }
+    }
+
+    pub fn set(mut self, set: impl Into<String>) -> Cosmos {
+        self.sets.push(set.into());
+        self
+    }
+}
+
+/// Runs claims.
+#[derive(Debug)]
+pub struct Bench {
+    threads: usize,
+    seed: u64,
+    sets: Vec<String>,
+    throughput: OnceLock<ThroughputStudy>,
+    latency: OnceLock<LatencyStudy>,
+}
+
+impl Bench {
+    /// A bench with so many threads (at least one). `sets`: overrides (`KEY=VALUE`) for every drive, which yield to those that
+    /// make an experiment what it is.
+    pub fn new(threads: usize, seed: u64, sets: Vec<String>) -> Bench {
+        let (throughput, latency) = (OnceLock::new(), OnceLock::new());
+        Bench { threads: threads.max(1), seed, sets, throughput, latency }
+    }
+
+    /// The seed of work and of media.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The study behind Figs. 21 and 22, run once.
+    pub(super) fn throughput(&self) -> Result<&ThroughputStudy, ReproduceError> {
+        once(&self.throughput, || ThroughputStudy::run(self))
+    }
+
+    /// The study behind Table 7 and Fig. 24, run once.
+    pub(super) fn latency(&self) -> Result<&LatencyStudy, ReproduceError> {
+        once(&self.latency, || LatencyStudy::run(self))
+    }
+
+    /// `work` on each of the `points`, on all threads; results in the order of the points.
+    pub(super) fn map<P: Sync, R: Send>(
+        &self,
+        points: &[P],
+        work: impl Fn(&P) -> Result<R, ReproduceError> + Sync,
+    ) -> Result<Vec<R>, ReproduceError> {
+        let next = AtomicUsize::new(0);
+        let results: Vec<Mutex<Option<Result<R, ReproduceError>>>> =
+            points.iter().map(|_| Mutex::new(None)).collect();
+        let take = || {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(point) = points.get(at) else { break };
+                let result = work(point);
+                if let Ok(mut slot) = results[at].lock() {
+                    *slot = Some(result);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads.min(points.len()) {
+                scope.spawn(take);
+            }
+            take();
+        });
+        let done = results.into_iter().filter_map(|slot| slot.into_inner().ok().flatten());
+        done.collect()
+    }
+
+    /// The caller's overrides and an experiment's `own` behind them, which count more.
+    pub(super) fn sets_with(&self, own: &[String]) -> Vec<String> {
+        let seeds = ["run.seed", "media.seed", "ftl.seed"].map(|key| format!("{key}={}", self.seed));
+        self.sets.iter().chain(&seeds).chain(own).cloned().collect()
+    }
+
+    /// The description of a Cosmos+ drive, `fill` of whose capacity holds sequential data.
+    pub(super) fn cosmos(&self, drive: &Cosmos, fill: f64) -> Result<Spec, ReproduceError> {
+        let (channels, ways) = (drive.channels, drive.ways);
+        let blocks = MEDIA_UNITS / (channels * ways * drive.mode.pages());
+        let mut own = vec![
+            format!("media.channels={channels}"),
+            format!("media.ways={ways}"),
+            format!("media.blocks={blocks}"),
+            format!("precondition.fill={fill:?}"),
+        ];
+        own.extend_from_slice(&drive.sets);
+        Ok(spec::load(drive.mode.preset(), &self.sets_with(&own))?)
+    }
+
+    /// Reads from a drive that holds [`FILL`]. `job` in fio's words, without `rw`.
+    pub(super) fn read(&self, drive: &Cosmos, rw: &str, job: &str) -> Result<Report, ReproduceError> {
+        let spec = self.cosmos(drive, FILL)?;
+        let mut device = prepare(&spec, None)?;
+        measure(&mut device, &spec, &format!("rw={rw},size=3g,{job}"))
+    }
+
+    /// Writes to a drive whose buffer is full and whose addresses were `fill`ed before.
+    pub(super) fn write(
+        &self,
+        drive: &Cosmos,
+        fill: f64,
+        rw: &str,
+        job: &str,
+    ) -> Result<Report, ReproduceError> {
+        let spec = self.cosmos(drive, fill)?;
+        let mut device = prepare(&spec, None)?;
+        measure(&mut device, &spec, WARM_UP)?;
+        measure(&mut device, &spec, &format!("rw={rw},{BEHIND_WARM_UP},{job}"))
+    }
+
+    /// Sequential reads or writes.
+    pub(super) fn sequential(&self, drive: &Cosmos, flow: Flow, job: &str) -> Result<Report, ReproduceError> {
+        match flow {
+            Flow::Read => self.read(drive, "read", job),
+            Flow::Write => self.write(drive, 0.0, "write", job),
+        }
+    }
+}
+
+/// `get_or_init` for work that can fail.
+fn once<T>(
+    cell: &OnceLock<T>,
+    make: impl FnOnce() -> Result<T, ReproduceError>,
+) -> Result<&T, ReproduceError> {
+    match cell.get() {
+        Some(value) => Ok(value),
+        None => {
+            let value = make()?;
+            Ok(cell.get_or_init(|| value))
+        }
+    }
+}
+
+/// Runs a job on a drive at rest.
+pub(super) fn measure(device: &mut Device, spec: &Spec, job: &str) -> Result<Report, ReproduceError> {
+    // Real time is of no interest here.
+    Ok(execute_on(device, spec, &jobs(spec, job)?, None, &|| 0.0, |_| {})?)
+}
+
+fn jobs(spec: &Spec, job: &str) -> Result<Vec<Job>, ReproduceError> {
+    let spec = Spec { jobs: vec![parse_job(job, "the claim's job")], ..spec.clone() };
+    Ok(experiment::jobs(&spec)?)
+}

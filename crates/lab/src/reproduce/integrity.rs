@@ -1,0 +1,111 @@
+//! C10 and C11: what scrambler and error correction do to bit errors.
+
+use super::bench::{Bench, ReproduceError};
+use super::{Check, Figure, Limit, Outcome};
+use crate::report::plot::{Axis, Plot, Unit};
+use pellucid_flash::Rng;
+use pellucid_media::{Bch, BitErrorModel, STUDY_PATTERNS, StudyPoint, scrambler_study};
+
+/// P/E cycles of Fig. 30 that are computed.
+const CYCLES: [u32; 8] = [100, 500, 1000, 1500, 2000, 3000, 4000, 5000];
+/// "Low" P/E cycles.
+const FEW: u32 = 500;
+/// Table 5: a page with its spare area.
+const PAGE_BITS: u32 = (16_384 + 1_664) * 8;
+/// Section 7.3.
+const PUBLISHED_REDUCTION: f64 = 0.137;
+const TOLERANCE: f64 = 0.03;
+
+/// C10: expectations of the bit-error model; nothing is drawn.
+pub(super) fn scrambler(_bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let study = scrambler_study(&BitErrorModel::new(PAGE_BITS), &CYCLES);
+    let largest = |cycles: u32| {
+        let reductions = study.iter().filter(|point| point.pe_cycles == cycles).map(StudyPoint::reduction);
+        reductions.fold(0.0, |most: f64, share| if share.abs() > most.abs() { share } else { most })
+    };
+    let worn = CYCLES[CYCLES.len() - 1];
+    let unaffected = study
+        .iter()
+        .find(|point| point.pattern == "11-00" && point.pe_cycles == worn)
+        .map(StudyPoint::reduction);
+    let checks = vec![
+        Check::points(format!("errors avoided at {FEW} P/E, any pattern"), 0.0, largest(FEW), TOLERANCE),
+        Check::points(
+            format!("errors avoided at {worn} P/E, most of the patterns"),
+            PUBLISHED_REDUCTION,
+            largest(worn),
+            TOLERANCE,
+        ),
+        Check::points(
+            format!("errors avoided at {worn} P/E, pattern 11-00"),
+            0.0,
+            unaffected.unwrap_or(f64::NAN),
+            TOLERANCE,
+        ),
+    ];
+    let figures = STUDY_PATTERNS.map(|(pattern, ..)| pattern_figure(pattern, &study)).to_vec();
+    Ok(Outcome { checks, figures })
+}
+
+fn pattern_figure(pattern: &str, study: &[StudyPoint]) -> Figure {
+    let points = |errors: &dyn Fn(&StudyPoint) -> f64| {
+        let points = study.iter().filter(|point| point.pattern == pattern);
+        points.map(|point| (f64::from(point.pe_cycles), errors(point))).collect::<Vec<_>>()
+    };
+    let plot = Plot::new(&format!("Fig. 30: pattern {pattern}"))
+        .x_axis(Axis::linear("program/erase cycles", Unit::Count).from(0.0))
+        .y_axis(Axis::linear("bit errors per page", Unit::Plain).from(0.0))
+        .line("NoScr", points(&|point| point.plain))
+        .line("Scr", points(&|point| point.scrambled));
+    let caption = "Expected bit errors of a page right after its program, mean of LSB and MSB pages.".into();
+    Figure { caption, svg: plot.to_svg() }
+}
+
+/// The code of section 7.2.
+const CHUNK_BYTES: usize = 256;
+const STRENGTH: usize = 13;
+/// Chunks decoded for each number of wrong bits.
+const CHUNKS: u32 = 4_000;
+
+/// C11: the codec on real data; the shared solver has no stage in the drive.
+pub(super) fn error_correction(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let code = Bch::new(CHUNK_BYTES, STRENGTH).expect("the code of the paper exists");
+    let weights: Vec<usize> = (0..=STRENGTH).collect();
+    let wrong = bench.map(&weights, |&weight| Ok(wrong_chunks(&code, weight, bench.seed())))?;
+    let wrong: u32 = wrong.iter().sum();
+    let chunks = CHUNKS * weights.len() as u32;
+    let what = format!("wrong of {chunks} chunks with 0 to {STRENGTH} wrong bits");
+    let exact = Check::bound(what, Unit::Count, f64::from(wrong), Limit::AtMost(0.0));
+    let shared = Check::not_modelled("throughput lost by a key-equation solver for four channels");
+    Ok(Outcome { checks: vec![exact, shared], figures: Vec::new() })
+}
+
+/// Random chunks with `weight` wrong bits at random places that do not come back as they were.
+fn wrong_chunks(code: &Bch, weight: usize, seed: u64) -> u32 {
+    let mut rng = Rng::stream(seed, &format!("reproduce bch {weight}"));
+    let mut data = vec![0u8; CHUNK_BYTES];
+    let mut parity = vec![0u8; code.parity_bytes()];
+    let bits = CHUNK_BYTES * 8 + code.parity_bits();
+    let mut wrong = 0;
+    for _ in 0..CHUNKS {
+        data.fill_with(|| rng.next_u64() as u8);
+        code.encode(&data, &mut parity);
+        let (mut read, mut read_parity) = (data.clone(), parity.clone());
+        let mut flipped: Vec<usize> = Vec::with_capacity(weight);
+        while flipped.len() < weight {
+            let bit = rng.below(bits as u64) as usize;
+            if !flipped.contains(&bit) {
+                flipped.push(bit);
+                let (bytes, bit) = match bit.checked_sub(CHUNK_BYTES * 8) {
+                    None => (&mut read, bit),
+                    Some(bit) => (&mut read_parity, bit),
+                };
+                bytes[bit / 8] ^= 0x80 >> (bit % 8);
+            }
+        }
+        let corrected = code.decode(&mut read, &mut read_parity);
+        let exact = corrected == Ok(weight as u32) && read == data && read_parity == parity;
+        wrong += u32::from(!exact);
+    }
+    wrong
+}

@@ -1,0 +1,359 @@
+//! The published claims, run again: what a paper measured on hardware, beside what the model gives.
+//!
+//! ```text
+//! claims() --select--> [Claim] --run(Bench)--> Outcome { checks, figures } --> text, JSON, page
+//! ```
+//! A [`Claim`] is a small function: it runs drives from presets on a [`Bench`] and returns [`Check`]s, each a number with
+//! the limit it must keep, and the paper's figures drawn again. Nothing here tunes a drive: what misses is reported with
+//! its distance. Published numbers stand in the claim's file with the place they come from.
+//!
+//! Invariants: the outcome of a claim depends on presets, overrides and seed alone, not on the number of threads; identifiers
+//! are unique; every claim has a section in `docs/reproduce.md`.
+
+mod bench;
+mod clock;
+mod collection;
+mod integrity;
+mod latency;
+mod one_shot;
+mod placement;
+mod show;
+mod throughput;
+
+pub use bench::{Bench, ReproduceError};
+pub use show::{render_details, render_json, render_list, render_page, render_row, render_rows_head};
+
+use crate::report::plot::Unit;
+
+/// Where a group of claims comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paper {
+    /// Kwak et al., "Cosmos+ OpenSSD: Rapid Prototype for Flash Storage Systems", ACM Transactions on Storage 16(3), 2020.
+    CosmosPlus,
+    /// Analytic results.
+    Theory,
+}
+
+impl Paper {
+    /// The name to select its claims by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Paper::CosmosPlus => "cosmos-plus",
+            Paper::Theory => "theory",
+        }
+    }
+}
+
+/// One published claim.
+pub struct Claim {
+    /// Its identifier, such as `C6`.
+    pub id: &'static str,
+    /// Where it was published.
+    pub paper: Paper,
+    /// The section, figure or table.
+    pub place: &'static str,
+    /// What is claimed.
+    pub text: &'static str,
+    /// What has to be true for it to hold here.
+    pub holds_when: &'static str,
+    run: fn(&Bench) -> Result<Outcome, ReproduceError>,
+}
+
+impl Claim {
+    /// Runs the claim.
+    pub fn run(&self, bench: &Bench) -> Result<Outcome, ReproduceError> {
+        (self.run)(bench)
+    }
+}
+
+/// What running a claim gave.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Every number that the claim depends on; never empty.
+    pub checks: Vec<Check>,
+    /// The paper's figures, drawn again.
+    pub figures: Vec<Figure>,
+}
+
+impl Outcome {
+    /// The claim holds when every check does; one part that is not modelled leaves it open, unless another misses.
+    pub fn verdict(&self) -> Verdict {
+        self.checks.iter().map(Check::verdict).max().unwrap_or(Verdict::NotModelled)
+    }
+
+    /// The check that stands for the claim: of those that decide its verdict the one that is nearest to its limit, or
+    /// farthest beyond.
+    pub fn headline(&self) -> Option<&Check> {
+        let verdict = self.verdict();
+        let deciding = self.checks.iter().filter(|check| check.verdict() == verdict);
+        deciding.max_by(|a, b| a.strain().total_cmp(&b.strain()))
+    }
+}
+
+/// A figure of a paper, drawn again.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// What it shows and how it was measured.
+    pub caption: String,
+    /// The drawing, an `<svg>` element.
+    pub svg: String,
+}
+
+/// Whether a check or a claim holds, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Within the limit.
+    Holds,
+    /// The model has no such part.
+    NotModelled,
+    /// Beyond the limit.
+    Misses,
+}
+
+impl Verdict {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::NotModelled => "not modelled",
+            Verdict::Misses => "misses",
+        }
+    }
+}
+
+/// What a measured number has to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// The published number, give or take this share of it.
+    Within(f64),
+    /// The published number, give or take this much.
+    Points(f64),
+    /// At least this.
+    AtLeast(f64),
+    /// At most this.
+    AtMost(f64),
+    /// From the first to the second.
+    Between(f64, f64),
+    /// Nothing can be measured: the model has no such part.
+    NotModelled,
+}
+
+/// One number beside its limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// What is measured.
+    pub what: String,
+    /// The number in the paper, where it gives one.
+    pub published: Option<f64>,
+    /// The number here.
+    pub measured: f64,
+    /// The unit of both.
+    pub unit: Unit,
+    /// What `measured` has to be.
+    pub limit: Limit,
+}
+
+impl Check {
+    /// A published number that must be met within a share of it.
+    pub fn within(what: impl Into<String>, unit: Unit, published: f64, measured: f64, share: f64) -> Check {
+        Check { what: what.into(), published: Some(published), measured, unit, limit: Limit::Within(share) }
+    }
+
+    /// A published share that must be met within so much, both as shares of 1.
+    pub fn points(what: impl Into<String>, published: f64, measured: f64, points: f64) -> Check {
+        let limit = Limit::Points(points);
+        Check { what: what.into(), published: Some(published), measured, unit: Unit::Percent, limit }
+    }
+
+    /// An order or a shape, as a number and its bound.
+    pub fn bound(what: impl Into<String>, unit: Unit, measured: f64, limit: Limit) -> Check {
+        Check { what: what.into(), published: None, measured, unit, limit }
+    }
+
+    /// A part of the claim that nothing here models.
+    pub fn not_modelled(what: impl Into<String>) -> Check {
+        Check::bound(what, Unit::Plain, f64::NAN, Limit::NotModelled)
+    }
+
+    /// Measured / published, where the paper gives a number other than 0.
+    pub fn ratio(&self) -> Option<f64> {
+        self.published.filter(|published| *published != 0.0).map(|published| self.measured / published)
+    }
+
+    /// Whether the number keeps its limit. A number that is none keeps no limit.
+    pub fn verdict(&self) -> Verdict {
+        match self.limit {
+            Limit::NotModelled => Verdict::NotModelled,
+            _ if self.strain() <= 1.0 => Verdict::Holds,
+            _ => Verdict::Misses,
+        }
+    }
+
+    /// How much of the limit is used: 1 at the limit, more beyond.
+    pub fn strain(&self) -> f64 {
+        let (measured, published) = (self.measured, self.published.unwrap_or(f64::NAN));
+        let strain = match self.limit {
+            Limit::Within(share) => (measured / published - 1.0).abs() / share,
+            Limit::Points(points) => (measured - published).abs() / points,
+            Limit::AtLeast(least) if measured >= least => (least / measured).max(0.0),
+            Limit::AtLeast(least) => 1.0 + (least - measured),
+            Limit::AtMost(most) if measured <= most && most > 0.0 => measured / most,
+            Limit::AtMost(most) if measured <= most => 0.0,
+            Limit::AtMost(most) => 1.0 + (measured - most),
+            Limit::Between(low, high) => (measured - f64::midpoint(low, high)).abs() / ((high - low) / 2.0),
+            Limit::NotModelled => 0.0,
+        };
+        if strain.is_nan() { f64::INFINITY } else { strain }
+    }
+}
+
+/// All claims, in the order of the documentation.
+pub fn claims() -> &'static [Claim] {
+    CLAIMS
+}
+
+macro_rules! cosmos {
+    ($id:literal, $place:literal, $text:literal, $holds_when:literal, $run:path) => {
+        Claim {
+            id: $id,
+            paper: Paper::CosmosPlus,
+            place: $place,
+            text: $text,
+            holds_when: $holds_when,
+            run: $run,
+        }
+    };
+}
+
+static CLAIMS: &[Claim] = &[
+    cosmos!(
+        "C1",
+        "6.2, Fig. 21",
+        "sequential reads of 128 KiB, 16 outstanding, reach 1,275 MB/s on 8 channels x 8 ways",
+        "within 5 %, in SLC and in MLC mode",
+        throughput::maximum
+    ),
+    cosmos!(
+        "C2",
+        "Fig. 21",
+        "throughput grows in proportion to the channels",
+        "8 channels give at least 7.5 times the reads of one, at 8 ways",
+        throughput::over_channels
+    ),
+    cosmos!(
+        "C3",
+        "Fig. 21",
+        "throughput grows with the ways until the channel or the array time bounds it",
+        "no step to more ways loses more than 1 %, at any number of channels",
+        throughput::over_ways
+    ),
+    cosmos!(
+        "C4",
+        "6.2, Fig. 21",
+        "MLC writes reach about half of SLC writes",
+        "0.4 to 0.6, on 8 channels x 8 ways",
+        throughput::mlc_writes
+    ),
+    cosmos!(
+        "C5",
+        "6.3, Fig. 22",
+        "random 4 KiB at 128 outstanding: IOPS are the throughput of Fig. 21 divided by the 16 KiB page",
+        "within 10 %, on 8 channels x 8 ways",
+        throughput::small_random
+    ),
+    cosmos!(
+        "C6",
+        "Table 7",
+        "latency of 16 KiB requests at 1, 4, 16 and 64 outstanding, split into host interface, firmware and \
+         storage controller",
+        "each system latency within 2.5 % and their errors 0.9 % root mean square; each part 10 % root mean square",
+        latency::split
+    ),
+    cosmos!(
+        "C7",
+        "6.4, Fig. 24",
+        "throughput is proportional to the outstanding requests up to 8, less beyond, and reads flatten before writes",
+        "8 outstanding give at least 7.2 times one; 64 give less than 8 times 8; reads gain less from 8 to 64 than writes",
+        latency::outstanding
+    ),
+    cosmos!(
+        "C8",
+        "6.5, Figs. 25, 26",
+        "ChPrev is fastest at all sizes with devC = 0; WayPrev has devW = 0 and equals ChPrev at 1,024 KB; Random beats \
+         WayPrev when small; at 256 KB its reads do and its writes do not",
+        "every order; equal is within 3 %",
+        placement::schemes
+    ),
+    cosmos!(
+        "C9",
+        "7.1, Fig. 27",
+        "a slower processor costs more the more flash devices there are, and reads more than writes; fewer devices \
+         saturate at a lower clock",
+        "every order, between 1,000 and 200 MHz",
+        clock::frequencies
+    ),
+    cosmos!(
+        "C10",
+        "7.3, Fig. 30",
+        "the scrambler makes no difference at few P/E cycles, avoids up to 13.7 % of the bit errors at 5,000, and does \
+         nothing for pattern 11-00",
+        "each within 3 points",
+        integrity::scrambler
+    ),
+    cosmos!(
+        "C11",
+        "5, 7.2",
+        "BCH corrects 13 bits in 256 bytes; a key-equation solver shared by four channels costs little",
+        "no chunk wrong; less than 2 % throughput",
+        integrity::error_correction
+    ),
+    cosmos!(
+        "C12",
+        "7.4, Fig. 32",
+        "3D TLC programmed in one shot (1,600 us for three pages) uses the channels more than MLC does",
+        "higher mean channel utilisation while writing",
+        one_shot::utilisation
+    ),
+    Claim {
+        id: "B1",
+        paper: Paper::Theory,
+        place: "closed form",
+        text: "write amplification of greedy collection under uniform random 4 KiB writes at 7, 10, 14, 28 and 30 % \
+               over-provisioning is a/(a + W0(-a e^-a)), a = 1 + over-provisioning",
+        holds_when: "each within 3 %, blocks of 256 pages",
+        run: collection::greedy,
+    },
+];
+
+/// A name that is neither a claim nor a paper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownClaim {
+    /// The name.
+    pub name: String,
+}
+
+impl std::fmt::Display for UnknownClaim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ids: Vec<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
+        let papers = [Paper::CosmosPlus, Paper::Theory].map(Paper::name);
+        let (ids, papers) = (ids.join(", "), papers.join(", "));
+        write!(f, "{}: neither a claim nor a paper; allowed: {ids}; {papers}", self.name)
+    }
+}
+
+impl std::error::Error for UnknownClaim {}
+
+/// The claims of these names (identifiers or papers, in any case), each once, in the order of the table; all without names.
+pub fn select(names: &[String]) -> Result<Vec<&'static Claim>, UnknownClaim> {
+    let matches = |claim: &Claim, name: &str| {
+        claim.id.eq_ignore_ascii_case(name) || claim.paper.name().eq_ignore_ascii_case(name)
+    };
+    if let Some(name) = names.iter().find(|name| !CLAIMS.iter().any(|claim| matches(claim, name))) {
+        return Err(UnknownClaim { name: name.clone() });
+    }
+    let wanted = |claim: &&Claim| names.is_empty() || names.iter().any(|name| matches(claim, name));
+    Ok(CLAIMS.iter().filter(wanted).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! Outcomes for people (rows of text, one HTML page) and for scripts (JSON).
+
+use super::{Check, Claim, Limit, Outcome, Verdict};
+use crate::report::format::significant;
+use crate::report::plot::{self, Unit, escape};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Widths of the columns before the last one, in characters.
+const WIDTHS: [usize; 6] = [5, 18, 15, 13, 8, 14];
+/// The words of the columns; the last one is as wide as it needs.
+const COLUMNS: [&str; 7] = ["id", "where", "published", "measured", "ratio", "verdict", "what"];
+
+/// The claims with their places and texts, one line each.
+pub fn render_list(claims: &[&Claim]) -> String {
+    let mut out = String::new();
+    for claim in claims {
+        let _ = writeln!(out, "{:5}{:18}{}", claim.id, claim.place, claim.text);
+    }
+    out
+}
+
+/// The heading of the rows of [`render_row`].
+pub fn render_rows_head() -> String {
+    row(&COLUMNS.map(String::from))
+}
+
+/// A claim in one row: the check that stands for it, and the verdict of all.
+pub fn render_row(claim: &Claim, outcome: &Outcome) -> String {
+    let [published, measured, ratio, what] = match outcome.headline() {
+        Some(check) => cells(check),
+        None => Default::default(),
+    };
+    let verdict = outcome.verdict().name().to_string();
+    row(&[claim.id.into(), claim.place.into(), published, measured, ratio, verdict, what])
+}
+
+/// The checks behind a row, one line each: all of them, or those that do not hold and are not in the row already.
+pub fn render_details(outcome: &Outcome, all: bool) -> String {
+    let headline = outcome.headline();
+    let is_headline = |check| headline.is_some_and(|headline| std::ptr::eq(headline, check));
+    let new = |check: &Check| check.verdict() != Verdict::Holds && !is_headline(check);
+    let wanted = outcome.checks.iter().filter(|check| all || new(check));
+    let line = |check: &Check| {
+        let [published, measured, ratio, what] = cells(check);
+        row(&[String::new(), String::new(), published, measured, ratio, check.verdict().name().into(), what])
+    };
+    wanted.map(line).collect()
+}
+
+fn row(cells: &[String; 7]) -> String {
+    let mut out = String::new();
+    for (cell, width) in cells.iter().zip(WIDTHS) {
+        // A cell that is too long pushes the others on, with a gap all the same.
+        let _ = write!(out, "{cell:<width$}{}", if cell.chars().count() >= width { "  " } else { "" });
+    }
+    out.push_str(&cells[6]);
+    format!("{}\n", out.trim_end())
+}
+
+/// Published number or limit, measured number, ratio, and what they are.
+fn cells(check: &Check) -> [String; 4] {
+    let measured =
+        if check.limit == Limit::NotModelled { "-".into() } else { show(check.unit, check.measured) };
+    let ratio = check.ratio().map_or(String::new(), |ratio| format!("{ratio:.3}"));
+    [published(check), measured, ratio, check.what.clone()]
+}
+
+fn published(check: &Check) -> String {
+    let show = |value| show(check.unit, value);
+    match (check.published, check.limit) {
+        (Some(published), _) => show(published),
+        (None, Limit::AtLeast(least)) => format!(">= {}", show(least)),
+        (None, Limit::AtMost(most)) => format!("<= {}", show(most)),
+        (None, Limit::Between(low, high)) => format!("{} to {}", show(low), show(high)),
+        (None, _) => "-".into(),
+    }
+}
+
+/// As the axes of plots show it, with the digits that tolerances of a few thousandths need.
+fn show(unit: Unit, value: f64) -> String {
+    match unit {
+        _ if !value.is_finite() => "-".into(),
+        Unit::Plain if value == 0.0 => "0".into(),
+        Unit::Plain if value.abs() < 10.0 => format!("{value:.3}"),
+        Unit::Plain => significant(value),
+        Unit::Nanos if value >= 1e3 => format!("{:.1} us", value / 1e3),
+        Unit::BytesPerSecond if value >= 1e6 => format!("{:.0} MB/s", value / 1e6),
+        Unit::Percent => format!("{:.2} %", value * 100.0),
+        _ => unit.show(value),
+    }
+}
+
+/// The tolerance in words.
+fn tolerance(check: &Check) -> String {
+    match check.limit {
+        Limit::Within(share) => format!("within {} %", significant(share * 100.0)),
+        Limit::Points(points) => format!("within {} points", significant(points * 100.0)),
+        // A bound stands in the column before already.
+        Limit::AtLeast(_) | Limit::AtMost(_) | Limit::Between(..) | Limit::NotModelled => String::new(),
+    }
+}
+
+/// All outcomes as one JSON object.
+pub fn render_json(outcomes: &[(&Claim, Outcome)]) -> String {
+    let claims: Vec<Value> = outcomes.iter().map(|(claim, outcome)| claim_json(claim, outcome)).collect();
+    let hold = outcomes.iter().all(|(_, outcome)| outcome.verdict() == Verdict::Holds);
+    format!("{:#}\n", json!({ "all_hold": hold, "claims": claims }))
+}
+
+fn claim_json(claim: &Claim, outcome: &Outcome) -> Value {
+    let checks: Vec<Value> = outcome.checks.iter().map(check_json).collect();
+    json!({
+        "id": claim.id,
+        "paper": claim.paper.name(),
+        "where": claim.place,
+        "claim": claim.text,
+        "holds_when": claim.holds_when,
+        "verdict": outcome.verdict().name(),
+        "checks": checks,
+    })
+}
+
+fn check_json(check: &Check) -> Value {
+    let (limit, values): (&str, Vec<f64>) = match check.limit {
+        Limit::Within(share) => ("within_share", vec![share]),
+        Limit::Points(points) => ("within", vec![points]),
+        Limit::AtLeast(least) => ("at_least", vec![least]),
+        Limit::AtMost(most) => ("at_most", vec![most]),
+        Limit::Between(low, high) => ("between", vec![low, high]),
+        Limit::NotModelled => ("not_modelled", Vec::new()),
+    };
+    let unit = match check.unit {
+        Unit::Nanos => "ns",
+        Unit::BytesPerSecond => "bytes_per_second",
+        Unit::Bytes | Unit::BinaryBytes => "bytes",
+        Unit::Percent => "share",
+        Unit::Seconds => "seconds",
+        Unit::Count | Unit::Plain => "",
+    };
+    json!({
+        "what": check.what,
+        "unit": unit,
+        "published": check.published,
+        "measured": check.measured.is_finite().then_some(check.measured),
+        "ratio": check.ratio(),
+        "limit": { "kind": limit, "values": values },
+        "verdict": check.verdict().name(),
+    })
+}
+
+const STYLE: &str = include_str!("../report/page.css");
+/// Columns of words in the first table.
+const WORDS: &str = "#rows :is(th, td):is(:nth-child(2), :last-child) { text-align: left; }";
+
+/// All outcomes as one page that needs nothing else: the rows, then each claim with its checks and figures.
+pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String {
+    let holding = outcomes.iter().filter(|(_, outcome)| outcome.verdict() == Verdict::Holds).count();
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <title>Published claims | Pellucid</title><style>\n{}{STYLE}{WORDS}</style></head><body>\
+         <header><h1>Published claims</h1><p>{holding} of {} hold.</p><p><code>{}</code></p></header><main>",
+        plot::STYLE,
+        outcomes.len(),
+        escape(command_line)
+    );
+    let head = ["claim", "where", "published or limit", "measured", "ratio", "verdict", "what"];
+    let rows = outcomes.iter().map(|(claim, outcome)| {
+        let [published, measured, ratio, what] = outcome.headline().map(cells).unwrap_or_default();
+        let link = format!("<a href=\"#{0}\">{0}</a>", claim.id);
+        let place = escape(claim.place);
+        let verdict = outcome.verdict().name();
+        [link, place, escape(&published), measured, ratio, verdict.into(), escape(&what)]
+    });
+    let _ =
+        write!(out, "<section id=\"rows\"><div class=\"card scroll\">{}</div></section>", table(&head, rows));
+    for (claim, outcome) in outcomes {
+        claim_section(&mut out, claim, outcome);
+    }
+    let _ = writeln!(
+        out,
+        "</main><footer><p>Pellucid {}. Every claim is defined in docs/reproduce.md.</p></footer></body></html>",
+        env!("CARGO_PKG_VERSION")
+    );
+    out
+}
+
+fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
+    let _ = write!(
+        out,
+        "<section id=\"{0}\"><h2>{0}: {1}</h2><p>{2}</p><p class=\"soft\">Holds when: {3}.</p><div class=\"grid\">",
+        claim.id,
+        outcome.verdict().name(),
+        escape(claim.text),
+        escape(claim.holds_when)
+    );
+    for figure in &outcome.figures {
+        let caption = escape(&figure.caption);
+        let _ =
+            write!(out, "<figure class=\"card\">{}<figcaption>{caption}</figcaption></figure>", figure.svg);
+    }
+    let head = ["check", "published or limit", "tolerance", "measured", "ratio", "verdict"];
+    let rows = outcome.checks.iter().map(|check| {
+        let [published, measured, ratio, what] = cells(check);
+        let (tolerance, verdict) = (escape(&tolerance(check)), check.verdict().name().to_string());
+        [escape(&what), escape(&published), tolerance, measured, ratio, verdict]
+    });
+    let _ = write!(out, "<div class=\"card scroll wide\">{}</div></div></section>", table(&head, rows));
+}
+
+/// A table of cells that are HTML already.
+fn table<const N: usize>(head: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut out = String::from("<table><thead><tr>");
+    for name in head {
+        let _ = write!(out, "<th scope=\"col\">{name}</th>");
+    }
+    out.push_str("</tr></thead><tbody>");
+    for row in rows {
+        out.push_str("<tr>");
+        for cell in row {
+            let _ = write!(out, "<td>{cell}</td>");
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table>");
+    out
+}
