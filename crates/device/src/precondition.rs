@@ -146,6 +146,7 @@ impl Device {
             });
             self.writes.lpns = lpns;
             if ok.ok_or(NoRoom)? {
+                self.ftl.count_relocated(filler.moved.len() as u32);
                 filler.moved.clear();
             }
         }
