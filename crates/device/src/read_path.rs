@@ -44,7 +44,11 @@ impl Device {
         };
         self.buffer.busy(entry);
         self.slices[slice].entry = entry;
-        self.slices[slice].book(Stage::Buffer, self.now);
+        // One that waited for an entry waited for the program that made it clean.
+        match self.writes.cleaned_by.take_if(|_| in_turn) {
+            Some(stages) => self.slices[slice].book_shared(&stages, self.now),
+            None => self.slices[slice].book(Stage::Buffer, self.now),
+        }
         if write {
             if self.buffer[entry].packed {
                 self.unpack(entry);
@@ -287,7 +291,10 @@ impl Device {
         let bytes = u64::from(record.sectors) * u64::from(self.layout.sector_bytes);
         let direction = if self.is_write(slice) { Direction::Rx } else { Direction::Tx };
         let end = self.host.transfer(self.now, bytes, direction);
-        if end == self.now {
+        if let Some(polling) = &mut self.firmware.polling {
+            polling.dma_begins();
+            self.events.at(end, crate::events::Event::Dma(slice));
+        } else if end == self.now {
             self.dma_done(slice);
         } else {
             self.events.at(end, crate::events::Event::Dma(slice));

@@ -34,6 +34,8 @@ pub(crate) struct Writes {
     leaving: u32,
     /// No die could take data at the last try.
     pub stalled: bool,
+    /// Stages of the program that has just made an entry clean, for the slice that gets it.
+    pub cleaned_by: Option<StageTimes>,
     /// Units and sequence number of every planned program, by program.
     units: Vec<StripeUnit>,
     sequences: Vec<u64>,
@@ -357,7 +359,9 @@ impl Device {
         record.users += 1;
         self.acknowledge(entry, Some(stages), Status::Success);
         self.flushed(entry);
+        self.writes.cleaned_by = Some(*stages);
         self.release(entry);
+        self.writes.cleaned_by = None;
     }
 
     /// The program of an entry failed. If it is still the page's newest version it is programmed again; else the newer one
