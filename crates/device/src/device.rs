@@ -84,17 +84,17 @@ impl Slice {
         self.mark = now;
     }
 
-    /// Books the time since the last transition as spent on an operation that this slice waited for, and that took
-    /// `stages`. If it was under way already, its stages count in proportion; time before it is `Buffer`.
-    pub fn book_shared(&mut self, stages: &StageTimes, now: SimTime) {
-        let (wait, total) = ((now - self.mark).0, stages.total().0);
+    /// Books the time since the last transition as spent on operations of which `pool` is left: in proportion, and taken
+    /// out of it. What the pool does not cover is `Buffer`.
+    pub fn book_from(&mut self, pool: &mut StageTimes, now: SimTime) {
+        let (wait, total) = ((now - self.mark).0, pool.total().0);
         for stage in Stage::ALL {
-            let time = stages.get(stage).0;
-            let share = if total <= wait {
-                time
-            } else {
-                (u128::from(time) * u128::from(wait) / u128::from(total)) as u64
+            let time = &mut pool.0[stage as usize];
+            let share = match total <= wait {
+                true => *time,
+                false => (u128::from(*time) * u128::from(wait) / u128::from(total)) as u64,
             };
+            *time -= share;
             self.stages.add(stage, Nanos(share));
             self.mark += Nanos(share);
         }

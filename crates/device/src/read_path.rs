@@ -44,10 +44,10 @@ impl Device {
         };
         self.buffer.busy(entry);
         self.slices[slice].entry = entry;
-        // One that waited for an entry waited for the program that made it clean.
-        match self.writes.cleaned_by.take_if(|_| in_turn) {
-            Some(stages) => self.slices[slice].book_shared(&stages, self.now),
-            None => self.slices[slice].book(Stage::Buffer, self.now),
+        // One that waited for an entry waited for programs.
+        match in_turn {
+            true => self.slices[slice].book_from(&mut self.writes.cleaning, self.now),
+            false => self.slices[slice].book(Stage::Buffer, self.now),
         }
         if write {
             if self.buffer[entry].packed {

@@ -34,8 +34,9 @@ pub(crate) struct Writes {
     leaving: u32,
     /// No die could take data at the last try.
     pub stalled: bool,
-    /// Stages of the program that has just made an entry clean, for the slice that gets it.
-    pub cleaned_by: Option<StageTimes>,
+    /// Stages of programs that made entries clean while slices waited for entries, not yet shared out among these. An entry
+    /// goes to who has waited longest, not to whom it was written out for, so their times do not match one by one.
+    pub cleaning: StageTimes,
     /// Units and sequence number of every planned program, by program.
     units: Vec<StripeUnit>,
     sequences: Vec<u64>,
@@ -91,9 +92,12 @@ impl Device {
         if record.users > 0 || record.filling || record.packed || record.programming {
             return;
         }
+        // A clean entry goes to those who wait: kept as the most recently used, it would let all older ones be written first.
         if record.dirty != 0 && record.wanted {
             self.dispatch(entry);
-        } else if record.listed && (record.dirty != 0 || self.config.buffer.retain) {
+        } else if record.listed
+            && (record.dirty != 0 || (self.config.buffer.retain && self.starved.is_empty()))
+        {
             self.buffer.idle(entry);
             self.feed_starved();
         } else {
@@ -359,9 +363,12 @@ impl Device {
         record.users += 1;
         self.acknowledge(entry, Some(stages), Status::Success);
         self.flushed(entry);
-        self.writes.cleaned_by = Some(*stages);
+        if self.starved.is_empty() {
+            self.writes.cleaning = StageTimes::default();
+        } else {
+            Stage::ALL.iter().for_each(|&stage| self.writes.cleaning.add(stage, stages.get(stage)));
+        }
         self.release(entry);
-        self.writes.cleaned_by = None;
     }
 
     /// The program of an entry failed. If it is still the page's newest version it is programmed again; else the newer one
@@ -419,7 +426,10 @@ impl Device {
         self.buffer.busy(entry);
         let record = &mut self.buffer[entry];
         (record.dirty, record.wanted) = (0, false);
-        record.valid = 0;
+        // Found no more, but still there for reads whose DMA is under way.
+        if record.listed {
+            self.buffer.unlist(entry);
+        }
         self.acknowledge(entry, None, Status::WriteFault);
         self.flush_failed(entry);
     }

@@ -8,8 +8,10 @@
 //! The hardware only sets bits here; nothing follows from them until [`Scheduler::look`]. A way keeps its operation until
 //! its end is sensed, so a die whose work is done stays idle for as long as the loop is elsewhere.
 //!
-//! Time is booked as Cosmos+ section 6.4 measures it: up to the look that lists the operation it waits for its way
-//! (firmware); from there to the sensed end it is the storage controller's, but for the processor's own work on it.
+//! Time is booked as Cosmos+ section 6.4 measures it. Until the look that hands its way to the issuer an operation waits
+//! for the way, in the reservation station (firmware); from there to the sensed end it is the storage controller's, but
+//! for the processor's own work on it. Table 7 supports that the wait for a free controller counts as the latter's: were
+//! it the firmware's, its part for 16 outstanding reads and 64 writes would be twice the published one.
 
 use super::{Phase, Scheduler, Step};
 use crate::events::Events;
