@@ -76,9 +76,9 @@ pub struct Firmware {
     pub complete: StepCost,
     /// Loop: one turn, with the look for a command.
     pub turn: StepCost,
-    /// Loop: going through the lists of one channel.
+    /// Loop: going through the lists and status words of one channel.
     pub visit: StepCost,
-    /// Loop: reading one register or one word of status in memory.
+    /// Loop: reading one register of a controller.
     pub poll: StepCost,
 }
 

@@ -36,6 +36,8 @@ enum At {
     Look(u32),
     Sensed(u32),
     Issue(u32),
+    /// Reads whether the controller is still busy with what was just issued: a short command may be over.
+    Recheck(u32),
 }
 
 /// What the processor does until its event.
@@ -51,6 +53,7 @@ enum Doing {
     Sensed(u32),
     /// Issuing this die's operation.
     Issue(u32),
+    Recheck(u32),
 }
 
 /// The loop's state.
@@ -128,7 +131,11 @@ impl Device {
             }
             Doing::Task(task) => self.run(task),
             Doing::Sensed(die) => self.scheduler.sensed(now, die, &mut self.events),
-            Doing::Issue(die) => self.scheduler.issue(now, die, &mut self.events),
+            Doing::Issue(die) => {
+                let channel = self.scheduler.issue(now, die, &mut self.events);
+                self.polling().at = At::Recheck(channel);
+            }
+            Doing::Recheck(channel) => self.polling().at = At::Issue(channel),
         }
     }
 
@@ -160,6 +167,7 @@ impl Device {
                 At::Turn => (Some(Doing::Turn), self.step_cost(at)),
                 At::HostDma => (Some(Doing::HostDma), self.step_cost(at)),
                 At::Look(channel) => (Some(Doing::Look(channel)), self.step_cost(at)),
+                At::Recheck(channel) => (Some(Doing::Recheck(channel)), self.step_cost(at)),
                 At::Sensed(channel) => {
                     let die = self.scheduler.next_sensed(now, channel);
                     (die.map(Doing::Sensed), self.firmware.cost(Task::Status(0)))
@@ -188,7 +196,7 @@ impl Device {
             At::Turn => At::HostDma,
             At::HostDma => At::Look(0),
             At::Look(channel) => At::Sensed(channel),
-            At::Sensed(channel) => At::Issue(channel),
+            At::Sensed(channel) | At::Recheck(channel) => At::Issue(channel),
             At::Issue(channel) if channel + 1 < self.scheduler.channels() => At::Look(channel + 1),
             At::Issue(_) => At::Turn,
         }
@@ -199,6 +207,7 @@ impl Device {
         let polls = match at {
             At::HostDma => u32::from(self.polling().dma_running > 0),
             At::Look(channel) => self.scheduler.reads_of_look(channel),
+            At::Recheck(_) => 1,
             _ => 0,
         };
         let polling = self.polling();

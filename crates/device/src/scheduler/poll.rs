@@ -24,8 +24,6 @@ pub(super) struct Ways {
     fresh: u64,
     /// Issued and not known to have ended: the ready/busy register is read for these.
     watched: u64,
-    /// Of these: what is waited for is a word or flag in memory.
-    flagged: u64,
     /// The array has ended, says the register.
     ready: u64,
     /// The word or flag is set.
@@ -75,12 +73,12 @@ impl Scheduler {
         self.channels.len() as u32
     }
 
-    /// Registers and words that a look at `channel` reads: ready/busy if a way is watched, a word for each flagged way, and
-    /// the controller's own state if an operation wants to be issued.
+    /// Registers that a look at `channel` reads: ready/busy if a way is watched, and the controller's own state if an
+    /// operation wants to be issued. Status words and completion flags lie in memory; they are part of the visit.
     pub fn reads_of_look(&self, channel: u32) -> u32 {
         let c = &self.channels[channel as usize];
         let wanted = c.wants.iter().any(|&w| w != 0) || c.seen.fresh != 0;
-        u32::from(c.seen.watched != 0) + c.seen.flagged.count_ones() + u32::from(wanted)
+        u32::from(c.seen.watched != 0) + u32::from(wanted)
     }
 
     /// Looks at `channel`: lists new heads, asks ready ways for their status, and notes what has ended.
@@ -100,7 +98,6 @@ impl Scheduler {
         let ways = &mut self.channels[channel as usize].seen;
         (ways.fresh, ways.ready, ways.reported) = (0, 0, 0);
         ways.watched &= !(sensed | checked);
-        ways.flagged &= !sensed;
         ways.sensed |= sensed;
     }
 
@@ -134,19 +131,17 @@ impl Scheduler {
         self.choose(now, channel)
     }
 
-    /// The processor has issued the operation of `die`.
-    pub fn issue(&mut self, now: SimTime, die: u32, events: &mut Events) {
+    /// The processor has issued the operation of `die`; gives its channel.
+    pub fn issue(&mut self, now: SimTime, die: u32, events: &mut Events) -> u32 {
         let d = &self.dies[die as usize];
-        let (op, wanted) = (d.current, d.wanted);
+        let (op, wanted, channel) = (d.current, d.wanted, d.channel);
         // A status check is part of how the end is sensed.
         let stage = if wanted == Phase::Status { Stage::WaitChannel } else { Stage::Firmware };
         self.ops[op].book(stage, now);
         let (ways, bit) = self.ways(die);
         ways.watched |= bit;
-        if matches!(wanted, Phase::Status | Phase::Transfer) {
-            ways.flagged |= bit;
-        }
         self.occupy(now, die, events);
+        channel
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.firmware.turn.fixed", FIXED, Whole(0), "... and register accesses"),
     key("drive.firmware.visit.cycles", CYCLES, Whole(0), "Loop: going through a channel's lists: cycles"),
     key("drive.firmware.visit.fixed", FIXED, Whole(0), "... and register accesses"),
-    key("drive.firmware.poll.cycles", CYCLES, Whole(0), "Loop: reading a status register or word: cycles"),
+    key("drive.firmware.poll.cycles", CYCLES, Whole(0), "Loop: reading a register of a controller: cycles"),
     key("drive.firmware.poll.fixed", FIXED, Whole(0), "... and register accesses"),
     key("drive.buffer.entries", count(1), Whole(1024), "Data-buffer entries, one mapping unit each"),
     key("drive.buffer.write", WRITES, Word("write-back"), "When a write is acknowledged"),
