@@ -426,10 +426,7 @@ impl Device {
         self.buffer.busy(entry);
         let record = &mut self.buffer[entry];
         (record.dirty, record.wanted) = (0, false);
-        // Found no more, but still there for reads whose DMA is under way.
-        if record.listed {
-            self.buffer.unlist(entry);
-        }
+        record.valid = 0;
         self.acknowledge(entry, None, Status::WriteFault);
         self.flush_failed(entry);
     }
