@@ -45,9 +45,21 @@ pub struct StepCost {
     pub fixed_ns: u32,
 }
 
-/// The firmware processor: one serial resource. All costs zero: the work is done by hardware and takes no time.
+/// How the firmware processor comes to its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirmwareModel {
+    /// Hardware queues every step, first come, first served; the end of an operation interrupts.
+    Tasks,
+    /// One endless loop that polls (Cosmos+ Algorithm 1): what has ended is seen when the loop comes by.
+    Loop,
+}
+
+/// The firmware processor: one serial resource. All costs zero: the work is done by hardware and takes no time (the loop
+/// still takes its turns, at no cost).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firmware {
+    /// How it comes to its work.
+    pub model: FirmwareModel,
     /// Clock in MHz, at least 1.
     pub clock_mhz: u32,
     /// Taking a command.
@@ -62,6 +74,12 @@ pub struct Firmware {
     pub status: StepCost,
     /// Completing a command.
     pub complete: StepCost,
+    /// Loop: one turn, with the look for a command.
+    pub turn: StepCost,
+    /// Loop: going through the lists and status words of one channel.
+    pub visit: StepCost,
+    /// Loop: reading one register of a controller.
+    pub poll: StepCost,
 }
 
 /// When a write is acknowledged and when its data leave the buffer.

@@ -11,7 +11,7 @@
 //! Order at one moment: events due at t run before arrivals stamped t; equal events in order of creation.
 
 use crate::buffer::Buffer;
-use crate::config::DeviceConfig;
+use crate::config::{DeviceConfig, FirmwareModel};
 use crate::events::{Event, Events};
 use crate::firmware::{Firmware, Task};
 use crate::flush_path::Flushes;
@@ -82,6 +82,23 @@ impl Slice {
     pub fn book(&mut self, stage: Stage, now: SimTime) {
         self.stages.add(stage, now - self.mark);
         self.mark = now;
+    }
+
+    /// Books the time since the last transition as spent on operations of which `pool` is left: in proportion, and taken
+    /// out of it. What the pool does not cover is `Buffer`.
+    pub fn book_from(&mut self, pool: &mut StageTimes, now: SimTime) {
+        let (wait, total) = ((now - self.mark).0, pool.total().0);
+        for stage in Stage::ALL {
+            let time = &mut pool.0[stage as usize];
+            let share = match total <= wait {
+                true => *time,
+                false => (u128::from(*time) * u128::from(wait) / u128::from(total)) as u64,
+            };
+            *time -= share;
+            self.stages.add(stage, Nanos(share));
+            self.mark += Nanos(share);
+        }
+        self.book(Stage::Buffer, now);
     }
 
     /// The sectors as bits of the unit.
@@ -206,7 +223,13 @@ impl Device {
             host: HostInterface::new(&config.host),
             firmware: Firmware::new(&config.firmware),
             buffer: Buffer::new(config.buffer.entries, layout.sectors_per_unit, image_bytes),
-            scheduler: Scheduler::new(&config.scheduler, &config.media.timing, &layout, stripe_bytes),
+            scheduler: Scheduler::new(
+                &config.scheduler,
+                &config.media.timing,
+                &layout,
+                stripe_bytes,
+                config.firmware.model == FirmwareModel::Loop,
+            ),
             writes: crate::write_path::Writes::default(),
             flushes: Flushes::default(),
             collect: crate::collect_path::Collect::new(&layout, image_bytes),
@@ -286,10 +309,12 @@ impl Device {
                 Event::Channel(channel) => self.scheduler.channel_done(at, channel, &mut self.events),
                 Event::Die(die) => self.scheduler.array_done(at, die, &mut self.events),
                 Event::Decoded(op) => self.scheduler.decoded(at, op),
+                Event::Dma(slice) if self.firmware.polling.is_some() => self.dma_ended(slice),
                 Event::Dma(slice) => {
                     self.slices[slice].book(Stage::HostLink, at);
                     self.ask(Task::DmaStatus(slice));
                 }
+                Event::Processor if self.firmware.polling.is_some() => self.loop_step(),
                 Event::Processor => {
                     let task = self.firmware.finished(at, &mut self.events);
                     self.run(task);
@@ -326,6 +351,9 @@ impl Device {
             // What is given up may let others go on, and makes room for commands that wait in their queues.
             let before = self.active;
             self.give_up_writing();
+            if self.firmware.polling.is_some() {
+                self.loop_on();
+            }
             if self.active == before && !self.scheduler.has_steps() {
                 return;
             }
@@ -337,6 +365,9 @@ impl Device {
             while let Some(step) = self.scheduler.pop_step() {
                 match step {
                     Step::Array(op) => self.start_array(op),
+                    // A loop has paid for it where it sensed it.
+                    Step::ArrayDone(op) if self.firmware.polling.is_some() => self.run(Task::Status(op)),
+                    Step::DataOut(op) if self.firmware.polling.is_some() => self.run(Task::DataStatus(op)),
                     Step::ArrayDone(op) => self.ask(Task::Status(op)),
                     Step::DataOut(op) => self.ask(Task::DataStatus(op)),
                 }
@@ -358,17 +389,24 @@ impl Device {
                 break;
             }
         }
+        if self.firmware.polling.is_some() {
+            self.loop_on();
+        }
     }
 
     /// Asks the firmware for a task; does it at once if it costs nothing.
     #[inline]
     pub(crate) fn ask(&mut self, task: Task) {
+        // To a loop, the reservation station is a list in memory; issuing costs when the operation is issued.
+        if matches!(task, Task::Issue(_)) && self.firmware.polling.is_some() {
+            return self.run(task);
+        }
         if self.firmware.ask(self.now, task, &mut self.events) {
             self.run(task);
         }
     }
 
-    fn run(&mut self, task: Task) {
+    pub(crate) fn run(&mut self, task: Task) {
         match task {
             Task::Fetch(work) => self.start(work),
             Task::Slice(slice) => {
@@ -415,15 +453,27 @@ impl Device {
     }
 
     fn fetch(&mut self) {
-        while self.active < self.config.host.commands_max {
-            let Some(work) = self.host.pop(&mut self.works) else { return };
-            self.active += 1;
-            let record = &mut self.works[work];
-            record.stages.add(Stage::Queue, self.now - record.mark);
-            record.mark = self.now;
-            record.fetched = true;
-            self.ask(Task::Fetch(work));
+        while self.firmware.polling.is_none() && self.fetch_one() {}
+    }
+
+    /// Whether the firmware could take a command.
+    pub(crate) fn command_waits(&self) -> bool {
+        self.active < self.config.host.commands_max && self.host.waiting()
+    }
+
+    /// Takes a command from its queue; `false`: there is none, or too many are worked on.
+    pub(crate) fn fetch_one(&mut self) -> bool {
+        if !self.command_waits() {
+            return false;
         }
+        let Some(work) = self.host.pop(&mut self.works) else { return false };
+        self.active += 1;
+        let record = &mut self.works[work];
+        record.stages.add(Stage::Queue, self.now - record.mark);
+        record.mark = self.now;
+        record.fetched = true;
+        self.ask(Task::Fetch(work));
+        true
     }
 
     /// The firmware has taken a command.

@@ -2,9 +2,11 @@
 //!
 //! A step costs cycles, which scale with the clock, and register accesses, which do not (Cosmos+ section 7.1). Tasks run one
 //! after the other in order of arrival. A task whose cost is zero while nothing waits is done at once, without an event.
+//! With [`FirmwareModel::Loop`] the processor polls instead; that is [`crate::firmware_loop`].
 
-use crate::config::{Firmware as Config, StepCost};
+use crate::config::{Firmware as Config, FirmwareModel, StepCost};
 use crate::events::{Event, Events};
+use crate::firmware_loop::Loop;
 use pellucid_flash::{Nanos, SimTime};
 use std::collections::VecDeque;
 
@@ -32,11 +34,13 @@ pub(crate) enum Task {
 /// The processor and what waits for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Firmware {
-    waiting: VecDeque<Task>,
+    pub waiting: VecDeque<Task>,
     running: bool,
-    busy: Nanos,
+    pub busy: Nanos,
     costs: [Nanos; 6],
     free: bool,
+    /// The loop, if the firmware is one.
+    pub polling: Option<Loop>,
 }
 
 impl Firmware {
@@ -46,11 +50,13 @@ impl Firmware {
         };
         let costs =
             [config.fetch, config.slice, config.dma, config.issue, config.status, config.complete].map(cost);
-        let free = costs.iter().all(|&c| c == Nanos::ZERO);
-        Firmware { waiting: VecDeque::new(), running: false, busy: Nanos::ZERO, costs, free }
+        let polling = (config.model == FirmwareModel::Loop)
+            .then(|| Loop::new([config.turn, config.visit, config.poll].map(cost)));
+        let free = polling.is_none() && costs.iter().all(|&c| c == Nanos::ZERO);
+        Firmware { waiting: VecDeque::new(), running: false, busy: Nanos::ZERO, costs, free, polling }
     }
 
-    fn cost(&self, task: Task) -> Nanos {
+    pub fn cost(&self, task: Task) -> Nanos {
         self.costs[match task {
             Task::Fetch(_) => 0,
             Task::Slice(_) => 1,
@@ -68,7 +74,7 @@ impl Firmware {
             return true;
         }
         self.waiting.push_back(task);
-        if !self.running {
+        if !self.running && self.polling.is_none() {
             self.run(now, events);
         }
         false
@@ -100,5 +106,8 @@ impl Firmware {
     pub fn reset(&mut self) {
         self.waiting.clear();
         self.running = false;
+        if let Some(polling) = &mut self.polling {
+            polling.reset();
+        }
     }
 }

@@ -61,6 +61,12 @@ impl HostInterface {
         self.waiting += 1;
     }
 
+    /// Whether a command waits.
+    #[inline]
+    pub fn waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
     /// The next command by arbitration.
     #[inline]
     pub fn pop<T: Linked>(&mut self, slab: &mut Slab<T>) -> Option<u32> {

@@ -10,6 +10,7 @@ mod config;
 mod device;
 mod events;
 mod firmware;
+mod firmware_loop;
 mod flush_path;
 mod host_interface;
 mod monitor;
@@ -22,8 +23,8 @@ mod views;
 mod write_path;
 
 pub use config::{
-    Arbitration, DataBuffer, DeviceConfig, DieOrder, Firmware, HostInterface, Priorities, Scheduler,
-    StepCost, WritePolicy,
+    Arbitration, DataBuffer, DeviceConfig, DieOrder, Firmware, FirmwareModel, HostInterface, Priorities,
+    Scheduler, StepCost, WritePolicy,
 };
 pub use device::{Device, DeviceError};
 pub use monitor::Counters;

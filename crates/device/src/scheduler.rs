@@ -15,6 +15,8 @@
 //! Invariants: a die has at most one current operation and at most one suspended one; a channel carries one transfer; a
 //! die's bit is set in a class of its channel if and only if its current operation wants the channel for that class.
 
+mod poll;
+
 use crate::config::{DieOrder, Scheduler as Config};
 use crate::events::{Event, Events};
 use crate::slab::{Linked, List, NIL, Slab};
@@ -139,6 +141,7 @@ struct Channel {
     wants: Vec<u64>,
     last: Vec<u32>,
     busy: Nanos,
+    seen: poll::Ways,
 }
 
 /// Channels, dies and the operations on them.
@@ -157,12 +160,20 @@ pub(crate) struct Scheduler {
     unit_transfer: Nanos,
     stripe_transfer: Nanos,
     pub suspensions: u64,
+    /// A firmware loop looks at the channels and issues; nothing starts by itself.
+    polled: bool,
     /// Class of: status check, read trigger, erase, write, read transfer.
     classes: [usize; 5],
 }
 
 impl Scheduler {
-    pub fn new(config: &Config, timing: &Timing, layout: &Layout, stripe_units_bytes: u64) -> Scheduler {
+    pub fn new(
+        config: &Config,
+        timing: &Timing,
+        layout: &Layout,
+        stripe_units_bytes: u64,
+        polled: bool,
+    ) -> Scheduler {
         let p = &config.priorities;
         let priorities = [p.status_check, p.read_trigger, p.erase, p.write, p.read_transfer];
         let mut distinct = priorities.to_vec();
@@ -202,6 +213,7 @@ impl Scheduler {
             unit_transfer: transfer(u64::from(layout.unit_bytes + layout.spare_bytes_per_unit)),
             stripe_transfer: transfer(stripe_units_bytes),
             suspensions: 0,
+            polled,
             classes,
         }
     }
@@ -259,6 +271,9 @@ impl Scheduler {
         };
         d.current = op;
         d.busy_since = now;
+        if self.polled {
+            return self.head_changed(die);
+        }
         let record = &mut self.ops[op];
         record.book(Stage::WaitWay, now);
         if self.command == Nanos::ZERO && record.kind != OpKind::Program {
@@ -284,16 +299,26 @@ impl Scheduler {
         };
         let (channel, bit) = (d.channel, d.bit);
         self.channels[channel as usize].wants[self.classes[class]] |= 1 << bit;
-        self.kick_channel(now, channel, events);
+        if !self.polled {
+            self.kick_channel(now, channel, events);
+        }
     }
 
     #[inline]
     fn kick_channel(&mut self, now: SimTime, channel: u32, events: &mut Events) {
+        if let Some(die) = self.choose(now, channel) {
+            self.occupy(now, die, events);
+        }
+    }
+
+    /// Takes the best of what wants a free channel.
+    #[inline]
+    fn choose(&mut self, now: SimTime, channel: u32) -> Option<u32> {
         let c = &mut self.channels[channel as usize];
         if c.die.is_some() {
-            return;
+            return None;
         }
-        let Some(class) = c.wants.iter().position(|&w| w != 0) else { return };
+        let class = c.wants.iter().position(|&w| w != 0)?;
         // Round robin: the first that wants it after the last one served.
         let wants = c.wants[class];
         let turn = c.last[class];
@@ -302,9 +327,17 @@ impl Scheduler {
         c.wants[class] &= !(1 << bit);
         c.last[class] = bit;
         let die = channel * (self.dies.len() / self.channels.len()) as u32 + bit;
+        let op = self.dies[die as usize].current;
+        self.ops[op].book(Stage::WaitChannel, now);
+        Some(die)
+    }
+
+    /// The channel carries what the current operation of `die` wants it for.
+    #[inline]
+    fn occupy(&mut self, now: SimTime, die: u32, events: &mut Events) {
         let d = &mut self.dies[die as usize];
-        let op = &mut self.ops[d.current];
-        op.book(Stage::WaitChannel, now);
+        let op = &self.ops[d.current];
+        let channel = d.channel;
         d.phase = d.wanted;
         let time = match (d.wanted, op.kind) {
             (Phase::Status, _) => self.status,
@@ -331,7 +364,15 @@ impl Scheduler {
             }
             Phase::Status => {
                 d.phase = Phase::Held;
+                if self.polled {
+                    return self.reported(die);
+                }
                 self.steps.push_back(Step::ArrayDone(op));
+            }
+            _ if self.polled => {
+                d.phase = Phase::Held;
+                events.at(now + self.decode, Event::Decoded(op));
+                return;
             }
             _ => {
                 self.vacate(now, die);
@@ -343,12 +384,17 @@ impl Scheduler {
                 self.kick_die(now, die, events);
             }
         }
-        self.kick_channel(now, channel, events);
+        if !self.polled {
+            self.kick_channel(now, channel, events);
+        }
     }
 
     /// The data of `op` are decoded.
     pub fn decoded(&mut self, now: SimTime, op: u32) {
         self.ops[op].book(Stage::Transfer, now);
+        if self.polled {
+            return self.reported(self.ops[op].die);
+        }
         self.steps.push_back(Step::DataOut(op));
     }
 
@@ -371,7 +417,10 @@ impl Scheduler {
             Phase::Array => {
                 let op = d.current;
                 self.ops[op].book(Stage::Media, now);
-                if self.status == Nanos::ZERO {
+                if self.polled {
+                    d.phase = Phase::Held;
+                    self.ready(die);
+                } else if self.status == Nanos::ZERO {
                     d.phase = Phase::Held;
                     self.steps.push_back(Step::ArrayDone(op));
                 } else {
@@ -434,7 +483,7 @@ impl Scheduler {
         let d = &mut self.dies[die as usize];
         d.current = std::mem::replace(&mut d.suspended, NIL);
         d.busy_since = now;
-        d.phase = Phase::Array;
+        (d.phase, d.wanted) = (Phase::Array, Phase::Command);
         d.array_ends = now + self.resume + d.suspended_left;
         self.ops[d.current].book(Stage::WaitWay, now);
         events.at(d.array_ends, Event::Die(die));
@@ -470,6 +519,7 @@ impl Scheduler {
         for c in &mut self.channels {
             c.die = None;
             c.wants.fill(0);
+            c.seen = poll::Ways::default();
         }
         self.steps.clear();
         self.ops.clear();

@@ -34,6 +34,9 @@ pub(crate) struct Writes {
     leaving: u32,
     /// No die could take data at the last try.
     pub stalled: bool,
+    /// Stages of programs that made entries clean while slices waited for entries, not yet shared out among these. An entry
+    /// goes to who has waited longest, not to whom it was written out for, so their times do not match one by one.
+    pub cleaning: StageTimes,
     /// Units and sequence number of every planned program, by program.
     units: Vec<StripeUnit>,
     sequences: Vec<u64>,
@@ -89,9 +92,12 @@ impl Device {
         if record.users > 0 || record.filling || record.packed || record.programming {
             return;
         }
+        // A clean entry goes to those who wait: kept as the most recently used, it would let all older ones be written first.
         if record.dirty != 0 && record.wanted {
             self.dispatch(entry);
-        } else if record.listed && (record.dirty != 0 || self.config.buffer.retain) {
+        } else if record.listed
+            && (record.dirty != 0 || (self.config.buffer.retain && self.starved.is_empty()))
+        {
             self.buffer.idle(entry);
             self.feed_starved();
         } else {
@@ -357,6 +363,11 @@ impl Device {
         record.users += 1;
         self.acknowledge(entry, Some(stages), Status::Success);
         self.flushed(entry);
+        if self.starved.is_empty() {
+            self.writes.cleaning = StageTimes::default();
+        } else {
+            Stage::ALL.iter().for_each(|&stage| self.writes.cleaning.add(stage, stages.get(stage)));
+        }
         self.release(entry);
     }
 

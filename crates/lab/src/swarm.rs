@@ -34,6 +34,9 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     pick("buffer.retain", &["false", "true"]);
     pick("buffer.dirty_high", &["1.0", "0.3"]);
     pick("host.link_rate", &["0", "\"1GB/s\""]);
+    pick("firmware.model", &["tasks", "loop"]);
+    pick("firmware.turn.cycles", &["0", "200"]);
+    pick("firmware.poll.fixed", &["0", "\"150ns\""]);
     pick("firmware.slice.cycles", &["0", "500"]);
     pick("firmware.status.fixed", &["0", "\"200ns\""]);
     pick("media.timing.command", &["0", "\"300ns\""]);

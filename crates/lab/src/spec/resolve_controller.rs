@@ -5,7 +5,8 @@ use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
 use super::schema::{Key, Kind, SHARE, TIME, Values, count, key};
 use super::value::Quantity;
 use pellucid_device::{
-    Arbitration, DataBuffer, DieOrder, Firmware, HostInterface, Priorities, Scheduler, StepCost, WritePolicy,
+    Arbitration, DataBuffer, DieOrder, Firmware, FirmwareModel, HostInterface, Priorities, Scheduler,
+    StepCost, WritePolicy,
 };
 use pellucid_flash::Layout;
 use pellucid_media::Timing;
@@ -36,6 +37,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.host.fetch", TIME, Whole(0), "From arrival in a queue until the firmware sees the command"),
     key("drive.host.dma_latency", TIME, Whole(0), "Latency of a DMA operation that does not occupy the link"),
     key("drive.host.complete", TIME, Whole(0), "Time to post a completion"),
+    key(
+        "drive.firmware.model",
+        FIRMWARES,
+        Word("tasks"),
+        "Tasks in order of arrival, or one loop that polls",
+    ),
     key("drive.firmware.clock_mhz", count(1), Whole(1000), "Processor clock in MHz"),
     key("drive.firmware.fetch.cycles", CYCLES, Whole(0), "Taking a command: cycles"),
     key("drive.firmware.fetch.fixed", FIXED, Whole(0), "... and register accesses, whatever the clock"),
@@ -59,6 +66,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.firmware.status.fixed", FIXED, Whole(0), "... and register accesses"),
     key("drive.firmware.complete.cycles", CYCLES, Whole(0), "Completing a command: cycles"),
     key("drive.firmware.complete.fixed", FIXED, Whole(0), "... and register accesses"),
+    key("drive.firmware.turn.cycles", CYCLES, Whole(0), "Loop: a turn, with the look for a command: cycles"),
+    key("drive.firmware.turn.fixed", FIXED, Whole(0), "... and register accesses"),
+    key("drive.firmware.visit.cycles", CYCLES, Whole(0), "Loop: going through a channel's lists: cycles"),
+    key("drive.firmware.visit.fixed", FIXED, Whole(0), "... and register accesses"),
+    key("drive.firmware.poll.cycles", CYCLES, Whole(0), "Loop: reading a register of a controller: cycles"),
+    key("drive.firmware.poll.fixed", FIXED, Whole(0), "... and register accesses"),
     key("drive.buffer.entries", count(1), Whole(1024), "Data-buffer entries, one mapping unit each"),
     key("drive.buffer.write", WRITES, Word("write-back"), "When a write is acknowledged"),
     key(
@@ -95,6 +108,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.scheduler.decode", TIME, Whole(0), "ECC decoding after a read transfer, off the channel"),
 ];
 
+const FIRMWARES: Kind = Kind::Word(&["tasks", "loop"]);
 const WRITES: Kind = Kind::Word(&["write-through", "write-back"]);
 const ORDERS: Kind = Kind::Word(&["fifo", "read-first"]);
 
@@ -133,6 +147,10 @@ pub(crate) fn firmware(values: &Values) -> Firmware {
         fixed_ns: values.u32(&format!("drive.firmware.{name}.fixed")),
     };
     Firmware {
+        model: match values.text("drive.firmware.model") {
+            "tasks" => FirmwareModel::Tasks,
+            _ => FirmwareModel::Loop,
+        },
         clock_mhz: values.u32("drive.firmware.clock_mhz"),
         fetch: step("fetch"),
         slice: step("slice"),
@@ -140,6 +158,9 @@ pub(crate) fn firmware(values: &Values) -> Firmware {
         issue: step("issue"),
         status: step("status"),
         complete: step("complete"),
+        turn: step("turn"),
+        visit: step("visit"),
+        poll: step("poll"),
     }
 }
 

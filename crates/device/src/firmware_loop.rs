@@ -1,0 +1,253 @@
+//! The firmware as one endless loop on one processor (Cosmos+ OpenSSD, Algorithm 1).
+//!
+//! ```text
+//!      ┌────────────────────────────────────────────────────────────────────────────────────────────┐
+//!      ▼                                                                                            │
+//!    turn: a command waits? ── yes ─► fetch, slices: buffer, translation, dependencies ─────────────┤
+//!      │ no                                                                                         │
+//!      ├─ reservation station empty ────────────────────────────────────────────────────────────────┤
+//!      ▼                                                                                            │
+//!    host DMA: read the state; deal with each that has ended                                        │
+//!      ▼                                                                                            │
+//!    channel 0, 1, ...: look (lists, ready/busy, status words) ─► deal with each end that it showed │
+//!                       ─► issue by priority until the controller is busy ──────────────────────────┘
+//! ```
+//! Hardware sets state; nothing follows until the loop comes by. What a step calls (a host DMA to issue, a command to complete)
+//! runs before the loop goes on, as a function call would. The public firmware skips the scheduler in a turn that took a
+//! command, and so does this.
+//!
+//! A loop that would only find what it knows does not run as events: it is parked, with the time at which its turn began. Its
+//! turns are all alike until something changes, so when that happens the step at which the loop would be follows by
+//! division, and it goes on there.
+//!
+//! Invariant: at most one processor event is outstanding, and then `doing` says what ends with it.
+
+use crate::device::Device;
+use crate::events::Event;
+use crate::firmware::Task;
+use pellucid_flash::{Nanos, SimTime, Stage};
+use std::collections::VecDeque;
+
+/// Where the loop goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Turn,
+    HostDma,
+    Look(u32),
+    Sensed(u32),
+    Issue(u32),
+    /// Reads whether the controller is still busy with what was just issued: a short command may be over.
+    Recheck(u32),
+}
+
+/// What the processor does until its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    /// The rest of a step that had nothing new, when a parked loop goes on.
+    Passing,
+    Turn,
+    HostDma,
+    Look(u32),
+    Task(Task),
+    /// The end of this die's operation.
+    Sensed(u32),
+    /// Issuing this die's operation.
+    Issue(u32),
+    Recheck(u32),
+}
+
+/// The loop's state.
+#[derive(Clone, Debug)]
+pub(crate) struct Loop {
+    turn: Nanos,
+    visit: Nanos,
+    poll: Nanos,
+    at: At,
+    doing: Option<Doing>,
+    /// Since when the loop turns without finding anything.
+    parked: Option<SimTime>,
+    dma_running: u32,
+    dma_ended: VecDeque<u32>,
+}
+
+impl Loop {
+    /// `costs`: turn, visit, poll.
+    pub fn new([turn, visit, poll]: [Nanos; 3]) -> Loop {
+        Loop {
+            turn,
+            visit,
+            poll,
+            at: At::Turn,
+            doing: None,
+            parked: Some(SimTime::ZERO),
+            dma_running: 0,
+            dma_ended: VecDeque::new(),
+        }
+    }
+
+    /// A host DMA was issued.
+    pub fn dma_begins(&mut self) {
+        self.dma_running += 1;
+    }
+
+    /// Forgets everything (power cut).
+    pub fn reset(&mut self) {
+        *self = Loop::new([self.turn, self.visit, self.poll]);
+    }
+}
+
+impl Device {
+    fn polling(&mut self) -> &mut Loop {
+        self.firmware.polling.as_mut().expect("the firmware is a loop")
+    }
+
+    /// The hardware has moved the data of a slice; the loop will see it.
+    pub(crate) fn dma_ended(&mut self, slice: u32) {
+        self.polling().dma_ended.push_back(slice);
+    }
+
+    /// What the processor did until now takes effect.
+    pub(crate) fn loop_step(&mut self) {
+        let now = self.now;
+        let doing = self.polling().doing.take().expect("a processor event of an idle loop");
+        match doing {
+            Doing::Passing => {}
+            Doing::Turn => {
+                let took = self.fetch_one();
+                let work = self.polling().dma_running > 0 || self.scheduler.occupied();
+                self.polling().at = if work && !took { At::HostDma } else { At::Turn };
+            }
+            Doing::HostDma => {
+                while let Some(slice) = self.polling().dma_ended.pop_front() {
+                    self.polling().dma_running -= 1;
+                    self.slices[slice].book(Stage::HostLink, now);
+                    self.firmware.waiting.push_back(Task::DmaStatus(slice));
+                }
+                self.polling().at = At::Look(0);
+            }
+            Doing::Look(channel) => {
+                self.scheduler.look(now, channel, &mut self.events);
+                self.polling().at = At::Sensed(channel);
+            }
+            Doing::Task(task) => self.run(task),
+            Doing::Sensed(die) => self.scheduler.sensed(now, die, &mut self.events),
+            Doing::Issue(die) => {
+                let channel = self.scheduler.issue(now, die, &mut self.events);
+                self.polling().at = At::Recheck(channel);
+            }
+            Doing::Recheck(channel) => self.polling().at = At::Issue(channel),
+        }
+    }
+
+    /// Lets the processor go on with its next step, if it is not in one.
+    pub(crate) fn loop_on(&mut self) {
+        if self.polling().doing.is_some() {
+            return;
+        }
+        if let Some(since) = self.polling().parked {
+            if self.nothing_new() {
+                return;
+            }
+            let (at, left) = self.position(since);
+            let polling = self.polling();
+            (polling.at, polling.parked) = (at, None);
+            return self.work(Doing::Passing, left);
+        }
+        if let Some(task) = self.firmware.waiting.pop_front() {
+            return self.work(Doing::Task(task), self.firmware.cost(task));
+        }
+        loop {
+            let now = self.now;
+            let at = self.polling().at;
+            let (doing, cost) = match at {
+                At::Turn if self.nothing_new() => {
+                    self.polling().parked = Some(now);
+                    return;
+                }
+                At::Turn => (Some(Doing::Turn), self.step_cost(at)),
+                At::HostDma => (Some(Doing::HostDma), self.step_cost(at)),
+                At::Look(channel) => (Some(Doing::Look(channel)), self.step_cost(at)),
+                At::Recheck(channel) => (Some(Doing::Recheck(channel)), self.step_cost(at)),
+                At::Sensed(channel) => {
+                    let die = self.scheduler.next_sensed(now, channel);
+                    (die.map(Doing::Sensed), self.firmware.cost(Task::Status(0)))
+                }
+                At::Issue(channel) => {
+                    let die = self.scheduler.next_issue(now, channel);
+                    (die.map(Doing::Issue), self.firmware.cost(Task::Issue(0)))
+                }
+            };
+            match doing {
+                Some(doing) => return self.work(doing, cost),
+                None => self.polling().at = self.after(at),
+            }
+        }
+    }
+
+    fn work(&mut self, doing: Doing, cost: Nanos) {
+        self.polling().doing = Some(doing);
+        self.firmware.busy += cost;
+        self.events.at(self.now + cost, Event::Processor);
+    }
+
+    /// The step after `at` when `at` has nothing more to do.
+    fn after(&self, at: At) -> At {
+        match at {
+            At::Turn => At::HostDma,
+            At::HostDma => At::Look(0),
+            At::Look(channel) => At::Sensed(channel),
+            At::Sensed(channel) | At::Recheck(channel) => At::Issue(channel),
+            At::Issue(channel) if channel + 1 < self.scheduler.channels() => At::Look(channel + 1),
+            At::Issue(_) => At::Turn,
+        }
+    }
+
+    /// Cost of a step that finds nothing.
+    fn step_cost(&mut self, at: At) -> Nanos {
+        let polls = match at {
+            At::HostDma => u32::from(self.polling().dma_running > 0),
+            At::Look(channel) => self.scheduler.reads_of_look(channel),
+            At::Recheck(_) => 1,
+            _ => 0,
+        };
+        let polling = self.polling();
+        let base = match at {
+            At::Turn => polling.turn,
+            At::Look(_) => polling.visit,
+            _ => Nanos::ZERO,
+        };
+        base + Nanos(polling.poll.0 * u64::from(polls))
+    }
+
+    /// Whether a whole turn would find nothing.
+    fn nothing_new(&mut self) -> bool {
+        let polling = self.polling();
+        polling.dma_ended.is_empty()
+            && self.firmware.waiting.is_empty()
+            && !self.command_waits()
+            && self.scheduler.nothing_new()
+    }
+
+    /// Where a loop is now that has turned in vain since `since`: the step it comes to next, and how long until then.
+    fn position(&mut self, since: SimTime) -> (At, Nanos) {
+        let working = self.polling().dma_running > 0 || self.scheduler.occupied();
+        let channels = if working { self.scheduler.channels() } else { 0 };
+        let steps = || {
+            let scheduler = working.then_some(At::HostDma).into_iter().chain((0..channels).map(At::Look));
+            std::iter::once(At::Turn).chain(scheduler)
+        };
+        let period: u64 = steps().map(|at| self.step_cost(at).0).sum();
+        if period == 0 {
+            return (At::Turn, Nanos::ZERO);
+        }
+        let phase = (self.now - since).0 % period;
+        let mut begins = 0;
+        for at in steps() {
+            if begins >= phase {
+                return (at, Nanos(begins - phase));
+            }
+            begins += self.step_cost(at).0;
+        }
+        (At::Turn, Nanos(period - phase))
+    }
+}

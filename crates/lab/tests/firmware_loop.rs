@@ -1,0 +1,79 @@
+//! The polling firmware: what has ended is noticed when the loop comes by, and not before.
+
+use pellucid_device::Device;
+use pellucid_flash::{Command, Completion, Lba, Opcode, SimTime};
+use pellucid_lab::swarm::tiny;
+
+/// A turn of the loop lasts a millisecond, everything else on the processor nothing.
+const SLOW: &[&str] = &[
+    "firmware.model=loop",
+    "firmware.turn.fixed=\"1ms\"",
+    "media.timing.op_spread=0.0",
+    "buffer.write=write-through",
+    "buffer.retain=false",
+];
+
+fn drive(sets: &[&str]) -> Device {
+    let sets: Vec<String> = sets.iter().map(|s| s.to_string()).collect();
+    Device::new(&tiny(&sets)).unwrap()
+}
+
+fn run(device: &mut Device, at: SimTime, opcode: Opcode, lba: u64) -> Completion {
+    let data = vec![0; 4 * device.image_bytes()];
+    device.submit(at, Command { tag: 0, queue: 0, opcode, fua: false, lba: Lba(lba), sectors: 4, data });
+    loop {
+        if let Some(completion) = device.pop() {
+            return completion;
+        }
+        let next = device.next_event().expect("a command in flight");
+        device.advance(next);
+    }
+}
+
+fn us(us: u64) -> SimTime {
+    SimTime(us * 1000)
+}
+
+#[test]
+fn each_end_waits_for_the_loop() {
+    let mut device = drive(SLOW);
+    assert_eq!(device.next_event(), None, "an idle loop makes no events");
+    // Never written: no flash. The turn that begins at 1 ms takes the command at its end; the next one sees the DMA.
+    let done = run(&mut device, us(300), Opcode::Read, 0);
+    assert_eq!(done.completed, us(3_000));
+    // DMA sensed at 6 ms and program issued; sensed a turn later, though it lasts half a millisecond.
+    let done = run(&mut device, us(3_300), Opcode::Write, 0);
+    assert_eq!(done.completed, us(7_000));
+    // Sense, transfer and DMA each wait for the end of a turn, though they last 50, 21 and 0 us.
+    let done = run(&mut device, us(10_999), Opcode::Read, 0);
+    assert_eq!(done.completed, us(16_000));
+    assert_eq!(done.stages.total(), done.completed - done.submitted);
+    assert_eq!(device.next_event(), None, "at rest again");
+}
+
+#[test]
+fn a_turn_that_takes_a_command_skips_the_scheduler() {
+    let mut device = drive(SLOW);
+    let command = |tag| Command {
+        tag,
+        queue: 0,
+        opcode: Opcode::Read,
+        fua: false,
+        lba: Lba(0),
+        sectors: 4,
+        data: Vec::new(),
+    };
+    device.submit(us(300), command(0));
+    device.submit(us(300), command(1));
+    // Taken at 2 and 3 ms; the DMA of the first has long ended when the turn at 3 ms takes the second instead.
+    device.advance(us(3_999));
+    assert!(device.pop().is_none());
+    device.advance(us(4_000));
+    assert_eq!(device.pop().map(|c| c.completed), Some(us(4_000)));
+}
+
+#[test]
+fn tasks_notice_at_once() {
+    let mut device = drive(&["media.timing.op_spread=0.0"]);
+    assert_eq!(run(&mut device, us(300), Opcode::Read, 0).completed, us(300));
+}
