@@ -360,6 +360,7 @@ impl Device {
         }
     }
 
+    /// As far as it goes without giving anything up.
     fn carry_out(&mut self) {
         loop {
             while let Some(step) = self.scheduler.pop_step() {
