@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use pellucid_device::{
-    Arbitration, DataBuffer, Device, DeviceConfig, DieOrder, Firmware, HostInterface, Priorities, Scheduler,
-    StepCost, WritePolicy,
+    Arbitration, DataBuffer, Device, DeviceConfig, DieOrder, Firmware, FirmwareModel, HostInterface,
+    Priorities, Scheduler, StepCost, WritePolicy,
 };
 use pellucid_flash::{Geometry, Nanos};
 use pellucid_ftl::{Durability, FtlConfig, Placement, Separation, Victim, WearLevelling};
@@ -88,6 +88,10 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             complete_ns: Nanos(300),
         },
         firmware: Firmware {
+            model: FirmwareModel::Tasks,
+            turn: StepCost::default(),
+            visit: StepCost::default(),
+            poll: StepCost::default(),
             clock_mhz: 1000,
             fetch: StepCost { cycles: 300, fixed_ns: 0 },
             slice: StepCost { cycles: 300, fixed_ns: 0 },
