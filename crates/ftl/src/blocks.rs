@@ -65,6 +65,8 @@ pub(crate) struct Blocks {
     free: Vec<Vec<u32>>,
     buckets: Vec<u32>,
     lowest: Vec<u32>,
+    /// Per die: closed blocks that hold nothing valid.
+    empty: Vec<u32>,
     blocks_per_die: u32,
     units_per_block: u32,
     bad: u32,
@@ -93,6 +95,7 @@ impl Blocks {
             free,
             buckets: vec![NIL; buckets],
             lowest: vec![layout.units_per_block + 1; layout.dies as usize],
+            empty: vec![0; layout.dies as usize],
             blocks_per_die: layout.blocks_per_die,
             units_per_block: layout.units_per_block,
             bad: 0,
@@ -241,6 +244,8 @@ impl Blocks {
             hot.state = BlockState::Closed;
             self.cold[block.0 as usize].closed_at = sequence;
             self.cold[block.0 as usize].touched_at = sequence;
+            let empty = u32::from(self.hot[block.0 as usize].valid == 0);
+            self.empty[(block.0 / self.blocks_per_die) as usize] += empty;
             self.link(block.0);
         }
     }
@@ -261,6 +266,14 @@ impl Blocks {
         } else {
             self.hot[block.0 as usize].valid -= 1;
         }
+        if closed && self.hot[block.0 as usize].valid == 0 {
+            self.empty[(block.0 / self.blocks_per_die) as usize] += 1;
+        }
+    }
+
+    /// Closed blocks of `die` that hold nothing valid.
+    pub fn empty_closed(&self, die: DieId) -> u32 {
+        self.empty[die.0 as usize]
     }
 
     /// The closed block of `die` with the fewest valid units. Amortised O(1): the cursor rises only past empty buckets.
@@ -282,6 +295,8 @@ impl Blocks {
     pub fn choose(&mut self, block: BlockId) {
         debug_assert_eq!(self.hot[block.0 as usize].state, BlockState::Closed);
         self.unlink(block.0);
+        let empty = u32::from(self.hot[block.0 as usize].valid == 0);
+        self.empty[(block.0 / self.blocks_per_die) as usize] -= empty;
         self.hot[block.0 as usize].state = BlockState::Victim;
     }
 
@@ -309,7 +324,10 @@ impl Blocks {
     pub fn retire(&mut self, block: BlockId) {
         match self.hot[block.0 as usize].state {
             BlockState::Free => self.unfree(block),
-            BlockState::Closed => self.unlink(block.0),
+            BlockState::Closed => {
+                self.unlink(block.0);
+                self.empty[(block.0 / self.blocks_per_die) as usize] -= 1;
+            }
             _ => {}
         }
         assert_eq!(self.hot[block.0 as usize].valid, 0, "retiring block {} with valid data", block.0);
@@ -386,6 +404,11 @@ impl Blocks {
         assert_eq!(count(BlockState::Free), self.free_total as usize, "free blocks of all dies");
         assert_eq!(count(BlockState::Free), self.free.iter().map(Vec::len).sum::<usize>(), "free blocks");
         assert_eq!(count(BlockState::Bad), self.bad as usize, "bad blocks");
+        for (die, &empty) in self.empty.iter().enumerate() {
+            let blocks = self.of_die(DieId(die as u32));
+            let found = blocks.filter(|&b| self.state(b) == BlockState::Closed && self.valid(b) == 0).count();
+            assert_eq!(empty as usize, found, "empty closed blocks of die {die}");
+        }
         if self.keep_buckets {
             let mut listed = 0;
             for (bucket, &head) in self.buckets.iter().enumerate() {

@@ -93,7 +93,7 @@ impl PageMap {
 
     /// A die without a free block gives back first what needs no relocation: its closed blocks without valid units.
     pub fn reap(&mut self, die: DieId) {
-        if self.blocks.free_count(die) > 0 {
+        if self.blocks.free_count(die) > 0 || self.blocks.empty_closed(die) == 0 {
             return;
         }
         let empty = |map: &PageMap, b: &BlockId| {
