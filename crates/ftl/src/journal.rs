@@ -123,11 +123,6 @@ impl PageMap {
         self.sequence >= self.segments.due
     }
 
-    /// Whether trimmed pages wait to be made durable.
-    pub fn has_dirty_segments(&self) -> bool {
-        !self.segments.dirty.is_empty()
-    }
-
     /// The next segment that a flush must write. A segment with trimmed pages waits until the programs planned before the
     /// trim have ended, so that none of them can be found above its watermark.
     pub fn next_flush_segment(&mut self) -> SegmentWork {
