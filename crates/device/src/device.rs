@@ -281,8 +281,12 @@ impl Device {
         let carries = match command.opcode {
             Opcode::Write => true,
             Opcode::Read => !command.data.is_empty(),
-            _ => false,
+            Opcode::Flush | Opcode::Trim | Opcode::WriteZeroes => false,
+            _ => return Some(Status::InvalidOpcode),
         };
+        if command.namespace != 0 || command.vector.is_some() {
+            return Some(Status::InvalidField);
+        }
         let bytes = command.sectors as usize * self.image_bytes;
         if !self.host.has_queue(command.queue) || (carries && command.data.len() != bytes) {
             return Some(Status::InvalidField);
@@ -489,6 +493,9 @@ impl Device {
             }
             Opcode::Trim | Opcode::WriteZeroes => self.start_trim(work),
             Opcode::Flush => self.start_flush(work),
+            Opcode::Append | Opcode::Zone(_) | Opcode::Reset | Opcode::Copy | Opcode::Report => {
+                unreachable!("refused at submission")
+            }
         }
     }
 
@@ -560,6 +567,8 @@ impl Device {
             completed: self.now,
             stages: record.stages,
             data: std::mem::take(&mut command.data),
+            result: 0,
+            vector: command.vector.take(),
         };
         if record.status == Status::Success {
             match command.opcode {

@@ -14,6 +14,7 @@ mod firmware_loop;
 mod flush_path;
 mod host_interface;
 mod monitor;
+mod port;
 mod power;
 mod precondition;
 mod read_path;

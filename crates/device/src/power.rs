@@ -94,6 +94,8 @@ impl Device {
                 completed: now,
                 stages: w.stages,
                 data: std::mem::take(&mut w.command.data),
+                result: 0,
+                vector: w.command.vector.take(),
             })
             .collect()
     }

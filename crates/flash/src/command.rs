@@ -1,6 +1,17 @@
-//! What a host asks of a block drive, and what the drive answers.
+//! What a host asks of a drive, and what the drive answers.
+//!
+//! One vocabulary serves every command set. A namespace answers what its interface has and refuses the rest with
+//! [`Status::InvalidOpcode`]:
+//!
+//! | opcode | block, fdp | zoned | open-channel |
+//! |---|---|---|---|
+//! | `Read`, `Write`, `Flush` | yes | yes | yes, also as a vector |
+//! | `Trim`, `WriteZeroes` | yes | no | no |
+//! | `Append`, `Zone` | no | yes | no |
+//! | `Reset`, `Copy` | no | no | yes, also as a vector |
+//! | `Report` | no | yes | yes |
 
-use crate::{Lba, SimTime};
+use crate::{Lba, SimTime, ZoneAction};
 
 /// The caller's name for a command; comes back unchanged with the completion.
 pub type Tag = u64;
@@ -18,6 +29,18 @@ pub enum Opcode {
     Trim,
     /// Write zeros without transferring them.
     WriteZeroes,
+    /// Write the sectors of `data` at the write pointer of the zone that starts at `lba`; [`Completion::result`] is where they
+    /// went.
+    Append,
+    /// Change the state of the zone that starts at `lba` (`sectors` is 0).
+    Zone(ZoneAction),
+    /// Make the chunk that holds `lba`, or the chunks of the vector, free (`sectors` is 0).
+    Reset,
+    /// Copy the sectors of the vector to its destinations inside the drive.
+    Copy,
+    /// Describe `sectors` chunks or zones from the one that holds `lba` on: the completion's `data` are packed
+    /// [`ChunkInfo`](crate::ChunkInfo) or [`ZoneInfo`](crate::ZoneInfo). Costs the media nothing.
+    Report,
 }
 
 /// One command of a host.
@@ -41,6 +64,51 @@ pub struct Command {
     pub sectors: u32,
     /// Sector images, see above.
     pub data: Vec<u8>,
+    /// The namespace it is for.
+    pub namespace: u16,
+    /// Placement handle of a write to an `fdp` namespace; 0 where there is only one.
+    pub handle: u16,
+    /// What only open-channel commands have.
+    pub vector: Option<Box<Vector>>,
+}
+
+impl Command {
+    /// A command for namespace 0 that is no vector command.
+    pub fn new(tag: Tag, opcode: Opcode, lba: Lba, sectors: u32, data: Vec<u8>) -> Command {
+        Command {
+            tag,
+            queue: 0,
+            opcode,
+            fua: false,
+            lba,
+            sectors,
+            data,
+            namespace: 0,
+            handle: 0,
+            vector: None,
+        }
+    }
+}
+
+/// The addresses and the out-of-band data of an open-channel command (Open-Channel SSD 2.0, vector commands).
+///
+/// With `addresses`, [`Command::lba`] is not used and [`Command::sectors`] is their number, at most
+/// [`Vector::ADDRESSES_MAX`]. Without, the command is a scalar one that carries metadata.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vector {
+    /// One address for each sector (`Reset`: for each chunk).
+    pub addresses: Vec<Lba>,
+    /// `Copy`: where each sector goes.
+    pub destinations: Vec<Lba>,
+    /// Out-of-band data, [`Vector::METADATA_BYTES`] for each sector: given with a write, filled by a read, empty if not wanted.
+    pub metadata: Vec<u8>,
+}
+
+impl Vector {
+    /// Addresses that one command can name.
+    pub const ADDRESSES_MAX: usize = 64;
+    /// Out-of-band bytes of one sector.
+    pub const METADATA_BYTES: usize = 16;
 }
 
 /// How a command ended. This is data for the host, not an error of ours.
@@ -60,6 +128,40 @@ pub enum Status {
     WriteFault,
     /// Power was cut before the command completed.
     PowerLoss,
+    /// The namespace's interface has no such command.
+    InvalidOpcode,
+    /// Zoned: the command runs over the end of the zone (NVMe ZNS, 1B8h).
+    ZoneBoundary,
+    /// Zoned: the zone is full (1B9h).
+    ZoneFull,
+    /// Zoned: the zone is read-only (1BAh).
+    ZoneReadOnly,
+    /// Zoned: the zone is offline (1BBh).
+    ZoneOffline,
+    /// Zoned: the write does not begin at the write pointer (1BCh).
+    ZoneInvalidWrite,
+    /// Zoned: it would make too many zones active (1BDh).
+    TooManyActiveZones,
+    /// Zoned: it would make too many zones open (1BEh).
+    TooManyOpenZones,
+    /// Zoned: the zone cannot go from its state to the wanted one (1BFh).
+    ZoneInvalidTransition,
+    /// Open-channel: write to a chunk that is closed, offline or out of range (280h).
+    ChunkWriteInvalid,
+    /// Open-channel, with DULBE: a sector that was not written is read (287h).
+    Unwritten,
+    /// Open-channel: the chunk is offline (2C0h).
+    ChunkOffline,
+    /// Open-channel: the chunk's state does not allow a reset (2C1h).
+    ChunkInvalidReset,
+    /// Open-channel: the data were corrected with high effort (2D0h). They are good.
+    HighEcc,
+    /// Open-channel: the write failed; go on in the next unit of writing (2F0h).
+    ChunkWriteFailed,
+    /// Open-channel: the chunk was closed before its end (2F1h).
+    ChunkClosedEarly,
+    /// Open-channel: the write does not begin at the write pointer, or is no multiple of `ws_min` (2F2h).
+    ChunkOutOfOrder,
 }
 
 /// The end of a command.
@@ -80,4 +182,8 @@ pub struct Completion {
     pub stages: crate::StageTimes,
     /// The command's buffer, filled for a successful read.
     pub data: Vec<u8>,
+    /// `Append`: the first sector written. A vector command: bit i is set where address i failed. Else 0.
+    pub result: u64,
+    /// The command's vector, its metadata filled by a read.
+    pub vector: Option<Box<Vector>>,
 }

@@ -5,17 +5,23 @@
 //! (`erase_ns`, `capacity_bytes`).
 
 mod address;
+mod chunk;
 mod command;
 mod geometry;
+mod port;
 mod reason;
 mod rng;
 mod stage;
 mod time;
+mod zone;
 
 pub use address::{BlockId, DieId, Lba, Lpn, Ppa};
-pub use command::{Command, Completion, Opcode, Status, Tag};
+pub use chunk::{ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, ChunkReason, ChunkScope, ChunkState};
+pub use command::{Command, Completion, Opcode, Status, Tag, Vector};
 pub use geometry::{Geometry, GeometryError, Layout};
+pub use port::{Drive, Interface};
 pub use reason::Cause;
 pub use rng::Rng;
 pub use stage::{Stage, StageTimes};
 pub use time::{Nanos, SimTime};
+pub use zone::{ZoneAction, ZoneGeometry, ZoneInfo, ZoneState};

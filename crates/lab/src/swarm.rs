@@ -183,6 +183,7 @@ impl Swarm {
                 self.oracle.submit_change(opcode, lba, sectors);
             }
             Opcode::Flush => covered = self.oracle.submit_flush(),
+            _ => unreachable!("block commands only"),
         }
         if self.canary && opcode == Opcode::Flush {
             return self.oracle.complete_flush(&covered);
@@ -190,7 +191,7 @@ impl Swarm {
         let tag = self.pending.len() as u64;
         self.pending.push(Pending { opcode, lba, sectors, fua, promise, covered, open: true });
         self.in_flight += 1;
-        self.device.submit(self.now, Command { tag, queue: 0, opcode, fua, lba, sectors, data });
+        self.device.submit(self.now, Command { fua, ..Command::new(tag, opcode, lba, sectors, data) });
         self.collect();
     }
 
@@ -285,16 +286,7 @@ impl Swarm {
             let mut promise = Promise::default();
             self.oracle.submit_read(Lba(at), length, &mut promise);
             let data = vec![0xaa; length as usize * image_bytes];
-            let command = Command {
-                tag: u64::MAX,
-                queue: 0,
-                opcode: Opcode::Read,
-                fua: false,
-                lba: Lba(at),
-                sectors: length,
-                data,
-            };
-            self.device.submit(self.now, command);
+            self.device.submit(self.now, Command::new(u64::MAX, Opcode::Read, Lba(at), length, data));
             let completion = loop {
                 if let Some(completion) = self.device.pop() {
                     break completion;

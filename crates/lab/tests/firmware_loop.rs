@@ -20,7 +20,7 @@ fn drive(sets: &[&str]) -> Device {
 
 fn run(device: &mut Device, at: SimTime, opcode: Opcode, lba: u64) -> Completion {
     let data = vec![0; 4 * device.image_bytes()];
-    device.submit(at, Command { tag: 0, queue: 0, opcode, fua: false, lba: Lba(lba), sectors: 4, data });
+    device.submit(at, Command::new(0, opcode, Lba(lba), 4, data));
     loop {
         if let Some(completion) = device.pop() {
             return completion;
@@ -54,15 +54,7 @@ fn each_end_waits_for_the_loop() {
 #[test]
 fn a_turn_that_takes_a_command_skips_the_scheduler() {
     let mut device = drive(SLOW);
-    let command = |tag| Command {
-        tag,
-        queue: 0,
-        opcode: Opcode::Read,
-        fua: false,
-        lba: Lba(0),
-        sectors: 4,
-        data: Vec::new(),
-    };
+    let command = |tag| Command::new(tag, Opcode::Read, Lba(0), 4, Vec::new());
     device.submit(us(300), command(0));
     device.submit(us(300), command(1));
     // Taken at 2 and 3 ms; the DMA of the first has long ended when the turn at 3 ms takes the second instead.

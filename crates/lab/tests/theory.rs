@@ -116,7 +116,7 @@ fn commands_give_the_same_write_amplification() {
             while device.pop().is_some() {}
         }
         let (lba, data) = (Lba(rng.below(sectors)), vec![0; device.image_bytes()]);
-        let command = Command { tag, queue: 0, opcode: Opcode::Write, fua: false, lba, sectors: 1, data };
+        let command = Command::new(tag, Opcode::Write, lba, 1, data);
         device.submit(device.now(), command);
     }
     let counters = device.counters();

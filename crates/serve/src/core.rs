@@ -288,7 +288,7 @@ impl Core {
                 self.pending.len() as u32 - 1
             }
         };
-        device.submit(at, Command { tag: tag.into(), queue, opcode, fua, lba, sectors, data });
+        device.submit(at, Command { queue, fua, ..Command::new(tag.into(), opcode, lba, sectors, data) });
     }
 
     /// Lets the drives do what is due. Returns whether more can be done at once.

@@ -23,7 +23,7 @@ fn command(rng: &mut Rng, slot: u64, slot_sectors: u64) -> Command {
     };
     let fua = opcode == Opcode::Write && rng.chance(0.1);
     let (lba, sectors) = if opcode == Opcode::Flush { (0, 0) } else { (at, sectors as u32) };
-    Command { tag: slot, queue: 0, opcode, fua, lba: Lba(lba), sectors, data }
+    Command { fua, ..Command::new(slot, opcode, Lba(lba), sectors, data) }
 }
 
 fn finish(device: &mut Device, what: &str) {

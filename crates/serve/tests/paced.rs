@@ -76,7 +76,7 @@ fn recorded_arrivals_give_the_same_completions_in_virtual_time() {
     for (tag, (arrival, data)) in seen.arrivals.into_iter().enumerate() {
         let Arrival { at, queue, opcode, fua, lba, sectors, .. } = arrival;
         let data = if opcode == Opcode::Read { vec![0; sectors as usize * 512] } else { data };
-        again.submit(at, Command { tag: tag as u64, queue, opcode, fua, lba, sectors, data });
+        again.submit(at, Command { queue, fua, ..Command::new(tag as u64, opcode, lba, sectors, data) });
     }
     while again.outstanding_commands() > 0 {
         let next = again.next_event().expect("something is under way");

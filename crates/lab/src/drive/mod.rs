@@ -226,6 +226,9 @@ impl<'a> Run<'a> {
                 }
                 data.clear();
             }
+            Opcode::Append | Opcode::Zone(_) | Opcode::Reset | Opcode::Copy | Opcode::Report => {
+                unreachable!("workloads and traces are of block commands")
+            }
             Opcode::Flush => {
                 if let Some(oracle) = &mut self.oracle {
                     slot.covered = oracle.submit_flush();
@@ -234,7 +237,8 @@ impl<'a> Run<'a> {
             }
         }
         self.submitted += 1;
-        self.device.submit(now, Command { tag: tag.into(), queue, opcode, fua, lba, sectors, data });
+        self.device
+            .submit(now, Command { queue, fua, ..Command::new(tag.into(), opcode, lba, sectors, data) });
     }
 
     #[inline]

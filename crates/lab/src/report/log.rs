@@ -51,6 +51,11 @@ pub fn opcode_name(opcode: Opcode) -> &'static str {
         Opcode::Flush => "flush",
         Opcode::Trim => "trim",
         Opcode::WriteZeroes => "write_zeroes",
+        Opcode::Append => "append",
+        Opcode::Zone(_) => "zone_management",
+        Opcode::Reset => "reset",
+        Opcode::Copy => "copy",
+        Opcode::Report => "report",
     }
 }
 
@@ -64,6 +69,23 @@ pub fn status_name(status: Status) -> &'static str {
         Status::ReadOnly => "read_only",
         Status::WriteFault => "write_fault",
         Status::PowerLoss => "power_loss",
+        Status::InvalidOpcode => "invalid_opcode",
+        Status::ZoneBoundary => "zone_boundary",
+        Status::ZoneFull => "zone_full",
+        Status::ZoneReadOnly => "zone_read_only",
+        Status::ZoneOffline => "zone_offline",
+        Status::ZoneInvalidWrite => "zone_invalid_write",
+        Status::TooManyActiveZones => "too_many_active_zones",
+        Status::TooManyOpenZones => "too_many_open_zones",
+        Status::ZoneInvalidTransition => "zone_invalid_transition",
+        Status::ChunkWriteInvalid => "chunk_write_invalid",
+        Status::Unwritten => "unwritten",
+        Status::ChunkOffline => "chunk_offline",
+        Status::ChunkInvalidReset => "chunk_invalid_reset",
+        Status::HighEcc => "high_ecc",
+        Status::ChunkWriteFailed => "chunk_write_failed",
+        Status::ChunkClosedEarly => "chunk_closed_early",
+        Status::ChunkOutOfOrder => "chunk_out_of_order",
     }
 }
 
@@ -85,6 +107,8 @@ mod tests {
             completed: SimTime(1_100),
             stages,
             data: Vec::new(),
+            result: 0,
+            vector: None,
         };
         let mut log = RequestLog::new(Vec::new()).unwrap();
         log.write(Lba(77), 8, &completion).unwrap();

@@ -101,9 +101,9 @@ impl RequestRecorder {
     pub fn record(&mut self, completion: &Completion, bytes: u64) {
         let direction = &mut self.directions[match completion.opcode {
             Opcode::Read => 0,
-            Opcode::Write => 1,
-            Opcode::Trim | Opcode::WriteZeroes => 2,
-            Opcode::Flush => 3,
+            Opcode::Write | Opcode::Append | Opcode::Copy => 1,
+            Opcode::Trim | Opcode::WriteZeroes | Opcode::Reset | Opcode::Zone(_) => 2,
+            Opcode::Flush | Opcode::Report => 3,
         }];
         direction.requests += 1;
         if completion.status != Status::Success {
@@ -144,6 +144,8 @@ mod tests {
             completed: SimTime(500) + stages.total(),
             stages,
             data: Vec::new(),
+            result: 0,
+            vector: None,
         }
     }
 

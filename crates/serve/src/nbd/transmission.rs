@@ -255,6 +255,9 @@ fn errno(status: Status) -> Option<Errno> {
         Status::Success => None,
         Status::LbaOutOfRange | Status::InvalidField => Some(Errno::Invalid),
         Status::ReadOnly => Some(Errno::NotPermitted),
+        Status::InvalidOpcode => Some(Errno::NotSupported),
         Status::UnrecoveredRead | Status::WriteFault | Status::PowerLoss => Some(Errno::Io),
+        // Of interfaces that are not exported over this protocol.
+        _ => Some(Errno::Io),
     }
 }

@@ -246,5 +246,23 @@ pub(super) fn status(status: pellucid_flash::Status, opcode: Opcode) -> Status {
         Drive::UnrecoveredRead | Drive::WriteFault => no(Status::WRITE_FAULT),
         Drive::ReadOnly => no(Status::WRITE_PROTECTED),
         Drive::PowerLoss => Status::POWER_LOSS_ABORT,
+        Drive::InvalidOpcode => no(Status::INVALID_OPCODE),
+        Drive::ZoneBoundary => no(Status::ZONE_BOUNDARY),
+        Drive::ZoneFull => no(Status::ZONE_FULL),
+        Drive::ZoneReadOnly => no(Status::ZONE_READ_ONLY),
+        Drive::ZoneOffline => no(Status::ZONE_OFFLINE),
+        Drive::ZoneInvalidWrite => no(Status::ZONE_INVALID_WRITE),
+        Drive::TooManyActiveZones => no(Status::ZONE_TOO_MANY_ACTIVE),
+        Drive::TooManyOpenZones => no(Status::ZONE_TOO_MANY_OPEN),
+        Drive::ZoneInvalidTransition => no(Status::ZONE_INVALID_TRANSITION),
+        // 280h has two names: Write Fault of NVMe, and what a write to a closed or offline chunk ends with.
+        Drive::ChunkWriteInvalid => no(Status::WRITE_FAULT),
+        Drive::Unwritten => no(Status::DEALLOCATED_BLOCK),
+        Drive::ChunkOffline => no(Status::OC_OFFLINE_CHUNK),
+        Drive::ChunkInvalidReset => no(Status::OC_INVALID_RESET),
+        Drive::HighEcc => no(Status::OC_HIGH_ECC),
+        Drive::ChunkWriteFailed => no(Status::OC_WRITE_FAIL_NEXT_UNIT),
+        Drive::ChunkClosedEarly => no(Status::OC_CHUNK_EARLY_CLOSE),
+        Drive::ChunkOutOfOrder => no(Status::OC_OUT_OF_ORDER),
     }
 }

@@ -1,0 +1,52 @@
+//! The port: the one way in which anything above the line talks to a drive.
+//!
+//! A drive in process, a drive behind a socket, and a layer that stands in front of another drive (a host's translation) all
+//! look like this, so layers can be stacked. The order of calls is that of every sans-io machine here:
+//! `submit` and `advance` move time forward, `pop` hands out what has ended, `next_event` says when to come back.
+
+use crate::{ChunkGeometry, ChunkNotice, Command, Completion, SimTime, ZoneGeometry};
+
+/// What a namespace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// Sectors that can be written in any order.
+    Block {
+        /// Size in sectors.
+        sectors: u64,
+        /// Placement handles; 1 where data placement is not offered.
+        handles: u16,
+    },
+    /// Zones.
+    Zoned(ZoneGeometry),
+    /// Chunks.
+    OpenChannel(ChunkGeometry),
+}
+
+/// A drive, as what stands above it sees it.
+pub trait Drive {
+    /// Namespaces, numbered from 0.
+    fn namespaces(&self) -> u16;
+
+    /// What namespace `namespace` is; `None` if there is none.
+    fn interface(&self, namespace: u16) -> Option<Interface>;
+
+    /// Bytes of a sector image: those of a sector, or 4 where the drive keeps stamps instead of data.
+    fn image_bytes(&self) -> usize;
+
+    /// Hands a command over at `now`, not before the last `advance`. It ends with one completion, whatever becomes of it.
+    fn submit(&mut self, now: SimTime, command: Command);
+
+    /// Runs everything that is due by `now`.
+    fn advance(&mut self, now: SimTime);
+
+    /// When something happens next by itself; `None` at rest.
+    fn next_event(&self) -> Option<SimTime>;
+
+    /// The next completion.
+    fn pop(&mut self) -> Option<Completion>;
+
+    /// The next thing that an open-channel namespace has to tell, with the namespace.
+    fn pop_notice(&mut self) -> Option<(u16, ChunkNotice)> {
+        None
+    }
+}
