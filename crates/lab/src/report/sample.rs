@@ -47,6 +47,8 @@ fn request(rng: &mut Rng, at: SimTime, collecting: bool) -> (Completion, u64) {
         completed: at,
         stages: stages(at.0.min(latency_ns), shares),
         data: Vec::new(),
+        result: 0,
+        vector: None,
     };
     (completion, sectors * 512)
 }
