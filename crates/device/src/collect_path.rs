@@ -184,6 +184,7 @@ impl Device {
                 }
             }
         }
+        self.tap_operation(op);
         self.scheduler.ops.release(op);
         self.collect.reading[die as usize] -= 1;
         if keep {
@@ -309,7 +310,11 @@ impl Device {
         self.counters.media_operations += 1;
         self.counters.erases[cause as usize] += u64::from(ok);
         self.counters.erase_failures += u64::from(!ok);
+        if ok {
+            self.tap_erase(block);
+        }
         self.scheduler.release(self.now, op, &mut self.events);
+        self.tap_operation(op);
         self.scheduler.ops.release(op);
         self.ftl.erase_ended(block, ok);
         self.read_only |= !ok && self.ftl.worn_out();

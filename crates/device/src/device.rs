@@ -177,6 +177,8 @@ pub struct Device {
     pub(crate) collect: crate::collect_path::Collect,
     pub(crate) read_only: bool,
     pub(crate) counters: Counters,
+    /// On while somebody watches; nothing in the drive reads them.
+    pub(crate) taps: Option<Box<crate::taps::Taps>>,
     completions: VecDeque<Completion>,
 }
 
@@ -243,6 +245,7 @@ impl Device {
             starved_count: 0,
             read_only: ftl.worn_out(),
             counters: Counters::default(),
+            taps: None,
             completions: VecDeque::new(),
             image_bytes,
             layout,
@@ -308,7 +311,7 @@ impl Device {
     pub fn advance(&mut self, now: SimTime) {
         debug_assert!(now >= self.now, "time runs forward");
         while let Some((at, event)) = self.events.pop_due(now) {
-            self.now = at;
+            self.pass_to(at);
             match event {
                 Event::Channel(channel) => self.scheduler.channel_done(at, channel, &mut self.events),
                 Event::Die(die) => self.scheduler.array_done(at, die, &mut self.events),
@@ -332,7 +335,7 @@ impl Device {
             }
             self.drain();
         }
-        self.now = now;
+        self.pass_to(now);
     }
 
     /// When the drive next does something by itself; `None` if it is at rest.
@@ -578,6 +581,9 @@ impl Device {
             }
         }
         let fetched = record.fetched;
+        if let Some(taps) = &mut self.taps {
+            taps.command(&completion);
+        }
         self.works.release(work);
         self.completions.push_back(completion);
         if fetched {

@@ -20,6 +20,7 @@ mod precondition;
 mod read_path;
 mod scheduler;
 mod slab;
+mod taps;
 mod views;
 mod write_path;
 
@@ -30,3 +31,4 @@ pub use config::{
 pub use device::{Device, DeviceError};
 pub use monitor::Counters;
 pub use precondition::{Filler, NoRoom};
+pub use taps::{ChannelView, Histogram, OPCODES, OperationKind, Part, Snapshot, Taps, WayTaps, WayView};

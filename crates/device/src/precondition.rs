@@ -172,5 +172,8 @@ impl Device {
     pub fn reset_counters(&mut self) {
         self.counters = Default::default();
         self.ftl.reset_counters();
+        if self.is_watched() {
+            self.watch();
+        }
     }
 }

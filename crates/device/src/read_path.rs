@@ -262,6 +262,7 @@ impl Device {
             self.writes.filling -= 1;
         }
         let stages = op.map(|op| {
+            self.tap_operation(op);
             self.scheduler.ops.release(op);
             self.scheduler.ops[op].stages
         });

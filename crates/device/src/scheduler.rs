@@ -20,6 +20,7 @@ mod poll;
 use crate::config::{DieOrder, Scheduler as Config};
 use crate::events::{Event, Events};
 use crate::slab::{Linked, List, NIL, Slab};
+use crate::taps::{ChannelView, WayView};
 use pellucid_flash::{Cause, Layout, Nanos, Ppa, SimTime, Stage, StageTimes};
 use pellucid_media::Timing;
 use std::collections::VecDeque;
@@ -160,6 +161,8 @@ pub(crate) struct Scheduler {
     unit_transfer: Nanos,
     stripe_transfer: Nanos,
     pub suspensions: u64,
+    /// Dies that hold an operation, and channels that carry a transfer.
+    active: (u32, u32),
     /// A firmware loop looks at the channels and issues; nothing starts by itself.
     polled: bool,
     /// Class of: status check, read trigger, erase, write, read transfer.
@@ -213,6 +216,7 @@ impl Scheduler {
             unit_transfer: transfer(u64::from(layout.unit_bytes + layout.spare_bytes_per_unit)),
             stripe_transfer: transfer(stripe_units_bytes),
             suspensions: 0,
+            active: (0, 0),
             polled,
             classes,
         }
@@ -271,6 +275,7 @@ impl Scheduler {
         };
         d.current = op;
         d.busy_since = now;
+        self.active.0 += 1;
         if self.polled {
             return self.head_changed(die);
         }
@@ -348,12 +353,14 @@ impl Scheduler {
         let c = &mut self.channels[channel as usize];
         c.die = Some(die);
         c.busy += time;
+        self.active.1 += 1;
         events.at(now + time, Event::Channel(channel));
     }
 
     /// The transfer on `channel` has ended.
     pub fn channel_done(&mut self, now: SimTime, channel: u32, events: &mut Events) {
         let die = self.channels[channel as usize].die.take().expect("a channel event without a transfer");
+        self.active.1 -= 1;
         let d = &mut self.dies[die as usize];
         let op = d.current;
         self.ops[op].book(Stage::Transfer, now);
@@ -431,6 +438,8 @@ impl Scheduler {
                 d.suspended = d.current;
                 d.current = NIL;
                 d.phase = Phase::Idle;
+                d.busy += now - d.busy_since;
+                self.active.0 -= 1;
                 self.kick_die(now, die, events);
             }
             _ => {}
@@ -457,6 +466,7 @@ impl Scheduler {
         d.current = NIL;
         d.phase = Phase::Idle;
         d.busy += now - d.busy_since;
+        self.active.0 -= 1;
     }
 
     /// A host read waits behind a running program or erase: suspend it if the part can.
@@ -483,6 +493,7 @@ impl Scheduler {
         let d = &mut self.dies[die as usize];
         d.current = std::mem::replace(&mut d.suspended, NIL);
         d.busy_since = now;
+        self.active.0 += 1;
         (d.phase, d.wanted) = (Phase::Array, Phase::Command);
         d.array_ends = now + self.resume + d.suspended_left;
         self.ops[d.current].book(Stage::WaitWay, now);
@@ -502,9 +513,26 @@ impl Scheduler {
         })
     }
 
+    /// Dies that hold an operation now, and channels that carry a transfer.
+    #[inline]
+    pub fn active(&self) -> (u32, u32) {
+        self.active
+    }
+
     /// Dies that hold an operation now.
     pub fn busy_dies(&self) -> u32 {
-        self.dies.iter().filter(|d| d.phase != Phase::Idle).count() as u32
+        self.active.0
+    }
+
+    /// Every channel as it is now.
+    pub fn channel_views(&self) -> impl Iterator<Item = ChannelView> + '_ {
+        self.channels.iter().map(|c| ChannelView { busy: c.busy, active: c.die.is_some() })
+    }
+
+    /// Every die as it is now.
+    pub fn way_views(&self, now: SimTime) -> impl Iterator<Item = WayView> + '_ {
+        let holds = |d: &Die| (d.phase != Phase::Idle).then(|| self.ops[d.current].kind.into());
+        self.dies.iter().zip(self.die_busy(now)).map(move |(d, busy)| WayView { busy, holds: holds(d) })
     }
 
     /// Forgets all operations (power cut); busy times are kept.
@@ -521,6 +549,7 @@ impl Scheduler {
             c.wants.fill(0);
             c.seen = poll::Ways::default();
         }
+        self.active = (0, 0);
         self.steps.clear();
         self.ops.clear();
     }

@@ -5,7 +5,7 @@
 //!            (or a prepared drive, forked)
 //! ```
 
-use crate::drive::{self, Jobs, Oracle, Progress, Run, RunError, Source, Trace};
+use crate::drive::{self, Jobs, Onlooker, Oracle, Run, RunError, Source, Trace};
 use crate::report::{HostCost, Report, RequestLog, Workload};
 use crate::spec::{Origin, Place, RawJob, RawPair, Spec};
 use crate::trace::{Format, ReadOptions, Shaping, TraceReader};
@@ -135,11 +135,11 @@ pub fn execute(
     spec: &Spec,
     jobs: &[Job],
     clock: &dyn Fn() -> f64,
-    progress: impl FnMut(Progress),
+    onlooker: impl Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
     let mut oracle = oracle(spec)?;
     let mut device = prepare(spec, oracle.as_mut())?;
-    let report = execute_on(&mut device, spec, jobs, oracle, clock, progress)?;
+    let report = execute_on(&mut device, spec, jobs, oracle, clock, onlooker)?;
     Ok((device, report))
 }
 
@@ -150,12 +150,12 @@ pub fn execute_on(
     jobs: &[Job],
     oracle: Option<Oracle>,
     clock: &dyn Fn() -> f64,
-    progress: impl FnMut(Progress),
+    onlooker: impl Onlooker,
 ) -> Result<Report, ExperimentError> {
     let (source, summary) = source(device, spec, jobs)?;
     let log = spec.run.log.as_deref().map(open_log).transpose()?;
     let began = clock();
-    let measured = Run::new(device, source, oracle, log).run(progress)?;
+    let measured = Run::new(device, source, oracle, log).run(onlooker)?;
     let cost = HostCost::new(measured.requests, clock() - began, peak_memory_bytes());
     let seeds = BTreeMap::from([
         ("media".to_string(), spec.drive.media.seed),

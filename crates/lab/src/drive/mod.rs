@@ -23,6 +23,10 @@ use crate::workload::JobError;
 use pellucid_device::{Counters, Device, DeviceError, NoRoom};
 use pellucid_flash::{Cause, Command, Completion, Lba, Opcode, SimTime, Status};
 use std::io::Write;
+use std::ops::ControlFlow;
+
+/// Rounds of the driver between two looks: a few milliseconds.
+const LOOK_ROUNDS: u32 = 1 << 13;
 
 /// Why a run could not be done, or cannot be believed.
 #[derive(Debug)]
@@ -88,6 +92,24 @@ pub struct Run<'a> {
     submitted: u64,
 }
 
+/// Looks on while a run goes on. A closure that takes [`Progress`] is one.
+pub trait Onlooker {
+    /// Whether the drive's taps should be on; asked once, before the first request.
+    fn watches(&self) -> bool {
+        false
+    }
+
+    /// Called now and then. A break ends the run: what has completed by then is the result.
+    fn look(&mut self, device: &Device, progress: Progress) -> ControlFlow<()>;
+}
+
+impl<F: FnMut(Progress)> Onlooker for F {
+    fn look(&mut self, _device: &Device, progress: Progress) -> ControlFlow<()> {
+        self(progress);
+        ControlFlow::Continue(())
+    }
+}
+
 /// How far a run is, for progress bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -128,9 +150,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs until the last request has completed; what is measured ends there. Then the drive comes to rest. `progress` is
-    /// called now and then.
-    pub fn run(mut self, mut progress: impl FnMut(Progress)) -> Result<Measured, RunError> {
+    /// Runs until the last request has completed, or until `onlooker` ends it; what is measured ends there. Then the drive
+    /// comes to rest.
+    pub fn run(mut self, mut onlooker: impl Onlooker) -> Result<Measured, RunError> {
+        if onlooker.watches() {
+            self.device.watch();
+        }
         let mut now = self.start;
         let mut rounds = 0u32;
         loop {
@@ -154,9 +179,12 @@ impl<'a> Run<'a> {
                 self.complete(completion)?;
             }
             rounds = rounds.wrapping_add(1);
-            if rounds.is_multiple_of(1 << 16) {
+            if rounds.is_multiple_of(LOOK_ROUNDS) {
                 let requests = self.recorder.requests();
-                progress(Progress { requests, simulated: SimTime(now.since(self.start).0) });
+                let progress = Progress { requests, simulated: SimTime(now.since(self.start).0) };
+                if onlooker.look(self.device, progress).is_break() {
+                    break;
+                }
             }
         }
         let end = self.last_completion;

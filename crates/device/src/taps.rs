@@ -1,0 +1,269 @@
+//! Taps: what a drive notes about every command, operation and erase while somebody watches.
+//!
+//! ```text
+//!  finish ──► command      by opcode, and by stage          Device::snapshot ──► Snapshot (plain data)
+//!  op ends ─► operation    by kind and by way                 ▲ counters, busy times, state of the ways
+//!  erase ───► erased       blocks by erase count              └ a copy of the taps, when they are on
+//!  clock ───► elapsed      time with n ways, channels, commands
+//! ```
+//! Off by default: a drive that nobody watches has no taps and pays one comparison per event. On, everything lands in tables
+//! of fixed size; only the list of blocks by erase count grows, by one place per erase count ever reached.
+//!
+//! Invariant: a side band. Nothing in the drive reads its taps, so a watched drive does the same as an unwatched one, to the
+//! nanosecond.
+
+mod histogram;
+mod snapshot;
+
+pub use histogram::Histogram;
+pub use snapshot::{ChannelView, Snapshot, WayView};
+
+use crate::device::Device;
+use crate::scheduler::{FlashOp, OpKind};
+use pellucid_flash::{Completion, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
+use pellucid_media::Health;
+
+/// A kind of flash operation, as the taps count it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum OperationKind {
+    /// Sense and transfer to the controller, with its retries.
+    Read = 0,
+    /// Transfer and program.
+    Program = 1,
+    /// Erase of a block.
+    Erase = 2,
+    /// Sense and program inside a die.
+    Copyback = 3,
+}
+
+impl OperationKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = 4;
+    /// All kinds in the order of their numbers.
+    pub const ALL: [OperationKind; OperationKind::COUNT] =
+        [OperationKind::Read, OperationKind::Program, OperationKind::Erase, OperationKind::Copyback];
+
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            OperationKind::Read => "read",
+            OperationKind::Program => "program",
+            OperationKind::Erase => "erase",
+            OperationKind::Copyback => "copyback",
+        }
+    }
+}
+
+impl From<OpKind> for OperationKind {
+    fn from(kind: OpKind) -> OperationKind {
+        match kind {
+            OpKind::Read => OperationKind::Read,
+            OpKind::Program => OperationKind::Program,
+            OpKind::Erase => OperationKind::Erase,
+            OpKind::Copyback => OperationKind::Copyback,
+        }
+    }
+}
+
+/// A part of a flash operation's time. Every [`Stage`] that an operation can be in belongs to one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Part {
+    /// For its way, for the firmware processor, and for the channel.
+    Wait = 0,
+    /// Command and data on the channel, and decoding.
+    Bus = 1,
+    /// The array: sense, program, erase.
+    Array = 2,
+    /// Everything from the first failed attempt to the last retry.
+    Retry = 3,
+}
+
+impl Part {
+    /// How many parts there are.
+    pub const COUNT: usize = 4;
+    /// All parts in the order of their numbers.
+    pub const ALL: [Part; Part::COUNT] = [Part::Wait, Part::Bus, Part::Array, Part::Retry];
+
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Wait => "wait",
+            Part::Bus => "bus",
+            Part::Array => "array",
+            Part::Retry => "retry",
+        }
+    }
+
+    /// An operation's time in each part.
+    pub fn of(stages: &StageTimes) -> [u64; Part::COUNT] {
+        let bus = stages.get(Stage::Transfer).0;
+        let (array, retry) = (stages.get(Stage::Media).0, stages.get(Stage::Retry).0);
+        [stages.total().0 - bus - array - retry, bus, array, retry]
+    }
+}
+
+/// Opcodes in the order of [`Taps::commands`].
+pub const OPCODES: [Opcode; 5] =
+    [Opcode::Read, Opcode::Write, Opcode::Flush, Opcode::Trim, Opcode::WriteZeroes];
+
+/// What was noted about one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WayTaps {
+    /// Operations that have ended, by [`OperationKind`].
+    pub operations: [u64; OperationKind::COUNT],
+    /// Their time, by kind and [`Part`], ns.
+    pub time_ns: [[u64; Part::COUNT]; OperationKind::COUNT],
+    /// The longest, ns.
+    pub longest_ns: u64,
+}
+
+/// What was noted since [`Device::watch`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taps {
+    /// Since when.
+    pub since: SimTime,
+    /// Latency of commands by place in [`OPCODES`], failed ones included, ns.
+    pub commands: [Histogram; OPCODES.len()],
+    /// Commands that failed, by place in [`OPCODES`].
+    pub failed: [u64; OPCODES.len()],
+    /// Time of reads, then of writes, in each [`Stage`], ns. Commands that spent no time in a stage are not recorded there:
+    /// they are what is missing to the count in `commands`.
+    pub stages: [[Histogram; Stage::COUNT]; 2],
+    /// Time of flash operations by [`OperationKind`] and [`Part`], ns. No time is not recorded, as in `stages`.
+    pub operations: [[Histogram; Part::COUNT]; OperationKind::COUNT],
+    /// Each way, in the order of dies.
+    pub ways: Vec<WayTaps>,
+    /// Simulated time with n ways holding an operation, by n, ns.
+    pub active_ways_ns: Vec<u64>,
+    /// Simulated time with n channels carrying a transfer, by n, ns.
+    pub active_channels_ns: Vec<u64>,
+    /// Simulated time by the number of commands in the drive, ns.
+    pub outstanding_ns: Histogram,
+    /// Blocks that are not bad from the factory, by erase count.
+    pub blocks_by_erases: Vec<u32>,
+}
+
+impl Taps {
+    fn new(device: &Device) -> Taps {
+        let layout = device.layout();
+        let mut taps = Taps {
+            since: device.now(),
+            commands: Default::default(),
+            failed: [0; OPCODES.len()],
+            stages: Default::default(),
+            operations: Default::default(),
+            ways: vec![WayTaps::default(); layout.dies as usize],
+            active_ways_ns: vec![0; layout.dies as usize + 1],
+            active_channels_ns: vec![0; layout.channels as usize + 1],
+            outstanding_ns: Histogram::default(),
+            blocks_by_erases: Vec::new(),
+        };
+        for erases in device.erase_counts() {
+            *taps.blocks_at(erases) += 1;
+        }
+        taps
+    }
+
+    fn blocks_at(&mut self, erases: u32) -> &mut u32 {
+        let at = erases as usize;
+        if at >= self.blocks_by_erases.len() {
+            self.blocks_by_erases.resize(at + 1, 0);
+        }
+        &mut self.blocks_by_erases[at]
+    }
+
+    /// A command has ended.
+    #[inline]
+    pub(crate) fn command(&mut self, completion: &Completion) {
+        let opcode = completion.opcode as usize;
+        self.commands[opcode].record((completion.completed - completion.submitted).0, 1);
+        self.failed[opcode] += u64::from(completion.status != Status::Success);
+        if let Some(stages) = self.stages.get_mut(opcode) {
+            for (histogram, &ns) in stages.iter_mut().zip(&completion.stages.0) {
+                if ns > 0 {
+                    histogram.record(ns, 1);
+                }
+            }
+        }
+    }
+
+    /// A flash operation has ended.
+    #[inline]
+    pub(crate) fn operation(&mut self, op: &FlashOp) {
+        let kind = OperationKind::from(op.kind) as usize;
+        let parts = Part::of(&op.stages);
+        let way = &mut self.ways[op.die as usize];
+        way.operations[kind] += 1;
+        way.longest_ns = way.longest_ns.max(parts.iter().sum());
+        for (part, &ns) in parts.iter().enumerate() {
+            way.time_ns[kind][part] += ns;
+            if ns > 0 {
+                self.operations[kind][part].record(ns, 1);
+            }
+        }
+    }
+
+    /// A block has been erased for the `erases`-th time.
+    pub(crate) fn erased(&mut self, erases: u32) {
+        *self.blocks_at(erases - 1) -= 1;
+        *self.blocks_at(erases) += 1;
+    }
+
+    /// Time has passed with so many active.
+    #[inline]
+    pub(crate) fn elapsed(&mut self, time: Nanos, ways: u32, channels: u32, commands: u32) {
+        self.active_ways_ns[ways as usize] += time.0;
+        self.active_channels_ns[channels as usize] += time.0;
+        self.outstanding_ns.record(commands.into(), time.0);
+    }
+}
+
+impl Device {
+    /// From now on the drive notes what [`Taps`] says, from nothing. Costs one walk over the blocks now, and a few
+    /// nanoseconds per event from now on. Changes nothing that the drive does.
+    pub fn watch(&mut self) {
+        self.taps = Some(Box::new(Taps::new(self)));
+    }
+
+    /// The drive notes nothing more, and forgets what it noted.
+    pub fn unwatch(&mut self) {
+        self.taps = None;
+    }
+
+    /// Whether the drive's taps are on.
+    pub fn is_watched(&self) -> bool {
+        self.taps.is_some()
+    }
+
+    /// The clock goes on to `at`.
+    #[inline]
+    pub(crate) fn pass_to(&mut self, at: SimTime) {
+        if let Some(taps) = &mut self.taps
+            && at > self.now
+        {
+            let (ways, channels) = self.scheduler.active();
+            taps.elapsed(at - self.now, ways, channels, self.works.in_use() as u32);
+        }
+        self.now = at;
+    }
+
+    /// A flash operation is over, and its stages are complete.
+    #[inline]
+    pub(crate) fn tap_operation(&mut self, op: u32) {
+        if let Some(taps) = &mut self.taps {
+            taps.operation(&self.scheduler.ops[op]);
+        }
+    }
+
+    /// An erase has ended well.
+    #[inline]
+    pub(crate) fn tap_erase(&mut self, block: pellucid_flash::BlockId) {
+        if let Some(taps) = &mut self.taps
+            && self.media.health(block) != Health::FactoryBad
+        {
+            taps.erased(self.media.erase_count(block));
+        }
+    }
+}

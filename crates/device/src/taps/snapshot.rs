@@ -1,0 +1,81 @@
+//! A drive at one moment, as plain data that outlives it.
+
+use super::{OperationKind, Taps};
+use crate::device::Device;
+use crate::monitor::Counters;
+use pellucid_flash::{Nanos, SimTime};
+use pellucid_ftl::FtlCounters;
+
+/// One channel at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelView {
+    /// Busy time since the drive was made, with the transfer that is under way to its end.
+    pub busy: Nanos,
+    /// A transfer is under way.
+    pub active: bool,
+}
+
+/// One way (die) at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WayView {
+    /// Busy time since the drive was made.
+    pub busy: Nanos,
+    /// The operation that it holds.
+    pub holds: Option<OperationKind>,
+}
+
+/// A drive at one moment. Taking one costs a copy of the tables, some 200 KB with taps and a kilobyte without; no walk over
+/// pages or blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// When.
+    pub at: SimTime,
+    /// Counters since the drive was made.
+    pub counters: Counters,
+    /// What translation decided.
+    pub ftl: FtlCounters,
+    /// Channels of the drive, each with as many ways.
+    pub channels: Vec<ChannelView>,
+    /// Ways in the order of dies: those of the first channel first.
+    pub ways: Vec<WayView>,
+    /// Commands submitted and not completed.
+    pub outstanding_commands: u32,
+    /// Erased blocks that are waiting.
+    pub free_blocks: u32,
+    /// Blocks of the media, good and bad.
+    pub blocks: u32,
+    /// Out of good blocks.
+    pub read_only: bool,
+    /// Busy time of the host link: to the drive, to the host.
+    pub link_busy: [Nanos; 2],
+    /// Busy time of the firmware processor.
+    pub firmware_busy: Nanos,
+    /// Bytes of a host sector.
+    pub sector_bytes: u32,
+    /// Host bytes.
+    pub capacity_bytes: u64,
+    /// What was noted, if the drive is watched.
+    pub taps: Option<Box<Taps>>,
+}
+
+impl Device {
+    /// The drive as it is now. Changes nothing.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            at: self.now,
+            counters: self.counters(),
+            ftl: self.ftl_counters(),
+            channels: self.scheduler.channel_views().collect(),
+            ways: self.scheduler.way_views(self.now).collect(),
+            outstanding_commands: self.outstanding_commands(),
+            free_blocks: self.free_blocks(),
+            blocks: self.layout.blocks,
+            read_only: self.read_only,
+            link_busy: self.link_busy(),
+            firmware_busy: self.firmware_busy(),
+            sector_bytes: self.layout.sector_bytes,
+            capacity_bytes: self.capacity_bytes(),
+            taps: self.taps.clone(),
+        }
+    }
+}

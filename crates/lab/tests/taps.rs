@@ -1,0 +1,125 @@
+//! Taps are a side band: on or off, the drive does the same; and what they note agrees with what the drive counts.
+
+use pellucid_device::{Device, OPCODES, OperationKind, Snapshot};
+use pellucid_flash::{Opcode, Rng, Stage};
+use pellucid_lab::drive::{Onlooker, Progress};
+use pellucid_lab::experiment;
+use pellucid_lab::report::Report;
+use pellucid_lab::spec::{self, Spec};
+use pellucid_lab::swarm::{TINY, random_sets};
+use std::ops::ControlFlow;
+
+const JOB: &str = r#"
+[[job]]
+rw = "randrw"
+bs = "4k"
+iodepth = 8
+number_ios = 4000
+"#;
+
+struct Watch(bool);
+
+impl Onlooker for Watch {
+    fn watches(&self) -> bool {
+        self.0
+    }
+
+    fn look(&mut self, device: &Device, _: Progress) -> ControlFlow<()> {
+        std::hint::black_box(device.snapshot());
+        ControlFlow::Continue(())
+    }
+}
+
+fn run(spec: &Spec, watch: bool) -> (Device, Report) {
+    let jobs = experiment::jobs(spec).unwrap_or_else(|e| panic!("{e}"));
+    experiment::execute(spec, &jobs, &|| 0.0, Watch(watch)).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn tiny(seed: u64) -> Spec {
+    let sets = random_sets(&mut Rng::stream(seed, "drive"));
+    spec::from_str(&format!("{TINY}{JOB}"), "tiny", &sets).unwrap_or_else(|e| panic!("seed {seed}: {e}"))
+}
+
+fn preset(name: &str, sets: &[&str], job: &str) -> Spec {
+    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+    let text = format!("[drive]\npreset = \"{name}\"\n[[job]]\n{job}");
+    spec::from_str(&text, name, &sets).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// A firmware loop, and a drive that suspends programs for reads.
+fn presets() -> [Spec; 2] {
+    let job = "rw = \"randrw\"\nbs = \"4k\"\niodepth = 32\nsize = \"64m\"\nnumber_ios = 20000";
+    [preset("cosmos-plus", &[], job), preset("datacenter-tlc", &["scheduler.suspend=true"], job)]
+}
+
+#[test]
+fn a_watched_drive_gives_the_same_report_bit_for_bit() {
+    for (i, spec) in (0..30).map(tiny).chain(presets()).enumerate() {
+        let ((plain, report), (watched, other)) = (run(&spec, false), run(&spec, true));
+        assert!(watched.is_watched() && !plain.is_watched());
+        assert!(report.to_json(false) == other.to_json(false), "drive {i}: the reports differ");
+        let mut watched = watched;
+        watched.unwatch();
+        assert!(format!("{plain:?}") == format!("{watched:?}"), "drive {i}: the states differ");
+    }
+}
+
+#[test]
+fn taps_agree_with_counters_and_report() {
+    let mut suspensions = 0;
+    for (i, spec) in (0..30).map(tiny).chain(presets()).enumerate() {
+        let (device, report) = run(&spec, true);
+        let snapshot = device.snapshot();
+        commands_agree(&snapshot, &report, i);
+        operations_agree(&snapshot, i);
+        times_agree(&snapshot, i);
+        let mut blocks = vec![0; snapshot.taps.as_ref().map_or(0, |t| t.blocks_by_erases.len())];
+        device.erase_counts().for_each(|erases| blocks[erases as usize] += 1);
+        suspensions += snapshot.counters.suspensions;
+        assert_eq!(snapshot.taps.map(|t| t.blocks_by_erases), Some(blocks), "drive {i}: wear");
+    }
+    assert!(suspensions > 0, "no drive has suspended anything");
+}
+
+fn commands_agree(snapshot: &Snapshot, report: &Report, i: usize) {
+    let taps = snapshot.taps.as_ref().expect("watched");
+    for (opcode, direction) in
+        [(Opcode::Read, &report.directions.read), (Opcode::Write, &report.directions.write)]
+    {
+        let at = OPCODES.iter().position(|&o| o == opcode).expect("listed");
+        assert_eq!(at, opcode as usize);
+        assert_eq!(taps.commands[at].total(), direction.requests, "drive {i}: {opcode:?}");
+        assert_eq!(taps.failed[at], direction.errors, "drive {i}: failed {opcode:?}");
+        let latency: u128 = Stage::ALL.iter().map(|&s| taps.stages[at][s as usize].sum()).sum();
+        assert_eq!(latency, taps.commands[at].sum(), "drive {i}: stages of {opcode:?}");
+    }
+}
+
+fn operations_agree(snapshot: &Snapshot, i: usize) {
+    let (taps, counters) = (snapshot.taps.as_ref().expect("watched"), &snapshot.counters);
+    let ended = |kind: OperationKind| taps.ways.iter().map(|w| w.operations[kind as usize]).sum::<u64>();
+    let erases: u64 = counters.erases.iter().sum();
+    assert_eq!(ended(OperationKind::Erase), erases + counters.erase_failures, "drive {i}: erases");
+    let reads: u64 = counters.reads.iter().sum();
+    assert_eq!(ended(OperationKind::Read), reads - counters.read_retries, "drive {i}: reads");
+    let array = |kind: OperationKind| &taps.operations[kind as usize];
+    for kind in OperationKind::ALL {
+        let histograms: u128 = array(kind).iter().map(|h| h.sum()).sum();
+        let ways: u128 = taps.ways.iter().flat_map(|w| w.time_ns[kind as usize]).map(u128::from).sum();
+        assert_eq!(histograms, ways, "drive {i}: time of {}", kind.name());
+    }
+}
+
+fn times_agree(snapshot: &Snapshot, i: usize) {
+    let taps = snapshot.taps.as_ref().expect("watched");
+    let weighted = |times: &[u64]| times.iter().enumerate().map(|(n, ns)| n as u64 * ns).sum::<u64>();
+    let elapsed = snapshot.at.0 - taps.since.0;
+    for times in [&taps.active_ways_ns, &taps.active_channels_ns] {
+        assert_eq!(times.iter().sum::<u64>(), elapsed, "drive {i}: time");
+    }
+    assert_eq!(taps.outstanding_ns.total(), elapsed, "drive {i}: outstanding");
+    let ways: u64 = snapshot.ways.iter().map(|w| w.busy.0).sum();
+    assert_eq!(weighted(&taps.active_ways_ns), ways, "drive {i}: busy ways");
+    let channels: u64 = snapshot.channels.iter().map(|c| c.busy.0).sum();
+    assert_eq!(weighted(&taps.active_channels_ns), channels, "drive {i}: busy channels");
+}
