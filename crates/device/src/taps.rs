@@ -175,7 +175,7 @@ impl Taps {
     }
 
     /// A command has ended.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn command(&mut self, completion: &Completion) {
         let opcode = completion.opcode as usize;
         self.commands[opcode].record((completion.completed - completion.submitted).0, 1);
@@ -190,7 +190,7 @@ impl Taps {
     }
 
     /// A flash operation has ended.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn operation(&mut self, op: &FlashOp) {
         let kind = OperationKind::from(op.kind) as usize;
         let parts = Part::of(&op.stages);
@@ -212,7 +212,7 @@ impl Taps {
     }
 
     /// Time has passed with so many active.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn elapsed(&mut self, time: Nanos, ways: u32, channels: u32, commands: u32) {
         self.active_ways_ns[ways as usize] += time.0;
         self.active_channels_ns[channels as usize] += time.0;
@@ -240,13 +240,20 @@ impl Device {
     /// The clock goes on to `at`.
     #[inline]
     pub(crate) fn pass_to(&mut self, at: SimTime) {
+        if self.taps.is_some() {
+            self.tap_time(at);
+        }
+        self.now = at;
+    }
+
+    #[cold]
+    fn tap_time(&mut self, at: SimTime) {
         if let Some(taps) = &mut self.taps
             && at > self.now
         {
             let (ways, channels) = self.scheduler.active();
             taps.elapsed(at - self.now, ways, channels, self.works.in_use() as u32);
         }
-        self.now = at;
     }
 
     /// A flash operation is over, and its stages are complete.
