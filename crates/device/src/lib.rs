@@ -31,4 +31,4 @@ pub use config::{
 pub use device::{Device, DeviceError};
 pub use monitor::Counters;
 pub use precondition::{Filler, NoRoom};
-pub use taps::{ChannelView, Histogram, OPCODES, OperationKind, Part, Snapshot, Taps, WayTaps, WayView};
+pub use taps::{ChannelView, CommandKind, Histogram, OperationKind, Part, Snapshot, Taps, WayTaps, WayView};

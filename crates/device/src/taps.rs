@@ -1,7 +1,7 @@
 //! Taps: what a drive notes about every command, operation and erase while somebody watches.
 //!
 //! ```text
-//!  finish ──► command      by opcode, and by stage          Device::snapshot ──► Snapshot (plain data)
+//!  finish ──► command      by kind, and by stage            Device::snapshot ──► Snapshot (plain data)
 //!  op ends ─► operation    by kind and by way                 ▲ counters, busy times, state of the ways
 //!  erase ───► erased       blocks by erase count              └ a copy of the taps, when they are on
 //!  clock ───► elapsed      time with n ways, channels, commands
@@ -104,9 +104,47 @@ impl Part {
     }
 }
 
-/// Opcodes in the order of [`Taps::commands`].
-pub const OPCODES: [Opcode; 5] =
-    [Opcode::Read, Opcode::Write, Opcode::Flush, Opcode::Trim, Opcode::WriteZeroes];
+/// A kind of command, as reports group them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CommandKind {
+    /// Reads.
+    Read = 0,
+    /// Writes, appends, copies.
+    Write = 1,
+    /// Trims, zeros, resets, zone management.
+    Trim = 2,
+    /// Flushes and reports of chunks and zones.
+    Flush = 3,
+}
+
+impl CommandKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = 4;
+    /// All kinds in the order of their numbers.
+    pub const ALL: [CommandKind; CommandKind::COUNT] =
+        [CommandKind::Read, CommandKind::Write, CommandKind::Trim, CommandKind::Flush];
+
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            CommandKind::Read => "read",
+            CommandKind::Write => "write",
+            CommandKind::Trim => "trim",
+            CommandKind::Flush => "flush",
+        }
+    }
+
+    /// The kind that an opcode belongs to.
+    pub fn of(opcode: Opcode) -> CommandKind {
+        match opcode {
+            Opcode::Read => CommandKind::Read,
+            Opcode::Write | Opcode::Append | Opcode::Copy => CommandKind::Write,
+            Opcode::Trim | Opcode::WriteZeroes | Opcode::Reset | Opcode::Zone(_) => CommandKind::Trim,
+            Opcode::Flush | Opcode::Report => CommandKind::Flush,
+        }
+    }
+}
 
 /// What was noted about one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,10 +162,10 @@ pub struct WayTaps {
 pub struct Taps {
     /// Since when.
     pub since: SimTime,
-    /// Latency of commands by place in [`OPCODES`], failed ones included, ns.
-    pub commands: [Histogram; OPCODES.len()],
-    /// Commands that failed, by place in [`OPCODES`].
-    pub failed: [u64; OPCODES.len()],
+    /// Latency of commands by [`CommandKind`], failed ones included, ns.
+    pub commands: [Histogram; CommandKind::COUNT],
+    /// Commands that failed, by [`CommandKind`].
+    pub failed: [u64; CommandKind::COUNT],
     /// Time of reads, then of writes, in each [`Stage`], ns. Commands that spent no time in a stage are not recorded there:
     /// they are what is missing to the count in `commands`.
     pub stages: [[Histogram; Stage::COUNT]; 2],
@@ -151,7 +189,7 @@ impl Taps {
         let mut taps = Taps {
             since: device.now(),
             commands: Default::default(),
-            failed: [0; OPCODES.len()],
+            failed: [0; CommandKind::COUNT],
             stages: Default::default(),
             operations: Default::default(),
             ways: vec![WayTaps::default(); layout.dies as usize],
@@ -177,10 +215,10 @@ impl Taps {
     /// A command has ended.
     #[inline(never)]
     pub(crate) fn command(&mut self, completion: &Completion) {
-        let opcode = completion.opcode as usize;
-        self.commands[opcode].record((completion.completed - completion.submitted).0, 1);
-        self.failed[opcode] += u64::from(completion.status != Status::Success);
-        if let Some(stages) = self.stages.get_mut(opcode) {
+        let kind = CommandKind::of(completion.opcode) as usize;
+        self.commands[kind].record((completion.completed - completion.submitted).0, 1);
+        self.failed[kind] += u64::from(completion.status != Status::Success);
+        if let Some(stages) = self.stages.get_mut(kind) {
             for (histogram, &ns) in stages.iter_mut().zip(&completion.stages.0) {
                 if ns > 0 {
                     histogram.record(ns, 1);

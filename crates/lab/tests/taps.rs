@@ -1,7 +1,7 @@
 //! Taps are a side band: on or off, the drive does the same; and what they note agrees with what the drive counts.
 
-use pellucid_device::{Device, OPCODES, OperationKind, Snapshot};
-use pellucid_flash::{Opcode, Rng, Stage};
+use pellucid_device::{CommandKind, Device, OperationKind, Snapshot};
+use pellucid_flash::{Rng, Stage};
 use pellucid_lab::drive::{Onlooker, Progress};
 use pellucid_lab::experiment;
 use pellucid_lab::report::Report;
@@ -86,15 +86,14 @@ fn taps_agree_with_counters_and_report() {
 
 fn commands_agree(snapshot: &Snapshot, report: &Report, i: usize) {
     let taps = snapshot.taps.as_ref().expect("watched");
-    for (opcode, direction) in
-        [(Opcode::Read, &report.directions.read), (Opcode::Write, &report.directions.write)]
+    for (kind, direction) in
+        [(CommandKind::Read, &report.directions.read), (CommandKind::Write, &report.directions.write)]
     {
-        let at = OPCODES.iter().position(|&o| o == opcode).expect("listed");
-        assert_eq!(at, opcode as usize);
-        assert_eq!(taps.commands[at].total(), direction.requests, "drive {i}: {opcode:?}");
-        assert_eq!(taps.failed[at], direction.errors, "drive {i}: failed {opcode:?}");
+        let at = kind as usize;
+        assert_eq!(taps.commands[at].total(), direction.requests, "drive {i}: {kind:?}");
+        assert_eq!(taps.failed[at], direction.errors, "drive {i}: failed {kind:?}");
         let latency: u128 = Stage::ALL.iter().map(|&s| taps.stages[at][s as usize].sum()).sum();
-        assert_eq!(latency, taps.commands[at].sum(), "drive {i}: stages of {opcode:?}");
+        assert_eq!(latency, taps.commands[at].sum(), "drive {i}: stages of {kind:?}");
     }
 }
 
