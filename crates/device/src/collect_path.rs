@@ -177,7 +177,7 @@ impl Device {
                         self.rewrite_segment(spare.lpn, cause);
                     }
                 }
-                _ if attempts < self.config.scheduler.read_retries => return self.retry(op, from),
+                _ if self.tries_again(from, attempts) => return self.retry(op, from),
                 _ => {
                     self.counters.uncorrectable_reads += 1;
                     self.ftl.relocation_lost(from);

@@ -349,7 +349,7 @@ impl Device {
     }
 
     /// Carries out what the scheduler asks for, and what follows from it, until the drive only waits.
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         loop {
             self.carry_out();
             if self.active == 0 || self.events.next_at().is_some() {

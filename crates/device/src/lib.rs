@@ -7,6 +7,7 @@
 mod buffer;
 mod collect_path;
 mod config;
+mod damage;
 mod device;
 mod events;
 mod firmware;

@@ -61,8 +61,9 @@ impl Device {
         let lost: Vec<Completion> = self.outstanding();
         self.media.power_cut();
         let (ftl, report) = mount(&self.config, &self.layout, &self.media, false)?;
-        self.read_only = ftl.worn_out();
         self.ftl = ftl;
+        self.read_only = false;
+        self.bury_dead_dies();
         self.events.clear();
         self.host.reset(self.now);
         self.firmware.reset();

@@ -205,12 +205,11 @@ impl Device {
                 }
                 self.end_fill(entry, Status::Success, Some(op));
             }
-            ReadResult::Uncorrectable if attempts < self.config.scheduler.read_retries => {
-                self.retry(op, now_at)
-            }
+            ReadResult::Uncorrectable if self.tries_again(ppa, attempts) => self.retry(op, now_at),
             ReadResult::Uncorrectable => {
                 self.counters.uncorrectable_reads += 1;
                 self.end_fill(entry, Status::UnrecoveredRead, Some(op));
+                self.unreadable(ppa);
             }
             ReadResult::Erased if now_at != ppa => self.retry(op, now_at),
             ReadResult::Erased => panic!("the map points to erased unit {}", ppa.0),

@@ -335,6 +335,13 @@ impl Blocks {
         self.bad += 1;
     }
 
+    /// A free block of a dead die: nothing was lost with it, and nobody may take it.
+    pub fn bury(&mut self, block: BlockId) {
+        self.unfree(block);
+        self.hot[block.0 as usize].state = BlockState::Bad;
+        self.bad += 1;
+    }
+
     /// Mount only: a block that holds data, `open` if it can take more.
     pub fn restore(&mut self, block: BlockId, valid: u32, open: bool, sequence: u64) {
         self.unfree(block);

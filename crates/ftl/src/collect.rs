@@ -75,7 +75,7 @@ impl PageMap {
         let collection = &self.collections[die.0 as usize];
         let coming = self.blocks.free_count(die) + collection.promised;
         // What host data may not take must not keep them waiting.
-        let short = self.blocks.free_total() <= self.layout.dies + self.meta_reserve();
+        let short = self.blocks.free_total() <= self.live_dies + self.meta_reserve();
         let low = self.config.gc_low_blocks.max(1 + if short { self.meta_reserve() } else { 0 });
         coming <= low || (idle && coming < self.config.gc_high_blocks)
     }
@@ -84,6 +84,9 @@ impl PageMap {
     #[inline]
     pub fn wants_collection(&self, die: DieId, idle: bool) -> bool {
         let collection = &self.collections[die.0 as usize];
+        if self.dead[die.0 as usize] {
+            return false;
+        }
         collection.current.is_some()
             || !collection.again.is_empty()
             || !collection.retiring.is_empty()
@@ -93,6 +96,9 @@ impl PageMap {
 
     /// A die without a free block gives back first what needs no relocation: its closed blocks without valid units.
     pub fn reap(&mut self, die: DieId) {
+        if self.dead[die.0 as usize] {
+            return self.empty_dead(die);
+        }
         if self.blocks.free_count(die) > 0 || self.blocks.empty_closed(die) == 0 {
             return;
         }
@@ -166,10 +172,30 @@ impl PageMap {
     pub fn relocation_lost(&mut self, from: Ppa) {
         let block = self.layout.block_of(from);
         if !self.blocks.failed(block) {
-            let die = self.layout.die_of_block(block);
-            self.blocks.mark_failed(block);
-            self.collections[die.0 as usize].promised -= 1;
+            self.lose_victim(block);
         }
+    }
+
+    /// A victim will not come back as a free block.
+    pub(crate) fn lose_victim(&mut self, block: BlockId) {
+        let die = self.layout.die_of_block(block);
+        self.blocks.mark_failed(block);
+        self.collections[die.0 as usize].promised -= 1;
+    }
+
+    /// The blocks of `die` that are to be retired and whose last programs have ended.
+    pub(crate) fn take_retiring(&mut self, die: DieId) -> Vec<BlockId> {
+        let blocks = &self.blocks;
+        let ready = |b: &mut BlockId| blocks.state(*b) == BlockState::Closed;
+        self.collections[die.0 as usize].retiring.extract_if(.., ready).collect()
+    }
+
+    /// Nothing more is moved out of `die`.
+    pub(crate) fn stop_collection(&mut self, die: DieId) {
+        let collection = &mut self.collections[die.0 as usize];
+        collection.current = None;
+        collection.again.clear();
+        collection.level = false;
     }
 
     fn start(&mut self, die: DieId, victim: BlockId, cause: Cause) {

@@ -6,6 +6,7 @@
 mod blocks;
 mod collect;
 mod config;
+mod damage;
 mod journal;
 mod mount;
 mod page_map;

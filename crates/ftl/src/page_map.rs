@@ -139,6 +139,9 @@ pub struct PageMap {
     valid: Vec<u64>,
     pub(crate) blocks: Blocks,
     open: Vec<[Option<OpenBlock>; STREAMS]>,
+    /// Dies that can be programmed no more.
+    pub(crate) dead: Vec<bool>,
+    pub(crate) live_dies: u32,
     order: Vec<DieId>,
     cursor: usize,
     pub(crate) sequence: u64,
@@ -171,13 +174,14 @@ impl PageMap {
         Ok(map)
     }
 
-    /// As [`PageMap::new`], for a drive in use, which may have lost blocks since: it need only fit, not work well.
+    /// As [`PageMap::new`], for a drive in use, which may have lost blocks since: what it holds can be read, however few
+    /// good blocks are left. With too few of them it is [`PageMap::worn_out`].
     pub(crate) fn new_worn(
         config: &FtlConfig,
         layout: &Layout,
         bad: &[BlockId],
     ) -> Result<PageMap, SetupError> {
-        let physical = u64::from(layout.units) - bad.len() as u64 * u64::from(layout.units_per_block);
+        let physical = u64::from(layout.units);
         let wanted = config.capacity_bytes.map_or_else(
             || (f64::from(layout.units) / (1.0 + config.over_provisioning)) as u64,
             |bytes| bytes / u64::from(layout.unit_bytes),
@@ -208,6 +212,8 @@ impl PageMap {
             valid: vec![0; (layout.units as usize).div_ceil(64)],
             blocks,
             open: vec![[None; STREAMS]; layout.dies as usize],
+            dead: vec![false; layout.dies as usize],
+            live_dies: layout.dies,
             order: placement_order(config.placement, layout),
             cursor: 0,
             sequence: 1,
@@ -322,7 +328,7 @@ impl PageMap {
             Some(_) => free >= 1 && self.segments_have_room(),
             None if relocation => free > 0,
             None if shared == Stream::Meta => free > 1,
-            None => free > 1 && self.blocks.free_total() > self.layout.dies + self.meta_reserve(),
+            None => free > 1 && self.blocks.free_total() > self.live_dies + self.meta_reserve(),
         }
     }
 
@@ -330,7 +336,7 @@ impl PageMap {
     /// must not use up the open block of collection before.
     fn segments_have_room(&self) -> bool {
         self.config.durability == Durability::Volatile
-            || self.blocks.free_total() > self.layout.dies
+            || self.blocks.free_total() > self.live_dies
             || self.open.iter().any(|open| open[Stream::Meta as usize].is_some())
     }
 
@@ -494,7 +500,8 @@ impl PageMap {
         self.invalidate(failed);
     }
 
-    fn fail_block(&mut self, block: BlockId) {
+    /// Closes a block early: it takes no more data, and is emptied and retired.
+    pub(crate) fn fail_block(&mut self, block: BlockId) {
         let die = self.layout.die_of_block(block);
         for slot in &mut self.open[die.0 as usize] {
             if slot.is_some_and(|open| open.block == block) {
@@ -583,14 +590,17 @@ impl PageMap {
         let streams = data_streams
             + u64::from(self.config.wear.static_gap.is_some())
             + u64::from(self.config.durability != Durability::Volatile);
-        u64::from(self.layout.dies) * u64::from(self.layout.units_per_block) * (1 + streams)
+        u64::from(self.live_dies) * u64::from(self.layout.units_per_block) * (1 + streams)
     }
 
     /// Whether so many blocks are bad that the host's data and what is needed to work no longer fit: the drive must
     /// refuse writes.
     pub fn worn_out(&self) -> bool {
-        let good =
-            u64::from(self.layout.blocks - self.blocks.bad_count()) * u64::from(self.layout.units_per_block);
+        let dead = (0..self.layout.dies).map(DieId).filter(|die| self.dead[die.0 as usize]);
+        let lost = dead.flat_map(|die| self.blocks.of_die(die));
+        let lost = lost.filter(|&b| self.blocks.state(b) != BlockState::Bad).count() as u64;
+        let good = (u64::from(self.layout.blocks - self.blocks.bad_count()) - lost)
+            * u64::from(self.layout.units_per_block);
         good < self.map.len() as u64 + self.working_units()
     }
 

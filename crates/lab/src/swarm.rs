@@ -6,7 +6,8 @@
 use crate::drive::{Mismatch, Oracle, Promise, fill_images, version_of};
 use crate::spec;
 use pellucid_device::{Device, DeviceConfig, DeviceError};
-use pellucid_flash::{Command, Completion, Lba, Opcode, Rng, SimTime, Status};
+use pellucid_flash::{Command, Completion, DieId, Lba, Opcode, Rng, SimTime, Status};
+use pellucid_media::Fault;
 
 /// A small random drive as TOML `--set`s on the tiny base.
 pub fn random_sets(rng: &mut Rng) -> Vec<String> {
@@ -56,6 +57,30 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     }
     sets.push(format!("media.seed={}", rng.below(1 << 30)));
     sets.push(format!("ftl.seed={}", rng.below(1 << 30)));
+    sets
+}
+
+/// Harder things, beside [`random_sets`]: cells of several bits, one-shot programs, weighted queues, blocks that wear out.
+/// They have a stream of their own, so that the drives of [`sets_of`] stay what they were.
+pub fn random_harder_sets(rng: &mut Rng) -> Vec<String> {
+    let mut sets = Vec::new();
+    if rng.chance(0.5) {
+        sets.push("media.cell=mlc".to_string());
+        sets.push("media.timing.read=\"50us,70us\"".into());
+        let one_shot = rng.chance(0.4);
+        sets.push(format!("media.one_shot_pages={}", if one_shot { 2 } else { 1 }));
+        // A stripe may be twice as long now, and must fit the buffer.
+        sets.push("buffer.entries=60".into());
+        sets.push(format!("media.timing.program=\"400us{}\"", if one_shot { "" } else { ",900us" }));
+    }
+    if rng.chance(0.5) {
+        sets.push("host.queues=3".into());
+        sets.push("host.arbitration=weighted".into());
+        sets.push(format!("host.weights=[1, {}, {}]", 1 + rng.below(5), 1 + rng.below(5)));
+    }
+    if rng.chance(0.3) {
+        sets.push(format!("media.endurance={}", 2 + rng.below(10)));
+    }
     sets
 }
 
@@ -128,7 +153,10 @@ impl Swarm {
     pub fn new(config: &DeviceConfig, seed: u64) -> Swarm {
         let device = Device::new(config).unwrap_or_else(|e| panic!("{e}"));
         let faults = &config.media.faults;
-        let lossy = faults.read_fail > 0.0 || faults.program_fail > 0.0 || !faults.list.is_empty();
+        let lossy = faults.read_fail > 0.0
+            || faults.program_fail > 0.0
+            || !faults.list.is_empty()
+            || config.media.endurance.is_some();
         Swarm {
             oracle: Oracle::new(device.capacity_sectors()),
             rng: Rng::stream(seed, "swarm"),
@@ -191,8 +219,30 @@ impl Swarm {
         let tag = self.pending.len() as u64;
         self.pending.push(Pending { opcode, lba, sectors, fua, promise, covered, open: true });
         self.in_flight += 1;
-        self.device.submit(self.now, Command { fua, ..Command::new(tag, opcode, lba, sectors, data) });
+        let queue = match self.device.config().host.queues {
+            1 => 0,
+            queues => self.rng.below(queues.into()) as u16,
+        };
+        let command = Command { queue, fua, ..Command::new(tag, opcode, lba, sectors, data) };
+        self.device.submit(self.now, command);
         self.collect();
+    }
+
+    /// Does random damage to the drive, now.
+    pub fn damage(&mut self) {
+        let die = DieId(self.rng.below(self.device.layout().dies.into()) as u32);
+        let count = 1 + self.rng.below(5) as u32;
+        let fault = match self.rng.below(20) {
+            0..5 => Fault::FailPrograms { count },
+            5..9 => Fault::FailErases { count },
+            9..14 => Fault::SlowDie { die, factor: [0.5, 3.0, 50.0][self.rng.below(3) as usize] },
+            14..19 => Fault::KillDie { die },
+            _ => Fault::WearOut,
+        };
+        self.lossy = true;
+        self.device.inject(self.now, fault).unwrap_or_else(|e| panic!("{e}"));
+        self.collect();
+        self.device.check();
     }
 
     /// Runs the next event; `false`: the drive is at rest.
@@ -312,31 +362,52 @@ impl Swarm {
 
 /// One seed's worth of swarm: `commands` random commands at random depth, with checks and power cuts on the way.
 pub fn run_seed(seed: u64, commands: u32) {
-    run(seed, commands, false);
+    run(seed, &tiny(&sets_of(seed)), commands, Trouble::None);
+}
+
+/// As [`run_seed`], with harder drives that are damaged on the way.
+pub fn run_harder_seed(seed: u64, commands: u32) {
+    run(seed, &tiny(&harder_sets_of(seed)), commands, Trouble::Damage);
 }
 
 /// As [`run_seed`], with the planted bug: must panic for some seed.
 #[doc(hidden)]
 pub fn run_seed_with_canary(seed: u64, commands: u32) {
-    run(seed, commands, true);
+    run(seed, &tiny(&sets_of(seed)), commands, Trouble::Canary);
 }
 
-fn run(seed: u64, commands: u32, canary: bool) {
+/// What happens beside commands and power cuts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    None,
+    Damage,
+    Canary,
+}
+
+fn run(seed: u64, config: &DeviceConfig, commands: u32, trouble: Trouble) {
     let mut rng = Rng::stream(seed, "drive");
-    let config = tiny(&random_sets(&mut rng));
+    random_sets(&mut rng);
     // Too many factory-bad blocks for so small a drive: refused, and rightly so.
     if config.media.faults.factory_bad > 0.0
-        && matches!(Device::new(&config), Err(DeviceError::Translation(_)))
+        && matches!(Device::new(config), Err(DeviceError::Translation(_)))
     {
         return;
     }
-    let mut swarm = Swarm::new(&config, seed);
-    swarm.canary = canary;
+    let mut swarm = Swarm::new(config, seed);
+    swarm.canary = trouble == Trouble::Canary;
     let depth = 1 + rng.below(20) as u32;
     let cut_every = 50 + rng.below(400);
+    // A damaged drive is used for a while after it has become read-only.
+    let mut left_read_only = if trouble == Trouble::Damage { 100 } else { 0 };
     for i in 0..commands {
         if swarm.device.is_read_only() {
-            break;
+            if left_read_only == 0 {
+                break;
+            }
+            left_read_only -= 1;
+        }
+        if trouble == Trouble::Damage && rng.below(300) == 0 {
+            swarm.damage();
         }
         while swarm.in_flight() >= depth {
             assert!(swarm.step(), "{} commands in flight and nothing happens", swarm.in_flight());
@@ -356,6 +427,13 @@ fn run(seed: u64, commands: u32, canary: bool) {
     swarm.drain();
     swarm.device.check();
     swarm.read_all();
+}
+
+/// The drive that [`run_harder_seed`] makes of `seed`.
+pub fn harder_sets_of(seed: u64) -> Vec<String> {
+    let mut sets = sets_of(seed);
+    sets.extend(random_harder_sets(&mut Rng::stream(seed, "harder drive")));
+    sets
 }
 
 /// The drive that [`run_seed`] makes of `seed`, as `--set`s on [`TINY`].

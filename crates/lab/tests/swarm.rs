@@ -4,6 +4,7 @@
 //! `PELLUCID_SEEDS` set the range that is tried (the latter is its end).
 
 use pellucid_lab::swarm;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Seeds that have found bugs, in drives of their time; they always run.
@@ -16,32 +17,42 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|v| v.parse().ok())
 }
 
-#[test]
-fn random_drives_never_return_a_wrong_sector() {
-    let seeds = match number("PELLUCID_SEED") {
+fn seeds() -> Range<u64> {
+    match number("PELLUCID_SEED") {
         Some(seed) => seed..seed + 1,
         None => number("PELLUCID_FIRST").unwrap_or(0)..number("PELLUCID_SEEDS").unwrap_or(300),
-    };
+    }
+}
+
+#[test]
+fn random_drives_never_return_a_wrong_sector() {
+    all_clean(seeds(), swarm::run_seed, swarm::sets_of);
+}
+
+/// The same for harder drives, whose dies die and whose operations fail while they work.
+#[test]
+fn damaged_drives_never_return_a_wrong_sector() {
+    all_clean(seeds(), swarm::run_harder_seed, swarm::harder_sets_of);
+}
+
+fn all_clean(seeds: Range<u64>, run: fn(u64, u32), sets: fn(u64) -> Vec<String>) {
     // All seeds run, so that one bug does not hide another.
-    let failed = failing(seeds);
+    let failed = failing(seeds, run);
     if let Some(&seed) = failed.first() {
         panic!(
             "seeds {failed:?} failed; repeat the first with PELLUCID_SEED={seed}; drive: {:?}",
-            swarm::sets_of(seed)
+            sets(seed)
         );
     }
 }
 
 #[test]
 fn seeds_that_found_bugs_stay_clean() {
-    assert_eq!(failing(REGRESSIONS), [0; 0], "seeds that failed");
+    assert_eq!(failing(REGRESSIONS, swarm::run_seed), [0; 0], "seeds that failed");
 }
 
-fn failing(seeds: impl IntoIterator<Item = u64>) -> Vec<u64> {
-    seeds
-        .into_iter()
-        .filter(|&seed| catch_unwind(AssertUnwindSafe(|| swarm::run_seed(seed, 1500))).is_err())
-        .collect()
+fn failing(seeds: impl IntoIterator<Item = u64>, run: fn(u64, u32)) -> Vec<u64> {
+    seeds.into_iter().filter(|&seed| catch_unwind(AssertUnwindSafe(|| run(seed, 1500))).is_err()).collect()
 }
 
 /// A swarm that finds nothing may be blind: it must find a drive that acknowledges flushes without doing them.

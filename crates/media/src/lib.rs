@@ -9,6 +9,7 @@ mod divide;
 mod ecc;
 mod error;
 mod faults;
+mod injected;
 mod media;
 mod scrambler;
 mod state;
@@ -22,5 +23,6 @@ pub use bit_errors::{
 pub use config::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
 pub use ecc::{Bch, EccError, PageCorrection, PageEcc, PageUncorrectable, Uncorrectable};
 pub use error::{MediaError, RuleError, StoreError};
+pub use injected::Fault;
 pub use media::{Health, Media, Outcome, ReadResult, SnapshotError, Spare};
 pub use scrambler::{scramble, scrambler_seed};

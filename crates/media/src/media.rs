@@ -16,11 +16,12 @@ use crate::MediaConfig;
 use crate::divide::Divisor;
 use crate::error::{MediaError, RuleError, StoreError};
 use crate::faults::{self, FaultPlan};
+use crate::injected::{self, Fault, Injected};
 use crate::state::{BlockState, Flag};
 use crate::store::{Store, StoreShape, UNREADABLE};
 use crate::times::{self, Times};
-use pellucid_flash::{BlockId, Layout, Lpn, Nanos, Ppa};
-use std::collections::BTreeMap;
+use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the spare area of one mapping unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,12 +73,16 @@ pub struct Media {
     split: Split,
     times: Times,
     faults: FaultPlan,
+    /// What was done to the drive while it worked; `None`: nothing.
+    injected: Option<Box<Injected>>,
     endurance: Option<u32>,
     recovered: bool,
     /// Seed of what was decided when the media were made: factory-bad blocks, speed of each die.
     made: u64,
     shape: StoreShape,
     store: Store,
+    /// Units that are given up, by address, until their block is erased.
+    lost: BTreeSet<u32>,
     /// Map segments, by address, where the store keeps only stamps.
     segments: BTreeMap<u32, Box<[u8]>>,
 }
@@ -127,11 +132,13 @@ impl Media {
             },
             times: Times::new(config, &layout, opened.made),
             faults: FaultPlan::new(config, &layout),
+            injected: None,
             endurance: config.endurance,
             recovered: opened.recovered,
             made: opened.made,
             shape,
             store: opened.store,
+            lost: BTreeSet::new(),
             segments: BTreeMap::new(),
             layout,
         };
@@ -152,6 +159,23 @@ impl Media {
         faults::check(&config.faults, &self.layout)?;
         self.faults = FaultPlan::new(config, &self.layout);
         Ok(())
+    }
+
+    /// Does damage to the running media.
+    pub fn inject(&mut self, fault: Fault) -> Result<(), MediaError> {
+        injected::check(fault, &self.layout, false)?;
+        self.injected.get_or_insert_with(|| Box::new(Injected::new(&self.layout))).add(fault);
+        Ok(())
+    }
+
+    /// Whether [`Fault::KillDie`] was done to `die`.
+    pub fn is_dead(&self, die: DieId) -> bool {
+        self.injected.as_ref().is_some_and(|injected| injected.dead[die.0 as usize])
+    }
+
+    /// Whether [`Fault::WearOut`] was done.
+    pub fn spent(&self) -> bool {
+        self.injected.as_ref().is_some_and(|injected| injected.worn_out)
     }
 
     /// The shape.
@@ -177,11 +201,13 @@ impl Media {
             split: self.split,
             times: self.times.clone(),
             faults: self.faults.clone(),
+            injected: self.injected.clone(),
             endurance: self.endurance,
             recovered: self.recovered,
             made: self.made,
             shape: self.shape,
             store,
+            lost: self.lost.clone(),
             segments: self.segments.clone(),
         })
     }
@@ -191,20 +217,26 @@ impl Media {
     #[inline]
     pub fn read_ns(&mut self, ppa: Ppa) -> Nanos {
         let at = self.place(ppa);
-        self.times.read_ns(self.split.blocks_per_die.div(at.block), at.stripe, at.unit)
+        let die = self.split.blocks_per_die.div(at.block);
+        let time = self.times.read_ns(die, at.stripe, at.unit);
+        self.slowed(die, time)
     }
 
     /// Program time of the stripe that starts at `first`.
     #[inline]
     pub fn program_ns(&mut self, first: Ppa) -> Nanos {
         let at = self.place(first);
-        self.times.program_ns(self.split.blocks_per_die.div(at.block), at.stripe)
+        let die = self.split.blocks_per_die.div(at.block);
+        let time = self.times.program_ns(die, at.stripe);
+        self.slowed(die, time)
     }
 
     /// Erase time of `block`.
     #[inline]
     pub fn erase_ns(&mut self, block: BlockId) -> Nanos {
-        self.times.erase_ns(self.split.blocks_per_die.div(block.0))
+        let die = self.split.blocks_per_die.div(block.0);
+        let time = self.times.erase_ns(die);
+        self.slowed(die, time)
     }
 
     /// Starts to program the stripe whose first unit is `first`; its units follow with [`Media::put_unit`] or
@@ -304,7 +336,9 @@ impl Media {
     pub fn program_end(&mut self, first: Ppa) -> Outcome {
         let at = self.begun(first);
         let state = self.store.state(at.block);
-        let by_fault = self.faults.program_fails(at.block, at.stripe, state.erase_count());
+        let die = self.die_of(at.block);
+        let injected = self.injected.as_mut().is_some_and(|injected| injected.program_fails(die));
+        let by_fault = self.faults.program_fails(at.block, at.stripe, state.erase_count()) || injected;
         let failed = by_fault || self.worn_out(state) || self.shape.meta.poisoned(self.store.meta(at.block));
         if failed {
             self.end_unreadable(at.block, state);
@@ -323,16 +357,13 @@ impl Media {
         // Full of nothing readable: no stripe may be programmed before the erase is complete.
         let full = state.with(Flag::Erasing).with_next_stripe(self.layout.stripes_per_block);
         self.store.set_state(block.0, full);
-        if !self.segments.is_empty() {
-            let first = block.0 * self.layout.units_per_block;
-            let held: Vec<u32> = self
-                .segments
-                .range(first..first + self.layout.units_per_block)
-                .map(|(&ppa, _)| ppa)
-                .collect();
-            for ppa in held {
-                self.segments.remove(&ppa);
-            }
+        let first = block.0 * self.layout.units_per_block;
+        let units = first..first + self.layout.units_per_block;
+        while let Some((&unit, _)) = self.segments.range(units.clone()).next() {
+            self.segments.remove(&unit);
+        }
+        while let Some(&unit) = self.lost.range(units.clone()).next() {
+            self.lost.remove(&unit);
         }
         Ok(())
     }
@@ -344,7 +375,9 @@ impl Media {
     pub fn erase_end(&mut self, block: BlockId) -> Outcome {
         let state = self.store.state(block.0);
         assert!(state.is(Flag::Erasing), "no erase has begun on block {}", block.0);
-        let by_fault = self.faults.erase_fails(block.0, state.erase_count());
+        let die = self.die_of(block.0);
+        let injected = self.injected.as_mut().is_some_and(|injected| injected.erase_fails(die));
+        let by_fault = self.faults.erase_fails(block.0, state.erase_count()) || injected;
         if by_fault || self.worn_out(state) {
             let bad = state.without(Flag::Erasing).with(Flag::HalfErased).with(Flag::GrownBad);
             self.store.set_state(block.0, bad);
@@ -375,7 +408,11 @@ impl Media {
                 return ReadResult::Uncorrectable;
             }
         }
-        if self.faults.read_fails(at.block, at.stripe, attempt) {
+        let by_fault = self.faults.read_fails(at.block, at.stripe, attempt);
+        if by_fault
+            || self.is_condemned(ppa)
+            || (self.injected.is_some() && self.is_dead(self.die_of(at.block)))
+        {
             out.fill(0);
             return ReadResult::Uncorrectable;
         }
@@ -384,6 +421,17 @@ impl Media {
             out.copy_from_slice(&self.store.images(at.block)[start..start + out.len()]);
         }
         ReadResult::Ok { corrected_bits: 0 }
+    }
+
+    /// Gives up a unit that could not be read: reads find it uncorrectable until its block is erased.
+    pub fn condemn(&mut self, ppa: Ppa) {
+        self.lost.insert(ppa.0);
+    }
+
+    /// Whether [`Media::condemn`] gave up this unit.
+    #[inline]
+    pub fn is_condemned(&self, ppa: Ppa) -> bool {
+        !self.lost.is_empty() && self.lost.contains(&ppa.0)
     }
 
     /// What the spare area of a unit holds; `None` when it is erased, torn, failed or in operation. Read faults do not apply:
@@ -447,6 +495,15 @@ impl Media {
         self.store.memory_bytes()
     }
 
+    /// An array time, on a die that may have been made slower.
+    #[inline]
+    fn slowed(&self, die: u32, time: Nanos) -> Nanos {
+        match &self.injected {
+            None => time,
+            Some(injected) => Nanos((time.0 as f64 * injected.time_factor[die as usize]).round() as u64),
+        }
+    }
+
     #[inline]
     fn place(&self, ppa: Ppa) -> Place {
         let (block, index) = self.split.units_per_block.div_rem(ppa.0);
@@ -507,6 +564,10 @@ impl Media {
         } else {
             RuleError::BadBlock { die, block, health }
         })
+    }
+
+    fn die_of(&self, block: u32) -> DieId {
+        DieId(self.split.blocks_per_die.div(block))
     }
 
     /// Die, and block of the die.

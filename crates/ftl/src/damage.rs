@@ -1,0 +1,61 @@
+//! What translation does about flash that goes bad before its time: blocks with data that could not be read, data that
+//! are about to become unreadable, dies that are dead.
+//!
+//! ```text
+//!  retire_block   readable data leave the block, then it is retired (as after a failed program)
+//!  kill_die       nothing leaves; its blocks are retired one by one as hosts overwrite or trim what was lost
+//! ```
+//! Invariant: a dead die has no free and no open block, so nothing is ever planned there again.
+
+use crate::blocks::BlockState;
+use crate::page_map::PageMap;
+use pellucid_flash::{BlockId, DieId};
+
+impl PageMap {
+    /// Data of `block` could not be read: what can be is moved out, and the block is retired when nothing valid is left.
+    /// `false`: that was known.
+    pub fn retire_block(&mut self, block: BlockId) -> bool {
+        let state = self.blocks.state(block);
+        let holds_data = !matches!(state, BlockState::Free | BlockState::Erasing | BlockState::Bad);
+        if !holds_data || self.blocks.failed(block) {
+            return false;
+        }
+        if state == BlockState::Victim {
+            self.lose_victim(block);
+        } else {
+            self.blocks.mark_failed(block);
+            self.fail_block(block);
+        }
+        true
+    }
+
+    /// `die` is dead: its programs and erases will fail, and its data cannot be read. Programs that are planned there end
+    /// as failed ones do.
+    pub fn kill_die(&mut self, die: DieId) {
+        if std::mem::replace(&mut self.dead[die.0 as usize], true) {
+            return;
+        }
+        self.live_dies -= 1;
+        for block in self.blocks.of_die(die) {
+            match self.blocks.state(block) {
+                BlockState::Free => self.blocks.bury(block),
+                BlockState::Erasing | BlockState::Bad => {}
+                _ => {
+                    self.retire_block(block);
+                }
+            }
+        }
+        self.stop_collection(die);
+        self.empty_dead(die);
+    }
+
+    /// Blocks of a dead die come out of [`PageMap::pop_emptied`] once they hold nothing valid.
+    pub(crate) fn empty_dead(&mut self, die: DieId) {
+        for block in self.take_retiring(die) {
+            self.blocks.choose(block);
+            if self.blocks.valid(block) == 0 {
+                self.emptied.push(block);
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Damage done to a running drive: what it answers, and that it goes on.
+
+use pellucid_device::Device;
+use pellucid_flash::{BlockId, Command, Completion, DieId, Lba, Opcode, SimTime, Status};
+use pellucid_lab::swarm::tiny;
+use pellucid_media::Fault;
+
+fn drive(sets: &[&str]) -> Device {
+    let mut all = vec![
+        "media.channels=4",
+        "media.store=ram",
+        "buffer.retain=false",
+        "buffer.entries=8",
+        "ftl.over_provisioning=0.8",
+    ];
+    all.extend(sets);
+    Device::new(&tiny(&all.iter().map(ToString::to_string).collect::<Vec<_>>())).expect("a legal drive")
+}
+
+/// Runs one command to its end.
+fn ask(device: &mut Device, opcode: Opcode, unit: u64, data: Vec<u8>) -> Completion {
+    let sectors = if opcode == Opcode::Flush { 0 } else { 4 };
+    let command = Command::new(0, opcode, Lba(4 * unit), sectors, data);
+    device.submit(device.now(), command);
+    loop {
+        if let Some(completion) = device.pop() {
+            return completion;
+        }
+        let next = device.next_event().expect("the drive owes a completion");
+        device.advance(next);
+    }
+}
+
+fn write(device: &mut Device, unit: u64, byte: u8) -> Status {
+    ask(device, Opcode::Write, unit, vec![byte; 4096]).status
+}
+
+fn flush(device: &mut Device) -> Status {
+    ask(device, Opcode::Flush, 0, Vec::new()).status
+}
+
+/// What a unit holds, if it can be read and is of one byte.
+fn read(device: &mut Device, unit: u64) -> Result<u8, Status> {
+    let completion = ask(device, Opcode::Read, unit, vec![0xee; 4096]);
+    assert!(completion.data.iter().all(|&byte| byte == completion.data[0]), "unit {unit} is mixed");
+    if completion.status == Status::Success { Ok(completion.data[0]) } else { Err(completion.status) }
+}
+
+fn filled(device: &mut Device, units: u64) {
+    for unit in 0..units {
+        assert_eq!(write(device, unit, unit as u8), Status::Success);
+    }
+    assert_eq!(flush(device), Status::Success);
+}
+
+fn rest(device: &mut Device) {
+    while let Some(next) = device.next_event() {
+        device.advance(next);
+    }
+}
+
+#[test]
+fn a_dead_die_loses_its_data_and_nothing_else() {
+    let mut device = drive(&[]);
+    filled(&mut device, 200);
+    device.inject(device.now(), Fault::KillDie { die: DieId(1) }).expect("there are four dies");
+    let lost: Vec<u64> = (0..200).filter(|&unit| read(&mut device, unit).is_err()).collect();
+    assert!((40..60).contains(&lost.len()), "a quarter of the data: {}", lost.len());
+    for unit in 0..200 {
+        let expected = if lost.contains(&unit) { Err(Status::UnrecoveredRead) } else { Ok(unit as u8) };
+        assert_eq!(read(&mut device, unit), expected, "unit {unit}");
+    }
+    // What was lost can be written again, elsewhere, many times over.
+    for round in 0..20 {
+        for &unit in &lost {
+            assert_eq!(write(&mut device, unit, 100 + round), Status::Success, "{}", device.is_read_only());
+        }
+    }
+    assert_eq!(flush(&mut device), Status::Success);
+    device.power_cut().expect("the rest of the drive mounts");
+    while device.pop().is_some() {}
+    for unit in 0..200 {
+        let expected = if lost.contains(&unit) { 119 } else { unit as u8 };
+        assert_eq!(read(&mut device, unit), Ok(expected), "unit {unit}");
+        assert_ne!(device.layout().die_of(device.locate(pellucid_flash::Lpn(unit as u32)).unwrap()).0, 1);
+    }
+    assert!(!device.is_read_only(), "three dies hold the capacity");
+    device.check();
+}
+
+#[test]
+fn a_power_cut_does_not_bring_back_what_a_dead_die_had_replaced() {
+    let mut device = drive(&[]);
+    filled(&mut device, 100);
+    for unit in 0..100 {
+        assert_eq!(write(&mut device, unit, 200), Status::Success);
+    }
+    assert_eq!(flush(&mut device), Status::Success);
+    device.inject(device.now(), Fault::KillDie { die: DieId(2) }).unwrap();
+    device.power_cut().unwrap();
+    while device.pop().is_some() {}
+    for unit in 0..100 {
+        let found = read(&mut device, unit);
+        assert!([Ok(200), Err(Status::UnrecoveredRead)].contains(&found), "unit {unit}: {found:?}");
+    }
+}
+
+#[test]
+fn with_too_few_dies_left_the_drive_is_read_only() {
+    let mut device = drive(&[]);
+    filled(&mut device, 200);
+    for die in 0..3 {
+        device.inject(device.now(), Fault::KillDie { die: DieId(die) }).unwrap();
+    }
+    assert!(device.is_read_only());
+    assert_eq!(write(&mut device, 0, 1), Status::ReadOnly);
+    let readable = (0..200).filter(|&unit| read(&mut device, unit) == Ok(unit as u8)).count();
+    assert!((40..60).contains(&readable), "{readable}");
+    device.power_cut().expect("what is left can be read");
+    while device.pop().is_some() {}
+    assert!(device.is_read_only());
+    assert_eq!((0..200).filter(|&unit| read(&mut device, unit) == Ok(unit as u8)).count(), readable);
+}
+
+#[test]
+fn a_slow_die_takes_as_many_times_as_long() {
+    let mut device = drive(&[]);
+    filled(&mut device, 8);
+    let latency = |device: &mut Device| {
+        let completion = ask(device, Opcode::Read, 0, vec![0; 4096]);
+        (completion.stages.get(pellucid_flash::Stage::Media).0, completion.completed - completion.submitted)
+    };
+    let (sense, whole) = latency(&mut device);
+    assert_eq!(sense, 50_000);
+    let die = device.layout().die_of(device.locate(pellucid_flash::Lpn(0)).unwrap());
+    device.inject(device.now(), Fault::SlowDie { die, factor: 3.0 }).unwrap();
+    let (slow_sense, slow_whole) = latency(&mut device);
+    assert_eq!((slow_sense, slow_whole.0), (150_000, whole.0 + 100_000));
+    device.inject(device.now(), Fault::SlowDie { die, factor: 1.0 }).unwrap();
+    assert_eq!(latency(&mut device), (sense, whole));
+}
+
+#[test]
+fn programs_and_erases_fail_as_often_as_asked() {
+    let mut device = drive(&[]);
+    device.inject(SimTime::ZERO, Fault::FailPrograms { count: 3 }).unwrap();
+    filled(&mut device, 60);
+    rest(&mut device);
+    assert_eq!(device.counters().program_failures, 3);
+    assert!((0..60).all(|unit| read(&mut device, unit) == Ok(unit as u8)));
+    assert_eq!(device.bad_blocks(), (0, 3), "their blocks are retired");
+    device.inject(device.now(), Fault::FailErases { count: 2 }).unwrap();
+    for round in 0..60 {
+        filled(&mut device, 60);
+        assert_eq!(write(&mut device, 60, round), Status::Success);
+    }
+    assert_eq!(device.counters().erase_failures, 2);
+    assert_eq!(device.bad_blocks(), (0, 5));
+    assert!((0..60).all(|unit| read(&mut device, unit) == Ok(unit as u8)));
+}
+
+#[test]
+fn a_spent_drive_is_read_only_and_stays_so() {
+    let mut device = drive(&[]);
+    filled(&mut device, 60);
+    device.inject(device.now(), Fault::WearOut).unwrap();
+    assert_eq!(write(&mut device, 3, 9), Status::ReadOnly);
+    device.power_cut().unwrap();
+    while device.pop().is_some() {}
+    assert_eq!((write(&mut device, 3, 9), read(&mut device, 3)), (Status::ReadOnly, Ok(3)));
+}
+
+#[test]
+fn a_block_that_loses_data_is_emptied_and_retired() {
+    let fault = "media.faults.list=[{ kind = \"read-fail\", die = 0, block = 0, stripe = 2 }]";
+    let mut device = drive(&[fault, "scheduler.read_retries=2"]);
+    // Enough to close the first block of every die.
+    filled(&mut device, 4 * 16 * 2);
+    let at_place = |device: &Device, stripe: u32| {
+        let place = device.layout().ppa(BlockId(0), stripe);
+        (0..128).find(|&unit| device.locate(pellucid_flash::Lpn(unit)) == Some(place)).map(u64::from)
+    };
+    let lost = at_place(&device, 2).expect("the third page of the first block holds data");
+    let neighbour = at_place(&device, 3).expect("and so does the fourth");
+    assert_eq!(read(&mut device, lost), Err(Status::UnrecoveredRead));
+    rest(&mut device);
+    assert_eq!(device.counters().read_retries, 2);
+    let now_at = device.locate(pellucid_flash::Lpn(neighbour as u32)).unwrap();
+    assert_ne!(device.layout().block_of(now_at), BlockId(0), "what can be read has left");
+    assert_eq!(read(&mut device, neighbour), Ok(neighbour as u8));
+    assert_eq!(device.bad_blocks(), (0, 0), "it still holds what was lost");
+    assert_eq!(write(&mut device, lost, 77), Status::Success);
+    assert_eq!(flush(&mut device), Status::Success);
+    rest(&mut device);
+    assert_eq!((device.bad_blocks(), read(&mut device, lost)), ((0, 1), Ok(77)));
+}
+
+#[test]
+fn impossible_damage_is_refused_and_does_nothing() {
+    let mut device = drive(&[]);
+    let refusal = |device: &mut Device, fault| device.inject(SimTime::ZERO, fault).unwrap_err().to_string();
+    assert_eq!(refusal(&mut device, Fault::KillDie { die: DieId(4) }), "die = 4: allowed: 0 to 3");
+    let slow = Fault::SlowDie { die: DieId(0), factor: 0.0 };
+    assert_eq!(refusal(&mut device, slow), "slow_die = 0: allowed: a factor from 0.001 to 1,000,000");
+    let errors = Fault::BitErrors { die: None, factor: 2.0 };
+    assert!(refusal(&mut device, errors).contains("drive.media.bit_errors.enabled = true"));
+    assert!(!device.media().is_dead(DieId(0)));
+}
