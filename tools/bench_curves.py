@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
 """Prints what a request costs over the capacity of the drive, the outstanding requests, and the length of the run.
 
-usage: bench_curves.py [--csv] [RUNS]    RUNS of each point (3 by default); the fastest counts
-
-Everything else is held fixed within a curve. With --csv: `benchmark,curve,x,ns_per_request,peak_memory_bytes`.
+Everything else is held fixed within a curve.
 """
-import sys
+import argparse
 
 import measure
 
@@ -34,9 +32,11 @@ def curves(name: str):
 
 
 def main() -> None:
-    arguments = [a for a in sys.argv[1:] if a != "--csv"]
-    csv = len(arguments) < len(sys.argv) - 1
-    runs = int(arguments[0]) if arguments else 3
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("runs", nargs="?", type=int, default=3, help="runs of each point; the fastest counts")
+    arguments.add_argument("--csv", action="store_true", help="benchmark,curve,x,ns_per_request,peak_memory_bytes")
+    options = arguments.parse_args()
+    runs, csv = options.runs, options.csv
     binary = measure.build()
     if csv:
         print("benchmark,curve,x,ns_per_request,peak_memory_bytes")

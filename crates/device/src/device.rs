@@ -22,7 +22,7 @@ use crate::slab::{Linked, List, NIL, Slab};
 use pellucid_flash::{
     Command, Completion, Layout, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status,
 };
-use pellucid_ftl::{PageMap, SetupError};
+use pellucid_ftl::{MountReport, PageMap, SetupError};
 use pellucid_media::{Media, MediaError};
 use std::collections::VecDeque;
 
@@ -176,6 +176,8 @@ pub struct Device {
     pub(crate) flushes: Flushes,
     pub(crate) collect: crate::collect_path::Collect,
     pub(crate) read_only: bool,
+    /// What the last mount did; none yet where the media were empty.
+    pub(crate) mounted: Option<MountReport>,
     pub(crate) counters: Counters,
     /// On while somebody watches; nothing in the drive reads them.
     pub(crate) taps: Option<Box<crate::taps::Taps>>,
@@ -216,7 +218,7 @@ impl Device {
             }
         }
         let layout = media.layout().clone();
-        let (ftl, _) = crate::power::mount(config, &layout, &media, keep)?;
+        let (ftl, mounted) = crate::power::mount(config, &layout, &media, keep)?;
         let image_bytes = media.image_bytes();
         let stripe_bytes =
             u64::from(layout.units_per_stripe) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
@@ -244,6 +246,7 @@ impl Device {
             starved: List::default(),
             starved_count: 0,
             read_only: ftl.worn_out(),
+            mounted,
             counters: Counters::default(),
             taps: None,
             completions: VecDeque::new(),

@@ -39,19 +39,20 @@ pub(crate) fn mount(
     layout: &Layout,
     media: &Media,
     keep: bool,
-) -> Result<(PageMap, MountReport), DeviceError> {
+) -> Result<(PageMap, Option<MountReport>), DeviceError> {
     let blocks = || (0..layout.blocks).map(BlockId);
     if blocks().all(|b| media.next_stripe(b) == 0 && media.erase_count(b) == 0) {
         let bad: Vec<BlockId> = blocks().filter(|&b| media.health(b) != Health::Good).collect();
         let map = PageMap::new(&config.ftl, layout, &bad).map_err(DeviceError::Translation)?;
-        return Ok((map, MountReport::default()));
+        return Ok((map, None));
     }
     let source = Source(media);
     let mounted = match keep {
         true => PageMap::restore(&config.ftl, layout, &source),
         false => PageMap::mount(&config.ftl, layout, &source),
     };
-    mounted.map_err(DeviceError::Translation)
+    let (map, report) = mounted.map_err(DeviceError::Translation)?;
+    Ok((map, Some(report)))
 }
 
 impl Device {
@@ -60,7 +61,8 @@ impl Device {
     pub fn power_cut(&mut self) -> Result<MountReport, DeviceError> {
         let lost: Vec<Completion> = self.outstanding();
         self.media.power_cut();
-        let (ftl, report) = mount(&self.config, &self.layout, &self.media, false)?;
+        let (ftl, mounted) = mount(&self.config, &self.layout, &self.media, false)?;
+        self.mounted = mounted.or(self.mounted);
         self.ftl = ftl;
         self.read_only = false;
         self.bury_dead_dies();
@@ -79,7 +81,7 @@ impl Device {
         self.collect = crate::collect_path::Collect::new(&self.layout, self.image_bytes);
         self.counters.power_cuts += 1;
         self.push_completions(lost);
-        Ok(report)
+        Ok(mounted.unwrap_or_default())
     }
 
     fn outstanding(&mut self) -> Vec<Completion> {

@@ -4,7 +4,7 @@ use crate::config::DeviceConfig;
 use crate::device::Device;
 use crate::monitor::Counters;
 use pellucid_flash::{BlockId, Layout, Lba, Lpn, Nanos, Ppa, SimTime};
-use pellucid_ftl::FtlCounters;
+use pellucid_ftl::{FtlCounters, MountReport};
 use pellucid_media::{Faults, Health, Media, MediaConfig, MediaError, StoreError};
 
 impl Device {
@@ -57,6 +57,13 @@ impl Device {
     /// What translation decided.
     pub fn ftl_counters(&self) -> FtlCounters {
         self.ftl.counters()
+    }
+
+    /// What the last mount did, and how long its reads keep the busiest die, each at the slowest page type. The clock does
+    /// not run meanwhile. `None`: the media were empty.
+    pub fn last_mount(&self) -> Option<(MountReport, Nanos)> {
+        let read_ns = self.config.media.timing.read_ns.iter().copied().max().unwrap_or_default();
+        self.mounted.map(|mount| (mount, Nanos(mount.busiest_die_reads.saturating_mul(read_ns.0))))
     }
 
     /// Whether the drive has run out of good blocks.

@@ -2,8 +2,8 @@
 
 use super::{Run, RunError, busy};
 use crate::report::{
-    ByCause, Collection, Directions, Drive, EraseCounts, HostCost, MediaHealth, Report, Series, Utilisation,
-    Wear, WearHistogram, Workload, WriteAmplification,
+    ByCause, Collection, Directions, Drive, EraseCounts, HostCost, MediaHealth, Mount, Report, Series,
+    Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
 use pellucid_device::{Counters, Device};
 use pellucid_flash::{Cause, Nanos, SimTime};
@@ -140,7 +140,12 @@ pub fn report(
             erases: EraseCounts::of(&erases),
             histogram: WearHistogram::of(&erases),
         },
-        mount: None,
+        mount: device.last_mount().map(|(mount, time)| Mount {
+            duration_ns: time.0,
+            scanned_stripes: mount.header_reads + mount.replay_reads,
+            journal_stripes: mount.segment_reads,
+            mapped_units: mount.mapped_units,
+        }),
         media: MediaHealth {
             read_retries: counters.read_retries,
             corrected_reads: counters.corrected_reads,

@@ -273,7 +273,7 @@ impl WearHistogram {
 /// What finding the data again after power-on took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Mount {
-    /// Simulated nanoseconds from power-on to ready.
+    /// Nanoseconds that the reads keep the busiest die; the clock does not run meanwhile.
     pub duration_ns: u64,
     /// Stripes whose spare area was read.
     pub scanned_stripes: u64,
