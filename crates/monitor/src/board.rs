@@ -1,0 +1,206 @@
+//! The side band between the thread that drives and those that look.
+//!
+//! ```text
+//!  reader: look ──► asked = true, wake ──► waits (not for long)
+//!  engine: wanted? ──► publish(view): swap, asked = false ──► reader has it; others share it while it is fresh
+//! ```
+//! Invariants: the engine takes no snapshot that nobody asked for, and never waits: the lock is held for the swap of a
+//! pointer only, by everyone. One view serves all readers that come within its freshness, so many readers cost as much as one.
+
+use pellucid_device::{Histogram, Snapshot};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A protocol that is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protocol {
+    /// Its name in the log, such as `nbd`.
+    pub name: &'static str,
+    /// Connections now.
+    pub connections: u64,
+    /// Connections since the start.
+    pub connected: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Drive commands that were answered.
+    pub commands: u64,
+}
+
+/// A server at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Serving {
+    /// Each protocol.
+    pub protocols: Vec<Protocol>,
+    /// Bytes of data in drives and outputs.
+    pub held_bytes: u64,
+    /// How late completions were handed out, in wall nanoseconds; empty unless paced.
+    pub lateness_ns: Histogram,
+}
+
+/// How far a piece of work is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// What is done: the jobs or the trace.
+    pub what: String,
+    /// Requests completed.
+    pub requests: u64,
+    /// Requests in all, if that is known.
+    pub requests_total: Option<u64>,
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Wall time since the process began to work or to serve.
+    pub wall: Duration,
+    /// Each drive, with its name.
+    pub drives: Vec<(String, Snapshot)>,
+    /// The server, if it is one.
+    pub serving: Option<Serving>,
+    /// The work, if there is an end to it.
+    pub work: Option<Work>,
+}
+
+#[derive(Default)]
+struct Shared {
+    asked: AtomicBool,
+    closed: AtomicBool,
+    latest: Mutex<Option<(Instant, Arc<View>)>>,
+    fresh: Condvar,
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Shared {
+    fn latest(&self) -> MutexGuard<'_, Option<(Instant, Arc<View>)>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where views are published and read. Clones are the same board.
+#[derive(Clone, Default)]
+pub struct Board {
+    shared: Arc<Shared>,
+}
+
+impl Board {
+    /// Has `wake` called when a reader asks, for an engine that sleeps. Only the first one counts.
+    pub fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.shared.wake.set(Box::new(wake));
+    }
+
+    /// Whether somebody asks. One load; for every turn of the engine.
+    #[inline]
+    pub fn wanted(&self) -> bool {
+        self.shared.asked.load(Ordering::Acquire)
+    }
+
+    /// Hands a view to all who wait.
+    pub fn publish(&self, view: View) {
+        let view = Arc::new(view);
+        let mut latest = self.shared.latest();
+        // Under the lock, so that a reader who asks behind it is not forgotten.
+        self.shared.asked.store(false, Ordering::Release);
+        let old = latest.replace((Instant::now(), view));
+        drop(latest);
+        self.shared.fresh.notify_all();
+        drop(old);
+    }
+
+    /// Nothing will be published any more: readers get the last view.
+    pub fn close(&self) {
+        let latest = self.shared.latest();
+        self.shared.closed.store(true, Ordering::Release);
+        drop(latest);
+        self.shared.fresh.notify_all();
+    }
+
+    /// Whether [`Board::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::Acquire)
+    }
+
+    /// A view not older than `fresh`. Waits for the engine, at most for `patience`; then, the last one there is.
+    pub fn look(&self, fresh: Duration, patience: Duration) -> Option<Arc<View>> {
+        let until = Instant::now() + patience;
+        let mut latest = self.shared.latest();
+        loop {
+            if let Some((taken, view)) = &*latest
+                && (taken.elapsed() <= fresh || self.is_closed())
+            {
+                return Some(view.clone());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.is_closed() {
+                return latest.as_ref().map(|(_, view)| view.clone());
+            }
+            if !self.shared.asked.swap(true, Ordering::AcqRel)
+                && let Some(wake) = self.shared.wake.get()
+            {
+                wake();
+            }
+            let waited = self.shared.fresh.wait_timeout(latest, left);
+            latest = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn view(seconds: u64) -> View {
+        View { wall: Duration::from_secs(seconds), ..View::default() }
+    }
+
+    #[test]
+    fn a_view_is_taken_when_asked_for_and_shared_while_fresh() {
+        let board = Board::default();
+        assert!(!board.wanted());
+        let (asks, asked) = mpsc::channel();
+        board.wake_with(move || asks.send(()).unwrap());
+        let reader = std::thread::spawn({
+            let board = board.clone();
+            move || board.look(LONG, LONG).map(|view| view.wall)
+        });
+        asked.recv().unwrap();
+        assert!(board.wanted());
+        board.publish(view(7));
+        assert!(!board.wanted());
+        assert_eq!(reader.join().unwrap(), Some(Duration::from_secs(7)));
+        // Fresh: nobody is asked again.
+        assert_eq!(board.look(LONG, LONG).unwrap().wall.as_secs(), 7);
+        assert!(!board.wanted());
+    }
+
+    #[test]
+    fn an_engine_that_does_not_answer_costs_patience_only() {
+        let board = Board::default();
+        assert!(board.look(LONG, Duration::ZERO).is_none());
+        board.publish(view(1));
+        let old = board.look(Duration::ZERO, Duration::from_millis(1)).unwrap();
+        assert_eq!(old.wall.as_secs(), 1);
+        assert!(board.wanted());
+    }
+
+    #[test]
+    fn a_closed_board_keeps_its_last_view_and_wakes_who_waits() {
+        let board = Board::default();
+        let (asks, asked) = mpsc::channel();
+        board.wake_with(move || asks.send(()).unwrap());
+        let reader = std::thread::spawn({
+            let board = board.clone();
+            move || board.look(LONG, LONG).is_none()
+        });
+        asked.recv().unwrap();
+        board.close();
+        assert!(reader.join().unwrap());
+        board.publish(view(9));
+        assert_eq!(board.look(Duration::ZERO, LONG).unwrap().wall.as_secs(), 9);
+    }
+}

@@ -1,0 +1,464 @@
+//! The figures: a view in the form that is shown, stored and sent.
+//!
+//! Everything counts from the moment at which the drive was made (`watched`: was first watched) and never goes back, so that a reader makes
+//! rates of two of them ([`Bins::since`]). Times of the drive are simulated nanoseconds. Keys stand in `docs/monitors.md`.
+
+use crate::board::{Serving, View};
+use pellucid_device::{CommandKind, Histogram, OperationKind, Part, Snapshot, Taps};
+use pellucid_flash::{Cause, Stage};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of the form. Raised when a key changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Everything at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The version of Pellucid.
+    pub pellucid_version: String,
+    /// Real seconds since the process began to work or to serve.
+    pub wall_seconds: f64,
+    /// How far the work is; of a run.
+    pub work: Option<WorkFigures>,
+    /// The server; of a served drive.
+    pub serving: Option<ServingFigures>,
+    /// Each drive.
+    pub drives: Vec<DriveFigures>,
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkFigures {
+    /// The jobs or the trace.
+    pub what: String,
+    /// Requests completed.
+    pub requests: u64,
+    /// Requests in all, if that is known.
+    pub requests_total: Option<u64>,
+}
+
+/// A server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServingFigures {
+    /// Each protocol.
+    pub protocols: Vec<ProtocolFigures>,
+    /// Bytes of data in drives and outputs.
+    pub held_bytes: u64,
+    /// How late completions were handed out, in wall nanoseconds; empty unless paced.
+    pub lateness: Lateness,
+}
+
+/// How late completions were handed out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Completions by lateness, wall ns.
+    pub bins: Bins,
+    /// Half of the completions were at most so late, ns.
+    pub p50_ns: Option<u64>,
+    /// As `p50_ns`, 99 of 100.
+    pub p99_ns: Option<u64>,
+}
+
+/// A protocol that is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProtocolFigures {
+    /// `nbd`, `nvme-tcp`, `control`.
+    pub name: String,
+    /// Connections now.
+    pub connections: u64,
+    /// Connections since the start.
+    pub connected: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Drive commands that were answered.
+    pub commands: u64,
+}
+
+/// A drive.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DriveFigures {
+    /// Its name.
+    pub name: String,
+    /// The drive's time, ns since it was switched on.
+    pub simulated_ns: u64,
+    /// Bytes that the host can address.
+    pub capacity_bytes: u64,
+    /// Commands submitted and not completed.
+    pub outstanding_commands: u32,
+    /// Bytes that hosts read with success.
+    pub host_read_bytes: u64,
+    /// Bytes that hosts wrote with success.
+    pub host_written_bytes: u64,
+    /// Bytes programmed, by cause.
+    pub programmed_bytes: BTreeMap<String, u64>,
+    /// Program operations, by cause.
+    pub programs: BTreeMap<String, u64>,
+    /// Read operations, by cause; retries count again.
+    pub flash_reads: BTreeMap<String, u64>,
+    /// Blocks erased, by cause.
+    pub erases: BTreeMap<String, u64>,
+    /// Victim blocks chosen, by cause.
+    pub victims: BTreeMap<String, u64>,
+    /// Mapping units that were moved.
+    pub relocated_units: u64,
+    /// Relocations that stayed inside a die.
+    pub copybacks: u64,
+    /// Bits that error correction mended.
+    pub corrected_bits: u64,
+    /// Reads that needed a retry and then gave the data.
+    pub corrected_reads: u64,
+    /// Read attempts after the first.
+    pub read_retries: u64,
+    /// Reads that failed after every retry.
+    pub uncorrectable_reads: u64,
+    /// Programs that failed.
+    pub program_failures: u64,
+    /// Erases that failed.
+    pub erase_failures: u64,
+    /// Programs and erases suspended for a read.
+    pub suspensions: u64,
+    /// Slices of reads found in the buffer.
+    pub buffer_read_hits: u64,
+    /// Slices of writes that found their page in the buffer.
+    pub buffer_write_hits: u64,
+    /// Power cuts survived.
+    pub power_cuts: u64,
+    /// Blocks of the media, good and bad.
+    pub blocks: u32,
+    /// Erased blocks that are waiting.
+    pub free_blocks: u32,
+    /// Blocks retired since the factory.
+    pub grown_bad_blocks: u64,
+    /// Out of good blocks.
+    pub read_only: bool,
+    /// Busy time of the host link, to the drive and to the host, ns.
+    pub link_busy_ns: [u64; 2],
+    /// Busy time of the firmware processor, ns.
+    pub firmware_busy_ns: u64,
+    /// Busy time of each channel, ns.
+    pub channel_busy_ns: Vec<u64>,
+    /// Channels that carry a transfer.
+    pub channels_active: u32,
+    /// Busy time of each way, ns: those of the first channel first.
+    pub way_busy_ns: Vec<u64>,
+    /// What each way holds: `read`, `program`, `erase`, `copyback`, or nothing.
+    pub way_holds: Vec<Option<String>>,
+    /// What was noted since the drive is watched; absent when it is not.
+    pub watched: Option<WatchedFigures>,
+}
+
+/// What a watched drive notes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WatchedFigures {
+    /// Since when, ns of the drive's time.
+    pub since_ns: u64,
+    /// Commands: `read`, `write`, `trim`, `flush`.
+    pub commands: BTreeMap<String, CommandFigures>,
+    /// Flash operations by kind and part, in ns: `read`, `program`, `erase`, `copyback`; each `wait`, `bus`, `array`, `retry`.
+    pub operations: BTreeMap<String, BTreeMap<String, Bins>>,
+    /// Each way, in the order of `way_busy_ns`.
+    pub ways: Vec<WayFigures>,
+    /// Time with n ways active, by n, ns.
+    pub active_ways_ns: Vec<u64>,
+    /// Time with n channels active, by n, ns.
+    pub active_channels_ns: Vec<u64>,
+    /// Time (weight, ns) by the number of commands in the drive.
+    pub outstanding: Bins,
+    /// Erase counts of blocks that are not bad from the factory.
+    pub wear: Wear,
+}
+
+/// Commands of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CommandFigures {
+    /// Those that failed.
+    pub failed: u64,
+    /// All, by latency in ns.
+    pub latency: Bins,
+    /// All, by time in each stage in ns; reads and writes only.
+    pub stages: BTreeMap<String, Bins>,
+}
+
+/// One way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WayFigures {
+    /// Operations that have ended: read, program, erase, copyback.
+    pub operations: [u64; OperationKind::COUNT],
+    /// Their time, for each of the four: wait, bus, array, retry, ns.
+    pub time_ns: [[u64; Part::COUNT]; OperationKind::COUNT],
+    /// The longest, ns.
+    pub longest_ns: u64,
+}
+
+/// Erase counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wear {
+    /// Blocks that are not bad from the factory.
+    pub blocks: u64,
+    /// Smallest erase count.
+    pub min: u32,
+    /// Mean.
+    pub mean: f64,
+    /// Largest.
+    pub max: u32,
+}
+
+/// Weights by value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bins {
+    /// Largest value of each bin, ascending.
+    pub upper: Vec<u64>,
+    /// Weight of each bin.
+    pub weight: Vec<u64>,
+    /// Sum of value times weight.
+    pub sum: u64,
+}
+
+impl Bins {
+    /// The histogram, with what is missing to `total` at zero.
+    pub fn of(histogram: &Histogram, total: u64) -> Bins {
+        let (mut upper, mut weight): (Vec<u64>, Vec<u64>) = histogram.buckets().unzip();
+        let zeros = total.saturating_sub(weight.iter().sum());
+        if zeros > 0 && upper.first() == Some(&0) {
+            weight[0] += zeros;
+        } else if zeros > 0 {
+            upper.insert(0, 0);
+            weight.insert(0, zeros);
+        }
+        Bins { upper, weight, sum: u64::try_from(histogram.sum()).unwrap_or(u64::MAX) }
+    }
+
+    /// All weights together.
+    pub fn total(&self) -> u64 {
+        self.weight.iter().sum()
+    }
+
+    /// The mean; `None` when empty.
+    pub fn mean(&self) -> Option<f64> {
+        let total = self.total();
+        (total > 0).then(|| self.sum as f64 / total as f64)
+    }
+
+    /// The value that a share `q` of the weight does not exceed, up to a sixteenth too large; `None` when empty.
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        let rank = (q * self.total() as f64).ceil().max(1.0);
+        let mut seen = 0u64;
+        let found = self.weight.iter().position(|weight| {
+            seen += weight;
+            seen as f64 >= rank
+        });
+        found.and_then(|bin| self.upper.get(bin).copied())
+    }
+
+    /// What was added since `earlier`.
+    pub fn since(&self, earlier: &Bins) -> Bins {
+        let mut before = earlier.upper.iter().zip(&earlier.weight).peekable();
+        let mut bins = Bins { sum: self.sum.saturating_sub(earlier.sum), ..Bins::default() };
+        for (&upper, &weight) in self.upper.iter().zip(&self.weight) {
+            while before.next_if(|(b, _)| **b < upper).is_some() {}
+            let old = before.next_if(|(b, _)| **b == upper).map_or(0, |(_, weight)| *weight);
+            if weight > old {
+                bins.upper.push(upper);
+                bins.weight.push(weight - old);
+            }
+        }
+        bins
+    }
+}
+
+/// A name as a key: `wait for way` is `wait_for_way`.
+pub(crate) fn key(name: &str) -> String {
+    name.replace([' ', '-'], "_")
+}
+
+fn by_cause(counts: &[u64; Cause::COUNT], unit: u64) -> BTreeMap<String, u64> {
+    Cause::ALL.into_iter().map(|cause| (key(cause.name()), counts[cause as usize] * unit)).collect()
+}
+
+impl From<&View> for Figures {
+    fn from(view: &View) -> Figures {
+        Figures {
+            schema_version: SCHEMA_VERSION,
+            pellucid_version: env!("CARGO_PKG_VERSION").into(),
+            wall_seconds: view.wall.as_secs_f64(),
+            work: view.work.as_ref().map(|work| WorkFigures {
+                what: work.what.clone(),
+                requests: work.requests,
+                requests_total: work.requests_total,
+            }),
+            serving: view.serving.as_ref().map(ServingFigures::from),
+            drives: view.drives.iter().map(|(name, snapshot)| DriveFigures::of(name, snapshot)).collect(),
+        }
+    }
+}
+
+impl From<&Serving> for ServingFigures {
+    fn from(serving: &Serving) -> ServingFigures {
+        let protocol = |p: &crate::board::Protocol| ProtocolFigures {
+            name: p.name.into(),
+            connections: p.connections,
+            connected: p.connected,
+            received_bytes: p.received_bytes,
+            sent_bytes: p.sent_bytes,
+            commands: p.commands,
+        };
+        let bins = Bins::of(&serving.lateness_ns, 0);
+        ServingFigures {
+            protocols: serving.protocols.iter().map(protocol).collect(),
+            held_bytes: serving.held_bytes,
+            lateness: Lateness { p50_ns: bins.quantile(0.5), p99_ns: bins.quantile(0.99), bins },
+        }
+    }
+}
+
+impl DriveFigures {
+    /// The figures of a drive.
+    pub fn of(name: &str, snapshot: &Snapshot) -> DriveFigures {
+        let (counters, sector) = (&snapshot.counters, u64::from(snapshot.sector_bytes));
+        DriveFigures {
+            name: name.into(),
+            simulated_ns: snapshot.at.0,
+            capacity_bytes: snapshot.capacity_bytes,
+            outstanding_commands: snapshot.outstanding_commands,
+            host_read_bytes: counters.host_read_sectors * sector,
+            host_written_bytes: counters.host_written_sectors * sector,
+            programmed_bytes: by_cause(&counters.programmed_sectors, sector),
+            programs: by_cause(&counters.programs, 1),
+            flash_reads: by_cause(&counters.reads, 1),
+            erases: by_cause(&counters.erases, 1),
+            victims: by_cause(&snapshot.ftl.victims, 1),
+            relocated_units: snapshot.ftl.relocated_units,
+            copybacks: counters.copybacks,
+            corrected_bits: counters.corrected_bits,
+            corrected_reads: counters.corrected_reads,
+            read_retries: counters.read_retries,
+            uncorrectable_reads: counters.uncorrectable_reads,
+            program_failures: counters.program_failures,
+            erase_failures: counters.erase_failures,
+            suspensions: counters.suspensions,
+            buffer_read_hits: counters.buffer_read_hits,
+            buffer_write_hits: counters.buffer_write_hits,
+            power_cuts: counters.power_cuts,
+            blocks: snapshot.blocks,
+            free_blocks: snapshot.free_blocks,
+            grown_bad_blocks: snapshot.ftl.grown_bad,
+            read_only: snapshot.read_only,
+            link_busy_ns: snapshot.link_busy.map(|busy| busy.0),
+            firmware_busy_ns: snapshot.firmware_busy.0,
+            channel_busy_ns: snapshot.channels.iter().map(|c| c.busy.0).collect(),
+            channels_active: snapshot.channels.iter().filter(|c| c.active).count() as u32,
+            way_busy_ns: snapshot.ways.iter().map(|w| w.busy.0).collect(),
+            way_holds: snapshot.ways.iter().map(|w| w.holds.map(|kind| kind.name().into())).collect(),
+            watched: snapshot.taps.as_deref().map(WatchedFigures::from),
+        }
+    }
+
+    /// Ways of each channel.
+    pub fn ways_per_channel(&self) -> usize {
+        self.way_busy_ns.len() / self.channel_busy_ns.len().max(1)
+    }
+
+    /// Bytes programmed for each byte that the host wrote; `None` when it wrote nothing.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let programmed: u64 = self.programmed_bytes.values().sum();
+        (self.host_written_bytes > 0).then(|| programmed as f64 / self.host_written_bytes as f64)
+    }
+}
+
+impl From<&Taps> for WatchedFigures {
+    fn from(taps: &Taps) -> WatchedFigures {
+        let command = |kind: CommandKind| {
+            let at = kind as usize;
+            let latency = Bins::of(&taps.commands[at], 0);
+            let stages = taps.stages.get(at).map_or_else(BTreeMap::new, |stages| {
+                let bins = |stage: Stage| Bins::of(&stages[stage as usize], latency.total());
+                Stage::ALL.into_iter().map(|stage| (key(stage.name()), bins(stage))).collect()
+            });
+            (kind.name().to_string(), CommandFigures { failed: taps.failed[at], latency, stages })
+        };
+        let operation = |kind: OperationKind| {
+            let ended = taps.ways.iter().map(|way| way.operations[kind as usize]).sum();
+            let bins = |part: Part| Bins::of(&taps.operations[kind as usize][part as usize], ended);
+            (kind.name().to_string(), Part::ALL.into_iter().map(|p| (p.name().into(), bins(p))).collect())
+        };
+        let way = |way: &pellucid_device::WayTaps| WayFigures {
+            operations: way.operations,
+            time_ns: way.time_ns,
+            longest_ns: way.longest_ns,
+        };
+        WatchedFigures {
+            since_ns: taps.since.0,
+            commands: CommandKind::ALL.into_iter().map(command).collect(),
+            operations: OperationKind::ALL.into_iter().map(operation).collect(),
+            ways: taps.ways.iter().map(way).collect(),
+            active_ways_ns: taps.active_ways_ns.clone(),
+            active_channels_ns: taps.active_channels_ns.clone(),
+            outstanding: Bins::of(&taps.outstanding_ns, 0),
+            wear: Wear::of(&taps.blocks_by_erases),
+        }
+    }
+}
+
+impl Wear {
+    fn of(blocks_by_erases: &[u32]) -> Wear {
+        let filled = || blocks_by_erases.iter().enumerate().filter(|(_, blocks)| **blocks > 0);
+        let blocks: u64 = filled().map(|(_, &n)| u64::from(n)).sum();
+        let erases: u64 = filled().map(|(erases, &n)| erases as u64 * u64::from(n)).sum();
+        Wear {
+            blocks,
+            min: filled().next().map_or(0, |(erases, _)| erases as u32),
+            mean: if blocks > 0 { erases as f64 / blocks as f64 } else { 0.0 },
+            max: filled().next_back().map_or(0, |(erases, _)| erases as u32),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bins(entries: &[(u64, u64)]) -> Bins {
+        let mut histogram = Histogram::default();
+        entries.iter().for_each(|&(value, weight)| histogram.record(value, weight));
+        Bins::of(&histogram, 0)
+    }
+
+    #[test]
+    fn what_is_missing_counts_as_zero() {
+        let mut histogram = Histogram::default();
+        histogram.record(100, 3);
+        let with = Bins::of(&histogram, 10);
+        assert_eq!((with.total(), with.quantile(0.7), with.quantile(0.71)), (10, Some(0), Some(103)));
+        histogram.record(0, 1);
+        assert_eq!(Bins::of(&histogram, 10).weight, [7, 3]);
+    }
+
+    #[test]
+    fn quantiles_and_means() {
+        let ten = bins(&[(1, 5), (10, 4), (15, 1)]);
+        assert_eq!([0.0, 0.5, 0.51, 0.9, 1.0].map(|q| ten.quantile(q).unwrap()), [1, 1, 10, 10, 15]);
+        assert_eq!(ten.mean(), Some(6.0));
+        assert_eq!((Bins::default().quantile(0.5), Bins::default().mean()), (None, None));
+    }
+
+    #[test]
+    fn a_difference_holds_what_was_added() {
+        let (before, after) = (bins(&[(3, 2), (9, 1)]), bins(&[(1, 1), (3, 2), (9, 4), (12, 1)]));
+        let added = after.since(&before);
+        assert_eq!((added.upper, added.weight, added.sum), (vec![1, 9, 12], vec![1, 3, 1], 1 + 27 + 12));
+        assert_eq!(after.since(&after), Bins::default());
+        assert_eq!(after.since(&Bins::default()), after);
+    }
+
+    #[test]
+    fn wear_is_that_of_all_blocks() {
+        let wear = Wear::of(&[0, 0, 3, 0, 1, 0]);
+        assert_eq!(wear, Wear { blocks: 4, min: 2, mean: 2.5, max: 4 });
+        assert_eq!(Wear::of(&[]), Wear::default());
+    }
+}

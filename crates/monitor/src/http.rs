@@ -1,0 +1,284 @@
+//! The small HTTP server of a monitor: three addresses, nothing to change anywhere.
+//!
+//! ```text
+//!  listener thread: accept ─► room? ── no ─► closed
+//!                               └ yes ─► a thread for the one request: read head ─► look at the board ─► answer ─► closed
+//! ```
+//! Own code, because what matters here are limits that the small HTTP libraries do not have: so many connections, so many bytes
+//! of a request, so much time in all, whatever a client does. The head is parsed by `httparse`.
+//!
+//! Invariants: no more than [`CONNECTIONS_MAX`] connections at once, each gone after [`LIFE_MAX`]; nothing here is waited for by
+//! the engine.
+
+use crate::board::Board;
+use crate::figures::Figures;
+use crate::prometheus::metrics;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Connections at once; more are closed.
+const CONNECTIONS_MAX: usize = 16;
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 8 << 10;
+/// Headers of a request.
+const HEADERS_MAX: usize = 64;
+/// From accept to the end of the answer.
+const LIFE_MAX: Duration = Duration::from_secs(10);
+/// A view of this age is shown again, so that the drive takes no more than so many snapshots.
+const FRESH: Duration = Duration::from_millis(100);
+/// So long a reader waits for the drive before it is shown what there was.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between failures to accept, such as for want of file descriptors.
+const BREATHER: Duration = Duration::from_millis(100);
+
+const PAGE: &str = include_str!("page.html");
+
+/// Where a monitor listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen(pub SocketAddr);
+
+impl FromStr for Listen {
+    type Err = String;
+
+    /// `HOST:PORT`, or `PORT` on 127.0.0.1.
+    fn from_str(text: &str) -> Result<Listen, String> {
+        let allowed =
+            "allowed: HOST:PORT, or PORT (on 127.0.0.1), with a port from 0 to 65535 (0: any free one)";
+        let port = |text: &str| text.parse::<u16>().map_err(|_| format!("port {text:?}; {allowed}"));
+        let Some((host, end)) = text.rsplit_once(':') else {
+            return Ok(Listen(SocketAddr::from(([127, 0, 0, 1], port(text)?))));
+        };
+        let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        let found = (host, port(end)?)
+            .to_socket_addrs()
+            .map_err(|error| format!("host {host:?}: {error}; {allowed}"));
+        found?.next().map(Listen).ok_or_else(|| format!("host {host:?}: no such host; {allowed}"))
+    }
+}
+
+/// Why a monitor cannot begin.
+#[derive(Debug)]
+pub enum MonitorError {
+    /// An address that other machines may reach, without being told so.
+    NotLoopback {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The address cannot be listened on.
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The system gives no thread.
+    Thread(io::Error),
+}
+
+impl fmt::Display for MonitorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MonitorError::NotLoopback { address } => write!(
+                f,
+                "monitor {address}: other machines can reach this address, and whoever does sees the figures; allowed: \
+                 127.0.0.1, [::1], or any address with --monitor-open"
+            ),
+            MonitorError::Bind { address, error } => write!(f, "monitor {address}: cannot listen: {error}"),
+            MonitorError::Thread(error) => write!(f, "monitor: no thread: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for MonitorError {}
+
+/// A running monitor. It ends with the process.
+#[derive(Debug)]
+pub struct Monitor {
+    address: SocketAddr,
+}
+
+impl Monitor {
+    /// Shows what is on `board` at `listen`; `open`: other machines may reach it.
+    ///
+    /// # Errors
+    /// An address that cannot be listened on, or may not.
+    pub fn start(listen: Listen, open: bool, board: Board) -> Result<Monitor, MonitorError> {
+        let Listen(address) = listen;
+        if !address.ip().is_loopback() && !open {
+            return Err(MonitorError::NotLoopback { address });
+        }
+        let refuse = |error| MonitorError::Bind { address, error };
+        let listener = TcpListener::bind(address).map_err(refuse)?;
+        let address = listener.local_addr().map_err(refuse)?;
+        let work = move || accept(&listener, &board, open);
+        std::thread::Builder::new().name("monitor".into()).spawn(work).map_err(MonitorError::Thread)?;
+        Ok(Monitor { address })
+    }
+
+    /// Where it listens, with the port that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// One of the connections there may be; gives its place back when dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(taken: &Arc<AtomicUsize>) -> Option<Place> {
+        let place = Place(taken.clone());
+        (taken.fetch_add(1, Ordering::AcqRel) < CONNECTIONS_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn accept(listener: &TcpListener, board: &Board, open: bool) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    loop {
+        let Ok((stream, _)) = listener.accept() else {
+            std::thread::sleep(BREATHER);
+            continue;
+        };
+        let Some(place) = Place::take(&taken) else { continue };
+        let board = board.clone();
+        let serve = move || {
+            // A client that goes away, or is too slow, is its own loss.
+            let _ = Client { stream, until: Instant::now() + LIFE_MAX }.serve(&board, open);
+            drop(place);
+        };
+        // Without a thread the connection is closed, as one too many.
+        let _ = std::thread::Builder::new().name("monitor-client".into()).spawn(serve);
+    }
+}
+
+struct Answer {
+    status: &'static str,
+    kind: &'static str,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn refuse(status: &'static str) -> Answer {
+        Answer { status, kind: "text/plain; charset=utf-8", body: format!("{status}\n").into_bytes() }
+    }
+}
+
+/// One connection: one request, one answer, within its time.
+struct Client {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Client {
+    fn serve(&mut self, board: &Board, open: bool) -> io::Result<()> {
+        let head = self.read_head()?;
+        let (answer, with_body) = match &head {
+            Some(head) => answer(head, board, open),
+            None => (Answer::refuse("431 Request Header Fields Too Large"), true),
+        };
+        let Answer { status, kind, body } = answer;
+        let length = body.len();
+        let mut text = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+             Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; \
+             style-src 'unsafe-inline'; script-src 'unsafe-inline'\r\n\r\n"
+        )
+        .into_bytes();
+        if with_body {
+            text.extend(body);
+        }
+        self.write(&text)
+    }
+
+    /// Time that is left.
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+
+    /// The request up to the blank line; `None`: too long.
+    fn read_head(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut head = Vec::new();
+        let mut bytes = [0; 1024];
+        while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+            if head.len() >= HEAD_BYTES_MAX {
+                return Ok(None);
+            }
+            self.stream.set_read_timeout(Some(self.left()?))?;
+            match self.stream.read(&mut bytes)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => head.extend_from_slice(&bytes[..count]),
+            }
+        }
+        Ok(Some(head))
+    }
+
+    fn write(&mut self, mut text: &[u8]) -> io::Result<()> {
+        while !text.is_empty() {
+            self.stream.set_write_timeout(Some(self.left()?))?;
+            match self.stream.write(text)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => text = &text[count..],
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What to answer, and whether with its body.
+fn answer(head: &[u8], board: &Board, open: bool) -> (Answer, bool) {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    if !request.parse(head).is_ok_and(|status| status.is_complete()) {
+        return (Answer::refuse("400 Bad Request"), true);
+    }
+    let with_body = request.method != Some("HEAD");
+    if !matches!(request.method, Some("GET" | "HEAD")) {
+        return (Answer::refuse("405 Method Not Allowed"), true);
+    }
+    let host = request.headers.iter().find(|h| h.name.eq_ignore_ascii_case("host"));
+    if !open && !host.is_none_or(|host| is_local(host.value)) {
+        return (Answer::refuse("403 Forbidden"), with_body);
+    }
+    let path = request.path.unwrap_or_default();
+    let answer = match path.split('?').next().unwrap_or_default() {
+        "/" => Answer { status: "200 OK", kind: "text/html; charset=utf-8", body: PAGE.into() },
+        "/metrics" => {
+            shown(board, "text/plain; version=0.0.4; charset=utf-8", |figures| metrics(figures).into())
+        }
+        "/snapshot.json" => shown(board, "application/json", |figures| {
+            serde_json::to_vec(figures).expect("figures have string keys and finite numbers")
+        }),
+        _ => Answer::refuse("404 Not Found"),
+    };
+    (answer, with_body)
+}
+
+/// Whether a Host header names this machine: a page from elsewhere whose name was made to point here does not read the figures.
+fn is_local(host: &[u8]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn shown(board: &Board, kind: &'static str, body: impl FnOnce(&Figures) -> Vec<u8>) -> Answer {
+    match board.look(FRESH, PATIENCE) {
+        Some(view) => Answer { status: "200 OK", kind, body: body(&Figures::from(&*view)) },
+        None => Answer::refuse("503 Service Unavailable"),
+    }
+}

@@ -1,0 +1,25 @@
+//! Monitors: what drives show of themselves while they work, and the ways to look at it.
+//!
+//! ```text
+//!  engine thread                       side band                readers' threads
+//!  Device::snapshot ─► View ─► Board (asked? ─► one swap) ─► Figures ─┬─► JSON         (control socket, page)
+//!     only when somebody asked                                        ├─► Prometheus   (/metrics)
+//!                                                                     └─► terminal     (the command's)
+//! ```
+//! As on the Cosmos+ board (section 4), the figures leave by a channel of their own: a reader never stands in the way of the
+//! drive. The engine takes a snapshot when one is wanted, and swaps a pointer; everything else is the reader's work.
+//!
+//! Names, units and definitions of all figures: `docs/monitors.md`.
+
+mod board;
+mod figures;
+mod http;
+mod prometheus;
+
+pub use board::{Board, Protocol, Serving, View, Work};
+pub use figures::{
+    Bins, CommandFigures, DriveFigures, Figures, Lateness, ProtocolFigures, SCHEMA_VERSION, ServingFigures,
+    WatchedFigures, WayFigures, Wear, WorkFigures,
+};
+pub use http::{Listen, Monitor, MonitorError};
+pub use prometheus::metrics;

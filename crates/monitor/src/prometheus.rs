@@ -1,0 +1,425 @@
+//! Figures as Prometheus text (exposition format 0.0.4): base units, counters end in `_total`, histograms have `le` bins.
+//!
+//! The bounds of the histograms are powers of two of a nanosecond less one, which the drive's own bins nest in: no count is
+//! misplaced.
+
+use crate::figures::{Bins, DriveFigures, Figures, ServingFigures, WatchedFigures};
+use pellucid_device::{OperationKind, Part};
+use std::fmt::Write;
+
+/// Bounds of the histograms: from 2^8 ns (255 ns) to 2^34 ns (17 s).
+const BOUNDS: std::ops::RangeInclusive<u32> = 8..=34;
+
+/// Builds the text: all samples of a metric stand together, under its HELP and TYPE.
+struct Text(String);
+
+/// A label's name and value.
+type Label<'a> = (&'a str, &'a str);
+
+impl Text {
+    fn metric(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[Label<'_>], value: impl std::fmt::Display) {
+        self.0.push_str(name);
+        for (i, (label, text)) in labels.iter().enumerate() {
+            let _ = write!(self.0, "{}{label}=\"{}\"", if i == 0 { '{' } else { ',' }, escape(text));
+        }
+        let close = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{close} {value}");
+    }
+
+    /// A metric with one sample for each drive.
+    fn each<V: std::fmt::Display>(
+        &mut self,
+        figures: &Figures,
+        (name, kind, help): (&str, &str, &str),
+        value: impl Fn(&DriveFigures) -> V,
+    ) {
+        self.metric(name, kind, help);
+        for drive in &figures.drives {
+            self.sample(name, &[("drive", &drive.name)], value(drive));
+        }
+    }
+
+    /// The samples of a histogram of nanoseconds, in seconds.
+    fn bins(&mut self, name: &str, labels: &[Label<'_>], bins: &Bins) {
+        let (bucket, mut seen, mut next) = (format!("{name}_bucket"), 0, 0);
+        for power in BOUNDS {
+            let bound = (1u64 << power) - 1;
+            while next < bins.upper.len() && bins.upper[next] <= bound {
+                seen += bins.weight[next];
+                next += 1;
+            }
+            let le = seconds(bound).to_string();
+            self.sample(&bucket, &[labels, &[("le", &le)]].concat(), seen);
+        }
+        self.sample(&bucket, &[labels, &[("le", "+Inf")]].concat(), bins.total());
+        self.sample(&format!("{name}_sum"), labels, seconds(bins.sum));
+        self.sample(&format!("{name}_count"), labels, bins.total());
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// A label's value as the format wants it.
+fn escape(text: &str) -> String {
+    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+/// The figures as text.
+pub fn metrics(figures: &Figures) -> String {
+    let mut text = Text(String::with_capacity(1 << 17));
+    text.metric("pellucid_build_info", "gauge", "The version of Pellucid; always 1.");
+    text.sample("pellucid_build_info", &[("version", &figures.pellucid_version)], 1);
+    let up = "pellucid_uptime_seconds";
+    text.metric(up, "gauge", "Real time since the process began to work or to serve.");
+    text.sample(up, &[], figures.wall_seconds);
+    if let Some(work) = &figures.work {
+        let name = "pellucid_run_requests_total";
+        text.metric(name, "counter", "Requests of the run that have completed.");
+        text.sample(name, &[], work.requests);
+    }
+    drives(&mut text, figures);
+    by_cause(&mut text, figures);
+    media(&mut text, figures);
+    busy(&mut text, figures);
+    commands(&mut text, figures);
+    operations(&mut text, figures);
+    activity(&mut text, figures);
+    if let Some(serving) = &figures.serving {
+        server(&mut text, serving);
+    }
+    text.0
+}
+
+fn drives(text: &mut Text, figures: &Figures) {
+    let name = "pellucid_simulated_seconds_total";
+    text.each(figures, (name, "counter", "The drive's own time since it was switched on."), |d| {
+        seconds(d.simulated_ns)
+    });
+    let name = "pellucid_capacity_bytes";
+    text.each(figures, (name, "gauge", "Bytes that the host can address."), |d| d.capacity_bytes);
+    let name = "pellucid_outstanding_commands";
+    text.each(figures, (name, "gauge", "Commands in the drive now."), |d| d.outstanding_commands);
+    let name = "pellucid_host_read_bytes_total";
+    text.each(figures, (name, "counter", "Bytes that hosts read with success."), |d| d.host_read_bytes);
+    let name = "pellucid_host_written_bytes_total";
+    text.each(figures, (name, "counter", "Bytes that hosts wrote with success."), |d| d.host_written_bytes);
+    let name = "pellucid_read_only";
+    text.each(figures, (name, "gauge", "1 when the drive is out of good blocks."), |d| u8::from(d.read_only));
+    let name = "pellucid_power_cuts_total";
+    text.each(figures, (name, "counter", "Power cuts survived."), |d| d.power_cuts);
+    let name = "pellucid_buffer_read_hits_total";
+    text.each(figures, (name, "counter", "Mapping units of reads found in the data buffer."), |d| {
+        d.buffer_read_hits
+    });
+    let name = "pellucid_buffer_write_hits_total";
+    text.each(figures, (name, "counter", "Mapping units of writes found in the data buffer."), |d| {
+        d.buffer_write_hits
+    });
+}
+
+fn by_cause(text: &mut Text, figures: &Figures) {
+    type Counts = fn(&DriveFigures) -> &std::collections::BTreeMap<String, u64>;
+    let families: [(&str, &str, Counts); 5] = [
+        (
+            "pellucid_programmed_bytes_total",
+            "Bytes programmed to the media by cause; over pellucid_host_written_bytes_total they are write amplification.",
+            |d| &d.programmed_bytes,
+        ),
+        ("pellucid_flash_programs_total", "Program operations by cause.", |d| &d.programs),
+        ("pellucid_flash_reads_total", "Read operations by cause; retries count again.", |d| &d.flash_reads),
+        ("pellucid_erased_blocks_total", "Blocks erased by cause.", |d| &d.erases),
+        ("pellucid_victim_blocks_total", "Blocks chosen to be emptied, by cause.", |d| &d.victims),
+    ];
+    for (name, help, counts) in families {
+        text.metric(name, "counter", help);
+        for drive in &figures.drives {
+            for (cause, count) in counts(drive) {
+                text.sample(name, &[("drive", &drive.name), ("cause", cause)], count);
+            }
+        }
+    }
+    let name = "pellucid_relocated_units_total";
+    text.each(figures, (name, "counter", "Mapping units moved by collection and its kin."), |d| {
+        d.relocated_units
+    });
+    let name = "pellucid_copybacks_total";
+    text.each(figures, (name, "counter", "Relocations that stayed inside a die."), |d| d.copybacks);
+}
+
+fn media(text: &mut Text, figures: &Figures) {
+    type Count = fn(&DriveFigures) -> u64;
+    let counters: [(&str, &str, Count); 8] = [
+        ("pellucid_corrected_bits_total", "Bits that error correction mended.", |d| d.corrected_bits),
+        ("pellucid_corrected_reads_total", "Reads that gave the data after a retry.", |d| d.corrected_reads),
+        ("pellucid_read_retries_total", "Read attempts after the first.", |d| d.read_retries),
+        ("pellucid_uncorrectable_reads_total", "Reads that failed after every retry.", |d| {
+            d.uncorrectable_reads
+        }),
+        ("pellucid_program_failures_total", "Programs that failed.", |d| d.program_failures),
+        ("pellucid_erase_failures_total", "Erases that failed.", |d| d.erase_failures),
+        ("pellucid_suspensions_total", "Programs and erases suspended for a read.", |d| d.suspensions),
+        ("pellucid_grown_bad_blocks_total", "Blocks retired since the factory.", |d| d.grown_bad_blocks),
+    ];
+    for (name, help, count) in counters {
+        text.each(figures, (name, "counter", help), count);
+    }
+    let name = "pellucid_blocks";
+    text.each(figures, (name, "gauge", "Blocks of the media, good and bad."), |d| d.blocks);
+    let name = "pellucid_free_blocks";
+    text.each(figures, (name, "gauge", "Erased blocks that are waiting."), |d| d.free_blocks);
+    type Of = fn(&WatchedFigures) -> f64;
+    let wear: [(&str, &str, Of); 3] = [
+        ("pellucid_block_erases_min", "Smallest erase count of a block.", |w| w.wear.min.into()),
+        ("pellucid_block_erases_mean", "Mean erase count of blocks.", |w| w.wear.mean),
+        ("pellucid_block_erases_max", "Largest erase count of a block.", |w| w.wear.max.into()),
+    ];
+    for (name, help, of) in wear {
+        text.metric(name, "gauge", help);
+        for (drive, watched) in watched(figures) {
+            text.sample(name, &[("drive", drive)], of(watched));
+        }
+    }
+}
+
+fn watched(figures: &Figures) -> impl Iterator<Item = (&str, &WatchedFigures)> {
+    figures.drives.iter().filter_map(|d| Some((d.name.as_str(), d.watched.as_ref()?)))
+}
+
+fn busy(text: &mut Text, figures: &Figures) {
+    let name = "pellucid_channel_busy_seconds_total";
+    text.metric(name, "counter", "Simulated time that a channel was busy.");
+    for drive in &figures.drives {
+        for (channel, &ns) in drive.channel_busy_ns.iter().enumerate() {
+            let channel = channel.to_string();
+            text.sample(name, &[("drive", &drive.name), ("channel", &channel)], seconds(ns));
+        }
+    }
+    let name = "pellucid_way_busy_seconds_total";
+    text.metric(name, "counter", "Simulated time that a way held an operation.");
+    for drive in &figures.drives {
+        for (way, &ns) in drive.way_busy_ns.iter().enumerate() {
+            let (channel, way) = place(drive, way);
+            let labels = [("drive", drive.name.as_str()), ("channel", &channel), ("way", &way)];
+            text.sample(name, &labels, seconds(ns));
+        }
+    }
+    let name = "pellucid_link_busy_seconds_total";
+    text.metric(name, "counter", "Simulated time that the host link was busy.");
+    for drive in &figures.drives {
+        for (direction, ns) in ["to_drive", "to_host"].into_iter().zip(drive.link_busy_ns) {
+            text.sample(name, &[("drive", &drive.name), ("direction", direction)], seconds(ns));
+        }
+    }
+    let name = "pellucid_firmware_busy_seconds_total";
+    text.each(figures, (name, "counter", "Simulated time that the firmware processor was busy."), |d| {
+        seconds(d.firmware_busy_ns)
+    });
+}
+
+fn place(drive: &DriveFigures, way: usize) -> (String, String) {
+    let ways = drive.ways_per_channel().max(1);
+    ((way / ways).to_string(), (way % ways).to_string())
+}
+
+fn commands(text: &mut Text, figures: &Figures) {
+    let name = "pellucid_command_latency_seconds";
+    text.metric(name, "histogram", "Simulated time from arrival to completion of a command.");
+    for (drive, watched) in watched(figures) {
+        for (command, of) in &watched.commands {
+            text.bins(name, &[("drive", drive), ("command", command)], &of.latency);
+        }
+    }
+    let name = "pellucid_command_stage_seconds";
+    text.metric(name, "histogram", "Simulated time of a command in a stage; the stages sum to the latency.");
+    for (drive, watched) in watched(figures) {
+        for (command, of) in &watched.commands {
+            for (stage, bins) in &of.stages {
+                text.bins(name, &[("drive", drive), ("command", command), ("stage", stage)], bins);
+            }
+        }
+    }
+    let name = "pellucid_command_errors_total";
+    text.metric(name, "counter", "Commands that failed.");
+    for (drive, watched) in watched(figures) {
+        for (command, of) in &watched.commands {
+            text.sample(name, &[("drive", drive), ("command", command)], of.failed);
+        }
+    }
+}
+
+fn operations(text: &mut Text, figures: &Figures) {
+    let name = "pellucid_operation_seconds";
+    text.metric(name, "histogram", "Simulated time of a flash operation by part: wait, bus, array, retry.");
+    for (drive, watched) in watched(figures) {
+        for (operation, parts) in &watched.operations {
+            for (part, bins) in parts {
+                text.bins(name, &[("drive", drive), ("operation", operation), ("part", part)], bins);
+            }
+        }
+    }
+    let name = "pellucid_way_operations_total";
+    text.metric(name, "counter", "Flash operations that ended on a way.");
+    ways(figures, |labels, way, kind| text.sample(name, &labels, way.operations[kind]));
+    let name = "pellucid_way_operation_seconds_total";
+    text.metric(name, "counter", "Simulated time of the flash operations of a way by part.");
+    ways(figures, |labels, way, kind| {
+        for part in Part::ALL {
+            let labels = [&labels[..], &[("part", part.name())]].concat();
+            text.sample(name, &labels, seconds(way.time_ns[kind][part as usize]));
+        }
+    });
+}
+
+/// Calls `each` for every way and every kind of operation that the drive has seen.
+fn ways(figures: &Figures, mut each: impl FnMut([Label<'_>; 4], &crate::figures::WayFigures, usize)) {
+    for drive in &figures.drives {
+        let Some(watched) = &drive.watched else { continue };
+        for kind in OperationKind::ALL {
+            let at = kind as usize;
+            if watched.ways.iter().all(|way| way.operations[at] == 0) {
+                continue;
+            }
+            for (number, way) in watched.ways.iter().enumerate() {
+                let (channel, place) = place(drive, number);
+                let labels = [
+                    ("drive", drive.name.as_str()),
+                    ("channel", &channel),
+                    ("way", &place),
+                    ("operation", kind.name()),
+                ];
+                each(labels, way, at);
+            }
+        }
+    }
+}
+
+fn activity(text: &mut Text, figures: &Figures) {
+    type Times = fn(&WatchedFigures) -> &[u64];
+    let families: [(&str, &str, &str, Times); 2] = [
+        (
+            "pellucid_active_ways_seconds_total",
+            "ways",
+            "Simulated time with so many ways holding an operation.",
+            |w| &w.active_ways_ns,
+        ),
+        (
+            "pellucid_active_channels_seconds_total",
+            "channels",
+            "Simulated time with so many channels carrying a transfer.",
+            |w| &w.active_channels_ns,
+        ),
+    ];
+    for (name, label, help, times) in families {
+        text.metric(name, "counter", help);
+        for (drive, watched) in watched(figures) {
+            for (n, &ns) in times(watched).iter().enumerate() {
+                text.sample(name, &[("drive", drive), (label, &n.to_string())], seconds(ns));
+            }
+        }
+    }
+}
+
+fn server(text: &mut Text, serving: &ServingFigures) {
+    let name = "pellucid_held_bytes";
+    text.metric(name, "gauge", "Bytes of data in drives and outputs.");
+    text.sample(name, &[], serving.held_bytes);
+    type Count = fn(&crate::figures::ProtocolFigures) -> u64;
+    let families: [(&str, &str, &str, Count); 5] = [
+        ("pellucid_connections", "gauge", "Connections now.", |p| p.connections),
+        ("pellucid_connections_total", "counter", "Connections since the start.", |p| p.connected),
+        ("pellucid_received_bytes_total", "counter", "Bytes received from hosts.", |p| p.received_bytes),
+        ("pellucid_sent_bytes_total", "counter", "Bytes sent to hosts.", |p| p.sent_bytes),
+        ("pellucid_answered_commands_total", "counter", "Drive commands that were answered.", |p| p.commands),
+    ];
+    for (name, kind, help, count) in families {
+        text.metric(name, kind, help);
+        for protocol in &serving.protocols {
+            text.sample(name, &[("protocol", &protocol.name)], count(protocol));
+        }
+    }
+    let name = "pellucid_completion_lateness_seconds";
+    text.metric(
+        name,
+        "histogram",
+        "Real time by which completions were handed out late; empty unless paced.",
+    );
+    text.bins(name, &[], &serving.lateness.bins);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn bins() -> Bins {
+        Bins { upper: vec![0, 1_000, 200_000], weight: vec![1, 2, 3], sum: 500_000 }
+    }
+
+    fn figures() -> Figures {
+        let watched = WatchedFigures {
+            commands: [("read".to_string(), crate::CommandFigures { latency: bins(), ..Default::default() })]
+                .into(),
+            ways: vec![crate::WayFigures { operations: [1, 0, 0, 0], ..Default::default() }; 4],
+            ..Default::default()
+        };
+        let drive = DriveFigures {
+            name: "a\"b\\c\nd".into(),
+            channel_busy_ns: vec![5, 6],
+            way_busy_ns: vec![1; 4],
+            watched: Some(watched),
+            ..Default::default()
+        };
+        Figures { drives: vec![drive], serving: Some(ServingFigures::default()), ..Figures::default() }
+    }
+
+    #[test]
+    fn every_sample_stands_under_its_help_and_type_and_names_are_right() {
+        let text = metrics(&figures());
+        let (mut known, mut current, mut kind) = (BTreeSet::new(), String::new(), String::new());
+        let mut lines = BTreeSet::new();
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            if let ["#", "HELP", name, ..] = words[..] {
+                assert!(known.insert(name.to_string()), "{name}: twice");
+                current = name.to_string();
+            } else if let ["#", "TYPE", name, of] = words[..] {
+                assert_eq!(name, current);
+                kind = of.to_string();
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
+            } else {
+                let name = line.split(['{', ' ']).next().unwrap();
+                let base = ["_bucket", "_sum", "_count"]
+                    .iter()
+                    .fold(name, |n, end| n.strip_suffix(end).unwrap_or(n));
+                assert_eq!(if kind == "histogram" { base } else { name }, current, "{line}");
+                let (series, value) = line.rsplit_once(' ').unwrap();
+                assert!(lines.insert(series.to_string()), "{series}: twice");
+                value.parse::<f64>().unwrap_or_else(|e| panic!("{line}: {e}"));
+            }
+        }
+        assert!(known.len() > 40);
+    }
+
+    #[test]
+    fn bins_are_cumulative_and_names_are_escaped() {
+        let text = metrics(&figures());
+        let of = |le: &str| {
+            let start = format!(
+                "pellucid_command_latency_seconds_bucket{{drive=\"a\\\"b\\\\c\\nd\",command=\"read\",le=\"{le}\"}} "
+            );
+            let line = text.lines().find_map(|line| line.strip_prefix(&start));
+            line.unwrap_or_else(|| panic!("no {start} in {text}")).parse::<u64>().unwrap()
+        };
+        assert_eq!([of("0.000000255"), of("0.000001023"), of("0.000262143"), of("+Inf")], [1, 3, 6, 6]);
+        assert!(text.contains(
+            "pellucid_command_latency_seconds_sum{drive=\"a\\\"b\\\\c\\nd\",command=\"read\"} 0.0005\n"
+        ));
+        assert!(text.contains("channel=\"1\",way=\"1\",operation=\"read\"} 1\n"));
+    }
+}
