@@ -31,6 +31,8 @@ pub(crate) struct Connection {
     pub id: ConnectionId,
     pub stream: Stream,
     pub peer: String,
+    /// Its protocol's place in the core's list.
+    pub protocol: usize,
     /// In the list of those to be read from.
     pub queued: bool,
     /// In the list of those to be looked after.
@@ -50,11 +52,18 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub fn new(id: ConnectionId, stream: Stream, peer: String, session: Box<dyn Session>) -> Connection {
+    pub fn new(
+        id: ConnectionId,
+        stream: Stream,
+        peer: String,
+        protocol: usize,
+        session: Box<dyn Session>,
+    ) -> Connection {
         Connection {
             id,
             stream,
             peer,
+            protocol,
             queued: false,
             touched: false,
             readable: false,
@@ -145,6 +154,7 @@ impl Connection {
             Ok(count) => {
                 // A stream that gave less than was asked for has no more; the next bytes come with an event.
                 self.readable = count == room || self.half_closed;
+                core.protocols[self.protocol].received_bytes += count as u64;
                 let landed = count.min(landing);
                 if landed > 0 {
                     self.with_session(core, |session, port| session.landed(landed, port));
@@ -183,6 +193,7 @@ impl Connection {
     /// One of its operations has ended.
     pub fn completed(&mut self, core: &mut Core, done: Done) {
         self.load.commands -= 1;
+        core.protocols[self.protocol].commands += 1;
         self.load.bytes -= done.bytes;
         if matches!(self.phase, Phase::Refusing | Phase::Told) {
             return core.pool.give_back(done.completion.data);
@@ -206,7 +217,9 @@ impl Connection {
                 Ok(all) => self.writable = all,
                 Err(_) => self.gone = true,
             }
-            core.bytes_in_outputs -= before - self.output.bytes();
+            let sent = before - self.output.bytes();
+            core.bytes_in_outputs -= sent;
+            core.protocols[self.protocol].sent_bytes += sent as u64;
         }
         if self.output.is_empty() {
             match self.phase {

@@ -4,6 +4,7 @@
 //!  {"do":"status"}                                    counters, wear and lateness of every drive
 //!  {"do":"power-cut","drive":"NAME"}                  cut its power, mount it, go on
 //!  {"do":"faults","drive":"NAME","program_fail":0.01} failures by chance from now on: program_fail, erase_fail, read_fail
+//!  {"do":"watch"}                                     the figures of monitors; from the first time on, drives are watched
 //!  {"do":"stop"}                                      as SIGTERM
 //! ```
 //! Without `drive`, the first one. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
@@ -33,7 +34,11 @@ impl ControlSession {
         let request: Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
         let what = request.get("do").and_then(Value::as_str).unwrap_or_default();
         if what == "status" {
-            return Ok(status(port.core()));
+            return status(port.core());
+        }
+        if what == "watch" {
+            port.core().watch();
+            return figures(port.core());
         }
         if what == "stop" {
             self.stopper.stop();
@@ -43,7 +48,7 @@ impl ControlSession {
         match what {
             "power-cut" => power_cut(drive, port),
             "faults" => faults(drive, &request, port.core()),
-            _ => Err(format!("do: {what:?}; allowed: status, power-cut, faults, stop")),
+            _ => Err(format!("do: {what:?}; allowed: status, watch, power-cut, faults, stop")),
         }
     }
 }
@@ -119,11 +124,16 @@ fn faults(drive: usize, request: &Value, core: &mut Core) -> Result<Value, Strin
     Ok(answer)
 }
 
+/// What monitors show.
+fn figures(core: &Core) -> Result<Value, String> {
+    serde_json::to_value(core.figures()).map_err(|error| error.to_string())
+}
+
 /// What can be told about all drives.
-fn status(core: &Core) -> Value {
+fn status(core: &Core) -> Result<Value, String> {
     let lateness = core.lateness_ns();
     let drives: Vec<Value> = (0..core.namespaces().len()).map(|drive| drive_status(core, drive)).collect();
-    json!({
+    Ok(json!({
         "up_ns": core.now_ns(),
         "connections": core.connections,
         "outstanding": core.outstanding(),
@@ -135,7 +145,8 @@ fn status(core: &Core) -> Value {
             "max": lateness.max(),
         },
         "drives": drives,
-    })
+        "snapshot": figures(core)?,
+    }))
 }
 
 fn drive_status(core: &Core, drive: usize) -> Value {

@@ -13,8 +13,9 @@ use pellucid_device::{Device, DeviceError};
 use pellucid_flash::{Command, Completion, Lba, Lpn, Opcode, SimTime};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Faults, MediaError};
+use pellucid_monitor::{Board, Figures, Protocol, Serving, View};
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Lateness above this is counted as this.
 const LATENESS_MAX_NS: u64 = 60_000_000_000;
@@ -152,6 +153,9 @@ pub struct Core {
     pub(crate) stopping: bool,
     /// Connections that are open; kept by the reactor.
     pub(crate) connections: usize,
+    /// Each protocol that is listened for; kept by the reactor and its connections.
+    pub(crate) protocols: Vec<Protocol>,
+    board: Option<Board>,
 }
 
 impl Core {
@@ -200,12 +204,57 @@ impl Core {
             closing: Vec::new(),
             stopping: false,
             connections: 0,
+            protocols: Vec::new(),
+            board: None,
         })
     }
 
     /// From now on `observer` sees every operation.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
+    }
+
+    /// From now on the drives are watched.
+    pub fn watch(&mut self) {
+        self.devices.iter_mut().filter(|device| !device.is_watched()).for_each(Device::watch);
+    }
+
+    /// From now on the drives are watched, and shown on `board` to who asks there.
+    pub fn show_on(&mut self, board: Board) {
+        self.watch();
+        self.board = Some(board);
+    }
+
+    /// Shows everything as it is now, if somebody asks.
+    #[inline]
+    pub(crate) fn show(&self) {
+        if let Some(board) = self.board.as_ref().filter(|board| board.wanted()) {
+            board.publish(self.view());
+        }
+    }
+
+    /// Everything as it is now, in the form that is sent.
+    pub fn figures(&self) -> Figures {
+        Figures::from(&self.view())
+    }
+
+    #[cold]
+    fn view(&self) -> View {
+        let mut lateness_ns = pellucid_device::Histogram::default();
+        for late in self.lateness_ns.iter_recorded() {
+            lateness_ns.record(late.value_iterated_to(), late.count_at_value());
+        }
+        let drives = self.namespaces.iter().zip(&self.devices);
+        View {
+            wall: Duration::from_nanos(self.now_ns()),
+            drives: drives.map(|(namespace, device)| (namespace.name.clone(), device.snapshot())).collect(),
+            serving: Some(Serving {
+                protocols: self.protocols.clone(),
+                held_bytes: self.bytes_held() as u64,
+                lateness_ns,
+            }),
+            work: None,
+        }
     }
 
     /// The namespaces, in the order of their numbers.

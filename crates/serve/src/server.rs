@@ -17,6 +17,7 @@ use crate::socket::{Address, Listener, Stream};
 use crate::timer::Timer;
 use mio::{Events, Poll, Token, Waker};
 use pellucid_flash::{Lba, Opcode};
+use pellucid_monitor::{Board, Protocol};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -115,6 +116,8 @@ struct Listening {
     listener: Listener,
     accept: Accept,
     what: &'static str,
+    /// Its place in the core's list of protocols.
+    protocol: usize,
 }
 
 /// A server of drives.
@@ -187,9 +190,27 @@ impl Server {
         let token = Token(LISTENERS + self.listeners.len());
         listener.register(self.poll.registry(), token).map_err(refuse)?;
         let bound = listener.address().map_err(refuse)?;
-        self.listeners.push(Listening { listener, accept, what });
+        let protocol = self.protocol(what);
+        self.listeners.push(Listening { listener, accept, what, protocol });
         (self.log)(format_args!("event=listening protocol={what} address={:?}", bound.to_string()));
         Ok(bound)
+    }
+
+    /// The place of a protocol in the core's list.
+    fn protocol(&mut self, name: &'static str) -> usize {
+        let protocols = &mut self.core.protocols;
+        protocols.iter().position(|p| p.name == name).unwrap_or_else(|| {
+            protocols.push(Protocol { name, ..Protocol::default() });
+            protocols.len() - 1
+        })
+    }
+
+    /// From now on the drives are watched, and shown on `board` to who asks there.
+    pub fn show_on(&mut self, board: &Board) {
+        let waker = self.stopper.waker.clone();
+        // Without the wake-up the next turn notices.
+        board.wake_with(move || drop(waker.wake()));
+        self.core.show_on(board.clone());
     }
 
     /// What stops it.
@@ -303,7 +324,8 @@ impl Server {
     }
 
     fn admit(&mut self, at: usize, mut stream: Stream, peer: String) {
-        let Listening { accept, what, .. } = &mut self.listeners[at];
+        let Listening { accept, what, protocol, .. } = &mut self.listeners[at];
+        let protocol = *protocol;
         // Who controls the server gets in when it is full, too.
         let reserve = if *what == CONTROL { CONTROL_RESERVE } else { 0 };
         if self.core.connections >= self.options.connections_max + reserve {
@@ -325,9 +347,11 @@ impl Server {
             }
         };
         (self.log)(format_args!("event=connected connection={id} protocol={what} peer={peer:?}"));
-        let mut connection = Box::new(Connection::new(id, stream, peer, session));
+        let mut connection = Box::new(Connection::new(id, stream, peer, protocol, session));
         connection.open(&mut self.core);
         self.core.connections += 1;
+        self.core.protocols[protocol].connections += 1;
+        self.core.protocols[protocol].connected += 1;
         if slot == self.connections.len() {
             self.connections.push(None);
         }
@@ -412,6 +436,7 @@ impl Server {
         self.vacant.push(slot);
         self.hot.retain(|&hot| hot != slot);
         self.core.connections -= 1;
+        self.core.protocols[connection.protocol].connections -= 1;
         let _ = connection.stream.deregister(self.poll.registry());
         let (id, peer) = (connection.id, std::mem::take(&mut connection.peer));
         let why = match connection.forget(&mut self.core) {
@@ -437,6 +462,7 @@ impl Server {
                 self.tick(slot, self.core.now_ns());
             }
         }
+        self.core.show();
         let now = self.core.now_ns();
         if now >= self.tick_ns {
             self.tick_ns = now + TICK_NS;
