@@ -10,11 +10,13 @@ NEXTEST := .tools/nextest-$(NEXTEST_VERSION)
 DENY := .tools/deny-$(DENY_VERSION)
 
 .NOTPARALLEL:
-.PHONY: help run build test check test-tools test-fuzz advisories bench bench-small bench-curves prerequisites
+.PHONY: help run build test check test-tools test-fuzz build-tests test-clients client-tools advisories bench \
+    bench-small bench-curves prerequisites
 
 help:
 	@echo 'make run          build, and replay the example trace on cosmos-plus with a report'
 	@echo 'make test         all checks and tests; tools they need are put into .tools'
+	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
 	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
 	@echo 'make bench-curves cost per request over capacity, outstanding requests and length of the run'
@@ -28,9 +30,22 @@ build: prerequisites
 	cargo build --release --locked --bin pellucid
 
 # The tests of the crates come last, so that the end of the output says how they went.
-test: prerequisites check test-tools test-fuzz bench-small $(NEXTEST)
+test: prerequisites check test-tools test-fuzz bench-small test-clients
 	cargo test --workspace --locked --doc
 	PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked
+
+# Everything that the tests need is compiled once, the command with it, which the real clients attach to: with the checks of
+# a debug build.
+build-tests: prerequisites $(NEXTEST)
+	PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked --no-run
+
+# Programs that nobody here wrote, and a Linux kernel, against the server.
+test-clients: build-tests client-tools
+	PYTHONPYCACHEPREFIX=target/pycache python3 tools/real_clients.py
+	PYTHONPYCACHEPREFIX=target/pycache python3 tools/linux_guest.py
+
+client-tools:
+	@sh tools/client_tools.sh
 
 check: prerequisites $(DENY)
 	cargo fmt --all --check

@@ -1,185 +1,185 @@
 #!/usr/bin/env python3
-"""Real clients against a served drive: fio, qemu-img, qemu-io, nbdinfo, nbdcopy, each with its data verified.
+"""Real clients over NBD against a served drive: fio, qemu-img, qemu-io, nbdinfo, nbdcopy, each with its data verified.
 
-    tools/real_clients.py --pellucid target/release/pellucid
+    tools/real_clients.py [--pellucid target/debug/pellucid] [--only NAME]
 
-A step whose program is not installed is skipped and says so (Debian: fio, qemu-utils, libnbd-bin). Exit status 1 if any
-step that ran has failed.
+One line for each test and a plain count; exit status 1 if any has failed.
 """
-
 import argparse
-import hashlib
 import json
-import os
 import random
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from served import PELLUCID, ROOT, Count, run, served
 
 PRESET = "cosmos-plus"
 SETS = ["media.store=ram", "media.blocks=32", "ftl.durability=journal"]
+SMALL = ROOT / "bench/serve-ram.toml"
+MIB = 1 << 20
 
 
-class Skip(Exception):
-    """A step cannot run here."""
+def nbdinfo(server, *options, export="") -> dict:
+    return json.loads(run("nbdinfo", "--json", *options, server.uri(export)))
 
 
-def run(*command, seconds=120):
-    if not shutil.which(command[0]) and not Path(command[0]).exists():
-        raise Skip(f"{command[0]} is not installed")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
-    if done.returncode:
-        raise AssertionError(f"{' '.join(map(str, command))}: status {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
+def qemu_uri(server, export=PRESET) -> str:
+    return f"nbd:unix:{server.socket}:exportname={export}"
 
 
-class Server:
-    """pellucid serve on sockets in `directory`."""
-
-    def __init__(self, pellucid, directory, drive=PRESET, sets=SETS, time_mode="paced", record=None):
-        self.pellucid, self.socket, self.control = pellucid, f"{directory}/nbd", f"{directory}/control"
-        command = [pellucid, "serve", drive, "--nbd", f"unix:{self.socket}", "--control", self.control]
-        command += ["--time", time_mode, "--quiet"] + [word for value in sets for word in ("--set", value)]
-        command += ["--record", record] if record else []
-        self.process = subprocess.Popen(command)
-        for _ in range(200):
-            if os.path.exists(self.control):
-                return
-            assert self.process.poll() is None, "the server ended at once"
-            time.sleep(0.02)
-        raise AssertionError("the server does not listen")
-
-    @property
-    def uri(self):
-        return f"nbd+unix:///?socket={self.socket}"
-
-    def end(self, how=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        return self.process.wait(30)
-
-    def fio(self, name, *options):
-        return run("fio", f"--name={name}", "--ioengine=nbd", f"--uri={self.uri}", *options)
+def qemu_io(uri, *commands) -> str:
+    """Runs commands in one qemu-io; a pattern that differs fails it."""
+    words = [word for command in commands for word in ("-c", command)]
+    output = run("qemu-io", "-f", "raw", *words, uri)
+    assert "Pattern verification failed" not in output and "error" not in output.lower(), output
+    return output
 
 
-def information(pellucid, directory):
-    server = Server(pellucid, directory)
-    try:
-        info = json.loads(run("nbdinfo", "--json", server.uri))["exports"][0]
-        assert info["can_fua"] and info["can_multi_conn"] and info["can_trim"] and info["can_zero"], info
-        image = json.loads(run("qemu-img", "info", "--output=json", f"nbd:unix:{server.socket}:exportname={PRESET}"))
+def information(pellucid):
+    """What an export says of itself arrives at libnbd and QEMU."""
+    with served(sets=SETS, pellucid=pellucid) as server:
+        info = nbdinfo(server)["exports"][0]
+        for able in ("can_fua", "can_multi_conn", "can_trim", "can_zero", "can_flush", "can_df", "can_fast_zero"):
+            assert info[able], (able, info)
+        assert not info["is_read_only"] and info["contexts"] == ["base:allocation"], info
+        assert info["block_size_minimum"] <= info["block_size_preferred"] <= info["block_size_maximum"], info
+        image = json.loads(run("qemu-img", "info", "--output=json", qemu_uri(server)))
         assert image["virtual-size"] == info["export-size"], image
-    finally:
-        assert server.end() == 0, "SIGTERM is a good end"
 
 
-def fio_verify(pellucid, directory):
+def export_list(pellucid):
+    """Several drives: nbdinfo lists them all, each with its size; data of one do not show in the other."""
+    drives = [PRESET, SMALL]
+    with served(drives, sets=["media.store=ram"], time_mode="instant", pellucid=pellucid) as server:
+        exports = {e["export-name"]: e for e in nbdinfo(server, "--list")["exports"]}
+        assert set(exports) == {PRESET, SMALL.stem}, exports
+        assert exports[PRESET]["export-size"] != exports[SMALL.stem]["export-size"], exports
+        qemu_io(qemu_uri(server, SMALL.stem), "write -P 7 0 64k")
+        qemu_io(qemu_uri(server, PRESET), "read -P 0 0 64k")
+
+
+def block_map(pellucid):
+    """Block status as a map: holes and data where they were written and trimmed, adding up to the export."""
+    with served([SMALL], time_mode="instant", pellucid=pellucid) as server:
+        qemu = qemu_uri(server, SMALL.stem)
+        qemu_io(qemu, "write -P 1 1M 256k", "write -P 2 4M 64k", "discard 1088k 64k", "write -z -u 1216k 64k", "flush")
+        extents = nbdinfo(server, "--map")
+        kib = [(e["offset"] >> 10, e["length"] >> 10, e["type"]) for e in extents]
+        hole = 3  # hole and zero
+        size = nbdinfo(server)["exports"][0]["export-size"] >> 10
+        expected = [(0, 1024, hole), (1024, 64, 0), (1088, 64, hole), (1152, 64, 0), (1216, 2880, hole),
+                    (4096, 64, 0), (4160, size - 4160, hole)]
+        assert kib == expected, f"{kib}, not {expected}"
+        totals = nbdinfo(server, "--map", "--totals")
+        assert sum(t["size"] for t in totals) == size << 10, totals
+
+
+def size_after_restart(pellucid):
+    """The protocol announces a size when an export is chosen: a drive that came back larger says so to who connects."""
+    with tempfile.TemporaryDirectory() as directory:
+        sizes = []
+        for blocks in (32, 64):
+            sets = ["media.store=ram", f"media.blocks={blocks}"]
+            with served(sets=sets, pellucid=pellucid, directory=directory) as server:
+                sizes.append(nbdinfo(server)["exports"][0]["export-size"])
+                last = sizes[-1] - 65536
+                qemu_io(qemu_uri(server), f"write -P 9 {last} 64k", f"read -P 9 {last} 64k")
+        assert sizes[1] > sizes[0], sizes
+
+
+def several_connections(pellucid):
+    """nbdcopy over four connections at once (multi-conn), and a flush on one that covers what others wrote."""
+    with served(sets=SETS, time_mode="instant", pellucid=pellucid) as server:
+        source, back = server.directory / "source", server.directory / "back"
+        source.write_bytes(random.Random(1).randbytes(32 * MIB))
+        run("nbdcopy", "--connections=4", "--requests=16", "--flush", source, server.uri())
+        server.ask(do="power-cut")
+        run("nbdcopy", "--connections=4", server.uri(), back)
+        with back.open("rb") as found:
+            assert found.read(32 * MIB) == source.read_bytes(), "flushed data of one of four connections are lost"
+        server.fio("four", "--rw=randrw", "--bs=16k", "--size=8M", "--offset_increment=8M", "--numjobs=4",
+                   "--iodepth=8", "--verify=crc32c", "--verify_fatal=1")
+
+
+def fio_verify(pellucid):
     """Random writes and trims, every block verified, with the model's latency kept."""
-    server = Server(pellucid, directory)
-    try:
+    with served(sets=SETS, pellucid=pellucid) as server:
         verify = ["--bs=16k", "--size=32M", "--iodepth=16", "--verify=crc32c", "--verify_fatal=1"]
         server.fio("write", "--rw=randwrite", *verify)
         server.fio("trim", "--rw=randtrimwrite", "--bs=16k", "--size=16M", "--offset=64M", "--iodepth=8")
         server.fio("again", "--rw=randrw", *verify, "--numjobs=1", "--fsync=32")
-    finally:
-        assert server.end() == 0
 
 
-def fio_power_cut(pellucid, directory):
+def fio_power_cut(pellucid):
     """What was flushed before the power cut is verified after it."""
-    server = Server(pellucid, directory)
-    try:
+    with served(sets=SETS, pellucid=pellucid) as server:
         work = ["--bs=16k", "--size=24M", "--iodepth=16", "--verify=crc32c", "--randseed=5", "--rw=randwrite"]
         server.fio("before", *work, "--do_verify=0", "--end_fsync=1")
         run(pellucid, "power-cut", "--control", server.control)
         server.fio("before", *work, "--verify_only", "--verify_fatal=1")
         status = json.loads(run(pellucid, "status", "--control", server.control))
         assert status["drives"][0]["power_cuts"] == 1, status
-        print(f"    lateness of completions: {status['lateness_ns']}")
-    finally:
-        assert server.end() == 0
+        late = status["lateness_ns"]
+        return f"completions late by {late['p50'] / 1e3:.0f} us p50, {late['p99'] / 1e3:.0f} us p99"
 
 
-def copies(pellucid, directory):
+def copies(pellucid):
     """An image goes in with qemu-img, comes out with nbdcopy, and compares."""
-    server = Server(pellucid, directory, time_mode="instant")
-    try:
-        size = json.loads(run("nbdinfo", "--json", server.uri))["exports"][0]["export-size"]
-        source, back = Path(directory, "source"), Path(directory, "back")
+    with served([SMALL], time_mode="instant", pellucid=pellucid) as server:
+        size, qemu = nbdinfo(server)["exports"][0]["export-size"], qemu_uri(server, SMALL.stem)
+        source, back = server.directory / "source", server.directory / "back"
         with source.open("wb") as out:
-            out.write(random.Random(3).randbytes(8 << 20))
-            out.seek(20 << 20)
-            out.write(random.Random(4).randbytes(4 << 20))
+            out.write(random.Random(3).randbytes(8 * MIB))
+            out.seek(20 * MIB)
+            out.write(random.Random(4).randbytes(4 * MIB))
             out.truncate(size)
-        nbd = f"nbd:unix:{server.socket}:exportname={PRESET}"
-        run("qemu-img", "convert", "-n", "-f", "raw", "-O", "raw", str(source), nbd)
-        run("qemu-img", "compare", "-f", "raw", "-F", "raw", str(source), nbd)
-        run("nbdcopy", server.uri, str(back))
-        digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (source, back)]
-        assert digests[0] == digests[1], "nbdcopy brings other data"
-        holes = json.loads(run("nbdinfo", "--map", "--json", server.uri))
-        data = sum(extent["length"] for extent in holes if extent["type"] == 0)
-        assert 12 << 20 <= data < size, f"{data} bytes of data in the map"
-        run("qemu-io", "-f", "raw", "-c", "write -P 0x5a 1M 64k", "-c", "discard 0 512k", "-c", "flush",
-            "-c", "read -P 0x5a 1M 64k", "-c", "read -P 0 0 512k", nbd)
-    finally:
-        assert server.end() == 0
+        run("qemu-img", "convert", "-n", "-f", "raw", "-O", "raw", source, qemu)
+        run("qemu-img", "compare", "-f", "raw", "-F", "raw", source, qemu)
+        run("nbdcopy", server.uri(), back)
+        run("cmp", source, back)
+        data = sum(extent["length"] for extent in nbdinfo(server, "--map") if extent["type"] == 0)
+        assert 12 * MIB <= data < size, f"{data} bytes of data in the map"
+        qemu_io(qemu, "write -P 0x5a 1M 64k", "discard 0 512k", "flush", "read -P 0x5a 1M 64k", "read -P 0 0 512k")
 
 
-def kill_and_return(pellucid, directory):
+def kill_and_return(pellucid):
     """With a file store, what was flushed survives SIGKILL of the server."""
-    sets = SETS[1:] + ["media.store=file", f"media.path={directory}/image"]
-    server = Server(pellucid, directory, sets=sets, time_mode="instant")
-    work = ["--bs=16k", "--size=24M", "--iodepth=16", "--verify=crc32c", "--randseed=6", "--rw=randwrite"]
-    try:
-        server.fio("kept", *work, "--do_verify=0", "--end_fsync=1")
-        server.end(signal.SIGKILL)
-        os.remove(server.control)
-        server = Server(pellucid, directory, sets=sets, time_mode="instant")
-        server.fio("kept", *work, "--verify_only", "--verify_fatal=1")
-    finally:
-        assert server.end() == 0
+    with tempfile.TemporaryDirectory() as directory:
+        sets = [*SETS[1:], f"media.store=file:{directory}/image"]
+        with served(sets=sets, time_mode="instant", pellucid=pellucid) as server:
+            work = ["--bs=16k", "--size=24M", "--iodepth=16", "--verify=crc32c", "--randseed=6", "--rw=randwrite"]
+            server.fio("kept", *work, "--do_verify=0", "--end_fsync=1")
+            server.kill()
+            server.start()
+            server.fio("kept", *work, "--verify_only", "--verify_fatal=1")
 
 
-def recording(pellucid, directory):
+def recording(pellucid):
     """What was recorded is a trace that replay reads."""
-    trace = f"{directory}/trace.log"
-    server = Server(pellucid, directory, record=trace)
-    try:
-        server.fio("some", "--rw=randrw", "--bs=16k", "--size=8M", "--iodepth=8")
-    finally:
-        assert server.end() == 0
-    sets = [word for value in SETS for word in ("--set", value)]
-    report = json.loads(run(pellucid, "replay", PRESET, trace, "--json", *sets))
-    assert report["requests"] >= 512, report["requests"]
+    with tempfile.TemporaryDirectory() as directory:
+        trace = f"{directory}/trace.log"
+        with served(sets=SETS, options=["--record", trace], pellucid=pellucid) as server:
+            server.fio("some", "--rw=randrw", "--bs=16k", "--size=8M", "--iodepth=8")
+        sets = [word for value in SETS for word in ("--set", value)]
+        report = json.loads(run(pellucid, "replay", PRESET, trace, "--json", *sets))
+        assert report["requests"] >= 512, report["requests"]
 
 
-STEPS = [information, fio_verify, fio_power_cut, copies, kill_and_return, recording]
+TESTS = [information, export_list, block_map, size_after_restart, several_connections, fio_verify, fio_power_cut,
+         copies, kill_and_return, recording]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pellucid", default="target/release/pellucid")
-    parser.add_argument("--only", help="the name of one step")
+    parser.add_argument("--pellucid", default=PELLUCID)
+    parser.add_argument("--only", choices=[test.__name__ for test in TESTS], help="the name of one test")
     options = parser.parse_args()
-    failed = False
-    for step in STEPS:
-        if options.only and step.__name__ != options.only:
-            continue
-        with tempfile.TemporaryDirectory() as directory:
-            try:
-                step(os.path.abspath(options.pellucid), directory)
-                print(f"ok       {step.__name__}", flush=True)
-            except Skip as why:
-                print(f"skipped  {step.__name__}: {why}", flush=True)
-            except (AssertionError, subprocess.TimeoutExpired) as why:
-                failed = True
-                print(f"FAILED   {step.__name__}: {why}", flush=True)
-    sys.exit(1 if failed else 0)
+    pellucid, count = Path(options.pellucid).resolve(), Count("real clients over NBD")
+    for test in TESTS:
+        if options.only in (None, test.__name__):
+            count.attempt(test.__name__, lambda test=test: test(pellucid))
+    sys.exit(0 if count.end() else 1)
 
 
 if __name__ == "__main__":
