@@ -10,13 +10,14 @@ NEXTEST := .tools/nextest-$(NEXTEST_VERSION)
 DENY := .tools/deny-$(DENY_VERSION)
 
 .NOTPARALLEL:
-.PHONY: help run build test check test-tools test-fuzz build-tests test-clients client-tools advisories bench \
+.PHONY: help run build test check test-tools test-fuzz build-tests test-clients client-tools long-run advisories bench \
     bench-small bench-curves prerequisites
 
 help:
 	@echo 'make run          build, and replay the example trace on cosmos-plus with a report'
 	@echo 'make test         all checks and tests; tools they need are put into .tools'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
+	@echo 'make long-run     half an hour of service with faults, power cuts and kills; nothing flushed may be lost'
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
 	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
 	@echo 'make bench-curves cost per request over capacity, outstanding requests and length of the run'
@@ -43,6 +44,11 @@ build-tests: prerequisites $(NEXTEST)
 test-clients: build-tests client-tools
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/real_clients.py
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/linux_guest.py
+	PYTHONPYCACHEPREFIX=target/pycache python3 tools/long_run.py --seconds 60
+
+# Half an hour of fio and a checker of our own over NBD, with flash that fails, power cuts and kills: a minute of it is in make test.
+long-run: build-tests client-tools
+	PYTHONPYCACHEPREFIX=target/pycache nice python3 tools/long_run.py --seconds 1800 --time x2
 
 client-tools:
 	@sh tools/client_tools.sh
