@@ -97,7 +97,7 @@ impl Device {
 
     /// The drive has nothing to do for hosts: background collection may start.
     pub(crate) fn collect_while_idle(&mut self) {
-        if self.config.ftl.gc_high_blocks > self.config.ftl.gc_low_blocks {
+        if self.config.ftl.gc_high_blocks > self.config.ftl.gc_low_blocks && self.has_block_namespace() {
             self.pump_all();
         }
     }

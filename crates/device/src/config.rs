@@ -1,8 +1,9 @@
 //! What the controller does between host and media, and what each step costs.
 
 use pellucid_flash::Nanos;
-use pellucid_ftl::FtlConfig;
+use pellucid_ftl::{ChunkConfig, FtlConfig};
 use pellucid_media::MediaConfig;
+use std::ops::Range;
 
 /// How commands are taken from the submission queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,13 +146,61 @@ pub struct Scheduler {
     pub decode_ns: Nanos,
 }
 
+/// What a drive offers a host: some blocks of every die, through one command set.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Namespace {
+    /// Sectors in any order, by the page map. At most one of a drive.
+    Block {
+        /// Blocks of every die.
+        blocks: Range<u32>,
+    },
+    /// Chunks.
+    OpenChannel {
+        /// Shape and rules.
+        chunks: ChunkConfig,
+        /// What the drive says beside the data.
+        feedback: Feedback,
+    },
+}
+
+impl Namespace {
+    /// Blocks of every die.
+    pub fn blocks(&self) -> &Range<u32> {
+        match self {
+            Namespace::Block { blocks } => blocks,
+            Namespace::OpenChannel { chunks, .. } => &chunks.blocks,
+        }
+    }
+}
+
+/// What an open-channel namespace tells its host beside the data. The three switches are features that a host may set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feedback {
+    /// Reading what was not written is an error (DULBE); else it gives zeros.
+    pub unwritten_is_error: bool,
+    /// A copy inside a die need not leave it.
+    pub copyback: bool,
+    /// Data corrected with high effort are reported with the read (HECC).
+    pub high_ecc: bool,
+    /// ... with very high effort (VHECC).
+    pub very_high_ecc: bool,
+    /// Corrected bits in a mapping unit from which on the effort is high; a retry always is.
+    pub high_ecc_bits: u32,
+    /// ... from which on it is very high; a second retry always is.
+    pub very_high_ecc_bits: u32,
+    /// The most and the least worn chunk of a parallel unit differ by so many erases: a notice. 0: never.
+    pub wear_gap: u32,
+}
+
 /// One drive: media, translation and controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceConfig {
     /// Media.
     pub media: MediaConfig,
-    /// Translation.
+    /// Translation of the block namespace.
     pub ftl: FtlConfig,
+    /// Namespaces; none: one block namespace of everything.
+    pub namespaces: Vec<Namespace>,
     /// Host side.
     pub host: HostInterface,
     /// Firmware processor.

@@ -39,6 +39,9 @@ impl Device {
 
     /// Translation gives up the dies that are dead, and the drive writing if too little is left.
     pub(crate) fn bury_dead_dies(&mut self) {
+        if !self.has_block_namespace() {
+            return;
+        }
         for die in (0..self.layout.dies).map(DieId) {
             if self.media.is_dead(die) {
                 self.ftl.kill_die(die);

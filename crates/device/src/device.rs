@@ -19,6 +19,7 @@ use crate::host_interface::HostInterface;
 use crate::monitor::Counters;
 use crate::scheduler::{Scheduler, Step};
 use crate::slab::{Linked, List, NIL, Slab};
+use crate::spaces::Space;
 use pellucid_flash::{
     Command, Completion, Layout, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status,
 };
@@ -35,6 +36,10 @@ pub(crate) struct Work {
     pub stages: StageTimes,
     pub slices_left: u32,
     pub status: Status,
+    /// Of the completion.
+    pub result: u64,
+    /// Open-channel copy: the sources are in the controller.
+    pub copied: bool,
     /// Occupied; for walking outstanding commands at a power cut.
     pub live: bool,
     /// Taken from its queue; one of the `active` ones.
@@ -48,7 +53,28 @@ impl Linked for Work {
     }
 }
 
-/// The part of a command that lies in one mapping unit.
+/// Which way a slice goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Route {
+    /// Through buffer and page map.
+    Page,
+    /// Direct: from the media to the host.
+    Read,
+    /// Direct: from the host to the media, one stripe.
+    Program,
+    /// Direct: an erase unit.
+    Erase,
+    /// Direct: from the media into the controller, to be programmed elsewhere.
+    CopyRead,
+    /// Direct: one stripe of what was read so, or moved inside a die.
+    CopyProgram,
+    /// Direct: what the controller knows by itself, to the host.
+    Tell,
+}
+
+/// The part of a command that lies in one mapping unit; of one that addresses the media, the part that one flash operation
+/// serves.
 #[derive(Clone, Debug)]
 pub(crate) struct Slice {
     pub work: u32,
@@ -64,6 +90,8 @@ pub(crate) struct Slice {
     pub through: bool,
     /// This slice started the flash operation that it waits for, so the operation's stages are its own.
     pub primary: bool,
+    pub route: Route,
+    /// Buffer entry; of a direct one its first physical unit.
     pub entry: u32,
     pub mark: SimTime,
     pub stages: StageTimes,
@@ -164,6 +192,11 @@ pub struct Device {
     pub(crate) ftl: PageMap,
     pub(crate) scheduler: Scheduler,
     pub(crate) media: Media,
+    /// Namespaces, by number.
+    pub(crate) spaces: Vec<Space>,
+    /// The namespace that the page map serves; no number of a namespace if there is none.
+    pub(crate) block_namespace: u16,
+    pub(crate) direct: crate::direct_path::Direct,
     pub(crate) works: Slab<Work>,
     pub(crate) slices: Slab<Slice>,
     pub(crate) active: u32,
@@ -198,7 +231,7 @@ impl Device {
         Device::with_media(config, media, true)
     }
 
-    fn with_media(config: &DeviceConfig, media: Media, keep: bool) -> Result<Device, DeviceError> {
+    fn with_media(config: &DeviceConfig, mut media: Media, keep: bool) -> Result<Device, DeviceError> {
         for (ok, key, allowed) in [
             (config.host.queues >= 1, "drive.host.queues", "at least 1"),
             (config.host.commands_max >= 1, "drive.host.commands_max", "at least 1"),
@@ -218,6 +251,8 @@ impl Device {
             }
         }
         let layout = media.layout().clone();
+        let config = &crate::spaces::complete(config, &layout)?;
+        let (spaces, block_namespace) = crate::spaces::mount(config, &layout, &mut media);
         let (ftl, mounted) = crate::power::mount(config, &layout, &media, keep)?;
         let image_bytes = media.image_bytes();
         let stripe_bytes =
@@ -245,8 +280,11 @@ impl Device {
             active: 0,
             starved: List::default(),
             starved_count: 0,
-            read_only: ftl.worn_out(),
+            read_only: block_namespace != crate::spaces::NO_NAMESPACE && ftl.worn_out(),
             mounted,
+            spaces,
+            block_namespace,
+            direct: crate::direct_path::Direct::new(&config.media.geometry, &layout),
             counters: Counters::default(),
             taps: None,
             completions: VecDeque::new(),
@@ -269,6 +307,8 @@ impl Device {
             stages: StageTimes::default(),
             slices_left: 0,
             status: status.unwrap_or(Status::Success),
+            result: 0,
+            copied: false,
             live: true,
             fetched: false,
             next: NIL,
@@ -284,13 +324,16 @@ impl Device {
     }
 
     fn refuse(&self, command: &Command) -> Option<Status> {
+        if command.namespace != self.block_namespace {
+            return self.refuse_direct(command);
+        }
         let carries = match command.opcode {
             Opcode::Write => true,
             Opcode::Read => !command.data.is_empty(),
             Opcode::Flush | Opcode::Trim | Opcode::WriteZeroes => false,
             _ => return Some(Status::InvalidOpcode),
         };
-        if command.namespace != 0 || command.vector.is_some() {
+        if command.vector.is_some() {
             return Some(Status::InvalidField);
         }
         let bytes = command.sectors as usize * self.image_bytes;
@@ -358,6 +401,10 @@ impl Device {
             if self.active == 0 || self.events.next_at().is_some() {
                 return;
             }
+            debug_assert!(
+                self.block_namespace != crate::spaces::NO_NAMESPACE,
+                "a direct command waits for nothing"
+            );
             // What is given up may let others go on, and makes room for commands that wait in their queues.
             let before = self.active;
             self.give_up_writing();
@@ -422,7 +469,10 @@ impl Device {
             Task::Fetch(work) => self.start(work),
             Task::Slice(slice) => {
                 self.slices[slice].book(Stage::Firmware, self.now);
-                self.place(slice, false);
+                match self.slices[slice].route {
+                    Route::Page => self.place(slice, false),
+                    _ => self.place_direct(slice),
+                }
             }
             Task::Dma(slice) => self.start_dma(slice),
             Task::DmaStatus(slice) => {
@@ -492,6 +542,9 @@ impl Device {
         let record = &mut self.works[work];
         record.stages.add(Stage::Firmware, self.now - record.mark);
         record.mark = self.now;
+        if record.command.namespace != self.block_namespace {
+            return self.start_direct(work);
+        }
         match record.command.opcode {
             Opcode::Read | Opcode::Write => {
                 let (lba, sectors) = (record.command.lba.0, record.command.sectors);
@@ -530,6 +583,7 @@ impl Device {
                 zero,
                 through,
                 primary: false,
+                route: Route::Page,
                 entry: NIL,
                 mark: self.now,
                 stages,
@@ -573,7 +627,7 @@ impl Device {
             completed: self.now,
             stages: record.stages,
             data: std::mem::take(&mut command.data),
-            result: 0,
+            result: record.result,
             vector: command.vector.take(),
         };
         if record.status == Status::Success {

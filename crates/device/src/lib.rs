@@ -5,10 +5,12 @@
 //! thread, and can be cloned at any moment.
 
 mod buffer;
+mod chunk_path;
 mod collect_path;
 mod config;
 mod damage;
 mod device;
+mod direct_path;
 mod events;
 mod firmware;
 mod firmware_loop;
@@ -21,13 +23,14 @@ mod precondition;
 mod read_path;
 mod scheduler;
 mod slab;
+mod spaces;
 mod taps;
 mod views;
 mod write_path;
 
 pub use config::{
-    Arbitration, DataBuffer, DeviceConfig, DieOrder, Firmware, FirmwareModel, HostInterface, Priorities,
-    Scheduler, StepCost, WritePolicy,
+    Arbitration, DataBuffer, DeviceConfig, DieOrder, Feedback, Firmware, FirmwareModel, HostInterface,
+    Namespace, Priorities, Scheduler, StepCost, WritePolicy,
 };
 pub use device::{Device, DeviceError};
 pub use monitor::Counters;

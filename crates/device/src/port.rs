@@ -1,15 +1,19 @@
 //! The drive as what stands above it sees it: the port of `flash`, on the drive's own calls.
 
 use crate::Device;
-use pellucid_flash::{Command, Completion, Drive, Interface, SimTime};
+use crate::spaces::Space;
+use pellucid_flash::{ChunkNotice, Command, Completion, Drive, Interface, SimTime};
 
 impl Drive for Device {
     fn namespaces(&self) -> u16 {
-        1
+        self.spaces.len() as u16
     }
 
     fn interface(&self, namespace: u16) -> Option<Interface> {
-        (namespace == 0).then(|| Interface::Block { sectors: self.capacity_sectors(), handles: 1 })
+        self.spaces.get(usize::from(namespace)).map(|space| match space {
+            Space::Block => Interface::Block { sectors: self.capacity_sectors(), handles: 1 },
+            Space::Chunks(space) => Interface::OpenChannel(*space.chunks.geometry()),
+        })
     }
 
     fn image_bytes(&self) -> usize {
@@ -30,5 +34,9 @@ impl Drive for Device {
 
     fn pop(&mut self) -> Option<Completion> {
         Device::pop(self)
+    }
+
+    fn pop_notice(&mut self) -> Option<(u16, ChunkNotice)> {
+        self.direct.notices.pop_front()
     }
 }

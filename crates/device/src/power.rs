@@ -1,34 +1,46 @@
 //! Mount and power cut: what translation is told about the media when the drive is switched on.
 
 use crate::buffer::Buffer;
-use crate::config::DeviceConfig;
+use crate::config::{DeviceConfig, Namespace};
 use crate::device::{Device, DeviceError};
 use pellucid_flash::{BlockId, Completion, Layout, Lpn, Ppa, Status};
 use pellucid_ftl::{MountReport, MountSource, PageMap};
 use pellucid_media::{Health, Media};
+use std::ops::Range;
 
 /// The media as mounting sees them.
-struct Source<'a>(&'a Media);
+pub(crate) struct Source<'a> {
+    pub media: &'a Media,
+    /// Blocks of every die that belong to the namespace; to it all others are bad.
+    pub blocks: Range<u32>,
+    pub blocks_per_die: u32,
+}
+
+impl Source<'_> {
+    fn is_foreign(&self, block: BlockId) -> bool {
+        !self.blocks.contains(&(block.0 % self.blocks_per_die))
+    }
+}
 
 impl MountSource for Source<'_> {
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)> {
-        self.0.spare(ppa).map(|s| (s.lpn, s.sequence))
+        self.media.spare(ppa).map(|s| (s.lpn, s.sequence))
     }
 
     fn used_stripes(&self, block: BlockId) -> u32 {
-        self.0.next_stripe(block)
+        if self.is_foreign(block) { 0 } else { self.media.next_stripe(block) }
     }
 
     fn erases(&self, block: BlockId) -> u32 {
-        self.0.erase_count(block)
+        self.media.erase_count(block)
     }
 
     fn is_bad(&self, block: BlockId) -> bool {
-        self.0.health(block) != Health::Good
+        self.is_foreign(block) || self.media.health(block) != Health::Good
     }
 
     fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
-        self.0.segment(ppa)
+        self.media.segment(ppa)
     }
 }
 
@@ -40,13 +52,20 @@ pub(crate) fn mount(
     media: &Media,
     keep: bool,
 ) -> Result<(PageMap, Option<MountReport>), DeviceError> {
+    let own = config.namespaces.iter().find_map(|n| match n {
+        Namespace::Block { blocks } => Some(blocks.clone()),
+        _ => None,
+    });
+    let Some(own) = own else {
+        return Ok((PageMap::absent(&config.ftl, layout), None));
+    };
+    let source = Source { media, blocks: own, blocks_per_die: layout.blocks_per_die };
     let blocks = || (0..layout.blocks).map(BlockId);
-    if blocks().all(|b| media.next_stripe(b) == 0 && media.erase_count(b) == 0) {
-        let bad: Vec<BlockId> = blocks().filter(|&b| media.health(b) != Health::Good).collect();
+    if blocks().all(|b| source.is_foreign(b) || (media.next_stripe(b) == 0 && media.erase_count(b) == 0)) {
+        let bad: Vec<BlockId> = blocks().filter(|&b| source.is_bad(b)).collect();
         let map = PageMap::new(&config.ftl, layout, &bad).map_err(DeviceError::Translation)?;
         return Ok((map, None));
     }
-    let source = Source(media);
     let mounted = match keep {
         true => PageMap::restore(&config.ftl, layout, &source),
         false => PageMap::mount(&config.ftl, layout, &source),
@@ -63,6 +82,8 @@ impl Device {
         self.media.power_cut();
         let (ftl, mounted) = mount(&self.config, &self.layout, &self.media, false)?;
         self.mounted = mounted.or(self.mounted);
+        (self.spaces, self.block_namespace) =
+            crate::spaces::mount(&self.config, &self.layout, &mut self.media);
         self.ftl = ftl;
         self.read_only = false;
         self.bury_dead_dies();

@@ -9,7 +9,7 @@
 //! Slices that come while a fill is under way join it. A fill brings only the sectors that the entry does not have, so a
 //! write that arrives meanwhile is not undone.
 
-use crate::device::Device;
+use crate::device::{Device, Route};
 use crate::firmware::Task;
 use crate::host_interface::Direction;
 use crate::scheduler::{Client, FlashOp, OpKind};
@@ -161,6 +161,7 @@ impl Device {
         match record.client {
             Client::Fill(entry) => self.fill_arrived(op, entry),
             Client::Relocation(relocation) => self.relocation_arrived(op, relocation),
+            Client::Direct(slice) => self.direct_arrived(op, slice),
             Client::Program(_) | Client::Erase => unreachable!("a read that serves a program"),
         }
     }
@@ -306,8 +307,13 @@ impl Device {
         if record.zero {
             return self.dma_done(slice);
         }
-        let bytes = u64::from(record.sectors) * u64::from(self.layout.sector_bytes);
-        let direction = if self.is_write(slice) { Direction::Rx } else { Direction::Tx };
+        let (bytes, direction) = match record.route {
+            Route::Page => {
+                let bytes = u64::from(record.sectors) * u64::from(self.layout.sector_bytes);
+                (bytes, if self.is_write(slice) { Direction::Rx } else { Direction::Tx })
+            }
+            _ => self.direct_transfer(slice),
+        };
         let end = self.host.transfer(self.now, bytes, direction);
         if let Some(polling) = &mut self.firmware.polling {
             polling.dma_begins();
@@ -321,6 +327,9 @@ impl Device {
 
     /// The host has, or has given, the data of a slice.
     pub(crate) fn dma_done(&mut self, slice: u32) {
+        if self.slices[slice].route != Route::Page {
+            return self.direct_transferred(slice);
+        }
         if self.is_write(slice) {
             return self.write_arrived(slice);
         }

@@ -46,6 +46,8 @@ pub(crate) enum Client {
     Program(u32),
     /// A block that is being erased.
     Erase,
+    /// A slice of a command that addresses the media.
+    Direct(u32),
 }
 
 /// One flash operation.

@@ -3,6 +3,7 @@
 use crate::config::DeviceConfig;
 use crate::device::Device;
 use crate::monitor::Counters;
+use crate::spaces::Space;
 use pellucid_flash::{BlockId, Layout, Lba, Lpn, Nanos, Ppa, SimTime};
 use pellucid_ftl::{FtlCounters, MountReport};
 use pellucid_media::{Faults, Health, Media, MediaConfig, MediaError, StoreError};
@@ -37,6 +38,11 @@ impl Device {
     #[inline]
     pub fn announce(&self, lba: Lba) {
         self.ftl.touch(Lpn((lba.0 / u64::from(self.layout.sectors_per_unit)) as u32));
+    }
+
+    /// Whether one of the namespaces is a block namespace, which the page map serves.
+    pub fn has_block_namespace(&self) -> bool {
+        self.block_namespace != crate::spaces::NO_NAMESPACE
     }
 
     /// The drive's time.
@@ -148,9 +154,10 @@ impl Device {
     /// Bytes of memory that the drive's state takes, by part.
     pub fn memory_bytes(&self) -> Vec<(&'static str, u64)> {
         vec![
-            ("translation", self.ftl.memory_bytes()),
+            ("translation", if self.has_block_namespace() { self.ftl.memory_bytes() } else { 0 }),
             ("media", self.media.memory_bytes()),
             ("buffer", self.buffer.memory_bytes()),
+            ("namespaces", self.spaces.iter().map(Space::memory_bytes).sum()),
             ("commands", self.works.memory_bytes() + self.slices.memory_bytes()),
             ("scheduler", self.scheduler.memory_bytes()),
         ]
@@ -159,6 +166,7 @@ impl Device {
     /// Walks the invariants of all parts and panics, naming it, where one is broken. Cost: the whole drive.
     pub fn check(&self) {
         self.ftl.check();
+        self.spaces.iter().for_each(Space::check);
         self.buffer.check();
     }
 }

@@ -258,6 +258,7 @@ impl Device {
                 let extra = if again { self.config.scheduler.retry_ns } else { Nanos::ZERO };
                 self.media.read_ns(ppa) + extra
             }
+            (_, Client::Direct(slice)) => self.direct_begins(slice, kind, ppa),
             (OpKind::Erase, _) => {
                 let block = self.layout.block_of(ppa);
                 self.media
@@ -312,6 +313,7 @@ impl Device {
         let record = &self.scheduler.ops[op];
         match (record.kind, record.client) {
             (OpKind::Read, _) => self.scheduler.transfer(self.now, op, &mut self.events),
+            (_, Client::Direct(slice)) => self.direct_ended(op, slice),
             (OpKind::Erase, _) => self.erase_done(op),
             (_, Client::Program(id)) => self.program_done(op, ProgramId(id)),
             _ => unreachable!("a program without a plan"),
@@ -494,7 +496,11 @@ impl Device {
     }
 }
 
-fn add_stages(slice: &mut crate::device::Slice, stages: &StageTimes, now: pellucid_flash::SimTime) {
+pub(crate) fn add_stages(
+    slice: &mut crate::device::Slice,
+    stages: &StageTimes,
+    now: pellucid_flash::SimTime,
+) {
     // One that joined the operation under way only waited for it.
     if stages.total() != now - slice.mark {
         return slice.book(Stage::Buffer, now);

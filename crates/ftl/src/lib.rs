@@ -4,14 +4,17 @@
 //! interface; a host FTL runs the same engine above an open-channel drive.
 
 mod blocks;
+mod chunks;
 mod collect;
 mod config;
 mod damage;
 mod journal;
 mod mount;
 mod page_map;
+mod pool;
 mod temperature;
 
+pub use chunks::{ChunkConfig, ChunkPlan, Chunks, Management, WriteFailure};
 pub use collect::{Emptied, Relocation};
 pub use config::{Durability, FtlConfig, Placement, Separation, Victim, WearLevelling};
 pub use journal::SegmentWork;

@@ -198,12 +198,29 @@ impl PageMap {
                 needed_units: segments,
             });
         }
-        let user_units = wanted as u32;
+        Ok(PageMap::with_units(config, layout, wanted as u32, segments, bad))
+    }
+
+    /// No translation: for a drive without a namespace that needs one. It takes no memory to speak of.
+    pub fn absent(config: &FtlConfig, layout: &Layout) -> PageMap {
+        let nothing = Layout { blocks_per_die: 0, blocks: 0, units: 0, ..layout.clone() };
+        let config = FtlConfig { durability: Durability::Volatile, ..config.clone() };
+        PageMap::with_units(&config, &nothing, 0, 0, &[])
+    }
+
+    fn with_units(
+        config: &FtlConfig,
+        layout: &Layout,
+        user_units: u32,
+        segments: u64,
+        bad: &[BlockId],
+    ) -> PageMap {
+        let entries_per_segment = (layout.unit_bytes - crate::journal::HEADER_BYTES) / 4;
         let mut blocks = Blocks::new(layout, config.victim == Victim::Greedy, config.wear.dynamic);
         for &block in bad {
             blocks.retire(block);
         }
-        Ok(PageMap {
+        PageMap {
             config: config.clone(),
             layout: layout.clone(),
             user_units,
@@ -231,7 +248,7 @@ impl PageMap {
                 layout.units_per_stripe,
             ),
             counters: FtlCounters::default(),
-        })
+        }
     }
 
     /// Mapping units the host may use.

@@ -1,5 +1,6 @@
 //! The laboratory: descriptions, workloads, traces, the virtual-time driver, and reports.
 
+pub mod conformance;
 pub mod drive;
 pub mod experiment;
 pub mod image;

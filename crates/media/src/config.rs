@@ -111,6 +111,8 @@ pub struct MediaConfig {
     pub faults: Faults,
     /// Data kept.
     pub store: StoreKind,
+    /// Bytes of the spare area that belong to the host, for each sector; 0 where no host sees the spare area.
+    pub metadata_bytes: u32,
     /// Seed of all media randomness.
     pub seed: u64,
 }

@@ -122,7 +122,7 @@ impl Media {
         let layout = config.geometry.layout()?;
         times::check(config)?;
         faults::check(&config.faults, &layout)?;
-        let shape = StoreShape::new(&layout, &config.store);
+        let shape = StoreShape::new(&layout, &config.store, config.metadata_bytes);
         let opened = Store::open(config, shape)?;
         let mut media = Media {
             split: Split {
@@ -181,6 +181,11 @@ impl Media {
     /// The shape.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Bytes of the spare area that belong to the host, for each sector.
+    pub fn metadata_bytes(&self) -> usize {
+        self.shape.metadata_bytes
     }
 
     /// Bytes kept per sector: 4 (a stamp) for [`crate::StoreKind::None`], `sector_bytes` otherwise.
@@ -282,6 +287,40 @@ impl Media {
         target[start..start + bytes].copy_from_slice(images);
     }
 
+    /// Gives the host's metadata of one unit of a begun stripe, after its [`Media::put_unit`]: `sectors_per_unit *
+    /// metadata_bytes` bytes, or none for zeros.
+    ///
+    /// # Panics
+    /// When the stripe has not begun, or `metadata` has another length.
+    #[inline]
+    pub fn put_metadata(&mut self, ppa: Ppa, metadata: &[u8]) {
+        let at = self.begun(ppa);
+        let bytes = self.shape.unit_metadata_bytes;
+        let start = self.shape.metadata_at + at.index as usize * bytes;
+        let target = &mut self.store.both_mut(at.block).1[start..start + bytes];
+        match metadata {
+            [] => target.fill(0),
+            given => target.copy_from_slice(given),
+        }
+    }
+
+    /// The host's metadata of whole sectors of one unit, from `first_sector` on, into `out`. They lie in the spare area, so they
+    /// are good if [`Media::read`] of the unit was; `out` is filled with zeros where nothing is readable.
+    ///
+    /// # Panics
+    /// When the sectors reach beyond the unit.
+    #[inline]
+    pub fn metadata(&self, ppa: Ppa, first_sector: u32, out: &mut [u8]) {
+        let at = self.place(ppa);
+        let start = first_sector as usize * self.shape.metadata_bytes;
+        assert!(start + out.len() <= self.shape.unit_metadata_bytes, "sectors beyond the unit");
+        if self.content(at) != Content::Programmed {
+            return out.fill(0);
+        }
+        let start = self.shape.metadata_at + at.index as usize * self.shape.unit_metadata_bytes + start;
+        out.copy_from_slice(&self.store.images(at.block)[start..start + out.len()]);
+    }
+
     /// As [`Media::put_unit`], for a unit that holds all its bytes (`unit_bytes`) whatever the store keeps of host data:
     /// a piece of the map, which must be read back to mount.
     pub fn put_segment(&mut self, ppa: Ppa, lpn: Lpn, bytes: &[u8]) {
@@ -326,6 +365,12 @@ impl Media {
         let bytes = self.shape.unit_image_bytes;
         let start = source.index as usize * bytes;
         self.store.copy_images((source.block, start..start + bytes), (at.block, at.index as usize * bytes));
+        let (bytes, base) = (self.shape.unit_metadata_bytes, self.shape.metadata_at);
+        if bytes > 0 {
+            let start = base + source.index as usize * bytes;
+            let to = (at.block, base + at.index as usize * bytes);
+            self.store.copy_images((source.block, start..start + bytes), to);
+        }
     }
 
     /// Ends the program of the stripe that starts at `first`. When it failed the stripe is unreadable, and the caller should
@@ -600,6 +645,8 @@ impl Media {
             self.shape.meta.put(meta, unit, index, Lpn::NONE);
             let start = index as usize * bytes;
             images[start..start + bytes].fill(0);
+            let (length, base) = (self.shape.unit_metadata_bytes, self.shape.metadata_at);
+            images[base + index as usize * length..][..length].fill(0);
             from = unit + 1;
         }
     }

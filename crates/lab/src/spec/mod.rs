@@ -23,9 +23,11 @@ mod presets;
 mod resolve_controller;
 mod resolve_ftl;
 mod resolve_media;
+mod resolve_namespaces;
 mod resolve_run;
 mod schema;
 mod show;
+mod table;
 mod value;
 
 #[cfg(test)]
@@ -121,9 +123,16 @@ const DRIVE_KEYS: &[Key] = &[
 
 /// The whole schema.
 fn schema_keys() -> impl Iterator<Item = &'static Key> {
-    [DRIVE_KEYS, resolve_media::KEYS, resolve_ftl::KEYS, resolve_controller::KEYS, resolve_run::KEYS]
-        .into_iter()
-        .flatten()
+    [
+        DRIVE_KEYS,
+        resolve_namespaces::KEYS,
+        resolve_media::KEYS,
+        resolve_ftl::KEYS,
+        resolve_controller::KEYS,
+        resolve_run::KEYS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Loads a preset by its name or a description by its path, with `KEY=VALUE` overrides in order. A preset
@@ -205,9 +214,12 @@ fn full_key(typed: &str, paths: &[&'static str]) -> String {
 }
 
 fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
-    let (media, layout) = resolve_media::build(values)?;
+    let (mut media, layout) = resolve_media::build(values)?;
+    let namespaces = resolve_namespaces::build(values, &layout, &mut media)?;
+    let block_layout = resolve_namespaces::block_layout(&namespaces, &layout);
     let drive = DeviceConfig {
-        ftl: resolve_ftl::build(values, &layout)?,
+        ftl: resolve_ftl::build(values, block_layout.as_ref())?,
+        namespaces,
         host: resolve_controller::host(values)?,
         firmware: resolve_controller::firmware(values),
         buffer: resolve_controller::buffer(values, &layout)?,

@@ -62,8 +62,8 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.ftl.seed", SEED, Whole(1), "Seed of all policy randomness"),
 ];
 
-/// The translation layer of a drive of this `layout`.
-pub(crate) fn build(values: &Values, layout: &Layout) -> Result<FtlConfig, SpecError> {
+/// The translation layer of a block namespace of this `layout`; `None`: there is none, and its keys say nothing.
+pub(crate) fn build(values: &Values, layout: Option<&Layout>) -> Result<FtlConfig, SpecError> {
     let ftl = FtlConfig {
         over_provisioning: values.real("drive.ftl.over_provisioning"),
         capacity_bytes: values.whole_or_none("drive.ftl.capacity"),
@@ -92,7 +92,7 @@ pub(crate) fn build(values: &Values, layout: &Layout) -> Result<FtlConfig, SpecE
         },
         seed: values.whole("drive.ftl.seed"),
     };
-    check_spare(values, &ftl, layout)?;
+    layout.map_or(Ok(()), |layout| check_spare(values, &ftl, layout))?;
     Ok(ftl)
 }
 

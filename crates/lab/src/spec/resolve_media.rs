@@ -1,9 +1,9 @@
 //! `[drive.media]`: shape, cells, times, faults and what is kept of the data.
 
-use super::document::{Leaf, Row};
-use super::error::{SpecError, nearest};
+use super::error::SpecError;
 use super::schema::Fallback::{Empty, Flag, Real, Required, Whole, Word};
-use super::schema::{Key, Kind, SHARE, TIME, Typed, Values, count, key};
+use super::schema::{Key, Kind, SHARE, TIME, Values, count, key};
+use super::table::Table;
 use super::value::Quantity;
 use pellucid_flash::{Geometry, GeometryError, Layout};
 use pellucid_media::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
@@ -131,6 +131,8 @@ pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError>
         endurance: values.whole_or_none("drive.media.endurance").map(|erases| erases as u32),
         faults: faults(values, &layout)?,
         store: store(values)?,
+        // What a namespace asks for; filled in when the namespaces are known.
+        metadata_bytes: 0,
         seed: values.whole("drive.media.seed"),
     };
     Ok((media, layout))
@@ -205,7 +207,10 @@ fn store(values: &Values) -> Result<StoreKind, SpecError> {
 
 fn faults(values: &Values, layout: &Layout) -> Result<Faults, SpecError> {
     let rows = values.tables("drive.media.faults.list");
-    let list = rows.iter().enumerate().map(|(index, row)| FaultRow { index, row, layout }.read());
+    let list = rows
+        .iter()
+        .enumerate()
+        .map(|(index, row)| fault(&Table { list: "drive.media.faults.list", index, row }, layout));
     Ok(Faults {
         factory_bad: values.real("drive.media.faults.factory_bad"),
         program_fail: values.real("drive.media.faults.program_fail"),
@@ -215,100 +220,34 @@ fn faults(values: &Values, layout: &Layout) -> Result<Faults, SpecError> {
     })
 }
 
-/// One table of `[[drive.media.faults.list]]`.
-struct FaultRow<'a> {
-    index: usize,
-    row: &'a Row,
-    layout: &'a Layout,
-}
-
 const ATTEMPTS: Kind = Kind::Or("always", &count(1));
-const FAULT_KINDS: Kind = Kind::Word(&["factory-bad", "program-fail", "erase-fail", "read-fail"]);
+const FAULT_KINDS: &[&str] = &["factory-bad", "program-fail", "erase-fail", "read-fail"];
 
-impl FaultRow<'_> {
-    fn read(&self) -> Result<ListedFault, SpecError> {
-        let Typed::Text(kind) =
-            self.field("kind", FAULT_KINDS)?.ok_or_else(|| self.missing("kind", FAULT_KINDS))?
-        else {
-            unreachable!("a word reads as text")
-        };
-        let names: &[&str] = match kind.as_str() {
-            "factory-bad" => &["kind", "die", "block"],
-            "program-fail" => &["kind", "die", "block", "stripe", "after_erases"],
-            "erase-fail" => &["kind", "die", "block", "after_erases"],
-            _ => &["kind", "die", "block", "stripe", "attempts"],
-        };
-        self.check_names(names)?;
-        let die = self.place_of("die", self.layout.dies)?;
-        let block = self.place_of("block", self.layout.blocks_per_die)?;
-        let stripe = || self.place_of("stripe", self.layout.stripes_per_block);
-        let after_erases = || self.number("after_erases", count(0), Some(0));
-        Ok(match kind.as_str() {
-            "factory-bad" => ListedFault::FactoryBad { die, block },
-            "program-fail" => {
-                ListedFault::ProgramFail { die, block, stripe: stripe()?, after_erases: after_erases()? }
-            }
-            "erase-fail" => ListedFault::EraseFail { die, block, after_erases: after_erases()? },
-            _ => {
-                let attempts = self.number("attempts", ATTEMPTS, Some(u32::MAX))?;
-                ListedFault::ReadFail { die, block, stripe: stripe()?, attempts }
-            }
-        })
-    }
-
-    fn path(&self, name: &str) -> String {
-        format!("drive.media.faults.list[{}].{name}", self.index)
-    }
-
-    fn leaf(&self, name: &str) -> Option<&Leaf> {
-        self.row.fields.iter().find(|field| field.path == name)
-    }
-
-    fn field(&self, name: &str, kind: Kind) -> Result<Option<Typed>, SpecError> {
-        let Some(leaf) = self.leaf(name) else { return Ok(None) };
-        match kind.read(&leaf.value) {
-            Some(typed) => Ok(Some(typed)),
-            None => Err(SpecError::NotAllowed {
-                place: leaf.origin.place.clone(),
-                key: self.path(name),
-                value: leaf.value.to_toml(),
-                allowed: kind.allowed(),
-            }),
+/// One table of `[[drive.media.faults.list]]`.
+fn fault(row: &Table, layout: &Layout) -> Result<ListedFault, SpecError> {
+    let kind = row.word("kind", FAULT_KINDS, None)?;
+    let names: &[&str] = match kind.as_str() {
+        "factory-bad" => &["kind", "die", "block"],
+        "program-fail" => &["kind", "die", "block", "stripe", "after_erases"],
+        "erase-fail" => &["kind", "die", "block", "after_erases"],
+        _ => &["kind", "die", "block", "stripe", "attempts"],
+    };
+    row.check_names(names)?;
+    // A die, block or stripe of the drive, which has `limit` of them.
+    let place_of = |name, limit: u32| row.number(name, Kind::Whole(0, u64::from(limit) - 1), None);
+    let die = place_of("die", layout.dies)?;
+    let block = place_of("block", layout.blocks_per_die)?;
+    let stripe = || place_of("stripe", layout.stripes_per_block);
+    let after_erases = || row.number("after_erases", count(0), Some(0));
+    Ok(match kind.as_str() {
+        "factory-bad" => ListedFault::FactoryBad { die, block },
+        "program-fail" => {
+            ListedFault::ProgramFail { die, block, stripe: stripe()?, after_erases: after_erases()? }
         }
-    }
-
-    fn missing(&self, name: &str, kind: Kind) -> SpecError {
-        SpecError::NotAllowed {
-            place: self.row.place.clone(),
-            key: self.path(name),
-            value: "(missing)".into(),
-            allowed: kind.allowed(),
+        "erase-fail" => ListedFault::EraseFail { die, block, after_erases: after_erases()? },
+        _ => {
+            let attempts = row.number("attempts", ATTEMPTS, Some(u32::MAX))?;
+            ListedFault::ReadFail { die, block, stripe: stripe()?, attempts }
         }
-    }
-
-    /// A number; `fallback` if it is not given; the word for "none" reads as `u32::MAX`.
-    fn number(&self, name: &str, kind: Kind, fallback: Option<u32>) -> Result<u32, SpecError> {
-        match self.field(name, kind)? {
-            Some(Typed::Whole(number)) => Ok(number as u32),
-            Some(_) => Ok(u32::MAX),
-            None => fallback.ok_or_else(|| self.missing(name, kind)),
-        }
-    }
-
-    /// A die, block or stripe of the drive, which has `limit` of them.
-    fn place_of(&self, name: &str, limit: u32) -> Result<u32, SpecError> {
-        self.number(name, Kind::Whole(0, u64::from(limit) - 1), None)
-    }
-
-    fn check_names(&self, names: &[&str]) -> Result<(), SpecError> {
-        let unknown = self.row.fields.iter().find(|field| !names.contains(&field.path.as_str()));
-        unknown.map_or(Ok(()), |field| {
-            Err(SpecError::UnknownKey {
-                place: field.origin.place.clone(),
-                key: self.path(&field.path),
-                near: nearest(&field.path, names.iter().copied()),
-                allowed: names.iter().map(|name| name.to_string()).collect(),
-            })
-        })
-    }
+    })
 }

@@ -9,6 +9,7 @@
 //!             u32  per used stripe: its sequence minus that one; 2^32 - 1: unreadable
 //!             u32  per unit of them: logical page
 //!                  per unit of them: its sector images
+//!                  per unit of them: the host's metadata, if the media keep any
 //!  u32        number of map segments; each: u32 address, unit_bytes bytes
 //! ```
 //! All little-endian. What an erase has made meaningless is not written, so a snapshot is as long as what the media hold.
@@ -22,6 +23,7 @@ use crate::config::{MediaConfig, StoreKind};
 use crate::error::MediaError;
 use crate::faults::FaultPlan;
 use crate::state::BlockState;
+use crate::store::StoreShape;
 use crate::times::Times;
 use pellucid_flash::Geometry;
 use std::fmt;
@@ -85,7 +87,7 @@ impl From<io::Error> for SnapshotError {
 }
 
 /// What must agree between snapshot and description.
-fn shape(geometry: &Geometry, image_bytes: usize) -> [(&'static str, u32); 13] {
+fn shape(geometry: &Geometry, kept: &StoreShape) -> [(&'static str, u32); 13] {
     [
         ("channels", geometry.channels),
         ("ways", geometry.ways),
@@ -99,8 +101,8 @@ fn shape(geometry: &Geometry, image_bytes: usize) -> [(&'static str, u32); 13] {
         ("unit_size", geometry.unit_bytes),
         ("multi_plane", geometry.multi_plane.into()),
         ("one_shot_pages", geometry.one_shot_pages),
-        // `none` keeps a stamp of 4 bytes, `ram` the whole sector.
-        ("store (bytes kept per sector)", image_bytes as u32),
+        // `none` keeps a stamp of 4 bytes, `ram` the whole sector; the host's metadata come on top.
+        ("store (bytes kept per sector)", (kept.image_bytes + kept.metadata_bytes) as u32),
     ]
 }
 
@@ -110,7 +112,7 @@ impl Media {
         if matches!(config.store, StoreKind::File(_)) {
             return Err(SnapshotError::FileStore);
         }
-        for (_, value) in shape(&config.geometry, self.shape.image_bytes) {
+        for (_, value) in shape(&config.geometry, &self.shape) {
             out.write_all(&value.to_le_bytes())?;
         }
         out.write_all(&self.made.to_le_bytes())?;
@@ -137,7 +139,9 @@ impl Media {
         out.write_all(&self.shape.meta.first_sequence(meta).to_le_bytes())?;
         out.write_all(self.shape.meta.offsets(meta, stripes))?;
         out.write_all(self.shape.meta.lpns(meta, units))?;
-        out.write_all(&self.store.images(block)[..units * self.shape.unit_image_bytes])?;
+        let images = self.store.images(block);
+        out.write_all(&images[..units * self.shape.unit_image_bytes])?;
+        out.write_all(&images[self.shape.metadata_at..][..units * self.shape.unit_metadata_bytes])?;
         Ok(())
     }
 
@@ -148,7 +152,7 @@ impl Media {
             return Err(SnapshotError::FileStore);
         }
         let mut media = Media::new(config).map_err(SnapshotError::Media)?;
-        for (key, described) in shape(&config.geometry, media.shape.image_bytes) {
+        for (key, described) in shape(&config.geometry, &media.shape) {
             let found = read_u32(input)?;
             if found != described {
                 return Err(SnapshotError::Mismatch {
@@ -192,6 +196,7 @@ impl Media {
         input.read_exact(self.shape.meta.offsets_mut(meta, stripes))?;
         input.read_exact(self.shape.meta.lpns_mut(meta, units))?;
         input.read_exact(&mut images[..units * self.shape.unit_image_bytes])?;
+        input.read_exact(&mut images[self.shape.metadata_at..][..units * self.shape.unit_metadata_bytes])?;
         Ok(())
     }
 }

@@ -43,6 +43,8 @@ const FILE_BYTES_AT: usize = 96;
 const CHECKSUM_AT: usize = 104;
 /// 0 while a drive uses the image, 1 once it was closed in order. Outside the checksum, because it changes.
 const CLEAN_AT: usize = 112;
+/// Bytes per sector of the host's metadata. Outside the checksum, because images without any are older than the field.
+const METADATA_AT: usize = 116;
 const HEADER_BYTES: u64 = 4096;
 
 /// Where the regions of an image lie.
@@ -160,9 +162,10 @@ impl FileStore {
         let mut map = map_file(&file, map_bytes).map_err(io("map the image"))?;
         if created {
             map[..CLEAN_AT].copy_from_slice(&header(geometry, seed, &regions));
+            map[METADATA_AT..][..4].copy_from_slice(&(shape.metadata_bytes as u32).to_le_bytes());
             map[..MAGIC.len()].fill(0);
         } else {
-            check_header(&map, path, geometry, &regions)?;
+            check_header(&map, path, geometry, &regions, shape.metadata_bytes as u32)?;
             check_states(&map, path, &regions, &shape)?;
         }
         let recovered = !created && map[CLEAN_AT] == 0;
@@ -279,7 +282,13 @@ fn map_file(file: &File, bytes: u64) -> io::Result<MmapMut> {
     unsafe { MmapOptions::new().len(bytes).map_mut(file) }
 }
 
-fn check_header(map: &[u8], path: &Path, geometry: &Geometry, regions: &Regions) -> Result<(), StoreError> {
+fn check_header(
+    map: &[u8],
+    path: &Path,
+    geometry: &Geometry,
+    regions: &Regions,
+    metadata_bytes: u32,
+) -> Result<(), StoreError> {
     let damaged = |what: &str| Err(StoreError::Damaged { path: path.into(), what: what.into() });
     if map[..MAGIC.len()] != *MAGIC {
         return Err(StoreError::NotAnImage { path: path.into() });
@@ -292,8 +301,11 @@ fn check_header(map: &[u8], path: &Path, geometry: &Geometry, regions: &Regions)
     if u64_at(map, CHECKSUM_AT) != checksum(&map[..CHECKSUM_AT]) {
         return damaged("the header's checksum is wrong");
     }
-    for (i, (key, description)) in geometry_words(geometry).into_iter().enumerate() {
-        let image = u32_at(map, GEOMETRY_AT + 4 * i);
+    let metadata = ("metadata_bytes", metadata_bytes, METADATA_AT);
+    let words = geometry_words(geometry).into_iter().enumerate();
+    let words = words.map(|(i, (key, word))| (key, word, GEOMETRY_AT + 4 * i)).chain([metadata]);
+    for (key, description, at) in words {
+        let image = u32_at(map, at);
         if image != description {
             return Err(StoreError::Geometry { path: path.into(), key, image, description });
         }

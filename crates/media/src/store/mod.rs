@@ -30,23 +30,33 @@ pub(crate) struct StoreShape {
     pub(crate) meta: MetaShape,
     pub(crate) image_bytes: usize,
     pub(crate) unit_image_bytes: usize,
+    /// The host's part of the spare area, per sector and per unit; a block's lies behind its images.
+    pub(crate) metadata_bytes: usize,
+    pub(crate) unit_metadata_bytes: usize,
+    pub(crate) metadata_at: usize,
+    /// Images and the host's metadata.
     pub(crate) image_bytes_per_block: usize,
 }
 
 impl StoreShape {
-    pub(crate) fn new(layout: &Layout, kind: &StoreKind) -> StoreShape {
+    pub(crate) fn new(layout: &Layout, kind: &StoreKind, metadata_bytes: u32) -> StoreShape {
         let image_bytes = match kind {
             StoreKind::None => STAMP_BYTES,
             StoreKind::Ram | StoreKind::File(_) => layout.sector_bytes as usize,
         };
         let unit_image_bytes = image_bytes * layout.sectors_per_unit as usize;
+        let unit_metadata_bytes = metadata_bytes as usize * layout.sectors_per_unit as usize;
+        let units = layout.units_per_block as usize;
         StoreShape {
             blocks: layout.blocks,
             stripes_per_block: layout.stripes_per_block,
             meta: MetaShape::new(layout),
             image_bytes,
             unit_image_bytes,
-            image_bytes_per_block: unit_image_bytes * layout.units_per_block as usize,
+            metadata_bytes: metadata_bytes as usize,
+            unit_metadata_bytes,
+            metadata_at: unit_image_bytes * units,
+            image_bytes_per_block: (unit_image_bytes + unit_metadata_bytes) * units,
         }
     }
 }

@@ -38,6 +38,7 @@ pub fn small() -> MediaConfig {
         endurance: None,
         faults: Faults::default(),
         store: StoreKind::Ram,
+        metadata_bytes: 0,
         seed: 1,
     }
 }

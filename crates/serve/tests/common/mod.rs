@@ -60,6 +60,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             endurance: None,
             faults: Faults::default(),
             store,
+            metadata_bytes: 0,
             seed: 7,
         },
         ftl: FtlConfig {
@@ -76,6 +77,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             durability: Durability::Journal { checkpoint_every: 512 },
             seed: 7,
         },
+        namespaces: Vec::new(),
         host: HostInterface {
             queues: 1,
             arbitration: Arbitration::RoundRobin,

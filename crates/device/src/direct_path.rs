@@ -1,0 +1,305 @@
+//! The way of commands that address the media: of open-channel and zoned namespaces.
+//!
+//! ```text
+//!  read     slice ─► flash read ─► failed? again ─► DMA to host ─► done
+//!  program  slice ─► DMA from host ─► flash program ─► done            (buffer and page map have no part in this)
+//!  erase    slice ─► flash erase ─► done
+//!  copy     slices ─► flash reads ─► all here ─► slices ─► flash programs ─► done
+//! ```
+//! A slice is what one flash operation serves: sectors that one sense brings, a stripe, or an erase unit. The data stay in the
+//! command's own buffer. Which addresses are right, and what an end means, is decided by whose namespace it is:
+//! [`crate::chunk_path`].
+//!
+//! Invariants: the programs of an erase unit reach their die in the order of their addresses, because the host link and the
+//! firmware serve first come, first served, and so does a die but for reads; an erase is planned only when no program of its
+//! unit is under way.
+
+use crate::device::{Device, Route, Slice};
+use crate::firmware::Task;
+use crate::host_interface::Direction;
+use crate::scheduler::{Client, FlashOp, OpKind};
+use crate::slab::NIL;
+use crate::spaces::Space;
+use crate::write_path::add_stages;
+use pellucid_flash::{
+    Cause, ChunkNotice, Command, Geometry, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Status, Vector,
+};
+use pellucid_ftl::ChunkPlan;
+use pellucid_media::{Outcome, ReadResult};
+use std::collections::VecDeque;
+
+/// What the direct path keeps between steps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Direct {
+    /// What hosts have not been told yet, with the namespace.
+    pub notices: VecDeque<(u16, ChunkNotice)>,
+    /// Notices so far.
+    pub notice_count: u64,
+    /// Units that one sense brings: those of a stripe, of one-shot programming those of a page.
+    pub sense_units: u32,
+    pub chunk_plans: Vec<ChunkPlan>,
+}
+
+impl Direct {
+    pub fn new(geometry: &Geometry, layout: &Layout) -> Direct {
+        let pages = geometry.one_shot_pages;
+        let whole = layout.units_per_stripe.is_multiple_of(pages);
+        let sense_units = if whole { layout.units_per_stripe / pages } else { 1 };
+        Direct { sense_units, ..Direct::default() }
+    }
+}
+
+/// The `i`-th address of a command.
+#[inline]
+pub(crate) fn address(command: &Command, i: u32) -> Lba {
+    match &command.vector {
+        Some(vector) if !vector.addresses.is_empty() => vector.addresses[i as usize],
+        _ => Lba(command.lba.0 + u64::from(i)),
+    }
+}
+
+/// Bits `first..first + count` of a completion's error bitmap, which has 64.
+pub(crate) fn bits(first: u32, count: u32) -> u64 {
+    let below = |n: u32| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
+    below(first + count) & !below(first)
+}
+
+impl Device {
+    /// Why a command of another namespace than the block one cannot be accepted.
+    pub(crate) fn refuse_direct(&self, command: &Command) -> Option<Status> {
+        if !self.host.has_queue(command.queue) {
+            return Some(Status::InvalidField);
+        }
+        match self.spaces.get(usize::from(command.namespace)) {
+            Some(Space::Chunks(space)) => self.refuse_chunk(space, command),
+            Some(Space::Block) | None => Some(Status::InvalidField),
+        }
+    }
+
+    /// The firmware has taken such a command.
+    pub(crate) fn start_direct(&mut self, work: u32) {
+        // Held open until all parts are started.
+        self.works[work].slices_left = 1;
+        match self.spaces[usize::from(self.works[work].command.namespace)] {
+            Space::Chunks(_) => self.start_chunk(work),
+            Space::Block => unreachable!("served by the page map"),
+        }
+        self.works[work].slices_left -= 1;
+        if self.works[work].slices_left == 0 {
+            self.works[work].mark = self.now;
+            self.ask(Task::Complete(work));
+        }
+    }
+
+    /// The worst status of a command's parts is its own. `failed`: bits of the addresses concerned.
+    pub(crate) fn merge_status(&mut self, work: u32, status: Status, failed: u64) {
+        let record = &mut self.works[work];
+        let worse = match record.status {
+            Status::Success => true,
+            Status::HighEcc => status != Status::Success,
+            _ => false,
+        };
+        if worse {
+            record.status = status;
+        }
+        let listed = record.command.vector.as_ref().is_some_and(|v| !v.addresses.is_empty());
+        if status != Status::Success && listed {
+            record.result |= failed;
+        }
+    }
+
+    /// Makes a slice and lets it start. `number`: the chunk or zone concerned.
+    pub(crate) fn direct_slice(
+        &mut self,
+        work: u32,
+        route: Route,
+        (ppa, first): (Ppa, u32),
+        (data_at, sectors): (u32, u32),
+        number: u32,
+    ) {
+        let record = &mut self.works[work];
+        record.slices_left += 1;
+        let stages = record.stages;
+        let slice = self.slices.insert(Slice {
+            work,
+            lpn: Lpn(number),
+            first,
+            sectors,
+            data_at,
+            zero: false,
+            through: true,
+            primary: true,
+            route,
+            entry: ppa.0,
+            mark: self.now,
+            stages,
+            next: NIL,
+        });
+        self.ask(Task::Slice(slice));
+    }
+
+    /// The firmware has looked at a slice.
+    pub(crate) fn place_direct(&mut self, slice: u32) {
+        match self.slices[slice].route {
+            Route::Read | Route::CopyRead => self.issue_direct(slice, OpKind::Read),
+            Route::Erase => self.issue_direct(slice, OpKind::Erase),
+            Route::CopyProgram => {
+                let moved = self.works[self.slices[slice].work].command.data.is_empty();
+                self.issue_direct(slice, if moved { OpKind::Copyback } else { OpKind::Program });
+            }
+            Route::Program | Route::Tell => self.ask(Task::Dma(slice)),
+            Route::Page => unreachable!("goes through the buffer"),
+        }
+    }
+
+    fn issue_direct(&mut self, slice: u32, kind: OpKind) {
+        let record = &self.slices[slice];
+        let ppa = Ppa(record.entry);
+        let copies = matches!(record.route, Route::CopyRead | Route::CopyProgram);
+        // What a host has moved is its collection.
+        let cause = if copies { Cause::Collection } else { Cause::Host };
+        let units = (record.first + record.sectors).div_ceil(self.layout.sectors_per_unit);
+        let die = self.layout.die_of(ppa).0;
+        let op = FlashOp::new(kind, cause, Client::Direct(slice), die, ppa, units, self.now);
+        let op = self.scheduler.ops.insert(op);
+        self.ask(Task::Issue(op));
+    }
+
+    /// Bytes and way of a slice over the host link.
+    pub(crate) fn direct_transfer(&self, slice: u32) -> (u64, Direction) {
+        let record = &self.slices[slice];
+        let command = &self.works[record.work].command;
+        if command.opcode == Opcode::Report {
+            return (command.data.len() as u64, Direction::Tx);
+        }
+        let metadata = command.vector.as_ref().is_some_and(|v| !v.metadata.is_empty());
+        let beside = if metadata { Vector::METADATA_BYTES as u64 } else { 0 };
+        let bytes = u64::from(record.sectors) * (u64::from(self.layout.sector_bytes) + beside);
+        (bytes, if record.route == Route::Program { Direction::Rx } else { Direction::Tx })
+    }
+
+    /// A slice's data have crossed the host link.
+    pub(crate) fn direct_transferred(&mut self, slice: u32) {
+        match self.slices[slice].route {
+            Route::Program => self.issue_direct(slice, OpKind::Program),
+            _ => self.slice_done(slice, Status::Success),
+        }
+    }
+
+    /// The array starts on a program or an erase.
+    pub(crate) fn direct_begins(&mut self, slice: u32, kind: OpKind, ppa: Ppa) -> Nanos {
+        if kind == OpKind::Erase {
+            let block = self.layout.block_of(ppa);
+            self.media.erase_begin(block).unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+            return self.media.erase_ns(block);
+        }
+        match self.begin_chunk_program(slice, ppa) {
+            Some(time) => time,
+            None => {
+                // Never begun: there is no end to ask the media for.
+                self.slices[slice].zero = true;
+                Nanos::ZERO
+            }
+        }
+    }
+
+    /// A program or an erase has ended, and the firmware knows.
+    pub(crate) fn direct_ended(&mut self, op: u32, slice: u32) {
+        let (kind, cause, ppa, stages) = {
+            let record = &self.scheduler.ops[op];
+            (record.kind, record.cause, record.ppa, record.stages)
+        };
+        let ok = match kind {
+            OpKind::Erase => {
+                let ok = self.media.erase_end(self.layout.block_of(ppa)) == Outcome::Ok;
+                self.counters.media_operations += 1;
+                self.counters.erases[cause as usize] += u64::from(ok);
+                self.counters.erase_failures += u64::from(!ok);
+                if ok {
+                    self.tap_erase(self.layout.block_of(ppa));
+                }
+                ok
+            }
+            _ if self.slices[slice].zero => false,
+            _ => {
+                let ok = self.media.program_end(ppa) == Outcome::Ok;
+                let sectors = self.layout.units_per_stripe * self.layout.sectors_per_unit;
+                self.counters.media_operations += 1;
+                self.counters.programs[cause as usize] += 1;
+                self.counters.programmed_sectors[cause as usize] += u64::from(sectors);
+                self.counters.program_failures += u64::from(!ok);
+                self.counters.copybacks += u64::from(ok && kind == OpKind::Copyback);
+                ok
+            }
+        };
+        self.scheduler.release(self.now, op, &mut self.events);
+        self.tap_operation(op);
+        self.scheduler.ops.release(op);
+        add_stages(&mut self.slices[slice], &stages, self.now);
+        match kind {
+            OpKind::Erase => self.chunk_erased(slice, ppa, ok),
+            _ => self.chunk_programmed(slice, ok),
+        }
+        self.slice_done(slice, Status::Success);
+    }
+
+    /// The data of a read are in the controller.
+    pub(crate) fn direct_arrived(&mut self, op: u32, slice: u32) {
+        let (ppa, attempts, stages) = {
+            let record = &self.scheduler.ops[op];
+            (record.ppa, record.attempts, record.stages)
+        };
+        let (corrected, failed) = self.take_in(slice, ppa, attempts);
+        if failed != 0 && self.tries_again(ppa, attempts) {
+            return self.retry(op, ppa);
+        }
+        self.tap_operation(op);
+        self.scheduler.ops.release(op);
+        self.counters.uncorrectable_reads += u64::from(failed != 0);
+        self.counters.corrected_reads += u64::from(failed == 0 && attempts > 0);
+        self.counters.corrected_bits += u64::from(corrected);
+        add_stages(&mut self.slices[slice], &stages, self.now);
+        let status = self.judge_read(slice, failed, corrected, attempts);
+        let (work, route) = (self.slices[slice].work, self.slices[slice].route);
+        if route == Route::CopyRead {
+            return self.copy_read_done(slice);
+        }
+        debug_assert!(self.works[work].status == Status::Success || status != Status::WriteFault);
+        if status == Status::UnrecoveredRead {
+            self.slice_done(slice, Status::Success);
+        } else {
+            self.ask(Task::Dma(slice));
+        }
+    }
+
+    /// Moves what the media give for a read to the command's buffers. Gives the most bits that had to be corrected in a unit, and the
+    /// sectors that could not be read, as bits of the command's addresses (the last stands for all beyond).
+    fn take_in(&mut self, slice: u32, ppa: Ppa, attempts: u32) -> (u32, u64) {
+        let Slice { work, first, sectors, data_at, .. } = self.slices[slice];
+        let (image, spare) = (self.image_bytes, Vector::METADATA_BYTES);
+        let command = &mut self.works[work].command;
+        let metadata = command.vector.as_mut().map(|v| &mut v.metadata).filter(|m| !m.is_empty());
+        let (mut metadata, mut most, mut failed) = (metadata, 0, 0);
+        let (mut unit, mut sector, mut done) = (ppa, first, 0);
+        while done < sectors {
+            let here = (self.layout.sectors_per_unit - sector).min(sectors - done);
+            let at = (data_at + done) as usize;
+            let out = match command.data.is_empty() {
+                true => &mut [][..],
+                false => &mut command.data[at * image..(at + here as usize) * image],
+            };
+            match self.media.read(unit, sector, out, attempts) {
+                ReadResult::Ok { corrected_bits } => most = most.max(corrected_bits),
+                ReadResult::Uncorrectable => failed |= bits((at as u32).min(63), here),
+                // Reset since it was addressed.
+                ReadResult::Erased => {}
+            }
+            if let Some(metadata) = &mut metadata {
+                let out = &mut metadata[at * spare..(at + here as usize) * spare];
+                self.media.metadata(unit, sector, out);
+            }
+            (unit, sector, done) = (Ppa(unit.0 + 1), 0, done + here);
+        }
+        (most, failed)
+    }
+}

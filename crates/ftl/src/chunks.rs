@@ -1,0 +1,538 @@
+//! Chunks: the translation of an open-channel namespace, which is hardly any.
+//!
+//! A parallel unit is a die and a chunk is an erase unit, so an address is a place. What is kept for each chunk is its state and its
+//! two pointers; there is no map. The rules of writing are checked before anything changes.
+//!
+//! ```text
+//!           reserve                all written, or a failed write
+//!   free ────────────► open ────────────────────────────► closed         written ≤ reserved ≤ stripes
+//!    ▲                   │                                   │           │ read   │ in the die's queue
+//!    └── reset_done ◄────┴─────── reset_begin ◄──────────────┘
+//!              └─ erase failed, or the block was retired ──► offline
+//! ```
+//! With [`Management::Shared`] (class c of LightNVM's Fig. 1) the drive chooses the erase unit of a chunk when the chunk is first
+//! written: wear is levelled and bad blocks are replaced below the chunks, and what this needs is one number for each chunk.
+//!
+//! Invariants: `written <= reserved`; what lies between the two is on its way to the media in the order of addresses; a chunk has
+//! a block unless it is free under [`Management::Shared`], or offline; the open counts are the chunks in state open.
+
+use crate::MountSource;
+use crate::pool::Pool;
+use pellucid_flash::{
+    BlockId, ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, DieId, Layout, Lba, Lpn, Ppa, Status,
+};
+use std::ops::Range;
+
+/// Who manages the media (Fig. 1 of the LightNVM extended abstract).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Management {
+    /// The host: a chunk is the erase unit of its number, for good or bad.
+    Host,
+    /// Shared: the drive levels wear and handles errors below the chunks, and keeps so many blocks of every die for it.
+    Shared {
+        /// Erase units of every die beyond the chunks.
+        spare_blocks: u32,
+    },
+}
+
+/// What a failed program does to its chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteFailure {
+    /// It is closed before its end (status 2F1h), and goes offline when it is reset.
+    CloseChunk,
+    /// The host goes on in the next unit of writing (status 2F0h).
+    NextUnit,
+}
+
+/// An open-channel namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChunkConfig {
+    /// Blocks of every die.
+    pub blocks: Range<u32>,
+    /// Class of management.
+    pub management: Management,
+    /// `ws_opt` in programs.
+    pub write_optimal_stripes: u32,
+    /// `mw_cunits` in programs: what of an open chunk cannot be read yet.
+    pub cached_stripes: u32,
+    /// `maxoc`; 0: any number.
+    pub open_max: u32,
+    /// `maxocpu`; 0: any number.
+    pub open_per_unit_max: u32,
+    /// What a failed program does.
+    pub failure: WriteFailure,
+    /// Erases at which the wear index is 255.
+    pub rated_erases: u32,
+}
+
+/// One program of a chunk to carry out. Its units go to `first`, `first + 1`, ...
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkPlan {
+    /// Number of the chunk; goes to the spare area as the logical page.
+    pub chunk: u32,
+    /// First unit of the stripe.
+    pub first: Ppa,
+}
+
+const NONE: BlockId = BlockId(u32::MAX);
+
+/// Torn stripes carry numbers that cannot be read; no drive has more programs under way than this.
+const SEQUENCE_GAP: u64 = 1 << 20;
+
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    block: BlockId,
+    /// Stripes promised to writes.
+    reserved: u32,
+    /// Stripes that are on the media, or failed.
+    written: u32,
+    state: ChunkState,
+    /// Programs planned and not ended.
+    in_flight: u32,
+    /// An erase has begun.
+    resetting: bool,
+    /// A program failed: what was planned behind it fails too.
+    broken: bool,
+}
+
+/// The chunks of one namespace.
+#[derive(Clone, Debug)]
+pub struct Chunks {
+    config: ChunkConfig,
+    layout: Layout,
+    geometry: ChunkGeometry,
+    stripe_sectors: u32,
+    chunks: Vec<Chunk>,
+    open: u32,
+    open_of_die: Vec<u32>,
+    pool: Pool,
+    sequence: u64,
+}
+
+impl Chunks {
+    /// The chunks that the media behind `source` hold, and the blocks that must be erased before anything else happens
+    /// ([`Chunks::erased_at_mount`]). Of `times` only the times count.
+    pub fn mount(
+        config: &ChunkConfig,
+        layout: &Layout,
+        times: ChunkGeometry,
+        source: &impl MountSource,
+    ) -> (Chunks, Vec<BlockId>) {
+        let spare = match config.management {
+            Management::Host => 0,
+            Management::Shared { spare_blocks } => spare_blocks,
+        };
+        let stripe_sectors = layout.units_per_stripe * layout.sectors_per_unit;
+        let per_die = config.blocks.len() as u32 - spare;
+        let geometry = ChunkGeometry {
+            groups: layout.channels,
+            units: layout.dies_per_channel,
+            chunks: per_die,
+            chunk_sectors: stripe_sectors * layout.stripes_per_block,
+            sector_bytes: layout.sector_bytes,
+            write_min_sectors: stripe_sectors,
+            write_optimal_sectors: stripe_sectors * config.write_optimal_stripes,
+            cached_sectors: stripe_sectors * config.cached_stripes,
+            open_chunks_max: config.open_max,
+            open_chunks_per_unit_max: config.open_per_unit_max,
+            ..times
+        };
+        let free = Chunk {
+            block: NONE,
+            reserved: 0,
+            written: 0,
+            in_flight: 0,
+            state: ChunkState::Free,
+            resetting: false,
+            broken: false,
+        };
+        let mut chunks = Chunks {
+            pool: Pool::new(layout, config.blocks.clone()),
+            config: config.clone(),
+            layout: layout.clone(),
+            geometry,
+            stripe_sectors,
+            chunks: vec![free; (per_die * layout.dies) as usize],
+            open: 0,
+            open_of_die: vec![0; layout.dies as usize],
+            sequence: 1,
+        };
+        let erase = match config.management {
+            Management::Host => chunks.mount_identity(source),
+            Management::Shared { .. } => chunks.mount_shared(source),
+        };
+        for number in 0..chunks.chunks.len() {
+            chunks.count_open(number as u32, 1);
+        }
+        (chunks, erase)
+    }
+
+    fn mount_identity(&mut self, source: &impl MountSource) -> Vec<BlockId> {
+        for number in 0..self.chunks.len() as u32 {
+            let die = DieId(number / self.geometry.chunks);
+            let block = self.pool.block(die, number % self.geometry.chunks);
+            self.pool.set_erases(block, source.erases(block));
+            self.adopt(number, block, source);
+        }
+        Vec::new()
+    }
+
+    /// A chunk lies where the newest block says that names it; other used blocks were being replaced and must be erased.
+    fn mount_shared(&mut self, source: &impl MountSource) -> Vec<BlockId> {
+        let mut newest = vec![(0u64, NONE); self.chunks.len()];
+        let mut erase = Vec::new();
+        for block in self.pool.all() {
+            self.pool.set_erases(block, source.erases(block));
+            if source.used_stripes(block) == 0 {
+                match source.is_bad(block) {
+                    true => self.pool.retire(block),
+                    false => self.pool.give(block),
+                }
+                continue;
+            }
+            match self.readable(block, source).next().map(|(_, spare)| spare) {
+                Some((Lpn(chunk), sequence)) if (chunk as usize) < newest.len() => {
+                    let other = &mut newest[chunk as usize];
+                    let older = if sequence > other.0 {
+                        std::mem::replace(other, (sequence, block)).1
+                    } else {
+                        block
+                    };
+                    erase.extend((older != NONE).then_some(older));
+                }
+                _ => erase.push(block),
+            }
+        }
+        for (number, &(_, block)) in newest.iter().enumerate().filter(|(_, n)| n.1 != NONE) {
+            self.adopt(number as u32, block, source);
+        }
+        erase.retain(|&block| {
+            if source.is_bad(block) {
+                self.pool.retire(block);
+            }
+            !source.is_bad(block)
+        });
+        erase
+    }
+
+    /// Mount: a block that [`Chunks::mount`] asked to erase is erased, or has failed.
+    pub fn erased_at_mount(&mut self, block: BlockId, ok: bool, erases: u32) {
+        self.pool.set_erases(block, erases);
+        if ok { self.pool.give(block) } else { self.pool.retire(block) }
+    }
+
+    fn readable<'a>(
+        &'a self,
+        block: BlockId,
+        source: &'a impl MountSource,
+    ) -> impl DoubleEndedIterator<Item = (u32, (Lpn, u64))> + 'a {
+        (0..source.used_stripes(block)).filter_map(move |stripe| {
+            let unit = self.layout.ppa(block, stripe * self.layout.units_per_stripe);
+            source.spare(unit).map(|spare| (stripe, spare))
+        })
+    }
+
+    /// Chunk `number` is what `block` holds.
+    fn adopt(&mut self, number: u32, block: BlockId, source: &impl MountSource) {
+        let used = source.used_stripes(block);
+        let last = self.readable(block, source).next_back();
+        if let Some((_, (_, sequence))) = last {
+            self.sequence = self.sequence.max(sequence + SEQUENCE_GAP);
+        }
+        let (state, written) = match source.is_bad(block) {
+            // Closed by a failure: what was written before it can be read until the reset.
+            true => last.map_or((ChunkState::Offline, 0), |(stripe, _)| (ChunkState::Closed, stripe + 1)),
+            false if used == 0 => (ChunkState::Free, 0),
+            false if used == self.layout.stripes_per_block => (ChunkState::Closed, used),
+            false => (ChunkState::Open, used),
+        };
+        let broken = source.is_bad(block);
+        self.chunks[number as usize] =
+            Chunk { block, reserved: written, written, in_flight: 0, state, resetting: false, broken };
+    }
+
+    /// What hosts know of the namespace.
+    pub fn geometry(&self) -> &ChunkGeometry {
+        &self.geometry
+    }
+
+    /// Chunks in all.
+    pub fn count(&self) -> u32 {
+        self.chunks.len() as u32
+    }
+
+    fn die(&self, number: u32) -> DieId {
+        DieId(number / self.geometry.chunks)
+    }
+
+    fn count_open(&mut self, number: u32, by: i32) {
+        if self.chunks[number as usize].state == ChunkState::Open {
+            let die = self.die(number).0 as usize;
+            self.open = self.open.wrapping_add_signed(by);
+            self.open_of_die[die] = self.open_of_die[die].wrapping_add_signed(by);
+        }
+    }
+
+    fn set_state(&mut self, number: u32, state: ChunkState) {
+        self.count_open(number, -1);
+        self.chunks[number as usize].state = state;
+        self.count_open(number, 1);
+    }
+
+    /// The number of the chunk that holds `lba`.
+    pub fn number(&self, lba: Lba) -> Option<u32> {
+        self.geometry.address(lba).map(|address| self.geometry.chunk_number(address))
+    }
+
+    /// Where a sector lies: its unit and the sector of the unit; `None` where it cannot be read, because there is no such sector, it was
+    /// not written, or the drive still holds it back.
+    #[inline]
+    pub fn locate(&self, lba: Lba) -> Option<(Ppa, u32)> {
+        let address = self.geometry.address(lba)?;
+        let chunk = &self.chunks[self.geometry.chunk_number(address) as usize];
+        let readable = match chunk.state {
+            ChunkState::Closed => chunk.written,
+            ChunkState::Open => chunk.written.saturating_sub(self.config.cached_stripes),
+            ChunkState::Free | ChunkState::Offline => 0,
+        };
+        if address.sector >= readable * self.stripe_sectors || chunk.resetting {
+            return None;
+        }
+        let per_unit = self.layout.sectors_per_unit;
+        Some((self.layout.ppa(chunk.block, address.sector / per_unit), address.sector % per_unit))
+    }
+
+    /// Promises stripes to the writes of one command, all or none: `sectors` addresses, `address(i)` for the i-th. Every
+    /// `write_min_sectors` of them must be one stripe at its chunk's write pointer.
+    pub fn reserve(
+        &mut self,
+        sectors: u32,
+        address: impl Fn(u32) -> Lba,
+        plans: &mut Vec<ChunkPlan>,
+    ) -> Result<(), Status> {
+        plans.clear();
+        if !sectors.is_multiple_of(self.stripe_sectors) {
+            return Err(Status::ChunkOutOfOrder);
+        }
+        for stripe in 0..sectors / self.stripe_sectors {
+            let first = stripe * self.stripe_sectors;
+            let lba = address(first);
+            let in_order =
+                (1..self.stripe_sectors).all(|i| address(first + i).0 == lba.0.wrapping_add(i.into()));
+            let plan = if in_order { self.reserve_stripe(lba) } else { Err(Status::ChunkOutOfOrder) };
+            match plan {
+                Ok(plan) => plans.push(plan),
+                Err(status) => {
+                    for plan in plans.drain(..).rev() {
+                        self.take_back(plan.chunk);
+                    }
+                    return Err(status);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn reserve_stripe(&mut self, lba: Lba) -> Result<ChunkPlan, Status> {
+        let Some(ChunkAddress { sector, .. }) = self.geometry.address(lba) else {
+            return Err(Status::ChunkWriteInvalid);
+        };
+        let number = self.number(lba).ok_or(Status::ChunkWriteInvalid)?;
+        let chunk = self.chunks[number as usize];
+        let writable = matches!(chunk.state, ChunkState::Free | ChunkState::Open);
+        if !writable || chunk.resetting || chunk.broken || chunk.reserved == self.layout.stripes_per_block {
+            return Err(Status::ChunkWriteInvalid);
+        }
+        if sector != chunk.reserved * self.stripe_sectors {
+            return Err(Status::ChunkOutOfOrder);
+        }
+        if chunk.state == ChunkState::Free {
+            self.open_chunk(number)?;
+        }
+        let chunk = &mut self.chunks[number as usize];
+        let first = self.layout.ppa(chunk.block, chunk.reserved * self.layout.units_per_stripe);
+        chunk.reserved += 1;
+        chunk.in_flight += 1;
+        Ok(ChunkPlan { chunk: number, first })
+    }
+
+    /// A free chunk is written for the first time. The specification names no status for one chunk too many; it is a write to a
+    /// chunk that cannot take it.
+    fn open_chunk(&mut self, number: u32) -> Result<(), Status> {
+        let die = self.die(number);
+        let over = |limit: u32, open: u32| limit > 0 && open >= limit;
+        if over(self.config.open_max, self.open)
+            || over(self.config.open_per_unit_max, self.open_of_die[die.0 as usize])
+        {
+            return Err(Status::ChunkWriteInvalid);
+        }
+        if self.chunks[number as usize].block == NONE {
+            // No block is left for it: the die has lost more than it had to spare.
+            let Some(block) = self.pool.take(die) else {
+                self.set_state(number, ChunkState::Offline);
+                return Err(Status::ChunkWriteInvalid);
+            };
+            self.chunks[number as usize].block = block;
+        }
+        self.set_state(number, ChunkState::Open);
+        Ok(())
+    }
+
+    /// Undoes the last reservation of a chunk.
+    fn take_back(&mut self, number: u32) {
+        let chunk = &mut self.chunks[number as usize];
+        chunk.reserved -= 1;
+        chunk.in_flight -= 1;
+        if chunk.reserved == 0 {
+            let block = chunk.block;
+            if self.config.management != Management::Host {
+                chunk.block = NONE;
+                self.pool.give(block);
+            }
+            self.set_state(number, ChunkState::Free);
+        }
+    }
+
+    /// A planned program begins: its sequence number, for the spare area; `None` if one before it in its chunk has failed, and it
+    /// must not begin but end as failed.
+    pub fn program_begins(&mut self, number: u32) -> Option<u64> {
+        self.sequence += 1;
+        (!self.chunks[number as usize].broken).then_some(self.sequence)
+    }
+
+    /// Who manages the media.
+    pub fn management(&self) -> Management {
+        self.config.management
+    }
+
+    /// Erases of the most and the least worn chunk in the parallel unit of chunk `number`, of those that can be used.
+    pub fn wear_range(&self, number: u32) -> (u32, u32) {
+        let first = self.die(number).0 * self.geometry.chunks;
+        let (mut least, mut most) = (u32::MAX, 0);
+        for chunk in &self.chunks[first as usize..(first + self.geometry.chunks) as usize] {
+            if chunk.block != NONE && chunk.state != ChunkState::Offline {
+                let erases = self.pool.erases(chunk.block);
+                (least, most) = (least.min(erases), most.max(erases));
+            }
+        }
+        (least.min(most), most)
+    }
+
+    /// A planned program has ended. Says how the write ended, and whether the block must be retired.
+    pub fn written(&mut self, number: u32, ok: bool) -> (Status, Option<BlockId>) {
+        let chunk = &mut self.chunks[number as usize];
+        chunk.in_flight -= 1;
+        let end = if ok {
+            chunk.written += 1;
+            (Status::Success, None)
+        } else if chunk.broken {
+            (Status::ChunkClosedEarly, None)
+        } else if self.config.failure == WriteFailure::NextUnit {
+            chunk.written += 1;
+            (Status::ChunkWriteFailed, None)
+        } else {
+            chunk.broken = true;
+            chunk.reserved = chunk.written;
+            let block = chunk.block;
+            self.set_state(number, ChunkState::Closed);
+            return (Status::ChunkClosedEarly, Some(block));
+        };
+        if self.chunks[number as usize].written == self.layout.stripes_per_block {
+            self.set_state(number, ChunkState::Closed);
+        }
+        end
+    }
+
+    /// Begins to reset the chunk that holds `lba`, and says which block to erase for it; `None`: none, another block will stand for
+    /// the retired one.
+    pub fn reset_begin(&mut self, lba: Lba) -> Result<Option<(u32, BlockId)>, Status> {
+        let number = self.number(lba).ok_or(Status::ChunkInvalidReset)?;
+        let chunk = &mut self.chunks[number as usize];
+        match chunk.state {
+            ChunkState::Offline => return Err(Status::ChunkOffline),
+            ChunkState::Free => return Err(Status::ChunkInvalidReset),
+            // Programs are on their way to it.
+            _ if chunk.resetting || chunk.in_flight > 0 => return Err(Status::ChunkInvalidReset),
+            _ => {}
+        }
+        let block = chunk.block;
+        if chunk.broken {
+            return match self.reset_end(number, false, 0) {
+                Status::Success => Ok(None),
+                status => Err(status),
+            };
+        }
+        chunk.resetting = true;
+        Ok(Some((number, block)))
+    }
+
+    /// The erase of a chunk's block has ended; `erases` is how many it has had now. Says how the reset ended.
+    pub fn reset_end(&mut self, number: u32, ok: bool, erases: u32) -> Status {
+        let chunk = &mut self.chunks[number as usize];
+        let block = chunk.block;
+        (chunk.resetting, chunk.broken, chunk.reserved, chunk.written) = (false, false, 0, 0);
+        let shared = self.config.management != Management::Host;
+        if shared {
+            chunk.block = NONE;
+        }
+        if ok {
+            self.pool.set_erases(block, erases);
+        } else {
+            self.pool.retire(block);
+        }
+        match (ok, shared) {
+            (true, true) => self.pool.give(block),
+            // Another block will stand for it.
+            (false, true) if self.pool.free_count(self.die(number)) > 0 => {}
+            (true, false) => {}
+            (false, _) => {
+                self.set_state(number, ChunkState::Offline);
+                return Status::ChunkOffline;
+            }
+        }
+        self.set_state(number, ChunkState::Free);
+        Status::Success
+    }
+
+    /// What a report says of chunk `number`.
+    pub fn info(&self, number: u32) -> ChunkInfo {
+        let chunk = &self.chunks[number as usize];
+        let wear_index = match chunk.block {
+            NONE => 0,
+            block => self.pool.wear_index(block, self.config.rated_erases),
+        };
+        ChunkInfo {
+            state: chunk.state,
+            wear_index,
+            start: self.geometry.lba(self.geometry.chunk_at(number)),
+            sectors: self.geometry.chunk_sectors,
+            write_pointer: chunk.written * self.stripe_sectors,
+        }
+    }
+
+    /// Bytes of memory that a drive would need for its chunks.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.chunks.len() * size_of::<Chunk>()) as u64 + self.pool.memory_bytes()
+    }
+
+    /// Walks every invariant and panics, naming it, where one is broken.
+    pub fn check(&self) {
+        self.pool.check();
+        let mut open_of_die = vec![0; self.open_of_die.len()];
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            let pointers = chunk.written <= chunk.reserved && chunk.reserved <= self.layout.stripes_per_block;
+            let idle = chunk.in_flight > 0 || chunk.written == chunk.reserved;
+            assert!(pointers && idle, "chunk {number}: {chunk:?}");
+            let without = chunk.block == NONE;
+            let may_lack = match chunk.state {
+                ChunkState::Free => self.config.management != Management::Host,
+                ChunkState::Offline => true,
+                ChunkState::Open | ChunkState::Closed => false,
+            };
+            assert!(!without || may_lack, "chunk {number} has no block: {chunk:?}");
+            open_of_die[self.die(number as u32).0 as usize] += u32::from(chunk.state == ChunkState::Open);
+        }
+        assert_eq!(open_of_die, self.open_of_die, "open chunks of the dies");
+        assert_eq!(open_of_die.iter().sum::<u32>(), self.open, "open chunks");
+    }
+}

@@ -1,0 +1,163 @@
+//! `[[drive.namespace]]`: what the drive offers hosts, and which blocks of every die each namespace has.
+
+use super::error::SpecError;
+use super::schema::Fallback::Empty;
+use super::schema::{Key, Kind, Values, count, key};
+use super::table::Table;
+use pellucid_device::{Feedback, Namespace};
+use pellucid_flash::{Layout, Vector};
+use pellucid_ftl::{ChunkConfig, Management, WriteFailure};
+use pellucid_media::MediaConfig;
+use std::ops::Range;
+
+pub(crate) const KEYS: &[Key] = &[key(
+    "drive.namespace",
+    Kind::Tables,
+    Empty,
+    "Namespaces, each with an interface and blocks of every die; none: one block namespace of everything",
+)];
+
+const INTERFACES: &[&str] = &["block", "open-channel"];
+const BLOCK: &[&str] = &["interface", "blocks"];
+const OPEN_CHANNEL: &[&str] = &[
+    "interface",
+    "blocks",
+    "management",
+    "spare_blocks",
+    "write_optimal",
+    "cached",
+    "open_max",
+    "open_per_unit_max",
+    "on_write_failure",
+    "rated_erases",
+    "unwritten",
+    "copyback",
+    "high_ecc",
+    "very_high_ecc",
+    "high_ecc_bits",
+    "very_high_ecc_bits",
+    "wear_gap",
+];
+/// Erases at which an unlimited part counts as worn, for the wear index: the rating of MLC of the first open-channel drives.
+const RATED_ERASES: u32 = 3000;
+
+/// The namespaces; `media` gets the spare bytes that they give to hosts.
+pub(crate) fn build(
+    values: &Values,
+    layout: &Layout,
+    media: &mut MediaConfig,
+) -> Result<Vec<Namespace>, SpecError> {
+    let rows = values.tables("drive.namespace");
+    let mut namespaces = Vec::with_capacity(rows.len());
+    let mut free = 0..layout.blocks_per_die;
+    for (index, row) in rows.iter().enumerate() {
+        let table = Table { list: "drive.namespace", index, row };
+        let interface = table.word("interface", INTERFACES, None)?;
+        table.check_names(match interface.as_str() {
+            "block" => BLOCK,
+            _ => OPEN_CHANNEL,
+        })?;
+        let blocks = share(&table, &mut free, index + 1 == rows.len())?;
+        namespaces.push(match interface.as_str() {
+            "block" => {
+                if namespaces.iter().any(|n| matches!(n, Namespace::Block { .. })) {
+                    return Err(table.refuse("interface", "at most one block namespace"));
+                }
+                Namespace::Block { blocks }
+            }
+            _ => {
+                media.metadata_bytes = Vector::METADATA_BYTES as u32;
+                open_channel(&table, blocks, layout, media)?
+            }
+        });
+    }
+    check_spare(values, layout, media)?;
+    Ok(namespaces)
+}
+
+/// The blocks of every die that a namespace has: as many as it asks for, of those that are left; the last may take the rest.
+fn share(table: &Table, free: &mut Range<u32>, last: bool) -> Result<Range<u32>, SpecError> {
+    let left = free.end - free.start;
+    if left == 0 {
+        return Err(table.refuse("blocks", "fewer in the namespaces before: none of a die is left"));
+    }
+    let kind = Kind::Whole(1, left.into());
+    let blocks = table.number("blocks", kind, last.then_some(left))?;
+    let start = free.start;
+    free.start += blocks;
+    Ok(start..free.start)
+}
+
+/// The host's metadata must fit the spare area that the page has.
+fn check_spare(values: &Values, layout: &Layout, media: &MediaConfig) -> Result<(), SpecError> {
+    let sectors = media.geometry.page_bytes / layout.sector_bytes;
+    let needed = sectors * media.metadata_bytes;
+    if media.geometry.spare_bytes < needed {
+        let allowed = format!("at least {needed}: {} bytes for each sector of a page", media.metadata_bytes);
+        return Err(values.refuse("drive.media.spare_size", allowed));
+    }
+    Ok(())
+}
+
+fn open_channel(
+    table: &Table,
+    blocks: Range<u32>,
+    layout: &Layout,
+    media: &MediaConfig,
+) -> Result<Namespace, SpecError> {
+    let number = |name, least, default| table.number(name, count(least), Some(default));
+    let stripes = Kind::Whole(1, layout.stripes_per_block.into());
+    let management = match table.word("management", &["host", "shared"], Some("host"))?.as_str() {
+        "host" if table.has("spare_blocks") => {
+            return Err(
+                table.refuse("spare_blocks", "none: management = \"host\" leaves spare blocks to the host")
+            );
+        }
+        "host" => Management::Host,
+        _ => {
+            let most = blocks.len() as u64 - 1;
+            let spare_blocks = table.number("spare_blocks", Kind::Whole(1, most), None)?;
+            Management::Shared { spare_blocks }
+        }
+    };
+    let failure = match table.word("on_write_failure", &["close", "next-unit"], Some("close"))?.as_str() {
+        "close" => WriteFailure::CloseChunk,
+        _ => WriteFailure::NextUnit,
+    };
+    Ok(Namespace::OpenChannel {
+        chunks: ChunkConfig {
+            blocks,
+            management,
+            write_optimal_stripes: table.number("write_optimal", stripes, Some(1))?,
+            cached_stripes: table.number(
+                "cached",
+                Kind::Whole(0, layout.stripes_per_block.into()),
+                Some(0),
+            )?,
+            open_max: number("open_max", 0, 0)?,
+            open_per_unit_max: number("open_per_unit_max", 0, 0)?,
+            failure,
+            rated_erases: number("rated_erases", 1, media.endurance.unwrap_or(RATED_ERASES))?,
+        },
+        feedback: Feedback {
+            unwritten_is_error: table.word("unwritten", &["zeros", "error"], Some("zeros"))? == "error",
+            copyback: table.flag("copyback", false)?,
+            high_ecc: table.flag("high_ecc", false)?,
+            very_high_ecc: table.flag("very_high_ecc", false)?,
+            high_ecc_bits: number("high_ecc_bits", 1, u32::MAX)?,
+            very_high_ecc_bits: number("very_high_ecc_bits", 1, u32::MAX)?,
+            wear_gap: number("wear_gap", 0, 0)?,
+        },
+    })
+}
+
+/// What translation of the block namespace works on; `None` if there is none.
+pub(crate) fn block_layout(namespaces: &[Namespace], layout: &Layout) -> Option<Layout> {
+    if namespaces.is_empty() {
+        return Some(layout.clone());
+    }
+    let own = namespaces.iter().find(|n| matches!(n, Namespace::Block { .. }))?;
+    let blocks_per_die = own.blocks().len() as u32;
+    let blocks = blocks_per_die * layout.dies;
+    Some(Layout { blocks_per_die, blocks, units: blocks * layout.units_per_block, ..layout.clone() })
+}
