@@ -17,12 +17,18 @@ pub fn install() {
         if let Some(instead) = &*INSTEAD.lock().unwrap_or_else(PoisonError::into_inner) {
             return instead();
         }
-        if let Some(path) = HALF_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = std::fs::remove_file(path);
-        }
-        let _ = writeln!(std::io::stderr(), "\ninterrupted");
-        std::process::exit(INTERRUPTED);
+        now()
     });
+}
+
+/// What an interrupt does, unless a command knows better.
+pub fn now() -> ! {
+    crate::view::leave();
+    if let Some(path) = HALF_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let _ = std::fs::remove_file(path);
+    }
+    let _ = writeln!(std::io::stderr(), "\ninterrupted");
+    std::process::exit(INTERRUPTED);
 }
 
 /// Runs `work` while `path` counts as half-written.

@@ -10,6 +10,8 @@ mod interrupt;
 mod output;
 mod progress;
 mod subject;
+mod view;
+mod watch;
 mod workload;
 
 use clap::Parser;

@@ -29,6 +29,11 @@ impl Bar {
         Bar { bar, began: Instant::now() }
     }
 
+    /// No bar: something else shows how far the run is.
+    pub fn hidden() -> Bar {
+        Bar { bar: ProgressBar::hidden(), began: Instant::now() }
+    }
+
     /// Says what is being done before requests flow.
     pub fn say(&self, what: &str) {
         self.bar.set_message(what.to_string());

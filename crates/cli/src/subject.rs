@@ -3,10 +3,11 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
-use crate::progress::{Bar, total};
+use crate::progress::total;
+use crate::watch::WatchOptions;
 use pellucid_device::Device;
 use pellucid_lab::drive::Oracle;
-use pellucid_lab::experiment::{ExperimentError, execute, execute_on};
+use pellucid_lab::experiment::{ExperimentError, execute, execute_on, jobs_summary};
 use pellucid_lab::image::{Image, is_image};
 use pellucid_lab::report::Report;
 use pellucid_lab::spec::{self, Spec};
@@ -78,22 +79,28 @@ impl Subject {
     }
 
     /// Does the work on it.
-    pub fn run(self, jobs: &[Job], global: &Global) -> Result<Report, Failure> {
+    pub fn run(self, jobs: &[Job], global: &Global, watch: &WatchOptions) -> Result<Report, Failure> {
         let spec = self.spec;
         let total = if spec.run.trace.is_some() { spec.run.limit } else { total(jobs) };
-        let bar = Bar::new(global, total);
-        bar.say("preparing the drive");
+        let what = match &spec.run.trace {
+            Some(trace) => trace.display().to_string(),
+            None => jobs_summary(jobs),
+        };
+        let mut watcher = watch.begin(global, &spec.drive_name, what, total)?;
+        watcher.say("preparing the drive");
         let began = Instant::now();
         let clock = || began.elapsed().as_secs_f64();
         let mut report = match self.image {
-            None => execute(&spec, jobs, &clock, |progress| bar.update(progress))?.1,
+            None => execute(&spec, jobs, &clock, &mut watcher)?.1,
             Some(image) => {
                 let mut device: Device = image.device(&spec)?;
                 let oracle = spec.run.verify.then(|| Oracle::of_drive(&device));
-                execute_on(&mut device, &spec, jobs, oracle, &clock, |progress| bar.update(progress))?
+                execute_on(&mut device, &spec, jobs, oracle, &clock, &mut watcher)?
             }
         };
-        bar.finish(report.requests, report.simulated_seconds);
+        if watcher.finish(&report) {
+            report.workload.summary.push_str(" (ended early)");
+        }
         report.workload.command_line = output::command_line();
         Ok(report)
     }

@@ -4,6 +4,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
 use crate::subject::Subject;
+use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions};
 use anyhow::anyhow;
 use pellucid_lab::report::render_compare;
@@ -61,7 +62,7 @@ impl Compare {
                 log.as_mut_os_string().push(format!(".{name}"));
             }
             let directory = subject.spec.run.report.as_ref().map(|directory| directory.join(&name));
-            let report = subject.run(&work, global)?;
+            let report = subject.run(&work, global, &WatchOptions::default())?;
             if let Some(directory) = directory {
                 output::write_files(&report, &directory)?;
             }

@@ -8,6 +8,10 @@ use serde_json::{Map, Value};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// So long an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Which drive of which server.
 #[derive(Debug, clap::Args)]
@@ -95,15 +99,43 @@ fn print(answer: &Value) -> Result<(), Failure> {
 
 /// Sends one request and reads its answer.
 fn ask(control: &Path, fields: Map<String, Value>) -> Result<Value, Failure> {
-    let said = |error: std::io::Error| Failure::work(anyhow!("{}: {error}", control.display()));
-    let mut stream = UnixStream::connect(control).map_err(said)?;
-    writeln!(stream, "{}", Value::Object(fields)).map_err(said)?;
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).map_err(said)?;
-    let answer: Value = serde_json::from_str(&line)
-        .map_err(|error| Failure::work(anyhow!("{}: answer: {error}", control.display())))?;
-    match answer.get("error").and_then(Value::as_str) {
-        Some(error) => Err(Failure::work(anyhow!("{error}"))),
-        None => Ok(answer),
+    Control::connect(control)?.ask(fields)
+}
+
+/// A connection to the control socket.
+pub struct Control {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Control {
+    /// Connects to the server at `path`.
+    pub fn connect(path: &Path) -> Result<Control, Failure> {
+        let stream = UnixStream::connect(path).and_then(|stream| {
+            // A server answers at once; one that does not is stuck.
+            stream.set_read_timeout(Some(ANSWER_MAX))?;
+            Ok(stream)
+        });
+        let stream = stream.map_err(|error| Failure::work(anyhow!("{}: {error}", path.display())))?;
+        Ok(Control { path: path.into(), stream: BufReader::new(stream) })
+    }
+
+    /// Sends one request and reads its answer.
+    pub fn ask(&mut self, fields: Map<String, Value>) -> Result<Value, Failure> {
+        let path = self.path.display();
+        let said = |error: std::io::Error| Failure::work(anyhow!("{path}: {error}"));
+        // In one piece: a line that comes in parts is answered late.
+        let request = format!("{}\n", Value::Object(fields));
+        self.stream.get_mut().write_all(request.as_bytes()).map_err(said)?;
+        let mut line = String::new();
+        if self.stream.read_line(&mut line).map_err(said)? == 0 {
+            return Err(Failure::work(anyhow!("{path}: the server has stopped")));
+        }
+        let answer: Value =
+            serde_json::from_str(&line).map_err(|error| Failure::work(anyhow!("{path}: answer: {error}")))?;
+        match answer.get("error").and_then(Value::as_str) {
+            Some(error) => Err(Failure::work(anyhow!("{error}"))),
+            None => Ok(answer),
+        }
     }
 }

@@ -9,6 +9,7 @@ mod reproduce;
 mod run;
 mod serve;
 mod show;
+mod top;
 
 use crate::args::Args;
 use crate::failure::Failure;
@@ -24,6 +25,7 @@ pub enum Command {
     Show(show::Show),
     Presets(presets::Presets),
     Serve(serve::Serve),
+    Top(top::Top),
     Status(control::Status),
     PowerCut(control::PowerCut),
     Fault(control::Fault),
@@ -41,6 +43,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Show(command) => command.run(global),
         Command::Presets(command) => command.run(global),
         Command::Serve(command) => command.run(global),
+        Command::Top(command) => command.run(global),
         Command::Status(command) => command.run(global),
         Command::PowerCut(command) => command.run(global),
         Command::Fault(command) => command.run(global),

@@ -4,6 +4,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
 use crate::subject::Subject;
+use crate::watch::WatchOptions;
 use crate::workload::TraceOptions;
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   pellucid replay cosmos-plus examples/cloudphysics.csv.zst --report report
   pellucid replay netbook-ssd examples/cloudphysics.csv.zst --address compact --limit 10000
+  pellucid replay cosmos-plus trace.csv.zst --live
   pellucid replay jasmine trace.gz --format msr --closed-loop 32";
 
 /// Replay a trace on a drive: MSR, Alibaba, Tencent, FIU, SPC, fio, blktrace or MQSim; plain, gzip or zstd
@@ -28,6 +30,8 @@ pub struct Replay {
     image: Option<PathBuf>,
     #[command(flatten)]
     options: TraceOptions,
+    #[command(flatten)]
+    watch: WatchOptions,
 }
 
 impl Replay {
@@ -37,8 +41,9 @@ impl Replay {
         let trace = self.trace.display();
         let directory = subject.spec.run.report.clone();
         subject.check_work(&[])?;
+        self.watch.check(global)?;
         output::header(global, "replay", &subject.spec.drive_name, &trace.to_string())?;
-        let report = subject.run(&[], global)?;
+        let report = subject.run(&[], global, &self.watch)?;
         let other = if self.drive == "jasmine" { "cosmos-plus" } else { "jasmine" };
         let mut hints = vec![
             format!("pellucid compare {} {other} --trace {trace}", self.drive),

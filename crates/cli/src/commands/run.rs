@@ -4,6 +4,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
 use crate::subject::Subject;
+use crate::watch::WatchOptions;
 use crate::workload::WorkloadOptions;
 use pellucid_lab::experiment::jobs_summary;
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ Examples:
   pellucid run cosmos-plus --rw randrw --rwmixread 70 --bs 16k --iodepth 32 --size 1g --number_ios 100000
   pellucid run jasmine --bs 4k --job rw=randread,iodepth=8 --job rw=write --runtime 2s
   pellucid run datacenter-tlc job.fio --set ftl.victim=cost-benefit
+  pellucid run bench/random-write.toml --live
+  pellucid run cosmos-plus --rw randwrite --runtime 60s --monitor 9300
   pellucid run --image aged.pellucid --rw randwrite --number_ios 100000 --report report";
 
 /// Run an experiment, or a workload on a drive
@@ -31,6 +34,8 @@ pub struct Run {
     image: Option<PathBuf>,
     #[command(flatten)]
     workload: WorkloadOptions,
+    #[command(flatten)]
+    watch: WatchOptions,
 }
 
 impl Run {
@@ -47,8 +52,9 @@ impl Run {
             None => jobs_summary(&jobs),
         };
         subject.check_work(&jobs)?;
+        self.watch.check(global)?;
         output::header(global, "run", &subject.spec.drive_name, &work)?;
-        let report = subject.run(&jobs, global)?;
+        let report = subject.run(&jobs, global, &self.watch)?;
         output::report(global, &report, directory.as_deref(), &[])
     }
 }

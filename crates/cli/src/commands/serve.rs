@@ -3,7 +3,9 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::output;
 use crate::subject::Subject;
+use crate::watch::MonitorOptions;
 use anyhow::anyhow;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
@@ -20,6 +22,7 @@ Examples:
   pellucid serve cosmos-plus --set media.store=ram --nbd 10809
   pellucid serve bench/serve-ram.toml --nbd unix:/tmp/pellucid.sock --time instant --poll-us 50
   pellucid serve cosmos-plus --set media.store=ram --nvme-tcp 4420
+  pellucid serve cosmos-plus --set media.store=ram --nbd 10809 --monitor 9300
   pellucid serve mine.toml --nbd 10809 --control /tmp/pellucid.control --record run.log
 
 Then, for one: nbdinfo nbd://127.0.0.1:10809, qemu-img info nbd://127.0.0.1:10809/cosmos-plus
@@ -53,6 +56,8 @@ pub struct Serve {
     /// Write the requests to this file, as a trace that replay reads
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    monitor: MonitorOptions,
     /// Take commands on this Unix socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -108,6 +113,11 @@ impl Serve {
             let stopper = stopper.clone();
             let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
             server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
+        }
+        if let Some(board) = self.monitor.start(|address| {
+            output::notice(global, &format!("event=listening protocol=monitor address=\"{address}\""));
+        })? {
+            server.show_on(&board);
         }
         interrupt::instead(move || stopper.stop());
         server.run().map(drop).map_err(Failure::work)

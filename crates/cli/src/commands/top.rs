@@ -1,0 +1,76 @@
+//! `pellucid top`: the terminal view of drives in service.
+
+use super::control::Control;
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::view::{Ending, Model, Next, Source, show};
+use anyhow::anyhow;
+use pellucid_monitor::Figures;
+use serde_json::Map;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  pellucid top --control /tmp/pellucid.control
+  pellucid top --control /tmp/pellucid.control --drive jasmine";
+
+/// Watch drives in service in the terminal; from then on the server notes what monitors show
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Top {
+    /// The control socket of pellucid serve
+    #[arg(long, visible_alias = "connect", value_name = "PATH")]
+    control: PathBuf,
+    /// The drive to begin with, when the server has several
+    #[arg(long, value_name = "NAME")]
+    drive: Option<String>,
+}
+
+/// Figures from the control socket.
+struct Served(Control);
+
+impl Source for Served {
+    type Error = Failure;
+
+    fn next(&mut self) -> Result<Next, Failure> {
+        Ok(Next::Figures(Box::new(self.figures()?)))
+    }
+}
+
+impl Served {
+    fn figures(&mut self) -> Result<Figures, Failure> {
+        let answer = self.0.ask(Map::from_iter([("do".to_string(), "watch".into())]))?;
+        serde_json::from_value(answer)
+            .map_err(|error| Failure::work(anyhow!("the server's figures: {error}")))
+    }
+}
+
+impl Top {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        if global.json || !console::user_attended() {
+            let what =
+                if global.json { "--json: top draws a picture" } else { "standard output is no terminal" };
+            let control = self.control.display();
+            return Err(Failure::asked(anyhow!("{what}; allowed: pellucid status --control {control}")));
+        }
+        let mut served = Served(Control::connect(&self.control)?);
+        let mut model = Model::new("waiting for the server");
+        // Before the terminal is taken: what is wrong can be read where it is asked.
+        model.push(served.figures()?);
+        if let Some(drive) = &self.drive
+            && !model.choose(drive)
+        {
+            let drives = model.figures().map_or(&[][..], |figures| &figures.drives);
+            let names: Vec<&str> = drives.iter().map(|d| d.name.as_str()).collect();
+            return Err(Failure::asked(anyhow!(
+                "--drive {drive}: no such drive; allowed: {}",
+                names.join(", ")
+            )));
+        }
+        match show(&mut model, &mut served)? {
+            Ending::Interrupt => interrupt::now(),
+            Ending::Quit | Ending::Over => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! One picture of the view.
+//!
+//! ```text
+//!  head                       drive, work, how far
+//!  throughput | write amplification, collection
+//!  ways       | media, wear
+//!  latency by stage
+//!  foot                       server, keys
+//! ```
+//! Everything is told by text and shape first; colours only repeat it.
+
+use super::model::{Model, Scene};
+use crate::watch::requests;
+use pellucid_flash::{Cause, Stage};
+use pellucid_lab::report::format::{bytes, count, duration, optional, percent, quantity, span};
+use pellucid_lab::report::key;
+use pellucid_monitor::{Bins, CommandFigures};
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Paragraph, RenderDirection, Sparkline, Table};
+use ratatui::widgets::{Cell, Row};
+
+/// A smaller terminal gets a sentence instead of a picture.
+const WIDTH_MIN: u16 = 80;
+const HEIGHT_MIN: u16 = 24;
+/// Share of the time that a way was busy: below 1 %, 25 %, 50 %, 75 %, and above.
+const SHADES: [&str; 5] = ["··", "░░", "▒▒", "▓▓", "██"];
+/// Colours of reads, programs, erases.
+const COLOURS: [Color; 3] = [Color::Blue, Color::Yellow, Color::Red];
+
+/// Draws what `model` shows.
+pub fn draw(frame: &mut Frame<'_>, model: &Model) {
+    let area = frame.area();
+    if area.width < WIDTH_MIN || area.height < HEIGHT_MIN {
+        let text = format!(
+            "{} x {} characters; the view needs {WIDTH_MIN} x {HEIGHT_MIN}. q ends it.",
+            area.width, area.height
+        );
+        return frame.render_widget(Paragraph::new(text), area);
+    }
+    let Some(scene) = model.scene() else {
+        let text = format!("{} ...\n\nq ends it", model.waiting);
+        return frame.render_widget(Paragraph::new(text).block(Block::bordered()), area);
+    };
+    let ways = scene.drive.channel_busy_ns.len() as u16;
+    let stages = Stage::ALL.len() as u16 + 4;
+    let [head, top, middle, bottom, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(6),
+        Constraint::Min(6.min(ways + 2)),
+        Constraint::Length(stages.min(area.height.saturating_sub(20).max(7))),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    head_line(frame, head, &scene);
+    let [curves, amplification] = split(top);
+    throughput(frame, curves, &scene);
+    write_amplification(frame, amplification, &scene);
+    let [grid, health] = split(middle);
+    way_grid(frame, grid, &scene);
+    media(frame, health, &scene);
+    latency(frame, bottom, &scene);
+    foot_line(frame, foot, &scene);
+}
+
+fn split(area: Rect) -> [Rect; 2] {
+    Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(area)
+}
+
+fn titled(title: impl Into<String>) -> Block<'static> {
+    Block::bordered().title(Span::styled(format!(" {} ", title.into()), Modifier::BOLD))
+}
+
+fn head_line(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
+    let mut text = format!("   {} simulated", span(scene.drive.simulated_ns as f64 / 1e9));
+    text.push_str(&format!(", {} real", span(scene.figures.wall_seconds)));
+    if let Some(work) = &scene.figures.work {
+        text.push_str(&format!("   {}   {}", requests(work.requests, work.requests_total), work.what));
+    }
+    if scene.drive.read_only {
+        text.push_str("   READ-ONLY");
+    }
+    let name = Span::styled(scene.drive.name.clone(), Modifier::BOLD);
+    frame.render_widget(Line::from(vec![name, Span::raw(text)]), area);
+}
+
+fn foot_line(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
+    let mut text = String::new();
+    if let Some(serving) = &scene.figures.serving {
+        let before = scene.earlier.and_then(|f| f.serving.as_ref());
+        let late = before.map_or_else(
+            || serving.lateness.bins.clone(),
+            |before| serving.lateness.bins.since(&before.lateness.bins),
+        );
+        let at = |q| optional(late.quantile(q), |ns| duration(ns as f64));
+        text = format!("late p50 {} p99 {}  ", at(0.5), at(0.99));
+        for protocol in &serving.protocols {
+            let rest = format!(
+                "{} {} open, {} answered  ",
+                protocol.name,
+                protocol.connections,
+                count(protocol.commands)
+            );
+            text.push_str(&rest);
+        }
+    }
+    let window = if scene.since_start { "since the start" } else { "the last 2 s" };
+    let keys = format!("{window}; a: other window  Tab: next drive  q: end");
+    frame.render_widget(Paragraph::new(text), area);
+    frame.render_widget(
+        Paragraph::new(keys).alignment(Alignment::Right).style(Modifier::DIM),
+        area_right(area),
+    );
+}
+
+/// The right part of a line.
+fn area_right(area: Rect) -> Rect {
+    let width = area.width.min(62);
+    Rect { x: area.right() - width, width, ..area }
+}
+
+fn throughput(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
+    let block = titled("throughput, per simulated second");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let [left, right] = Layout::horizontal([Constraint::Length(22), Constraint::Min(10)]).areas(inner);
+    let commands = |kind: &str| scene.command(kind).latency.total() as f64 * 1e9 / scene.elapsed_ns() as f64;
+    let line = |name: &str, rate: f64, kind: &str, colour| {
+        let text = format!("{name:6}{:>9}/s", bytes(rate));
+        vec![
+            Line::from(Span::styled(text, Style::new().fg(colour))),
+            Line::from(format!("      {:>9} IOPS", quantity(commands(kind)))),
+        ]
+    };
+    let mut lines = line("read", scene.rate(|d| d.host_read_bytes), "read", COLOURS[0]);
+    lines.extend(line("write", scene.rate(|d| d.host_written_bytes), "write", COLOURS[1]));
+    frame.render_widget(Paragraph::new(lines), left);
+    let [up, down] = Layout::vertical([Constraint::Ratio(1, 2); 2]).areas(right);
+    let curve = |of: fn(&super::model::Point) -> f64, colour| {
+        let values: Vec<u64> = scene.points.iter().rev().map(|point| of(point) as u64).collect();
+        Sparkline::default()
+            .data(values)
+            .direction(RenderDirection::RightToLeft)
+            .style(Style::new().fg(colour))
+    };
+    frame.render_widget(curve(|p| p.read, COLOURS[0]), up);
+    frame.render_widget(curve(|p| p.written, COLOURS[1]), down);
+}
+
+fn write_amplification(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
+    let written = scene.grown(|d| d.host_written_bytes);
+    let programmed = scene.grown_by(|d| &d.programmed_bytes);
+    let total: u64 = programmed.iter().map(|(_, n)| n).sum();
+    let ratio = |n: u64| n as f64 / written as f64;
+    let title = match written {
+        0 => "write amplification -".to_string(),
+        _ => format!("write amplification {:.2}", ratio(total)),
+    };
+    let mut terms = Vec::new();
+    for cause in Cause::ALL {
+        let name = key(cause.name());
+        let grown = programmed.iter().find(|(n, _)| **n == name).map_or(0, |(_, n)| *n);
+        if written > 0 && grown > 0 {
+            terms.push(format!("{} {:.2}", cause.name(), ratio(grown)));
+        }
+    }
+    let victims: u64 = scene.grown_by(|d| &d.victims).iter().map(|(_, n)| n).sum();
+    let erases: u64 = scene.grown_by(|d| &d.erases).iter().map(|(_, n)| n).sum();
+    let (free, blocks) = (scene.drive.free_blocks, scene.drive.blocks);
+    let lines = vec![
+        Line::from(if terms.is_empty() { "nothing written".to_string() } else { terms.join(" + ") }),
+        Line::from(format!("victims {}   erases {}", count(victims), count(erases))),
+        Line::from(format!("units moved {}", count(scene.grown(|d| d.relocated_units)))),
+        Line::from(format!(
+            "free blocks {} of {}, {}",
+            count(free.into()),
+            count(blocks.into()),
+            percent(f64::from(free) / f64::from(blocks.max(1)))
+        )),
+    ];
+    frame.render_widget(Paragraph::new(lines).block(titled(title)), area);
+}
+
+/// The operation that took most of a way's array time in the window, as a place in [`COLOURS`].
+fn doing(scene: &Scene<'_>, way: usize) -> Option<usize> {
+    let now = scene.drive.watched.as_ref()?.ways.get(way)?;
+    let before = scene.before.and_then(|b| b.watched.as_ref()).and_then(|w| w.ways.get(way));
+    let array = |kind: usize| {
+        let then = before.map_or(0, |b| b.time_ns[kind][2]);
+        now.time_ns[kind][2].saturating_sub(then)
+    };
+    // A copyback is a program that brings its own data.
+    let time = [array(0), array(1) + array(3), array(2)];
+    let most = (0..3).max_by_key(|&i| (time[i], std::cmp::Reverse(i)))?;
+    (time[most] > 0).then_some(most)
+}
+
+fn way_grid(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
+    let busy = scene.shares(|d| &d.way_busy_ns);
+    let channels = scene.shares(|d| &d.channel_busy_ns);
+    let ways = scene.drive.ways_per_channel().max(1);
+    let active: f64 = busy.iter().sum();
+    let title =
+        format!("ways: {active:.1} of {} active, channels {:.1}", busy.len(), channels.iter().sum::<f64>());
+    let block = titled(title);
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    // Each cell is two characters wide; more ways than fit share a line's end.
+    let fit = (inner.width.saturating_sub(14) / 2) as usize;
+    let height = inner.height as usize;
+    let hidden = channels.len() > height;
+    let mut lines = Vec::new();
+    for (channel, share) in
+        channels.iter().enumerate().take(if hidden { height.saturating_sub(1) } else { height })
+    {
+        let mut spans = vec![Span::raw(format!("ch {channel:<2} "))];
+        for way in (channel * ways..(channel + 1) * ways).take(fit) {
+            let shade = SHADES[if busy[way] < 0.01 { 0 } else { 1 + ((busy[way] * 4.0) as usize).min(3) }];
+            let colour = doing(scene, way).map_or(Color::DarkGray, |kind| COLOURS[kind]);
+            spans.push(Span::styled(shade, Style::new().fg(colour)));
+        }
+        spans.push(Span::raw(format!(" bus {:>3.0} %", share * 100.0)));
+        lines.push(Line::from(spans));
+    }
+    if hidden {
+        let rest = channels.len() - height.saturating_sub(1);
+        lines.push(Line::from(format!("and {rest} more channels")));
+    } else if height > channels.len() {
+        let mut legend = vec![Span::raw("busy ░ < 25 ▒ < 50 ▓ < 75 █ %  ")];
+        for (name, colour) in ["read ", "program ", "erase"].into_iter().zip(COLOURS) {
+            legend.push(Span::styled(name, Style::new().fg(colour)));
+        }
+        lines.push(Line::from(legend));
+    }
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn media(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
+    let drive = scene.drive;
+    let outstanding = scene.bins(|w| Some(&w.outstanding)).mean();
+    let link = |i: usize| scene.grown(|d| d.link_busy_ns[i]) as f64 / scene.elapsed_ns() as f64;
+    let firmware = scene.grown(|d| d.firmware_busy_ns) as f64 / scene.elapsed_ns() as f64;
+    let mut lines = vec![
+        format!(
+            "outstanding {}   mean {}",
+            count(drive.outstanding_commands.into()),
+            optional(outstanding, |mean| format!("{mean:.1}"))
+        ),
+        format!("link in {} out {}  firmware {}", percent(link(0)), percent(link(1)), percent(firmware)),
+        format!("bits corrected {}  retries {}", count(drive.corrected_bits), count(drive.read_retries)),
+        format!(
+            "uncorrectable {}  failed programs {} erases {}",
+            count(drive.uncorrectable_reads),
+            count(drive.program_failures),
+            count(drive.erase_failures)
+        ),
+    ];
+    if let Some(watched) = &drive.watched {
+        let wear = watched.wear;
+        lines.push(format!(
+            "erases per block {} to {}, mean {:.2}; bad {}",
+            wear.min, wear.max, wear.mean, drive.grown_bad_blocks
+        ));
+    }
+    let lines: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines).block(titled("drive and media")), area);
+}
+
+const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
+
+fn cells(name: &str, bins: &Bins, whole: f64, style: Style) -> [Cell<'static>; 6] {
+    let at = |q| optional(bins.quantile(q), |ns| duration(ns as f64));
+    let mean = optional(bins.mean(), duration);
+    let share = match bins.mean() {
+        Some(mean) if whole > 0.0 => percent(mean / whole),
+        _ => "-".into(),
+    };
+    let [a, b, c] = QUANTILES.map(|q| Cell::from(Line::from(at(q)).alignment(Alignment::Right)));
+    let right = |text: String| Cell::from(Line::from(text).alignment(Alignment::Right));
+    [Cell::from(Span::styled(name.to_string(), style)), right(share), right(mean), a, b, c]
+}
+
+fn latency(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
+    let [left, right] = Layout::horizontal([Constraint::Ratio(1, 2); 2]).areas(area);
+    for (area, kind, colour) in [(left, "read", COLOURS[0]), (right, "write", COLOURS[1])] {
+        let CommandFigures { latency, stages, failed } = scene.command(kind);
+        let whole = latency.mean().unwrap_or(0.0);
+        let mut title = format!("{kind} latency by stage");
+        if failed > 0 {
+            title.push_str(&format!(", {} failed", count(failed)));
+        }
+        let mut rows = vec![Row::new(cells("all", &latency, whole, Style::new().fg(colour)))];
+        // The stages that matter first, as long as there is room.
+        let mut named: Vec<(&str, &Bins)> =
+            Stage::ALL.iter().filter_map(|s| Some((s.name(), stages.get(&key(s.name()))?))).collect();
+        let room = area.height.saturating_sub(4) as usize;
+        if room < named.len() {
+            named.sort_by_key(|(_, bins)| std::cmp::Reverse(bins.sum));
+        }
+        rows.extend(
+            named.into_iter().take(room).map(|(name, bins)| Row::new(cells(name, bins, whole, Style::new()))),
+        );
+        let widths = [
+            Constraint::Min(11),
+            Constraint::Length(5),
+            Constraint::Length(7),
+            Constraint::Length(7),
+            Constraint::Length(7),
+            Constraint::Length(7),
+        ];
+        let heading = ["", "share", "mean", "p50", "p99", "p99.9"];
+        let heading = Row::new(heading.map(|text| Cell::from(Line::from(text).alignment(Alignment::Right))));
+        let table = Table::new(rows, widths).header(heading.style(Modifier::DIM)).column_spacing(1);
+        frame.render_widget(table.block(titled(title)), area);
+    }
+}

@@ -1,0 +1,152 @@
+//! Watching a run while it goes on: the progress bar, the terminal view, the monitor.
+//!
+//! ```text
+//!  the run's thread:  look ─► bar; board.wanted()? ─► snapshot ─► board
+//!  view, monitor:     threads of their own, which ask the board
+//! ```
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Bar;
+use crate::view::LiveView;
+use anyhow::anyhow;
+use pellucid_device::Device;
+use pellucid_lab::drive::{Onlooker, Progress};
+use pellucid_lab::report::Report;
+use pellucid_lab::report::format::count;
+use pellucid_monitor::{Board, Listen, Monitor, View, Work};
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// Where figures are shown over HTTP.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct MonitorOptions {
+    /// Show the figures of the drives here: a web page, /metrics for Prometheus, /snapshot.json; HOST:PORT or PORT (on 127.0.0.1)
+    #[arg(long, value_name = "ADDR")]
+    monitor: Option<Listen>,
+    /// Let --monitor listen on an address that other machines can reach
+    #[arg(long, requires = "monitor")]
+    monitor_open: bool,
+}
+
+impl MonitorOptions {
+    /// Starts the monitor, if one is asked for; tells where it listens.
+    pub fn start(&self, tell: impl FnOnce(SocketAddr)) -> Result<Option<Board>, Failure> {
+        let Some(listen) = self.monitor else { return Ok(None) };
+        let board = Board::default();
+        let monitor = Monitor::start(listen, self.monitor_open, board.clone()).map_err(Failure::asked)?;
+        tell(monitor.address());
+        Ok(Some(board))
+    }
+}
+
+/// How a run is watched.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct WatchOptions {
+    /// Watch the drive in the terminal while the run goes on; q ends the run
+    #[arg(long)]
+    live: bool,
+    #[command(flatten)]
+    monitor: MonitorOptions,
+}
+
+impl WatchOptions {
+    /// Refuses what cannot be, before anything is printed.
+    pub fn check(&self, global: &Global) -> Result<(), Failure> {
+        if self.live && global.json {
+            let message =
+                "--live and --json do not go together: both need standard output; allowed: one of them";
+            return Err(Failure::asked(anyhow!(message)));
+        }
+        if self.live && !console::user_attended() {
+            let allowed = "allowed: a terminal; or without one, --monitor 9300";
+            return Err(Failure::asked(anyhow!("--live: standard output is no terminal; {allowed}")));
+        }
+        Ok(())
+    }
+
+    /// Begins to watch the run of `drive`.
+    pub fn begin(
+        &self,
+        global: &Global,
+        drive: &str,
+        what: String,
+        total: Option<u64>,
+    ) -> Result<Watcher, Failure> {
+        let board = self.monitor.start(|address| {
+            output::notice(global, &format!("monitor  http://{address}/"));
+        })?;
+        let board = board.or_else(|| self.live.then(Board::default));
+        let live = match (&board, self.live) {
+            (Some(board), true) => Some(LiveView::start(board.clone()).map_err(Failure::work)?),
+            _ => None,
+        };
+        let bar = if live.is_some() { Bar::hidden() } else { Bar::new(global, total) };
+        let work = Work { what, requests: 0, requests_total: total };
+        Ok(Watcher { bar, board, drive: drive.into(), work, began: Instant::now(), live })
+    }
+}
+
+/// Watches one run.
+pub struct Watcher {
+    bar: Bar,
+    board: Option<Board>,
+    drive: String,
+    work: Work,
+    began: Instant,
+    live: Option<LiveView>,
+}
+
+impl Watcher {
+    /// Says what is being done before requests flow.
+    pub fn say(&self, what: &str) {
+        self.bar.say(what);
+    }
+
+    /// The run is over. Returns whether it was ended before its time.
+    pub fn finish(self, report: &Report) -> bool {
+        let quit = self.live.is_some_and(LiveView::end);
+        if let Some(board) = &self.board {
+            board.close();
+        }
+        let early = quit && self.work.requests_total.is_none_or(|all| report.requests < all);
+        if !early {
+            self.bar.finish(report.requests, report.simulated_seconds);
+        }
+        early
+    }
+}
+
+/// What the run's own thread does for those who watch.
+impl Onlooker for &mut Watcher {
+    fn watches(&self) -> bool {
+        self.board.is_some()
+    }
+
+    fn look(&mut self, device: &Device, progress: Progress) -> ControlFlow<()> {
+        self.bar.update(progress);
+        self.work.requests = progress.requests;
+        if let Some(board) = self.board.as_ref().filter(|board| board.wanted()) {
+            board.publish(View {
+                wall: self.began.elapsed(),
+                drives: vec![(self.drive.clone(), device.snapshot())],
+                serving: None,
+                work: Some(self.work.clone()),
+            });
+        }
+        match &self.live {
+            Some(live) if live.wants_end() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// `1,234 of 5,000 requests`.
+pub fn requests(done: u64, total: Option<u64>) -> String {
+    match total {
+        Some(total) => format!("{} of {} requests", count(done), count(total)),
+        None => format!("{} requests", count(done)),
+    }
+}
