@@ -92,7 +92,7 @@ fn commands_agree(snapshot: &Snapshot, report: &Report, i: usize) {
         let at = kind as usize;
         assert_eq!(taps.commands[at].total(), direction.requests, "drive {i}: {kind:?}");
         assert_eq!(taps.failed[at], direction.errors, "drive {i}: failed {kind:?}");
-        let latency: u128 = Stage::ALL.iter().map(|&s| taps.stages[at][s as usize].sum()).sum();
+        let latency: u64 = Stage::ALL.iter().map(|&s| taps.stages[at][s as usize].sum()).sum();
         assert_eq!(latency, taps.commands[at].sum(), "drive {i}: stages of {kind:?}");
     }
 }
@@ -106,8 +106,8 @@ fn operations_agree(snapshot: &Snapshot, i: usize) {
     assert_eq!(ended(OperationKind::Read), reads - counters.read_retries, "drive {i}: reads");
     let array = |kind: OperationKind| &taps.operations[kind as usize];
     for kind in OperationKind::ALL {
-        let histograms: u128 = array(kind).iter().map(|h| h.sum()).sum();
-        let ways: u128 = taps.ways.iter().flat_map(|w| w.time_ns[kind as usize]).map(u128::from).sum();
+        let histograms: u64 = array(kind).iter().map(|h| h.sum()).sum();
+        let ways: u64 = taps.ways.iter().flat_map(|w| w.time_ns[kind as usize]).sum();
         assert_eq!(histograms, ways, "drive {i}: time of {}", kind.name());
     }
 }

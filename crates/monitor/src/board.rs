@@ -122,13 +122,14 @@ impl Board {
         self.shared.closed.load(Ordering::Acquire)
     }
 
-    /// A view not older than `fresh`. Waits for the engine, at most for `patience`; then, the last one there is.
+    /// A view that was taken no longer than `fresh` before the call, or since. Waits for the engine, at most for `patience`; then, the last one there is.
     pub fn look(&self, fresh: Duration, patience: Duration) -> Option<Arc<View>> {
-        let until = Instant::now() + patience;
+        let began = Instant::now();
+        let until = began + patience;
         let mut latest = self.shared.latest();
         loop {
             if let Some((taken, view)) = &*latest
-                && (taken.elapsed() <= fresh || self.is_closed())
+                && (*taken >= began || taken.elapsed() <= fresh || self.is_closed())
             {
                 return Some(view.clone());
             }

@@ -230,7 +230,7 @@ impl Bins {
             upper.insert(0, 0);
             weight.insert(0, zeros);
         }
-        Bins { upper, weight, sum: u64::try_from(histogram.sum()).unwrap_or(u64::MAX) }
+        Bins { upper, weight, sum: histogram.sum() }
     }
 
     /// All weights together.

@@ -153,8 +153,7 @@ fn accept(listener: &TcpListener, board: &Board, open: bool) {
         let board = board.clone();
         let serve = move || {
             // A client that goes away, or is too slow, is its own loss.
-            let _ = Client { stream, until: Instant::now() + LIFE_MAX }.serve(&board, open);
-            drop(place);
+            let _ = Client { _place: place, stream, until: Instant::now() + LIFE_MAX }.serve(&board, open);
         };
         // Without a thread the connection is closed, as one too many.
         let _ = std::thread::Builder::new().name("monitor-client".into()).spawn(serve);
@@ -175,6 +174,8 @@ impl Answer {
 
 /// One connection: one request, one answer, within its time.
 struct Client {
+    /// Given back before the stream ends, so that whoever has an answer finds a place for the next request.
+    _place: Place,
     stream: TcpStream,
     until: Instant,
 }

@@ -155,7 +155,9 @@ fn by_cause(text: &mut Text, figures: &Figures) {
 fn media(text: &mut Text, figures: &Figures) {
     type Count = fn(&DriveFigures) -> u64;
     let counters: [(&str, &str, Count); 8] = [
-        ("pellucid_corrected_bits_total", "Bits that error correction mended.", |d| d.corrected_bits),
+        ("pellucid_bit_errors_corrected_total", "Bit errors that error correction mended.", |d| {
+            d.corrected_bits
+        }),
         ("pellucid_corrected_reads_total", "Reads that gave the data after a retry.", |d| d.corrected_reads),
         ("pellucid_read_retries_total", "Read attempts after the first.", |d| d.read_retries),
         ("pellucid_uncorrectable_reads_total", "Reads that failed after every retry.", |d| {

@@ -19,8 +19,7 @@ use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Paragraph, RenderDirection, Sparkline, Table};
-use ratatui::widgets::{Cell, Row};
+use ratatui::widgets::{Block, Cell, Paragraph, RenderDirection, Row, Sparkline, Table};
 
 /// A smaller terminal gets a sentence instead of a picture.
 const WIDTH_MIN: u16 = 80;
@@ -49,8 +48,8 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     let [head, top, middle, bottom, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(6),
-        Constraint::Min(6.min(ways + 2)),
-        Constraint::Length(stages.min(area.height.saturating_sub(20).max(7))),
+        Constraint::Min(6),
+        Constraint::Length(stages.min(area.height.saturating_sub(8 + ways + 2).max(6))),
         Constraint::Length(1),
     ])
     .areas(area);
@@ -268,18 +267,28 @@ fn media(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
     frame.render_widget(Paragraph::new(lines).block(titled("drive and media")), area);
 }
 
+/// Headings, and quantiles of the last ones.
+const COLUMNS: [&str; 6] = ["", "share", "mean", "p50", "p99", "p99.9"];
 const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
+/// The columns that a narrow table has.
+const NARROW: [usize; 4] = [0, 1, 2, 4];
 
-fn cells(name: &str, bins: &Bins, whole: f64, style: Style) -> [Cell<'static>; 6] {
-    let at = |q| optional(bins.quantile(q), |ns| duration(ns as f64));
-    let mean = optional(bins.mean(), duration);
+/// A row of the latency table; `columns` are places in [`COLUMNS`].
+fn row<'a>(texts: &[String], columns: &[usize]) -> Row<'a> {
+    Row::new(columns.iter().map(|&column| {
+        let alignment = if column == 0 { Alignment::Left } else { Alignment::Right };
+        Cell::from(Line::from(texts[column].clone()).alignment(alignment))
+    }))
+}
+
+fn latency_texts(name: &str, bins: &Bins, whole: f64) -> Vec<String> {
     let share = match bins.mean() {
         Some(mean) if whole > 0.0 => percent(mean / whole),
         _ => "-".into(),
     };
-    let [a, b, c] = QUANTILES.map(|q| Cell::from(Line::from(at(q)).alignment(Alignment::Right)));
-    let right = |text: String| Cell::from(Line::from(text).alignment(Alignment::Right));
-    [Cell::from(Span::styled(name.to_string(), style)), right(share), right(mean), a, b, c]
+    let mut texts = vec![name.to_string(), share, optional(bins.mean(), duration)];
+    texts.extend(QUANTILES.map(|q| optional(bins.quantile(q), |ns| duration(ns as f64))));
+    texts
 }
 
 fn latency(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
@@ -291,8 +300,11 @@ fn latency(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
         if failed > 0 {
             title.push_str(&format!(", {} failed", count(failed)));
         }
-        let mut rows = vec![Row::new(cells("all", &latency, whole, Style::new().fg(colour)))];
-        // The stages that matter first, as long as there is room.
+        let columns: Vec<usize> =
+            if area.width < 56 { NARROW.to_vec() } else { (0..COLUMNS.len()).collect() };
+        let mut rows =
+            vec![row(&latency_texts("all", &latency, whole), &columns).style(Style::new().fg(colour))];
+        // The stages that matter first, where there is no room for all.
         let mut named: Vec<(&str, &Bins)> =
             Stage::ALL.iter().filter_map(|s| Some((s.name(), stages.get(&key(s.name()))?))).collect();
         let room = area.height.saturating_sub(4) as usize;
@@ -300,19 +312,101 @@ fn latency(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
             named.sort_by_key(|(_, bins)| std::cmp::Reverse(bins.sum));
         }
         rows.extend(
-            named.into_iter().take(room).map(|(name, bins)| Row::new(cells(name, bins, whole, Style::new()))),
+            named.into_iter().take(room).map(|(n, bins)| row(&latency_texts(n, bins, whole), &columns)),
         );
-        let widths = [
-            Constraint::Min(11),
-            Constraint::Length(5),
-            Constraint::Length(7),
-            Constraint::Length(7),
-            Constraint::Length(7),
-            Constraint::Length(7),
-        ];
-        let heading = ["", "share", "mean", "p50", "p99", "p99.9"];
-        let heading = Row::new(heading.map(|text| Cell::from(Line::from(text).alignment(Alignment::Right))));
-        let table = Table::new(rows, widths).header(heading.style(Modifier::DIM)).column_spacing(1);
+        let widths = columns.iter().map(|&column| match column {
+            0 => Constraint::Min(10),
+            1 => Constraint::Length(5),
+            _ => Constraint::Length(7),
+        });
+        let heading = row(&COLUMNS.map(String::from), &columns).style(Modifier::DIM);
+        let table = Table::new(rows, widths).header(heading).column_spacing(1);
         frame.render_widget(table.block(titled(title)), area);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_monitor::{DriveFigures, Figures, WatchedFigures, WayFigures, WorkFigures};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn bins(ns: u64, count: u64) -> Bins {
+        Bins { upper: vec![ns], weight: vec![count], sum: ns * count }
+    }
+
+    /// Two channels of two ways; in a millisecond the second way of the first channel reads for 0.6 ms.
+    fn figures(step: u64) -> Figures {
+        let way = |ns: u64| WayFigures {
+            operations: [step, 0, 0, 0],
+            time_ns: [[0, 0, ns * step, 0], [0; 4], [0; 4], [0; 4]],
+            longest_ns: ns,
+        };
+        let stages = [("media".to_string(), bins(75_000, 100 * step))].into();
+        let read = CommandFigures { failed: 0, latency: bins(100_000, 100 * step), stages };
+        let watched = WatchedFigures {
+            commands: [("read".to_string(), read)].into(),
+            ways: vec![way(0), way(600_000), way(0), way(0)],
+            ..Default::default()
+        };
+        let drive = DriveFigures {
+            name: "glass\u{1b}[2J".into(),
+            simulated_ns: step * 1_000_000,
+            host_read_bytes: step * 4_096_000,
+            host_written_bytes: step * 1_000,
+            programmed_bytes: [("host".to_string(), step * 1_000), ("collection".to_string(), step * 500)]
+                .into(),
+            blocks: 64,
+            free_blocks: 16,
+            channel_busy_ns: vec![100_000 * step, 0],
+            way_busy_ns: vec![0, 600_000 * step, 0, 0],
+            watched: Some(watched),
+            ..Default::default()
+        };
+        let work = WorkFigures { what: "randread".into(), requests: 100 * step, requests_total: Some(1_000) };
+        Figures { wall_seconds: step as f64, work: Some(work), drives: vec![drive], ..Default::default() }
+    }
+
+    fn picture(model: &Model, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, model)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn a_picture_says_what_the_figures_say() {
+        let mut model = Model::new("preparing the drive");
+        assert!(picture(&model, 120, 40).contains("preparing the drive ..."));
+        (1..=5).for_each(|step| model.push(figures(step)));
+        let text = picture(&model, 120, 40);
+        for part in [
+            "500 of 1,000 requests",
+            "4.10 GB/s",
+            "100 k IOPS",
+            "write amplification 1.50",
+            "host 1.00 + collection 0.50",
+            "ways: 0.6 of 4 active, channels 0.1",
+            "ch 0  ··▓▓ bus  10 %",
+            "ch 1  ···· bus   0 %",
+            "free blocks 16 of 64, 25 %",
+        ] {
+            assert!(text.contains(part), "{part:?} is missing in\n{text}");
+        }
+        let line =
+            |name: &str| text.lines().find(|l| l.contains(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+        assert!(line("│all ").contains("100 %  100 us  100 us  100 us  100 us"), "{text}");
+        assert!(line("│media ").contains("75 % 75.0 us"), "{text}");
+    }
+
+    #[test]
+    fn every_size_gives_a_picture() {
+        let mut model = Model::new("");
+        (1..=3).for_each(|step| model.push(figures(step)));
+        for (width, height) in [(1, 1), (79, 24), (80, 23), (80, 24), (81, 30), (200, 24), (300, 100)] {
+            let text = picture(&model, width, height);
+            assert_eq!(text.contains("write amplification"), width >= WIDTH_MIN && height >= HEIGHT_MIN);
+            assert!(!text.contains('\u{1b}'), "a name reaches the terminal unescaped");
+        }
     }
 }
