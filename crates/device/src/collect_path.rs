@@ -168,9 +168,8 @@ impl Device {
         if current {
             let result = self.media.read(from, 0, self.collect.image_mut(relocation), attempts);
             match (result, spare) {
-                (ReadResult::Ok { corrected_bits }, Some(spare)) => {
-                    self.counters.corrected_bits += u64::from(corrected_bits);
-                    self.counters.corrected_reads += u64::from(attempts > 0);
+                (ReadResult::Ok { corrected_bits, .. }, Some(spare)) => {
+                    self.corrected(corrected_bits, attempts);
                     self.collect.relocations[relocation].lpn = spare.lpn;
                     keep = spare.lpn.0 < self.ftl.user_units();
                     if !keep {

@@ -142,6 +142,9 @@ pub struct Scheduler {
     pub read_retries: u32,
     /// Extra sense time of each retry.
     pub retry_ns: Nanos,
+    /// A read that corrects more bits than this in one chunk has its block refreshed: its data are written anew elsewhere,
+    /// and it is erased. `None`: never.
+    pub refresh_above: Option<u32>,
     /// Latency of ECC decoding after a read transfer; does not occupy the channel.
     pub decode_ns: Nanos,
 }

@@ -1,6 +1,7 @@
 //! Damage done to a running drive, and what the drive does about flash that cannot be trusted any more.
 //!
 //! ```text
+//!  corrected, but nearly not ─► its block is written anew elsewhere and erased (refresh)
 //!  read fails after every retry ─► its block is emptied of what can be read, then retired
 //!  killed die ─► nothing is planned there any more; reads fail; programs under way fail and go elsewhere
 //!  too little room left for the host's capacity ─► read-only
@@ -48,6 +49,27 @@ impl Device {
             }
         }
         self.read_only |= self.ftl.worn_out() || self.media.spent();
+    }
+
+    /// Counts what error correction did for a read that succeeded after `attempts` failures.
+    #[inline]
+    pub(crate) fn corrected(&mut self, bits: u32, attempts: u32) {
+        self.counters.corrected_bits += u64::from(bits);
+        self.counters.corrected_reads += u64::from(attempts > 0);
+    }
+
+    /// A chunk of the unit at `ppa` had `bits` wrong bits: above the threshold its block is written anew in time.
+    pub(crate) fn refresh_if_due(&mut self, ppa: Ppa, bits: u32) {
+        let Some(threshold) = self.config.scheduler.refresh_above else { return };
+        let block = self.layout.block_of(ppa);
+        if bits > threshold && self.ftl.refresh_block(block) {
+            self.pump(self.layout.die_of_block(block));
+        }
+    }
+
+    /// Lets time pass at once, as on a shelf: what is stored is older by so many seconds.
+    pub fn elapse(&mut self, seconds: u64) {
+        self.media.elapse(seconds);
     }
 
     /// Whether a read that failed `attempts` times is tried again.

@@ -289,7 +289,7 @@ impl Device {
                 false => &mut command.data[at * image..(at + here as usize) * image],
             };
             match self.media.read(unit, sector, out, attempts) {
-                ReadResult::Ok { corrected_bits } => most = most.max(corrected_bits),
+                ReadResult::Ok { corrected_bits, .. } => most = most.max(corrected_bits),
                 ReadResult::Uncorrectable => failed |= bits((at as u32).min(63), here),
                 // Reset since it was addressed.
                 ReadResult::Erased => {}

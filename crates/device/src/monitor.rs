@@ -29,6 +29,8 @@ pub struct Counters {
     pub uncorrectable_reads: u64,
     /// Bits that error correction mended.
     pub corrected_bits: u64,
+    /// Chunks that the decoder took for other data than were stored; found out, and counted as uncorrectable.
+    pub miscorrected_chunks: u64,
     /// Programs that failed.
     pub program_failures: u64,
     /// Erases that failed.

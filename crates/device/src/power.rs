@@ -61,9 +61,15 @@ pub(crate) fn mount(
     };
     let source = Source { media, blocks: own, blocks_per_die: layout.blocks_per_die };
     let blocks = || (0..layout.blocks).map(BlockId);
-    if blocks().all(|b| source.is_foreign(b) || (media.next_stripe(b) == 0 && media.erase_count(b) == 0)) {
+    // What good blocks had behind them when the media were made.
+    let worn_in = config.media.integrity.cycles;
+    let cycles = |b| if media.health(b) == Health::FactoryBad { 0 } else { worn_in };
+    if blocks()
+        .all(|b| source.is_foreign(b) || (media.next_stripe(b) == 0 && media.erase_count(b) == cycles(b)))
+    {
         let bad: Vec<BlockId> = blocks().filter(|&b| source.is_bad(b)).collect();
-        let map = PageMap::new(&config.ftl, layout, &bad).map_err(DeviceError::Translation)?;
+        let mut map = PageMap::new(&config.ftl, layout, &bad).map_err(DeviceError::Translation)?;
+        map.set_erases(worn_in);
         return Ok((map, None));
     }
     let mounted = match keep {

@@ -155,6 +155,7 @@ impl Device {
 
     /// Read data are in the controller.
     pub(crate) fn data_arrived(&mut self, op: u32) {
+        self.media.set_now(self.now);
         let record = &self.scheduler.ops[op];
         self.counters.reads[record.cause as usize] += 1;
         self.counters.media_operations += 1;
@@ -198,13 +199,15 @@ impl Device {
             }
         };
         match result {
-            ReadResult::Ok { corrected_bits } => {
-                self.counters.corrected_bits += u64::from(corrected_bits);
-                self.counters.corrected_reads += u64::from(attempts > 0);
+            ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
+                self.corrected(corrected_bits, attempts);
                 if !unseen {
                     self.buffer[entry].valid = self.full;
                 }
                 self.end_fill(entry, Status::Success, Some(op));
+                if worst_chunk_bits > 0 {
+                    self.refresh_if_due(ppa, worst_chunk_bits);
+                }
             }
             ReadResult::Uncorrectable if self.tries_again(ppa, attempts) => self.retry(op, now_at),
             ReadResult::Uncorrectable => {

@@ -57,7 +57,11 @@ impl Device {
 
     /// Counters since the drive was made.
     pub fn counters(&self) -> Counters {
-        Counters { suspensions: self.scheduler.suspensions, ..self.counters }
+        Counters {
+            suspensions: self.scheduler.suspensions,
+            miscorrected_chunks: self.media.miscorrected_chunks(),
+            ..self.counters
+        }
     }
 
     /// What translation decided.

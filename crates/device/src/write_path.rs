@@ -274,6 +274,7 @@ impl Device {
 
     fn begin_program(&mut self, id: ProgramId, first: Ppa) -> Nanos {
         self.ftl.program_starts(id);
+        self.media.set_now(self.now);
         let sequence = self.writes.sequences[id.0 as usize];
         self.media
             .program_begin(first, sequence)

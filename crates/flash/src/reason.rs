@@ -18,11 +18,13 @@ pub enum Cause {
     Padding = 5,
     /// Moving data out of a block that is being retired, and programs repeated after a failure.
     Retirement = 6,
+    /// Writing a block's data anew, elsewhere, before they become unreadable, and the block's erase.
+    Refresh = 7,
 }
 
 impl Cause {
     /// How many causes there are, for tables indexed by cause.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
     /// All causes in the order of their numbers.
     pub const ALL: [Cause; Cause::COUNT] = [
         Cause::Host,
@@ -32,6 +34,7 @@ impl Cause {
         Cause::Journal,
         Cause::Padding,
         Cause::Retirement,
+        Cause::Refresh,
     ];
 
     /// The name used in reports.
@@ -44,6 +47,7 @@ impl Cause {
             Cause::Journal => "journal",
             Cause::Padding => "padding",
             Cause::Retirement => "retirement",
+            Cause::Refresh => "refresh",
         }
     }
 }

@@ -18,6 +18,10 @@ pub(crate) struct Collection {
     promised: u32,
     /// Blocks with a failed program, to be emptied and retired.
     retiring: Vec<BlockId>,
+    /// Closed blocks that are to be written anew elsewhere.
+    refreshing: Vec<BlockId>,
+    /// Of these, the victims that are not erased yet.
+    refreshed: Vec<BlockId>,
     /// Victims that have been read to their end and hold a valid unit again.
     again: Vec<BlockId>,
     /// Wear levelling is due.
@@ -91,6 +95,7 @@ impl PageMap {
             || !collection.again.is_empty()
             || !collection.retiring.is_empty()
             || (collection.level && self.blocks.free_count(die) > self.config.gc_low_blocks)
+            || (!collection.refreshing.is_empty() && self.blocks.free_count(die) > self.config.gc_low_blocks)
             || self.wants_space(die, idle)
     }
 
@@ -190,11 +195,23 @@ impl PageMap {
         self.collections[die.0 as usize].retiring.extract_if(.., ready).collect()
     }
 
+    /// Queues a closed block to be written anew; `false`: it is queued.
+    pub(crate) fn queue_refresh(&mut self, block: BlockId) -> bool {
+        let die = self.layout.die_of_block(block);
+        let refreshing = &mut self.collections[die.0 as usize].refreshing;
+        let new = !refreshing.contains(&block);
+        if new {
+            refreshing.push(block);
+        }
+        new
+    }
+
     /// Nothing more is moved out of `die`.
     pub(crate) fn stop_collection(&mut self, die: DieId) {
         let collection = &mut self.collections[die.0 as usize];
         collection.current = None;
         collection.again.clear();
+        collection.refreshing.clear();
         collection.level = false;
     }
 
@@ -205,9 +222,12 @@ impl PageMap {
         self.blocks.choose(victim);
         let collection = &mut self.collections[die.0 as usize];
         collection.retiring.retain(|&b| b != victim);
+        collection.refreshing.retain(|&b| b != victim);
         collection.current = Some(Current { victim, cursor: 0, cause });
-        if cause == Cause::WearLevel {
-            collection.leveling.push(victim);
+        match cause {
+            Cause::WearLevel => collection.leveling.push(victim),
+            Cause::Refresh => collection.refreshed.push(victim),
+            _ => {}
         }
         if !self.blocks.failed(victim) {
             collection.promised += 1;
@@ -230,6 +250,14 @@ impl PageMap {
             collection.level = false;
             if let Some(block) = self.least_worn_closed(die) {
                 return Some((block, Cause::WearLevel));
+            }
+        }
+        if self.blocks.free_count(die) > self.config.gc_low_blocks {
+            while let Some(block) = self.collections[die.0 as usize].refreshing.pop() {
+                // Collected, or worse, since it was found to need it.
+                if self.blocks.state(block) == BlockState::Closed && self.frees_space(block) {
+                    return Some((block, Cause::Refresh));
+                }
             }
         }
         if !self.wants_space(die, idle) {
@@ -329,13 +357,14 @@ impl PageMap {
             return Some(Emptied::Retire(block));
         }
         self.blocks.erasing(block);
-        let leveled = self.collections[die.0 as usize].leveling.iter().position(|&b| b == block);
-        let cause = match leveled {
-            Some(at) => {
-                self.collections[die.0 as usize].leveling.swap_remove(at);
-                Cause::WearLevel
-            }
-            None => Cause::Collection,
+        let collection = &mut self.collections[die.0 as usize];
+        let cause = if remove(&mut collection.leveling, block) {
+            Cause::WearLevel
+        } else if remove(&mut collection.refreshed, block) {
+            self.counters.refreshed += 1;
+            Cause::Refresh
+        } else {
+            Cause::Collection
         };
         Some(Emptied::Erase(block, cause))
     }
@@ -362,4 +391,10 @@ impl PageMap {
             self.collections[die.0 as usize].level = most - least > gap;
         }
     }
+}
+
+/// Takes `block` out of a short list; whether it was there.
+fn remove(list: &mut Vec<BlockId>, block: BlockId) -> bool {
+    let at = list.iter().position(|&b| b == block);
+    at.inspect(|&at| _ = list.swap_remove(at)).is_some()
 }

@@ -2,6 +2,7 @@
 //! are about to become unreadable, dies that are dead.
 //!
 //! ```text
+//!  refresh_block  data leave the block, then it is erased
 //!  retire_block   readable data leave the block, then it is retired (as after a failed program)
 //!  kill_die       nothing leaves; its blocks are retired one by one as hosts overwrite or trim what was lost
 //! ```
@@ -27,6 +28,13 @@ impl PageMap {
             self.fail_block(block);
         }
         true
+    }
+
+    /// The data of `block` are to be written anew before they become unreadable. They leave it as in a collection, when its
+    /// die has room to spare. `false`: nothing to do, or known.
+    pub fn refresh_block(&mut self, block: BlockId) -> bool {
+        let closed = self.blocks.state(block) == BlockState::Closed;
+        closed && !self.blocks.failed(block) && self.queue_refresh(block)
     }
 
     /// `die` is dead: its programs and erases will fail, and its data cannot be read. Programs that are planned there end

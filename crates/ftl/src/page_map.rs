@@ -125,6 +125,8 @@ pub struct FtlCounters {
     pub relocated_units: u64,
     /// Blocks retired after the factory.
     pub grown_bad: u64,
+    /// Blocks whose data were written anew before they became unreadable, and which were erased.
+    pub refreshed: u64,
 }
 
 /// The translation state of one drive.
@@ -629,6 +631,11 @@ impl PageMap {
     /// Counters from zero.
     pub fn reset_counters(&mut self) {
         self.counters = FtlCounters::default();
+    }
+
+    /// All blocks have been erased so often before the drive was made.
+    pub fn set_erases(&mut self, erases: u32) {
+        (0..self.layout.blocks).for_each(|block| self.blocks.set_erases(BlockId(block), erases));
     }
 
     /// How often `block` was erased.

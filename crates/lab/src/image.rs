@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  8 bytes   "PELLAGED"
-//!  u32       version of the layout: 1
+//!  u32       version of the layout: 2
 //!  u32, text the resolved description as TOML (`spec::show`), without its jobs
 //!  u64       sectors that the host can address
 //!  ...       the media, as `pellucid_media::Media::export` writes them
@@ -24,7 +24,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"PELLAGED";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// A description is a few kilobytes; more is damage.
 const TEXT_BYTES_MAX: u32 = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 20;

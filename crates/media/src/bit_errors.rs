@@ -23,6 +23,7 @@ mod interference;
 mod sample;
 mod study;
 
+pub(crate) use interference::of_word_line;
 pub use interference::{MlcSymbol, Pattern};
 pub use sample::{draw_bit_errors, inject_bit_errors, worst_chunk_errors};
 pub use study::{STUDY_PATTERNS, StudyPoint, scrambler_study};
@@ -116,11 +117,11 @@ const INTERFERENCE_HALF_CYCLES: f64 = 5_000.0;
 
 /// Share of the errors that moving the read thresholds removes, per step. Assumed: each retry step covers
 /// half of the remaining shift of the levels.
-const RETRY_FACTOR: f64 = 0.5;
+pub const RETRY_FACTOR: f64 = 0.5;
 
 /// Errors that no threshold can avoid, because neighbouring levels overlap, as a share of the first read's.
 /// Assumed: a tenth, like the share of errors that are not retention errors after a year (see `YEAR_FACTOR`).
-const RETRY_FLOOR: f64 = 0.1;
+pub const RETRY_FLOOR: f64 = 0.1;
 
 /// The error model of a page of a certain size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -141,29 +142,39 @@ impl BitErrorModel {
 
     /// The expected number of wrong bits in a page.
     pub fn expected_bit_errors(&self, state: &PageState) -> f64 {
-        let rates = cell_rates(state.cell);
-        let cycles = f64::from(state.pe_cycles);
-        let worn = cycles / rates.rated_cycles;
-        let wear = rates.fresh + rates.at_rated_cycles * worn.powf(WEAR_EXPONENT);
-        let interference = match state.cell {
-            Cell::Mlc => interference::of_pattern(state.pattern),
-            // The paper measures MLC only; elsewhere all data count as random, and its interference is part
-            // of the rates.
-            Cell::Slc | Cell::Tlc | Cell::Qlc => interference::of_pattern(Pattern::Random),
-        };
-        let disturb = rates.per_read * worn.powf(DISTURB_EXPONENT) * state.reads as f64;
-        let rate =
-            wear * interference_factor(interference, cycles) * retention_factor(state.retention_s) + disturb;
-        let bits = f64::from(self.page_bits);
-        // Half of the bits wrong is what no memory at all achieves.
-        (bits * rate * page_share(state.cell, state.page_type)).min(bits / 2.0)
+        expected_bit_errors(state, self.page_bits)
     }
 }
 
+/// The expected number of wrong bits among `bits` of a page.
+pub(crate) fn expected_bit_errors(state: &PageState, bits: u32) -> f64 {
+    let rates = cell_rates(state.cell);
+    let cycles = f64::from(state.pe_cycles);
+    let worn = cycles / rates.rated_cycles;
+    let wear = rates.fresh + rates.at_rated_cycles * worn.powf(WEAR_EXPONENT);
+    let interference = match state.cell {
+        Cell::Mlc => interference::of_pattern(state.pattern),
+        // The paper measures MLC only; elsewhere all data count as random, and its interference is part
+        // of the rates.
+        Cell::Slc | Cell::Tlc | Cell::Qlc => interference::of_pattern(Pattern::Random),
+    };
+    let disturb = rates.per_read * worn.powf(DISTURB_EXPONENT) * state.reads as f64;
+    let rate =
+        wear * interference_factor(interference, cycles) * retention_factor(state.retention_s) + disturb;
+    let bits = f64::from(bits);
+    // Half of the bits wrong is what no memory at all achieves.
+    (bits * rate * page_share(state.cell, state.page_type)).min(bits / 2.0)
+}
+
 /// The errors left in the `attempt`-th read retry (0: the first read, with default thresholds) of a page for
-/// which `expected` wrong bits are expected.
+/// which `expected` wrong bits are expected, with the default share per step and floor.
 pub fn after_retry(expected: f64, attempt: u32) -> f64 {
-    expected * RETRY_FACTOR.powf(f64::from(attempt)).max(RETRY_FLOOR)
+    expected * retry_share(attempt, RETRY_FACTOR, RETRY_FLOOR)
+}
+
+/// The share of the errors that is left in the `attempt`-th retry, each leaving `factor`, down to `floor`.
+pub(crate) fn retry_share(attempt: u32, factor: f64, floor: f64) -> f64 {
+    if attempt == 0 { 1.0 } else { factor.powf(f64::from(attempt)).max(floor) }
 }
 
 fn cell_rates(cell: Cell) -> CellRates {

@@ -1,5 +1,6 @@
 //! What the media are: shape, cells, times, endurance, faults, and what is kept of the data.
 
+use crate::integrity::Integrity;
 use pellucid_flash::{Geometry, Nanos};
 use std::path::PathBuf;
 
@@ -113,6 +114,8 @@ pub struct MediaConfig {
     pub store: StoreKind,
     /// Bytes of the spare area that belong to the host, for each sector; 0 where no host sees the spare area.
     pub metadata_bytes: u32,
+    /// How data are kept intact.
+    pub integrity: Integrity,
     /// Seed of all media randomness.
     pub seed: u64,
 }

@@ -175,7 +175,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The version that this program reads and writes.
+        /// The newest version that this program reads and writes.
         supported: u32,
     },
     /// The image was made with another geometry.
@@ -229,7 +229,7 @@ impl fmt::Display for StoreError {
             ),
             StoreError::Version { path, found, supported } => write!(
                 f,
-                "{}: image format version {found}, but this program knows version {supported} only; \
+                "{}: image format version {found}, but this program knows versions 1 to {supported} only; \
                  open it with the program that made it",
                 path.display()
             ),

@@ -5,11 +5,14 @@
 
 mod bit_errors;
 mod config;
+mod data_path;
 mod divide;
 mod ecc;
 mod error;
+mod error_source;
 mod faults;
 mod injected;
+mod integrity;
 mod media;
 mod scrambler;
 mod state;
@@ -17,12 +20,13 @@ mod store;
 mod times;
 
 pub use bit_errors::{
-    BitErrorModel, MlcSymbol, PageState, Pattern, STUDY_PATTERNS, StudyPoint, after_retry, draw_bit_errors,
-    inject_bit_errors, scrambler_study, worst_chunk_errors,
+    BitErrorModel, MlcSymbol, PageState, Pattern, RETRY_FACTOR, RETRY_FLOOR, STUDY_PATTERNS, StudyPoint,
+    after_retry, draw_bit_errors, inject_bit_errors, scrambler_study, worst_chunk_errors,
 };
 pub use config::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
 pub use ecc::{Bch, EccError, PageCorrection, PageEcc, PageUncorrectable, Uncorrectable};
 pub use error::{MediaError, RuleError, StoreError};
 pub use injected::Fault;
+pub use integrity::{BitErrors, Ecc, EccData, Integrity, check_integrity};
 pub use media::{Health, Media, Outcome, ReadResult, SnapshotError, Spare};
 pub use scrambler::{scramble, scrambler_seed};

@@ -13,14 +13,18 @@ mod snapshot;
 pub use snapshot::SnapshotError;
 
 use crate::MediaConfig;
+use crate::bit_errors::{PageState, Pattern, of_word_line};
+use crate::config::Cell;
+use crate::data_path::{DataPath, Found, Segment, UnitPlace, UnitShape};
 use crate::divide::Divisor;
 use crate::error::{MediaError, RuleError, StoreError};
 use crate::faults::{self, FaultPlan};
 use crate::injected::{self, Fault, Injected};
+use crate::integrity;
 use crate::state::{BlockState, Flag};
 use crate::store::{Store, StoreShape, UNREADABLE};
 use crate::times::{self, Times};
-use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa};
+use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the spare area of one mapping unit holds.
@@ -50,6 +54,8 @@ pub enum ReadResult {
     Ok {
         /// Bits that error correction repaired.
         corrected_bits: u32,
+        /// Of these, in the worst chunk: the distance to losing the data.
+        worst_chunk_bits: u32,
     },
     /// Nothing usable: torn, failed, half erased, in operation, or more bit errors than can be corrected.
     Uncorrectable,
@@ -75,6 +81,14 @@ pub struct Media {
     faults: FaultPlan,
     /// What was done to the drive while it worked; `None`: nothing.
     injected: Option<Box<Injected>>,
+    /// Code, scrambler and bit errors; `None`: data are stored as they are and nothing is ever wrong.
+    data_path: Option<Box<DataPath>>,
+    /// The error rate depends on the very data that are stored.
+    sees_patterns: bool,
+    /// Seconds that the media had existed when the drive was switched on.
+    age_s: u64,
+    /// Time since then, as far as it matters to bit errors.
+    now: SimTime,
     endurance: Option<u32>,
     recovered: bool,
     /// Seed of what was decided when the media were made: factory-bad blocks, speed of each die.
@@ -122,7 +136,10 @@ impl Media {
         let layout = config.geometry.layout()?;
         times::check(config)?;
         faults::check(&config.faults, &layout)?;
-        let shape = StoreShape::new(&layout, &config.store, config.metadata_bytes);
+        let code = integrity::check(config)?;
+        let parity_bytes = DataPath::stored_parity_bytes(config, &layout, code.as_ref());
+        let shape = StoreShape::new(&layout, &config.store, parity_bytes, config.metadata_bytes);
+        let data_path = DataPath::new(config, &layout, code.as_ref()).map(Box::new);
         let opened = Store::open(config, shape)?;
         let mut media = Media {
             split: Split {
@@ -133,6 +150,10 @@ impl Media {
             times: Times::new(config, &layout, opened.made),
             faults: FaultPlan::new(config, &layout),
             injected: None,
+            sees_patterns: data_path.as_ref().is_some_and(|path| path.sees_patterns(&config.store)),
+            data_path,
+            age_s: opened.age_s,
+            now: SimTime::ZERO,
             endurance: config.endurance,
             recovered: opened.recovered,
             made: opened.made,
@@ -146,11 +167,45 @@ impl Media {
             for block in faults::factory_bad(&config.faults, &media.layout, opened.made) {
                 media.store.set_state(block, BlockState::default().with(Flag::FactoryBad));
             }
+            media.wear_in(config.integrity.cycles);
             media.store.finish_creation()?;
         } else {
             media.power_cut();
         }
         Ok(media)
+    }
+
+    /// New media that are not new: good blocks have been through `cycles` cycles.
+    fn wear_in(&mut self, cycles: u32) {
+        for block in 0..self.layout.blocks {
+            let state = self.store.state(block);
+            if cycles > 0 && state.health() == Health::Good {
+                self.store.set_state(block, state.with_erase_count(cycles));
+            }
+        }
+    }
+
+    /// The drive's time, which never goes back. It matters to the age of what is stored.
+    #[inline]
+    pub fn set_now(&mut self, now: SimTime) {
+        self.now = now;
+    }
+
+    /// Lets time pass at once, as on a shelf: what is stored is older by so many seconds.
+    pub fn elapse(&mut self, seconds: u64) {
+        self.age_s = self.age_s.saturating_add(seconds);
+        self.store.set_age(self.age());
+    }
+
+    /// Seconds that the media have existed.
+    fn age(&self) -> u64 {
+        self.age_s.saturating_add(self.now.0 / 1_000_000_000)
+    }
+
+    /// Chunks with more wrong bits than the code corrects that its decoder took for other data. They are uncorrectable all
+    /// the same (see `data_path.rs`).
+    pub fn miscorrected_chunks(&self) -> u64 {
+        self.data_path.as_ref().map_or(0, |path| path.miscorrected)
     }
 
     /// Puts the faults of `config` in place of the present ones, with random streams that start anew. Nothing else of `config`
@@ -163,7 +218,8 @@ impl Media {
 
     /// Does damage to the running media.
     pub fn inject(&mut self, fault: Fault) -> Result<(), MediaError> {
-        injected::check(fault, &self.layout, false)?;
+        let errs = self.data_path.as_ref().is_some_and(|path| path.errs());
+        injected::check(fault, &self.layout, errs)?;
         self.injected.get_or_insert_with(|| Box::new(Injected::new(&self.layout))).add(fault);
         Ok(())
     }
@@ -207,6 +263,10 @@ impl Media {
             times: self.times.clone(),
             faults: self.faults.clone(),
             injected: self.injected.clone(),
+            data_path: self.data_path.clone(),
+            sees_patterns: self.sees_patterns,
+            age_s: self.age_s,
+            now: self.now,
             endurance: self.endurance,
             recovered: self.recovered,
             made: self.made,
@@ -265,8 +325,13 @@ impl Media {
                 first: first_sequence,
             });
         };
+        let age_s = self.age();
         let (meta, _) = self.store.both_mut(at.block);
         self.shape.meta.begin(meta, at.stripe, first_sequence, offset);
+        if at.stripe == 0 {
+            self.shape.meta.set_born(meta, age_s);
+            self.store.set_age(age_s);
+        }
         self.store.set_state(at.block, state.with(Flag::Programming));
         Ok(())
     }
@@ -283,8 +348,14 @@ impl Media {
         assert_eq!(images.len(), bytes, "image bytes of one unit");
         let (meta, target) = self.store.both_mut(at.block);
         self.shape.meta.put(meta, at.unit, at.index, lpn);
-        let start = at.index as usize * bytes;
-        target[start..start + bytes].copy_from_slice(images);
+        let stored = self.shape.unit_stored_bytes;
+        let target = &mut target[at.index as usize * stored..][..stored];
+        match &self.data_path {
+            Some(path) if path.stores_code_words() => {
+                path.store(unit_place(&self.split, at), images, target);
+            }
+            _ => target.copy_from_slice(images),
+        }
     }
 
     /// Gives the host's metadata of one unit of a begun stripe, after its [`Media::put_unit`]: `sectors_per_unit *
@@ -341,8 +412,9 @@ impl Media {
             return None;
         }
         if self.shape.image_bytes == self.layout.sector_bytes as usize {
-            let start = at.index as usize * self.shape.unit_image_bytes;
-            return Some(self.store.images(at.block)[start..start + self.shape.unit_image_bytes].to_vec());
+            let mut bytes = vec![0; self.shape.unit_image_bytes];
+            self.copy_out(at, 0, &mut bytes);
+            return Some(bytes);
         }
         self.segments.get(&ppa.0).map(|bytes| bytes.to_vec())
     }
@@ -362,7 +434,7 @@ impl Media {
         let lpn = self.shape.meta.lpn(self.store.meta(source.block), source.index);
         let (meta, _) = self.store.both_mut(at.block);
         self.shape.meta.put(meta, at.unit, at.index, lpn);
-        let bytes = self.shape.unit_image_bytes;
+        let bytes = self.shape.unit_stored_bytes;
         let start = source.index as usize * bytes;
         self.store.copy_images((source.block, start..start + bytes), (at.block, at.index as usize * bytes));
         let (bytes, base) = (self.shape.unit_metadata_bytes, self.shape.metadata_at);
@@ -461,11 +533,95 @@ impl Media {
             out.fill(0);
             return ReadResult::Uncorrectable;
         }
+        if self.data_path.is_some() {
+            return self.read_guarded(at, start, out, attempt);
+        }
         if !out.is_empty() {
-            let start = at.index as usize * self.shape.unit_image_bytes + start;
+            let start = at.index as usize * self.shape.unit_stored_bytes + start;
             out.copy_from_slice(&self.store.images(at.block)[start..start + out.len()]);
         }
-        ReadResult::Ok { corrected_bits: 0 }
+        ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 }
+    }
+
+    /// The part of [`Media::read`] that knows code, scrambler and bit errors.
+    fn read_guarded(&mut self, at: Place, start: usize, out: &mut [u8], attempt: u32) -> ReadResult {
+        let mut path = self.data_path.take().expect("asked before");
+        let place = unit_place(&self.split, at);
+        let mut found = Found::default();
+        if path.errs() {
+            let state = self.page_state(at.block);
+            let factor = match &self.injected {
+                Some(injected) => injected.error_factor[self.die_of(at.block).0 as usize],
+                None => 1.0,
+            };
+            let shape = path.shape;
+            found = path.draw(place, state, attempt, factor, |segment| self.pattern(at, shape, segment));
+        }
+        if !out.is_empty() {
+            self.copy_out_by(Some(&path), at, start, out);
+            if path.must_decode(found) {
+                let stored = self.stored(at);
+                found = path.decode(place, found, start, stored, out);
+            }
+        }
+        self.data_path = Some(path);
+        if found.lost {
+            out.fill(0);
+            return ReadResult::Uncorrectable;
+        }
+        ReadResult::Ok { corrected_bits: found.bits, worst_chunk_bits: found.worst }
+    }
+
+    /// What the error rate of a block's pages depends on, but for the page itself. Counts the read.
+    fn page_state(&mut self, block: u32) -> PageState {
+        let (age_s, pe_cycles) = (self.age(), self.store.state(block).erase_count());
+        let (meta, _) = self.store.both_mut(block);
+        let (born_s, reads) = self.shape.meta.history(meta);
+        self.shape.meta.set_history(meta, (born_s, reads.saturating_add(1)));
+        let retention_s = age_s.saturating_sub(born_s) as f64;
+        let (cell, pattern) = (Cell::Slc, Pattern::Random);
+        PageState { cell, page_type: 0, pe_cycles, retention_s, reads, pattern }
+    }
+
+    /// What is stored on a segment of an MLC page and its word line. Scrambled data, data that are not kept, and word lines
+    /// that are not full count as random.
+    fn pattern(&self, at: Place, shape: UnitShape, segment: Segment) -> Pattern {
+        if !self.sees_patterns {
+            return Pattern::Random;
+        }
+        let (stripe, unit, start) = shape.partner(segment);
+        if stripe >= self.store.state(at.block).next_stripe() {
+            return Pattern::Random;
+        }
+        let images = self.store.images(at.block);
+        let bytes = |index: u32, start: u32| {
+            let from = index as usize * self.shape.unit_stored_bytes + start as usize;
+            &images[from..from + shape.segment_bytes as usize]
+        };
+        let own = bytes(at.index, segment.start);
+        let other = bytes(stripe * self.layout.units_per_stripe + unit, start);
+        if segment.page.is_multiple_of(2) { of_word_line(own, other) } else { of_word_line(other, own) }
+    }
+
+    /// What is stored of a unit.
+    fn stored(&self, at: Place) -> &[u8] {
+        &self.store.images(at.block)[at.index as usize * self.shape.unit_stored_bytes..]
+            [..self.shape.unit_stored_bytes]
+    }
+
+    /// The data of a unit, as they were given.
+    fn copy_out(&self, at: Place, start: usize, out: &mut [u8]) {
+        self.copy_out_by(self.data_path.as_deref(), at, start, out);
+    }
+
+    fn copy_out_by(&self, path: Option<&DataPath>, at: Place, start: usize, out: &mut [u8]) {
+        let stored = self.stored(at);
+        match path {
+            Some(path) if path.stores_code_words() => {
+                path.reveal(unit_place(&self.split, at), start, stored, out);
+            }
+            _ => out.copy_from_slice(&stored[start..start + out.len()]),
+        }
     }
 
     /// Gives up a unit that could not be read: reads find it uncorrectable until its block is erased.
@@ -637,19 +793,25 @@ impl Media {
     #[inline]
     fn pad(&mut self, at: Place) {
         let first = at.index - at.unit;
-        let bytes = self.shape.unit_image_bytes;
+        let bytes = self.shape.unit_stored_bytes;
         let (meta, images) = self.store.both_mut(at.block);
         let mut from = 0;
         while let Some(unit) = self.shape.meta.next_missing(meta, from) {
             let index = first + unit;
             self.shape.meta.put(meta, unit, index, Lpn::NONE);
             let start = index as usize * bytes;
+            // Padding is never read, so it needs no code words.
             images[start..start + bytes].fill(0);
             let (length, base) = (self.shape.unit_metadata_bytes, self.shape.metadata_at);
             images[base + index as usize * length..][..length].fill(0);
             from = unit + 1;
         }
     }
+}
+
+fn unit_place(split: &Split, at: Place) -> UnitPlace {
+    let (_, block) = split.blocks_per_die.div_rem(at.block);
+    UnitPlace { block, stripe: at.stripe, unit: at.unit }
 }
 
 impl Clone for Media {

@@ -60,7 +60,12 @@ pub fn scrambler_seed(row: u32) -> u8 {
 
 /// Scrambles the bytes of a row in place, or undoes it: both are the same XOR.
 pub fn scramble(row: u32, page: &mut [u8]) {
-    let start = usize::from(START[usize::from(scrambler_seed(row))]);
+    scramble_from(row, 0, page);
+}
+
+/// As [`scramble`], for the bytes of a row from `offset` on.
+pub(crate) fn scramble_from(row: u32, offset: usize, page: &mut [u8]) {
+    let start = (usize::from(START[usize::from(scrambler_seed(row))]) + offset) % PERIOD;
     let key = &STREAM[start..start + PERIOD];
     for piece in page.chunks_mut(PERIOD) {
         for (byte, key) in piece.iter_mut().zip(key) {
@@ -100,6 +105,17 @@ mod tests {
         }
         assert!(!seen[0], "a zero register never moves");
         assert!(seen[1..].iter().all(|&s| s));
+    }
+
+    #[test]
+    fn parts_of_a_row_scramble_like_the_whole() {
+        let mut whole = vec![7; 2_000];
+        let mut parts = whole.clone();
+        scramble(9, &mut whole);
+        for (i, part) in parts.chunks_mut(300).enumerate() {
+            scramble_from(9, 300 * i, part);
+        }
+        assert_eq!(parts, whole);
     }
 
     #[test]

@@ -51,6 +51,10 @@ impl BlockState {
         self.0 as u32
     }
 
+    pub(crate) fn with_erase_count(self, count: u32) -> BlockState {
+        BlockState(self.0 & !u64::from(u32::MAX) | u64::from(count))
+    }
+
     #[inline]
     pub(crate) fn next_stripe(self) -> u32 {
         ((self.0 >> NEXT_SHIFT) & NEXT_MASK) as u32

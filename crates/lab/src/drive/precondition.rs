@@ -46,6 +46,7 @@ pub fn precondition(
         }
     }
     writer.end()?;
+    device.elapse((what.shelf_days * 86_400.0) as u64);
     device.reset_counters();
     Ok(())
 }

@@ -292,6 +292,14 @@ pub struct MediaHealth {
     pub corrected_reads: u64,
     /// Reads that failed after every retry.
     pub uncorrectable_reads: u64,
+    /// Wrong bits that error correction mended.
+    pub corrected_bits: u64,
+    /// Chunks that the decoder took for other data than were stored; uncorrectable all the same.
+    pub miscorrected_chunks: u64,
+    /// Blocks that were written anew because too many bits had to be corrected.
+    pub refreshed_blocks: u64,
+    /// Blocks that were retired.
+    pub retired_blocks: u64,
     /// Program operations that failed.
     pub program_failures: u64,
     /// Erase operations that failed.

@@ -209,6 +209,7 @@ pub(crate) fn scheduler(values: &Values, timing: &Timing) -> Result<Scheduler, S
         suspend,
         read_retries: values.u32("drive.scheduler.read_retries"),
         retry_ns: values.time("drive.scheduler.retry"),
+        refresh_above: values.whole_or_none("drive.ecc.refresh_above").map(|bits| bits as u32),
         decode_ns: values.time("drive.scheduler.decode"),
     })
 }

@@ -6,7 +6,9 @@ use super::schema::{Key, Kind, SHARE, TIME, Values, count, key};
 use super::table::Table;
 use super::value::Quantity;
 use pellucid_flash::{Geometry, GeometryError, Layout};
-use pellucid_media::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
+use pellucid_media::{
+    BitErrors, Cell, Ecc, EccData, Faults, Integrity, ListedFault, MediaConfig, MediaError, StoreKind, Timing,
+};
 use std::path::PathBuf;
 
 /// Far above what any geometry allows, and small enough for 32 bits.
@@ -49,6 +51,12 @@ pub(crate) const KEYS: &[Key] = &[
         Kind::Or("unlimited", &count(1)),
         Word("unlimited"),
         "Erases that a block survives",
+    ),
+    key(
+        "drive.media.cycles",
+        Kind::Whole(0, 10_000_000),
+        Whole(0),
+        "Program/erase cycles behind every good block of new media",
     ),
     key(
         "drive.media.store",
@@ -97,7 +105,47 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.media.faults.program_fail", SHARE, Real(0.0), "Probability that a program fails"),
     key("drive.media.faults.erase_fail", SHARE, Real(0.0), "Probability that an erase fails"),
     key("drive.media.faults.read_fail", SHARE, Real(0.0), "Probability that a read attempt is uncorrectable"),
+    key(
+        "drive.media.bit_errors.enabled",
+        Kind::Flag,
+        Flag(false),
+        "Bits are wrong as the model says: by wear, retention, reads, page type, pattern",
+    ),
+    key(
+        "drive.media.bit_errors.factor",
+        Kind::Real(0.0, 1e9),
+        Real(1.0),
+        "Factor on the rate of the model, which is that of no particular part",
+    ),
+    key(
+        "drive.media.bit_errors.retry_factor",
+        SHARE,
+        Real(0.5),
+        "Share of the errors that each read retry leaves",
+    ),
+    key("drive.media.bit_errors.retry_floor", SHARE, Real(0.1), "Share of the errors that no retry removes"),
     key("drive.media.faults.list", Kind::Tables, Empty, "Faults by place: [[drive.media.faults.list]]"),
+    key("drive.ecc.code", Kind::Word(&["none", "bch"]), Word("none"), "Error-correcting code"),
+    key("drive.ecc.chunk", SIZE32, Word("256B"), "Data that one code word protects"),
+    key(
+        "drive.ecc.correctable",
+        count(0),
+        Whole(13),
+        "Bits that can be corrected in a chunk and its parity together",
+    ),
+    key(
+        "drive.ecc.data",
+        Kind::Word(&["drawn", "real", "checked"]),
+        Word("drawn"),
+        "What is coded: nothing (wrong bits are drawn), chunks with wrong bits, or all that is read",
+    ),
+    key("drive.ecc.scrambler", Kind::Flag, Flag(true), "Data are scrambled by their row address"),
+    key(
+        "drive.ecc.refresh_above",
+        Kind::Or("never", &count(0)),
+        Word("never"),
+        "A read that corrects more bits in one chunk has its block written anew",
+    ),
 ];
 
 const STORE: Kind = Kind::WordOrText(&["none", "ram", "file"], "file");
@@ -133,9 +181,55 @@ pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError>
         store: store(values)?,
         // What a namespace asks for; filled in when the namespaces are known.
         metadata_bytes: 0,
+        integrity: integrity(values)?,
         seed: values.whole("drive.media.seed"),
     };
+    pellucid_media::check_integrity(&media).map_err(|error| integrity_error(values, error))?;
     Ok((media, layout))
+}
+
+fn integrity(values: &Values) -> Result<Integrity, SpecError> {
+    let data = match values.text("drive.ecc.data") {
+        "drawn" => EccData::Drawn,
+        "real" => EccData::Real,
+        _ => EccData::Checked,
+    };
+    let ecc = Ecc {
+        chunk_bytes: values.u32("drive.ecc.chunk"),
+        correctable: values.u32("drive.ecc.correctable"),
+        data,
+    };
+    let protected = values.text("drive.ecc.code") == "bch";
+    if !protected && data != EccData::Drawn {
+        return Err(
+            values.refuse("drive.ecc.data", "drawn, or real and checked with drive.ecc.code = \"bch\"")
+        );
+    }
+    let enabled = values.flag("drive.media.bit_errors.enabled");
+    let bit_errors = BitErrors {
+        factor: values.real("drive.media.bit_errors.factor"),
+        retry_factor: values.real("drive.media.bit_errors.retry_factor"),
+        retry_floor: values.real("drive.media.bit_errors.retry_floor"),
+    };
+    if values.flag("drive.ftl.copyback") && (enabled || data != EccData::Drawn) {
+        let allowed = "false: a copy inside the die would pass the error correction by";
+        return Err(values.refuse("drive.ftl.copyback", allowed));
+    }
+    Ok(Integrity {
+        ecc: protected.then_some(ecc),
+        scrambler: values.flag("drive.ecc.scrambler"),
+        bit_errors: enabled.then_some(bit_errors),
+        cycles: values.u32("drive.media.cycles"),
+    })
+}
+
+/// The media's own refusal, at the key of the file that it is about.
+fn integrity_error(values: &Values, error: MediaError) -> SpecError {
+    let MediaError::Config { key, allowed, .. } = error else {
+        unreachable!("only keys are checked: {error}")
+    };
+    let table = if key.starts_with("ecc.") { "drive" } else { "drive.media" };
+    values.refuse(&format!("{table}.{key}"), allowed)
 }
 
 fn geometry(values: &Values) -> Geometry {

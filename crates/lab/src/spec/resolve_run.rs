@@ -19,6 +19,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("job", Kind::Tables, Empty, "Jobs in order: [[job]], with fio's keys"),
     key("precondition.fill", SHARE, Real(0.0), "Share of the capacity written sequentially before the run"),
     key("precondition.overwrite", CAPACITIES, Real(0.0), "Capacities of random overwrites after the fill"),
+    key(
+        "precondition.shelf_days",
+        Kind::Real(0.0, 36_525.0),
+        Real(0.0),
+        "Days that the data then lie, unread, before the run (they matter to bit errors)",
+    ),
     key("precondition.seed", SEED, Whole(1), "Seed of the overwrites"),
     key("run.seed", SEED, Whole(1), "Seed of the jobs"),
     key("run.verify", Kind::Flag, Flag(false), "Check every byte that is read"),
@@ -66,6 +72,8 @@ pub struct Precondition {
     pub overwrite: Overwrite,
     /// Seed of the overwrites.
     pub seed: u64,
+    /// Days between the last write and the run.
+    pub shelf_days: f64,
 }
 
 /// How long random overwrites go on.
@@ -108,6 +116,7 @@ pub(crate) fn precondition(values: &Values) -> Precondition {
         overwrite: values
             .real_or_none("precondition.overwrite")
             .map_or(Overwrite::Steady, Overwrite::Capacities),
+        shelf_days: values.real("precondition.shelf_days"),
         seed: values.whole("precondition.seed"),
     }
 }

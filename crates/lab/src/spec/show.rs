@@ -11,6 +11,8 @@ const TABLES: &[&str] = &[
     "drive.media",
     "drive.media.timing",
     "drive.media.faults",
+    "drive.media.bit_errors",
+    "drive.ecc",
     "drive.ftl",
     "drive.host",
     "drive.firmware",

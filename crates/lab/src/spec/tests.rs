@@ -289,7 +289,10 @@ closed_loop = 32
 limit = 500
 ";
     let spec = small(text).unwrap();
-    assert_eq!(spec.precondition, Precondition { fill: 1.0, overwrite: Overwrite::Steady, seed: 1 });
+    assert_eq!(
+        spec.precondition,
+        Precondition { fill: 1.0, overwrite: Overwrite::Steady, shelf_days: 0.0, seed: 1 }
+    );
     assert_eq!(
         spec.run,
         RunSpec {

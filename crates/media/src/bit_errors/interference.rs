@@ -53,7 +53,7 @@ impl MlcSymbol {
 }
 
 /// What a page and its neighbours on the media store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
     /// Random or scrambled data: every level is equally likely next to every other.
     Random,
@@ -61,6 +61,8 @@ pub enum Pattern {
     /// et al., Fig. 29). Two equal symbols are accepted; the model then knows of no interference, though real
     /// parts have other trouble with uniform data.
     Alternating(MlcSymbol, MlcSymbol),
+    /// Data whose mean interference was measured, in level steps.
+    Measured(f64),
 }
 
 /// The last move of a cell that ends at a level, in level steps.
@@ -85,5 +87,26 @@ pub(super) fn of_pattern(pattern: Pattern) -> f64 {
             let (a, b) = (a.level(), b.level());
             f64::midpoint(on_victim(a, b), on_victim(b, a))
         }
+        Pattern::Measured(steps) => steps,
     }
+}
+
+/// Mean interference in a word line, measured on what its two pages store (a multiple of 8 bytes each; the rest is not
+/// looked at). The neighbours along the word line stand for all: those on other word lines are not looked at either.
+pub(crate) fn of_word_line(lsb: &[u8], msb: &[u8]) -> Pattern {
+    let (mut steps, mut pairs) = (0.0, 0u32);
+    for (lsb, msb) in lsb.as_chunks().0.iter().zip(msb.as_chunks().0) {
+        let (lsb, msb) = (u64::from_be_bytes(*lsb), u64::from_be_bytes(*msb));
+        // Cells of level 0 to 3; the cell of the lowest bit has no right-hand neighbour here.
+        let level = [lsb & msb, !lsb & msb, !lsb & !msb, lsb & !msb];
+        for left in 0..4 {
+            for right in (0..4).filter(|&right| right != left) {
+                let neighbours = ((level[left] >> 1) & level[right]).count_ones();
+                let both = on_victim(left, right) + on_victim(right, left);
+                steps += f64::from(neighbours) * both / 2.0;
+            }
+        }
+        pairs += 63;
+    }
+    Pattern::Measured(if pairs == 0 { of_pattern(Pattern::Random) } else { steps / f64::from(pairs) })
 }

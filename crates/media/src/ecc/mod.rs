@@ -71,6 +71,31 @@ pub enum EccError {
     },
 }
 
+impl EccError {
+    /// What is allowed instead.
+    pub fn allowed(&self) -> String {
+        match *self {
+            EccError::Strength { max, .. } => format!("1 to {max}"),
+            EccError::ChunkBytes { strength, max, .. } => {
+                format!("1 to {max} with {strength} correctable bits")
+            }
+            EccError::PageBytes { page_bytes, .. } => {
+                format!("divisors of the page's {page_bytes} data bytes")
+            }
+            EccError::SpareBytes { max_strength: 0, .. } => {
+                "larger chunks or a larger spare area, as not even 1 bit fits".into()
+            }
+            EccError::SpareBytes { spare_bytes, chunks, parity_bytes, max_strength, .. } => {
+                let needed = chunks * parity_bytes;
+                format!(
+                    "1 to {max_strength} with these chunks, as {chunks} x {parity_bytes} bytes of parity would need \
+                     {needed} spare bytes of {spare_bytes}"
+                )
+            }
+        }
+    }
+}
+
 impl fmt::Display for EccError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

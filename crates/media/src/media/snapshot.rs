@@ -2,13 +2,17 @@
 //!
 //! ```text
 //!  12 x u32   geometry, in the order of `Geometry`          u32  bytes kept per sector
+//!  3 x u32    chunk bytes, correctable bits and scrambler of stored code words; zeros without
 //!  u64        seed that the media were made with
+//!  u64        seconds that the media have existed
 //!  per block  u64  state word with its check byte (as in the media image file)
 //!             if some stripe can be read:
 //!             u64  sequence of stripe 0
+//!             u64  age of the media, in seconds, when stripe 0 was programmed
+//!             u64  reads since the erase
 //!             u32  per used stripe: its sequence minus that one; 2^32 - 1: unreadable
 //!             u32  per unit of them: logical page
-//!                  per unit of them: its sector images
+//!                  per unit of them: its sector images, with parity where code words are stored
 //!                  per unit of them: the host's metadata, if the media keep any
 //!  u32        number of map segments; each: u32 address, unit_bytes bytes
 //! ```
@@ -25,7 +29,6 @@ use crate::faults::FaultPlan;
 use crate::state::BlockState;
 use crate::store::StoreShape;
 use crate::times::Times;
-use pellucid_flash::Geometry;
 use std::fmt;
 use std::io::{self, Read, Write};
 
@@ -87,7 +90,10 @@ impl From<io::Error> for SnapshotError {
 }
 
 /// What must agree between snapshot and description.
-fn shape(geometry: &Geometry, kept: &StoreShape) -> [(&'static str, u32); 13] {
+fn shape(config: &MediaConfig, kept: &StoreShape) -> [(&'static str, u32); 16] {
+    let geometry = &config.geometry;
+    let integrity = &config.integrity;
+    let code = integrity.ecc.filter(|_| integrity.stores_code_words());
     [
         ("channels", geometry.channels),
         ("ways", geometry.ways),
@@ -103,6 +109,9 @@ fn shape(geometry: &Geometry, kept: &StoreShape) -> [(&'static str, u32); 13] {
         ("one_shot_pages", geometry.one_shot_pages),
         // `none` keeps a stamp of 4 bytes, `ram` the whole sector; the host's metadata come on top.
         ("store (bytes kept per sector)", (kept.image_bytes + kept.metadata_bytes) as u32),
+        ("ecc.chunk (0: data are stored without code words)", code.map_or(0, |code| code.chunk_bytes)),
+        ("ecc.correctable", code.map_or(0, |code| code.correctable)),
+        ("ecc.scrambler", code.map_or(0, |_| integrity.scrambler.into())),
     ]
 }
 
@@ -112,10 +121,11 @@ impl Media {
         if matches!(config.store, StoreKind::File(_)) {
             return Err(SnapshotError::FileStore);
         }
-        for (_, value) in shape(&config.geometry, &self.shape) {
+        for (_, value) in shape(config, &self.shape) {
             out.write_all(&value.to_le_bytes())?;
         }
         out.write_all(&self.made.to_le_bytes())?;
+        out.write_all(&self.age().to_le_bytes())?;
         for block in 0..self.layout.blocks {
             self.export_block(block, out)?;
         }
@@ -137,10 +147,13 @@ impl Media {
         let units = stripes * self.layout.units_per_stripe as usize;
         let meta = self.store.meta(block);
         out.write_all(&self.shape.meta.first_sequence(meta).to_le_bytes())?;
+        let (born_s, reads) = self.shape.meta.history(meta);
+        out.write_all(&born_s.to_le_bytes())?;
+        out.write_all(&reads.to_le_bytes())?;
         out.write_all(self.shape.meta.offsets(meta, stripes))?;
         out.write_all(self.shape.meta.lpns(meta, units))?;
         let images = self.store.images(block);
-        out.write_all(&images[..units * self.shape.unit_image_bytes])?;
+        out.write_all(&images[..units * self.shape.unit_stored_bytes])?;
         out.write_all(&images[self.shape.metadata_at..][..units * self.shape.unit_metadata_bytes])?;
         Ok(())
     }
@@ -152,7 +165,7 @@ impl Media {
             return Err(SnapshotError::FileStore);
         }
         let mut media = Media::new(config).map_err(SnapshotError::Media)?;
-        for (key, described) in shape(&config.geometry, &media.shape) {
+        for (key, described) in shape(config, &media.shape) {
             let found = read_u32(input)?;
             if found != described {
                 return Err(SnapshotError::Mismatch {
@@ -163,6 +176,7 @@ impl Media {
             }
         }
         media.made = read_u64(input)?;
+        media.age_s = read_u64(input)?;
         media.times = Times::new(config, &media.layout, media.made);
         media.faults = FaultPlan::new(config, &media.layout);
         for block in 0..media.layout.blocks {
@@ -191,11 +205,13 @@ impl Media {
         }
         let units = stripes * self.layout.units_per_stripe as usize;
         let first_sequence = read_u64(input)?;
+        let history = (read_u64(input)?, read_u64(input)?);
         let (meta, images) = self.store.both_mut(block);
         self.shape.meta.set_first_sequence(meta, first_sequence);
+        self.shape.meta.set_history(meta, history);
         input.read_exact(self.shape.meta.offsets_mut(meta, stripes))?;
         input.read_exact(self.shape.meta.lpns_mut(meta, units))?;
-        input.read_exact(&mut images[..units * self.shape.unit_image_bytes])?;
+        input.read_exact(&mut images[..units * self.shape.unit_stored_bytes])?;
         input.read_exact(&mut images[self.shape.metadata_at..][..units * self.shape.unit_metadata_bytes])?;
         Ok(())
     }

@@ -16,6 +16,7 @@
 )]
 
 use super::{Opened, Store, StoreShape};
+use crate::MediaConfig;
 use crate::error::StoreError;
 use crate::state::BlockState;
 use memmap2::{MmapMut, MmapOptions};
@@ -26,8 +27,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"PELLUCID";
-/// Format version that this code reads and writes.
+/// Format versions that this code reads and writes: data as they are, and code words.
 const VERSION: u32 = 1;
+const VERSION_CODED: u32 = 2;
 const REGION_ALIGN: u64 = 4096;
 
 // Offsets in the header.
@@ -45,6 +47,11 @@ const CHECKSUM_AT: usize = 104;
 const CLEAN_AT: usize = 112;
 /// Bytes per sector of the host's metadata. Outside the checksum, because images without any are older than the field.
 const METADATA_AT: usize = 116;
+/// Seconds that the media have existed. Outside the checksum, because it changes.
+const AGE_AT: usize = 120;
+/// Version 2: chunk bytes, correctable bits, 1 with a scrambler, 0; u32 each. Then FNV-1a of these 16 bytes.
+const CODE_AT: usize = 128;
+const CODE_CHECKSUM_AT: usize = 144;
 const HEADER_BYTES: u64 = 4096;
 
 /// Where the regions of an image lie.
@@ -97,6 +104,22 @@ fn geometry_words(g: &Geometry) -> [(&'static str, u32); 12] {
     ]
 }
 
+/// The code that an image is bound to; zeros where data are stored as they are.
+fn code_words(config: &MediaConfig) -> [(&'static str, u32); 3] {
+    let integrity = &config.integrity;
+    let (chunk, correctable, scrambler) = match integrity.ecc {
+        Some(ecc) if integrity.stores_code_words() => {
+            (ecc.chunk_bytes, ecc.correctable, u32::from(integrity.scrambler))
+        }
+        _ => (0, 0, 0),
+    };
+    [
+        ("ecc.chunk (0: data are stored without code words)", chunk),
+        ("ecc.correctable", correctable),
+        ("ecc.scrambler", scrambler),
+    ]
+}
+
 /// FNV-1a (Fowler, Noll, Vo), 64 bits.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
@@ -110,10 +133,12 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-fn header(geometry: &Geometry, seed: u64, regions: &Regions) -> [u8; CLEAN_AT] {
+fn header(config: &MediaConfig, regions: &Regions) -> [u8; CLEAN_AT] {
+    let (geometry, seed) = (&config.geometry, config.seed);
+    let version = if config.integrity.stores_code_words() { VERSION_CODED } else { VERSION };
     let mut h = [0; CLEAN_AT];
     h[..8].copy_from_slice(MAGIC);
-    h[VERSION_AT..][..4].copy_from_slice(&VERSION.to_le_bytes());
+    h[VERSION_AT..][..4].copy_from_slice(&version.to_le_bytes());
     h[HEADER_BYTES_AT..][..4].copy_from_slice(&(HEADER_BYTES as u32).to_le_bytes());
     for (i, (_, word)) in geometry_words(geometry).into_iter().enumerate() {
         h[GEOMETRY_AT + 4 * i..][..4].copy_from_slice(&word.to_le_bytes());
@@ -135,12 +160,7 @@ fn header(geometry: &Geometry, seed: u64, regions: &Regions) -> [u8; CLEAN_AT] {
 impl FileStore {
     /// Opens the image at `path`, or creates it when there is none or an empty file. A new image has no magic number until
     /// [`FileStore::finish_creation`].
-    pub(crate) fn open(
-        path: &Path,
-        geometry: &Geometry,
-        seed: u64,
-        shape: StoreShape,
-    ) -> Result<Opened, StoreError> {
+    pub(crate) fn open(path: &Path, config: &MediaConfig, shape: StoreShape) -> Result<Opened, StoreError> {
         let io = |action| move |source| StoreError::Io { path: path.into(), action, source };
         let regions = Regions::new(&shape);
         let file = OpenOptions::new()
@@ -161,21 +181,22 @@ impl FileStore {
         let map_bytes = if created { regions.file_bytes } else { found };
         let mut map = map_file(&file, map_bytes).map_err(io("map the image"))?;
         if created {
-            map[..CLEAN_AT].copy_from_slice(&header(geometry, seed, &regions));
+            map[..CLEAN_AT].copy_from_slice(&header(config, &regions));
             map[METADATA_AT..][..4].copy_from_slice(&(shape.metadata_bytes as u32).to_le_bytes());
+            write_code(&mut map, config);
             map[..MAGIC.len()].fill(0);
         } else {
-            check_header(&map, path, geometry, &regions, shape.metadata_bytes as u32)?;
+            check_header(&map, path, config, &regions, shape.metadata_bytes as u32)?;
             check_states(&map, path, &regions, &shape)?;
         }
         let recovered = !created && map[CLEAN_AT] == 0;
-        let made = u64_at(&map, SEED_AT);
+        let (made, age_s) = (u64_at(&map, SEED_AT), u64_at(&map, AGE_AT));
         if !created {
             map[CLEAN_AT] = 0;
             map.flush_range(0, HEADER_BYTES as usize).map_err(io("write the header to disk"))?;
         }
         let store = Store::File(FileStore { path: path.into(), shape, regions, map, _file: file });
-        Ok(Opened { store, created, made, recovered })
+        Ok(Opened { store, created, made, recovered, age_s })
     }
 
     /// Makes a new image valid; until then it is refused, so that an interrupted creation never passes for a drive.
@@ -222,6 +243,10 @@ impl FileStore {
         let source = self.images_range(from.0).start;
         let target = self.images_range(to.0).start + to.1;
         self.map.copy_within(source + from.1.start..source + from.1.end, target);
+    }
+
+    pub(crate) fn set_age(&mut self, age_s: u64) {
+        self.map[AGE_AT..AGE_AT + 8].copy_from_slice(&age_s.to_le_bytes());
     }
 
     /// Writes everything to the disk.
@@ -282,10 +307,38 @@ fn map_file(file: &File, bytes: u64) -> io::Result<MmapMut> {
     unsafe { MmapOptions::new().len(bytes).map_mut(file) }
 }
 
+/// The code of a new image, if it has one.
+fn write_code(map: &mut [u8], config: &MediaConfig) {
+    if !config.integrity.stores_code_words() {
+        return;
+    }
+    for (i, (_, word)) in code_words(config).into_iter().enumerate() {
+        map[CODE_AT + 4 * i..][..4].copy_from_slice(&word.to_le_bytes());
+    }
+    let sum = checksum(&map[CODE_AT..CODE_CHECKSUM_AT]);
+    map[CODE_CHECKSUM_AT..][..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// An image holds what the description's code makes, or plain data without one.
+fn check_code(map: &[u8], path: &Path, config: &MediaConfig) -> Result<(), StoreError> {
+    let coded = u32_at(map, VERSION_AT) == VERSION_CODED;
+    if coded && u64_at(map, CODE_CHECKSUM_AT) != checksum(&map[CODE_AT..CODE_CHECKSUM_AT]) {
+        let what = "the checksum of the header's code is wrong".into();
+        return Err(StoreError::Damaged { path: path.into(), what });
+    }
+    for (i, (key, description)) in code_words(config).into_iter().enumerate() {
+        let image = u32_at(map, CODE_AT + 4 * i);
+        if image != description {
+            return Err(StoreError::Geometry { path: path.into(), key, image, description });
+        }
+    }
+    Ok(())
+}
+
 fn check_header(
     map: &[u8],
     path: &Path,
-    geometry: &Geometry,
+    config: &MediaConfig,
     regions: &Regions,
     metadata_bytes: u32,
 ) -> Result<(), StoreError> {
@@ -295,14 +348,14 @@ fn check_header(
     }
     // The version comes before the checksum: another version may keep its checksum elsewhere.
     let found = u32_at(map, VERSION_AT);
-    if found != VERSION {
-        return Err(StoreError::Version { path: path.into(), found, supported: VERSION });
+    if found != VERSION && found != VERSION_CODED {
+        return Err(StoreError::Version { path: path.into(), found, supported: VERSION_CODED });
     }
     if u64_at(map, CHECKSUM_AT) != checksum(&map[..CHECKSUM_AT]) {
         return damaged("the header's checksum is wrong");
     }
     let metadata = ("metadata_bytes", metadata_bytes, METADATA_AT);
-    let words = geometry_words(geometry).into_iter().enumerate();
+    let words = geometry_words(&config.geometry).into_iter().enumerate();
     let words = words.map(|(i, (key, word))| (key, word, GEOMETRY_AT + 4 * i)).chain([metadata]);
     for (key, description, at) in words {
         let image = u32_at(map, at);
@@ -310,6 +363,7 @@ fn check_header(
             return Err(StoreError::Geometry { path: path.into(), key, image, description });
         }
     }
+    check_code(map, path, config)?;
     let places = [STATE_AT_AT, META_AT_AT, IMAGES_AT_AT, FILE_BYTES_AT].map(|at| u64_at(map, at));
     if places != [regions.state_at, regions.meta_at, regions.images_at, regions.file_bytes] {
         return damaged("the header's region offsets do not fit its geometry");

@@ -4,7 +4,8 @@
 //!  0      sequence of the block's first stripe                                  u64
 //!  8      stripe being programmed: bit u set = unit u has been put              4 x u64
 //! 40      stripe being programmed: 1 = it received a copy of unreadable data    u64
-//! 48      0                                                                     16 bytes
+//! 48      age of the media, in seconds, when the block's first stripe was programmed u64
+//! 56      reads of the block since its erase (counted with bit errors only)          u64
 //! 64      per stripe: its sequence minus the first one's; 2^32 - 1 = unreadable u32 each
 //! 64+4S   per unit: logical page                                                u32 each
 //! ```
@@ -15,6 +16,8 @@ use pellucid_flash::{Layout, Lpn};
 
 const PUT_AT: usize = 8;
 const POISON_AT: usize = 40;
+const BORN_AT: usize = 48;
+const READS_AT: usize = 56;
 const HEAD_BYTES: usize = 64;
 
 /// The sequence offset that marks a torn or failed stripe.
@@ -83,8 +86,24 @@ impl MetaShape {
     #[inline]
     pub(crate) fn begin(&self, meta: &mut [u8], stripe: u32, first_sequence: u64, offset: u32) {
         put_u64(meta, 0, first_sequence);
-        meta[PUT_AT..HEAD_BYTES].fill(0);
+        meta[PUT_AT..BORN_AT].fill(0);
         self.set_offset(meta, stripe, offset);
+    }
+
+    /// The block's first stripe is being programmed, at this age of the media.
+    pub(crate) fn set_born(&self, meta: &mut [u8], age_s: u64) {
+        put_u64(meta, BORN_AT, age_s);
+        put_u64(meta, READS_AT, 0);
+    }
+
+    /// Age of the media when the block's first stripe was programmed, and reads of the block since its erase.
+    pub(crate) fn history(&self, meta: &[u8]) -> (u64, u64) {
+        (u64_at(meta, BORN_AT), u64_at(meta, READS_AT))
+    }
+
+    pub(crate) fn set_history(&self, meta: &mut [u8], (born_s, reads): (u64, u64)) {
+        put_u64(meta, BORN_AT, born_s);
+        put_u64(meta, READS_AT, reads);
     }
 
     /// Sequence offset of a stripe, or [`UNREADABLE`].

@@ -29,7 +29,10 @@ pub(crate) struct StoreShape {
     pub(crate) stripes_per_block: u32,
     pub(crate) meta: MetaShape,
     pub(crate) image_bytes: usize,
+    /// What is kept of a unit's data ...
     pub(crate) unit_image_bytes: usize,
+    /// ... and of data and parity.
+    pub(crate) unit_stored_bytes: usize,
     /// The host's part of the spare area, per sector and per unit; a block's lies behind its images.
     pub(crate) metadata_bytes: usize,
     pub(crate) unit_metadata_bytes: usize,
@@ -39,7 +42,13 @@ pub(crate) struct StoreShape {
 }
 
 impl StoreShape {
-    pub(crate) fn new(layout: &Layout, kind: &StoreKind, metadata_bytes: u32) -> StoreShape {
+    /// `parity_bytes`: stored behind the data of each unit. `metadata_bytes`: of the host, per sector.
+    pub(crate) fn new(
+        layout: &Layout,
+        kind: &StoreKind,
+        parity_bytes: usize,
+        metadata_bytes: u32,
+    ) -> StoreShape {
         let image_bytes = match kind {
             StoreKind::None => STAMP_BYTES,
             StoreKind::Ram | StoreKind::File(_) => layout.sector_bytes as usize,
@@ -47,16 +56,18 @@ impl StoreShape {
         let unit_image_bytes = image_bytes * layout.sectors_per_unit as usize;
         let unit_metadata_bytes = metadata_bytes as usize * layout.sectors_per_unit as usize;
         let units = layout.units_per_block as usize;
+        let unit_stored_bytes = unit_image_bytes + parity_bytes;
         StoreShape {
             blocks: layout.blocks,
             stripes_per_block: layout.stripes_per_block,
             meta: MetaShape::new(layout),
             image_bytes,
             unit_image_bytes,
+            unit_stored_bytes,
             metadata_bytes: metadata_bytes as usize,
             unit_metadata_bytes,
-            metadata_at: unit_image_bytes * units,
-            image_bytes_per_block: (unit_image_bytes + unit_metadata_bytes) * units,
+            metadata_at: unit_stored_bytes * units,
+            image_bytes_per_block: (unit_stored_bytes + unit_metadata_bytes) * units,
         }
     }
 }
@@ -77,6 +88,8 @@ pub(crate) struct Opened {
     pub(crate) made: u64,
     /// Its last user did not close it.
     pub(crate) recovered: bool,
+    /// Seconds that the media had existed when they were used last.
+    pub(crate) age_s: u64,
 }
 
 impl Store {
@@ -84,9 +97,9 @@ impl Store {
         match &config.store {
             StoreKind::None | StoreKind::Ram => {
                 let store = Store::Memory(MemoryStore::new(shape));
-                Ok(Opened { store, created: true, made: config.seed, recovered: false })
+                Ok(Opened { store, created: true, made: config.seed, recovered: false, age_s: 0 })
             }
-            StoreKind::File(path) => FileStore::open(path, &config.geometry, config.seed, shape),
+            StoreKind::File(path) => FileStore::open(path, config, shape),
         }
     }
 
@@ -146,6 +159,14 @@ impl Store {
         match self {
             Store::Memory(_) => Ok(()),
             Store::File(s) => s.finish_creation(),
+        }
+    }
+
+    /// Keeps how long the media have existed, where the store survives the process.
+    pub(crate) fn set_age(&mut self, age_s: u64) {
+        match self {
+            Store::Memory(_) => {}
+            Store::File(s) => s.set_age(age_s),
         }
     }
 

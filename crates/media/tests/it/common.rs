@@ -1,7 +1,7 @@
 //! A small drive and its shorthand.
 
 use pellucid_flash::{BlockId, Geometry, Lpn, Nanos, Ppa};
-use pellucid_media::{Cell, Faults, Media, MediaConfig, Outcome, ReadResult, StoreKind, Timing};
+use pellucid_media::{Cell, Faults, Integrity, Media, MediaConfig, Outcome, ReadResult, StoreKind, Timing};
 use std::path::{Path, PathBuf};
 
 /// 2 dies of 8 blocks of 4 stripes of 3 units of 2 sectors of 512 bytes.
@@ -39,6 +39,7 @@ pub fn small() -> MediaConfig {
         faults: Faults::default(),
         store: StoreKind::Ram,
         metadata_bytes: 0,
+        integrity: Integrity::default(),
         seed: 1,
     }
 }
@@ -88,7 +89,7 @@ pub fn read(media: &mut Media, ppa: Ppa, attempt: u32) -> (ReadResult, u32) {
     (result, u32::from_le_bytes(stamp.try_into().unwrap()))
 }
 
-pub const GOOD: ReadResult = ReadResult::Ok { corrected_bits: 0 };
+pub const GOOD: ReadResult = ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 };
 
 /// A path that is removed, with what is there, at the end of the test.
 pub struct TempPath(PathBuf);

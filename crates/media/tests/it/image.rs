@@ -79,9 +79,9 @@ fn a_missing_folder_is_named() {
 fn another_version_is_refused() {
     let file = TempPath::new("version");
     let mut image = made(&file);
-    image[8] = 2;
+    image[8] = 3;
     let e = refused(&file, &image);
-    assert!(matches!(e, StoreError::Version { found: 2, supported: 1, .. }), "{e}");
+    assert!(matches!(e, StoreError::Version { found: 3, supported: 2, .. }), "{e}");
 }
 
 #[test]

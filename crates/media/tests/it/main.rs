@@ -3,6 +3,7 @@
 mod common;
 mod faults;
 mod image;
+mod integrity;
 mod model;
 mod rules;
 mod snapshot;

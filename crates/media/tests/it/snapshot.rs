@@ -127,7 +127,7 @@ fn cut_and_damaged_snapshots_are_refused() {
         assert_eq!(cut.unwrap_err().to_string(), "the snapshot ends too early", "{length} bytes");
     }
     let mut damaged = bytes;
-    damaged[13 * 4 + 8] ^= 4;
+    damaged[16 * 4 + 16] ^= 4;
     let error = Media::import(&config, &mut damaged.as_slice()).unwrap_err();
     assert_eq!(error.to_string(), "the snapshot is damaged: state of block 0");
 }

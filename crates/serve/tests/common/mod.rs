@@ -61,6 +61,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             faults: Faults::default(),
             store,
             metadata_bytes: 0,
+            integrity: Default::default(),
             seed: 7,
         },
         ftl: FtlConfig {
@@ -108,6 +109,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             order: DieOrder::ReadFirst,
             suspend: false,
             read_retries: 3,
+            refresh_above: None,
             retry_ns: Nanos::ZERO,
             decode_ns: Nanos::from_us(1),
         },

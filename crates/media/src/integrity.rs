@@ -1,0 +1,144 @@
+//! How data are kept intact: error-correcting code, scrambler, and the bit errors that they work against.
+//!
+//! | `data` | a program | a read |
+//! |---|---|---|
+//! | drawn | stores the data | draws which bits are wrong and counts them by chunk |
+//! | real | stores code words, scrambled | draws the same bits, flips them, and decodes the chunks that have one |
+//! | checked | as real | decodes every chunk |
+//!
+//! The three give the same verdict and the same count for the same seed (`tests/it/integrity.rs` proves it): `real` shows
+//! that the codec keeps what `drawn` promises. `drawn` is what a fast run needs, and what a drive without data can do.
+
+use crate::config::{Cell, MediaConfig, StoreKind};
+use crate::ecc::{EccError, PageEcc};
+use crate::error::MediaError;
+
+/// What is done with the data to apply an error-correcting code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EccData {
+    /// Nothing: wrong bits are drawn and counted.
+    Drawn,
+    /// Code words are stored, wrong bits are flipped, and chunks that have one are decoded.
+    Real,
+    /// As `Real`, and every chunk that is read is decoded, so that damage to the store itself is found too.
+    Checked,
+}
+
+/// A BCH code over chunks of a page, its parity in the spare area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ecc {
+    /// Data bytes of a chunk; divides page and mapping unit.
+    pub chunk_bytes: u32,
+    /// Bits that can be corrected in a chunk and its parity together.
+    pub correctable: u32,
+    /// What is done with the data.
+    pub data: EccData,
+}
+
+/// The bit-error model (see `bit_errors.rs`) applied to every read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BitErrors {
+    /// Factor on the modelled rate: parts differ by more than an order of magnitude. Finite, at least 0.
+    pub factor: f64,
+    /// Share of the errors that each read retry leaves, as it moves the read thresholds; 0 to 1.
+    pub retry_factor: f64,
+    /// Share of the errors that no retry removes; 0 to 1.
+    pub retry_floor: f64,
+}
+
+/// How data are kept intact. The default: nothing is protected, and nothing is ever wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Integrity {
+    /// The code; `None`: there is none.
+    pub ecc: Option<Ecc>,
+    /// Whether data are scrambled before they are stored.
+    pub scrambler: bool,
+    /// Bit errors; `None`: there are none. They need a code.
+    pub bit_errors: Option<BitErrors>,
+    /// Program/erase cycles behind every good block of new media.
+    pub cycles: u32,
+}
+
+impl Integrity {
+    /// Whether code words are stored instead of data.
+    pub(crate) fn stores_code_words(&self) -> bool {
+        self.ecc.is_some_and(|ecc| ecc.data != EccData::Drawn)
+    }
+
+    /// The code of a page; `None`: there is none.
+    pub(crate) fn code(&self, config: &MediaConfig) -> Result<Option<PageEcc>, EccError> {
+        let geometry = &config.geometry;
+        let page = geometry.page_bytes as usize;
+        // The host's part of the spare area is not the code's.
+        let metadata =
+            u64::from(config.metadata_bytes) * u64::from(geometry.page_bytes / geometry.sector_bytes);
+        let spare = u64::from(geometry.spare_bytes).saturating_sub(metadata) as usize;
+        let make = |ecc: Ecc| PageEcc::new(page, spare, ecc.chunk_bytes as usize, ecc.correctable as usize);
+        self.ecc.map(make).transpose()
+    }
+}
+
+/// Bits per cell in the mode used.
+pub(crate) fn cell_in_use(config: &MediaConfig) -> Cell {
+    if config.slc_mode { Cell::Slc } else { config.cell }
+}
+
+/// Refuses what does not fit together.
+pub fn check_integrity(config: &MediaConfig) -> Result<(), MediaError> {
+    check(config).map(drop)
+}
+
+/// Refuses what does not fit together, and makes the code.
+pub(crate) fn check(config: &MediaConfig) -> Result<Option<PageEcc>, MediaError> {
+    let refuse = |key, value: String, allowed: &str| {
+        Err(MediaError::Config { key, value, allowed: allowed.to_string() })
+    };
+    let integrity = &config.integrity;
+    if let Some(errors) = integrity.bit_errors {
+        if integrity.ecc.is_none() {
+            return refuse(
+                "bit_errors.enabled",
+                "true".into(),
+                "false, or true with an error-correcting code",
+            );
+        }
+        if !(0.0..=1e9).contains(&errors.factor) {
+            return refuse("bit_errors.factor", errors.factor.to_string(), "0 to 1e9");
+        }
+        for (key, share) in
+            [("bit_errors.retry_factor", errors.retry_factor), ("bit_errors.retry_floor", errors.retry_floor)]
+        {
+            if !(0.0..=1.0).contains(&share) {
+                return refuse(key, share.to_string(), "0 to 1");
+            }
+        }
+    }
+    if integrity.stores_code_words() && config.store == StoreKind::None {
+        return refuse(
+            "ecc.data",
+            "real, or checked".into(),
+            "drawn, or real and checked with a store that keeps the data",
+        );
+    }
+    let code = integrity.code(config).map_err(|error| ecc_error(&error))?;
+    if let Some(ecc) = integrity.ecc
+        && !config.geometry.unit_bytes.is_multiple_of(ecc.chunk_bytes)
+    {
+        let allowed = format!("a divisor of the mapping unit's {} bytes", config.geometry.unit_bytes);
+        return refuse("ecc.chunk", ecc.chunk_bytes.to_string(), &allowed);
+    }
+    Ok(code)
+}
+
+/// A refusal of the code, by the key that has to change.
+fn ecc_error(error: &EccError) -> MediaError {
+    let (key, value) = match *error {
+        EccError::Strength { strength, .. } | EccError::SpareBytes { strength, .. } => {
+            ("ecc.correctable", strength)
+        }
+        EccError::ChunkBytes { chunk_bytes, .. } | EccError::PageBytes { chunk_bytes, .. } => {
+            ("ecc.chunk", chunk_bytes)
+        }
+    };
+    MediaError::Config { key, value: value.to_string(), allowed: error.allowed() }
+}
