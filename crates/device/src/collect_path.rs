@@ -129,7 +129,8 @@ impl Device {
             return false;
         }
         let Some(lpn) = self.media.spare(from).map(|s| s.lpn) else { return false };
-        if lpn.0 >= self.ftl.user_units() || !self.ftl.is_current(lpn, from) {
+        let current = self.ftl.is_current(lpn, from) && !self.media.is_condemned(from);
+        if lpn.0 >= self.ftl.user_units() || !current {
             return false;
         }
         let Some(plan) = self.ftl.plan_program(stream, Some(die), &[lpn]) else { return false };
@@ -228,11 +229,11 @@ impl Device {
         let mut lpns = std::mem::take(&mut self.collect.lpns);
         lpns.clear();
         let mut at = 0;
-        // Overwritten since they were read: nothing to move.
+        // Overwritten since they were read: nothing to move. Given up since: no copy may bring them back.
         while lpns.len() < self.layout.units_per_stripe as usize {
             let Some(&relocation) = self.collect.packed[die.0 as usize][packer].get(at) else { break };
             let Relocation { lpn, from, .. } = self.collect.relocations[relocation];
-            if self.ftl.is_current(lpn, from) {
+            if self.ftl.is_current(lpn, from) && !self.media.is_condemned(from) {
                 lpns.push(lpn);
                 at += 1;
             } else {

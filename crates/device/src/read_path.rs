@@ -210,6 +210,8 @@ impl Device {
                 }
             }
             ReadResult::Uncorrectable if self.tries_again(ppa, attempts) => self.retry(op, now_at),
+            // A copy was on its way elsewhere.
+            ReadResult::Uncorrectable if now_at != ppa => self.retry(op, now_at),
             ReadResult::Uncorrectable => {
                 self.counters.uncorrectable_reads += 1;
                 self.end_fill(entry, Status::UnrecoveredRead, Some(op));

@@ -81,7 +81,34 @@ pub fn random_harder_sets(rng: &mut Rng) -> Vec<String> {
     if rng.chance(0.3) {
         sets.push(format!("media.endurance={}", 2 + rng.below(10)));
     }
+    if rng.chance(0.5) {
+        let mlc = sets.iter().any(|set| set == "media.cell=mlc");
+        random_bit_errors(rng, mlc, &mut sets);
+    }
     sets
+}
+
+/// Bit errors: from a few corrected ones to losses in spite of retries, with and without the codec at work.
+fn random_bit_errors(rng: &mut Rng, mlc: bool, sets: &mut Vec<String>) {
+    let with_codec = rng.chance(0.5);
+    let mut pick = |key: &str, values: &[&str]| {
+        sets.push(format!("{key}={}", values[rng.below(values.len() as u64) as usize]));
+    };
+    pick("ftl.copyback", &["false"]);
+    pick("media.spare_size", &["256"]);
+    pick("media.bit_errors.enabled", &["true"]);
+    // About 0.1, 0.7 and 2 wrong bits in a chunk.
+    pick("media.bit_errors.factor", if mlc { &["40", "300", "800"] } else { &["4e3", "3e4", "8e4"] });
+    pick("media.bit_errors.retry_floor", &["0.1", "0.5"]);
+    pick("ecc.code", &["bch"]);
+    pick("ecc.chunk", &["256", "512"]);
+    pick("ecc.correctable", &["4", "6"]);
+    pick("ecc.scrambler", &["true", "false"]);
+    pick("ecc.refresh_above", &["\"never\"", "1", "3"]);
+    if with_codec {
+        pick("media.store", &["ram"]);
+        pick("ecc.data", &["real", "checked"]);
+    }
 }
 
 /// The tiny base drive: 1 KiB sectors, 4 KiB pages, 16 pages, 24 blocks per plane.
@@ -156,7 +183,8 @@ impl Swarm {
         let lossy = faults.read_fail > 0.0
             || faults.program_fail > 0.0
             || !faults.list.is_empty()
-            || config.media.endurance.is_some();
+            || config.media.endurance.is_some()
+            || config.media.integrity.bit_errors.is_some();
         Swarm {
             oracle: Oracle::new(device.capacity_sectors()),
             rng: Rng::stream(seed, "swarm"),
@@ -233,6 +261,9 @@ impl Swarm {
         let die = DieId(self.rng.below(self.device.layout().dies.into()) as u32);
         let count = 1 + self.rng.below(5) as u32;
         let fault = match self.rng.below(20) {
+            0..3 if self.device.config().media.integrity.bit_errors.is_some() => {
+                Fault::BitErrors { die: Some(die), factor: [0.0, 2.0, 10.0][self.rng.below(3) as usize] }
+            }
             0..5 => Fault::FailPrograms { count },
             5..9 => Fault::FailErases { count },
             9..14 => Fault::SlowDie { die, factor: [0.5, 3.0, 50.0][self.rng.below(3) as usize] },

@@ -14,7 +14,7 @@ fn unknown_keys_are_named_with_their_neighbours() {
     );
     assert_eq!(
         refusal(small("[drive.meda]\n")),
-        "dir/my.toml:15: drive.meda: unknown key (did you mean media?); allowed: preset, name, namespace, media, ftl, \
+        "dir/my.toml:15: drive.meda: unknown key (did you mean media?); allowed: preset, name, namespace, media, ecc, ftl, \
          host, \
          firmware, buffer, scheduler"
     );
