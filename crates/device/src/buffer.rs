@@ -43,6 +43,8 @@ pub(crate) struct Entry {
     pub flushing: bool,
     /// Trimmed while packed: nobody needs the data.
     pub dropped: bool,
+    /// Placement handle of the newest write.
+    pub handle: u16,
     /// Slices that wait for the fill.
     pub waiting: List,
     /// Slices that are acknowledged when it is programmed.
@@ -67,6 +69,7 @@ const VACANT: Entry = Entry {
     listed: false,
     flushing: false,
     dropped: false,
+    handle: 0,
     waiting: List::EMPTY,
     acknowledge: List::EMPTY,
     in_lru: false,

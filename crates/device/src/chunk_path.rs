@@ -70,7 +70,11 @@ impl Device {
                 sectors >= 1
             }
             Opcode::Flush => true,
-            Opcode::Trim | Opcode::WriteZeroes | Opcode::Append | Opcode::Zone(_) => {
+            Opcode::Trim
+            | Opcode::WriteZeroes
+            | Opcode::Append
+            | Opcode::Zone(_)
+            | Opcode::NextUnit => {
                 return Some(Status::InvalidOpcode);
             }
         };

@@ -12,7 +12,7 @@ use crate::firmware::Task;
 use crate::scheduler::{Client, FlashOp, OpKind};
 use crate::slab::Slab;
 use pellucid_flash::{Cause, DieId, Layout, Lpn, Ppa};
-use pellucid_ftl::{Emptied, Stream};
+use pellucid_ftl::{Emptied, FtlConfig, Isolation, Stream};
 use pellucid_media::{Outcome, ReadResult};
 use std::collections::VecDeque;
 
@@ -32,8 +32,10 @@ pub(crate) struct Collect {
     relocations: Slab<Relocation>,
     images: Vec<u8>,
     unit_images: usize,
-    /// Per die: read and waiting for a stripe, for collection and for wear levelling.
-    packed: Vec<[VecDeque<u32>; 2]>,
+    /// Per die: read and waiting for a stripe, for collection, for wear levelling, and for each placement handle from 1 whose
+    /// data stay apart.
+    packed: Vec<VecDeque<u32>>,
+    packers: usize,
     /// Per die: relocations under way.
     moving: Vec<u32>,
     /// Per die: of these, reads under way.
@@ -43,13 +45,37 @@ pub(crate) struct Collect {
     lpns: Vec<Lpn>,
 }
 
+/// The stream that a packer is for.
+#[inline]
+fn stream_of(packer: usize) -> Stream {
+    match packer {
+        0 => Stream::Collected,
+        1 => Stream::Worn,
+        placed => Stream::PlacedCollected(placed as u16 - 1),
+    }
+}
+
+#[inline]
+fn packer_of(stream: Stream) -> usize {
+    match stream {
+        Stream::Worn => 1,
+        Stream::PlacedCollected(handle) => usize::from(handle) + 1,
+        _ => 0,
+    }
+}
+
 impl Collect {
-    pub fn new(layout: &Layout, image_bytes: usize) -> Collect {
+    pub fn new(ftl: &FtlConfig, layout: &Layout, image_bytes: usize) -> Collect {
+        let packers = match ftl.isolation {
+            Isolation::Initial => 2,
+            Isolation::Persistent => 1 + usize::from(ftl.handles),
+        };
         Collect {
             relocations: Slab::default(),
             images: Vec::new(),
             unit_images: layout.sectors_per_unit as usize * image_bytes,
-            packed: vec![Default::default(); layout.dies as usize],
+            packed: vec![VecDeque::new(); layout.dies as usize * packers],
+            packers,
             moving: vec![0; layout.dies as usize],
             reading: vec![0; layout.dies as usize],
             stalled: false,
@@ -61,6 +87,31 @@ impl Collect {
     pub fn content(&self, relocation: u32) -> (Lpn, &[u8]) {
         let at = relocation as usize * self.unit_images;
         (self.relocations[relocation].lpn, &self.images[at..at + self.unit_images])
+    }
+
+    /// Relocations that wait for a stripe of a packer.
+    #[inline]
+    fn packed(&mut self, die: DieId, packer: usize) -> &mut VecDeque<u32> {
+        &mut self.packed[die.0 as usize * self.packers + packer]
+    }
+
+    /// How many wait in each packer of a die.
+    #[inline]
+    fn waiting(&self, die: DieId) -> impl Iterator<Item = usize> + use<'_> {
+        let first = die.0 as usize * self.packers;
+        self.packed[first..first + self.packers].iter().map(VecDeque::len)
+    }
+
+    /// The packer of a die in which most wait; `None`: nothing waits.
+    #[inline]
+    fn fullest(&self, die: DieId) -> Option<usize> {
+        let mut most = (0, None);
+        for (packer, waiting) in self.waiting(die).enumerate() {
+            if waiting > most.0 {
+                most = (waiting, Some(packer));
+            }
+        }
+        most.1
     }
 
     fn image_mut(&mut self, relocation: u32) -> &mut [u8] {
@@ -151,7 +202,8 @@ impl Device {
         self.collect.moving[die.0 as usize] -= 1;
         // After a failure the data go through the controller.
         if !ok && self.ftl.is_current(lpn, from) {
-            self.read_for_relocation(die, from, Cause::Retirement, Stream::Collected);
+            let stream = self.ftl.relocation_stream(self.layout.block_of(from), Cause::Retirement);
+            self.read_for_relocation(die, from, Cause::Retirement, stream);
         }
     }
 
@@ -188,8 +240,8 @@ impl Device {
         self.scheduler.ops.release(op);
         self.collect.reading[die as usize] -= 1;
         if keep {
-            let wear = self.collect.relocations[relocation].stream == Stream::Worn;
-            self.collect.packed[die as usize][usize::from(wear)].push_back(relocation);
+            let packer = packer_of(self.collect.relocations[relocation].stream);
+            self.collect.packed(DieId(die), packer).push_back(relocation);
         } else {
             self.drop_relocation(relocation);
         }
@@ -204,20 +256,20 @@ impl Device {
 
     /// Programs relocated units of a die: whole stripes, and the rest when nothing can come to fill it.
     fn pack_relocated(&mut self, die: DieId) {
-        // The fuller one first: a few units of one kind must not keep those of the other from gathering.
-        let [collected, worn] = &self.collect.packed[die.0 as usize];
-        let order = if worn.len() > collected.len() { [1, 0] } else { [0, 1] };
-        for packer in order {
-            while !self.collect.packed[die.0 as usize][packer].is_empty() {
-                let waiting = self.collect.packed[die.0 as usize][packer].len();
+        // The fullest one first: a few units of one kind must not keep those of another from gathering.
+        let Some(first) = self.collect.fullest(die) else { return };
+        let packers = self.collect.packers;
+        for packer in (first..packers).chain(0..first) {
+            while !self.collect.packed(die, packer).is_empty() {
+                let waiting = self.collect.packed(die, packer).len();
                 let stripe = self.layout.units_per_stripe as usize;
                 let rest = || {
-                    let packed: usize = self.collect.packed[die.0 as usize].iter().map(VecDeque::len).sum();
+                    let packed: usize = self.collect.waiting(die).sum();
                     // No read under way, and none to come before a stripe leaves.
                     self.collect.reading[die.0 as usize] == 0
                         && (packed >= self.relocations_max() as usize || self.ftl.victim_exhausted(die))
                 };
-                if waiting == 0 || (waiting < stripe && !rest()) || !self.program_relocated(die, packer) {
+                if (waiting < stripe && !rest()) || !self.program_relocated(die, packer) {
                     break;
                 }
             }
@@ -231,13 +283,13 @@ impl Device {
         let mut at = 0;
         // Overwritten since they were read: nothing to move. Given up since: no copy may bring them back.
         while lpns.len() < self.layout.units_per_stripe as usize {
-            let Some(&relocation) = self.collect.packed[die.0 as usize][packer].get(at) else { break };
+            let Some(&relocation) = self.collect.packed(die, packer).get(at) else { break };
             let Relocation { lpn, from, .. } = self.collect.relocations[relocation];
             if self.ftl.is_current(lpn, from) && !self.media.is_condemned(from) {
                 lpns.push(lpn);
                 at += 1;
             } else {
-                self.collect.packed[die.0 as usize][packer].remove(at);
+                self.collect.packed(die, packer).remove(at);
                 self.drop_relocation(relocation);
             }
         }
@@ -245,8 +297,7 @@ impl Device {
             self.collect.lpns = lpns;
             return true;
         }
-        let stream = if packer == 1 { Stream::Worn } else { Stream::Collected };
-        let plan = self.ftl.plan_program(stream, Some(die), &lpns);
+        let plan = self.ftl.plan_program(stream_of(packer), Some(die), &lpns);
         let count = lpns.len();
         self.collect.lpns = lpns;
         let Some(plan) = plan else {
@@ -256,7 +307,7 @@ impl Device {
         self.reserve(&plan, count as u32);
         let mut cause = Cause::Collection;
         for i in 0..count {
-            let relocation = self.collect.packed[die.0 as usize][packer].pop_front().expect("counted");
+            let relocation = self.collect.packed(die, packer).pop_front().expect("counted");
             cause = self.collect.relocations[relocation].cause;
             self.count_relocated(cause, 1);
             self.set_unit(plan.id, i, StripeUnit::Relocation(relocation));
@@ -271,8 +322,7 @@ impl Device {
             self.drop_relocation(relocation);
         } else {
             self.collect.relocations[relocation].cause = Cause::Retirement;
-            let packer = usize::from(stream == Stream::Worn);
-            self.collect.packed[die as usize][packer].push_back(relocation);
+            self.collect.packed(DieId(die), packer_of(stream)).push_back(relocation);
         }
         // A guest from another die: its own die may go on.
         if DieId(die) != programmed_in {

@@ -208,6 +208,7 @@ pub struct Device {
     pub(crate) writes: crate::write_path::Writes,
     pub(crate) flushes: Flushes,
     pub(crate) collect: crate::collect_path::Collect,
+    pub(crate) placement: crate::placement::Placement,
     pub(crate) read_only: bool,
     /// What the last mount did; none yet where the media were empty.
     pub(crate) mounted: Option<MountReport>,
@@ -269,9 +270,10 @@ impl Device {
                 stripe_bytes,
                 config.firmware.model == FirmwareModel::Loop,
             ),
-            writes: crate::write_path::Writes::default(),
+            writes: crate::write_path::Writes::new(config.ftl.handles),
             flushes: Flushes::default(),
-            collect: crate::collect_path::Collect::new(&layout, image_bytes),
+            collect: crate::collect_path::Collect::new(&config.ftl, &layout, image_bytes),
+            placement: crate::placement::Placement::default(),
             full: sector_mask(0, layout.sectors_per_unit),
             config: config.clone(),
             now: SimTime::ZERO,
@@ -300,6 +302,9 @@ impl Device {
     pub fn submit(&mut self, now: SimTime, command: Command) {
         self.advance(now);
         let status = self.refuse(&command);
+        if status == Some(Status::InvalidField) {
+            self.note_invalid_handle(command.handle);
+        }
         let work = self.works.insert(Work {
             command,
             submitted: now,
@@ -330,7 +335,7 @@ impl Device {
         let carries = match command.opcode {
             Opcode::Write => true,
             Opcode::Read => !command.data.is_empty(),
-            Opcode::Flush | Opcode::Trim | Opcode::WriteZeroes => false,
+            Opcode::Flush | Opcode::Trim | Opcode::WriteZeroes | Opcode::Report | Opcode::NextUnit => false,
             _ => return Some(Status::InvalidOpcode),
         };
         if command.vector.is_some() {
@@ -340,7 +345,10 @@ impl Device {
         if !self.host.has_queue(command.queue) || (carries && command.data.len() != bytes) {
             return Some(Status::InvalidField);
         }
-        if command.opcode == Opcode::Flush {
+        if let Some(status) = self.refuse_placement(command) {
+            return Some(status);
+        }
+        if matches!(command.opcode, Opcode::Flush | Opcode::Report | Opcode::NextUnit) {
             return None;
         }
         if command.sectors == 0 {
@@ -440,6 +448,9 @@ impl Device {
                 continue;
             }
             self.pad_if_awaited();
+            if self.ftl.has_handle_events() {
+                self.note_handle_events();
+            }
             if self.active == 0 {
                 self.collect_while_idle();
             }
@@ -552,7 +563,9 @@ impl Device {
             }
             Opcode::Trim | Opcode::WriteZeroes => self.start_trim(work),
             Opcode::Flush => self.start_flush(work),
-            Opcode::Append | Opcode::Zone(_) | Opcode::Reset | Opcode::Copy | Opcode::Report => {
+            Opcode::Report => self.start_report(work),
+            Opcode::NextUnit => self.start_next_unit(work),
+            Opcode::Append | Opcode::Zone(_) | Opcode::Reset | Opcode::Copy => {
                 unreachable!("refused at submission")
             }
         }

@@ -17,6 +17,7 @@ mod firmware_loop;
 mod flush_path;
 mod host_interface;
 mod monitor;
+mod placement;
 mod port;
 mod power;
 mod precondition;
@@ -34,5 +35,6 @@ pub use config::{
 };
 pub use device::{Device, DeviceError};
 pub use monitor::Counters;
+pub use placement::PlacementStatistics;
 pub use precondition::{Filler, NoRoom};
 pub use taps::{ChannelView, CommandKind, Histogram, OperationKind, Part, Snapshot, Taps, WayTaps, WayView};

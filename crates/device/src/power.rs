@@ -103,9 +103,9 @@ impl Device {
         self.active = 0;
         self.starved = Default::default();
         self.starved_count = 0;
-        self.writes = Default::default();
+        self.writes = crate::write_path::Writes::new(self.config.ftl.handles);
         self.flushes = Default::default();
-        self.collect = crate::collect_path::Collect::new(&self.layout, self.image_bytes);
+        self.collect = crate::collect_path::Collect::new(&self.config.ftl, &self.layout, self.image_bytes);
         self.counters.power_cuts += 1;
         self.push_completions(lost);
         Ok(mounted.unwrap_or_default())

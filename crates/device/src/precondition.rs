@@ -23,10 +23,18 @@ impl std::error::Error for NoRoom {}
 /// Units on their way into a stripe.
 #[derive(Debug, Default)]
 pub struct Filler {
+    handle: u16,
     lpns: Vec<Lpn>,
     images: Vec<u8>,
     moved: Vec<(Lpn, Ppa)>,
     moved_images: Vec<u8>,
+}
+
+impl Filler {
+    /// One whose units carry a placement handle, which must be one of the drive's.
+    pub fn placed(handle: u16) -> Filler {
+        Filler { handle, ..Filler::default() }
+    }
 }
 
 impl Device {
@@ -49,7 +57,7 @@ impl Device {
     }
 
     fn fill_stripe(&mut self, filler: &mut Filler) -> Result<(), NoRoom> {
-        let stream = self.ftl.host_stream(filler.lpns[0]);
+        let stream = self.ftl.host_stream(filler.lpns[0], filler.handle);
         loop {
             let plan = self.ftl.plan_program(stream, None, &filler.lpns).ok_or(NoRoom)?;
             let ok = self.program_now(&plan, &filler.lpns, &filler.images);
@@ -79,15 +87,18 @@ impl Device {
     /// Foreground collection of a die, to its end.
     fn collect_now(&mut self, die: DieId, filler: &mut Filler) -> Result<(), NoRoom> {
         self.erase_now();
+        let mut stream = Stream::Collected;
         while self.ftl.wants_collection(die, false) {
             let Some(relocation) = self.ftl.next_relocation(die, false) else {
-                self.move_now(die, filler)?;
+                self.move_now(die, stream, filler)?;
                 self.erase_now();
                 if self.ftl.next_victim_is_missing(die) {
                     return Ok(());
                 }
                 continue;
             };
+            // All units of a victim go the same way.
+            stream = relocation.stream;
             let unit = self.layout.sectors_per_unit as usize * self.image_bytes;
             let at = filler.moved.len() * unit;
             filler.moved_images.resize(at + unit, 0);
@@ -106,7 +117,7 @@ impl Device {
                 _ => self.ftl.relocation_lost(relocation.from),
             }
             if filler.moved.len() == self.layout.units_per_stripe as usize || self.ftl.victim_exhausted(die) {
-                self.move_now(die, filler)?;
+                self.move_now(die, stream, filler)?;
                 self.erase_now();
             }
         }
@@ -131,12 +142,12 @@ impl Device {
         }
     }
 
-    fn move_now(&mut self, die: DieId, filler: &mut Filler) -> Result<(), NoRoom> {
+    fn move_now(&mut self, die: DieId, stream: Stream, filler: &mut Filler) -> Result<(), NoRoom> {
         while !filler.moved.is_empty() {
             let mut lpns = std::mem::take(&mut self.writes.lpns);
             lpns.clear();
             lpns.extend(filler.moved.iter().map(|m| m.0));
-            let plan = self.ftl.plan_program(Stream::Collected, Some(die), &lpns);
+            let plan = self.ftl.plan_program(stream, Some(die), &lpns);
             let ok = plan.map(|plan| {
                 let unit = self.layout.sectors_per_unit as usize * self.image_bytes;
                 let images = std::mem::take(&mut filler.moved_images);

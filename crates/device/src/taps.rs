@@ -141,7 +141,7 @@ impl CommandKind {
             Opcode::Read => CommandKind::Read,
             Opcode::Write | Opcode::Append | Opcode::Copy => CommandKind::Write,
             Opcode::Trim | Opcode::WriteZeroes | Opcode::Reset | Opcode::Zone(_) => CommandKind::Trim,
-            Opcode::Flush | Opcode::Report => CommandKind::Flush,
+            Opcode::Flush | Opcode::Report | Opcode::NextUnit => CommandKind::Flush,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::config::WritePolicy;
 use crate::device::{Device, StripeUnit};
 use crate::firmware::Task;
 use crate::scheduler::{Client, FlashOp, OpKind};
-use pellucid_flash::{Cause, Lpn, Nanos, Ppa, Stage, StageTimes, Status};
+use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status};
 use pellucid_ftl::{Plan, ProgramId, Stream};
 use pellucid_media::Outcome;
 use std::collections::VecDeque;
@@ -22,8 +22,8 @@ use std::collections::VecDeque;
 /// What the write path keeps between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes {
-    /// Entries that wait for a stripe: host data, and host data that are seldom written.
-    packers: [VecDeque<u32>; 2],
+    /// Entries that wait for a stripe: host data, host data that are seldom written, and those of each placement handle from 1.
+    packers: Vec<VecDeque<u32>>,
     /// Write slices between fetch and arrival of their data.
     pub inbound: u32,
     /// Entries that are wanted and are being filled.
@@ -46,7 +46,31 @@ pub(crate) struct Writes {
     pub scratch: Vec<u8>,
 }
 
+/// The stream that a packer is for.
+#[inline]
+fn stream_of(packer: usize) -> Stream {
+    match packer {
+        0 => Stream::Host,
+        1 => Stream::HostCold,
+        placed => Stream::Placed(placed as u16 - 1),
+    }
+}
+
+#[inline]
+fn packer_of(stream: Stream) -> usize {
+    match stream {
+        Stream::HostCold => 1,
+        Stream::Placed(handle) => usize::from(handle) + 1,
+        _ => 0,
+    }
+}
+
 impl Writes {
+    /// For a drive with so many placement handles.
+    pub fn new(handles: u16) -> Writes {
+        Writes { packers: vec![VecDeque::new(); usize::from(handles) + 1], ..Writes::default() }
+    }
+
     /// Entries in programs.
     fn programming(&self) -> u32 {
         self.leaving - self.packers.iter().map(|p| p.len() as u32).sum::<u32>()
@@ -68,9 +92,17 @@ impl Device {
             let start = self.slices[slice].data_at as usize * self.image_bytes;
             images.copy_from_slice(&self.works[work].command.data[start..start + images.len()]);
         }
+        let command = &self.works[work].command;
+        let handle = match command.opcode {
+            // A trim of part of a page does not say where the rest belongs.
+            Opcode::Trim if self.buffer[entry].dirty != 0 => self.buffer[entry].handle,
+            Opcode::Trim => self.ftl.owner(self.buffer[entry].lpn),
+            _ => command.handle,
+        };
         let record = &mut self.buffer[entry];
         record.valid |= mask;
         record.dirty |= mask;
+        record.handle = handle;
         if self.slices[slice].through {
             record.wanted = true;
             let mut acknowledge = record.acknowledge;
@@ -145,8 +177,8 @@ impl Device {
     fn pack(&mut self, entry: u32) {
         self.buffer[entry].packed = true;
         self.writes.leaving += 1;
-        let stream = self.ftl.host_stream(self.buffer[entry].lpn);
-        let packer = stream as usize;
+        let record = &self.buffer[entry];
+        let packer = packer_of(self.ftl.host_stream(record.lpn, record.handle));
         self.writes.packers[packer].push_back(entry);
         if self.writes.packers[packer].len() >= self.layout.units_per_stripe as usize {
             self.program_packed(packer, false);
@@ -167,7 +199,7 @@ impl Device {
     /// Plans full stripes of a packer (and the rest, if `pad`).
     fn program_packed(&mut self, packer: usize, pad: bool) {
         let stripe = self.layout.units_per_stripe as usize;
-        let stream = if packer == 0 { Stream::Host } else { Stream::HostCold };
+        let stream = stream_of(packer);
         while self.writes.packers[packer].len() >= stripe || (pad && !self.writes.packers[packer].is_empty())
         {
             let count = self.writes.packers[packer].len().min(stripe);
@@ -454,7 +486,7 @@ impl Device {
         if !awaited || self.writes.inbound > 0 || self.writes.filling > 0 || self.writes.stalled {
             return;
         }
-        for packer in 0..2 {
+        for packer in 0..self.writes.packers.len() {
             if !self.writes.packers[packer].is_empty() {
                 self.program_packed(packer, true);
             }
@@ -464,7 +496,7 @@ impl Device {
     /// Blocks were erased: what waited for room goes on.
     pub(crate) fn resume_stalled(&mut self) {
         if std::mem::take(&mut self.writes.stalled) {
-            for packer in 0..2 {
+            for packer in 0..self.writes.packers.len() {
                 self.program_packed(packer, false);
             }
         }
@@ -475,7 +507,7 @@ impl Device {
     pub(crate) fn give_up_writing(&mut self) {
         self.read_only = true;
         self.writes.stalled = false;
-        for packer in 0..2 {
+        for packer in 0..self.writes.packers.len() {
             for entry in std::mem::take(&mut self.writes.packers[packer]) {
                 self.writes.leaving -= 1;
                 let record = &mut self.buffer[entry];

@@ -9,7 +9,8 @@
 //! | `Trim`, `WriteZeroes` | yes | no | no |
 //! | `Append`, `Zone` | no | yes | no |
 //! | `Reset`, `Copy` | no | no | yes, also as a vector |
-//! | `Report` | no | yes | yes |
+//! | `Report` | of handles | yes | yes |
+//! | `NextUnit` | yes, with handles | no | no |
 
 use crate::{Lba, SimTime, ZoneAction};
 
@@ -39,8 +40,11 @@ pub enum Opcode {
     /// Copy the sectors of the vector to its destinations inside the drive.
     Copy,
     /// Describe `sectors` chunks or zones from the one that holds `lba` on: the completion's `data` are packed
-    /// [`ChunkInfo`](crate::ChunkInfo) or [`ZoneInfo`](crate::ZoneInfo). Costs the media nothing.
+    /// [`ChunkInfo`](crate::ChunkInfo) or [`ZoneInfo`](crate::ZoneInfo). Where there are placement handles, `lba` is the first
+    /// handle and `sectors` the number of packed [`HandleInfo`](crate::HandleInfo). Costs the media nothing.
     Report,
+    /// Let the placement handle [`Command::handle`] refer to a new reclaim unit; the rest of the old one stays unwritten.
+    NextUnit,
 }
 
 /// One command of a host.

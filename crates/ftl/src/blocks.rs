@@ -54,6 +54,7 @@ struct Cold {
     closed_at: u64,
     touched_at: u64,
     meta: bool,
+    owner: u16,
     trim: u64,
 }
 
@@ -139,8 +140,15 @@ impl Blocks {
         self.cold[block.0 as usize].meta
     }
 
-    pub fn set_meta(&mut self, block: BlockId, meta: bool) {
-        self.cold[block.0 as usize].meta = meta;
+    /// Whose data it takes from now on: map segments, or those of a placement handle (0 for all that have none of their own).
+    pub fn set_kind(&mut self, block: BlockId, meta: bool, owner: u16) {
+        let cold = &mut self.cold[block.0 as usize];
+        (cold.meta, cold.owner) = (meta, owner);
+    }
+
+    /// The placement handle whose data it holds; meaningful while it holds anything.
+    pub fn owner(&self, block: BlockId) -> u16 {
+        self.cold[block.0 as usize].owner
     }
 
     /// Number of the last trim that forgot a copy in this block.

@@ -5,9 +5,9 @@
 //! A block with an unreadable unit stays where it is (its readable data leave; reads of the rest keep failing honestly)
 //! and is retired if the host ever overwrites what was lost.
 
-use crate::Victim;
 use crate::blocks::BlockState;
 use crate::page_map::{PageMap, Stream};
+use crate::{Isolation, Victim};
 use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
 
 /// The collection of one die.
@@ -139,8 +139,18 @@ impl PageMap {
         };
         let next = self.layout.index_in_block(from) + 1;
         self.collections[die.0 as usize].current = Some(Current { victim, cursor: next, cause });
-        let stream = if cause == Cause::WearLevel { Stream::Worn } else { Stream::Collected };
-        Some(Relocation { from, cause, stream })
+        Some(Relocation { from, cause, stream: self.relocation_stream(victim, cause) })
+    }
+
+    /// Where data of `block` go when they are moved.
+    pub fn relocation_stream(&self, block: BlockId, cause: Cause) -> Stream {
+        match self.blocks.owner(block) {
+            handle if handle > 0 && self.config.isolation == Isolation::Persistent => {
+                Stream::PlacedCollected(handle)
+            }
+            _ if cause == Cause::WearLevel => Stream::Worn,
+            _ => Stream::Collected,
+        }
     }
 
     /// Whether the victim of `die` has been read to its end, so that a partial stripe of relocated data should not wait.
@@ -219,6 +229,9 @@ impl PageMap {
         let valid = self.blocks.valid(victim);
         self.counters.victims[cause as usize] += 1;
         self.counters.victim_valid_units += u64::from(valid);
+        if valid > 0 && self.handles.count() > 1 {
+            self.handles.moved(self.blocks.owner(victim), valid);
+        }
         self.blocks.choose(victim);
         let collection = &mut self.collections[die.0 as usize];
         collection.retiring.retain(|&b| b != victim);

@@ -1,5 +1,8 @@
 //! What the translation layer does: policies and thresholds.
 
+/// Most placement handles: one names them in a byte of the spare area.
+pub const HANDLES_MAX: u16 = 128;
+
 /// How a victim block is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
@@ -37,6 +40,15 @@ pub enum Separation {
     Collected,
     /// As `Collected`, and host writes are split into hot and cold by a decaying counter sketch of write frequency.
     Frequency,
+}
+
+/// How data of different placement handles are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// When the host writes them; what collection moves shares blocks.
+    Initial,
+    /// For good: collection moves them to blocks of their handle.
+    Persistent,
 }
 
 /// Wear levelling.
@@ -87,6 +99,10 @@ pub struct FtlConfig {
     pub wear: WearLevelling,
     /// Power-cut contract.
     pub durability: Durability,
+    /// Placement handles: each has open blocks of its own. 1: no placement by the host.
+    pub handles: u16,
+    /// What collection does with data of different handles.
+    pub isolation: Isolation,
     /// Seed of all policy randomness.
     pub seed: u64,
 }

@@ -8,6 +8,7 @@ mod chunks;
 mod collect;
 mod config;
 mod damage;
+mod handles;
 mod journal;
 mod mount;
 mod page_map;
@@ -16,7 +17,10 @@ mod temperature;
 
 pub use chunks::{ChunkConfig, ChunkPlan, Chunks, Management, WriteFailure};
 pub use collect::{Emptied, Relocation};
-pub use config::{Durability, FtlConfig, Placement, Separation, Victim, WearLevelling};
+pub use config::{
+    Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, Victim, WearLevelling,
+};
+pub use handles::HandleEvent;
 pub use journal::SegmentWork;
 pub use mount::{MountReport, MountSource};
 pub use page_map::{FtlCounters, PageMap, Plan, ProgramId, Settled, SetupError, Stream};

@@ -9,13 +9,13 @@
 //! the page has a newer copy (found by the replay) or was trimmed.
 
 use crate::journal::parse_segment;
-use crate::page_map::{PageMap, SetupError, Stream};
-use crate::{Durability, FtlConfig};
+use crate::page_map::{PageMap, SetupError, Stream, split_sequence};
+use crate::{Durability, FtlConfig, Isolation};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 
 /// What a mount needs to know of the media. The port for whoever stands below translation.
 pub trait MountSource {
-    /// Logical page and sequence number in the spare area of a unit; `None` if it is erased or unreadable.
+    /// Logical page and what [`Plan::sequence`](crate::Plan::sequence) gave in the spare area of a unit; `None` if it is erased or unreadable.
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)>;
     /// Stripes used (programmed, torn or failed) since the block's last erase; all of them if it must be erased first.
     fn used_stripes(&self, block: BlockId) -> u32;
@@ -52,6 +52,12 @@ struct BlockRange {
     first: u64,
     last: u64,
     meta: bool,
+    owner: u16,
+}
+
+/// Logical page and sequence number of a unit.
+fn spare(source: &impl MountSource, ppa: Ppa) -> Option<(Lpn, u64)> {
+    source.spare(ppa).map(|(lpn, stored)| (lpn, split_sequence(stored).0))
 }
 
 impl PageMap {
@@ -103,6 +109,7 @@ impl PageMap {
             map.replay(&ranges, &watermarks, source, &mut report, &mut reads);
         }
         map.restore_blocks(&ranges);
+        map.restore_handles();
         map.sequence = ranges.iter().map(|r| r.last).max().unwrap_or(0) + SEQUENCE_GAP;
         report.mapped_units = (0..map.user_units).filter(|&l| map.lookup(Lpn(l)).is_some()).count() as u64;
         report.busiest_die_reads = reads.into_iter().max().unwrap_or(0);
@@ -119,13 +126,17 @@ impl PageMap {
         // Torn and failed stripes have no readable spare area; their neighbours bound the range.
         let first = (0..stripes).find_map(|s| readable(&s));
         let last = (0..stripes).rev().find_map(|s| readable(&s));
+        // A description with fewer handles than the media were written with: those blocks belong to nobody in particular.
+        let owner = first.map_or(0, |(_, stored)| split_sequence(stored).1);
+        let owner = if owner < self.config.handles { owner } else { 0 };
         let meta = first.is_some_and(|(lpn, _)| lpn != Lpn::NONE && lpn.0 >= self.user_units);
         BlockRange {
             block,
             stripes,
-            first: first.map_or(u64::MAX, |s| s.1),
-            last: last.map_or(0, |s| s.1),
+            first: first.map_or(u64::MAX, |s| split_sequence(s.1).0),
+            last: last.map_or(0, |s| split_sequence(s.1).0),
             meta,
+            owner,
         }
     }
 
@@ -142,7 +153,7 @@ impl PageMap {
             for unit in 0..range.stripes * self.layout.units_per_stripe {
                 let ppa = self.layout.ppa(range.block, unit);
                 reads[self.layout.die_of(ppa).0 as usize] += 1;
-                if let Some((lpn, sequence)) = source.spare(ppa)
+                if let Some((lpn, sequence)) = spare(source, ppa)
                     && lpn != Lpn::NONE
                     && let Some(slot) = newest.get_mut((lpn.0 - self.user_units) as usize)
                     && sequence >= slot.1
@@ -189,7 +200,7 @@ impl PageMap {
                 let ppa = self.layout.ppa(range.block, unit);
                 reads[self.layout.die_of(ppa).0 as usize] += 1;
                 report.replay_reads += 1;
-                let Some((lpn, sequence)) = source.spare(ppa) else { continue };
+                let Some((lpn, sequence)) = spare(source, ppa) else { continue };
                 if lpn.0 >= self.user_units
                     || sequence < watermarks[(lpn.0 / self.entries_per_segment) as usize]
                 {
@@ -197,7 +208,7 @@ impl PageMap {
                 }
                 let known = self.lookup(lpn);
                 // Equal numbers: one stripe holds the page twice, and the later unit is the newer copy.
-                let newer = !known.is_some() || source.spare(known).is_none_or(|(_, s)| s <= sequence);
+                let newer = !known.is_some() || spare(source, known).is_none_or(|(_, s)| s <= sequence);
                 if newer {
                     self.set_map(lpn, ppa);
                 }
@@ -221,11 +232,14 @@ impl PageMap {
             // Where all stripes are torn, the numbers they began with are not known to be below the next ones: programs
             // may have been cut off since the last mount without a single one that ended.
             let partial = range.stripes < self.layout.stripes_per_block && range.first != u64::MAX;
-            let streams: &[Stream] = if range.meta {
-                &[Stream::Meta]
-            } else {
-                &[Stream::Collected, Stream::Host, Stream::HostCold]
+            let apart = self.config.isolation == Isolation::Persistent;
+            let streams: &[Stream] = match range.owner {
+                _ if range.meta => &[Stream::Meta],
+                0 => &[Stream::Collected, Stream::Host, Stream::HostCold],
+                handle if apart => &[Stream::PlacedCollected(handle), Stream::Placed(handle)],
+                handle => &[Stream::Placed(handle)],
             };
+            self.blocks.set_kind(range.block, range.meta, range.owner);
             let open = partial && streams.iter().any(|&s| self.reopen(range.block, s, range.stripes));
             self.blocks.restore(range.block, valid[range.block.0 as usize], open, self.sequence);
         }

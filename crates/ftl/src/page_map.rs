@@ -16,29 +16,74 @@
 
 use crate::blocks::{BlockState, Blocks};
 use crate::collect::Collection;
+use crate::handles::Handles;
 use crate::temperature::Temperature;
-use crate::{Durability, FtlConfig, Placement, Separation, Victim};
+use crate::{Durability, FtlConfig, Isolation, Placement, Separation, Victim};
 use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa, Rng};
 
 /// Which data share an open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Stream {
-    /// Host data (the hot part with [`Separation::Frequency`]).
-    Host = 0,
+    /// Host data of placement handle 0 (the hot part with [`Separation::Frequency`]).
+    Host,
     /// Host data that are seldom written.
-    HostCold = 1,
+    HostCold,
     /// Relocated data.
-    Collected = 2,
+    Collected,
     /// Cold data moved by wear levelling, onto worn blocks.
-    Worn = 3,
+    Worn,
     /// Map segments.
-    Meta = 4,
+    Meta,
     /// Map segments that collection waits for: they share the blocks of `Meta` and may use what is kept for relocation.
-    MetaMoved = 5,
+    MetaMoved,
+    /// Host data of this placement handle, from 1.
+    Placed(u16),
+    /// Relocated data of this placement handle, with [`Isolation::Persistent`].
+    PlacedCollected(u16),
 }
 
-const STREAMS: usize = 5;
+impl Stream {
+    /// The place of its open block among those of a die: five fixed ones, then two for each handle from 1.
+    #[inline]
+    const fn place(self) -> usize {
+        match self {
+            Stream::Host => 0,
+            Stream::HostCold => 1,
+            Stream::Collected => 2,
+            Stream::Worn => 3,
+            Stream::Meta | Stream::MetaMoved => 4,
+            Stream::Placed(handle) => 3 + 2 * handle as usize,
+            Stream::PlacedCollected(handle) => 4 + 2 * handle as usize,
+        }
+    }
+
+    /// Places of a die with so many handles.
+    const fn places(handles: u16) -> usize {
+        3 + 2 * handles as usize
+    }
+
+    /// The handle that its blocks belong to; 0: several, or none.
+    #[inline]
+    pub(crate) const fn owner(self) -> u16 {
+        match self {
+            Stream::Placed(handle) | Stream::PlacedCollected(handle) => handle,
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    const fn is_relocation(self) -> bool {
+        matches!(self, Stream::Collected | Stream::Worn | Stream::MetaMoved | Stream::PlacedCollected(_))
+    }
+}
+
+/// The owner of a stripe stands above its sequence number in the spare area, so that a mount finds it.
+const OWNER_SHIFT: u32 = 56;
+
+/// Sequence number and owner of what stands in a spare area.
+pub(crate) const fn split_sequence(stored: u64) -> (u64, u16) {
+    (stored & ((1 << OWNER_SHIFT) - 1), (stored >> OWNER_SHIFT) as u16)
+}
 
 /// Names a planned program until [`PageMap::program_ended`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +98,8 @@ pub struct Plan {
     pub first: Ppa,
     /// Its die.
     pub die: DieId,
-    /// Goes to the spare area; rises with every planned stripe of the drive.
+    /// Goes to the spare area: a number that rises with every planned stripe of the drive, and above it, in the highest byte,
+    /// the placement handle.
     pub sequence: u64,
 }
 
@@ -140,7 +186,10 @@ pub struct PageMap {
     map: Vec<u32>,
     valid: Vec<u64>,
     pub(crate) blocks: Blocks,
-    open: Vec<[Option<OpenBlock>; STREAMS]>,
+    /// Per die and stream.
+    open: Vec<Option<OpenBlock>>,
+    places: usize,
+    pub(crate) handles: Handles,
     /// Dies that can be programmed no more.
     pub(crate) dead: Vec<bool>,
     pub(crate) live_dies: u32,
@@ -230,7 +279,9 @@ impl PageMap {
             map: vec![0; user_units as usize + segments as usize],
             valid: vec![0; (layout.units as usize).div_ceil(64)],
             blocks,
-            open: vec![[None; STREAMS]; layout.dies as usize],
+            open: vec![None; layout.dies as usize * Stream::places(config.handles)],
+            places: Stream::places(config.handles),
+            handles: Handles::new(config.handles, layout),
             dead: vec![false; layout.dies as usize],
             live_dies: layout.dies,
             order: placement_order(config.placement, layout),
@@ -300,9 +351,13 @@ impl PageMap {
         None
     }
 
-    /// Which stream a host write of `lpn` belongs to; counts the write if data are separated by frequency.
+    /// Which stream a host write of `lpn` with placement handle `handle` belongs to; counts the write if data are separated by
+    /// frequency. What the host places is not separated further.
     #[inline]
-    pub fn host_stream(&mut self, lpn: Lpn) -> Stream {
+    pub fn host_stream(&mut self, lpn: Lpn, handle: u16) -> Stream {
+        if handle > 0 {
+            return Stream::Placed(handle);
+        }
         let hot = self.temperature.as_mut().is_none_or(|t| t.write(lpn));
         if hot { Stream::Host } else { Stream::HostCold }
     }
@@ -315,35 +370,58 @@ impl PageMap {
     fn shared(&self, stream: Stream) -> Stream {
         match (self.config.separation, stream) {
             (Separation::Off, Stream::Collected | Stream::HostCold) => Stream::Host,
+            (Separation::Off, Stream::PlacedCollected(handle)) => Stream::Placed(handle),
             (Separation::Collected, Stream::HostCold) => Stream::Host,
             (_, Stream::MetaMoved) => Stream::Meta,
             _ => stream,
         }
     }
 
+    #[inline]
+    fn open_at(&self, die: DieId, stream: Stream) -> usize {
+        die.0 as usize * self.places + stream.place()
+    }
+
+    #[inline]
+    fn open_block(&self, die: DieId, stream: Stream) -> Option<OpenBlock> {
+        self.open[self.open_at(die, stream)]
+    }
+
     /// Whose open block in `die` data of `stream` go to. Relocated data without a block of their own go to the host's when
     /// no block is free, as collection must come to an end.
+    #[inline]
     fn slot(&self, die: DieId, stream: Stream) -> Stream {
         let shared = self.shared(stream);
-        let open = &self.open[die.0 as usize];
-        let last_resort = matches!(shared, Stream::Collected | Stream::Worn)
-            && open[shared as usize].is_none()
+        let last_resort = shared.is_relocation()
+            && self.open_block(die, shared).is_none()
             && self.blocks.free_count(die) == 0;
-        let others = [Stream::Collected, Stream::Host, Stream::HostCold];
-        let other = others.into_iter().find(|&s| last_resort && open[s as usize].is_some());
-        other.unwrap_or(shared)
+        if last_resort { self.last_resort(die, shared) } else { shared }
+    }
+
+    /// An open block that relocated data may use when there is no other: of their own handle where handles are kept apart.
+    #[cold]
+    fn last_resort(&self, die: DieId, shared: Stream) -> Stream {
+        let is_open = |s: &Stream| self.open_block(die, *s).is_some();
+        if let Stream::PlacedCollected(handle) = shared {
+            return Some(Stream::Placed(handle)).filter(is_open).unwrap_or(shared);
+        }
+        let apart = self.config.isolation == Isolation::Persistent;
+        let placed = (1..self.config.handles).filter(|_| !apart).map(Stream::Placed);
+        let others = [Stream::Collected, Stream::Host, Stream::HostCold].into_iter().chain(placed);
+        others.into_iter().find(is_open).unwrap_or(shared)
     }
 
     /// Whether `die` can take a stripe of `stream` now. The last free block of a die is kept for relocation; while it is
     /// in use by a shared open block, only relocation may write there.
+    #[inline]
     fn can_take(&self, die: DieId, stream: Stream) -> bool {
         let free = self.blocks.free_count(die);
-        let relocation = matches!(stream, Stream::Collected | Stream::Worn | Stream::MetaMoved);
+        let relocation = stream.is_relocation();
         let shared = self.slot(die, stream);
-        match self.open[die.0 as usize][shared as usize] {
-            Some(_) if relocation || shared != Stream::Host || self.config.separation != Separation::Off => {
-                true
-            }
+        let mixed =
+            self.config.separation == Separation::Off && matches!(shared, Stream::Host | Stream::Placed(_));
+        match self.open_block(die, shared) {
+            Some(_) if relocation || !mixed => true,
             Some(_) => free >= 1 && self.segments_have_room(),
             None if relocation => free > 0,
             None if shared == Stream::Meta => free > 1,
@@ -356,7 +434,7 @@ impl PageMap {
     fn segments_have_room(&self) -> bool {
         self.config.durability == Durability::Volatile
             || self.blocks.free_total() > self.live_dies
-            || self.open.iter().any(|open| open[Stream::Meta as usize].is_some())
+            || (0..self.layout.dies).any(|die| self.open_block(DieId(die), Stream::Meta).is_some())
     }
 
     /// Blocks of the drive, beside one in each die, that host data leave free: collection may wait for a map segment.
@@ -366,7 +444,7 @@ impl PageMap {
 
     /// Whether `die` can take data that another die's full blocks have to leave, without touching what it needs to collect.
     fn can_take_guest(&self, die: DieId, stream: Stream) -> bool {
-        let open = self.open[die.0 as usize][self.slot(die, stream) as usize].is_some();
+        let open = self.open_block(die, self.slot(die, stream)).is_some();
         self.blocks.free_count(die) > u32::from(!open)
     }
 
@@ -389,23 +467,21 @@ impl PageMap {
         None
     }
 
-    fn take_stripe(&mut self, die: DieId, stream: Stream) -> (Ppa, BlockId) {
+    fn take_stripe(&mut self, die: DieId, stream: Stream) -> (Ppa, BlockId, Stream) {
         let shared = self.slot(die, stream);
-        let slot = &mut self.open[die.0 as usize][shared as usize];
-        let open = slot.get_or_insert_with(|| OpenBlock {
-            block: self.blocks.take(die, stream == Stream::Worn).expect("can_take was asked"),
-            stripe: 0,
-        });
-        let OpenBlock { block, stripe } = *open;
-        self.blocks.set_meta(block, shared == Stream::Meta);
+        let at = self.open_at(die, shared);
+        let OpenBlock { block, stripe } = match self.open[at] {
+            Some(open) => open,
+            None => {
+                let block = self.blocks.take(die, stream == Stream::Worn).expect("can_take was asked");
+                self.blocks.set_kind(block, shared == Stream::Meta, shared.owner());
+                OpenBlock { block, stripe: 0 }
+            }
+        };
         let last = stripe + 1 == self.layout.stripes_per_block;
-        if last {
-            *slot = None;
-        } else {
-            open.stripe += 1;
-        }
+        self.open[at] = (!last).then_some(OpenBlock { block, stripe: stripe + 1 });
         self.blocks.planned(block, last);
-        (self.layout.ppa(block, stripe * self.layout.units_per_stripe), block)
+        (self.layout.ppa(block, stripe * self.layout.units_per_stripe), block, shared)
     }
 
     /// Plans the program of `lpns` (at most a stripe's worth, [`Lpn::NONE`] for units that lost their owner meanwhile).
@@ -418,9 +494,12 @@ impl PageMap {
             Some(_) => self.choose_die(move |map, die| map.can_take_guest(die, stream))?,
             None => self.choose_die(|map, die| map.can_take(die, stream))?,
         };
-        let (first, block) = self.take_stripe(die, stream);
+        let (first, block, shared) = self.take_stripe(die, stream);
         let sequence = self.sequence;
         self.sequence += 1;
+        if self.handles.count() > 1 {
+            self.handles.wrote(stream);
+        }
         let id = self.idle_programs.pop().unwrap_or_else(|| {
             let id = self.programs.len() as u32;
             self.programs.push(Program { first, sequence, units: 0, active: false });
@@ -442,7 +521,8 @@ impl PageMap {
             }
             self.program_units[base + i] = ProgramUnit { lpn, old };
         }
-        Some(Plan { id: ProgramId(id), first, die, sequence })
+        let stored = sequence | u64::from(shared.owner()) << OWNER_SHIFT;
+        Some(Plan { id: ProgramId(id), first, die, sequence: stored })
     }
 
     /// A planned program has reached its die: what its end will touch is brought near.
@@ -522,13 +602,38 @@ impl PageMap {
     /// Closes a block early: it takes no more data, and is emptied and retired.
     pub(crate) fn fail_block(&mut self, block: BlockId) {
         let die = self.layout.die_of_block(block);
-        for slot in &mut self.open[die.0 as usize] {
+        let first = die.0 as usize * self.places;
+        for slot in &mut self.open[first..first + self.places] {
             if slot.is_some_and(|open| open.block == block) {
                 *slot = None;
             }
         }
         self.blocks.close_early(block, self.sequence);
         self.collections[die.0 as usize].retire(block);
+    }
+
+    /// Stripes written of the block that `stream` has open in `die`.
+    pub(crate) fn open_stripes(&self, die: DieId, stream: Stream) -> u64 {
+        self.open_block(die, stream).map_or(0, |open| open.stripe.into())
+    }
+
+    /// The block that `stream` has open in `die` takes no more data.
+    pub(crate) fn close_open(&mut self, die: DieId, stream: Stream) {
+        let at = self.open_at(die, stream);
+        if let Some(open) = self.open[at].take() {
+            self.blocks.close_early(open.block, self.sequence);
+        }
+    }
+
+    /// Open blocks, and what each is open for.
+    pub(crate) fn open_blocks(&self) -> impl Iterator<Item = (BlockId, Stream)> + use<'_> {
+        let fixed = [Stream::Host, Stream::HostCold, Stream::Collected, Stream::Worn, Stream::Meta];
+        let placed = (1..self.config.handles).flat_map(|h| [Stream::Placed(h), Stream::PlacedCollected(h)]);
+        let streams: Vec<Stream> = fixed.into_iter().chain(placed).collect();
+        self.open
+            .iter()
+            .enumerate()
+            .filter_map(move |(at, open)| open.map(|open| (open.block, streams[at % self.places])))
     }
 
     /// The copy at `ppa` is no longer needed.
@@ -606,7 +711,14 @@ impl PageMap {
             Separation::Collected => 2,
             Separation::Frequency => 3,
         };
+        let placed = u64::from(self.config.handles - 1);
+        let moved = match (self.config.isolation, self.config.separation) {
+            (Isolation::Initial, _) | (_, Separation::Off) => 0,
+            (Isolation::Persistent, _) => placed,
+        };
         let streams = data_streams
+            + placed
+            + moved
             + u64::from(self.config.wear.static_gap.is_some())
             + u64::from(self.config.durability != Durability::Volatile);
         u64::from(self.live_dies) * u64::from(self.layout.units_per_block) * (1 + streams)
@@ -651,11 +763,10 @@ impl PageMap {
     /// Mount only: `block` can take data of `stream` from `stripe` on.
     pub(crate) fn reopen(&mut self, block: BlockId, stream: Stream, stripe: u32) -> bool {
         let die = self.layout.die_of_block(block);
-        let shared = self.shared(stream);
-        let slot = &mut self.open[die.0 as usize][shared as usize];
-        let vacant = slot.is_none();
+        let at = self.open_at(die, self.shared(stream));
+        let vacant = self.open[at].is_none();
         if vacant {
-            *slot = Some(OpenBlock { block, stripe });
+            self.open[at] = Some(OpenBlock { block, stripe });
         }
         vacant
     }
@@ -672,6 +783,7 @@ impl PageMap {
     /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.
     pub fn check(&self) {
         self.blocks.check();
+        self.check_handles();
         let mut counts = vec![0u32; self.layout.blocks as usize];
         for unit in (0..self.layout.units).filter(|&u| self.is_valid(Ppa(u))) {
             counts[self.layout.block_of(Ppa(unit)).0 as usize] += 1;

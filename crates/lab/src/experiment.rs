@@ -173,7 +173,8 @@ fn source(device: &Device, spec: &Spec, jobs: &[Job]) -> Result<(Source, String)
         if jobs.is_empty() {
             return Err(ExperimentError::NoWork);
         }
-        let source = Jobs::new(jobs, device.capacity_bytes(), sector_bytes).map_err(RunError::Job)?;
+        let source = Jobs::new(jobs, device.capacity_bytes(), sector_bytes, device.config().ftl.handles)
+            .map_err(RunError::Job)?;
         return Ok((Source::Jobs(source), jobs_summary(jobs)));
     };
     let format: Option<Format> = match &spec.run.format {

@@ -57,6 +57,7 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     }
     sets.push(format!("media.seed={}", rng.below(1 << 30)));
     sets.push(format!("ftl.seed={}", rng.below(1 << 30)));
+    sets.extend(random_handles(rng.clone()));
     sets
 }
 
@@ -111,6 +112,21 @@ fn random_bit_errors(rng: &mut Rng, mlc: bool, sets: &mut Vec<String>) {
     }
 }
 
+/// Placement handles; drawn from a copy, so that drives of older seeds stay as they were but for these.
+fn random_handles(mut rng: Rng) -> Vec<String> {
+    let handles = [1, 1, 2, 4][rng.below(4) as usize];
+    let isolation = ["initial", "persistent"][rng.below(2) as usize];
+    if handles == 1 {
+        return Vec::new();
+    }
+    // Every handle takes an open block or two of each die.
+    vec![
+        format!("ftl.handles={handles}"),
+        format!("ftl.isolation={isolation}"),
+        "ftl.over_provisioning=1.5".into(),
+    ]
+}
+
 /// The tiny base drive: 1 KiB sectors, 4 KiB pages, 16 pages, 24 blocks per plane.
 pub const TINY: &str = r#"
 [drive]
@@ -144,6 +160,9 @@ read_retries = 4
 pub fn tiny(sets: &[String]) -> DeviceConfig {
     spec::from_str(TINY, "tiny", sets).unwrap_or_else(|e| panic!("{e} in {sets:?}")).drive
 }
+
+/// Tag of commands that concern no data.
+const NEXT_UNIT: u64 = u64::MAX - 1;
 
 #[derive(Clone, Debug)]
 struct Pending {
@@ -251,9 +270,27 @@ impl Swarm {
             1 => 0,
             queues => self.rng.below(queues.into()) as u16,
         };
-        let command = Command { queue, fua, ..Command::new(tag, opcode, lba, sectors, data) };
+        let handle = self.handle(opcode, lba);
+        let command = Command { queue, fua, handle, ..Command::new(tag, opcode, lba, sectors, data) };
         self.device.submit(self.now, command);
+        if handle > 0 && self.rng.chance(0.01) {
+            let next = Command { handle, ..Command::new(NEXT_UNIT, Opcode::NextUnit, Lba(0), 0, Vec::new()) };
+            self.device.submit(self.now, next);
+            self.in_flight += 1;
+        }
         self.collect();
+    }
+
+    /// Parts of the drive have a handle each, but now and then a write comes with another one.
+    fn handle(&mut self, opcode: Opcode, lba: Lba) -> u16 {
+        let handles = u64::from(self.device.config().ftl.handles);
+        let writes = matches!(opcode, Opcode::Write | Opcode::WriteZeroes);
+        let handle = match handles {
+            2.. if writes && self.rng.chance(0.9) => lba.0 * handles / self.device.capacity_sectors(),
+            2.. if writes => self.rng.below(handles),
+            _ => 0,
+        };
+        handle as u16
     }
 
     /// Does random damage to the drive, now.
@@ -300,6 +337,9 @@ impl Swarm {
         while let Some(completion) = self.device.pop() {
             self.in_flight -= 1;
             self.completed += 1;
+            if completion.tag == NEXT_UNIT {
+                continue;
+            }
             self.verify(completion).unwrap_or_else(|e| panic!("{e} at {}", self.now));
         }
     }

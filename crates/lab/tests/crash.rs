@@ -97,3 +97,19 @@ fn faults_and_cuts_together_lose_nothing_durable() {
     let cuts = cut_everywhere(&sets, 4, 500, 6);
     assert!(cuts > 400, "{cuts} cuts");
 }
+
+#[test]
+fn placement_handles_survive_a_cut_at_every_event() {
+    for isolation in ["ftl.isolation=initial", "ftl.isolation=persistent"] {
+        let sets = [
+            "media.channels=1",
+            "media.blocks=20",
+            "ftl.over_provisioning=2.0",
+            "ftl.handles=3",
+            isolation,
+            "buffer.entries=8",
+        ];
+        let cuts = cut_everywhere(&sets, 9, 400, 6);
+        assert!(cuts > 400, "{cuts} cuts");
+    }
+}

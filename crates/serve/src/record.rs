@@ -42,7 +42,12 @@ impl<W: Write> FioTrace<W> {
             Opcode::Trim | Opcode::WriteZeroes => "trim",
             Opcode::Flush => "sync",
             // The format has no word for them; the header of the recording says so.
-            Opcode::Append | Opcode::Zone(_) | Opcode::Reset | Opcode::Copy | Opcode::Report => return Ok(()),
+            Opcode::Append
+            | Opcode::Zone(_)
+            | Opcode::Reset
+            | Opcode::Copy
+            | Opcode::Report
+            | Opcode::NextUnit => return Ok(()),
         };
         let sector_bytes = u64::from(sector_bytes);
         let (offset, length) = (arrival.lba.0.wrapping_mul(sector_bytes), u64::from(sectors) * sector_bytes);

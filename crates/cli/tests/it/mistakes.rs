@@ -127,8 +127,8 @@ fn an_unknown_claim_is_named_with_those_that_exist() {
     let folder = Folder::new();
     assert_eq!(
         refused(&folder, &["reproduce", "C10", "C99"]),
-        "C99: neither a claim nor a paper; allowed: C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, B1; \
-         cosmos-plus, theory"
+        "C99: neither a claim nor a paper; allowed: C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, B1, B2; \
+         cosmos-plus, theory, cachelib"
     );
     let sentence = refused(&folder, &["reproduce", "C10", "--verify"]);
     assert!(sentence.starts_with("--verify: reproduce has many runs, not one; allowed: "), "{sentence}");

@@ -222,7 +222,7 @@ impl<'a> Run<'a> {
 
     #[inline]
     fn submit(&mut self, now: SimTime, request: Request) {
-        let Request { opcode, lba, sectors, fua, queue, owner } = request;
+        let Request { opcode, lba, sectors, fua, queue, handle, owner } = request;
         let tag = self.idle_tags.pop().unwrap_or_else(|| {
             self.in_flight.push(InFlight::default());
             self.in_flight.len() as u32 - 1
@@ -254,7 +254,12 @@ impl<'a> Run<'a> {
                 }
                 data.clear();
             }
-            Opcode::Append | Opcode::Zone(_) | Opcode::Reset | Opcode::Copy | Opcode::Report => {
+            Opcode::Append
+            | Opcode::Zone(_)
+            | Opcode::Reset
+            | Opcode::Copy
+            | Opcode::Report
+            | Opcode::NextUnit => {
                 unreachable!("workloads and traces are of block commands")
             }
             Opcode::Flush => {
@@ -265,8 +270,10 @@ impl<'a> Run<'a> {
             }
         }
         self.submitted += 1;
-        self.device
-            .submit(now, Command { queue, fua, ..Command::new(tag.into(), opcode, lba, sectors, data) });
+        self.device.submit(
+            now,
+            Command { queue, fua, handle, ..Command::new(tag.into(), opcode, lba, sectors, data) },
+        );
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! Where requests come from: jobs, or a trace.
 
 use crate::trace::{Shaped, TraceError};
-use crate::workload::{Generator, Io, Job, JobError, Rate};
+use crate::workload::{Generator, Handles, Io, Job, JobError, Rate};
 use pellucid_flash::{Lba, Opcode, SimTime};
 
 /// A request that wants to be submitted.
@@ -17,6 +17,8 @@ pub struct Request {
     pub fua: bool,
     /// Submission queue.
     pub queue: u16,
+    /// Placement handle of a write.
+    pub handle: u16,
     /// Which job or stream it belongs to; comes back with the completion.
     pub owner: u32,
 }
@@ -38,6 +40,7 @@ pub enum Next {
 struct Worker {
     job: Job,
     generator: Generator,
+    handles: Handles,
     started: bool,
     ended: bool,
     final_flush_sent: bool,
@@ -55,11 +58,12 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Puts jobs on a drive.
-    pub fn new(jobs: &[Job], capacity_bytes: u64, sector_bytes: u32) -> Result<Jobs, JobError> {
+    /// Puts jobs on a drive with so many placement handles.
+    pub fn new(jobs: &[Job], capacity_bytes: u64, sector_bytes: u32, handles: u16) -> Result<Jobs, JobError> {
         let worker = |job: &Job| {
             Ok(Worker {
                 generator: Generator::new(job, capacity_bytes, sector_bytes)?,
+                handles: Handles::new(job, handles)?,
                 job: job.clone(),
                 started: false,
                 ended: false,
@@ -135,6 +139,7 @@ impl Jobs {
                     sectors: io.sectors,
                     fua: worker.job.fua && io.op == Opcode::Write,
                     queue: worker.job.queue,
+                    handle: if io.op == Opcode::Write { worker.handles.next() } else { 0 },
                     owner: at as u32,
                 })
             }
@@ -186,6 +191,7 @@ impl Worker {
                 sectors: 0,
                 fua: false,
                 queue: self.job.queue,
+                handle: 0,
                 owner: at as u32,
             });
         }
@@ -266,6 +272,7 @@ impl Trace {
             sectors: if opcode == Opcode::Flush { 0 } else { here },
             fua: false,
             queue: (record.stream % u32::from(self.queues)) as u16,
+            handle: 0,
             owner: record.stream,
         }))
     }

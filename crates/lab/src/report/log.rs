@@ -56,6 +56,7 @@ pub fn opcode_name(opcode: Opcode) -> &'static str {
         Opcode::Reset => "reset",
         Opcode::Copy => "copy",
         Opcode::Report => "report",
+        Opcode::NextUnit => "next_unit",
     }
 }
 

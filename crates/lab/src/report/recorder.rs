@@ -103,7 +103,7 @@ impl RequestRecorder {
             Opcode::Read => 0,
             Opcode::Write | Opcode::Append | Opcode::Copy => 1,
             Opcode::Trim | Opcode::WriteZeroes | Opcode::Reset | Opcode::Zone(_) => 2,
-            Opcode::Flush | Opcode::Report => 3,
+            Opcode::Flush | Opcode::Report | Opcode::NextUnit => 3,
         }];
         direction.requests += 1;
         if completion.status != Status::Success {

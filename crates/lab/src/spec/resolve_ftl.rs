@@ -5,7 +5,9 @@ use super::schema::Fallback::{Flag, Real, Whole, Word};
 use super::schema::{Key, Kind, Values, count, key};
 use super::value::Quantity;
 use pellucid_flash::Layout;
-use pellucid_ftl::{Durability, FtlConfig, Placement, Separation, Victim, WearLevelling};
+use pellucid_ftl::{
+    Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, Victim, WearLevelling,
+};
 
 const VICTIMS: Kind = Kind::WordOrCount(&["greedy", "cost-benefit", "fifo", "lru", "random"], "d-choices");
 const CAPACITY: Kind = Kind::Or("auto", &Kind::Unit(Quantity::Size, 1, i64::MAX as u64));
@@ -59,6 +61,18 @@ pub(crate) const KEYS: &[Key] = &[
         Whole(0),
         "Programs between two rounds of a full checkpoint; 0: a quarter of the drive's stripes",
     ),
+    key(
+        "drive.ftl.handles",
+        Kind::Whole(1, HANDLES_MAX as u64),
+        Whole(1),
+        "Placement handles of the host, each with blocks of its own; 1: no placement",
+    ),
+    key(
+        "drive.ftl.isolation",
+        Kind::Word(&["initial", "persistent"]),
+        Word("initial"),
+        "Whether data of different handles stay apart when collection moves them",
+    ),
     key("drive.ftl.seed", SEED, Whole(1), "Seed of all policy randomness"),
 ];
 
@@ -90,6 +104,11 @@ pub(crate) fn build(values: &Values, layout: Option<&Layout>) -> Result<FtlConfi
             "volatile" => Durability::Volatile,
             _ => Durability::Journal { checkpoint_every: values.whole("drive.ftl.checkpoint_every") },
         },
+        handles: values.u32("drive.ftl.handles") as u16,
+        isolation: match values.text("drive.ftl.isolation") {
+            "initial" => Isolation::Initial,
+            _ => Isolation::Persistent,
+        },
         seed: values.whole("drive.ftl.seed"),
     };
     layout.map_or(Ok(()), |layout| check_spare(values, &ftl, layout))?;
@@ -109,9 +128,19 @@ fn victim(text: &str) -> Victim {
 }
 
 /// Blocks of a die beside its share of the user data that collection needs at least: those below its
-/// threshold, one that host data fill and one that relocated data fill.
+/// threshold, one that host data fill and one that relocated data fill; and as many again for each further handle.
 fn spare_needed(ftl: &FtlConfig) -> u64 {
-    u64::from(ftl.gc_low_blocks) + 2
+    let each = if ftl.isolation == Isolation::Persistent { 2 } else { 1 };
+    u64::from(ftl.gc_low_blocks) + 2 + each * u64::from(ftl.handles - 1)
+}
+
+/// How that number comes about, for messages.
+fn spare_formula(ftl: &FtlConfig) -> &'static str {
+    match (ftl.handles, ftl.isolation) {
+        (1, _) => "gc_low + 2",
+        (_, Isolation::Initial) => "gc_low + handles + 1",
+        (_, Isolation::Persistent) => "gc_low + 2 * handles",
+    }
 }
 
 /// Collection must be able to free a block: refuses a user capacity that leaves a die too few spare blocks.
@@ -122,8 +151,9 @@ fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), 
     let user_max = blocks.saturating_sub(needed) * per_block * u64::from(layout.dies);
     if user_max == 0 {
         let allowed = format!(
-            "at most {}: a die of {blocks} blocks needs gc_low + 2 to spare",
-            blocks.saturating_sub(3)
+            "at most {}: a die of {blocks} blocks needs {} to spare",
+            (blocks + u64::from(ftl.gc_low_blocks)).saturating_sub(needed + 1),
+            spare_formula(ftl)
         );
         return Err(values.refuse("drive.ftl.gc_low", allowed));
     }
@@ -132,8 +162,9 @@ fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), 
         if !capacity_bytes.is_multiple_of(unit) || capacity_bytes / unit > user_max {
             let allowed = format!(
                 "whole mapping units ({unit} bytes), at most {} bytes: each die of {blocks} blocks \
-                 needs gc_low + 2 = {needed} to spare",
-                user_max * unit
+                 needs {} = {needed} to spare",
+                user_max * unit,
+                spare_formula(ftl)
             );
             return Err(values.refuse("drive.ftl.capacity", allowed));
         }
@@ -144,8 +175,9 @@ fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), 
         // Rounded up in the last digit shown, so that the value in the message is itself accepted.
         let least = (f64::from(layout.units) / user_max as f64 - 1.0) * 1e4;
         let allowed = format!(
-            "at least {}: each die of {blocks} blocks needs gc_low + 2 = {needed} to spare",
-            (least.ceil() + 1.0) / 1e4
+            "at least {}: each die of {blocks} blocks needs {} = {needed} to spare",
+            (least.ceil() + 1.0) / 1e4,
+            spare_formula(ftl)
         );
         return Err(values.refuse("drive.ftl.over_provisioning", allowed));
     }

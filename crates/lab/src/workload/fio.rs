@@ -457,7 +457,7 @@ const FOREIGN: &[Foreign] = &[
     refused("fill_device fill_fs", OFF, "size=100%"),
     refused("pre_read", OFF, "a job of its own that reads, with stonewall on the next"),
     refused("write_hint", &["none"], "leave it out; placement hints are not passed on"),
-    refused("fdp fdp_*", OFF, "leave it out; placement hints are not passed on"),
+    refused("dp_scheme", &[], "plids and plid_select"),
     refused("atomic readfua", OFF, "leave it out"),
     refused("zonemode", &["none"], "leave it out"),
     refused(

@@ -5,8 +5,12 @@
 //! fio's other keys are sorted out by `fio.rs`.
 
 use super::units::{Amount, UnitError, parse_amount, parse_bytes, parse_time};
-use super::{BlockSize, Dialect, Distribution, IoLimit, Job, Pattern, Rate, RateProcess, Think, Zone};
+use super::{
+    BlockSize, Dialect, Distribution, HandleList, HandleSelect, IoLimit, Job, Pattern, Rate, RateProcess,
+    Think, Zone,
+};
 use pellucid_flash::Nanos;
+use pellucid_ftl::HANDLES_MAX;
 use std::fmt;
 
 /// A key, for listings.
@@ -134,6 +138,10 @@ const KEYS: &[KeyDoc] = &[
     key("stonewall", &["wait_for_previous"], "1", "starts when all jobs before it have ended"),
     key("wait_for", &[], "prepare", "starts when the jobs of this name have ended"),
     key("queue", &[], "0", "submission queue of the drive that the job uses"),
+    key("fdp", &[], "1", "1: writes carry placement handles, those of plids or all that the drive has"),
+    key("dataplacement", &[], "fdp", "none, or fdp, which is fdp=1"),
+    key("plids", &["fdp_pli"], "1,2", "placement handles of the writes (in a fio job file only with fdp=1)"),
+    key("plid_select", &["fdp_pli_select"], "random", "which handle is next: roundrobin, random"),
     key(
         "kb_base",
         &[],
@@ -170,6 +178,8 @@ pub struct JobBuilder {
     think_blocks: u32,
     rate_bytes: Option<[Rate; 3]>,
     rate_iops: Option<[Rate; 3]>,
+    placement: Option<bool>,
+    plids: Option<Vec<u16>>,
 }
 
 impl JobBuilder {
@@ -207,6 +217,8 @@ impl JobBuilder {
             stonewall: false,
             wait_for: None,
             queue: 0,
+            handles: HandleList::Off,
+            handle_select: HandleSelect::RoundRobin,
         };
         JobBuilder {
             job,
@@ -219,6 +231,8 @@ impl JobBuilder {
             think_blocks: 1,
             rate_bytes: None,
             rate_iops: None,
+            placement: None,
+            plids: None,
         }
     }
 
@@ -305,6 +319,26 @@ impl JobBuilder {
             "stonewall" => job.stonewall = boolean(value)?,
             "wait_for" => job.wait_for = Some(text(value)?),
             "queue" => job.queue = count(value, base, 0, u16::MAX.into())? as u16,
+            "fdp" => self.placement = Some(boolean(value)?),
+            "dataplacement" => {
+                self.placement = match value {
+                    "none" => Some(false),
+                    "fdp" => Some(true),
+                    _ => return allowed("none or fdp"),
+                }
+            }
+            "plids" => {
+                let handle = |part: &str| count(part.trim(), base, 0, u64::from(HANDLES_MAX) - 1);
+                let list = value.split(',').map(|part| Ok(handle(part)? as u16));
+                self.plids = Some(list.collect::<Parsed<Vec<u16>>>()?);
+            }
+            "plid_select" => {
+                job.handle_select = match value {
+                    "roundrobin" => HandleSelect::RoundRobin,
+                    "random" => HandleSelect::Random,
+                    _ => return allowed("roundrobin or random"),
+                }
+            }
             "kb_base" => {
                 self.kb_base = match value {
                     "1024" => 1024,
@@ -337,6 +371,12 @@ impl JobBuilder {
         job.rate = self.rate_bytes.or(self.rate_iops).unwrap_or_default();
         job.think = (self.think_time > Nanos::ZERO)
             .then_some(Think { time: self.think_time, blocks: self.think_blocks });
+        let places = self.placement.unwrap_or(self.dialect == Dialect::Native && self.plids.is_some());
+        job.handles = match &self.plids {
+            _ if !places => HandleList::Off,
+            None => HandleList::All,
+            Some(list) => HandleList::These(list.clone()),
+        };
         let other_end = job.number_ios.is_some() || job.runtime.is_some();
         job.limit = match self.io_size {
             _ if self.time_based => IoLimit::None,

@@ -46,7 +46,7 @@ fn an_unknown_key_names_its_neighbour_and_the_allowed_ones() {
         text.starts_with("iodpeth: unknown key (did you mean iodepth?); allowed: name, rw, bs, "),
         "{text}"
     );
-    assert!(text.ends_with(", queue, kb_base"), "{text}");
+    assert!(text.ends_with(", plids, plid_select, kb_base"), "{text}");
     let text = error("colour", "red");
     assert!(text.starts_with("colour: unknown key; allowed: name, "), "{text}");
     assert_eq!(nearest("blocksise"), Some("blocksize"));

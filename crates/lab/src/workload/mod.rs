@@ -76,6 +76,7 @@ mod generate;
 mod keys;
 mod pace;
 mod permute;
+mod placement;
 mod units;
 
 pub use distribution::{Distribution, Zone};
@@ -83,6 +84,7 @@ pub use fio::{FioError, FioFile, Notice, Severity, parse_fio};
 pub use generate::{Generator, Io};
 pub use keys::{JobBuilder, JobError, KeyDoc};
 pub use permute::Permutation;
+pub use placement::{HandleList, HandleSelect, Handles};
 pub use units::{Amount, UnitError, parse_amount, parse_bytes, parse_time};
 
 use pellucid_flash::{Nanos, Opcode};
@@ -324,6 +326,10 @@ pub struct Job {
     pub wait_for: Option<String>,
     /// `queue` (ours): the submission queue that its commands arrive in.
     pub queue: u16,
+    /// `fdp`, `plids`: placement handles of its writes.
+    pub handles: HandleList,
+    /// `plid_select`.
+    pub handle_select: HandleSelect,
 }
 
 /// Replaces each job by its `numjobs` clones, in order, and numbers them so that each has a random stream of

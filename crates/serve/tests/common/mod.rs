@@ -6,7 +6,7 @@ use pellucid_device::{
     Priorities, Scheduler, StepCost, WritePolicy,
 };
 use pellucid_flash::{Geometry, Nanos};
-use pellucid_ftl::{Durability, FtlConfig, Placement, Separation, Victim, WearLevelling};
+use pellucid_ftl::{Durability, FtlConfig, Isolation, Placement, Separation, Victim, WearLevelling};
 use pellucid_media::{Cell, Faults, MediaConfig, StoreKind, Timing};
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
@@ -76,6 +76,8 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             copyback: false,
             wear: WearLevelling { dynamic: true, static_gap: None },
             durability: Durability::Journal { checkpoint_every: 512 },
+            handles: 1,
+            isolation: Isolation::Initial,
             seed: 7,
         },
         namespaces: Vec::new(),

@@ -1,0 +1,157 @@
+//! Placement handles: which reclaim unit each refers to, how much of it is written, and what happened to it.
+//!
+//! A handle has an open block in every die, and data that carry it go to no other block. Its reclaim unit is as much as one block
+//! of every die holds. Dies fill at their own pace, so near its end a unit's data may stand beside the first of the next one; each
+//! block is erased by itself when all of it is forgotten.
+//!
+//! Invariant: `written < unit` for every handle. With one handle nothing is counted.
+
+use crate::page_map::{PageMap, Stream};
+use crate::{Isolation, Separation};
+use pellucid_flash::{DieId, Layout, Lpn, PlacementEventKind};
+
+/// Events that nobody has asked for; further ones are dropped.
+const EVENTS_MAX: usize = 4096;
+
+/// Something that happened, without its time: translation has no clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandleEvent {
+    /// What.
+    pub kind: PlacementEventKind,
+    /// The handle concerned.
+    pub handle: u16,
+    /// Units concerned.
+    pub units: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Handles {
+    /// Of the reclaim unit that each handle refers to: units written.
+    written: Vec<u64>,
+    /// Units of a reclaim unit.
+    unit: u64,
+    stripe: u64,
+    events: Vec<HandleEvent>,
+}
+
+impl Handles {
+    pub fn new(count: u16, layout: &Layout) -> Handles {
+        Handles {
+            written: vec![0; count.into()],
+            unit: u64::from(layout.dies) * u64::from(layout.units_per_block),
+            stripe: layout.units_per_stripe.into(),
+            events: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.written.len()
+    }
+
+    fn note(&mut self, kind: PlacementEventKind, handle: u16, units: u64) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push(HandleEvent { kind, handle, units });
+        }
+    }
+
+    /// A stripe of `stream` was planned.
+    pub fn wrote(&mut self, stream: Stream) {
+        let handle = match stream {
+            Stream::Host | Stream::HostCold => 0,
+            Stream::Placed(handle) => handle,
+            _ => return,
+        };
+        let written = &mut self.written[usize::from(handle)];
+        *written += self.stripe;
+        if *written >= self.unit {
+            *written -= self.unit;
+            self.note(PlacementEventKind::NextUnit, handle, 0);
+        }
+    }
+
+    /// A block of `owner` with so many valid units became a victim.
+    pub fn moved(&mut self, owner: u16, units: u32) {
+        self.note(PlacementEventKind::Reallocated, owner, units.into());
+    }
+}
+
+impl PageMap {
+    /// Placement handles.
+    pub fn handles(&self) -> u16 {
+        self.config.handles
+    }
+
+    /// The placement handle in whose blocks `lpn` lies; 0 if in none.
+    pub fn owner(&self, lpn: Lpn) -> u16 {
+        let ppa = self.lookup(lpn);
+        if ppa.is_some() { self.blocks.owner(self.layout.block_of(ppa)) } else { 0 }
+    }
+
+    /// Mapping units of a reclaim unit.
+    pub fn reclaim_units(&self) -> u64 {
+        self.handles.unit
+    }
+
+    /// Units that the reclaim unit of `handle` can still take.
+    pub fn handle_remaining(&self, handle: u16) -> u64 {
+        self.handles.unit - self.handles.written[usize::from(handle)]
+    }
+
+    /// Lets `handle` refer to a new reclaim unit: its open blocks are closed as they are.
+    pub fn next_unit(&mut self, handle: u16) {
+        let written = std::mem::take(&mut self.handles.written[usize::from(handle)]);
+        if written == 0 {
+            return;
+        }
+        self.handles.note(PlacementEventKind::UnitNotFull, handle, self.handles.unit - written);
+        let streams = match handle {
+            0 => [Stream::Host, Stream::HostCold],
+            _ => [Stream::Placed(handle); 2],
+        };
+        for die in (0..self.layout.dies).map(DieId) {
+            // What collection shares is not taken from it where it has no other block.
+            let mixed = self.config.separation == Separation::Off;
+            if !mixed || self.blocks.free_count(die) > 1 {
+                streams.into_iter().for_each(|stream| self.close_open(die, stream));
+            }
+        }
+    }
+
+    /// Whether something happened that [`PageMap::take_handle_events`] tells.
+    #[inline]
+    pub fn has_handle_events(&self) -> bool {
+        !self.handles.events.is_empty()
+    }
+
+    /// What happened to the handles since the last call.
+    pub fn take_handle_events(&mut self) -> impl Iterator<Item = HandleEvent> + use<'_> {
+        self.handles.events.drain(..)
+    }
+
+    /// Mount only: handles refer to what their open blocks can still take.
+    pub(crate) fn restore_handles(&mut self) {
+        if self.config.handles < 2 {
+            return;
+        }
+        for handle in 0..self.config.handles {
+            let stream = if handle == 0 { Stream::Host } else { Stream::Placed(handle) };
+            let stripes: u64 = (0..self.layout.dies).map(|die| self.open_stripes(DieId(die), stream)).sum();
+            self.handles.written[usize::from(handle)] = stripes * self.handles.stripe;
+            self.handles.note(PlacementEventKind::Reset, handle, 0);
+        }
+    }
+
+    /// Part of [`PageMap::check`]: blocks hold what belongs into them.
+    pub(crate) fn check_handles(&self) {
+        for (handle, &written) in self.handles.written.iter().enumerate() {
+            assert!(written < self.handles.unit, "handle {handle} refers to a unit that is full");
+        }
+        for (block, stream) in self.open_blocks() {
+            let owner = self.blocks.owner(block);
+            assert_eq!(owner, stream.owner(), "owner of block {}, open for {stream:?}", block.0);
+            let collected = matches!(stream, Stream::PlacedCollected(_));
+            assert!(!collected || self.config.isolation == Isolation::Persistent, "{stream:?}");
+        }
+    }
+}
