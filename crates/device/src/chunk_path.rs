@@ -70,11 +70,7 @@ impl Device {
                 sectors >= 1
             }
             Opcode::Flush => true,
-            Opcode::Trim
-            | Opcode::WriteZeroes
-            | Opcode::Append
-            | Opcode::Zone(_)
-            | Opcode::NextUnit => {
+            Opcode::Trim | Opcode::WriteZeroes | Opcode::Append | Opcode::Zone(_) | Opcode::NextUnit => {
                 return Some(Status::InvalidOpcode);
             }
         };

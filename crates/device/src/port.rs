@@ -11,7 +11,9 @@ impl Drive for Device {
 
     fn interface(&self, namespace: u16) -> Option<Interface> {
         self.spaces.get(usize::from(namespace)).map(|space| match space {
-            Space::Block => Interface::Block { sectors: self.capacity_sectors(), handles: self.config().ftl.handles },
+            Space::Block => {
+                Interface::Block { sectors: self.capacity_sectors(), handles: self.config().ftl.handles }
+            }
             Space::Chunks(space) => Interface::OpenChannel(*space.chunks.geometry()),
         })
     }
