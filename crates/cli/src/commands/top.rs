@@ -50,9 +50,9 @@ impl Top {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         if global.json || !console::user_attended() {
             let what =
-                if global.json { "--json: top draws a picture" } else { "standard output is no terminal" };
+                if global.json { "--json: it draws a picture" } else { "standard output is no terminal" };
             let control = self.control.display();
-            return Err(Failure::asked(anyhow!("{what}; allowed: pellucid status --control {control}")));
+            return Err(Failure::asked(anyhow!("top: {what}; allowed: pellucid status --control {control}")));
         }
         let mut served = Served(Control::connect(&self.control)?);
         let mut model = Model::new("waiting for the server");

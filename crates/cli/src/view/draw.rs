@@ -86,38 +86,32 @@ fn head_line(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
 }
 
 fn foot_line(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
-    let mut text = String::new();
-    if let Some(serving) = &scene.figures.serving {
-        let before = scene.earlier.and_then(|f| f.serving.as_ref());
-        let late = before.map_or_else(
-            || serving.lateness.bins.clone(),
-            |before| serving.lateness.bins.since(&before.lateness.bins),
-        );
-        let at = |q| optional(late.quantile(q), |ns| duration(ns as f64));
-        text = format!("late p50 {} p99 {}  ", at(0.5), at(0.99));
-        for protocol in &serving.protocols {
-            let rest = format!(
-                "{} {} open, {} answered  ",
-                protocol.name,
-                protocol.connections,
-                count(protocol.commands)
-            );
-            text.push_str(&rest);
-        }
-    }
     let window = if scene.since_start { "since the start" } else { "the last 2 s" };
     let keys = format!("{window}; a: other window  Tab: next drive  q: end");
-    frame.render_widget(Paragraph::new(text), area);
-    frame.render_widget(
-        Paragraph::new(keys).alignment(Alignment::Right).style(Modifier::DIM),
-        area_right(area),
+    let [left, right] =
+        Layout::horizontal([Constraint::Min(0), Constraint::Length(keys.len() as u16)]).areas(area);
+    frame.render_widget(Line::from(keys).style(Modifier::DIM), right);
+    let Some(serving) = &scene.figures.serving else { return };
+    let before = scene.earlier.and_then(|f| f.serving.as_ref());
+    let late = before.map_or_else(
+        || serving.lateness.bins.clone(),
+        |before| serving.lateness.bins.since(&before.lateness.bins),
     );
-}
-
-/// The right part of a line.
-fn area_right(area: Rect) -> Rect {
-    let width = area.width.min(62);
-    Rect { x: area.right() - width, width, ..area }
+    let at = |q| optional(late.quantile(q), |ns| duration(ns as f64));
+    let mut text = format!("late p50 {} p99 {}", at(0.5), at(0.99));
+    for protocol in serving.protocols.iter().filter(|p| p.connected > 0) {
+        let more = format!(
+            "  {} {} open, {} answered",
+            protocol.name,
+            protocol.connections,
+            quantity(protocol.commands as f64)
+        );
+        // Whole or not at all.
+        if text.len() + more.len() <= left.width as usize {
+            text.push_str(&more);
+        }
+    }
+    frame.render_widget(Line::from(text), left);
 }
 
 fn throughput(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
