@@ -10,7 +10,7 @@ NEXTEST := .tools/nextest-$(NEXTEST_VERSION)
 DENY := .tools/deny-$(DENY_VERSION)
 
 .NOTPARALLEL:
-.PHONY: help run build test check test-tools test-fuzz build-tests test-clients client-tools long-run advisories bench \
+.PHONY: help run build test check test-tools test-fuzz build-tests test-clients client-tools long-run fuzz advisories bench \
     bench-small bench-curves prerequisites
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo 'make test         all checks and tests; tools they need are put into .tools'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
 	@echo 'make long-run     half an hour of service with faults, power cuts and kills; nothing flushed may be lost'
+	@echo 'make fuzz         the fuzz targets, FUZZ_SECONDS each (60); needs a nightly compiler'
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
 	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
 	@echo 'make bench-curves cost per request over capacity, outstanding requests and length of the run'
@@ -43,6 +44,7 @@ build-tests: prerequisites $(NEXTEST)
 # Programs that nobody here wrote, and a Linux kernel, against the server.
 test-clients: build-tests client-tools
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/real_clients.py
+	PYTHONPYCACHEPREFIX=target/pycache python3 tools/hostile.py
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/linux_guest.py
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/long_run.py --seconds 60
 
@@ -69,6 +71,11 @@ test-tools: prerequisites
 test-fuzz: prerequisites
 	CUSTOM_LIBFUZZER_PATH=target/unused.a \
 	    cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --locked
+
+# Guided by coverage; needs a nightly compiler. FUZZ_SECONDS for each target.
+FUZZ_SECONDS ?= 60
+fuzz: prerequisites
+	sh tools/fuzz.sh $(FUZZ_SECONDS)
 
 advisories: $(DENY)
 	PATH="$(CURDIR)/.tools/bin:$$PATH" cargo deny check advisories

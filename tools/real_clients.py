@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from nbd_client import FUA, READ, WRITE, Client
 from served import PELLUCID, ROOT, Count, run, served
 
 PRESET = "cosmos-plus"
@@ -155,6 +156,41 @@ def kill_and_return(pellucid):
             server.fio("kept", *work, "--verify_only", "--verify_fatal=1")
 
 
+def planned_faults(pellucid):
+    """--fault by a seed: the same requests meet the same power cuts, which the log tells, and lose nothing flushed."""
+    struck = []
+    for _ in range(2):
+        options = ["--fault", "power-cut@random:seed=7,mean=40,times=3", "--fault", "program-fail=0.01@20ops", "--log-format", "json"]
+        with served([SMALL], time_mode="instant", options=options, pellucid=pellucid) as server:
+            client, lost, written = Client(server.socket), [], {}
+            for number in range(200):
+                data = bytes([number]) * 4096
+
+                def answered(error, _, number=number, data=data):
+                    if error:
+                        lost.append(number)
+                    else:
+                        written[number % 50] = data
+
+                client.send(WRITE, number % 50 * 4096, 4096, answered, data, FUA)
+                client.drain()
+            for block, data in written.items():
+                client.send(READ, block * 4096, 4096, lambda error, found, data=data: check(error, found, data))
+                client.drain()
+            status = server.ask(do="status")["drives"][0]
+            assert status["power_cuts"] == 3, status
+            events = [json.loads(line) for line in server.log().splitlines()]
+            faults = [(e["fault"].split("@")[0], e["operations"]) for e in events if e["event"] == "fault"]
+            assert len(faults) == 4, faults
+            struck.append((faults, lost))
+    assert struck[0] == struck[1], f"not repeatable: {struck}"
+    return f"faults with operations {', '.join(operation for _, operation in struck[0][0])}"
+
+
+def check(error, found, data):
+    assert error == 0 and found == data, f"error {error}, {found[:8].hex()} where {data[:8].hex()} was written with FUA"
+
+
 def recording(pellucid):
     """What was recorded is a trace that replay reads."""
     with tempfile.TemporaryDirectory() as directory:
@@ -167,7 +203,7 @@ def recording(pellucid):
 
 
 TESTS = [information, export_list, block_map, size_after_restart, several_connections, fio_verify, fio_power_cut,
-         copies, kill_and_return, recording]
+         copies, kill_and_return, planned_faults, recording]
 
 
 def main():

@@ -11,7 +11,7 @@
 
 use crate::core::Core;
 use crate::server::Stopper;
-use crate::session::{Close, Port, Session};
+use crate::session::{Close, Namespace, Port, Session};
 use pellucid_flash::{Cause, Completion};
 use serde_json::{Value, json};
 
@@ -44,10 +44,13 @@ impl ControlSession {
             self.stopper.stop();
             return Ok(json!({}));
         }
-        let drive = named(&request, port)?;
+        let name = match request.get("drive") {
+            None => None,
+            Some(name) => Some(name.as_str().ok_or_else(|| format!("drive: {name}; allowed: a name"))?),
+        };
+        let drive = named(name, port.namespaces())?;
         match what {
-            "power-cut" => power_cut(drive, port),
-            "faults" => faults(drive, &request, port.core()),
+            "power-cut" | "faults" => carry_out(drive, &request, port.core()),
             _ => Err(format!("do: {what:?}; allowed: status, watch, power-cut, faults, stop")),
         }
     }
@@ -82,21 +85,26 @@ impl Session for ControlSession {
     }
 }
 
-/// The drive that a request names.
-fn named(request: &Value, port: &Port<'_>) -> Result<usize, String> {
-    let namespaces = port.namespaces();
-    match request.get("drive") {
-        None => Ok(0),
-        Some(name) => namespaces.iter().position(|n| name.as_str() == Some(&n.name)).ok_or_else(|| {
-            let names: Vec<&str> = namespaces.iter().map(|n| n.name.as_str()).collect();
-            format!("drive: {name}; allowed: {}", names.join(", "))
-        }),
+/// The drive of a name; without one the first.
+pub(crate) fn named(name: Option<&str>, namespaces: &[Namespace]) -> Result<usize, String> {
+    let Some(name) = name else { return Ok(0) };
+    namespaces.iter().position(|n| n.name == name).ok_or_else(|| {
+        let names: Vec<&str> = namespaces.iter().map(|n| n.name.as_str()).collect();
+        format!("drive: {name:?}; allowed: {}", names.join(", "))
+    })
+}
+
+/// Does to a drive what a request asks for; also what was planned for it.
+pub(crate) fn carry_out(drive: usize, request: &Value, core: &mut Core) -> Result<Value, String> {
+    match request["do"].as_str() {
+        Some("power-cut") => power_cut(drive, core),
+        _ => faults(drive, request, core),
     }
 }
 
-fn power_cut(drive: usize, port: &mut Port<'_>) -> Result<Value, String> {
-    let lost = port.device(drive).outstanding_commands();
-    let report = port.power_cut(drive).map_err(|error| error.to_string())?;
+fn power_cut(drive: usize, core: &mut Core) -> Result<Value, String> {
+    let lost = core.device(drive).outstanding_commands();
+    let report = core.power_cut(drive).map_err(|error| error.to_string())?;
     Ok(json!({
         "commands_lost": lost,
         "mapped_units": report.mapped_units,

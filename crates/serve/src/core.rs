@@ -6,6 +6,8 @@
 //! Invariants: a drive is never told a time before one it was told already; a tag of the drive is the number of the route
 //! that its completion takes, and is in use from submit to completion.
 
+use crate::control;
+use crate::plan::{Plan, PlannedFault};
 use crate::pool::Pool;
 use crate::session::{Close, ConnectionId, Namespace, Operation};
 use hdrhistogram::Histogram;
@@ -134,12 +136,23 @@ struct Pending {
     bytes: usize,
 }
 
+#[derive(Clone, Copy)]
+struct Operations {
+    /// Submitted so far.
+    had: u64,
+    /// With this one a planned fault comes.
+    strike: u64,
+}
+
 /// The drives and everything about them that does not depend on sockets.
 pub struct Core {
     namespaces: Vec<Namespace>,
     devices: Vec<Device>,
     time: Time,
     began: Instant,
+    /// Of each drive.
+    operations: Vec<Operations>,
+    plan: Plan,
     pending: Vec<Pending>,
     idle_tags: Vec<u32>,
     observer: Option<Box<dyn Observer>>,
@@ -150,6 +163,8 @@ pub struct Core {
     pub(crate) pool: Pool,
     pub(crate) nudged: Vec<ConnectionId>,
     pub(crate) closing: Vec<(ConnectionId, Close)>,
+    /// Lines for the log.
+    pub(crate) notices: Vec<String>,
     pub(crate) stopping: bool,
     /// Connections that are open; kept by the reactor.
     pub(crate) connections: usize,
@@ -189,6 +204,9 @@ impl Core {
             });
         }
         Ok(Core {
+            operations: namespaces.iter().map(|_| Operations { had: 0, strike: u64::MAX }).collect(),
+            plan: Plan::default(),
+            notices: Vec::new(),
             namespaces,
             devices: drives.into_iter().map(|(_, device)| device).collect(),
             time,
@@ -338,6 +356,47 @@ impl Core {
             }
         };
         device.submit(at, Command { queue, fua, ..Command::new(tag.into(), opcode, lba, sectors, data) });
+        let count = &mut self.operations[namespace];
+        count.had += 1;
+        if count.had == count.strike {
+            let had = count.had;
+            self.strike(Some(namespace), had);
+        }
+    }
+
+    /// Plans a fault.
+    ///
+    /// # Errors
+    /// A drive that is not there.
+    pub fn plan(&mut self, fault: PlannedFault) -> Result<(), String> {
+        let namespace = control::named(fault.drive.as_deref(), &self.namespaces)?;
+        self.plan.add(fault, namespace, self.operations[namespace].had);
+        self.operations[namespace].strike = self.plan.next_operation(namespace);
+        Ok(())
+    }
+
+    /// Wall time of the next fault that is planned for a time, on the clock of [`Core::now_ns`].
+    pub(crate) fn next_fault_ns(&self) -> Option<u64> {
+        let at = self.plan.next_ns();
+        (at < u64::MAX).then_some(at)
+    }
+
+    /// Lets planned faults happen: those of a drive with an operation, or those whose time has come.
+    #[cold]
+    pub(crate) fn strike(&mut self, namespace: Option<usize>, now: u64) {
+        while let Some((drive, fault)) = self.plan.take(namespace, now) {
+            let name = &self.namespaces[drive].name;
+            let had = self.operations[drive].had;
+            let mut notice = format!("event=fault drive={name:?} fault={:?} operations={had}", fault.text);
+            match control::carry_out(drive, &fault.request, self) {
+                Ok(answer) => notice += &format!(" answer={:?}", answer.to_string()),
+                Err(error) => notice += &format!(" error={error:?}"),
+            }
+            self.notices.push(notice);
+        }
+        for (namespace, count) in self.operations.iter_mut().enumerate() {
+            count.strike = self.plan.next_operation(namespace);
+        }
     }
 
     /// Lets the drives do what is due. Returns whether more can be done at once.

@@ -20,6 +20,7 @@ mod core;
 pub mod nbd;
 pub mod nvme;
 mod output;
+mod plan;
 mod pool;
 mod record;
 mod server;
@@ -29,6 +30,7 @@ mod timer;
 
 pub use crate::core::{Arrival, Core, Done, Observer, Refusal, Route, Time};
 pub use output::Output;
+pub use plan::{Moment, PlanError, PlannedFault};
 pub use pool::Pool;
 pub use record::FioTrace;
 pub use server::{Accept, CONTROL, Log, Options, ServeError, Server, Stopper};

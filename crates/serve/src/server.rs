@@ -248,7 +248,12 @@ impl Server {
             self.active_ns = now;
         }
         let polling = now.saturating_sub(self.active_ns) < self.options.poll.as_nanos() as u64;
-        let due = self.core.next_due_ns();
+        let fault = self.core.next_fault_ns();
+        if fault.is_some_and(|at| at <= now) {
+            self.core.strike(None, now);
+            return self.poll_now(events, Some(Duration::ZERO));
+        }
+        let due = [self.core.next_due_ns(), fault].into_iter().flatten().min();
         if busy || polling || due.is_some_and(|due| due <= now + SPIN_NS) {
             self.turns = self.turns.wrapping_add(1);
             if polling && !self.turns.is_multiple_of(TURNS_PER_POLL) {
@@ -449,6 +454,9 @@ impl Server {
 
     /// Ticks, and what sessions asked for about other connections.
     fn look_after(&mut self) {
+        for notice in self.core.notices.drain(..) {
+            (self.log)(format_args!("{notice}"));
+        }
         for (id, why) in std::mem::take(&mut self.core.closing) {
             if let Some(slot) = self.slot_of(id) {
                 if let Some(connection) = &mut self.connections[slot] {

@@ -3,11 +3,20 @@
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustix::net::sockopt;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A peer that has said nothing for this long is asked whether it is there,
+const SILENCE: Duration = Duration::from_secs(60);
+/// again and again,
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+/// and given up after so many questions.
+const PROBES: u32 = 6;
 
 /// Where a listener is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +106,7 @@ impl Listener {
                 let (stream, peer) = listener.accept()?;
                 // Without it small replies would wait for acknowledgements.
                 stream.set_nodelay(true)?;
+                keep_alive(&stream)?;
                 Ok((Stream::Tcp(stream), peer.to_string()))
             }
             Listener::Unix(listener, path) => {
@@ -120,6 +130,14 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Has the kernel ask after a silent peer, and end the connection when its machine is gone: NBD itself has no such question.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, SILENCE)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES)?;
+    Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
 /// Removes the socket file of a server that is gone. Anything else stays, and binding fails on it.

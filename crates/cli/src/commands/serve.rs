@@ -3,17 +3,19 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::log_line::LogFormat;
 use crate::output;
 use crate::subject::Subject;
+use crate::ublk;
 use crate::watch::MonitorOptions;
 use anyhow::anyhow;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
-use pellucid_serve::{Address, CONTROL, Core, FioTrace, Options, Server, Time};
+use pellucid_serve::{Address, CONTROL, Core, FioTrace, Options, PlannedFault, Server, Time};
 use std::cell::Cell;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ Examples:
   pellucid serve cosmos-plus --set media.store=ram --nvme-tcp 4420
   pellucid serve cosmos-plus --set media.store=ram --nbd 10809 --monitor 9300
   pellucid serve mine.toml --nbd 10809 --control /tmp/pellucid.control --record run.log
+  pellucid serve mine.toml --nbd 10809 --fault power-cut@random:seed=7 --fault program-fail=0.001@10s
 
 Then, for one: nbdinfo nbd://127.0.0.1:10809, qemu-img info nbd://127.0.0.1:10809/cosmos-plus
 or: nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-01.org.pellucid:cosmos-plus";
@@ -36,7 +39,7 @@ pub struct Serve {
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<String>,
     /// Serve NBD here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times
-    #[arg(long, value_name = "ADDR", required_unless_present = "nvme_tcp")]
+    #[arg(long, value_name = "ADDR", required_unless_present_any = ["nvme_tcp", "ublk"])]
     nbd: Vec<Address>,
     /// Serve NVMe/TCP here: HOST:PORT or PORT (on 127.0.0.1); each drive is the subsystem nqn.2026-01.org.pellucid:NAME
     #[arg(long, value_name = "ADDR")]
@@ -58,6 +61,17 @@ pub struct Serve {
     record: Option<PathBuf>,
     #[command(flatten)]
     monitor: MonitorOptions,
+    /// Make a block device of it without a network (not implemented: says what the kernel has, and what to use instead)
+    #[arg(long)]
+    ublk: bool,
+    /// How events are logged to standard error
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    log_format: LogFormat,
+    /// Plan a fault: KIND@WHEN[:KEY=VALUE,...]; may be given several times. Kinds: power-cut, program-fail=P, erase-fail=P,
+    /// read-fail=P; when: a time (2s, 500ms), an operation (1000ops), random; keys: drive=NAME, times=N, and with random
+    /// seed=N, mean=OPERATIONS
+    #[arg(long, value_name = "FAULT")]
+    fault: Vec<PlannedFault>,
     /// Take commands on this Unix socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -77,6 +91,9 @@ fn parse_time(text: &str) -> Result<Time, String> {
 
 impl Serve {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        if self.ublk {
+            return Err(Failure::work(ublk::detect(Path::new("/"))));
+        }
         let drives = self.drives.iter().map(|name| {
             let subject = Subject::open(name, None, global)?;
             let name = subject.spec.drive_name.clone();
@@ -92,10 +109,14 @@ impl Serve {
                 .map_err(|error| Failure::asked(anyhow!("{}: {error}", path.display())))?;
             core.observe(Box::new(FioTrace::new(file)));
         }
-        let quiet = global.quiet;
+        for fault in &self.fault {
+            let refuse = |error| Failure::asked(anyhow!("--fault {}: {error}", fault.text));
+            core.plan(fault.clone()).map_err(refuse)?;
+        }
+        let (quiet, format) = (global.quiet, self.log_format);
         let log = move |line: std::fmt::Arguments<'_>| {
             if !quiet {
-                let _ = writeln!(std::io::stderr(), "{line}");
+                let _ = writeln!(std::io::stderr(), "{}", format.line(&line.to_string()));
             }
         };
         let options =

@@ -107,6 +107,29 @@ fn files_that_cannot_be_written_are_failed_work() {
 }
 
 #[test]
+fn mistakes_in_serving_are_named() {
+    let folder = Folder::with_drive();
+    let serve = ["serve", "tiny.toml", "--set", "media.store=ram", "--nbd", "unix:socket"];
+    let fault = |text| folder.run(&[&serve[..], &["--fault", text]].concat());
+    for (text, named) in [
+        ("lightning@2s", "allowed: power-cut, program-fail=P"),
+        ("power-cut@soon", "allowed: a time (2s, 500ms), a number of operations (1000ops), random"),
+        ("power-cut@2s:drive=other", "drive: \"other\"; allowed: tiny"),
+    ] {
+        let done = fault(text);
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{text}: {}", done.stderr);
+        assert!(done.stderr.contains(named), "{text}: {}", done.stderr);
+    }
+    let done = folder.run(&["serve", "tiny.toml", "--ublk"]);
+    assert_eq!((done.status, done.stdout.as_str()), (1, ""), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("--ublk: this kernel") && done.stderr.contains("nvme connect"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
 fn usage_is_explained_with_examples() {
     let folder = Folder::new();
     for command in ["run", "replay", "compare", "age", "show", "presets"] {

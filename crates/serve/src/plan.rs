@@ -1,0 +1,287 @@
+//! Faults that are planned before serving begins: what breaks, of which drive, and when.
+//!
+//! ```text
+//!  KIND@WHEN[:KEY=VALUE,...]
+//!
+//!  power-cut@2s                           once, two seconds after serving began
+//!  power-cut@1000ops:times=5              with every thousandth operation, five times
+//!  power-cut@random:seed=7,mean=500       again and again, after 1 to 999 operations, by the seed
+//!  program-fail=0.001@0s:drive=mine       a chance, from the beginning, for one of several drives
+//! ```
+//! What can be planned is what the control socket can be asked for: a fault *is* such a request.
+//!
+//! Invariant: by operations, and so by chance too, a plan is repeatable: the same requests of a host meet the same faults.
+
+use pellucid_flash::Rng;
+use serde_json::{Value, json};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+const KINDS: &str = "power-cut, program-fail=P, erase-fail=P, read-fail=P";
+const MOMENTS: &str = "a time (2s, 500ms), a number of operations (1000ops), random";
+const KEYS: &str = "drive=NAME, times=N; with random also seed=N, mean=OPERATIONS";
+/// Operations between two faults by chance, on average, unless said otherwise.
+const MEAN_OPERATIONS: u64 = 1000;
+
+/// When a fault happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// This long after serving began, and after each time again.
+    Time(Duration),
+    /// With this operation of the drive, counted from 1, and after as many again.
+    Operations(u64),
+    /// With an operation by chance: the distance is uniform from 1 to twice the mean less one.
+    Random {
+        /// Of the random stream.
+        seed: u64,
+        /// Mean distance in operations, above 0.
+        mean: u64,
+    },
+}
+
+/// A fault and its time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedFault {
+    /// As it was written.
+    pub text: String,
+    /// The drive; without a name the first.
+    pub drive: Option<String>,
+    /// When.
+    pub moment: Moment,
+    /// How often; `None`: without end.
+    pub times: Option<u64>,
+    /// What the control socket would be asked for.
+    pub(crate) request: Value,
+}
+
+/// Why a text is no planned fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    part: &'static str,
+    value: String,
+    allowed: String,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}; allowed: {}", self.part, self.value, self.allowed)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+fn refuse<T>(part: &'static str, value: &str, allowed: impl Into<String>) -> Result<T, PlanError> {
+    Err(PlanError { part, value: value.into(), allowed: allowed.into() })
+}
+
+impl FromStr for PlannedFault {
+    type Err = PlanError;
+
+    fn from_str(text: &str) -> Result<PlannedFault, PlanError> {
+        let Some((kind, rest)) = text.split_once('@') else {
+            return refuse("fault", text, "KIND@WHEN[:KEY=VALUE,...], for one power-cut@random:seed=7");
+        };
+        let (when, options) = rest.split_once(':').unwrap_or((rest, ""));
+        let request = request(kind)?;
+        let random = when == "random";
+        let (mut drive, mut times, mut seed, mut mean) = (None, (!random).then_some(1), 0, MEAN_OPERATIONS);
+        for option in options.split(',').filter(|option| !option.is_empty()) {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            match key {
+                "drive" => drive = Some(value.to_string()),
+                "times" => times = Some(number("times", value, 1)?),
+                "seed" if random => seed = number("seed", value, 0)?,
+                "mean" if random => mean = number("mean", value, 1)?,
+                _ => return refuse("fault's option", option, KEYS),
+            }
+        }
+        let moment = if random { Moment::Random { seed, mean } } else { moment(when)? };
+        if moment == Moment::Time(Duration::ZERO) && times != Some(1) {
+            return refuse("fault's time", when, "above 0, because it is to happen several times");
+        }
+        Ok(PlannedFault { text: text.into(), drive, moment, times, request })
+    }
+}
+
+fn number(part: &'static str, value: &str, min: u64) -> Result<u64, PlanError> {
+    match value.parse() {
+        Ok(number) if number >= min => Ok(number),
+        _ => refuse(part, value, format!("a whole number from {min}")),
+    }
+}
+
+fn request(kind: &str) -> Result<Value, PlanError> {
+    let (name, value) = kind.split_once('=').map_or((kind, None), |(name, value)| (name, Some(value)));
+    let key = match (name, value) {
+        ("power-cut", None) => return Ok(json!({"do": "power-cut"})),
+        ("program-fail", Some(_)) => "program_fail",
+        ("erase-fail", Some(_)) => "erase_fail",
+        ("read-fail", Some(_)) => "read_fail",
+        _ => return refuse("fault's kind", kind, KINDS),
+    };
+    match value.unwrap_or_default().parse() {
+        Ok(chance) if (0.0..=1.0).contains(&chance) => Ok(json!({"do": "faults", key: chance})),
+        _ => refuse("fault's chance", kind, "a number from 0 to 1"),
+    }
+}
+
+fn moment(when: &str) -> Result<Moment, PlanError> {
+    if let Some(count) = when.strip_suffix("ops") {
+        return Ok(Moment::Operations(number("fault's operation", count, 1)?));
+    }
+    let (value, scale) = match (when.strip_suffix("ms"), when.strip_suffix('s')) {
+        (Some(value), _) => (value, 1e-3),
+        (None, Some(value)) => (value, 1.0),
+        (None, None) => return refuse("fault's time", when, MOMENTS),
+    };
+    let seconds = value.parse::<f64>().ok().map(|value| value * scale);
+    match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        Some(time) => Ok(Moment::Time(time)),
+        None => refuse("fault's time", when, MOMENTS),
+    }
+}
+
+/// A planned fault of a drive in service.
+struct Entry {
+    fault: PlannedFault,
+    namespace: usize,
+    rng: Rng,
+    left: u64,
+    /// The operation or the wall time (ns) of the next; `u64::MAX`: never.
+    next: u64,
+}
+
+impl Entry {
+    /// The moment after `last`.
+    fn schedule(&mut self, last: u64) {
+        let distance = match self.fault.moment {
+            _ if self.left == 0 => u64::MAX,
+            Moment::Time(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            Moment::Operations(count) => count,
+            Moment::Random { mean, .. } => 1 + self.rng.below(mean.saturating_mul(2).saturating_sub(1)),
+        };
+        self.next = last.saturating_add(distance);
+    }
+
+    fn is_timed(&self) -> bool {
+        matches!(self.fault.moment, Moment::Time(_))
+    }
+}
+
+/// All that is planned for the drives of a server.
+#[derive(Default)]
+pub(crate) struct Plan {
+    entries: Vec<Entry>,
+}
+
+impl Plan {
+    /// Adds a fault of a drive that has had `operations`.
+    pub(crate) fn add(&mut self, fault: PlannedFault, namespace: usize, operations: u64) {
+        let seed = if let Moment::Random { seed, .. } = fault.moment { seed } else { 0 };
+        let left = fault.times.unwrap_or(u64::MAX);
+        let mut entry = Entry { fault, namespace, rng: Rng::new(seed), left, next: 0 };
+        entry.schedule(if entry.is_timed() { 0 } else { operations });
+        self.entries.push(entry);
+    }
+
+    /// The operation of a drive with which the next fault comes; `u64::MAX`: none.
+    pub(crate) fn next_operation(&self, namespace: usize) -> u64 {
+        let of_drive = self.entries.iter().filter(|e| e.namespace == namespace && !e.is_timed());
+        of_drive.map(|e| e.next).min().unwrap_or(u64::MAX)
+    }
+
+    /// Wall time since serving began at which the next fault comes; `u64::MAX`: none.
+    pub(crate) fn next_ns(&self) -> u64 {
+        self.entries.iter().filter(|e| e.is_timed()).map(|e| e.next).min().unwrap_or(u64::MAX)
+    }
+
+    /// Takes a fault that is due: with an operation of a drive, or at a time if `namespace` is `None`.
+    pub(crate) fn take(&mut self, namespace: Option<usize>, now: u64) -> Option<(usize, PlannedFault)> {
+        let due = |e: &&mut Entry| {
+            let asked = namespace.map_or(e.is_timed(), |n| !e.is_timed() && n == e.namespace);
+            asked && e.next <= now && e.next < u64::MAX
+        };
+        let entry = self.entries.iter_mut().find(due)?;
+        entry.left = entry.left.saturating_sub(1);
+        entry.schedule(entry.next.max(1));
+        Some((entry.namespace, entry.fault.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> PlannedFault {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn texts_say_what_happens_when() {
+        let cut = parse("power-cut@random:seed=7");
+        assert_eq!((cut.moment, cut.times), (Moment::Random { seed: 7, mean: MEAN_OPERATIONS }, None));
+        assert_eq!(cut.request, json!({"do": "power-cut"}));
+        let fail = parse("program-fail=0.25@500ms:drive=mine,times=2");
+        assert_eq!((fail.moment, fail.times), (Moment::Time(Duration::from_millis(500)), Some(2)));
+        assert_eq!(fail.drive.as_deref(), Some("mine"));
+        assert_eq!(fail.request, json!({"do": "faults", "program_fail": 0.25}));
+        assert_eq!(parse("read-fail=1@1000ops").moment, Moment::Operations(1000));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, named) in [
+            ("power-cut", "KIND@WHEN"),
+            ("lightning@2s", "power-cut, program-fail=P"),
+            ("power-cut=1@2s", "power-cut, program-fail=P"),
+            ("program-fail@2s", "power-cut, program-fail=P"),
+            ("program-fail=2@2s", "0 to 1"),
+            ("program-fail=nan@2s", "0 to 1"),
+            ("power-cut@soon", "500ms"),
+            ("power-cut@-1s", "500ms"),
+            ("power-cut@0ops", "from 1"),
+            ("power-cut@0s:times=2", "above 0"),
+            ("power-cut@2s:seed=7", "with random also"),
+            ("power-cut@random:mean=0", "from 1"),
+            ("power-cut@random:seed=x", "from 0"),
+        ] {
+            let error = text.parse::<PlannedFault>().expect_err(text).to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+
+    /// Operations at which faults come, of the first `count`.
+    fn struck(text: &str, count: u64) -> Vec<u64> {
+        let mut plan = Plan::default();
+        plan.add(parse(text), 0, 0);
+        let operations =
+            (1..=count).filter(|&n| n == plan.next_operation(0) && plan.take(Some(0), n).is_some());
+        operations.collect()
+    }
+
+    #[test]
+    fn by_operations_a_plan_is_repeatable() {
+        assert_eq!(struck("power-cut@10ops:times=3", 1000), [10, 20, 30]);
+        let found = struck("power-cut@random:seed=7,mean=50", 100_000);
+        assert_eq!(found, struck("power-cut@random:seed=7,mean=50", 100_000));
+        assert_ne!(found, struck("power-cut@random:seed=8,mean=50", 100_000));
+        assert!((1800..2200).contains(&found.len()), "{} in 100,000 operations", found.len());
+    }
+
+    #[test]
+    fn times_and_operations_do_not_meet() {
+        let mut plan = Plan::default();
+        plan.add(parse("power-cut@2s:times=2"), 1, 5);
+        plan.add(parse("power-cut@3ops"), 1, 5);
+        assert_eq!(
+            (plan.next_ns(), plan.next_operation(0), plan.next_operation(1)),
+            (2_000_000_000, u64::MAX, 8)
+        );
+        assert!(plan.take(None, 1_999_999_999).is_none());
+        assert_eq!(plan.take(None, 2_000_000_500).map(|(drive, _)| drive), Some(1));
+        assert_eq!(plan.next_ns(), 4_000_000_000);
+        assert!(plan.take(Some(1), 8).is_some() && plan.take(Some(1), 9).is_none());
+        assert!(plan.take(None, 4_000_000_000).is_some() && plan.next_ns() == u64::MAX);
+    }
+}

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Crowds, slow and vanished peers against a served drive: nobody else is kept waiting, and memory stays bounded.
+
+    tools/hostile.py [--pellucid target/debug/pellucid] [--only NAME]
+
+What single peers can say wrong is tested beside the code (crates/serve: hostile.rs) and fuzzed; this is about many, with a
+process of its own to measure. One line for each test with what was measured, and a plain count.
+"""
+import argparse
+import contextlib
+import resource
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+
+from nbd_client import READ, WRITE, Client
+from served import PELLUCID, ROOT, Count, Skip, free_port, served
+
+DRIVE = ROOT / "bench/serve-ram.toml"
+CROWD = 1000
+# What a connection may cost that says nothing, and one that has moved data. Measured: a fraction of it.
+IDLE_BYTES_MAX = 16 << 10
+# Servers close connections that come to nothing after 10 s.
+DOOR_SECONDS = 10
+WAIT_SECONDS = 40
+LATENCY_SECONDS_MAX = 1.0
+NBD_FLAGS = struct.pack(">I", 3)
+NVME_IC_REQ = bytes([0, 0, 128, 0, 128, 0, 0, 0]) + bytes(120)
+
+
+def many_descriptors(count: int = 3 * CROWD):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise Skip(f"only {hard} open files are allowed; {count} are needed")
+    if soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
+@contextlib.contextmanager
+def server(pellucid, *options):
+    """A server with an NBD port beside its Unix socket, and NVMe/TCP."""
+    port = free_port()
+    options = ["--nbd", str(port), *options]
+    with served([DRIVE], time_mode="instant", nvme=True, options=options, pellucid=pellucid) as server:
+        server.nbd_port = port
+        yield server
+
+
+def resident_bytes(server) -> int:
+    pages = Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]
+    return int(pages) * resource.getpagesize()
+
+
+def connections(server) -> int:
+    """As the server counts them, without the one that asks."""
+    return server.ask(do="status")["connections"] - 1
+
+
+def until(server, wanted: int):
+    end = time.monotonic() + WAIT_SECONDS
+    while (found := connections(server)) != wanted:
+        assert time.monotonic() < end, f"{found} connections, not {wanted}, after {WAIT_SECONDS} s"
+        time.sleep(0.05)
+
+
+def dial(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), 20)
+
+
+class Witness:
+    """An honest client that measures how long it has to wait."""
+
+    def __init__(self, server):
+        self.client, self.longest, self.count = Client(server.socket), 0.0, 0
+
+    def look(self):
+        data = self.count.to_bytes(8, "little") * 512
+        began = time.monotonic()
+        self.client.send(WRITE, 0, 4096, self.expect(b""), data)
+        self.client.send(READ, 0, 4096, self.expect(data))
+        self.client.drain()
+        self.longest, self.count = max(self.longest, time.monotonic() - began), self.count + 1
+
+    @staticmethod
+    def expect(data):
+        def answered(error, found):
+            assert error == 0 and found == data, "the honest client is served wrongly"
+
+        return answered
+
+    def verdict(self) -> str:
+        assert self.longest < LATENCY_SECONDS_MAX, f"the honest client waited {self.longest:.2f} s"
+        return f"an honest client waited {self.longest * 1e3:.1f} ms at most ({self.count} turns)"
+
+
+def crowd(pellucid):
+    """A thousand connections that all work, leave and come again: memory per connection, and none that stays behind."""
+    many_descriptors()
+    with server(pellucid, "--connections", str(CROWD + 10)) as serving:
+        witness = Witness(serving)
+        witness.look()
+        before, peaks, rests, idle = resident_bytes(serving), [], [], 0
+        for _ in range(3):
+            clients = [Client(serving.socket) for _ in range(CROWD)]
+            until(serving, CROWD + 1)
+            idle = idle or (resident_bytes(serving) - before) / CROWD
+            for number, client in enumerate(clients):
+                client.send(WRITE, (1 + number) * 16384, 16384, Witness.expect(b""), bytes([number % 251]) * 16384)
+            witness.look()
+            for number, client in enumerate(clients):
+                client.drain()
+                client.send(READ, (1 + number) * 16384, 16384, Witness.expect(bytes([number % 251]) * 16384))
+            for client in clients:
+                client.drain()
+            peaks.append(resident_bytes(serving))
+            for client in clients:
+                client.close()
+            until(serving, 1)
+            rests.append(resident_bytes(serving))
+            witness.look()
+        assert idle < IDLE_BYTES_MAX, f"{idle:.0f} bytes for an idle connection"
+        # The drive itself keeps what was written in memory; that is there from the first crowd on.
+        growth = (rests[2] - rests[0]) / CROWD
+        assert growth < IDLE_BYTES_MAX, f"{growth:.0f} bytes more per connection with each crowd: {rests}"
+        busy = (peaks[2] - rests[2]) / CROWD
+        return f"{idle:.0f} bytes for an idle connection, {busy:.0f} more for one that has moved 32 KiB, " \
+               f"{growth:.0f} left behind; {witness.verdict()}"
+
+
+def no_descriptors(pellucid):
+    """More peers than the server may have open files: it goes on, and who waited is served when others leave."""
+    many_descriptors()
+    with server(pellucid) as serving:
+        resource.prlimit(serving.process.pid, resource.RLIMIT_NOFILE, (64, 64))
+        witness = Witness(serving)
+        crowd = [dial(serving.nbd_port) for _ in range(200)]
+        for _ in range(50):
+            witness.look()
+        assert "event=accept-failed" in serving.log(), "the test must run out of files"
+        for stream in crowd:
+            stream.close()
+        last = dial(serving.nbd_port)
+        last.settimeout(20)
+        assert last.recv(18)[:8] == b"NBDMAGIC", "served when the others have left"
+        last.close()
+        return witness.verdict()
+
+
+def slow_and_silent(pellucid):
+    """Slow loris: a thousand that say nothing, stop half-way, or drip byte by byte are shown the door in time."""
+    many_descriptors()
+    with server(pellucid, "--connections", str(CROWD + 10)) as serving:
+        witness = Witness(serving)
+        silent = [dial(serving.nbd_port) for _ in range(CROWD // 4)]
+        stalled = [dial(serving.port) for _ in range(CROWD // 4)]
+        half = [dial(serving.nbd_port) for _ in range(CROWD // 4)]
+        dripping = [dial(serving.nbd_port) for _ in range(CROWD // 4)]
+        for stream in stalled:
+            stream.sendall(NVME_IC_REQ)
+        for stream in half:
+            stream.sendall(NBD_FLAGS + b"IHAVE")
+            stream.shutdown(socket.SHUT_WR)
+        until(serving, 1 + 3 * CROWD // 4)
+        began, drops = time.monotonic(), NBD_FLAGS + b"IHAVEOPT" + struct.pack(">II", 1, 4000) + bytes(4000)
+        turn = 0
+        while connections(serving) > 1:
+            assert time.monotonic() - began < DOOR_SECONDS + 10, f"{connections(serving) - 1} are still there"
+            for stream in dripping:
+                with contextlib.suppress(OSError):
+                    stream.send(drops[turn:turn + 1])
+            turn += 1
+            witness.look()
+        took = time.monotonic() - began
+        for stream in silent + stalled + half + dripping:
+            stream.close()
+        assert took > DOOR_SECONDS / 2, f"all gone after {took:.1f} s, which is too soon to have tested anything"
+        return f"all gone after {took:.1f} s; {witness.verdict()}"
+
+
+def vanished(pellucid):
+    """Half-open: the kernel asks after a silent peer (TCP keep-alive), so that one whose machine died is found out."""
+    with server(pellucid) as serving:
+        with dial(serving.nbd_port) as peer, dial(serving.port) as host:
+            until(serving, 2)
+            timers = {}
+            for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+                fields = line.split()
+                timers[fields[1].split(":")[1], fields[2].split(":")[1]] = fields[5].split(":")[0]
+            for stream in (peer, host):
+                local, remote = (f"{address[1]:04X}" for address in (stream.getpeername(), stream.getsockname()))
+                # 02: the keep-alive timer of proc(5)'s net/tcp.
+                assert timers[local, remote] == "02", f"timer {timers[local, remote]} on the server's end"
+
+
+TESTS = [crowd, no_descriptors, slow_and_silent, vanished]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pellucid", default=PELLUCID)
+    parser.add_argument("--only", choices=[test.__name__ for test in TESTS], help="the name of one test")
+    options = parser.parse_args()
+    pellucid, count = Path(options.pellucid).resolve(), Count("hostile clients")
+    for test in TESTS:
+        if options.only in (None, test.__name__):
+            count.attempt(test.__name__, lambda test=test: test(pellucid))
+    sys.exit(0 if count.end() else 1)
+
+
+if __name__ == "__main__":
+    main()
