@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 
-from served import NQN_PREFIX, PELLUCID, ROOT, SYSTEM_PATH, Count, Server, Skip, program, run
+from served import NQN_PREFIX, PELLUCID, ROOT, SYSTEM_PATH, Count, Server, Skip, program, readme_commands, run
 
 GUEST = ROOT / "tools/guest"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "pellucid-guest"
@@ -45,6 +45,7 @@ class Theme:
         self.serve = self.head("serve")
         self.file_store = re.search(r"^# file store$", self.script, re.M) is not None
         self.programs = self.head("programs")
+        self.readme = self.head("readme")
         self.modules = [*NETWORK_MODULES, *self.head("modules")]
 
     def head(self, key: str) -> list[str]:
@@ -98,6 +99,8 @@ def initramfs(theme: Theme, kernel: pathlib.Path, settings: dict, path: pathlib.
         shutil.copy(GUEST / "init.sh", root / "init")
         (root / "init").chmod(0o755)
         (root / "theme.sh").write_text(theme.script)
+        commands = [command for part in theme.readme for command in readme_commands(part)]
+        (root / "readme").write_text("".join(f"{command}\n" for command in commands))
         (root / "settings").write_text("".join(f"{key}='{value}'\n" for key, value in settings.items()))
         names = "\n".join(str(p.relative_to(root)) for p in sorted(root.rglob("*")))
         archive = subprocess.run([program("busybox"), "cpio", "-o", "-H", "newc"], cwd=root, input=names.encode(),
@@ -137,6 +140,11 @@ class Guest:
 
 def host_action(server: Server, action: str) -> str:
     """What a guest asks of its host."""
+    if action.startswith("pellucid "):
+        # As it stands in the README, where the server's sockets are in the current directory.
+        words = action.replace("mine.control", "control").split()[1:]
+        run(server.pellucid, *words, cwd=server.directory)
+        return "done"
     if action == "restart":
         server.kill()
         server.start()
@@ -144,7 +152,7 @@ def host_action(server: Server, action: str) -> str:
     if action == "power-cut":
         server.ask(do="power-cut")
         return "done"
-    return f"{action}: unknown; allowed: restart, power-cut"
+    return f"{action}: unknown; allowed: restart, power-cut, pellucid ..."
 
 
 def visit(theme: Theme, port: int, nqn: str, count: Count, options, server: Server | None):
@@ -162,7 +170,7 @@ def visit(theme: Theme, port: int, nqn: str, count: Count, options, server: Serv
                     explain = 0 if step[1] == "PASS" else 40
                     name = f"guest-{theme.name}: {step[2]}"
                     count.ok(name) if step[1] == "PASS" else count.fail(name, "")
-                elif asked := re.search(r"\bHOST (\S+)$", line):
+                elif asked := re.search(r"\bHOST (.+)$", line):
                     guest.tell(host_action(server, asked[1]))
                 elif options.verbose or explain > 0:
                     explain -= 1

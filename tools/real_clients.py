@@ -7,13 +7,16 @@ One line for each test and a plain count; exit status 1 if any has failed.
 """
 import argparse
 import json
+import os
 import random
+import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from nbd_client import FUA, READ, WRITE, Client
-from served import PELLUCID, ROOT, Count, run, served
+from served import PELLUCID, ROOT, SYSTEM_PATH, Count, free_port, program, readme_commands, run, served
 
 PRESET = "cosmos-plus"
 SETS = ["media.store=ram", "media.blocks=32", "ftl.durability=journal"]
@@ -202,8 +205,53 @@ def recording(pellucid):
         assert report["requests"] >= 512, report["requests"]
 
 
+def shell(command, pellucid, directory, **variables) -> str:
+    """A line of the README or of an example, with our `pellucid` in front."""
+    path = f"{Path(pellucid).parent}:{SYSTEM_PATH}"
+    return run("sh", "-c", command, cwd=directory, env={**os.environ, "PATH": path, **variables})
+
+
+def readme_tour(pellucid):
+    """README's tour without root, as it stands there."""
+    for client in ("fio", "nbdinfo", "nbdcopy", "qemu-img", "qemu-io", "busybox"):
+        program(client)
+    with tempfile.TemporaryDirectory() as directory:
+        (command,) = readme_commands("serve")
+        words = [str(pellucid), *command.replace("4420", str(free_port())).split()[1:]]
+        with open(f"{directory}/log", "w") as log:
+            server = subprocess.Popen(words, cwd=directory, stderr=log)
+        try:
+            while not os.path.exists(f"{directory}/mine.control"):
+                assert server.poll() is None, Path(directory, "log").read_text()
+                time.sleep(0.02)
+            commands = [c for c in readme_commands("nbd") + readme_commands("power") if "/mnt" not in c and "nvme" not in c]
+            for command in commands:
+                shell(command, pellucid, directory)
+            server.terminate()
+            assert server.wait(60) == 0, Path(directory, "log").read_text()
+        finally:
+            server.kill()
+        return f"{len(commands)} commands"
+
+
+def power_cut_check(pellucid):
+    """The example for continuous integration holds, and fails when the drive forgets."""
+    program("fio")
+    script = (ROOT / "examples/serve/power-cut-check.sh").read_text()
+    with tempfile.TemporaryDirectory() as directory:
+        output = shell(script, pellucid, directory, SEED="3")
+        assert "all that was flushed is there" in output, output
+        try:
+            shell(script.replace("durability=journal", "durability=volatile"), pellucid, directory, SEED="3")
+        except AssertionError as why:
+            assert "verify" in str(why), why
+        else:
+            raise AssertionError("a drive without journal passes")
+
+
 TESTS = [information, export_list, block_map, size_after_restart, several_connections, fio_verify, fio_power_cut,
-         copies, kill_and_return, planned_faults, recording]
+         copies, kill_and_return, planned_faults, recording,
+         readme_tour, power_cut_check]
 
 
 def main():

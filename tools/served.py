@@ -128,6 +128,13 @@ def served(*positional, **named):
         server.stop()
 
 
+def readme_commands(part: str) -> list[str]:
+    """The commands of a part of README's tour."""
+    text = (ROOT / "README.md").read_text()
+    block = text.split(f"<!-- tour: {part} -->\n```\n", 1)[1].split("\n```", 1)[0]
+    return block.splitlines()
+
+
 class Count:
     """How tests went, one line each and a plain count at the end."""
 

@@ -11,8 +11,9 @@ stty -echo </dev/ttyS0
 # step NAME COMMAND...: runs a command and says how it went.
 step() {
     name=$1; shift
-    if "$@" >/tmp/out 2>&1; then echo "STEP PASS $name"; return 0; fi
-    echo "STEP FAIL $name ($?)"; head -c 1500 /tmp/out; return 1
+    "$@" >/tmp/out 2>&1; status=$?
+    if [ $status = 0 ]; then echo "STEP PASS $name"; return 0; fi
+    echo "STEP FAIL $name (status $status)"; head -c 1500 /tmp/out; return 1
 }
 # refused COMMAND...: succeeds if the command does not.
 refused() { ! "$@"; }
