@@ -12,6 +12,7 @@ seconds. A theme is a shell script in tools/guest: its head says how the drive i
 One line for each step and a plain count; exit status 0 if nothing failed.
 """
 import argparse
+import collections
 import gzip
 import os
 import pathlib
@@ -46,6 +47,7 @@ class Theme:
         self.file_store = re.search(r"^# file store$", self.script, re.M) is not None
         self.programs = self.head("programs")
         self.readme = self.head("readme")
+        self.boots = int(*self.head("boots") or ["1"])
         self.modules = [*NETWORK_MODULES, *self.head("modules")]
 
     def head(self, key: str) -> list[str]:
@@ -144,34 +146,43 @@ def host_action(server: Server, action: str) -> str:
         # As it stands in the README, where the server's sockets are in the current directory.
         words = action.replace("mine.control", "control").split()[1:]
         run(server.pellucid, *words, cwd=server.directory)
-        return "done"
+        return "done @"
     if action == "restart":
         server.kill()
         server.start()
-        return "done"
+        return "done @"
     if action == "power-cut":
         server.ask(do="power-cut")
-        return "done"
-    return f"{action}: unknown; allowed: restart, power-cut, pellucid ..."
+        return "done @"
+    return f"refused @ {action}: unknown; allowed: restart, power-cut, power-off, pellucid ..."
 
 
-def visit(theme: Theme, port: int, nqn: str, count: Count, options, server: Server | None):
-    """Boots a guest that runs a theme against the drive behind a port."""
+def visit(theme: Theme, port: int, nqn: str, count: Count, options, server: Server | None, boot: int = 1):
+    """Boots a guest that runs a theme against the drive behind a port; `boot` counts from 1."""
     kernel = kernel_package()
     settings = {"PORT": port, "NQN": nqn, "HOST_NQN": HOST_NQN, "HOST_ID": HOST_ID, "MIB": options.mib,
-                "MODULES": " ".join(theme.modules), "HOST": int(server is not None)}
+                "MODULES": " ".join(theme.modules), "HOST": int(server is not None), "BOOT": boot}
     with tempfile.TemporaryDirectory() as scratch:
         initrd = pathlib.Path(scratch) / "initrd.gz"
         initramfs(theme, kernel, settings, initrd)
         guest, done, explain, began = Guest(kernel, initrd), False, 0, time.monotonic()
+        answers, last = {}, collections.deque(maxlen=20)
         try:
             for line in guest.lines():
+                last.append(line)
                 if step := re.search(r"STEP (PASS|FAIL) (.*)", line):
                     explain = 0 if step[1] == "PASS" else 40
-                    name = f"guest-{theme.name}: {step[2]}"
+                    name = f"guest-{theme.name}{f' (boot {boot})' if theme.boots > 1 else ''}: {step[2]}"
                     count.ok(name) if step[1] == "PASS" else count.fail(name, "")
-                elif asked := re.search(r"\bHOST (.+)$", line):
-                    guest.tell(host_action(server, asked[1]))
+                elif re.search(r"\bHOST \d+ power-off$", line):
+                    # The machine first: what it would do behind the drive's cut, no machine without power does.
+                    guest.end()
+                    server.ask(do="power-cut")
+                    done = True
+                elif asked := re.search(r"\bHOST (\d+) (.+)$", line):
+                    if asked[1] not in answers:
+                        answers[asked[1]] = host_action(server, asked[2])
+                    guest.tell(answers[asked[1]].replace("@", asked[1]))
                 elif options.verbose or explain > 0:
                     explain -= 1
                     print(f"     {line}", flush=True)
@@ -179,7 +190,8 @@ def visit(theme: Theme, port: int, nqn: str, count: Count, options, server: Serv
         finally:
             guest.end()
     if not done:
-        count.fail(f"guest-{theme.name}", f"did not come to its end in {time.monotonic() - began:.0f} s")
+        count.fail(f"guest-{theme.name}", f"did not come to its end in {time.monotonic() - began:.0f} s; its last lines:")
+        print("\n".join(f"     {line}" for line in last), flush=True)
 
 
 def serve_and_visit(theme: Theme, count: Count, options):
@@ -191,7 +203,8 @@ def serve_and_visit(theme: Theme, count: Count, options):
         drive = ROOT / drive if drive.endswith(".toml") else drive
         server = Server(directory, [drive], sets, time_mode, nvme=True, options=rest, pellucid=options.pellucid)
         try:
-            visit(theme, server.port, NQN_PREFIX + pathlib.Path(drive).stem, count, options, server)
+            for boot in range(1, theme.boots + 1):
+                visit(theme, server.port, NQN_PREFIX + pathlib.Path(drive).stem, count, options, server, boot)
         except BaseException:
             server.kill()
             raise

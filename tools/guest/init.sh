@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # The guest's init: brings up modules and network, then runs one theme (theme.sh) and powers off.
-# `settings` has PORT, NQN, HOST_NQN, HOST_ID, MIB, MODULES, and HOST=1 if the host carries out what it is asked for.
+# `settings` has PORT, NQN, HOST_NQN, HOST_ID, MIB, MODULES, BOOT, and HOST=1 if the host carries out what it is asked for.
 export PATH=/bin:/sbin
 /bin/busybox mkdir -p /proc /sys /mnt; /bin/busybox mount -t proc proc /proc; /bin/busybox --install -s /bin
 mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp
@@ -20,8 +20,19 @@ refused() { ! "$@"; }
 # show NAME: puts the output of the last step on the console.
 show() { echo "SHOW $1"; cat /tmp/out; echo "SHOWN"; }
 same() { cmp -s "$1" "$2"; }
-# host ACTION: has the host do something (restart, power-cut) and waits until it is done.
-host() { echo "HOST $*" >/dev/ttyS0; read -r answer </dev/ttyS0; [ "$answer" = done ]; }
+# host ACTION: has the host do something (restart, power-cut, ...) and waits until it is done. Asks again if no answer comes:
+# a line can be lost between kernel messages; the host does what has this number only once.
+asked=0
+host() {
+    asked=$((asked + 1)); tries=0
+    while [ $tries -lt 20 ]; do
+        tries=$((tries + 1))
+        echo "HOST $asked $*" >/dev/ttyS0
+        read -r -t 5 answer </dev/ttyS0
+        case $answer in "done $asked") return 0 ;; "refused $asked"*) echo "$answer"; return 1 ;; esac
+    done
+    return 1
+}
 # until_true TRIES COMMAND...: every 50 ms, as long as it fails.
 until_true() { tries=$1; shift; while ! "$@"; do tries=$((tries - 1)); [ $tries -gt 0 ] || return 1; usleep 50000; done; }
 forget_cache() { echo 3 >/proc/sys/vm/drop_caches; }
