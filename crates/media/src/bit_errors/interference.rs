@@ -39,6 +39,16 @@ pub enum MlcSymbol {
 }
 
 impl MlcSymbol {
+    /// The bits, of the LSB page and of the MSB page.
+    pub fn bits(self) -> (bool, bool) {
+        match self {
+            MlcSymbol::S11 => (true, true),
+            MlcSymbol::S01 => (false, true),
+            MlcSymbol::S00 => (false, false),
+            MlcSymbol::S10 => (true, false),
+        }
+    }
+
     /// The voltage level. Of the two Gray codes that begin with 11 for the erased level, the other swaps 01
     /// and 10; the paper does not know which one its part has. Both put 01 and 10 on levels 1 and 3, so the
     /// worst pattern is the same.
