@@ -3,7 +3,7 @@
 //!
 //! Rows: the code of COSMOS+ OpenSSD (13 bits in 256 bytes) and two larger ones. Columns: megabytes of data
 //! per second and core for encoding and for decoding without errors, then microseconds per chunk for decoding
-//! so many wrong bits. Then the scrambler and the sampling of bit errors.
+//! so many wrong bits. Before them: how often more wrong bits than can be corrected are mistaken for another code word. Then the scrambler and the sampling of bit errors.
 
 #![allow(clippy::print_stdout, clippy::disallowed_types, reason = "an example measures time and prints")]
 
@@ -54,7 +54,42 @@ fn measure(chunk_bytes: usize, strength: usize) -> Result<(), EccError> {
     Ok(())
 }
 
+/// How often the decoder takes a chunk with more wrong bits than it can correct for another code word, against the 1/t! of
+/// random words.
+fn miscorrection(strength: usize) -> Result<(), EccError> {
+    const CHUNK_BYTES: usize = 256;
+    const TRIALS: u32 = 100_000;
+    let code = Bch::new(CHUNK_BYTES, strength)?;
+    let mut rng = Rng::new(3);
+    print!("{strength:3} bits in {CHUNK_BYTES:4} B: miscorrected with");
+    for errors in [strength + 1, strength + 2, 2 * strength + 1, 3 * strength] {
+        let mut mistaken = 0;
+        for _ in 0..TRIALS {
+            // The zero word is a code word, and all are alike.
+            let (mut data, mut parity) = ([0; CHUNK_BYTES], vec![0; code.parity_bytes()]);
+            let mut flipped = 0;
+            while flipped < errors {
+                let bit = rng.below((8 * CHUNK_BYTES + code.parity_bits()) as u64) as usize;
+                let (bytes, bit) = match bit.checked_sub(8 * CHUNK_BYTES) {
+                    None => (&mut data[..], bit),
+                    Some(bit) => (&mut parity[..], bit),
+                };
+                flipped += usize::from(bytes[bit / 8] & 0x80 >> (bit % 8) == 0);
+                bytes[bit / 8] |= 0x80 >> (bit % 8);
+            }
+            mistaken += u32::from(code.decode(&mut data, &mut parity).is_ok());
+        }
+        print!("  {errors} errors {:.4} %", f64::from(mistaken) / f64::from(TRIALS) * 100.0);
+    }
+    let bound = 100.0 / (1..=strength).map(|i| i as f64).product::<f64>();
+    println!("  (1/t! = {bound:.2e} %)");
+    Ok(())
+}
+
 fn main() -> Result<(), EccError> {
+    for strength in [1, 2, 3, 4, 6, 13] {
+        miscorrection(strength)?;
+    }
     measure(256, 13)?;
     measure(1_024, 40)?;
     measure(4_096, 100)?;
