@@ -90,6 +90,8 @@ pub(crate) struct Slice {
     pub through: bool,
     /// This slice started the flash operation that it waits for, so the operation's stages are its own.
     pub primary: bool,
+    /// The host's memory has its data already, straight from the media.
+    pub delivered: bool,
     pub route: Route,
     /// Buffer entry; of a direct one its first physical unit.
     pub entry: u32,
@@ -397,6 +399,11 @@ impl Device {
         self.events.next_at()
     }
 
+    /// Completions that wait for [`Device::pop`].
+    pub fn completed(&self) -> usize {
+        self.completions.len()
+    }
+
     /// The next completion.
     pub fn pop(&mut self) -> Option<Completion> {
         self.completions.pop_front()
@@ -596,6 +603,7 @@ impl Device {
                 zero,
                 through,
                 primary: false,
+                delivered: false,
                 route: Route::Page,
                 entry: NIL,
                 mark: self.now,

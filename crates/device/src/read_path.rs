@@ -137,6 +137,7 @@ impl Device {
         if !ppa.is_some() {
             return self.fill_zeros(entry, None);
         }
+        self.media.prefetch(ppa);
         let die = self.layout.die_of(ppa).0;
         let op = FlashOp::new(OpKind::Read, cause, Client::Fill(entry), die, ppa, 1, self.now);
         let op = self.scheduler.ops.insert(op);
@@ -174,10 +175,14 @@ impl Device {
             // Trimmed while the read was under way.
             return self.fill_zeros(entry, Some(op));
         }
-        let unseen = self.nobody_looks(entry);
-        self.buffer[entry].hollow = unseen;
+        if now_at != ppa && self.media.spare(ppa).is_none_or(|spare| spare.lpn != self.buffer[entry].lpn) {
+            // It moved while the data were being decoded, and its old place serves another page by now.
+            return self.retry(op, now_at);
+        }
+        let passes = self.passes_through(entry);
+        self.buffer[entry].hollow = passes;
         let result = match self.buffer[entry].valid {
-            0 if unseen => self.media.read(ppa, 0, &mut [], attempts),
+            0 if passes => self.read_through(ppa, entry, attempts),
             0 => {
                 let sectors = self.layout.sectors_per_unit;
                 self.media.read(ppa, 0, self.buffer.images_mut(entry, 0, sectors), attempts)
@@ -201,7 +206,7 @@ impl Device {
         match result {
             ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
                 self.corrected(corrected_bits, attempts);
-                if !unseen {
+                if !passes {
                     self.buffer[entry].valid = self.full;
                 }
                 self.end_fill(entry, Status::Success, Some(op));
@@ -222,17 +227,34 @@ impl Device {
         }
     }
 
-    /// Whether the content of a fill would be seen by no one: the entry is given back after it, and the hosts that wait did
-    /// not ask for the data.
-    fn nobody_looks(&mut self, entry: u32) -> bool {
+    /// Whether the content of a fill stays nowhere in the buffer: the entry is given back after it, so the data go straight
+    /// to the hosts that wait.
+    fn passes_through(&self, entry: u32) -> bool {
         let record = &self.buffer[entry];
-        if self.config.buffer.retain || record.valid != 0 || record.wanted {
-            return false;
-        }
-        let (waiting, works) = (record.waiting, &self.works);
-        let mut unseen = true;
-        waiting.for_each(&mut self.slices, |slice| unseen &= works[slice.work].command.data.is_empty());
-        unseen
+        !self.config.buffer.retain && record.valid == 0 && !record.wanted
+    }
+
+    /// Reads a unit into the memory of the hosts that wait for it; without a copy in the buffer.
+    fn read_through(&mut self, ppa: Ppa, entry: u32, attempts: u32) -> ReadResult {
+        let (waiting, works) = (self.buffer[entry].waiting, &mut self.works);
+        let (media, image_bytes) = (&mut self.media, self.image_bytes);
+        let mut result = None;
+        waiting.for_each(&mut self.slices, |slice| {
+            let data = &mut works[slice.work].command.data;
+            let start = slice.data_at as usize * image_bytes;
+            let out = match data.is_empty() {
+                true => &mut [][..],
+                false => &mut data[start..start + slice.sectors as usize * image_bytes],
+            };
+            // The chances of a read that fails are drawn once: it is one read.
+            match result {
+                None => result = Some(media.read(ppa, slice.first, out, attempts)),
+                Some(ReadResult::Ok { .. }) => media.read_more(ppa, slice.first, out),
+                Some(_) => {}
+            }
+            slice.delivered = matches!(result, Some(ReadResult::Ok { .. }));
+        });
+        result.unwrap_or_else(|| media.read(ppa, 0, &mut [], attempts))
     }
 
     /// Reads again, where the page lies now.
@@ -338,13 +360,13 @@ impl Device {
         if self.is_write(slice) {
             return self.write_arrived(slice);
         }
-        let (entry, first, sectors) = {
+        let (entry, first, sectors, delivered) = {
             let s = &self.slices[slice];
-            (s.entry, s.first, s.sectors)
+            (s.entry, s.first, s.sectors, s.delivered)
         };
         let start = self.slices[slice].data_at as usize * self.image_bytes;
         let data = &mut self.works[self.slices[slice].work].command.data;
-        if !data.is_empty() {
+        if !data.is_empty() && !delivered {
             let images = self.buffer.images(entry, first, sectors);
             // A trim may have come while the link worked, and a write since: old, new and zeros are right answers then.
             data[start..start + images.len()].copy_from_slice(images);

@@ -120,6 +120,11 @@ struct Place {
     unit: u32,
 }
 
+/// Less than this (stamps in place of data) is not worth a prefetch.
+const PREFETCH_BYTES_MIN: usize = 512;
+/// The rest of more than this is fetched while the first part is being copied.
+const PREFETCH_BYTES_MAX: usize = 4096;
+
 /// What a unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
@@ -541,6 +546,31 @@ impl Media {
             out.copy_from_slice(&self.store.images(at.block)[start..start + out.len()]);
         }
         ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 }
+    }
+
+    /// Tells the processor that [`Media::read`] of a unit will follow: much of its time is waiting for memory.
+    #[inline]
+    pub fn prefetch(&self, ppa: Ppa) {
+        let bytes = self.shape.unit_stored_bytes;
+        if bytes >= PREFETCH_BYTES_MIN {
+            let at = self.place(ppa);
+            self.store.prefetch(at.block, at.index as usize * bytes, bytes.min(PREFETCH_BYTES_MAX));
+        }
+    }
+
+    /// More sectors of a unit that [`Media::read`] has just found good: the same read of the flash, so that nothing can
+    /// fail any more.
+    ///
+    /// # Panics
+    /// When the sectors reach beyond the unit, or the unit is not programmed.
+    pub fn read_more(&self, ppa: Ppa, first_sector: u32, out: &mut [u8]) {
+        let at = self.place(ppa);
+        let start = first_sector as usize * self.shape.image_bytes;
+        assert!(start + out.len() <= self.shape.unit_image_bytes, "sectors beyond the unit");
+        assert!(self.content(at) == Content::Programmed, "unit {} is not programmed", ppa.0);
+        if !out.is_empty() {
+            self.copy_out(at, start, out);
+        }
     }
 
     /// The part of [`Media::read`] that knows code, scrambler and bit errors.

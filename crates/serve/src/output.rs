@@ -12,7 +12,7 @@ use std::io::{self, IoSlice, Write};
 use std::ops::Range;
 
 /// Pieces handed to one vectored write.
-const SLICES_MAX: usize = 64;
+const SLICES_MAX: usize = 128;
 
 enum Piece {
     /// So many bytes of `heads`.

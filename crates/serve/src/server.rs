@@ -44,6 +44,8 @@ const TICK_NS: u64 = 100_000_000;
 const SPIN_NS: u64 = 60_000;
 /// While polling, epoll is asked only every so many turns; in between the busiest connections are read from directly.
 const TURNS_PER_POLL: u32 = 16;
+/// Parts in which answers are sent before sockets are looked at again.
+const PARTS_MAX: u32 = 64;
 /// As many connections are read from directly.
 const HOT_MAX: usize = 4;
 
@@ -230,13 +232,24 @@ impl Server {
                 self.notice(event);
             }
             self.read();
-            self.more = self.core.run();
-            self.deliver();
-            self.send();
+            self.answer();
             self.look_after();
         }
         self.put_away()?;
         Ok(self.core)
+    }
+
+    /// Lets the drives work and sends what comes out of them. What has been read is answered, in parts, before more is read:
+    /// hosts go on with the first answers meanwhile, and nobody waits behind those who came later.
+    fn answer(&mut self) {
+        for _ in 0..PARTS_MAX {
+            self.more = self.core.run();
+            self.deliver();
+            self.send();
+            if !self.more {
+                return;
+            }
+        }
     }
 
     /// Waits for sockets, the drives' next event or the next tick; not at all if there is work.

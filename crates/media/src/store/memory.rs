@@ -7,6 +7,8 @@ use super::StoreShape;
 use crate::state::BlockState;
 use std::ops::Range;
 
+const CACHE_LINE_BYTES: usize = 64;
+
 /// The memory store.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryStore {
@@ -45,6 +47,17 @@ impl MemoryStore {
     #[inline]
     pub(crate) fn images(&self, block: u32) -> &[u8] {
         &self.bytes(block)[self.shape.meta.bytes..]
+    }
+
+    /// Has the processor fetch `bytes` bytes of images from `start` on, which will be read soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, block: u32, start: usize, bytes: usize) {
+        if let Some(all) = &self.blocks[block as usize] {
+            let images = &all[self.shape.meta.bytes..];
+            for line in (start..start + bytes).step_by(CACHE_LINE_BYTES) {
+                prefetch_index::prefetch_index(images, line);
+            }
+        }
     }
 
     /// Metadata and images; allocates the block on its first program.

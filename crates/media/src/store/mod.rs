@@ -137,6 +137,14 @@ impl Store {
         }
     }
 
+    /// Has images fetched that will be read soon; a file's come from the disk in any case.
+    #[inline]
+    pub(crate) fn prefetch(&self, block: u32, start: usize, bytes: usize) {
+        if let Store::Memory(s) = self {
+            s.prefetch(block, start, bytes);
+        }
+    }
+
     /// Metadata and images of a block, for writing.
     #[inline]
     pub(crate) fn both_mut(&mut self, block: u32) -> (&mut [u8], &mut [u8]) {
