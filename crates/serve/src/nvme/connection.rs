@@ -39,10 +39,6 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A read ends with the SUCCESS flag of its C2HData in place of a response capsule, which would only add the head of the
-/// submission queue. A host that does not look at that head (Linux, SPDK) loses nothing.
-const SUCCESS_FLAG: bool = true;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Unconnected,
@@ -358,14 +354,16 @@ impl Connection {
         port.output().head(&out[..length]);
     }
 
-    /// Sends a command's data and its end.
+    /// Sends a command's data and its end. The SUCCESS flag of the data stands for a response capsule only where the host
+    /// has given up flow control of the submission queue: the flag carries no head pointer (TCP 3.3.2).
     #[inline]
     fn send(&mut self, cid: u16, data: Vec<u8>, port: &mut Port<'_>) {
+        let success = !self.flow_control;
         let header = DataHeader {
             cid,
             length_bytes: data.len() as u32,
             last: true,
-            success: SUCCESS_FLAG,
+            success,
             ..DataHeader::default()
         };
         let mut out = [0; HEADER_BYTES_MAX];
@@ -379,7 +377,7 @@ impl Connection {
         } else {
             port.output().data(data);
         }
-        if !SUCCESS_FLAG {
+        if !success {
             self.respond(cid, Status::SUCCESS, 0, port);
         }
     }

@@ -1,7 +1,7 @@
 //! Data: against a plain copy, through R2T, in capsules, with digests, in pieces; and the exact statuses of refusals.
 
-use super::world::{SECTOR, World, blocks, in_capsule};
-use pellucid_wire::nvme::{DsmRange, SglDescriptor, Status, SubmissionEntry};
+use super::world::{HOST, NQN, SECTOR, World, blocks, in_capsule};
+use pellucid_wire::nvme::{Connect, DsmRange, SglDescriptor, Status, SubmissionEntry};
 use pellucid_wire::tcp::IcReq;
 use proptest::prelude::*;
 
@@ -73,6 +73,27 @@ fn commands_of_all_kinds_match_a_plain_copy() {
             assert!(world.ask(link, SubmissionEntry::new(0, 0, 1), &[]).status.is_success(), "flush");
             assert!(world.ask(link, SubmissionEntry::new(0, 0, u32::MAX), &[]).status.is_success());
         }
+    }
+}
+
+#[test]
+fn a_read_ends_without_a_response_only_where_flow_control_is_off() {
+    for disabled in [false, true] {
+        let mut world = World::new();
+        let (_, id) = world.attach(digests(false));
+        let link = world.dial(digests(false));
+        let attributes = if disabled { 1 << 2 } else { 0 };
+        let connect = Connect { queue_id: 1, queue_entries: 8, attributes, keep_alive_ms: 0 };
+        let connected = world.connect(link, &connect, NQN, HOST, id);
+        assert_eq!(connected.sq_head, if disabled { 0xFFFF } else { 1 });
+        for n in 0..20u16 {
+            let entry = blocks(READ, 0, 8).with_sgl(SglDescriptor::transport(8 * SECTOR as u32));
+            let end = world.ask(link, entry, &[]);
+            assert!(end.status.is_success());
+            assert_eq!(world.links[link].host.data.remove(&end.cid).map(|data| data.len()), Some(8 * SECTOR));
+            assert_eq!(end.sq_head, if disabled { 0 } else { (n + 2) % 8 }, "every end moves the head on");
+        }
+        assert_eq!(world.links[link].host.flagged, if disabled { 20 } else { 0 });
     }
 }
 

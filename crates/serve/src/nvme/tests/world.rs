@@ -27,6 +27,8 @@ pub struct Host {
     pub responses: BTreeMap<u16, Completion>,
     pub data: BTreeMap<u16, Vec<u8>>,
     pub r2ts: Vec<ReadyToTransfer>,
+    /// Commands that ended with the SUCCESS flag of their data.
+    pub flagged: u32,
     pub term: Option<TermReq>,
     receiving: Option<(DataHeader, Vec<u8>)>,
     /// Answers are only checked for their form: the host does not know what it asked.
@@ -42,6 +44,7 @@ impl Host {
             responses: BTreeMap::new(),
             data: BTreeMap::new(),
             r2ts: Vec::new(),
+            flagged: 0,
             term: None,
             receiving: None,
             forgiving: false,
@@ -72,6 +75,7 @@ impl Host {
                     let twice = self.data.insert(header.cid, data).is_some();
                     assert!(!twice || self.forgiving, "data twice");
                     if header.success {
+                        self.flagged += 1;
                         self.respond(Completion { cid: header.cid, ..Completion::default() });
                     }
                 }
