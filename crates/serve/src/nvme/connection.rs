@@ -359,13 +359,8 @@ impl Connection {
     #[inline]
     fn send(&mut self, cid: u16, data: Vec<u8>, port: &mut Port<'_>) {
         let success = !self.flow_control;
-        let header = DataHeader {
-            cid,
-            length_bytes: data.len() as u32,
-            last: true,
-            success,
-            ..DataHeader::default()
-        };
+        let header =
+            DataHeader { cid, length_bytes: data.len() as u32, last: true, success, ..DataHeader::default() };
         let mut out = [0; HEADER_BYTES_MAX];
         let length = self.encoder.c2h_data(&header, &mut out);
         port.output().head(&out[..length]);
