@@ -129,6 +129,7 @@ impl Device {
             zero: false,
             through: true,
             primary: true,
+            delivered: false,
             route,
             entry: ppa.0,
             mark: self.now,

@@ -4,15 +4,26 @@
 //!  {"do":"status"}                                    counters, wear and lateness of every drive
 //!  {"do":"power-cut","drive":"NAME"}                  cut its power, mount it, go on
 //!  {"do":"faults","drive":"NAME","program_fail":0.01} failures by chance from now on: program_fail, erase_fail, read_fail
+//!  {"do":"damage","what":"slow-die","die":3,"factor":10}  see the table below
 //!  {"do":"watch"}                                     the figures of monitors; from the first time on, drives are watched
 //!  {"do":"stop"}                                      as SIGTERM
 //! ```
+//! | `what`          | with                    | from then on                                          |
+//! |-----------------|-------------------------|-------------------------------------------------------|
+//! | `slow-die`      | `die`, `factor`         | its array operations take `factor` times as long      |
+//! | `kill-die`      | `die`                   | its programs and erases fail, its data cannot be read |
+//! | `bit-errors`    | `factor`, perhaps `die` | the raw bit error rate is `factor` times the model's  |
+//! | `fail-programs` | `count`                 | the next `count` programs fail                        |
+//! | `fail-erases`   | `count`                 | the next `count` erases fail                          |
+//! | `wear-out`      |                         | no spare block is left: the drive is read-only        |
+//!
 //! Without `drive`, the first one. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
 
 use crate::core::Core;
 use crate::server::Stopper;
 use crate::session::{Close, Namespace, Port, Session};
-use pellucid_flash::{Cause, Completion};
+use pellucid_flash::{Cause, Completion, DieId};
+use pellucid_media::Fault;
 use serde_json::{Value, json};
 
 /// A longer line ends the connection.
@@ -50,8 +61,8 @@ impl ControlSession {
         };
         let drive = named(name, port.namespaces())?;
         match what {
-            "power-cut" | "faults" => carry_out(drive, &request, port.core()),
-            _ => Err(format!("do: {what:?}; allowed: status, watch, power-cut, faults, stop")),
+            "power-cut" | "faults" | "damage" => carry_out(drive, &request, port.core()),
+            _ => Err(format!("do: {what:?}; allowed: status, watch, power-cut, faults, damage, stop")),
         }
     }
 }
@@ -98,6 +109,10 @@ pub(crate) fn named(name: Option<&str>, namespaces: &[Namespace]) -> Result<usiz
 pub(crate) fn carry_out(drive: usize, request: &Value, core: &mut Core) -> Result<Value, String> {
     match request["do"].as_str() {
         Some("power-cut") => power_cut(drive, core),
+        Some("damage") => {
+            core.inject(drive, fault(request)?).map_err(|error| error.to_string())?;
+            Ok(json!({ "read_only": core.device(drive).is_read_only() }))
+        }
         _ => faults(drive, request, core),
     }
 }
@@ -130,6 +145,34 @@ fn faults(drive: usize, request: &Value, core: &mut Core) -> Result<Value, Strin
     });
     core.set_faults(drive, faults).map_err(|error| error.to_string())?;
     Ok(answer)
+}
+
+/// The damage that a request asks for.
+fn fault(request: &Value) -> Result<Fault, String> {
+    let number = |key: &str| {
+        let value = request.get(key).unwrap_or(&Value::Null);
+        let whole = value.as_u64().and_then(|value| u32::try_from(value).ok());
+        whole.ok_or_else(|| format!("{key}: {value}; allowed: a whole number from 0 to 4294967295"))
+    };
+    let factor = || {
+        let value = request.get("factor").unwrap_or(&Value::Null);
+        value.as_f64().ok_or_else(|| format!("factor: {value}; allowed: a number"))
+    };
+    let die = || number("die").map(DieId);
+    match request.get("what").and_then(Value::as_str).unwrap_or_default() {
+        "slow-die" => Ok(Fault::SlowDie { die: die()?, factor: factor()? }),
+        "kill-die" => Ok(Fault::KillDie { die: die()? }),
+        "bit-errors" => {
+            let die = request.get("die").map(|_| die()).transpose()?;
+            Ok(Fault::BitErrors { die, factor: factor()? })
+        }
+        "fail-programs" => Ok(Fault::FailPrograms { count: number("count")? }),
+        "fail-erases" => Ok(Fault::FailErases { count: number("count")? }),
+        "wear-out" => Ok(Fault::WearOut),
+        what => Err(format!(
+            "what: {what:?}; allowed: slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out"
+        )),
+    }
 }
 
 /// What monitors show.

@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use pellucid_device::{Device, DeviceError};
 use pellucid_flash::{Command, Completion, Lba, Lpn, Opcode, SimTime};
 use pellucid_ftl::MountReport;
-use pellucid_media::{Faults, MediaError};
+use pellucid_media::{Fault, Faults, MediaError};
 use pellucid_monitor::{Board, Figures, Protocol, Serving, View};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -504,6 +504,16 @@ impl Core {
     /// A value that is no probability, or a place that is not there.
     pub fn set_faults(&mut self, namespace: usize, faults: Faults) -> Result<(), MediaError> {
         self.devices[namespace].set_faults(faults)
+    }
+
+    /// Does damage to a drive, now.
+    ///
+    /// # Errors
+    /// A die that is not there, or a factor out of range; nothing has happened then.
+    pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), MediaError> {
+        let now = self.drive_now();
+        let device = &mut self.devices[namespace];
+        device.inject(now.max(device.now()), fault)
     }
 
     /// See [`crate::session::Port::allocated`].

@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{drive, pattern};
+use common::{config, drive, pattern};
 use pellucid_device::Device;
-use pellucid_flash::{Command, Lba, Opcode, Rng, Status};
+use pellucid_flash::{Command, Lba, Nanos, Opcode, Rng, Status};
 use pellucid_media::StoreKind;
 
 const SLOTS: u64 = 16;
@@ -66,6 +66,63 @@ fn a_healthy_drive_fulfils_every_command() {
             }
         }
         assert!(!device.is_read_only(), "seed {seed}");
+        device.check();
+    }
+}
+
+/// Data are decoded for longer than it takes to overwrite their page, to erase its block, and to program that again: what is
+/// in the old place by then belongs to others.
+#[test]
+fn slow_decoding_never_brings_the_data_of_another_page() {
+    for retain in [false, true] {
+        let mut config = config(StoreKind::Ram);
+        config.scheduler.decode_ns = Nanos::from_ms(100);
+        config.buffer.retain = retain;
+        config.buffer.entries = 32;
+        config.media.timing.program_ns = vec![Nanos::from_us(1)];
+        config.media.timing.erase_ns = Nanos::from_us(1);
+        let mut device = Device::new(&config).expect("a good configuration");
+        let pages = device.capacity_sectors() / 8;
+        // Each page says in all its bytes which one it is.
+        let write = |device: &mut Device, page: u64| {
+            let data = vec![(page % 251) as u8; 4096];
+            device.submit(device.now(), Command::new(0, Opcode::Write, Lba(page * 8), 8, data));
+        };
+        let turn = |device: &mut Device, reads: &mut Vec<u64>| {
+            let next = device.next_event().expect("something is under way");
+            device.advance(next);
+            while let Some(completion) = device.pop() {
+                assert_eq!(completion.status, Status::Success);
+                if completion.opcode == Opcode::Read {
+                    let page = completion.tag;
+                    assert!(completion.data.iter().all(|&byte| u64::from(byte) == page % 251), "page {page}");
+                    reads.retain(|&read| read != page);
+                }
+            }
+        };
+        for page in 0..pages {
+            write(&mut device, page);
+            while device.outstanding_commands() > 0 {
+                turn(&mut device, &mut Vec::new());
+            }
+        }
+        // Overwriting at random has collection move pages that are being decoded for a host.
+        let mut rng = Rng::new(3);
+        let mut reads = Vec::new();
+        for _ in 0..600_000 {
+            if device.outstanding_commands() < 32 {
+                let page = rng.below(pages);
+                if reads.len() < 16 && !reads.contains(&page) {
+                    let data = vec![0; 4096];
+                    device.submit(device.now(), Command::new(page, Opcode::Read, Lba(page * 8), 8, data));
+                    reads.push(page);
+                } else {
+                    write(&mut device, page);
+                }
+            }
+            turn(&mut device, &mut reads);
+        }
+        assert!(device.counters().read_retries > 0, "reads found their page moved");
         device.check();
     }
 }

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Client, SECTOR, Transport, drive, pattern, read_some, scratch, serve};
+use common::{Client, SECTOR, Transport, config, drive, pattern, read_some, scratch, serve};
+use pellucid_device::Device;
 use pellucid_flash::Rng;
 use pellucid_media::StoreKind;
 use pellucid_serve::{Core, Refusal, Time};
@@ -15,6 +16,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+const NOT_PERMITTED: u32 = 1;
 const IO: u32 = 5;
 const INVALID: u32 = 22;
 const NO_SPACE: u32 = 28;
@@ -281,6 +283,55 @@ fn the_control_socket_explains_what_it_refuses() {
     assert_eq!(client.read(0, 1 << 20), data, "failed programs are repeated elsewhere");
     let device = &served.stop()[0];
     assert!(device.counters().program_failures > 0, "faults were injected");
+}
+
+#[test]
+fn damage_is_done_on_command() {
+    let mut config = config(StoreKind::Ram);
+    // Room enough to go on without one of four dies.
+    config.ftl.over_provisioning = 0.8;
+    let drive = Device::new(&config).expect("a good configuration");
+    let served = serve("damage", vec![("one".into(), drive)], Time::Instant);
+    for (line, part) in [
+        (r#"{"do":"damage"}"#, "allowed: slow-die"),
+        (r#"{"do":"damage","what":"kill-die"}"#, "die: null; allowed"),
+        (r#"{"do":"damage","what":"kill-die","die":4}"#, "die"),
+        (r#"{"do":"damage","what":"slow-die","die":0,"factor":"x"}"#, "factor"),
+        (r#"{"do":"damage","what":"slow-die","die":0,"factor":0}"#, "factor"),
+    ] {
+        let answer = served.control(line);
+        assert!(answer.contains("\"ok\":false") && answer.contains(part), "{line}: {answer}");
+    }
+    let done = |line: &str| {
+        let answer = served.control(line);
+        assert!(answer.contains("\"ok\":true"), "{line}: {answer}");
+    };
+    let mut client = Client::tcp(&served, "one");
+    let data = pattern(6, 1 << 20);
+    done(r#"{"do":"damage","what":"fail-programs","count":3}"#);
+    client.write(0, &data);
+    client.flush();
+    assert_eq!(client.read(0, 1 << 20), data, "failed programs are repeated elsewhere");
+    done(r#"{"do":"damage","what":"kill-die","die":1}"#);
+    let errors: Vec<u32> =
+        (0..256).map(|page| client.ask(Command::Read, 0, page * 4096, 4096, &[]).error).collect();
+    let lost = errors.iter().filter(|&&error| error == IO).count();
+    assert!((32..=96).contains(&lost), "{lost} of 256 pages on one of four dies");
+    assert!(errors.iter().all(|error| [0, IO].contains(error)), "{errors:?}");
+    client.write(0, &data);
+    client.flush();
+    assert_eq!(client.read(0, 1 << 20), data, "the rest of the drive goes on");
+    done(r#"{"do":"damage","what":"wear-out"}"#);
+    let refused = client.ask(Command::Write, 0, 0, 4096, &data[..4096]);
+    assert_eq!(refused.error, NOT_PERMITTED);
+    assert_eq!(client.read(0, 1 << 20), data, "it can be read");
+    client.leave();
+    let again = Client::tcp(&served, "one");
+    assert!(again.flags & transmission_flag::READ_ONLY != 0, "a new client is told");
+    again.leave();
+    let device = &served.stop()[0];
+    assert!(device.counters().program_failures >= 3);
+    device.check();
 }
 
 #[test]

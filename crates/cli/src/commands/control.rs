@@ -32,12 +32,25 @@ pub struct PowerCut {
     target: Target,
 }
 
-/// Have operations of a drive in service fail by chance
+const FAULT_EXAMPLES: &str = "\
+Examples:
+  pellucid fault --control /tmp/pellucid.control --program-fail 0.001
+  pellucid fault --control /tmp/pellucid.control --slow-die 5 --factor 20
+  pellucid fault --control /tmp/pellucid.control --kill-die 5
+  pellucid fault --control /tmp/pellucid.control --bit-errors --factor 100
+  pellucid fault --control /tmp/pellucid.control --wear-out";
+
+/// Break a drive in service: have operations fail, slow or kill a die, raise bit errors, wear it out
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  pellucid fault --control /tmp/pellucid.control --program-fail 0.001")]
+#[command(after_help = FAULT_EXAMPLES)]
 pub struct Fault {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    damage: Damage,
+    /// How many times as slow (--slow-die), or as many bit errors (--bit-errors)
+    #[arg(long, value_name = "F")]
+    factor: Option<f64>,
     /// Chance that a program fails
     #[arg(long, value_name = "P")]
     program_fail: Option<f64>,
@@ -47,6 +60,49 @@ pub struct Fault {
     /// Chance that an attempt to read fails
     #[arg(long, value_name = "P")]
     read_fail: Option<f64>,
+}
+
+/// At most one of them at a time.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct Damage {
+    /// Array operations of this die take --factor times as long; dies count channel by channel, way by way
+    #[arg(long, value_name = "DIE", requires = "factor")]
+    slow_die: Option<u32>,
+    /// This die is dead: its programs and erases fail, and its data are lost
+    #[arg(long, value_name = "DIE")]
+    kill_die: Option<u32>,
+    /// The raw bit error rate is --factor times the model's, on this die or, without a number, on all
+    #[arg(long, value_name = "DIE", num_args = 0..=1, requires = "factor")]
+    bit_errors: Option<Option<u32>>,
+    /// The next N programs fail
+    #[arg(long, value_name = "N")]
+    fail_programs: Option<u32>,
+    /// The next N erases fail
+    #[arg(long, value_name = "N")]
+    fail_erases: Option<u32>,
+    /// No spare block is left: the drive is read-only from now on
+    #[arg(long)]
+    wear_out: bool,
+}
+
+impl Damage {
+    /// What the server is asked for; `None`: nothing.
+    fn fields(&self, factor: Option<f64>) -> Option<Map<String, Value>> {
+        let (what, key, value) = match *self {
+            Damage { slow_die: Some(die), .. } => ("slow-die", "die", Some(die)),
+            Damage { kill_die: Some(die), .. } => ("kill-die", "die", Some(die)),
+            Damage { bit_errors: Some(die), .. } => ("bit-errors", "die", die),
+            Damage { fail_programs: Some(count), .. } => ("fail-programs", "count", Some(count)),
+            Damage { fail_erases: Some(count), .. } => ("fail-erases", "count", Some(count)),
+            Damage { wear_out: true, .. } => ("wear-out", "", None),
+            _ => return None,
+        };
+        let mut fields = Map::from_iter([("what".to_string(), what.into())]);
+        fields.extend(value.map(|value| (key.to_string(), value.into())));
+        fields.extend(factor.map(|factor| ("factor".to_string(), factor.into())));
+        Some(fields)
+    }
 }
 
 /// Print what a server and its drives count, as JSON
@@ -72,7 +128,12 @@ impl Fault {
             ("read_fail", self.read_fail),
         ];
         let fields = given.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?.into())));
-        self.target.ask("faults", fields.collect())
+        let fields: Map<String, Value> = fields.collect();
+        match self.damage.fields(self.factor) {
+            Some(damage) if fields.is_empty() => self.target.ask("damage", damage),
+            Some(_) => Err(Failure::asked(anyhow!("chances and damage: one at a time"))),
+            None => self.target.ask("faults", fields),
+        }
     }
 }
 
