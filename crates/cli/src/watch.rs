@@ -55,6 +55,9 @@ pub struct WatchOptions {
 impl WatchOptions {
     /// Refuses what cannot be, before anything is printed.
     pub fn check(&self, global: &Global) -> Result<(), Failure> {
+        if let Some(listen) = self.monitor.monitor {
+            listen.check(self.monitor.monitor_open).map_err(Failure::asked)?;
+        }
         if self.live && global.json {
             let message =
                 "--live and --json do not go together: both need standard output; allowed: one of them";

@@ -42,6 +42,17 @@ const PAGE: &str = include_str!("page.html");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen(pub SocketAddr);
 
+impl Listen {
+    /// Refuses an address that other machines can reach, unless that is wanted.
+    ///
+    /// # Errors
+    /// Such an address.
+    pub fn check(self, open: bool) -> Result<(), MonitorError> {
+        let Listen(address) = self;
+        if address.ip().is_loopback() || open { Ok(()) } else { Err(MonitorError::NotLoopback { address }) }
+    }
+}
+
 impl FromStr for Listen {
     type Err = String;
 
@@ -108,10 +119,8 @@ impl Monitor {
     /// # Errors
     /// An address that cannot be listened on, or may not.
     pub fn start(listen: Listen, open: bool, board: Board) -> Result<Monitor, MonitorError> {
+        listen.check(open)?;
         let Listen(address) = listen;
-        if !address.ip().is_loopback() && !open {
-            return Err(MonitorError::NotLoopback { address });
-        }
         let refuse = |error| MonitorError::Bind { address, error };
         let listener = TcpListener::bind(address).map_err(refuse)?;
         let address = listener.local_addr().map_err(refuse)?;

@@ -156,3 +156,26 @@ fn an_unknown_claim_is_named_with_those_that_exist() {
     let sentence = refused(&folder, &["reproduce", "C10", "--verify"]);
     assert!(sentence.starts_with("--verify: reproduce has many runs, not one; allowed: "), "{sentence}");
 }
+
+#[test]
+fn what_cannot_be_watched_is_refused() {
+    let folder = Folder::with_drive();
+    let run = |more: &[&str]| refused(&folder, &[&["run", "tiny.toml", "--rw", "read"], more].concat());
+    for (more, start) in [
+        (&["--live"][..], "--live: standard output is no terminal; allowed: "),
+        (&["--live", "--json"], "--live and --json do not go together"),
+        (&["--monitor", "0.0.0.0:0"], "monitor 0.0.0.0:0: other machines can reach this address"),
+        (
+            &["--monitor", "99999"],
+            "invalid value '99999' for '--monitor <ADDR>': port \"99999\"; allowed: HOST:PORT",
+        ),
+    ] {
+        let sentence = run(more);
+        assert!(sentence.starts_with(start), "{sentence}");
+    }
+    let sentence = refused(&folder, &["top", "--control", "nowhere"]);
+    assert!(
+        sentence.starts_with("top: standard output is no terminal; allowed: pellucid status"),
+        "{sentence}"
+    );
+}
