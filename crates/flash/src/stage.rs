@@ -27,11 +27,13 @@ pub enum Stage {
     Transfer = 7,
     /// Everything from the first failed read to the last retry.
     Retry = 8,
+    /// Above the line, in a layer of the host: its processor, its write buffer.
+    Host = 9,
 }
 
 impl Stage {
     /// How many stages there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
     /// All stages in order.
     pub const ALL: [Stage; Stage::COUNT] = [
         Stage::Queue,
@@ -43,6 +45,7 @@ impl Stage {
         Stage::Media,
         Stage::Transfer,
         Stage::Retry,
+        Stage::Host,
     ];
 
     /// The name used in reports.
@@ -57,6 +60,7 @@ impl Stage {
             Stage::Media => "media",
             Stage::Transfer => "transfer",
             Stage::Retry => "retry",
+            Stage::Host => "host",
         }
     }
 }

@@ -170,6 +170,11 @@ impl Blocks {
         self.hot[block.0 as usize].failed = true;
     }
 
+    /// As if no program in this block had failed.
+    pub fn forgive(&mut self, block: BlockId) {
+        self.hot[block.0 as usize].failed = false;
+    }
+
     #[inline]
     pub fn in_flight(&self, block: BlockId) -> u32 {
         self.hot[block.0 as usize].in_flight.into()

@@ -569,6 +569,13 @@ impl PageMap {
         self.idle_programs.push(id.0);
     }
 
+    /// What failed in `block` was one of several parts that can be replaced: it is emptied and erased like any other victim
+    /// instead of being retired. Call right after [`PageMap::program_ended`] has reported the failure.
+    pub fn forgive(&mut self, block: BlockId) {
+        debug_assert!(matches!(self.blocks.state(block), BlockState::Full | BlockState::Closed));
+        self.blocks.forgive(block);
+    }
+
     /// The copy at `failed` does not exist: whoever replaced it replaces `old` instead.
     fn undo(&mut self, lpn: Lpn, failed: Ppa, old: Ppa) {
         if self.lookup(lpn) == failed {

@@ -1,0 +1,60 @@
+//! The host's processor: what a layer's own work costs in simulated time.
+//!
+//! Each step is work for the core that is free first, and takes effect when it has been done. A step that costs nothing
+//! takes effect at once and schedules nothing.
+
+use pellucid_flash::{Nanos, SimTime};
+
+/// What the steps of a layer cost. In real time, where the host's processor is real, all are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuCosts {
+    /// Cores that the layer may use; at least 1.
+    pub cores: u32,
+    /// Taking a command of the application, and completing it.
+    pub submit_ns: Nanos,
+    /// Looking up or changing the map entry of one sector, and copying it if it is written.
+    pub sector_ns: Nanos,
+    /// Building and submitting one command to the drive.
+    pub command_ns: Nanos,
+    /// Handling one completion of the drive.
+    pub completion_ns: Nanos,
+}
+
+impl CpuCosts {
+    /// Nothing costs anything.
+    pub const FREE: CpuCosts = CpuCosts {
+        cores: 1,
+        submit_ns: Nanos::ZERO,
+        sector_ns: Nanos::ZERO,
+        command_ns: Nanos::ZERO,
+        completion_ns: Nanos::ZERO,
+    };
+}
+
+/// Cores at work.
+#[derive(Clone, Debug)]
+pub struct Cpu {
+    free_at: Vec<SimTime>,
+    busy: Nanos,
+}
+
+impl Cpu {
+    /// `cores` idle cores.
+    pub fn new(cores: u32) -> Cpu {
+        Cpu { free_at: vec![SimTime::ZERO; cores.max(1) as usize], busy: Nanos::ZERO }
+    }
+
+    /// Gives `cost` of work to the core that is free first; when it will be done.
+    #[inline]
+    pub fn work(&mut self, now: SimTime, cost: Nanos) -> SimTime {
+        let core = self.free_at.iter_mut().min().expect("at least one core");
+        *core = (*core).max(now) + cost;
+        self.busy += cost;
+        *core
+    }
+
+    /// Work done and accepted so far, of all cores.
+    pub fn busy(&self) -> Nanos {
+        self.busy
+    }
+}

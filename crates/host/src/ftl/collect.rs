@@ -1,0 +1,115 @@
+//! Collection: the valid sectors of the emptiest line go through the ring like the application's, then the line is reset.
+//!
+//! ```text
+//!  engine: next_relocation ─► a vector read of many ─► out-of-band data say whose each is ─► ring ─► stripe
+//!  line empty ─► reset of its chunks, when nothing reads from it any more ─► free
+//! ```
+//! The ring has a place for every sector that is being read: collection never waits for room that only it could make.
+
+use super::HostFtl;
+use super::meta;
+use super::ring::Origin;
+use pellucid_flash::{Completion, DieId, Status, Vector};
+use pellucid_ftl::{Emptied, Relocation};
+
+/// The engine sees the target as one die.
+const DIE: DieId = DieId(0);
+
+/// What collection keeps between steps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Collect {
+    /// Sectors being read.
+    pub reading: u32,
+}
+
+impl HostFtl {
+    /// Starts what collection there is to do.
+    pub(super) fn collect(&mut self) {
+        self.ftl.reap(DIE);
+        while self.ftl.wants_collection(DIE, false) {
+            let held = self.ring.held[1] + self.collect.reading;
+            let share = self.rate.collection(self.ftl.free_blocks()).saturating_sub(held);
+            let room = self.ring.size() - self.ring.unsynced() - self.collect.reading;
+            let count = share.min(room).min(Vector::ADDRESSES_MAX as u32);
+            // A stripe at least, so that reads do not become tiny.
+            if count < self.lines.stripe_sectors.min(Vector::ADDRESSES_MAX as u32) || !self.relocate(count) {
+                break;
+            }
+            self.moved = true;
+        }
+        self.reset_emptied();
+    }
+
+    /// Reads up to `count` sectors of the victim; `false`: there is none to move now.
+    fn relocate(&mut self, count: u32) -> bool {
+        let read = self.reads.take();
+        let mut relocations = std::mem::take(&mut self.reads[read].relocations);
+        relocations.clear();
+        while (relocations.len() as u32) < count
+            && let Some(relocation) = self.ftl.next_relocation(DIE, false)
+        {
+            let line = self.lines.line_of(relocation.from);
+            self.lines[line].holds += 1;
+            relocations.push(relocation);
+        }
+        let some = !relocations.is_empty();
+        self.collect.reading += relocations.len() as u32;
+        self.reads[read].relocations = relocations;
+        match some {
+            true => self.send_relocations(read),
+            false => self.reads.release(read),
+        }
+        some
+    }
+
+    /// Sectors of a victim have arrived.
+    pub(super) fn relocations_arrived(&mut self, read: u32, completion: Completion) {
+        let ok = matches!(completion.status, Status::Success | Status::HighEcc);
+        let Completion { data, vector, result, .. } = completion;
+        let relocations = std::mem::take(&mut self.reads[read].relocations);
+        self.collect.reading -= relocations.len() as u32;
+        let oob = vector.as_ref().map_or(&[][..], |v| &v.metadata);
+        for (i, &Relocation { from, cause, .. }) in relocations.iter().enumerate() {
+            if !self.ftl.is_valid(from) {
+                continue;
+            }
+            // A failed command that names no sector has lost all of them.
+            let read = ok || (result != 0 && result >> i & 1 == 0);
+            let bytes = oob.get(i * meta::OOB_BYTES..(i + 1) * meta::OOB_BYTES).unwrap_or_default();
+            let owner = meta::parse_oob(bytes, self.config.uuid, self.lines.line_of(from));
+            match owner.filter(|_| read) {
+                None => {
+                    self.counters.lost_reads += 1;
+                    self.ftl.relocation_lost(from);
+                }
+                Some((lpn, _)) if !self.ftl.is_current(lpn, from) => {}
+                Some((lpn, _)) if lpn.0 >= self.ftl.user_units() => self.rewrite_segment(lpn, cause),
+                // A newer version waits to be written, and makes this one invalid when it has been.
+                Some((lpn, _)) if self.ring.find(lpn).is_some_and(|at| !self.ring.is_written(at)) => {}
+                Some((lpn, _)) => {
+                    let image = &data[i * self.image_bytes..(i + 1) * self.image_bytes];
+                    self.ring.push(lpn, Origin::Collected(from), image);
+                }
+            }
+        }
+        self.reads[read].relocations = relocations;
+        self.pools.put_back(data, vector);
+    }
+
+    /// Resets lines that hold nothing any more, and trims that keep lines from it are stored.
+    pub(super) fn reset_emptied(&mut self) {
+        while let Some(emptied) = self.ftl.pop_emptied() {
+            self.moved = true;
+            match emptied {
+                Emptied::Erase(line, _) => self.reset_line(line, false),
+                Emptied::Retire(line) => {
+                    self.reset_line(line, true);
+                    self.read_only |= self.ftl.worn_out();
+                }
+            }
+        }
+        if self.ftl.erases_wait_for_trims() {
+            self.save_trims();
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What the host's translation is told, and why it refuses.
+
+use crate::CpuCosts;
+use pellucid_ftl::{Durability, SetupError, Victim};
+
+/// The host's translation layer over a range of parallel units of an open-channel namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostFtlConfig {
+    /// Namespace of the drive.
+    pub namespace: u16,
+    /// First parallel unit, groups and units counted through.
+    pub first_unit: u32,
+    /// Parallel units; 0: all from the first on.
+    pub units: u32,
+    /// Spare capacity as a share of the capacity offered, counted on what lines can hold.
+    pub over_provisioning: f64,
+    /// Capacity in bytes, instead of what over-provisioning yields.
+    pub capacity_bytes: Option<u64>,
+    /// Sectors of the write buffer, rounded up to a power of two; 0: two writes for every parallel unit.
+    pub buffer_sectors: u32,
+    /// Best writes (`ws_opt`) of the drive that one write covers. 2 on a drive whose best write is a page: the two planes that
+    /// pblk expects of a parallel unit.
+    pub write_units: u32,
+    /// Chunks of each parallel unit that replace bad ones.
+    pub spare_chunks: u32,
+    /// Collection starts, and the application is slowed down, below this share of free lines.
+    pub gc_share: f64,
+    /// Victim choice among lines.
+    pub victim: Victim,
+    /// What survives a crash beside written data: with the journal trims do, and mounting reads less.
+    pub durability: Durability,
+    /// How often the host tries a failed read again, after the drive has given up.
+    pub read_retries: u32,
+    /// What the host's own work costs.
+    pub cpu: CpuCosts,
+    /// Names the target; written beside all data, so that another target's are not taken for its own.
+    pub uuid: u64,
+}
+
+impl Default for HostFtlConfig {
+    /// pblk's settings where it has them: 11 % over-provisioning, writers slowed down below an eighth of free lines.
+    fn default() -> Self {
+        HostFtlConfig {
+            namespace: 0,
+            first_unit: 0,
+            units: 0,
+            over_provisioning: 0.11,
+            capacity_bytes: None,
+            buffer_sectors: 0,
+            write_units: 1,
+            spare_chunks: 1,
+            gc_share: 1.0 / 8.0,
+            victim: Victim::Greedy,
+            durability: Durability::Journal { checkpoint_every: 0 },
+            read_retries: 2,
+            cpu: CpuCosts::FREE,
+            uuid: 0x7065_6c6c_7563_6964,
+        }
+    }
+}
+
+/// Why the host's translation cannot work on a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostFtlError {
+    /// The namespace is not an open-channel one.
+    NotOpenChannel(u16),
+    /// A setting does not fit.
+    Setting {
+        /// The key as in the description.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// Too little room.
+    Room(SetupError),
+    /// The drive refused a command of the start.
+    Drive(String),
+}
+
+impl std::fmt::Display for HostFtlError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HostFtlError::NotOpenChannel(namespace) => {
+                write!(f, "namespace {namespace} is not an open-channel one; a host FTL needs chunks")
+            }
+            HostFtlError::Setting { key, value, allowed } => {
+                write!(f, "{key} = {value}: allowed: {allowed}")
+            }
+            HostFtlError::Room(error) => write!(f, "host.ftl.{error}"),
+            HostFtlError::Drive(sentence) => f.write_str(sentence),
+        }
+    }
+}
+
+impl std::error::Error for HostFtlError {}

@@ -1,0 +1,289 @@
+//! Lines: one chunk of every parallel unit of the target, written and erased together.
+//!
+//! To the translation engine a line is a block, and the whole target is one die. The stripes of a line rotate over the
+//! parallel units:
+//!
+//! ```text
+//!            unit 0     unit 1     unit 2
+//!   row 0   [ start ]  [ data 0 ] [ data 1 ]      start: who this line is, written before anything else in it
+//!   row 1   [ data 2 ] [ data 3 ] [ data 4 ]      end:   the logical page of every sector, written after all data
+//!   row 2   [ data 5 ] [ data 6 ] [  end   ]
+//! ```
+//! A chunk that fails is replaced by a spare one of its parallel unit when the line is erased. Invariants: every good chunk
+//! is in exactly one line or one list of spares; a line is reset only when nothing reads from it and nothing is on its way to it.
+
+use super::config::{HostFtlConfig, HostFtlError};
+use super::meta;
+use pellucid_flash::{BlockId, ChunkAddress, ChunkGeometry, Layout, Lba, Lpn, Ppa};
+
+/// "No chunk here": the line cannot be used.
+const NONE: u64 = u64::MAX;
+
+/// Where a line stands beside what the engine knows of its block.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Line {
+    /// Its start is on the media, or will never be.
+    pub opened: bool,
+    /// Begun since the last erase.
+    pub begun: bool,
+    /// Sequence number when it was begun.
+    pub sequence: u64,
+    /// Its start could not be written: it takes nothing.
+    pub closed: bool,
+    /// Data stripes planned and not ended.
+    pub in_flight: u32,
+    /// Data stripes that ended well.
+    pub written: u32,
+    /// Sectors being read from it, and metadata on their way to it: it must not be reset.
+    pub holds: u32,
+    /// Parallel units where a write has failed. Their chunks take nothing more, and the line gets no end.
+    pub broken: Vec<u32>,
+    /// Spares that will take the place of broken chunks when the line is erased.
+    pub replacements: Vec<(u32, Lba)>,
+    /// Waits for its holds before it is reset.
+    pub erase_waits: bool,
+    /// Chunks being reset.
+    pub resets: u32,
+    /// Its chunks become spares when they have been reset.
+    pub retiring: bool,
+    /// Content of its end, collected while it is open.
+    pub end: Option<Box<End>>,
+}
+
+/// What the end of a line says.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    /// Sequence number of each data stripe.
+    pub sequences: Vec<u64>,
+    /// Logical page of each sector; [`Lpn::NONE`] for padding.
+    pub pages: Vec<Lpn>,
+}
+
+/// All lines of a target.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines {
+    pub geometry: ChunkGeometry,
+    first_unit: u32,
+    /// Parallel units.
+    pub units: u32,
+    /// Sectors of one write.
+    pub stripe_sectors: u32,
+    /// Writes that fill a chunk.
+    pub rows: u32,
+    /// Stripes at the end of a line that hold its end.
+    pub tail: u32,
+    /// First sector of each chunk: line by line.
+    chunks: Vec<u64>,
+    spares: Vec<Vec<u64>>,
+    lines: Vec<Line>,
+    layout: Layout,
+}
+
+impl std::ops::Index<BlockId> for Lines {
+    type Output = Line;
+    #[inline]
+    fn index(&self, line: BlockId) -> &Line {
+        &self.lines[line.0 as usize]
+    }
+}
+
+impl std::ops::IndexMut<BlockId> for Lines {
+    #[inline]
+    fn index_mut(&mut self, line: BlockId) -> &mut Line {
+        &mut self.lines[line.0 as usize]
+    }
+}
+
+impl Lines {
+    /// The lines of a target, without chunks yet.
+    pub fn new(config: &HostFtlConfig, geometry: &ChunkGeometry) -> Result<Lines, HostFtlError> {
+        let refuse = |key, value: u64, allowed: String| HostFtlError::Setting { key, value, allowed };
+        let all = geometry.parallel_units();
+        if config.first_unit >= all {
+            let allowed = format!("0 to {}", all - 1);
+            return Err(refuse("host.ftl.first_unit", config.first_unit.into(), allowed));
+        }
+        let units = if config.units == 0 { all - config.first_unit } else { config.units };
+        if units > all - config.first_unit {
+            let allowed = format!("1 to {}, for the drive has {all}", all - config.first_unit);
+            return Err(refuse("host.ftl.units", units.into(), allowed));
+        }
+        let stripe = geometry.write_optimal_sectors * config.write_units.max(1);
+        if stripe == 0 || !geometry.chunk_sectors.is_multiple_of(stripe) {
+            let allowed =
+                format!("a divisor of the {} best writes of a chunk", geometry.chunk_sectors / stripe.max(1));
+            return Err(refuse("host.ftl.write_units", config.write_units.into(), allowed));
+        }
+        if geometry.cached_sectors > 0 {
+            let allowed = "0: a drive whose last written sectors can be read at once".into();
+            return Err(refuse("drive.open_channel.cached_sectors", geometry.cached_sectors.into(), allowed));
+        }
+        let open = geometry.open_chunks_per_unit_max;
+        if open > 0 && open < 3 {
+            let allowed = "0, or at least 3: data, map and the line being finished".into();
+            return Err(refuse("drive.open_channel.open_chunks_per_unit", open.into(), allowed));
+        }
+        if config.spare_chunks + 4 > geometry.chunks {
+            let allowed = format!("0 to {}: 4 lines at least", geometry.chunks.saturating_sub(4));
+            return Err(refuse("host.ftl.spare_chunks", config.spare_chunks.into(), allowed));
+        }
+        let rows = geometry.chunk_sectors / stripe;
+        let stripe_bytes = u64::from(stripe) * u64::from(geometry.sector_bytes);
+        if meta::start_bytes(units) > stripe_bytes {
+            let allowed = format!("fewer: the start of a line must fit into {stripe_bytes} bytes");
+            return Err(refuse("host.ftl.units", units.into(), allowed));
+        }
+        let total = rows * units;
+        let tail = (1..total).find(|&tail| {
+            let data = total - 1 - tail;
+            meta::end_bytes(data, data * stripe) <= u64::from(tail) * stripe_bytes
+        });
+        let data = tail.map_or(0, |tail| total - 1 - tail);
+        let lines = geometry.chunks - config.spare_chunks;
+        let sectors = u64::from(lines) * u64::from(data) * u64::from(stripe);
+        if data == 0 || sectors >= u64::from(u32::MAX) {
+            let allowed = "a range whose lines hold data, below 2^32 sectors in all".into();
+            return Err(refuse("host.ftl.units", units.into(), allowed));
+        }
+        let layout = Layout {
+            channels: 1,
+            dies_per_channel: 1,
+            dies: 1,
+            blocks_per_die: lines,
+            blocks: lines,
+            stripes_per_block: data,
+            units_per_stripe: stripe,
+            units_per_block: data * stripe,
+            units: sectors as u32,
+            sectors_per_unit: 1,
+            sector_bytes: geometry.sector_bytes,
+            unit_bytes: geometry.sector_bytes,
+            spare_bytes_per_unit: meta::OOB_BYTES as u32,
+            pages_per_unit: 1,
+        };
+        Ok(Lines {
+            geometry: *geometry,
+            first_unit: config.first_unit,
+            units,
+            stripe_sectors: stripe,
+            rows,
+            tail: tail.unwrap_or(0),
+            chunks: vec![NONE; (lines * units) as usize],
+            spares: vec![Vec::new(); units as usize],
+            lines: vec![Line::default(); lines as usize],
+            layout,
+        })
+    }
+
+    /// The target as the translation engine sees it.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Stripes of a line, with its start and its end.
+    pub fn stripes(&self) -> u32 {
+        self.rows * self.units
+    }
+
+    /// The first sector of chunk `chunk` of the target's parallel unit `unit`.
+    pub fn chunk(&self, unit: u32, chunk: u32) -> Lba {
+        let number = self.first_unit + unit;
+        let (group, unit) = (number / self.geometry.units, number % self.geometry.units);
+        self.geometry.lba(ChunkAddress { group, unit, chunk, sector: 0 })
+    }
+
+    /// The parallel unit of the target and the number of the chunk that begins at `lba`.
+    pub fn unit_of(&self, lba: Lba) -> Option<(u32, u32)> {
+        let address = self.geometry.address(lba)?;
+        let unit = (address.group * self.geometry.units + address.unit).checked_sub(self.first_unit)?;
+        (unit < self.units).then_some((unit, address.chunk))
+    }
+
+    /// First sector of the line's chunk in `unit`; `None`: it has none.
+    pub fn chunk_of(&self, line: BlockId, unit: u32) -> Option<Lba> {
+        let base = self.chunks[(line.0 * self.units + unit) as usize];
+        (base != NONE).then_some(Lba(base))
+    }
+
+    /// Gives the line a chunk.
+    pub fn set_chunk(&mut self, line: BlockId, unit: u32, chunk: Option<Lba>) {
+        self.chunks[(line.0 * self.units + unit) as usize] = chunk.map_or(NONE, |lba| lba.0);
+    }
+
+    /// Whether the line has all its chunks.
+    pub fn is_whole(&self, line: BlockId) -> bool {
+        (0..self.units).all(|unit| self.chunk_of(line, unit).is_some())
+    }
+
+    /// A reset chunk that no line uses.
+    pub fn add_spare(&mut self, unit: u32, chunk: Lba) {
+        self.spares[unit as usize].push(chunk.0);
+    }
+
+    /// Takes a spare of `unit`.
+    pub fn take_spare(&mut self, unit: u32) -> Option<Lba> {
+        self.spares[unit as usize].pop().map(Lba)
+    }
+
+    /// Parallel unit and sector of stripe `stripe` of a line, counted with its start and end.
+    pub fn place(&self, line: BlockId, stripe: u32) -> (u32, Lba) {
+        let (row, unit) = (stripe / self.units, stripe % self.units);
+        let base = self.chunks[(line.0 * self.units + unit) as usize];
+        (unit, Lba(base + u64::from(row * self.stripe_sectors)))
+    }
+
+    /// Where a unit of the engine lies on the drive.
+    #[inline]
+    pub fn address(&self, ppa: Ppa) -> Lba {
+        let (line, index) = (ppa.0 / self.layout.units_per_block, ppa.0 % self.layout.units_per_block);
+        let (stripe, sector) = (index / self.stripe_sectors + 1, index % self.stripe_sectors);
+        let (row, unit) = (stripe / self.units, stripe % self.units);
+        let base = self.chunks[(line * self.units + unit) as usize];
+        Lba(base + u64::from(row * self.stripe_sectors + sector))
+    }
+
+    /// The line that holds `ppa`.
+    #[inline]
+    pub fn line_of(&self, ppa: Ppa) -> BlockId {
+        self.layout.block_of(ppa)
+    }
+
+    /// The stripe of its line, counted with its start, that holds `ppa`.
+    #[inline]
+    pub fn stripe_of(&self, ppa: Ppa) -> u32 {
+        self.layout.stripe_of(ppa) + 1
+    }
+
+    /// A stripe of data was planned: what the line's end will say of it.
+    pub fn note(&mut self, first: Ppa, sequence: u64, pages: impl Iterator<Item = Lpn>) {
+        let (line, at) = (self.line_of(first), self.layout.stripe_of(first) as usize);
+        let (stripes, units) = (self.layout.stripes_per_block as usize, self.layout.units_per_block as usize);
+        let end = self.lines[line.0 as usize].end.get_or_insert_with(|| {
+            Box::new(End { sequences: vec![0; stripes], pages: vec![Lpn::NONE; units] })
+        });
+        end.sequences[at] = sequence;
+        let from = at * self.stripe_sectors as usize;
+        for (slot, page) in end.pages[from..].iter_mut().zip(pages) {
+            *slot = page;
+        }
+    }
+
+    /// Bytes of memory held.
+    pub fn memory_bytes(&self) -> u64 {
+        let ends = self.lines.iter().filter(|l| l.end.is_some()).count() as u64;
+        let end_bytes =
+            u64::from(self.layout.units_per_block) * 4 + u64::from(self.layout.stripes_per_block) * 8;
+        (self.chunks.len() * 8 + self.lines.len() * size_of::<Line>()) as u64
+            + self.spares.iter().map(|s| s.capacity() as u64 * 8).sum::<u64>()
+            + ends * end_bytes
+    }
+
+    /// Panics where a chunk is used twice.
+    pub fn check(&self) {
+        let mut seen = std::collections::BTreeSet::new();
+        let used = self.chunks.iter().filter(|&&c| c != NONE);
+        for &chunk in used.chain(self.spares.iter().flatten()) {
+            assert!(seen.insert(chunk), "the chunk at sector {chunk} has two places");
+        }
+    }
+}

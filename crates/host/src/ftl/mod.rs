@@ -1,0 +1,529 @@
+//! A block drive made of an open-channel one: the job of pblk, done with the translation engine of the drives.
+//!
+//! ```text
+//!  submit ─► processor ─► ring ─► stripes in rotation ─► one write at a time per parallel unit ─► drive
+//!                          │ ▲                                                                     │
+//!  reads: ring, else map ──┘ └── collection: valid sectors of the emptiest line, read as vectors ◄─┘
+//! ```
+//! This type routes, as the drive's own `Device` does; its parts are [`Ring`], [`Lines`], the engine's `PageMap`, and a queue
+//! for each parallel unit. The ways have files of their own: `write`, `read`, `collect`, `flush`, `units`, `recover`.
+//!
+//! What holds at every moment: a sector acknowledged after a flush, or written with force unit access, is on the media, or a
+//! newer version of it is; the line that holds it says who it is; nothing that could be the newest copy is reset.
+
+mod collect;
+mod config;
+mod counters;
+mod flush;
+mod line;
+mod meta;
+mod rate;
+mod read;
+mod recover;
+mod ring;
+mod units;
+mod write;
+
+pub use config::{HostFtlConfig, HostFtlError};
+pub use counters::HostCounters;
+pub use recover::MountCost;
+
+use crate::slab::Slab;
+use crate::{Cpu, Layer};
+use line::Lines;
+use pellucid_flash::{
+    BlockId, Command, Completion, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
+    Vector,
+};
+use pellucid_ftl::{Durability, FtlConfig, PageMap, Placement, Separation, WearLevelling};
+use rate::RateLimiter;
+use ring::Ring;
+use std::collections::VecDeque;
+
+/// A command of the application.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Request {
+    command: Option<Command>,
+    submitted: SimTime,
+    /// Sectors that have been taken in.
+    done: u32,
+    /// Commands to the drive that it waits for.
+    left: u32,
+    status: Option<Status>,
+    stages: StageTimes,
+}
+
+/// Something that the processor has finished, or has yet to.
+#[derive(Clone, Debug)]
+enum Task {
+    /// A command of the application has been looked at.
+    Arrived(u32),
+    /// A command for the drive has been built.
+    Send(Command),
+    /// A completion of the drive has been looked at.
+    Ended(Completion),
+}
+
+/// Whose a completion is: the upper bits of a tag.
+const TAG_SHIFT: u32 = 56;
+const TAG_UNIT: u64 = 1 << TAG_SHIFT;
+const TAG_READ: u64 = 2 << TAG_SHIFT;
+const TAG_START: u64 = 3 << TAG_SHIFT;
+const TAG_NUMBER: u64 = (1 << TAG_SHIFT) - 1;
+
+/// Buffers that are used again.
+#[derive(Clone, Debug, Default)]
+struct Pools {
+    images: Vec<Vec<u8>>,
+    vectors: Vec<Box<Vector>>,
+}
+
+impl Pools {
+    fn vector(&mut self) -> Box<Vector> {
+        self.vectors.pop().unwrap_or_default()
+    }
+
+    fn put_back(&mut self, data: Vec<u8>, vector: Option<Box<Vector>>) {
+        if data.capacity() > 0 {
+            self.images.push(data);
+        }
+        if let Some(mut vector) = vector {
+            vector.addresses.clear();
+            vector.metadata.clear();
+            self.vectors.push(vector);
+        }
+    }
+}
+
+/// The host's translation layer. Clone it, with the drive below, to fork its future.
+#[derive(Clone, Debug)]
+pub struct HostFtl {
+    config: HostFtlConfig,
+    engine: FtlConfig,
+    image_bytes: usize,
+    now: SimTime,
+    lines: Lines,
+    ftl: PageMap,
+    ring: Ring,
+    rate: RateLimiter,
+    cpu: Cpu,
+    units: Vec<units::Unit>,
+    programs: write::Programs,
+    reads: Slab<read::Read>,
+    collect: collect::Collect,
+    flushes: flush::Flushes,
+    requests: Slab<Request>,
+    /// Writes that wait for room in the ring.
+    waiting: VecDeque<u32>,
+    /// Commands that came before the layer was ready.
+    early: VecDeque<u32>,
+    starting: Option<Box<recover::Start>>,
+    failure: Option<HostFtlError>,
+    mount: MountCost,
+    read_only: bool,
+    tasks: VecDeque<(SimTime, Task)>,
+    down: VecDeque<Command>,
+    up: VecDeque<Completion>,
+    /// Commands with the drive, or on their way to or from it.
+    outstanding: u32,
+    /// Something happened since the last look at what there is to do.
+    moved: bool,
+    pools: Pools,
+    counters: HostCounters,
+}
+
+impl HostFtl {
+    /// The layer for the open-channel namespace that `interface` describes. It reads the state of the chunks when it is
+    /// first advanced, and mounts what a former life has left there.
+    pub fn new(
+        config: &HostFtlConfig,
+        interface: Option<Interface>,
+        image_bytes: usize,
+    ) -> Result<HostFtl, HostFtlError> {
+        let Some(Interface::OpenChannel(geometry)) = interface else {
+            return Err(HostFtlError::NotOpenChannel(config.namespace));
+        };
+        let lines = Lines::new(config, &geometry)?;
+        let engine = engine_config(config, &lines);
+        let ftl = PageMap::new(&engine, lines.layout(), &[]).map_err(HostFtlError::Room)?;
+        let stripe = lines.stripe_sectors;
+        let buffer = match config.buffer_sectors {
+            0 => 2 * lines.units * stripe,
+            sectors => sectors,
+        };
+        if buffer < 2 * stripe || buffer > 1 << 24 {
+            let allowed = format!("0, or {} to {} sectors", 2 * stripe, 1 << 24);
+            return Err(HostFtlError::Setting { key: "host.ftl.buffer", value: buffer.into(), allowed });
+        }
+        let ring = Ring::new(buffer, image_bytes);
+        let rate = rate_limiter(config, &lines, &ftl, ring.size())?;
+        let units = vec![units::Unit::default(); lines.units as usize];
+        Ok(HostFtl {
+            cpu: Cpu::new(config.cpu.cores),
+            config: config.clone(),
+            engine,
+            image_bytes,
+            now: SimTime::ZERO,
+            ftl,
+            ring,
+            rate,
+            units,
+            programs: write::Programs::new(stripe),
+            reads: Slab::default(),
+            collect: collect::Collect::default(),
+            flushes: flush::Flushes::default(),
+            requests: Slab::default(),
+            waiting: VecDeque::new(),
+            early: VecDeque::new(),
+            starting: Some(Box::default()),
+            failure: None,
+            mount: MountCost::default(),
+            read_only: false,
+            tasks: VecDeque::new(),
+            down: VecDeque::new(),
+            up: VecDeque::new(),
+            outstanding: 0,
+            moved: false,
+            pools: Pools::default(),
+            counters: HostCounters::default(),
+            lines,
+        })
+    }
+
+    /// Sectors offered.
+    pub fn capacity_sectors(&self) -> u64 {
+        self.ftl.user_units().into()
+    }
+
+    /// Bytes of a sector.
+    pub fn sector_bytes(&self) -> u32 {
+        self.lines.geometry.sector_bytes
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> HostCounters {
+        self.counters
+    }
+
+    /// What the engine decided so far.
+    pub fn ftl_counters(&self) -> pellucid_ftl::FtlCounters {
+        self.ftl.counters()
+    }
+
+    /// Time of the host's processor spent so far.
+    pub fn cpu_busy(&self) -> Nanos {
+        self.cpu.busy()
+    }
+
+    /// What it was told.
+    pub fn config(&self) -> &HostFtlConfig {
+        &self.config
+    }
+
+    /// What the last mount cost.
+    pub fn mount_cost(&self) -> MountCost {
+        self.mount
+    }
+
+    /// Free lines, and all that are not retired.
+    pub fn free_lines(&self) -> (u32, u32) {
+        (self.ftl.free_blocks(), self.lines.layout().blocks - self.ftl.bad_blocks())
+    }
+
+    /// Bytes of host memory for map, line tables and write buffer.
+    pub fn memory_bytes(&self) -> u64 {
+        self.ftl.memory_bytes()
+            + self.lines.memory_bytes()
+            + self.ring.memory_bytes()
+            + self.requests.memory_bytes()
+            + self.reads.memory_bytes()
+    }
+
+    /// A command for `lba` will come soon: what it looks up is brought near. It changes nothing.
+    #[inline]
+    pub fn announce(&self, lba: Lba) {
+        if let Ok(lpn) = u32::try_from(lba.0) {
+            self.ftl.touch(Lpn(lpn));
+            self.ring.touch(Lpn(lpn));
+        }
+    }
+
+    /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole target.
+    pub fn check(&self) {
+        if self.starting.is_none() && self.failure.is_none() {
+            self.ftl.check();
+            self.ring.check();
+            self.lines.check();
+        }
+    }
+
+    fn refuse(&self, command: &Command) -> Option<Status> {
+        let carries = match command.opcode {
+            Opcode::Write => true,
+            Opcode::Read => !command.data.is_empty(),
+            Opcode::Flush | Opcode::Trim | Opcode::WriteZeroes => false,
+            _ => return Some(Status::InvalidOpcode),
+        };
+        if self.failure.is_some() {
+            return Some(Status::ReadOnly);
+        }
+        let bytes = command.sectors as usize * self.image_bytes;
+        let foreign = command.namespace != 0 || command.vector.is_some();
+        if foreign || (carries && command.data.len() != bytes) {
+            return Some(Status::InvalidField);
+        }
+        if command.opcode == Opcode::Flush {
+            return None;
+        }
+        if command.sectors == 0 {
+            return Some(Status::InvalidField);
+        }
+        let end = command.lba.0.checked_add(command.sectors.into());
+        if end.is_none_or(|end| end > self.capacity_sectors()) {
+            return Some(Status::LbaOutOfRange);
+        }
+        (self.read_only && command.opcode != Opcode::Read).then_some(Status::ReadOnly)
+    }
+
+    /// Gives the processor something that takes effect after `cost`.
+    #[inline]
+    fn after(&mut self, cost: Nanos, task: Task) {
+        if cost == Nanos::ZERO {
+            return self.run(task);
+        }
+        let at = self.cpu.work(self.now, cost);
+        // With several cores a short task may overtake a long one.
+        let mut place = self.tasks.len();
+        while place > 0 && self.tasks[place - 1].0 > at {
+            place -= 1;
+        }
+        self.tasks.insert(place, (at, task));
+    }
+
+    fn run(&mut self, task: Task) {
+        match task {
+            Task::Arrived(request) if self.starting.is_some() => self.early.push_back(request),
+            Task::Arrived(request) => self.arrived(request),
+            Task::Send(command) => self.down.push_back(command),
+            Task::Ended(completion) => self.ended(completion),
+        }
+    }
+
+    /// A command of the application is taken up.
+    fn arrived(&mut self, request: u32) {
+        let command = self.requests[request].command.as_ref().expect("a request has its command");
+        let (opcode, lba, sectors) = (command.opcode, command.lba, command.sectors);
+        self.moved = true;
+        match opcode {
+            Opcode::Read => self.start_read(request),
+            Opcode::Write if self.read_only => self.finish(request, Status::ReadOnly),
+            Opcode::Write => self.waiting.push_back(request),
+            Opcode::Trim | Opcode::WriteZeroes => {
+                for lba in lba.0..lba.0 + u64::from(sectors) {
+                    self.trim(Lpn(lba as u32));
+                }
+                self.finish(request, Status::Success);
+            }
+            _ => self.start_flush(request),
+        }
+    }
+
+    /// A command of the drive has ended.
+    fn ended(&mut self, completion: Completion) {
+        self.outstanding -= 1;
+        self.moved = true;
+        let number = completion.tag & TAG_NUMBER;
+        match completion.tag & !TAG_NUMBER {
+            TAG_UNIT => self.unit_ended(number as u32, completion),
+            TAG_READ => self.read_ended(number as u32, completion),
+            _ => self.start_ended(completion),
+        }
+    }
+
+    /// Hands a command to the drive.
+    #[inline]
+    fn send(&mut self, mut command: Command) {
+        command.namespace = self.config.namespace;
+        self.outstanding += 1;
+        self.after(self.config.cpu.command_ns, Task::Send(command));
+    }
+
+    /// The application's command is done.
+    fn finish(&mut self, request: u32, status: Status) {
+        let record = &mut self.requests[request];
+        let command = record.command.take().expect("a request has its command");
+        let mut stages = record.stages;
+        let total = self.now - record.submitted;
+        stages.add(Stage::Host, Nanos(total.0 - stages.total().0));
+        match (command.opcode, status) {
+            (Opcode::Read, Status::Success) => self.counters.read_sectors += u64::from(command.sectors),
+            (Opcode::Write, Status::Success) => self.counters.written_sectors += u64::from(command.sectors),
+            _ => {}
+        }
+        self.up.push_back(Completion {
+            tag: command.tag,
+            opcode: command.opcode,
+            status,
+            submitted: record.submitted,
+            completed: self.now,
+            stages,
+            data: command.data,
+            result: 0,
+            vector: command.vector,
+        });
+        self.requests.release(request);
+    }
+
+    /// Does whatever there is to do now, until everything waits for the drive, the processor or the application.
+    fn settle(&mut self) {
+        while std::mem::take(&mut self.moved) {
+            if self.starting.is_some() {
+                self.continue_start();
+                continue;
+            }
+            self.end_aborted();
+            self.collect();
+            self.admit();
+            self.fill();
+            self.continue_flush();
+            if !self.moved && self.outstanding == 0 {
+                self.give_up();
+            }
+        }
+    }
+
+    /// Nothing is under way and somebody waits: there is no room left and none can be made. What is in the ring stays there
+    /// and can be read.
+    fn give_up(&mut self) {
+        if self.waiting.is_empty() && !self.flushes.is_waiting() {
+            return;
+        }
+        self.read_only = true;
+        while let Some(request) = self.waiting.pop_front() {
+            self.finish(request, Status::WriteFault);
+        }
+        self.fail_flushes();
+    }
+}
+
+impl Layer for HostFtl {
+    fn interface(&self) -> Interface {
+        Interface::Block { sectors: self.capacity_sectors(), handles: 1 }
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        self.advance(now);
+        let status = self.refuse(&command);
+        let cost =
+            Nanos(self.config.cpu.submit_ns.0 + self.config.cpu.sector_ns.0 * u64::from(command.sectors));
+        let request = self.requests.take();
+        self.requests[request] = Request {
+            command: Some(command),
+            submitted: now,
+            done: 0,
+            left: 0,
+            status: None,
+            stages: StageTimes::default(),
+        };
+        match status {
+            Some(status) => self.finish(request, status),
+            None => self.after(cost, Task::Arrived(request)),
+        }
+        self.settle();
+    }
+
+    fn complete(&mut self, now: SimTime, completion: Completion) {
+        self.now = now;
+        self.after(self.config.cpu.completion_ns, Task::Ended(completion));
+        self.settle();
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        while let Some((at, _)) = self.tasks.front().filter(|(at, _)| *at <= now) {
+            self.now = *at;
+            let Some((_, task)) = self.tasks.pop_front() else { break };
+            self.run(task);
+            self.settle();
+        }
+        self.now = now;
+        if self.starting.as_ref().is_some_and(|start| start.is_new()) {
+            self.moved = true;
+            self.settle();
+        }
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        self.tasks.front().map(|(at, _)| *at)
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        self.down.pop_front()
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        self.up.pop_front()
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.as_ref().map(HostFtlError::to_string)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.starting.is_none()
+    }
+}
+
+/// The engine's settings: one die, its blocks the lines; user and relocated data share lines, as with pblk.
+fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig {
+    FtlConfig {
+        over_provisioning: config.over_provisioning,
+        capacity_bytes: config.capacity_bytes,
+        victim: config.victim,
+        placement: Placement::WayFirst,
+        separation: Separation::Off,
+        gc_low_blocks: high_mark(config, lines) - 1,
+        gc_high_blocks: 0,
+        gc_parallel: 1,
+        copyback: false,
+        wear: WearLevelling { dynamic: true, static_gap: None },
+        durability: config.durability,
+        seed: config.uuid,
+    }
+}
+
+/// Free lines from which on the application gets the whole buffer.
+fn high_mark(config: &HostFtlConfig, lines: &Lines) -> u32 {
+    let share = (f64::from(lines.layout().blocks) * config.gc_share) as u32;
+    let stripe = lines.stripe_sectors;
+    let buffer = if config.buffer_sectors == 0 { 2 * lines.units * stripe } else { config.buffer_sectors };
+    share.max(reserve(config, lines, buffer.next_power_of_two()) + 2)
+}
+
+/// Free lines that the application leaves alone: one to relocate a line into, what the ring can hold, and one for map segments.
+fn reserve(config: &HostFtlConfig, lines: &Lines, buffer: u32) -> u32 {
+    1 + buffer.div_ceil(lines.layout().units_per_block) + u32::from(config.durability != Durability::Volatile)
+}
+
+fn rate_limiter(
+    config: &HostFtlConfig,
+    lines: &Lines,
+    ftl: &PageMap,
+    buffer: u32,
+) -> Result<RateLimiter, HostFtlError> {
+    let reserve = reserve(config, lines, buffer);
+    // Beside the reserve: the open line of data, that of map segments, and one that collection empties.
+    let layout = lines.layout();
+    let working = u64::from(reserve + 3) * u64::from(layout.units_per_block);
+    let user = u64::from(ftl.user_units());
+    if user + working > u64::from(layout.units) {
+        return Err(HostFtlError::Room(pellucid_ftl::SetupError::TooLittleSpare {
+            physical_units: layout.units.into(),
+            user_units: user,
+            needed_units: working,
+        }));
+    }
+    Ok(RateLimiter { reserve, high: high_mark(config, lines), buffer, stripe: lines.stripe_sectors })
+}
+
+/// A line, where the engine says block.
+type LineId = BlockId;

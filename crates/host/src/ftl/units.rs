@@ -1,0 +1,264 @@
+//! Parallel units: what is written to them, one command at a time each, and what becomes of it.
+//!
+//! ```text
+//!  plan ─► queue ─► [ one write or reset with the drive ] ─► ended: data, start of a line, its end, reset chunk
+//!                     └ a chunk that has failed takes nothing more: what was planned for it fails without being sent
+//! ```
+//! pblk holds a semaphore for each parallel unit: chunks are written in order, and no write waits in the drive behind another.
+
+use super::line::Line;
+use super::{HostFtl, LineId, TAG_UNIT, meta};
+use pellucid_flash::{Cause, Command, Completion, Lpn, Opcode, Status};
+use pellucid_ftl::ProgramId;
+use std::collections::VecDeque;
+
+/// Something to be done by a parallel unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// A stripe of data or map segments.
+    Data(ProgramId, LineId),
+    /// The start of a line.
+    Start(LineId),
+    /// A stripe of a line's end.
+    End(LineId, u32),
+    /// The line's chunk in this unit.
+    Reset(LineId),
+    /// Padding of a stripe that a crash has left out.
+    Pad(LineId, u32),
+}
+
+/// A parallel unit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unit {
+    queue: VecDeque<Job>,
+    current: Option<Job>,
+}
+
+impl Unit {
+    /// Whether `job` waits here.
+    pub fn waits_for(&self, job: Job) -> bool {
+        self.queue.back() == Some(&job)
+    }
+}
+
+impl HostFtl {
+    /// Queues a job and starts it if it can be.
+    pub(super) fn enqueue(&mut self, unit: u32, job: Job) {
+        self.units[unit as usize].queue.push_back(job);
+        self.kick(unit);
+    }
+
+    /// Starts the next job of a unit.
+    pub(super) fn kick(&mut self, unit: u32) {
+        while self.units[unit as usize].current.is_none() {
+            let Some(&job) = self.units[unit as usize].queue.front() else { return };
+            let dead = match job {
+                Job::Data(_, line) if !self.lines[line].opened => return,
+                Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _) => {
+                    self.lines[line].closed || self.lines[line].broken.contains(&unit)
+                }
+                Job::Reset(_) => false,
+            };
+            self.units[unit as usize].queue.pop_front();
+            if self.programs.rotation == Some(unit)
+                && matches!(job, Job::Data(id, _) if self.programs.last == id)
+            {
+                self.programs.rotation = None;
+            }
+            self.moved = true;
+            if dead {
+                self.programs.aborted.push_back((unit, job));
+                continue;
+            }
+            self.units[unit as usize].current = Some(job);
+            let command = self.job_command(unit, job);
+            self.counters.commands += 1;
+            self.send(Command { tag: TAG_UNIT | u64::from(unit), ..command });
+        }
+    }
+
+    fn job_command(&mut self, unit: u32, job: Job) -> Command {
+        match job {
+            Job::Data(id, _) => self.data_command(id),
+            Job::Start(line) => {
+                let chunks = (0..self.lines.units).map(|unit| {
+                    self.lines.chunk_of(line, unit).expect("a line that is written has all its chunks")
+                });
+                let content = match self.keeps_content() {
+                    true => meta::start(self.config.uuid, line, self.lines[line].sequence, chunks),
+                    false => Vec::new(),
+                };
+                self.meta_command(line, 0, &content, Cause::Journal)
+            }
+            Job::End(line, part) => {
+                let stripe_bytes = self.lines.stripe_sectors as usize * self.image_bytes;
+                let content = match (self.lines[line].end.as_ref(), self.keeps_content()) {
+                    // Made anew for each stripe: ends are rare, and short.
+                    (Some(end), true) => meta::end(self.config.uuid, line, end),
+                    _ => Vec::new(),
+                };
+                let from = (part as usize * stripe_bytes).min(content.len());
+                let to = (from + stripe_bytes).min(content.len());
+                let stripe = self.lines.stripes() - self.lines.tail + part;
+                self.meta_command(line, stripe, &content[from..to], Cause::Journal)
+            }
+            Job::Pad(line, stripe) => self.meta_command(line, stripe, &[], Cause::Padding),
+            Job::Reset(line) => {
+                let lba = self.lines.chunk_of(line, unit).expect("a line that is reset has its chunks");
+                Command::new(0, Opcode::Reset, lba, 0, Vec::new())
+            }
+        }
+    }
+
+    /// Whether the drive keeps what is written, or stamps of it.
+    pub(super) fn keeps_content(&self) -> bool {
+        self.image_bytes == self.sector_bytes() as usize
+    }
+
+    /// A write of one stripe that holds no logical pages.
+    fn meta_command(&mut self, line: LineId, stripe: u32, content: &[u8], cause: Cause) -> Command {
+        let sectors = self.lines.stripe_sectors;
+        let mut data = self.pools.images.pop().unwrap_or_default();
+        data.clear();
+        data.extend_from_slice(content);
+        data.resize(sectors as usize * self.image_bytes, 0);
+        let mut vector = self.pools.vector();
+        for _ in 0..sectors {
+            meta::put_oob(&mut vector.metadata, self.config.uuid, line, Lpn::NONE, 0);
+        }
+        self.counters.programmed_sectors[cause as usize] += u64::from(sectors);
+        let (_, lba) = self.lines.place(line, stripe);
+        Command { vector: Some(vector), ..Command::new(0, Opcode::Write, lba, sectors, data) }
+    }
+
+    /// The drive has ended what a unit was doing.
+    pub(super) fn unit_ended(&mut self, unit: u32, completion: Completion) {
+        let job = self.units[unit as usize].current.take().expect("the unit was at work");
+        self.pools.put_back(completion.data, completion.vector);
+        let ok = matches!(completion.status, Status::Success | Status::HighEcc);
+        match job {
+            // A chunk that was never written needs no reset.
+            Job::Reset(line) => {
+                self.reset_ended(line, unit, ok || completion.status == Status::ChunkInvalidReset)
+            }
+            _ => {
+                if !ok {
+                    self.chunk_failed(job, unit);
+                }
+                self.job_ended(job, ok);
+            }
+        }
+        self.kick(unit);
+    }
+
+    /// Ends what was planned for chunks that had failed before it was sent.
+    pub(super) fn end_aborted(&mut self) {
+        while let Some((_, job)) = self.programs.aborted.pop_front() {
+            self.job_ended(job, false);
+        }
+    }
+
+    /// A write failed: its chunk takes nothing more until the line is erased, and a spare stands in for it from then on.
+    fn chunk_failed(&mut self, job: Job, unit: u32) {
+        let (Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _)) = job else {
+            return;
+        };
+        self.counters.write_failures += 1;
+        let record = &mut self.lines[line];
+        if !record.broken.contains(&unit) {
+            record.broken.push(unit);
+            if let Some(spare) = self.lines.take_spare(unit) {
+                self.lines[line].replacements.push((unit, spare));
+            }
+        }
+    }
+
+    fn job_ended(&mut self, job: Job, ok: bool) {
+        match job {
+            Job::Data(id, line) => self.program_ended(id, line, ok),
+            Job::Start(line) => {
+                let units = self.lines.units;
+                let record = &mut self.lines[line];
+                record.opened = true;
+                if !ok {
+                    // Nobody could find out whose the chunks are: nothing may be written to any of them.
+                    record.closed = true;
+                }
+                for unit in 0..units {
+                    self.kick(unit);
+                }
+            }
+            Job::End(line, _) => {
+                self.lines[line].holds -= 1;
+                if self.lines[line].holds == 0 {
+                    self.lines[line].end = None;
+                    self.reset_if_due(line);
+                }
+            }
+            Job::Pad(..) => self.pad_ended(),
+            Job::Reset(_) => unreachable!("resets end by themselves"),
+        }
+    }
+
+    /// Nothing in `line` is needed any more: its chunks are reset as soon as nothing reads from it.
+    pub(super) fn reset_line(&mut self, line: LineId, retiring: bool) {
+        let record = &mut self.lines[line];
+        record.erase_waits = true;
+        record.retiring = retiring;
+        self.reset_if_due(line);
+    }
+
+    pub(super) fn reset_if_due(&mut self, line: LineId) {
+        let record = &mut self.lines[line];
+        if record.holds > 0 || !std::mem::take(&mut record.erase_waits) {
+            return;
+        }
+        let broken = std::mem::take(&mut record.broken);
+        let replacements = std::mem::take(&mut record.replacements);
+        self.counters.erased_lines += 1;
+        self.lines[line].resets = self.lines.units + 1;
+        for unit in 0..self.lines.units {
+            if broken.contains(&unit) {
+                let spare = replacements.iter().find(|(of, _)| *of == unit).map(|r| r.1);
+                self.lines.set_chunk(line, unit, spare);
+                self.lines[line].resets -= 1;
+            } else {
+                self.enqueue(unit, Job::Reset(line));
+            }
+        }
+        self.chunk_reset(line);
+    }
+
+    fn reset_ended(&mut self, line: LineId, unit: u32, ok: bool) {
+        if !ok {
+            self.counters.reset_failures += 1;
+            let spare = self.lines.take_spare(unit);
+            self.lines.set_chunk(line, unit, spare);
+        }
+        self.chunk_reset(line);
+    }
+
+    /// One part of a line's reset is done. After the last one the line is free, or retired.
+    fn chunk_reset(&mut self, line: LineId) {
+        self.lines[line].resets -= 1;
+        if self.lines[line].resets > 0 {
+            return;
+        }
+        self.moved = true;
+        let retiring = self.lines[line].retiring;
+        let whole = self.lines.is_whole(line);
+        self.lines[line] = Line::default();
+        if retiring || !whole {
+            for unit in 0..self.lines.units {
+                if let Some(chunk) = self.lines.chunk_of(line, unit) {
+                    self.lines.add_spare(unit, chunk);
+                    self.lines.set_chunk(line, unit, None);
+                }
+            }
+        }
+        if !retiring {
+            self.ftl.erase_ended(line, whole);
+        }
+        self.read_only |= self.ftl.worn_out();
+    }
+}

@@ -1,0 +1,332 @@
+//! Writes: into the ring, and out of it stripe by stripe.
+//!
+//! ```text
+//!  waiting ─► admit (ring has room, rate limiter agrees) ─► acknowledged, unless forced
+//!                │
+//!  ring.submit ─►│ a stripe's worth ─► engine plans ─► queue of its parallel unit ─► program_ended ─► ring.sync
+//!                └ less, and somebody waits: padded           failed: planned again, or a newer version stands for it
+//! ```
+//! Stripes are planned strictly in the engine's order, and the next one only when the last could be sent. So while its parallel
+//! unit is at work, others may idle: pblk does the same (Cosmos+ section 7.5, Fig. 38).
+
+use super::ring::Origin;
+use super::units::Job;
+use super::{HostFtl, LineId, meta};
+use pellucid_flash::{Cause, Command, Lpn, Opcode, Ppa, Status};
+use pellucid_ftl::{Plan, ProgramId, Stream};
+use std::collections::VecDeque;
+
+/// What stands at one place of a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// This sector of the ring.
+    Entry(u64),
+    /// A map segment.
+    Segment(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Program {
+    first: Ppa,
+    sequence: u64,
+    count: u32,
+}
+
+/// Programs that the engine has planned and that have not ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    stripe: usize,
+    programs: Vec<Program>,
+    contents: Vec<Content>,
+    /// Sectors of the ring whose write failed, to be planned again.
+    again: VecDeque<u64>,
+    /// Stripes with ring data that have not ended.
+    in_flight: u32,
+    /// The unit whose queue holds the last planned stripe of data; none is planned before that is sent.
+    pub rotation: Option<u32>,
+    /// The last planned stripe of data.
+    pub last: ProgramId,
+    /// Jobs that fail without having been sent.
+    pub aborted: VecDeque<(u32, Job)>,
+    lpns: Vec<Lpn>,
+    positions: Vec<u64>,
+    ended: Vec<Content>,
+}
+
+impl Programs {
+    pub fn new(stripe: u32) -> Programs {
+        Programs {
+            stripe: stripe as usize,
+            programs: Vec::new(),
+            contents: Vec::new(),
+            again: VecDeque::new(),
+            in_flight: 0,
+            rotation: None,
+            last: ProgramId(0),
+            aborted: VecDeque::new(),
+            lpns: Vec::new(),
+            positions: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    fn contents(&self, id: ProgramId) -> &[Content] {
+        let from = id.0 as usize * self.stripe;
+        &self.contents[from..from + self.programs[id.0 as usize].count as usize]
+    }
+
+    fn enter(&mut self, id: ProgramId, first: Ppa, sequence: u64, contents: impl Iterator<Item = Content>) {
+        let at = id.0 as usize;
+        if self.programs.len() <= at {
+            self.programs.resize(at + 1, Program { first, sequence, count: 0 });
+            self.contents.resize((at + 1) * self.stripe, Content::Entry(0));
+        }
+        let mut count = 0;
+        for content in contents {
+            self.contents[at * self.stripe + count] = content;
+            count += 1;
+        }
+        self.programs[at] = Program { first, sequence, count: count as u32 };
+    }
+}
+
+impl HostFtl {
+    /// Takes sectors of waiting writes into the ring as long as there is room for them.
+    pub(super) fn admit(&mut self) {
+        while let Some(&request) = self.waiting.front() {
+            let limit = self.rate.user(self.ftl.free_blocks());
+            let record = &mut self.requests[request];
+            let command = record.command.as_ref().expect("a request has its command");
+            let (lba, sectors, fua) = (command.lba.0, command.sectors, command.fua);
+            while record.done < sectors {
+                // What is being read for collection has its place already.
+                let full = self.ring.unsynced() + self.collect.reading >= self.ring.size();
+                if full || self.ring.held[0] >= limit {
+                    return;
+                }
+                let from = record.done as usize * self.image_bytes;
+                let image = &command.data[from..from + self.image_bytes];
+                self.ring.push(Lpn((lba + u64::from(record.done)) as u32), Origin::User, image);
+                record.done += 1;
+                self.moved = true;
+            }
+            self.waiting.pop_front();
+            match fua {
+                true => self.await_sync(request),
+                false => self.finish(request, Status::Success),
+            }
+        }
+    }
+
+    /// Plans stripes from the ring as long as the next one can be sent.
+    #[inline]
+    pub(super) fn fill(&mut self) {
+        while self.programs.rotation.is_none() {
+            let waiting = self.programs.again.len() as u32 + self.ring.unsubmitted();
+            if waiting == 0 || (waiting < self.lines.stripe_sectors && !self.must_pad()) || !self.plan_data()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Whether somebody waits for sectors that do not fill a stripe, and nothing is coming that would.
+    fn must_pad(&self) -> bool {
+        let point = self.ring.flush_point;
+        let awaited = point > self.ring.submit || self.programs.again.iter().any(|&at| at < point);
+        let stuck = self.programs.in_flight == 0
+            && self.collect.reading == 0
+            && (!self.waiting.is_empty() || self.flushes.is_waiting());
+        awaited || stuck
+    }
+
+    /// Plans one stripe; `false`: there is no room.
+    fn plan_data(&mut self) -> bool {
+        let stripe = self.lines.stripe_sectors as usize;
+        let mut positions = std::mem::take(&mut self.programs.positions);
+        let mut lpns = std::mem::take(&mut self.programs.lpns);
+        positions.clear();
+        lpns.clear();
+        let mut again = 0;
+        while positions.len() < stripe && again < self.programs.again.len() {
+            let at = self.programs.again[again];
+            again += 1;
+            self.gather(at, &mut positions, &mut lpns);
+        }
+        let mut submit = self.ring.submit;
+        while positions.len() < stripe && submit < self.ring.mem {
+            self.gather(submit, &mut positions, &mut lpns);
+            submit += 1;
+        }
+        let plan = match lpns.is_empty() {
+            true => None,
+            // The rate limiter has kept the room for everything that is in the ring.
+            false => self.ftl.plan_program(Stream::Collected, None, &lpns),
+        };
+        let planned = plan.is_some() || lpns.is_empty();
+        if planned {
+            self.moved = true;
+            self.count_planned(&positions, again);
+            self.programs.again.drain(..again);
+            self.ring.submit = submit;
+        }
+        if let Some(plan) = plan {
+            self.programs.in_flight += 1;
+            self.programs.enter(
+                plan.id,
+                plan.first,
+                plan.sequence,
+                positions.iter().map(|&at| Content::Entry(at)),
+            );
+            self.lines.note(plan.first, plan.sequence, lpns.iter().copied());
+            for (&at, &lpn) in positions.iter().zip(&lpns) {
+                if self.ring.entry(at).trimmed {
+                    self.ftl.trim(lpn);
+                }
+            }
+            self.programs.last = plan.id;
+            let unit = self.begin_program(&plan);
+            if self.units[unit as usize].waits_for(Job::Data(plan.id, self.lines.line_of(plan.first))) {
+                self.programs.rotation = Some(unit);
+            }
+            if self.ftl.checkpoint_due() {
+                self.write_checkpoint_segments();
+            }
+        }
+        self.programs.positions = positions;
+        self.programs.lpns = lpns;
+        if planned {
+            self.synced();
+        }
+        planned
+    }
+
+    /// Adds the sector at `at` of the ring to a stripe, unless nobody needs it.
+    fn gather(&mut self, at: u64, positions: &mut Vec<u64>, lpns: &mut Vec<Lpn>) {
+        let entry = self.ring.entry(at);
+        if let Origin::Collected(from) = entry.origin
+            && (!self.ftl.is_current(entry.lpn, from) || self.ring.find(entry.lpn) != Some(at))
+        {
+            // Overwritten meanwhile: the newer version's write makes the copy in the victim invalid.
+            return self.ring.written(at);
+        }
+        positions.push(at);
+        lpns.push(entry.lpn);
+    }
+
+    fn count_planned(&mut self, positions: &[u64], again: usize) {
+        let stripe = self.lines.stripe_sectors;
+        for (i, &at) in positions.iter().enumerate() {
+            let cause = match self.ring.entry(at).origin {
+                _ if i < again => Cause::Retirement,
+                Origin::User => Cause::Host,
+                Origin::Collected(_) => {
+                    self.ftl.count_relocated(1);
+                    Cause::Collection
+                }
+            };
+            self.counters.programmed_sectors[cause as usize] += 1;
+        }
+        if !positions.is_empty() {
+            self.counters.programmed_sectors[Cause::Padding as usize] +=
+                u64::from(stripe) - positions.len() as u64;
+        }
+    }
+
+    /// Queues a planned program; its parallel unit. The first one in a line is preceded by the line's start.
+    pub(super) fn begin_program(&mut self, plan: &Plan) -> u32 {
+        let Plan { id, first, sequence, .. } = *plan;
+        let line = self.lines.line_of(first);
+        let record = &mut self.lines[line];
+        record.in_flight += 1;
+        if !std::mem::replace(&mut record.begun, true) {
+            record.sequence = sequence;
+            let (unit, _) = self.lines.place(line, 0);
+            self.enqueue(unit, Job::Start(line));
+        }
+        let (unit, _) = self.lines.place(line, self.lines.stripe_of(first));
+        self.enqueue(unit, Job::Data(id, line));
+        unit
+    }
+
+    pub(super) fn enter_segments(&mut self, plan: &Plan, segments: &[u32]) {
+        let contents = segments.iter().map(|&segment| Content::Segment(segment));
+        self.programs.enter(plan.id, plan.first, plan.sequence, contents);
+    }
+
+    pub(super) fn data_command(&mut self, id: ProgramId) -> Command {
+        let Program { first, sequence, .. } = self.programs.programs[id.0 as usize];
+        let line = self.lines.line_of(first);
+        let (sectors, image) = (self.lines.stripe_sectors as usize, self.image_bytes);
+        let mut data = self.pools.images.pop().unwrap_or_default();
+        let mut vector = self.pools.vector();
+        data.clear();
+        for &content in self.programs.contents(id) {
+            let lpn = match content {
+                Content::Entry(at) => {
+                    data.extend_from_slice(self.ring.image(at));
+                    self.ring.entry(at).lpn
+                }
+                Content::Segment(segment) => {
+                    let bytes = self.flushes.image(segment);
+                    data.extend_from_slice(&bytes[..image.min(bytes.len())]);
+                    self.ftl.segment_lpn(segment)
+                }
+            };
+            meta::put_oob(&mut vector.metadata, self.config.uuid, line, lpn, sequence);
+        }
+        data.resize(sectors * image, 0);
+        while vector.metadata.len() < sectors * meta::OOB_BYTES {
+            meta::put_oob(&mut vector.metadata, self.config.uuid, line, Lpn::NONE, sequence);
+        }
+        let (_, lba) = self.lines.place(line, self.lines.stripe_of(first));
+        Command { vector: Some(vector), ..Command::new(0, Opcode::Write, lba, sectors as u32, data) }
+    }
+
+    pub(super) fn program_ended(&mut self, id: ProgramId, line: LineId, ok: bool) {
+        self.moved = true;
+        let mut ended = std::mem::take(&mut self.programs.ended);
+        ended.clear();
+        ended.extend_from_slice(self.programs.contents(id));
+        self.ftl.program_ended(id, ok);
+        let record = &mut self.lines[line];
+        record.in_flight -= 1;
+        record.written += u32::from(ok);
+        let replaced = record.broken.len() == record.replacements.len();
+        if !ok && replaced {
+            self.ftl.forgive(line);
+        }
+        let data = matches!(ended.first(), Some(Content::Entry(_)));
+        self.programs.in_flight -= u32::from(data);
+        for &content in &ended {
+            match content {
+                Content::Entry(at) if ok => self.ring.written(at),
+                Content::Entry(at) => {
+                    if self.ring.failed(at) {
+                        self.programs.again.push_back(at);
+                    }
+                }
+                Content::Segment(segment) => self.segment_programmed(segment, ok),
+            }
+        }
+        self.programs.ended = ended;
+        self.read_only |= !ok && self.ftl.worn_out();
+        self.synced();
+        self.write_end_if_due(line);
+    }
+
+    /// All data of a line are on the media: now its end may say so.
+    fn write_end_if_due(&mut self, line: LineId) {
+        let data = self.lines.layout().stripes_per_block;
+        let record = &mut self.lines[line];
+        if record.written < data || !record.broken.is_empty() || record.end.is_none() {
+            return;
+        }
+        let tail = self.lines.tail;
+        self.lines[line].holds += tail;
+        for part in 0..tail {
+            let (unit, _) = self.lines.place(line, self.lines.stripes() - tail + part);
+            self.enqueue(unit, Job::End(line, part));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Layers and how they are stacked.
+//!
+//! ```text
+//!   application ── submit ──► layer ── next_command ──► drive below (or the next layer)
+//!               ◄── pop ─────       ◄── complete ──────
+//! ```
+//! Order at one moment: what the drive does at t runs before what the layer does at t; commands that a layer hands out at t are
+//! submitted at t.
+
+use pellucid_flash::{Command, Completion, Drive, Interface, SimTime};
+
+/// A state machine that looks like a drive from above and uses one below.
+pub trait Layer {
+    /// What the layer offers; it has one namespace.
+    fn interface(&self) -> Interface;
+
+    /// A command from above, at `now`. It ends with one completion.
+    fn submit(&mut self, now: SimTime, command: Command);
+
+    /// The drive below has completed one of the commands handed out by [`Layer::next_command`].
+    fn complete(&mut self, now: SimTime, completion: Completion);
+
+    /// Runs everything of its own that is due by `now`.
+    fn advance(&mut self, now: SimTime);
+
+    /// When the layer next does something by itself; `None`: not before a command or a completion comes.
+    fn next_event(&self) -> Option<SimTime>;
+
+    /// The next command for the drive below.
+    fn next_command(&mut self) -> Option<Command>;
+
+    /// The next completion for above.
+    fn pop(&mut self) -> Option<Completion>;
+
+    /// Whether the layer has failed for good, in a sentence; commands are then refused.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether the layer is past its own start, which may read from the drive.
+    fn is_ready(&self) -> bool {
+        true
+    }
+}
+
+/// A layer over a drive: a drive.
+#[derive(Clone, Debug)]
+pub struct Stack<L, D> {
+    /// What stands above.
+    pub layer: L,
+    /// What stands below. Nobody else submits to it, but for namespaces that the layer does not use.
+    pub drive: D,
+    now: SimTime,
+}
+
+impl<L: Layer, D: Drive> Stack<L, D> {
+    /// Puts `layer` on `drive`, at `now` of both, and runs until the layer has started.
+    ///
+    /// The error is the layer's sentence.
+    pub fn start(layer: L, drive: D, now: SimTime) -> Result<Stack<L, D>, String> {
+        let mut stack = Stack { layer, drive, now };
+        stack.layer.advance(now);
+        stack.pump();
+        while !stack.layer.is_ready() && stack.layer.failure().is_none() {
+            match Drive::next_event(&stack) {
+                Some(next) => Drive::advance(&mut stack, next),
+                None => return Err("the drive does not answer".into()),
+            }
+        }
+        match stack.layer.failure() {
+            Some(sentence) => Err(sentence),
+            None => Ok(stack),
+        }
+    }
+
+    /// Simulated time of the stack.
+    pub fn now(&self) -> SimTime {
+        self.now
+    }
+
+    /// Carries commands down and completions up until both are at rest at this moment.
+    #[inline]
+    fn pump(&mut self) {
+        loop {
+            let mut moved = false;
+            while let Some(command) = self.layer.next_command() {
+                self.drive.submit(self.now, command);
+                moved = true;
+            }
+            while let Some(completion) = self.drive.pop() {
+                self.layer.complete(self.now, completion);
+                moved = true;
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+}
+
+impl<L: Layer, D: Drive> Drive for Stack<L, D> {
+    fn namespaces(&self) -> u16 {
+        1
+    }
+
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        (namespace == 0).then(|| self.layer.interface())
+    }
+
+    fn image_bytes(&self) -> usize {
+        self.drive.image_bytes()
+    }
+
+    #[inline]
+    fn submit(&mut self, now: SimTime, command: Command) {
+        self.advance(now);
+        self.layer.submit(now, command);
+        self.pump();
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        while let Some(next) = self.next_event().filter(|&next| next <= now) {
+            self.now = self.now.max(next);
+            self.drive.advance(self.now);
+            self.pump();
+            self.layer.advance(self.now);
+            self.pump();
+        }
+        self.now = now;
+        self.drive.advance(now);
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<SimTime> {
+        match (self.drive.next_event(), self.layer.next_event()) {
+            (Some(drive), Some(layer)) => Some(drive.min(layer)),
+            (drive, layer) => drive.or(layer),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        self.layer.pop()
+    }
+}

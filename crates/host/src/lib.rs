@@ -1,0 +1,17 @@
+//! What runs above the line: layers that stand between an application and a drive.
+//!
+//! A layer is a state machine without I/O: upwards it looks like a drive, downwards it hands out commands for the drive
+//! below and takes their completions ([`Layer`]). [`Stack`] pumps one over any [`Drive`](pellucid_flash::Drive) and is a drive
+//! itself. So the same layer runs in virtual time, behind a server, and in front of a drive on another machine; and it can be
+//! cloned together with what it stands on.
+//!
+//! [`HostFtl`] makes a block drive of an open-channel one: the translation engine of the drives (`ftl`), run by the host.
+
+mod cpu;
+mod ftl;
+mod layer;
+mod slab;
+
+pub use cpu::{Cpu, CpuCosts};
+pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, MountCost};
+pub use layer::{Layer, Stack};

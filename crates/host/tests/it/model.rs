@@ -1,0 +1,102 @@
+//! Random commands against the plain map, with every invariant walked after each step.
+
+use crate::oracle::World;
+use crate::reference::{Faults, Reference, geometry};
+use pellucid_flash::{Nanos, Rng};
+use pellucid_ftl::{Durability, Victim};
+use pellucid_host::{CpuCosts, HostFtlConfig};
+
+pub fn config(seed: u64) -> HostFtlConfig {
+    let mut rng = Rng::stream(seed, "config");
+    let victims = [Victim::Greedy, Victim::Fifo, Victim::CostBenefit, Victim::Random, Victim::Lru];
+    let cost = Nanos(rng.below(2) * (1 + rng.below(40)));
+    HostFtlConfig {
+        over_provisioning: 1.4,
+        buffer_sectors: 8 << rng.below(3),
+        spare_chunks: 2,
+        victim: victims[rng.below(5) as usize],
+        durability: match rng.below(3) {
+            0 => Durability::Volatile,
+            1 => Durability::Journal { checkpoint_every: 0 },
+            _ => Durability::Journal { checkpoint_every: 7 },
+        },
+        cpu: CpuCosts {
+            cores: 1 + rng.below(3) as u32,
+            submit_ns: cost,
+            sector_ns: Nanos(cost.0 / 4),
+            command_ns: cost,
+            completion_ns: cost,
+        },
+        ..HostFtlConfig::default()
+    }
+}
+
+pub fn drive(seed: u64) -> Reference {
+    let mut rng = Rng::stream(seed, "drive");
+    let write = 1 << rng.below(3);
+    let rows = 4 + rng.below(5) as u32;
+    let units = 2 + rng.below(3) as u32;
+    let chunks = 18 + rng.below(6) as u32;
+    Reference::new(geometry(1 + rng.below(2) as u32, units, chunks, rows * write, write), seed)
+}
+
+fn run(seed: u64, faults: Faults, steps: u32) -> World {
+    let mut reference = drive(seed);
+    reference.faults = faults;
+    // Some chunks are bad from the factory.
+    reference.retire(3);
+    reference.retire(reference.geometry.chunks + 5);
+    let mut world = World::new(&config(seed), reference, seed);
+    for step in 0..40_000 {
+        if step > steps && world.host.layer.counters().erased_lines > 3 {
+            break;
+        }
+        let depth = 1 + world.rng.below(24) as usize;
+        while world.outstanding() < depth && world.rng.chance(0.8) {
+            world.submit();
+        }
+        world.step();
+        world.check();
+    }
+    world.drain();
+    world.check();
+    world.compare();
+    world
+}
+
+#[test]
+fn random_commands_match_a_plain_map() {
+    for seed in 0..24 {
+        let world = run(seed, Faults::default(), 1500);
+        assert_eq!((world.lost, world.refused), (0, 0), "seed {seed}");
+        assert!(world.host.layer.counters().erased_lines > 3, "seed {seed} never collected");
+    }
+}
+
+#[test]
+fn failed_writes_and_resets_lose_nothing() {
+    let faults = Faults { write: 0.004, reset: 0.002, read: 0.02 };
+    let mut failures = 0;
+    for seed in 100..124 {
+        let world = run(seed, faults, 1200);
+        failures += world.host.layer.counters().write_failures;
+        assert!(world.host.layer.counters().read_retries > 0);
+    }
+    assert!(failures > 20, "{failures} writes failed");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_a_clone_the_same_future() {
+    let mut first = run(7, Faults::default(), 300);
+    let second = run(7, Faults::default(), 300);
+    assert_eq!((first.now, first.host.layer.counters()), (second.now, second.host.layer.counters()));
+    let mut fork = first.clone();
+    for world in [&mut first, &mut fork] {
+        for _ in 0..200 {
+            world.submit();
+            world.step();
+        }
+        world.drain();
+    }
+    assert_eq!((first.now, first.host.layer.counters()), (fork.now, fork.host.layer.counters()));
+}

@@ -1,0 +1,337 @@
+//! The reference drive: an open-channel namespace in a few obvious data structures, with every rule checked.
+//!
+//! It panics where a host breaks a rule that would be refused by a drive, because a host FTL must never do that: a write
+//! off the write pointer, a second write in flight to a chunk, a read of a sector that was never written, a reset of a
+//! chunk that is being read.
+
+use pellucid_flash::{
+    ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos,
+    Opcode, Rng, SimTime, Stage, StageTimes, Status, Vector,
+};
+use std::collections::{BTreeMap, VecDeque};
+
+/// How often what fails.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// A write; its chunk is closed, and goes offline with the next reset.
+    pub write: f64,
+    /// A reset; its chunk goes offline.
+    pub reset: f64,
+    /// A read, once.
+    pub read: f64,
+}
+
+#[derive(Clone, Debug)]
+enum Sector {
+    Good(Vec<u8>, Vec<u8>),
+    Torn,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Chunk {
+    state: ChunkState,
+    failed: bool,
+    sectors: Vec<Sector>,
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    command: Command,
+    submitted: SimTime,
+}
+
+#[derive(Clone, Debug)]
+pub struct Reference {
+    pub geometry: ChunkGeometry,
+    image_bytes: usize,
+    chunks: Vec<Chunk>,
+    pending: BTreeMap<(SimTime, u64), Pending>,
+    busy: Vec<SimTime>,
+    writing: Vec<bool>,
+    serial: u64,
+    rng: Rng,
+    pub faults: Faults,
+    now: SimTime,
+    done: VecDeque<Completion>,
+    /// Commands by kind: reads, writes, resets.
+    pub commands: [u64; 3],
+}
+
+pub fn geometry(groups: u32, units: u32, chunks: u32, chunk_sectors: u32, write: u32) -> ChunkGeometry {
+    ChunkGeometry {
+        groups,
+        units,
+        chunks,
+        chunk_sectors,
+        sector_bytes: 512,
+        write_min_sectors: write,
+        write_optimal_sectors: write,
+        cached_sectors: 0,
+        open_chunks_max: 0,
+        open_chunks_per_unit_max: 0,
+        read_ns: [Nanos(10); 2],
+        write_ns: [Nanos(100); 2],
+        reset_ns: [Nanos(300); 2],
+    }
+}
+
+impl Reference {
+    pub fn new(geometry: ChunkGeometry, seed: u64) -> Reference {
+        let units = geometry.parallel_units();
+        Reference {
+            geometry,
+            image_bytes: geometry.sector_bytes as usize,
+            chunks: vec![Chunk::default(); (units * geometry.chunks) as usize],
+            pending: BTreeMap::new(),
+            busy: vec![SimTime::ZERO; units as usize],
+            writing: vec![false; (units * geometry.chunks) as usize],
+            serial: 0,
+            rng: Rng::stream(seed, "reference"),
+            faults: Faults::default(),
+            now: SimTime::ZERO,
+            done: VecDeque::new(),
+            commands: [0; 3],
+        }
+    }
+
+    /// Takes a chunk out of use before anybody uses the drive.
+    pub fn retire(&mut self, number: u32) {
+        self.chunks[number as usize].state = ChunkState::Offline;
+    }
+
+    fn address(&self, lba: Lba) -> ChunkAddress {
+        self.geometry.address(lba).unwrap_or_else(|| panic!("sector {} does not exist", lba.0))
+    }
+
+    fn chunk(&mut self, lba: Lba) -> &mut Chunk {
+        let number = self.geometry.chunk_number(self.address(lba));
+        &mut self.chunks[number as usize]
+    }
+
+    fn unit(&self, lba: Lba) -> usize {
+        let address = self.address(lba);
+        (address.group * self.geometry.units + address.unit) as usize
+    }
+
+    fn addresses(command: &Command) -> Vec<Lba> {
+        match &command.vector {
+            Some(vector) if !vector.addresses.is_empty() => vector.addresses.clone(),
+            _ => (0..u64::from(command.sectors.max(1))).map(|i| Lba(command.lba.0 + i)).collect(),
+        }
+    }
+
+    /// Power is lost: writes and resets under way end somewhere between not at all and completely.
+    pub fn power_cut(&mut self) {
+        for (_, Pending { command, .. }) in std::mem::take(&mut self.pending) {
+            let how = self.rng.below(3);
+            match command.opcode {
+                Opcode::Write if how > 0 => self.write(&command, how == 1),
+                Opcode::Reset if how > 0 => {
+                    let chunk = self.chunk(command.lba);
+                    match how {
+                        1 => chunk.sectors.iter_mut().for_each(|s| *s = Sector::Torn),
+                        _ => *chunk = Chunk { failed: chunk.failed, ..Chunk::default() },
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.busy.fill(self.now);
+        self.writing.fill(false);
+        self.done.clear();
+    }
+
+    fn write(&mut self, command: &Command, torn: bool) {
+        let (image, full) = (self.image_bytes, self.geometry.chunk_sectors as usize);
+        let metadata = &command.vector.as_ref().expect("a host FTL writes out-of-band data").metadata;
+        let sectors: Vec<Sector> = (0..command.sectors as usize)
+            .map(|i| match torn {
+                true => Sector::Torn,
+                false => Sector::Good(
+                    command.data[i * image..][..image].to_vec(),
+                    metadata[i * Vector::METADATA_BYTES..][..Vector::METADATA_BYTES].to_vec(),
+                ),
+            })
+            .collect();
+        let chunk = self.chunk(command.lba);
+        chunk.sectors.extend(sectors);
+        chunk.state = if chunk.sectors.len() == full { ChunkState::Closed } else { ChunkState::Open };
+    }
+
+    fn carry_out(&mut self, pending: Pending) {
+        let Pending { mut command, submitted } = pending;
+        let (mut status, mut result) = (Status::Success, 0);
+        match command.opcode {
+            Opcode::Write => {
+                let number = self.geometry.chunk_number(self.address(command.lba));
+                self.writing[number as usize] = false;
+                if self.rng.chance(self.faults.write) {
+                    status = Status::ChunkWriteFailed;
+                    self.write(&command, true);
+                    let chunk = self.chunk(command.lba);
+                    (chunk.state, chunk.failed) = (ChunkState::Closed, true);
+                } else {
+                    self.write(&command, false);
+                }
+            }
+            Opcode::Reset => {
+                let number = self.geometry.chunk_number(self.address(command.lba));
+                self.writing[number as usize] = false;
+                let fails = self.rng.chance(self.faults.reset);
+                let chunk = self.chunk(command.lba);
+                match chunk.state {
+                    ChunkState::Offline => status = Status::ChunkOffline,
+                    ChunkState::Free => status = Status::ChunkInvalidReset,
+                    _ if fails || chunk.failed => {
+                        chunk.state = ChunkState::Offline;
+                        status = Status::ChunkInvalidReset;
+                    }
+                    _ => *chunk = Chunk::default(),
+                }
+                if status == Status::ChunkInvalidReset && self.chunk(command.lba).state == ChunkState::Offline
+                {
+                    status = Status::ChunkOffline;
+                }
+            }
+            Opcode::Report => {
+                let first = self.geometry.chunk_number(self.address(command.lba));
+                command.data.clear();
+                for number in first..first + command.sectors {
+                    let chunk = &self.chunks[number as usize];
+                    let info = ChunkInfo {
+                        state: chunk.state,
+                        wear_index: 0,
+                        start: self.geometry.lba(self.geometry.chunk_at(number)),
+                        sectors: self.geometry.chunk_sectors,
+                        write_pointer: chunk.sectors.len() as u32,
+                    };
+                    info.encode(&mut command.data);
+                }
+            }
+            Opcode::Read => {
+                let fails = self.rng.chance(self.faults.read);
+                let image = self.image_bytes;
+                for (i, lba) in Self::addresses(&command).into_iter().enumerate() {
+                    let at = self.address(lba).sector as usize;
+                    let number = self.geometry.chunk_number(self.address(lba));
+                    let chunk = &self.chunks[number as usize];
+                    let sector = chunk.sectors.get(at);
+                    let sector = sector.unwrap_or_else(|| panic!("sector {} was never written", lba.0));
+                    match sector {
+                        Sector::Good(data, oob) if !fails => {
+                            if !command.data.is_empty() {
+                                command.data[i * image..][..image].copy_from_slice(data);
+                            }
+                            if let Some(vector) = &mut command.vector
+                                && !vector.metadata.is_empty()
+                            {
+                                vector.metadata[i * oob.len()..][..oob.len()].copy_from_slice(oob);
+                            }
+                        }
+                        _ => (status, result) = (Status::UnrecoveredRead, result | 1u64 << i),
+                    }
+                }
+            }
+            other => panic!("a host FTL has no use for {other:?}"),
+        }
+        let mut stages = StageTimes::default();
+        stages.add(Stage::Media, self.now - submitted);
+        self.done.push_back(Completion {
+            tag: command.tag,
+            opcode: command.opcode,
+            status,
+            submitted,
+            completed: self.now,
+            stages,
+            data: command.data,
+            result,
+            vector: command.vector,
+        });
+    }
+
+    fn check_rules(&mut self, command: &Command) {
+        let (lba, sectors) = (command.lba, command.sectors);
+        match command.opcode {
+            Opcode::Write => {
+                let at = self.address(lba).sector;
+                let number = self.geometry.chunk_number(self.address(lba));
+                let writing = std::mem::replace(&mut self.writing[number as usize], true);
+                assert!(!writing, "two writes at once in chunk {number}");
+                assert!(
+                    sectors.is_multiple_of(self.geometry.write_min_sectors),
+                    "write of {sectors} sectors"
+                );
+                let chunk = self.chunk(lba);
+                assert!(
+                    matches!(chunk.state, ChunkState::Free | ChunkState::Open),
+                    "write to {:?}",
+                    chunk.state
+                );
+                assert_eq!(at as usize, chunk.sectors.len(), "write off the write pointer");
+                assert_eq!(command.data.len(), sectors as usize * self.image_bytes);
+            }
+            Opcode::Reset => {
+                let number = self.geometry.chunk_number(self.address(lba));
+                let writing = std::mem::replace(&mut self.writing[number as usize], true);
+                assert!(!writing, "a reset beside a write in chunk {number}");
+                for other in self.pending.values().filter(|p| p.command.opcode == Opcode::Read) {
+                    for lba in Self::addresses(&other.command) {
+                        let read = self.geometry.chunk_number(self.address(lba));
+                        assert_ne!(read, number, "reset of a chunk that is being read");
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drive for Reference {
+    fn namespaces(&self) -> u16 {
+        1
+    }
+
+    fn interface(&self, _: u16) -> Option<Interface> {
+        Some(Interface::OpenChannel(self.geometry))
+    }
+
+    fn image_bytes(&self) -> usize {
+        self.image_bytes
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        self.advance(now);
+        self.check_rules(&command);
+        let (ns, kind) = match command.opcode {
+            Opcode::Read => (self.geometry.read_ns[0], 0),
+            Opcode::Write => (self.geometry.write_ns[0], 1),
+            Opcode::Reset => (self.geometry.reset_ns[0], 2),
+            _ => (Nanos(5), 0),
+        };
+        self.commands[kind] += 1;
+        let unit = self.unit(Self::addresses(&command)[0]);
+        // Some spread, so that commands of different units overtake each other.
+        let done = self.busy[unit].max(now) + Nanos(ns.0 + self.rng.below(ns.0));
+        self.busy[unit] = done;
+        self.serial += 1;
+        self.pending.insert((done, self.serial), Pending { command, submitted: now });
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        while let Some((&(at, serial), _)) = self.pending.first_key_value().filter(|((at, _), _)| *at <= now)
+        {
+            let Some(pending) = self.pending.remove(&(at, serial)) else { break };
+            self.now = at;
+            self.carry_out(pending);
+        }
+        self.now = now;
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        self.pending.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        self.done.pop_front()
+    }
+}
