@@ -75,6 +75,7 @@ const TAG_NUMBER: u64 = (1 << TAG_SHIFT) - 1;
 #[derive(Clone, Debug, Default)]
 struct Pools {
     images: Vec<Vec<u8>>,
+    #[expect(clippy::vec_box, reason = "the box is what commands carry")]
     vectors: Vec<Box<Vector>>,
 }
 

@@ -108,7 +108,8 @@ impl HostFtl {
             .all(|(i, &(ppa, _))| self.lines.address(ppa) == Lba(first.0 + i as u64));
         let vector = (metadata || !contiguous).then(|| {
             let mut vector = self.pools.vector();
-            if !contiguous {
+            // The error bitmap, which says what collection has lost, is one of addresses.
+            if !contiguous || metadata {
                 vector.addresses.extend(record.sectors.iter().map(|&(ppa, _)| self.lines.address(ppa)));
             }
             if metadata {
