@@ -7,7 +7,7 @@ use crate::progress::total;
 use crate::watch::WatchOptions;
 use pellucid_device::Device;
 use pellucid_lab::drive::Oracle;
-use pellucid_lab::experiment::{ExperimentError, execute, execute_on, jobs_summary};
+use pellucid_lab::experiment::{ExperimentError, execute, execute_on, jobs_summary, stack};
 use pellucid_lab::image::{Image, is_image};
 use pellucid_lab::report::Report;
 use pellucid_lab::spec::{self, Spec};
@@ -92,6 +92,18 @@ impl Subject {
         let clock = || began.elapsed().as_secs_f64();
         let mut report = match self.image {
             None => execute(&spec, jobs, &clock, &mut watcher)?.1,
+            Some(image) if spec.host.is_some() => {
+                let device: Device = image.device(&spec)?;
+                let Some(mut stack) = stack(&spec, device).map_err(ExperimentError::Run)? else {
+                    unreachable!("the description has a layer")
+                };
+                if spec.run.verify {
+                    let message = "run.verify: what layers of the host have put on an image cannot be read off it; \
+                                   allowed: false with an image and host.layers";
+                    return Err(Failure::asked(anyhow::anyhow!(message)));
+                }
+                execute_on(&mut stack, &spec, jobs, None, &clock, &mut watcher)?
+            }
             Some(image) => {
                 let mut device: Device = image.device(&spec)?;
                 let oracle = spec.run.verify.then(|| Oracle::of_drive(&device));

@@ -60,7 +60,7 @@ impl Stage {
             Stage::Media => "media",
             Stage::Transfer => "transfer",
             Stage::Retry => "retry",
-            Stage::Host => "host",
+            Stage::Host => "host layer",
         }
     }
 }

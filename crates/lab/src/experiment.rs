@@ -5,7 +5,7 @@
 //!            (or a prepared drive, forked)
 //! ```
 
-use crate::drive::{self, Jobs, Onlooker, Oracle, Run, RunError, Source, Trace};
+use crate::drive::{self, HostStack, Jobs, Onlooker, Oracle, Run, RunError, Source, Target, Trace};
 use crate::report::{HostCost, Report, RequestLog, Workload};
 use crate::spec::{Origin, Place, RawJob, RawPair, Spec};
 use crate::trace::{Format, ReadOptions, Shaping, TraceReader};
@@ -121,13 +121,16 @@ pub fn prepare(spec: &Spec, mut oracle: Option<&mut Oracle>) -> Result<Device, R
     Ok(device)
 }
 
+/// Puts the layers of a description, if it has any, on a drive.
+pub fn stack(spec: &Spec, device: Device) -> Result<Option<HostStack>, RunError> {
+    let Some(layer) = &spec.host else { return Ok(None) };
+    HostStack::start(layer, device).map(Some).map_err(RunError::Host)
+}
+
 /// The oracle that the description asks for, for a drive of this size.
-fn oracle(spec: &Spec) -> Result<Option<Oracle>, RunError> {
-    if !spec.run.verify {
-        return Ok(None);
-    }
-    let device = Device::new(&spec.drive).map_err(RunError::Device)?;
-    Ok(Some(Oracle::new(device.capacity_sectors())))
+fn oracle(spec: &Spec, target: &impl Target) -> Option<Oracle> {
+    let sectors = target.capacity_bytes() / u64::from(target.device().layout().sector_bytes);
+    spec.run.verify.then(|| Oracle::new(sectors))
 }
 
 /// Carries out a description from the beginning. `jobs`: the work, unless the description names a trace.
@@ -137,15 +140,23 @@ pub fn execute(
     clock: &dyn Fn() -> f64,
     onlooker: impl Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
-    let mut oracle = oracle(spec)?;
-    let mut device = prepare(spec, oracle.as_mut())?;
+    let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
+    if spec.host.is_some() {
+        let Some(mut stack) = stack(spec, device)? else { unreachable!("the description has a layer") };
+        let mut oracle = oracle(spec, &stack);
+        drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut())?;
+        let report = execute_on(&mut stack, spec, jobs, oracle, clock, onlooker)?;
+        return Ok((stack.into_device(), report));
+    }
+    let mut oracle = oracle(spec, &device);
+    drive::precondition(&mut device, &spec.precondition, oracle.as_mut())?;
     let report = execute_on(&mut device, spec, jobs, oracle, clock, onlooker)?;
     Ok((device, report))
 }
 
 /// Carries out the work of a description on a drive that is at rest. `clock` gives seconds of real time.
 pub fn execute_on(
-    device: &mut Device,
+    device: &mut impl Target,
     spec: &Spec,
     jobs: &[Job],
     oracle: Option<Oracle>,
@@ -167,8 +178,8 @@ pub fn execute_on(
     Ok(drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost)))
 }
 
-fn source(device: &Device, spec: &Spec, jobs: &[Job]) -> Result<(Source, String), ExperimentError> {
-    let sector_bytes = device.layout().sector_bytes;
+fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, String), ExperimentError> {
+    let sector_bytes = device.device().layout().sector_bytes;
     let Some(path) = &spec.run.trace else {
         if jobs.is_empty() {
             return Err(ExperimentError::NoWork);
@@ -189,7 +200,7 @@ fn source(device: &Device, spec: &Spec, jobs: &[Job]) -> Result<(Source, String)
     shaping.limit = spec.run.limit;
     let summary = format!("{} ({})", path.display(), reader.format());
     let shaped = reader.shaped(shaping).map_err(RunError::Trace)?;
-    let trace = Trace::new(shaped, spec.run.closed_loop, sector_bytes, device.config().host.queues);
+    let trace = Trace::new(shaped, spec.run.closed_loop, sector_bytes, device.device().config().host.queues);
     Ok((Source::Trace(Box::new(trace)), summary))
 }
 

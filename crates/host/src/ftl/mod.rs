@@ -216,6 +216,11 @@ impl HostFtl {
         self.cpu.busy()
     }
 
+    /// Sectors of a line that hold data.
+    pub fn units_per_line(&self) -> u32 {
+        self.lines.layout().units_per_block
+    }
+
     /// What it was told.
     pub fn config(&self) -> &HostFtlConfig {
         &self.config
@@ -235,7 +240,7 @@ impl HostFtl {
     pub fn memory_bytes(&self) -> u64 {
         self.ftl.memory_bytes()
             + self.lines.memory_bytes()
-            + self.ring.memory_bytes()
+            + self.ring.memory_bytes(self.sector_bytes())
             + self.requests.memory_bytes()
             + self.reads.memory_bytes()
     }

@@ -208,9 +208,10 @@ impl Ring {
         self.sync > before
     }
 
-    /// Bytes of memory held.
-    pub fn memory_bytes(&self) -> u64 {
-        (self.entries.len() * size_of::<Entry>() + self.images.len()) as u64 + self.index.memory_bytes()
+    /// Bytes of memory that a host would need, with all the bytes of each sector.
+    pub fn memory_bytes(&self, sector_bytes: u32) -> u64 {
+        let entry = size_of::<Entry>() as u64 + u64::from(sector_bytes);
+        self.entries.len() as u64 * entry + self.index.memory_bytes()
     }
 
     /// Panics where an invariant is broken.

@@ -1,13 +1,15 @@
 //! From what was measured to the report.
 
+use super::target::{HostUse, Target};
 use super::{Run, RunError, busy};
 use crate::report::{
-    ByCause, Collection, Directions, Drive, EraseCounts, HostCost, MediaHealth, Mount, Report, Series,
-    Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
+    ByCause, Collection, Directions, Drive, EraseCounts, HostCost, HostLayer, MediaHealth, Mount, Report,
+    Series, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
 use pellucid_device::{Counters, Device};
 use pellucid_flash::{Cause, Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
+use pellucid_host::HostCounters;
 use std::collections::BTreeMap;
 
 /// What a run has measured.
@@ -23,6 +25,8 @@ pub struct Measured {
     pub counters: Counters,
     /// What translation decided (since the counters were reset).
     pub ftl: FtlCounters,
+    /// What the host's layers did meanwhile, and hold.
+    pub host: Option<HostUse>,
     /// Busy time of channels, dies, link (to the drive, to the host) and firmware meanwhile, ns.
     pub channel_busy: Vec<u64>,
     /// As `channel_busy`, of dies.
@@ -36,21 +40,22 @@ pub struct Measured {
 }
 
 impl Measured {
-    pub(super) fn take(run: Run<'_>, end: SimTime) -> Result<Measured, RunError> {
+    pub(super) fn take<T: Target>(run: Run<'_, T>, end: SimTime) -> Result<Measured, RunError> {
         if let Some(log) = run.log {
             log.finish().map_err(RunError::Log)?;
         }
-        let (channels, dies, link, firmware) = busy(run.device);
+        let (channels, dies, link, firmware) = busy(run.device.device());
         let since =
             |now: Vec<u64>, before: &[u64]| now.iter().zip(before).map(|(n, b)| n - b).collect::<Vec<_>>();
         let simulated = end.since(run.start);
-        let layout = run.device.layout();
+        let layout = run.device.device().layout();
         let measured = Measured {
             requests: run.recorder.requests(),
             directions: run.recorder.finish(simulated),
             simulated,
-            counters: difference(&run.device.counters(), &run.before),
-            ftl: run.device.ftl_counters(),
+            counters: difference(&run.device.device().counters(), &run.before),
+            ftl: run.device.device().ftl_counters(),
+            host: run.device.host().zip(run.host_before).map(|(now, before)| host_difference(now, &before)),
             channel_busy: since(channels, &run.busy_before.0),
             die_busy: since(dies, &run.busy_before.1),
             link_busy: [link[0] - run.busy_before.2[0], link[1] - run.busy_before.2[1]],
@@ -61,6 +66,35 @@ impl Measured {
             run.device.advance(next);
         }
         Ok(measured)
+    }
+}
+
+/// What layers did between two moments; what they hold is that of the second.
+fn host_difference(now: HostUse, before: &HostUse) -> HostUse {
+    let (n, b) = (&now.counters, &before.counters);
+    let victims = std::array::from_fn(|i| now.ftl.victims[i] - before.ftl.victims[i]);
+    HostUse {
+        counters: HostCounters {
+            written_sectors: n.written_sectors - b.written_sectors,
+            read_sectors: n.read_sectors - b.read_sectors,
+            buffer_read_hits: n.buffer_read_hits - b.buffer_read_hits,
+            programmed_sectors: std::array::from_fn(|i| n.programmed_sectors[i] - b.programmed_sectors[i]),
+            commands: n.commands - b.commands,
+            collected_reads: n.collected_reads - b.collected_reads,
+            erased_lines: n.erased_lines - b.erased_lines,
+            write_failures: n.write_failures - b.write_failures,
+            reset_failures: n.reset_failures - b.reset_failures,
+            read_retries: n.read_retries - b.read_retries,
+            lost_reads: n.lost_reads - b.lost_reads,
+        },
+        ftl: FtlCounters {
+            victims,
+            victim_valid_units: now.ftl.victim_valid_units - before.ftl.victim_valid_units,
+            relocated_units: now.ftl.relocated_units - before.ftl.relocated_units,
+            grown_bad: now.ftl.grown_bad - before.ftl.grown_bad,
+        },
+        cpu_busy: Nanos(now.cpu_busy.0 - before.cpu_busy.0),
+        ..now
     }
 }
 
@@ -91,32 +125,36 @@ fn difference(now: &Counters, before: &Counters) -> Counters {
 
 /// The report of a run. `wall_seconds` and `peak_memory_bytes` are the caller's: this room reads no clock for results.
 pub fn report(
-    device: &Device,
+    target: &impl Target,
     measured: Measured,
     name: &str,
     workload: Workload,
     seeds: BTreeMap<String, u64>,
     host: Option<HostCost>,
 ) -> Report {
+    let device = target.device();
     let layout = device.layout();
     let sector = u64::from(layout.sector_bytes);
     let counters = measured.counters;
     let erases: Vec<u32> = device.erase_counts().collect();
     let (factory, grown) = device.bad_blocks();
-    let bytes = ByCause(counters.programmed_sectors).map(|s| s * sector);
-    let mut amplification = WriteAmplification::new(counters.host_written_sectors * sector, bytes);
+    let (written, programmed) = whole_stack(&counters, measured.host.as_ref());
+    let bytes = ByCause(programmed).map(|s| s * sector);
+    let mut amplification = WriteAmplification::new(written * sector, bytes);
     amplification.programs = ByCause(counters.programs);
     amplification.flash_reads = ByCause(counters.reads);
     amplification.copybacks = counters.copybacks;
-    let ftl = measured.ftl;
+    let ftl = measured.host.map_or(measured.ftl, |host| host.ftl);
+    let block_units = measured.host.map_or(layout.units_per_block, |host| host.units_per_block);
     let victims: u64 = ftl.victims.iter().sum();
     let utilisation = utilisation(device, &measured);
     Report {
         drive: Drive {
             name: name.into(),
             summary: summary(device),
-            capacity_bytes: device.capacity_bytes(),
+            capacity_bytes: target.capacity_bytes(),
             media_bytes: layout.media_bytes(),
+            memory_bytes: drive_memory_bytes(device),
         },
         workload,
         seeds,
@@ -128,9 +166,8 @@ pub fn report(
         collection: Collection {
             collections: victims,
             erased_blocks: ByCause(counters.erases),
-            victim_valid_share: (victims > 0).then(|| {
-                ftl.victim_valid_units as f64 / (victims as f64 * f64::from(layout.units_per_block))
-            }),
+            victim_valid_share: (victims > 0)
+                .then(|| ftl.victim_valid_units as f64 / (victims as f64 * f64::from(block_units))),
             relocated_units: ftl.relocated_units,
         },
         wear: Wear {
@@ -160,8 +197,40 @@ pub fn report(
             suspensions: counters.suspensions,
         },
         utilisation,
+        host_layer: measured.host.map(|host| host_layer(&host, measured.simulated)),
         series: measured.series,
         ..Report::default()
+    }
+}
+
+/// Sectors that the application wrote, and sectors programmed by cause: what a layer of the host wrote for a reason of its own
+/// is the host's to the drive.
+fn whole_stack(counters: &Counters, host: Option<&HostUse>) -> (u64, [u64; Cause::COUNT]) {
+    let Some(host) = host else { return (counters.host_written_sectors, counters.programmed_sectors) };
+    let mut programmed = host.counters.programmed_sectors;
+    for cause in Cause::ALL.into_iter().filter(|&cause| cause != Cause::Host) {
+        programmed[cause as usize] += counters.programmed_sectors[cause as usize];
+    }
+    (host.counters.written_sectors, programmed)
+}
+
+/// What a drive of this kind needs beside the media: tables of translation and namespaces, and its data buffer.
+fn drive_memory_bytes(device: &Device) -> u64 {
+    let tables =
+        device.memory_bytes().into_iter().filter(|(part, _)| ["translation", "namespaces"].contains(part));
+    let buffer = u64::from(device.config().buffer.entries) * u64::from(device.layout().unit_bytes);
+    tables.map(|(_, bytes)| bytes).sum::<u64>() + if device.has_block_namespace() { buffer } else { 0 }
+}
+
+fn host_layer(host: &HostUse, simulated: Nanos) -> HostLayer {
+    let seconds = host.cpu_busy.as_secs_f64();
+    HostLayer {
+        name: host.layer.into(),
+        cpu_seconds: seconds,
+        cpu_share: if simulated.0 > 0 { seconds / simulated.as_secs_f64() } else { 0.0 },
+        memory_bytes: host.memory_bytes,
+        commands: host.counters.commands,
+        buffer_read_hits: host.counters.buffer_read_hits,
     }
 }
 

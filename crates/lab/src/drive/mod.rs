@@ -7,15 +7,19 @@
 //! ```
 //! Order at one moment: events due run first, then arrivals, jobs taking turns.
 
+mod fill;
 mod measure;
 mod oracle;
 mod precondition;
 mod source;
+mod target;
 
+pub use fill::precondition_stack;
 pub use measure::{Measured, report};
 pub use oracle::{Mismatch, Oracle, Promise, fill_images, stamp, version_of};
 pub use precondition::precondition;
 pub use source::{Jobs, Next, Request, Source, Trace};
+pub use target::{HostLayer, HostStack, HostUse, Target};
 
 use crate::report::{RequestLog, RequestRecorder, Sample, TimeSeries};
 use crate::trace::TraceError;
@@ -39,6 +43,8 @@ pub enum RunError {
     Trace(TraceError),
     /// The drive could not be filled.
     Precondition(NoRoom),
+    /// The layers above the drive cannot be put there, or cannot go on; a sentence.
+    Host(String),
     /// A sector came back wrong.
     Mismatch(Mismatch),
     /// The request log could not be written.
@@ -52,6 +58,7 @@ impl std::fmt::Display for RunError {
             RunError::Job(e) => e.fmt(f),
             RunError::Trace(e) => e.fmt(f),
             RunError::Precondition(e) => e.fmt(f),
+            RunError::Host(sentence) => f.write_str(sentence),
             RunError::Mismatch(e) => write!(f, "verification failed: {e}"),
             RunError::Log(e) => write!(f, "request log: {e}"),
         }
@@ -72,12 +79,13 @@ struct InFlight {
 }
 
 /// One run: a drive, what is done to it, and what is measured.
-pub struct Run<'a> {
-    /// The drive, after the run in its final state.
-    pub device: &'a mut Device,
+pub struct Run<'a, T: Target = Device> {
+    /// The drive, or layers on it, after the run in its final state.
+    pub device: &'a mut T,
     source: Source,
     start: SimTime,
     before: Counters,
+    host_before: Option<HostUse>,
     busy_before: (Vec<u64>, Vec<u64>, [u64; 2], u64),
     recorder: RequestRecorder,
     series: TimeSeries,
@@ -119,23 +127,25 @@ pub struct Progress {
     pub simulated: SimTime,
 }
 
-impl<'a> Run<'a> {
+impl<'a, T: Target> Run<'a, T> {
     /// Prepares a run. With an oracle every read is checked.
     pub fn new(
-        device: &'a mut Device,
+        device: &'a mut T,
         source: Source,
         oracle: Option<Oracle>,
         log: Option<RequestLog<Box<dyn Write>>>,
-    ) -> Run<'a> {
+    ) -> Run<'a, T> {
         let start = device.now();
-        let before = device.counters();
+        let before = device.device().counters();
+        let host_before = device.host();
         let series = TimeSeries::new(start, sample(device));
-        let busy_before = busy(device);
+        let busy_before = busy(device.device());
         Run {
             device,
             source,
             start,
             before,
+            host_before,
             busy_before,
             recorder: RequestRecorder::new(),
             series,
@@ -154,7 +164,7 @@ impl<'a> Run<'a> {
     /// comes to rest.
     pub fn run(mut self, mut onlooker: impl Onlooker) -> Result<Measured, RunError> {
         if onlooker.watches() {
-            self.device.watch();
+            self.device.device_mut().watch();
         }
         let mut now = self.start;
         let mut rounds = 0u32;
@@ -182,7 +192,7 @@ impl<'a> Run<'a> {
             if rounds.is_multiple_of(LOOK_ROUNDS) {
                 let requests = self.recorder.requests();
                 let progress = Progress { requests, simulated: SimTime(now.since(self.start).0) };
-                if onlooker.look(self.device, progress).is_break() {
+                if onlooker.look(self.device.device(), progress).is_break() {
                     break;
                 }
             }
@@ -283,7 +293,7 @@ impl<'a> Run<'a> {
             let slot = &self.in_flight[tag];
             (slot.owner, slot.lba, slot.sectors)
         };
-        let bytes = u64::from(sectors) * u64::from(self.device.layout().sector_bytes);
+        let bytes = u64::from(sectors) * u64::from(self.device.device().layout().sector_bytes);
         self.last_completion = completion.completed;
         let counted = match &mut self.source {
             Source::Jobs(jobs) => {
@@ -342,13 +352,19 @@ fn busy(device: &Device) -> (Vec<u64>, Vec<u64>, [u64; 2], u64) {
 }
 
 /// The counters that the time series follows.
-fn sample(device: &Device) -> Sample {
+fn sample(target: &impl Target) -> Sample {
+    let device = target.device();
     let counters = device.counters();
     let sector = u64::from(device.layout().sector_bytes);
-    let programmed: u64 = counters.programmed_sectors.iter().sum();
-    let host = counters.programmed_sectors[Cause::Host as usize];
+    // What a layer moves is the host's to the drive.
+    let (written, sectors) = match target.host() {
+        Some(layer) => (layer.counters.written_sectors, layer.counters.programmed_sectors),
+        None => (counters.host_written_sectors, counters.programmed_sectors),
+    };
+    let host = sectors[Cause::Host as usize];
+    let programmed: u64 = sectors.iter().sum();
     Sample {
-        host_written_bytes: counters.host_written_sectors * sector,
+        host_written_bytes: written * sector,
         programmed_host_bytes: host * sector,
         programmed_other_bytes: (programmed - host) * sector,
         free_blocks: device.free_blocks().into(),

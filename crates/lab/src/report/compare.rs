@@ -97,6 +97,9 @@ fn rows(reports: &[Report]) -> Vec<Row> {
         row("channels busy".into(), share, &|r| r.utilisation.mean_channel()),
         row("dies busy".into(), share, &|r| r.utilisation.mean_die()),
         row("firmware busy".into(), share, &|r| r.utilisation.firmware),
+        row("drive memory".into(), bytes, &|r| Some(r.drive.memory_bytes as f64)),
+        row("host memory".into(), bytes, &|r| r.host_layer.as_ref().map(|h| h.memory_bytes as f64)),
+        row("host processor".into(), share, &|r| r.host_layer.as_ref().map(|h| h.cpu_share)),
     ]);
     rows
 }

@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(
             text,
             "at_ns,completed_ns,op,lba,sectors,status,latency_ns,queue_ns,link_ns,firmware_ns,buffer_ns,\
-             wait_for_way_ns,wait_for_channel_ns,media_ns,transfer_ns,retry_ns\n\
-             1000,1100,read,77,8,unrecovered_read,100,0,0,0,0,40,0,60,0,0\n"
+             wait_for_way_ns,wait_for_channel_ns,media_ns,transfer_ns,retry_ns,host_layer_ns\n\
+             1000,1100,read,77,8,unrecovered_read,100,0,0,0,0,40,0,60,0,0,0\n"
         );
     }
 

@@ -75,8 +75,28 @@ pub struct Report {
     pub media: MediaHealth,
     /// How busy each part was.
     pub utilisation: Utilisation,
+    /// The layer of the host above the drive; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_layer: Option<HostLayer>,
     /// The run over time.
     pub series: Series,
+}
+
+/// What a layer of the host did and holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HostLayer {
+    /// Which layer.
+    pub name: String,
+    /// Simulated seconds of the host's processor that it used.
+    pub cpu_seconds: f64,
+    /// `cpu_seconds` per simulated second; above 1 with several cores.
+    pub cpu_share: f64,
+    /// Bytes of host memory for map, tables and write buffer.
+    pub memory_bytes: u64,
+    /// Commands that it sent to the drive.
+    pub commands: u64,
+    /// Sectors read by the application that its write buffer had.
+    pub buffer_read_hits: u64,
 }
 
 /// Which schema and which program wrote a report.
@@ -105,6 +125,8 @@ pub struct Drive {
     pub capacity_bytes: u64,
     /// Bytes of the media without spare areas.
     pub media_bytes: u64,
+    /// Bytes of memory that the drive needs for its tables and its data buffer.
+    pub memory_bytes: u64,
 }
 
 /// What was done to the drive.

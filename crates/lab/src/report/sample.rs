@@ -124,6 +124,7 @@ pub(crate) fn report() -> Report {
                 .into(),
             capacity_bytes: 240_000_000_000,
             media_bytes: 274_877_906_944,
+            memory_bytes: 82_000_000,
         },
         workload: Workload {
             summary: "randrw 55 % reads <mixed sizes> & a think time, 120 s".into(),
@@ -183,6 +184,7 @@ pub(crate) fn report() -> Report {
             link_to_host: Some(0.31),
             link_to_drive: None,
         },
+        host_layer: None,
         series,
     }
 }

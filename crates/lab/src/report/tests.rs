@@ -82,7 +82,8 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
 
 #[test]
 fn the_schema_document_names_exactly_the_keys_of_the_json() {
-    let json: Value = serde_json::from_str(&report().to_json(true)).unwrap();
+    let report = Report { host_layer: Some(HostLayer::default()), ..report() };
+    let json: Value = serde_json::from_str(&report.to_json(true)).unwrap();
     let mut written = BTreeSet::new();
     paths(&json, "", &mut written);
     let rows = SCHEMA.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));

@@ -30,6 +30,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, "collection", &collection(report));
     labelled(&mut out, width, "wear", &wear(report));
     labelled(&mut out, width, "busy", &busy(report));
+    labelled(&mut out, width, "host", &host_layer(report));
     labelled(&mut out, width, "failed requests", &errors(report));
     labelled(&mut out, width, "media", &media(report));
     labelled(&mut out, width, "mount", &mount(report));
@@ -178,6 +179,17 @@ fn busy(report: &Report) -> Vec<String> {
     ];
     let known = parts.iter().filter_map(|(name, share)| share.map(|share| (name, share)));
     known.map(|(name, share)| format!("{name} {}   ", percent(share))).collect()
+}
+
+fn host_layer(report: &Report) -> Vec<String> {
+    let Some(layer) = &report.host_layer else { return Vec::new() };
+    vec![
+        format!("{}   ", layer.name),
+        format!("processor {}   ", percent(layer.cpu_share)),
+        format!("memory {}   ", bytes(layer.memory_bytes as f64)),
+        format!("{} commands to the drive   ", count(layer.commands)),
+        format!("drive memory {}", bytes(report.drive.memory_bytes as f64)),
+    ]
 }
 
 fn errors(report: &Report) -> Vec<String> {

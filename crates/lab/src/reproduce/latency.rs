@@ -109,7 +109,7 @@ fn parts(direction: &Direction) -> [f64; 3] {
     let mut parts = [0.0; 3];
     for stage in Stage::ALL {
         let part = match stage {
-            Stage::HostLink => 0,
+            Stage::HostLink | Stage::Host => 0,
             Stage::Queue | Stage::Firmware | Stage::Buffer | Stage::WaitWay => 1,
             Stage::WaitChannel | Stage::Media | Stage::Transfer | Stage::Retry => 2,
         };

@@ -22,6 +22,7 @@ mod error;
 mod presets;
 mod resolve_controller;
 mod resolve_ftl;
+mod resolve_host;
 mod resolve_media;
 mod resolve_namespaces;
 mod resolve_run;
@@ -39,6 +40,7 @@ pub use presets::{Preset, presets};
 pub use resolve_run::{Overwrite, Precondition, RawJob, RawPair, RunSpec};
 pub use show::show;
 
+use crate::drive::HostLayer;
 use document::{Document, Value};
 use pellucid_device::DeviceConfig;
 use schema::Fallback::Word;
@@ -52,6 +54,8 @@ pub struct Spec {
     pub drive: DeviceConfig,
     /// What reports call it: `drive.name`, else the preset's or the file's name.
     pub drive_name: String,
+    /// What stands above it; `None`: work is done on the drive itself.
+    pub host: Option<HostLayer>,
     /// What is done with it, in order.
     pub jobs: Vec<RawJob>,
     /// What is written to it before.
@@ -129,6 +133,7 @@ fn schema_keys() -> impl Iterator<Item = &'static Key> {
         resolve_media::KEYS,
         resolve_ftl::KEYS,
         resolve_controller::KEYS,
+        resolve_host::KEYS,
         resolve_run::KEYS,
     ]
     .into_iter()
@@ -238,6 +243,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     Ok(Spec {
         drive,
         drive_name,
+        host: resolve_host::build(values)?,
         jobs: resolve_run::jobs(values)?,
         precondition: resolve_run::precondition(values),
         run: resolve_run::run(values),

@@ -9,7 +9,8 @@ use pellucid_ftl::{
     Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, Victim, WearLevelling,
 };
 
-const VICTIMS: Kind = Kind::WordOrCount(&["greedy", "cost-benefit", "fifo", "lru", "random"], "d-choices");
+pub(crate) const VICTIMS: Kind =
+    Kind::WordOrCount(&["greedy", "cost-benefit", "fifo", "lru", "random"], "d-choices");
 const CAPACITY: Kind = Kind::Or("auto", &Kind::Unit(Quantity::Size, 1, i64::MAX as u64));
 const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
 const PLACEMENTS: Kind = Kind::Word(&["channel-first", "way-first", "random"]);
@@ -116,7 +117,7 @@ pub(crate) fn build(values: &Values, layout: Option<&Layout>) -> Result<FtlConfi
 }
 
 /// The text has passed [`VICTIMS`].
-fn victim(text: &str) -> Victim {
+pub(crate) fn victim(text: &str) -> Victim {
     match text {
         "greedy" => Victim::Greedy,
         "cost-benefit" => Victim::CostBenefit,

@@ -12,10 +12,8 @@ const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
 const ADDRESSES: Kind = Kind::Word(&["refuse", "fold", "compact"]);
 /// A factor on recorded arrival times: above zero, and within reason.
 const TIME_SCALE: Kind = Kind::Real(1e-9, 1e9);
-const RESERVED: Kind = Kind::Reserved("because no layer above the drive exists in this version");
 
 pub(crate) const KEYS: &[Key] = &[
-    key("host.layers", RESERVED, Empty, "What stands above the drive; reserved"),
     key("job", Kind::Tables, Empty, "Jobs in order: [[job]], with fio's keys"),
     key("precondition.fill", SHARE, Real(0.0), "Share of the capacity written sequentially before the run"),
     key("precondition.overwrite", CAPACITIES, Real(0.0), "Capacities of random overwrites after the fill"),

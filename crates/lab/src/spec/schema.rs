@@ -36,8 +36,8 @@ pub(crate) enum Kind {
     Or(&'static str, &'static Kind),
     /// A list of tables, which their owner reads.
     Tables,
-    /// An empty list: a name reserved for later.
-    Reserved(&'static str),
+    /// A list of these words, or one text with commas.
+    Words(&'static [&'static str]),
 }
 
 /// What a key has when nobody gives it a value.
@@ -92,6 +92,7 @@ pub(crate) enum Typed {
     Flag(bool),
     Times(Vec<Nanos>),
     Wholes(Vec<u32>),
+    Words(Vec<String>),
     Text(String),
     Tables(Vec<Row>),
     /// The word for "none".
@@ -134,9 +135,8 @@ impl Kind {
             (Kind::Or(word, _), Value::Text(text)) if text == word => Some(Typed::Absent),
             (Kind::Or(_, kind), _) => kind.read(value),
             (Kind::Tables, Value::Tables(rows)) => Some(Typed::Tables(rows.clone())),
-            (Kind::Tables | Kind::Reserved(_), Value::List(items)) if items.is_empty() => {
-                Some(Typed::Tables(Vec::new()))
-            }
+            (Kind::Words(words), _) => read_words(words, value),
+            (Kind::Tables, Value::List(items)) if items.is_empty() => Some(Typed::Tables(Vec::new())),
             _ => None,
         }
     }
@@ -166,7 +166,7 @@ impl Kind {
             Kind::Text => "a text".into(),
             Kind::Or(word, kind) => format!("{word}, or {}", kind.allowed()),
             Kind::Tables => "a list of tables".into(),
-            Kind::Reserved(why) => format!("[], {why}"),
+            Kind::Words(words) => format!("a list of {}", words.join(", ")),
         }
     }
 
@@ -182,6 +182,7 @@ impl Kind {
             (_, Typed::Text(text)) => quote(text),
             (_, Typed::Times(times)) => list(times.iter().map(|time| Quantity::Time.write(time.0))),
             (_, Typed::Wholes(numbers)) => list(numbers.iter().map(u32::to_string)),
+            (_, Typed::Words(words)) => list(words.iter().map(|word| quote(word))),
             (_, Typed::Tables(rows)) => list(rows.iter().map(write_row)),
             (_, Typed::Absent) => unreachable!("only Kind::Or reads as absent"),
         }
@@ -213,6 +214,21 @@ fn read_times(value: &Value) -> Option<Vec<Nanos>> {
         Value::Text(text) => text.split(',').map(|part| time(&Value::Text(part.to_string()))).collect(),
         _ => None,
     }
+}
+
+fn read_words(words: &[&str], value: &Value) -> Option<Typed> {
+    let word = |text: &str| is_word(words, text).map(|_| text.to_string());
+    let of_item = |item: &Value| match item {
+        Value::Text(text) => word(text),
+        _ => None,
+    };
+    let read = match value {
+        Value::List(items) => items.iter().map(of_item).collect(),
+        Value::Text(text) if text.is_empty() => Some(Vec::new()),
+        Value::Text(text) => text.split(',').map(word).collect(),
+        _ => None,
+    };
+    read.map(Typed::Words)
 }
 
 /// A key with its value and where that came from.
@@ -304,6 +320,13 @@ impl Values {
         match &self.find(path).typed {
             Typed::Text(text) => text,
             other => panic!("{path} is no text: {other:?}"),
+        }
+    }
+
+    pub fn words(&self, path: &str) -> &[String] {
+        match &self.find(path).typed {
+            Typed::Words(words) => words,
+            other => panic!("{path} is no list of words: {other:?}"),
         }
     }
 

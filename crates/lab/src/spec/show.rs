@@ -18,13 +18,20 @@ const TABLES: &[&str] = &[
     "drive.firmware",
     "drive.buffer",
     "drive.scheduler",
+    "host",
+    "host.ftl",
+    "host.cpu",
     "precondition",
     "run",
 ];
 
-/// Keys that are not written with the rest: presets are resolved away, jobs have their own form, layers are
-/// reserved.
-const APART: &[&str] = &["drive.preset", "job", "host.layers"];
+/// Keys that are not written with the rest: presets are resolved away, jobs have their own form.
+const APART: &[&str] = &["drive.preset", "job"];
+
+/// Whether an entry need not be written: what nothing is said about stands above no drive.
+fn is_silent(entry: &Entry) -> bool {
+    entry.key.starts_with("host.") && entry.origin.place == Place::Default
+}
 
 /// Where comments begin, if the line is not longer.
 const COMMENT_COLUMN: usize = 44;
@@ -35,7 +42,9 @@ pub fn show(spec: &Spec) -> String {
     let mut out = String::new();
     for table in TABLES {
         let mut header = Some(*table);
-        for entry in spec.provenance.entries.iter().filter(|entry| !APART.contains(&entry.key)) {
+        for entry in
+            spec.provenance.entries.iter().filter(|entry| !APART.contains(&entry.key) && !is_silent(entry))
+        {
             let Some(name) = name_in(table, entry) else { continue };
             if let Some(table) = header.take() {
                 start_table(&mut out, &format!("[{table}]"));

@@ -78,9 +78,7 @@ fn wrong_values_are_named_with_what_is_allowed() {
         ),
         (
             "[host]\nlayers = ['cluster-buffer']",
-            "16: host.layers = [\"cluster-buffer\"]: not allowed; allowed: [], because no layer above the \
-             drive \
-             exists in this version",
+            "16: host.layers = [\"cluster-buffer\"]: not allowed; allowed: a list of host-ftl",
         ),
         ("[job]\nrw = 'read'", "15: job = a table: not allowed; allowed: a list of tables, [[job]]"),
         (

@@ -1,0 +1,142 @@
+//! Preconditioning through layers of the host: the writes are commands like any other, and simulated time passes.
+
+use super::RunError;
+use super::oracle::{Oracle, fill_images};
+use super::target::{HostStack, Target};
+use crate::spec::{Overwrite, Precondition};
+use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, SimTime, Status};
+
+/// Writes under way together.
+const OUTSTANDING: usize = 256;
+/// Sectors of a write of the fill.
+const FILL_SECTORS: u32 = 32;
+/// Random overwriting goes on until write amplification over a whole pass changes by less than this share.
+const STEADY_SHARE: f64 = 0.01;
+/// ... and for no more passes than this.
+const STEADY_PASSES_MAX: u32 = 20;
+
+/// Fills and overwrites what the layers offer as described. With an oracle, its expectations follow.
+pub fn precondition_stack(
+    stack: &mut HostStack,
+    what: &Precondition,
+    oracle: Option<&mut Oracle>,
+) -> Result<(), RunError> {
+    let sectors = stack.capacity_bytes() / u64::from(stack.device().layout().sector_bytes);
+    let filled = (sectors as f64 * what.fill) as u64;
+    if filled == 0 {
+        return Ok(());
+    }
+    let now = stack.now();
+    let mut writer = Writer {
+        stack,
+        oracle,
+        now,
+        in_flight: vec![None; OUTSTANDING],
+        idle: (0..OUTSTANDING).collect(),
+        pool: Vec::new(),
+        version: 0,
+    };
+    let mut at = 0;
+    while at < filled {
+        let count = u64::from(FILL_SECTORS).min(filled - at) as u32;
+        writer.write(Lba(at), count)?;
+        at += u64::from(count);
+    }
+    let mut rng = Rng::stream(what.seed, "precondition");
+    match what.overwrite {
+        Overwrite::Capacities(share) => writer.overwrite(&mut rng, filled, (filled as f64 * share) as u64)?,
+        Overwrite::Steady => {
+            let mut before = f64::NAN;
+            for _ in 0..STEADY_PASSES_MAX {
+                let moved = writer.moved();
+                writer.overwrite(&mut rng, filled, filled)?;
+                let now = 1.0 + (writer.moved() - moved) as f64 / filled as f64;
+                let steady = now > 1.0 && ((now - before) / before).abs() < STEADY_SHARE;
+                before = now;
+                if steady {
+                    break;
+                }
+            }
+        }
+    }
+    writer.end()
+}
+
+struct Writer<'a> {
+    stack: &'a mut HostStack,
+    oracle: Option<&'a mut Oracle>,
+    now: SimTime,
+    /// By tag: what is being written.
+    in_flight: Vec<Option<(Lba, u32)>>,
+    idle: Vec<usize>,
+    pool: Vec<Vec<u8>>,
+    version: u32,
+}
+
+impl Writer<'_> {
+    fn moved(&self) -> u64 {
+        self.stack.host().map_or(0, |host| host.ftl.relocated_units)
+    }
+
+    fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError> {
+        for _ in 0..count {
+            self.write(Lba(rng.below(filled)), 1)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, lba: Lba, sectors: u32) -> Result<(), RunError> {
+        while self.idle.is_empty() {
+            self.step()?;
+        }
+        let Some(tag) = self.idle.pop() else { return Ok(()) };
+        self.version = match &mut self.oracle {
+            Some(oracle) => oracle.submit_change(Opcode::Write, lba, sectors),
+            None => (self.version + 1) & 0x7fff_ffff,
+        };
+        let image_bytes = self.stack.image_bytes();
+        let mut data = self.pool.pop().unwrap_or_default();
+        data.resize(sectors as usize * image_bytes, 0);
+        fill_images(&mut data, image_bytes, lba, self.version);
+        self.in_flight[tag] = Some((lba, sectors));
+        self.stack.submit(self.now, Command::new(tag as u64, Opcode::Write, lba, sectors, data));
+        self.collect()
+    }
+
+    fn step(&mut self) -> Result<(), RunError> {
+        let Some(next) = self.stack.next_event() else {
+            return Err(RunError::Host("preconditioning: the drive does not answer".into()));
+        };
+        self.now = next;
+        self.stack.advance(next);
+        self.collect()
+    }
+
+    fn collect(&mut self) -> Result<(), RunError> {
+        while let Some(completion) = self.stack.pop() {
+            let tag = completion.tag as usize;
+            let Some((lba, sectors)) = self.in_flight[tag].take() else { continue };
+            if completion.status != Status::Success {
+                let sentence = format!(
+                    "preconditioning: a write of sector {} ended with {:?}",
+                    lba.0, completion.status
+                );
+                return Err(RunError::Host(sentence));
+            }
+            if let Some(oracle) = &mut self.oracle {
+                oracle.complete_change(lba, sectors, true, false);
+            }
+            self.idle.push(tag);
+            self.pool.push(completion.data);
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is under way.
+    fn end(&mut self) -> Result<(), RunError> {
+        while self.stack.next_event().is_some() {
+            self.step()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! What a run works on: a drive, or layers of the host on one.
+//!
+//! A run is generic over this, so that the plain drive is called without a detour.
+
+use pellucid_device::Device;
+use pellucid_flash::{ChunkNotice, Command, Completion, Drive, Interface, Lba, Nanos, SimTime};
+use pellucid_ftl::FtlCounters;
+use pellucid_host::{HostCounters, HostFtl, HostFtlConfig, Stack};
+
+/// Something that takes block commands, with a drive at the bottom.
+pub trait Target: Drive {
+    /// The drive.
+    fn device(&self) -> &Device;
+    /// The drive.
+    fn device_mut(&mut self) -> &mut Device;
+    /// Simulated time.
+    fn now(&self) -> SimTime;
+    /// Bytes that can be addressed.
+    fn capacity_bytes(&self) -> u64;
+    /// A command for `lba` will come soon; changes nothing but the simulator's own speed.
+    fn announce(&self, lba: Lba);
+    /// What the host's layers have done and hold; `None` without layers.
+    fn host(&self) -> Option<HostUse> {
+        None
+    }
+}
+
+/// What the host's layers have done so far, and hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostUse {
+    /// The layer.
+    pub layer: &'static str,
+    /// What it counted.
+    pub counters: HostCounters,
+    /// What its engine decided.
+    pub ftl: FtlCounters,
+    /// Time of the host's processor.
+    pub cpu_busy: Nanos,
+    /// Bytes of the host's memory.
+    pub memory_bytes: u64,
+    /// Mapping units of a block of its engine.
+    pub units_per_block: u32,
+}
+
+impl Target for Device {
+    #[inline]
+    fn device(&self) -> &Device {
+        self
+    }
+
+    #[inline]
+    fn device_mut(&mut self) -> &mut Device {
+        self
+    }
+
+    #[inline]
+    fn now(&self) -> SimTime {
+        Device::now(self)
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        Device::capacity_bytes(self)
+    }
+
+    #[inline]
+    fn announce(&self, lba: Lba) {
+        Device::announce(self, lba);
+    }
+}
+
+/// The layers that a description can put above a drive.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostLayer {
+    /// A translation layer on an open-channel namespace.
+    Ftl(HostFtlConfig),
+}
+
+/// A drive with a layer of the host on it.
+#[derive(Clone, Debug)]
+pub enum HostStack {
+    /// Translation above the line.
+    Ftl(Box<Stack<HostFtl, Device>>),
+}
+
+impl HostStack {
+    /// Puts a layer on a drive and lets it start. The error is a sentence.
+    pub fn start(layer: &HostLayer, device: Device) -> Result<HostStack, String> {
+        let now = device.now();
+        match layer {
+            HostLayer::Ftl(config) => {
+                let interface = Drive::interface(&device, config.namespace);
+                let layer =
+                    HostFtl::new(config, interface, device.image_bytes()).map_err(|e| e.to_string())?;
+                Ok(HostStack::Ftl(Box::new(Stack::start(layer, device, now)?)))
+            }
+        }
+    }
+
+    /// Takes the drive from under the layer.
+    pub fn into_device(self) -> Device {
+        match self {
+            HostStack::Ftl(stack) => stack.drive,
+        }
+    }
+}
+
+/// Calls the stack of each kind.
+macro_rules! each {
+    ($self:expr, $stack:ident => $call:expr) => {
+        match $self {
+            HostStack::Ftl($stack) => $call,
+        }
+    };
+}
+
+impl Drive for HostStack {
+    fn namespaces(&self) -> u16 {
+        1
+    }
+
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        each!(self, stack => stack.interface(namespace))
+    }
+
+    fn image_bytes(&self) -> usize {
+        each!(self, stack => stack.drive.image_bytes())
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        each!(self, stack => stack.submit(now, command));
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        each!(self, stack => stack.advance(now));
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        each!(self, stack => stack.next_event())
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        each!(self, stack => stack.pop())
+    }
+
+    fn pop_notice(&mut self) -> Option<(u16, ChunkNotice)> {
+        each!(self, stack => stack.drive.pop_notice())
+    }
+}
+
+impl Target for HostStack {
+    fn device(&self) -> &Device {
+        each!(self, stack => &stack.drive)
+    }
+
+    fn device_mut(&mut self) -> &mut Device {
+        each!(self, stack => &mut stack.drive)
+    }
+
+    fn now(&self) -> SimTime {
+        each!(self, stack => stack.now())
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        let HostStack::Ftl(stack) = self;
+        stack.layer.capacity_sectors() * u64::from(stack.layer.sector_bytes())
+    }
+
+    #[inline]
+    fn announce(&self, lba: Lba) {
+        let HostStack::Ftl(stack) = self;
+        stack.layer.announce(lba);
+    }
+
+    fn host(&self) -> Option<HostUse> {
+        let HostStack::Ftl(stack) = self;
+        let layer = &stack.layer;
+        Some(HostUse {
+            layer: "host-ftl",
+            counters: layer.counters(),
+            ftl: layer.ftl_counters(),
+            cpu_busy: layer.cpu_busy(),
+            memory_bytes: layer.memory_bytes(),
+            units_per_block: layer.units_per_line(),
+        })
+    }
+}
