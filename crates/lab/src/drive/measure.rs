@@ -92,6 +92,7 @@ fn host_difference(now: HostUse, before: &HostUse) -> HostUse {
             victim_valid_units: now.ftl.victim_valid_units - before.ftl.victim_valid_units,
             relocated_units: now.ftl.relocated_units - before.ftl.relocated_units,
             grown_bad: now.ftl.grown_bad - before.ftl.grown_bad,
+            refreshed: now.ftl.refreshed - before.ftl.refreshed,
         },
         cpu_busy: Nanos(now.cpu_busy.0 - before.cpu_busy.0),
         ..now
