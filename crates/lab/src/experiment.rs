@@ -184,8 +184,10 @@ fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, St
         if jobs.is_empty() {
             return Err(ExperimentError::NoWork);
         }
-        let source = Jobs::new(jobs, device.capacity_bytes(), sector_bytes, device.config().ftl.handles)
-            .map_err(RunError::Job)?;
+        // A layer of the host offers no placement.
+        let handles = if device.host().is_some() { 1 } else { device.device().config().ftl.handles };
+        let source =
+            Jobs::new(jobs, device.capacity_bytes(), sector_bytes, handles).map_err(RunError::Job)?;
         return Ok((Source::Jobs(source), jobs_summary(jobs)));
     };
     let format: Option<Format> = match &spec.run.format {

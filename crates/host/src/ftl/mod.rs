@@ -35,7 +35,7 @@ use pellucid_flash::{
     BlockId, Command, Completion, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
     Vector,
 };
-use pellucid_ftl::{Durability, FtlConfig, PageMap, Placement, Separation, WearLevelling};
+use pellucid_ftl::{Durability, FtlConfig, Isolation, PageMap, Placement, Separation, WearLevelling};
 use rate::RateLimiter;
 use ring::Ring;
 use std::collections::VecDeque;
@@ -493,6 +493,8 @@ fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig {
         copyback: false,
         wear: WearLevelling { dynamic: true, static_gap: None },
         durability: config.durability,
+        handles: 1,
+        isolation: Isolation::Initial,
         seed: config.uuid,
     }
 }
