@@ -194,6 +194,60 @@ def check(error, found, data):
     assert error == 0 and found == data, f"error {error}, {found[:8].hex()} where {data[:8].hex()} was written with FUA"
 
 
+def certificates(directory):
+    """A certificate authority, a server's and a client's certificate by it, under the names that libnbd and QEMU look for."""
+    directory.mkdir()
+    for name in ("ca", "server", "client"):
+        key, request, certificate = (directory / f"{name}-{part}.pem" for part in ("key", "request", "cert"))
+        new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key]
+        if name == "ca":
+            run("openssl", "req", "-x509", *new, "-out", certificate, "-days", "2", "-subj", "/CN=authority")
+            continue
+        run("openssl", "req", *new, "-out", request, "-subj", f"/CN={name}")
+        extensions = directory / f"{name}.extensions"
+        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        run("openssl", "x509", "-req", "-in", request, "-out", certificate, "-days", "2", "-CA", directory / "ca-cert.pem",
+            "-CAkey", directory / "ca-key.pem", "-CAcreateserial", "-extfile", extensions)
+
+
+def tls(pellucid):
+    """Only who speaks TLS is served, with data intact; with --tls-verify-peer only who has a certificate too."""
+    with tempfile.TemporaryDirectory() as scratch:
+        keys, strangers = Path(scratch, "keys"), Path(scratch, "strangers")
+        certificates(keys)
+        certificates(strangers)
+        for option in ("client-cert.pem", "client-key.pem"):
+            (strangers / option).rename(strangers / f"foreign-{option}")
+        (strangers / "ca-cert.pem").write_bytes((keys / "ca-cert.pem").read_bytes())
+        for verify in ([], ["--tls-verify-peer"]):
+            with served(sets=SETS, time_mode="instant", pellucid=pellucid, options=["--tls", str(keys), *verify]) as server:
+                uri = server.uri(PRESET).replace("nbd+", "nbds+", 1)
+
+                def info(certificates):
+                    return json.loads(run("nbdinfo", "--json", f"{uri}&tls-certificates={certificates}&tls-hostname=localhost"))
+
+                assert info(keys)["TLS"], "libnbd speaks TLS"
+                source, back = Path(scratch, "source"), Path(scratch, "back")
+                source.write_bytes(random.Random(5).randbytes(4 * MIB))
+                credentials = f"tls-creds-x509,id=t,dir={keys},endpoint=client"
+                image = (f"driver=nbd,server.type=unix,server.path={server.socket},export={PRESET},tls-creds=t,"
+                         "tls-hostname=localhost")
+                run("qemu-img", "convert", "-n", "--object", credentials, "-f", "raw", "--target-image-opts", str(source), image)
+                run("nbdcopy", f"{uri}&tls-certificates={keys}&tls-hostname=localhost", str(back))
+                with back.open("rb") as copy:
+                    assert copy.read(4 * MIB) == source.read_bytes(), "nbdcopy brings other data"
+                refused = [lambda: run("nbdinfo", server.uri(PRESET))]
+                refused += [lambda: info(strangers)] if verify else []
+                for attempt in refused:
+                    try:
+                        attempt()
+                    except AssertionError:
+                        continue
+                    raise AssertionError("served without TLS, or without a certificate")
+                if verify:
+                    assert "TLS: " in server.log(), "the log says who was turned away and why"
+
+
 def recording(pellucid):
     """What was recorded is a trace that replay reads."""
     with tempfile.TemporaryDirectory() as directory:
@@ -250,7 +304,7 @@ def power_cut_check(pellucid):
 
 
 TESTS = [information, export_list, block_map, size_after_restart, several_connections, fio_verify, fio_power_cut,
-         copies, kill_and_return, planned_faults, recording,
+         copies, kill_and_return, planned_faults, tls, recording,
          readme_tour, power_cut_check]
 
 

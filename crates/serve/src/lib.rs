@@ -27,6 +27,7 @@ mod server;
 pub mod session;
 mod socket;
 mod timer;
+mod tls;
 
 pub use crate::core::{Arrival, Core, Done, Observer, Refusal, Route, Time};
 pub use output::Output;
@@ -35,3 +36,4 @@ pub use pool::Pool;
 pub use record::FioTrace;
 pub use server::{Accept, CONTROL, Log, Options, ServeError, Server, Stopper};
 pub use socket::{Address, AddressError};
+pub use tls::{TlsConfig, TlsError};

@@ -13,6 +13,7 @@
 
 use crate::core::{Core, Route};
 use crate::output::Output;
+use crate::pool::Pool;
 use pellucid_device::{Device, DeviceError};
 use pellucid_flash::{Completion, Lba, Opcode};
 use pellucid_ftl::MountReport;
@@ -241,6 +242,16 @@ impl<'a> Port<'a> {
     /// Ends another connection (or this one), after what is in its output has been sent.
     pub fn close(&mut self, connection: ConnectionId, why: Close) {
         self.core.closing.push((connection, why));
+    }
+
+    /// The same port with another output, for a layer between a session and its socket.
+    pub(crate) fn with_output<'b>(&'b mut self, output: &'b mut Output) -> Port<'b> {
+        Port { core: self.core, connection: self.connection, load: self.load, output }
+    }
+
+    /// Buffers for later use.
+    pub(crate) fn pool(&mut self) -> &mut Pool {
+        &mut self.core.pool
     }
 
     /// Everything else about the drives.

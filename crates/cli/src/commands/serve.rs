@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
-use pellucid_serve::{Address, CONTROL, Core, FioTrace, Options, PlannedFault, Server, Time};
+use pellucid_serve::{Address, CONTROL, Core, FioTrace, Options, PlannedFault, Server, Time, TlsConfig};
 use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,12 @@ pub struct Serve {
     /// Serve NBD here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times
     #[arg(long, value_name = "ADDR", required_unless_present_any = ["nvme_tcp", "ublk"])]
     nbd: Vec<Address>,
+    /// Serve NBD to those only who go over to TLS; DIR holds server-cert.pem and server-key.pem
+    #[arg(long, value_name = "DIR", requires = "nbd")]
+    tls: Option<PathBuf>,
+    /// Let only NBD clients in that show a certificate signed by ca-cert.pem in the directory of --tls
+    #[arg(long, requires = "tls")]
+    tls_verify_peer: bool,
     /// Serve NVMe/TCP here: HOST:PORT or PORT (on 127.0.0.1); each drive is the subsystem nqn.2026-01.org.pellucid:NAME
     #[arg(long, value_name = "ADDR")]
     nvme_tcp: Vec<Address>,
@@ -122,8 +128,12 @@ impl Serve {
         let options =
             Options { poll: Duration::from_micros(self.poll_us), connections_max: self.connections };
         let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
+        let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
+        let tls = tls.transpose().map_err(Failure::asked)?;
         for address in &self.nbd {
-            let accept = Box::new(|_, _: &str| Ok(Box::<NbdSession>::default() as _));
+            let tls = tls.clone();
+            let session = move || tls.clone().map_or_else(NbdSession::default, NbdSession::secured);
+            let accept = Box::new(move |_, _: &str| Ok(Box::new(session()) as _));
             server.listen(address, "nbd", accept).map_err(Failure::asked)?;
         }
         if !self.nvme_tcp.is_empty() {

@@ -29,6 +29,8 @@ pub(super) enum Step {
     More,
     /// Transmission begins with the rest of the input.
     Begin(Chosen),
+    /// A TLS handshake begins with the rest of the input.
+    StartTls,
 }
 
 /// The state of a handshake.
@@ -39,12 +41,18 @@ pub(super) struct Handshake {
     structured: bool,
     /// The namespace whose allocation context was chosen; another choice of export forgets it.
     context: Option<usize>,
+    /// Nothing is told before the client goes over to TLS.
+    tls_required: bool,
 }
 
 impl Handshake {
+    pub(super) fn with_tls_required(self) -> Handshake {
+        Handshake { tls_required: true, ..self }
+    }
+
     pub(super) fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<Step, Close> {
         // The decoder lends the option out of itself, while the answer needs the rest of us.
-        let Handshake { decoder, no_zeroes, structured, context } = self;
+        let Handshake { decoder, no_zeroes, structured, context, tls_required } = self;
         let mut answers = Answers { no_zeroes, structured, context, port };
         while let Some(event) = decoder.decode(input).map_err(refused)? {
             match event {
@@ -53,6 +61,21 @@ impl Handshake {
                 }
                 ServerHandshakeEvent::ClientFlags { no_zeroes, .. } => *answers.no_zeroes = no_zeroes,
                 ServerHandshakeEvent::Refused(refusal) => answers.refuse(refusal.option, refusal.error, ""),
+                ServerHandshakeEvent::Option(option) if *tls_required => match option {
+                    OptionRequest::StartTls => {
+                        answers.reply(OptionKind::StartTls, &OptionReply::Ack);
+                        *tls_required = false;
+                        return Ok(Step::StartTls);
+                    }
+                    OptionRequest::Abort => {
+                        answers.option(&option)?;
+                    }
+                    // It has no error reply.
+                    OptionRequest::ExportName(_) => {
+                        return Err(Close::Refused("an export was chosen without TLS".into()));
+                    }
+                    _ => answers.refuse(option.kind().raw(), ReplyError::TlsRequired, "TLS comes first"),
+                },
                 ServerHandshakeEvent::Option(option) => {
                     if let Some(chosen) = answers.option(&option)? {
                         return Ok(Step::Begin(chosen));

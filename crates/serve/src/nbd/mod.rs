@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!  Handshake (options) ── GO, EXPORT_NAME ──► Transmission (requests)
+//!     │    ▲
+//!     └────┴─ STARTTLS: from then on everything goes through [`Tls`]
 //! ```
 //! Any number of connections may use one export: they share one drive and its one buffer, so a flush on one covers what was
 //! answered on all (CAN_MULTI_CONN).
@@ -9,12 +11,15 @@
 //! Invariant: in transmission every request is answered exactly once, in the form (simple or structured) agreed on.
 
 mod handshake;
+mod tls;
 mod transmission;
 
 use crate::session::{Close, Port, Session};
+use crate::tls::TlsConfig;
 use handshake::{Handshake, Step};
 use pellucid_flash::Completion;
 use pellucid_wire::nbd::NbdError;
+use tls::Tls;
 use transmission::Transmission;
 
 /// Longest payload of a request; what clients assume unless told otherwise (NBD "Block sizes").
@@ -31,11 +36,67 @@ enum State {
 pub struct NbdSession {
     state: State,
     opened_ns: u64,
+    /// What a client must go over to before anything else.
+    offer: Option<TlsConfig>,
+    tls: Option<Box<Tls>>,
+}
+
+impl NbdSession {
+    /// A session that serves only those who go over to TLS.
+    pub fn secured(offer: TlsConfig) -> NbdSession {
+        let handshake = Handshake::default().with_tls_required();
+        NbdSession { state: State::Handshake(handshake), offer: Some(offer), ..NbdSession::default() }
+    }
+
+    /// Takes what a client says in the clear, or inside TLS.
+    fn take(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
+        if let State::Handshake(handshake) = &mut self.state {
+            match handshake.receive(input, port)? {
+                Step::More => return Ok(()),
+                Step::Begin(export) => self.state = State::Transmission(Transmission::new(export)),
+                Step::StartTls => return self.start_tls(input),
+            }
+        }
+        match &mut self.state {
+            State::Transmission(transmission) => transmission.receive(input, port),
+            State::Handshake(_) => Ok(()),
+        }
+    }
+
+    fn start_tls(&mut self, input: &[u8]) -> Result<(), Close> {
+        // What was sent ahead of the answer could have been put there by somebody else.
+        if !input.is_empty() {
+            return Err(Close::Refused("TLS: data in the clear behind STARTTLS".into()));
+        }
+        let Some(offer) = &self.offer else { return Ok(()) };
+        self.tls = Some(Box::new(Tls::new(offer)?));
+        Ok(())
+    }
+
+    /// Works inside TLS, if the client has gone over to it; then also takes what could not be taken before.
+    fn inside(
+        &mut self,
+        port: &mut Port<'_>,
+        work: impl FnOnce(&mut State, &mut Port<'_>),
+    ) -> Result<(), Close> {
+        match self.tls.take() {
+            None => {
+                work(&mut self.state, port);
+                Ok(())
+            }
+            Some(mut tls) => {
+                tls.with(port, |port| work(&mut self.state, port));
+                let result = tls.receive(&mut &[][..], port, |input, port| self.take(input, port));
+                self.tls = Some(tls);
+                result
+            }
+        }
+    }
 }
 
 impl Default for NbdSession {
     fn default() -> NbdSession {
-        NbdSession { state: State::Handshake(Handshake::default()), opened_ns: 0 }
+        NbdSession { state: State::Handshake(Handshake::default()), opened_ns: 0, offer: None, tls: None }
     }
 }
 
@@ -46,19 +107,20 @@ impl Session for NbdSession {
     }
 
     fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
-        if let State::Handshake(handshake) = &mut self.state {
-            match handshake.receive(input, port)? {
-                Step::More => return Ok(()),
-                Step::Begin(export) => self.state = State::Transmission(Transmission::new(export)),
+        match self.tls.take() {
+            None => self.take(input, port),
+            Some(mut tls) => {
+                let result = tls.receive(input, port, |input, port| self.take(input, port));
+                self.tls = Some(tls);
+                result
             }
-        }
-        match &mut self.state {
-            State::Transmission(transmission) => transmission.receive(input, port),
-            State::Handshake(_) => Ok(()),
         }
     }
 
     fn landing(&mut self) -> Option<&mut [u8]> {
+        if self.tls.is_some() {
+            return None;
+        }
         match &mut self.state {
             State::Transmission(transmission) => transmission.landing(),
             State::Handshake(_) => None,
@@ -73,17 +135,23 @@ impl Session for NbdSession {
     }
 
     fn completed(&mut self, token: u64, completion: Completion, port: &mut Port<'_>) {
-        if let State::Transmission(transmission) = &mut self.state {
-            transmission.completed(token, completion, port);
+        let ended = self.inside(port, |state, port| {
+            if let State::Transmission(transmission) = state {
+                transmission.completed(token, completion, port);
+            }
+        });
+        if let Err(why) = ended {
+            let me = port.connection();
+            port.close(me, why);
         }
     }
 
-    fn tick(&mut self, now_ns: u64, _port: &mut Port<'_>) -> Result<(), Close> {
+    fn tick(&mut self, now_ns: u64, port: &mut Port<'_>) -> Result<(), Close> {
         let late = now_ns.saturating_sub(self.opened_ns) > HANDSHAKE_NS_MAX;
         if late && matches!(self.state, State::Handshake(_)) {
             return Err(Close::Refused("no export chosen within 10 s".into()));
         }
-        Ok(())
+        self.inside(port, |_, _| {})
     }
 }
 

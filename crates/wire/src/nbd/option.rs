@@ -93,6 +93,23 @@ pub enum OptionRequest<'a> {
     SetMetaContext(MetaContextRequest<'a>),
 }
 
+impl OptionRequest<'_> {
+    /// Which option it is.
+    pub fn kind(&self) -> OptionKind {
+        match self {
+            Self::ExportName(_) => OptionKind::ExportName,
+            Self::Abort => OptionKind::Abort,
+            Self::List => OptionKind::List,
+            Self::StartTls => OptionKind::StartTls,
+            Self::Info(_) => OptionKind::Info,
+            Self::Go(_) => OptionKind::Go,
+            Self::StructuredReply => OptionKind::StructuredReply,
+            Self::ListMetaContext(_) => OptionKind::ListMetaContext,
+            Self::SetMetaContext(_) => OptionKind::SetMetaContext,
+        }
+    }
+}
+
 /// Content of INFO and GO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InfoRequest<'a> {

@@ -1,0 +1,95 @@
+//! What a server needs for TLS, from a directory of PEM files; the names are those that QEMU, libnbd and nbdkit use.
+//!
+//! | file              | holds                                                     |
+//! |-------------------|-----------------------------------------------------------|
+//! | `server-cert.pem` | the server's certificate, then those that it was signed by |
+//! | `server-key.pem`  | its key                                                   |
+//! | `ca-cert.pem`     | who signs the certificates of clients, if they need one   |
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why TLS cannot be offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsError {
+    /// A file cannot be read, or is not what it should be.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The files do not go together.
+    Together {
+        /// Their directory.
+        directory: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlsError::File { path, reason } => write!(f, "{}: {reason}", path.display()),
+            TlsError::Together { directory, reason } => {
+                write!(f, "{}: certificates and key: {reason}", directory.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// TLS as a server offers it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct TlsConfig(pub(crate) Arc<ServerConfig>);
+
+impl TlsConfig {
+    /// Reads the files of `directory`; with `verify_clients`, only clients with a certificate signed by `ca-cert.pem` are
+    /// let in.
+    ///
+    /// # Errors
+    /// Files that are missing, that hold something else, or that do not go together.
+    pub fn load(directory: &Path, verify_clients: bool) -> Result<TlsConfig, TlsError> {
+        let together = |reason: String| TlsError::Together { directory: directory.into(), reason };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| together(error.to_string()))?;
+        let builder = if verify_clients {
+            let mut roots = RootCertStore::empty();
+            let path = directory.join("ca-cert.pem");
+            for certificate in certificates(&path)? {
+                let refused =
+                    |error: rustls::Error| TlsError::File { path: path.clone(), reason: error.to_string() };
+                roots.add(certificate).map_err(refused)?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| together(error.to_string()))?)
+        } else {
+            builder.with_no_client_auth()
+        };
+        let path = directory.join("server-key.pem");
+        let key = PrivateKeyDer::from_pem_file(&path)
+            .map_err(|error| TlsError::File { path, reason: format!("private key: {error:?}") })?;
+        let config = builder.with_single_cert(certificates(&directory.join("server-cert.pem"))?, key);
+        Ok(TlsConfig(Arc::new(config.map_err(|error| together(error.to_string()))?)))
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let refused = |reason: String| TlsError::File { path: path.into(), reason };
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(path).and_then(|certificates| certificates.collect());
+    let found = found.map_err(|error| refused(format!("certificate: {error:?}")))?;
+    if found.is_empty() {
+        return Err(refused("holds no certificate".into()));
+    }
+    Ok(found)
+}
