@@ -14,6 +14,15 @@ pub enum Arbitration {
     Weighted(Vec<u32>),
 }
 
+/// Who posts the completion of a read or of a write that need not be programmed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completes {
+    /// The firmware, when it has dealt with the end of everything.
+    Firmware,
+    /// The host interface controller, with the command's last DMA; the firmware finds out later. Needs `complete_ns` 0.
+    Controller,
+}
+
 /// The host side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostInterface {
@@ -35,6 +44,8 @@ pub struct HostInterface {
     pub dma_latency_ns: Nanos,
     /// Time to post a completion to the host.
     pub complete_ns: Nanos,
+    /// Who posts it.
+    pub completes: Completes,
 }
 
 /// A firmware step's cost: cycles scale with the clock, register accesses do not (Cosmos+ section 7.1).
@@ -57,7 +68,7 @@ pub enum FirmwareModel {
 
 /// The firmware processor: one serial resource. All costs zero: the work is done by hardware and takes no time (the loop
 /// still takes its turns, at no cost).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Firmware {
     /// How it comes to its work.
     pub model: FirmwareModel,
@@ -73,6 +84,8 @@ pub struct Firmware {
     pub issue: StepCost,
     /// Finding out that one operation (DMA or flash) has ended.
     pub status: StepCost,
+    /// Beside that, dealing with data that have arrived from the media: what error correction says about them.
+    pub arrival: StepCost,
     /// Completing a command.
     pub complete: StepCost,
     /// Loop: one turn, with the look for a command.
@@ -81,6 +94,11 @@ pub struct Firmware {
     pub visit: StepCost,
     /// Loop: reading one register of a controller.
     pub poll: StepCost,
+    /// Loop: writing one register of a flash control word, of which an operation has several.
+    pub register: StepCost,
+    /// Loop: each step of the processor that finds something takes a time drawn uniformly from `1 +- spread` of its cost
+    /// (cache misses, others on the buses); 0 up to, not including, 1.
+    pub spread: f64,
 }
 
 /// When a write is acknowledged and when its data leave the buffer.
@@ -145,8 +163,23 @@ pub struct Scheduler {
     /// A read that corrects more bits than this in one chunk has its block refreshed: its data are written anew elsewhere,
     /// and it is erased. `None`: never.
     pub refresh_above: Option<u32>,
+    /// Time for which a read transfer keeps its channel busy after the last byte, until its data path has drained.
+    pub drain_ns: Nanos,
     /// Latency of ECC decoding after a read transfer; does not occupy the channel.
     pub decode_ns: Nanos,
+    /// The key-equation solver that chunks of read data pass before that; `None`: it never makes them wait.
+    pub solver: Option<Solver>,
+}
+
+/// The error correction's key-equation solver (Cosmos+ section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Solver {
+    /// Channels that share one, at least 1.
+    pub channels: u32,
+    /// Bytes of a chunk, at least 1.
+    pub chunk_bytes: u32,
+    /// Time for one chunk.
+    pub chunk_ns: Nanos,
 }
 
 /// What a drive offers a host: some blocks of every die, through one command set.

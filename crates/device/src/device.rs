@@ -11,7 +11,7 @@
 //! Order at one moment: events due at t run before arrivals stamped t; equal events in order of creation.
 
 use crate::buffer::Buffer;
-use crate::config::{DeviceConfig, FirmwareModel};
+use crate::config::{Completes, DeviceConfig, FirmwareModel};
 use crate::events::{Event, Events};
 use crate::firmware::{Firmware, Task};
 use crate::flush_path::Flushes;
@@ -44,6 +44,8 @@ pub(crate) struct Work {
     pub live: bool,
     /// Taken from its queue; one of the `active` ones.
     pub fetched: bool,
+    /// Slices whose data the controller has still to move before it completes the command by itself.
+    pub dmas_left: u32,
     next: u32,
 }
 
@@ -88,6 +90,8 @@ pub(crate) struct Slice {
     pub zero: bool,
     /// The write is acknowledged only when programmed.
     pub through: bool,
+    /// Its data have crossed the link and stand where they belong; the firmware need not know yet.
+    pub moved: bool,
     /// This slice started the flash operation that it waits for, so the operation's stages are its own.
     pub primary: bool,
     /// The host's memory has its data already, straight from the media.
@@ -202,6 +206,8 @@ pub struct Device {
     pub(crate) works: Slab<Work>,
     pub(crate) slices: Slab<Slice>,
     pub(crate) active: u32,
+    /// Commands that the controller has completed and the firmware has not dealt with.
+    pub(crate) unretired: u32,
     pub(crate) image_bytes: usize,
     pub(crate) full: u64,
     /// Slices that wait for a buffer entry.
@@ -235,11 +241,19 @@ impl Device {
     }
 
     fn with_media(config: &DeviceConfig, mut media: Media, keep: bool) -> Result<Device, DeviceError> {
+        let solver = config.scheduler.solver;
         for (ok, key, allowed) in [
             (config.host.queues >= 1, "drive.host.queues", "at least 1"),
             (config.host.commands_max >= 1, "drive.host.commands_max", "at least 1"),
             (config.host.dma_unit_bytes >= 512, "drive.host.dma_unit", "at least 512 bytes"),
             (config.firmware.clock_mhz >= 1, "drive.firmware.clock_mhz", "at least 1"),
+            (
+                (0.0..1.0).contains(&config.firmware.spread),
+                "drive.firmware.spread",
+                "0 up to, not including, 1",
+            ),
+            (solver.is_none_or(|s| s.channels >= 1), "drive.scheduler.solver.channels", "at least 1"),
+            (solver.is_none_or(|s| s.chunk_bytes >= 1), "drive.scheduler.solver.chunk", "at least 1 byte"),
             (config.buffer.entries >= 1, "drive.buffer.entries", "at least 1"),
             (config.buffer.entries < 1 << 24, "drive.buffer.entries", "fewer than 2^24"),
             (config.host.commands_max < 1 << 20, "drive.host.commands_max", "fewer than 2^20"),
@@ -263,7 +277,7 @@ impl Device {
         Ok(Device {
             events: Events::default(),
             host: HostInterface::new(&config.host),
-            firmware: Firmware::new(&config.firmware),
+            firmware: Firmware::new(&config.firmware, config.media.seed),
             buffer: Buffer::new(config.buffer.entries, layout.sectors_per_unit, image_bytes),
             scheduler: Scheduler::new(
                 &config.scheduler,
@@ -282,6 +296,7 @@ impl Device {
             works: Slab::default(),
             slices: Slab::default(),
             active: 0,
+            unretired: 0,
             starved: List::default(),
             starved_count: 0,
             read_only: block_namespace != crate::spaces::NO_NAMESPACE && ftl.worn_out(),
@@ -318,6 +333,7 @@ impl Device {
             copied: false,
             live: true,
             fetched: false,
+            dmas_left: 0,
             next: NIL,
         });
         if status.is_some() {
@@ -372,10 +388,15 @@ impl Device {
                 Event::Channel(channel) => self.scheduler.channel_done(at, channel, &mut self.events),
                 Event::Die(die) => self.scheduler.array_done(at, die, &mut self.events),
                 Event::Decoded(op) => self.scheduler.decoded(at, op),
-                Event::Dma(slice) if self.firmware.polling.is_some() => self.dma_ended(slice),
                 Event::Dma(slice) => {
                     self.slices[slice].book(Stage::HostLink, at);
-                    self.ask(Task::DmaStatus(slice));
+                    if self.config.host.completes == Completes::Controller {
+                        self.link_done(slice);
+                    }
+                    match self.firmware.polling.is_some() {
+                        true => self.dma_ended(slice),
+                        false => self.ask(Task::DmaStatus(slice)),
+                    }
                 }
                 Event::Processor if self.firmware.polling.is_some() => self.loop_step(),
                 Event::Processor => {
@@ -514,6 +535,10 @@ impl Device {
                 let record = &mut self.works[work];
                 record.stages.add(Stage::Firmware, self.now - record.mark);
                 record.mark = self.now;
+                if !record.live {
+                    self.unretired -= 1;
+                    return self.retire(work);
+                }
                 match self.config.host.complete_ns {
                     Nanos::ZERO => self.finish(work),
                     time => self.events.at(self.now + time, Event::Completed(work)),
@@ -525,7 +550,7 @@ impl Device {
     /// A command can be seen by the firmware.
     fn visible(&mut self, work: u32) {
         let record = &mut self.works[work];
-        record.stages.add(Stage::HostLink, self.now - record.mark);
+        record.stages.add(Stage::Queue, self.now - record.mark);
         record.mark = self.now;
         let queue = record.command.queue;
         self.host.push(&mut self.works, queue, work);
@@ -584,6 +609,7 @@ impl Device {
         let record = &mut self.works[work];
         let count = ((lba % u64::from(per_unit)) as u32 + sectors).div_ceil(per_unit);
         record.slices_left += count;
+        record.dmas_left += count;
         let write = record.command.opcode != Opcode::Read;
         let through = write
             && (record.command.fua || self.config.buffer.write == crate::config::WritePolicy::WriteThrough);
@@ -602,6 +628,7 @@ impl Device {
                 data_at: (at - start) as u32,
                 zero,
                 through,
+                moved: false,
                 primary: false,
                 delivered: false,
                 route: Route::Page,
@@ -636,7 +663,38 @@ impl Device {
         self.completions.extend(completions);
     }
 
+    /// The controller has moved the data of a slice; with the last one of its command it completes that by itself.
+    fn link_done(&mut self, slice: u32) {
+        let Slice { work, through, stages, route, .. } = self.slices[slice];
+        if through || route != Route::Page {
+            return;
+        }
+        self.move_data(slice);
+        let record = &mut self.works[work];
+        record.dmas_left -= 1;
+        if record.dmas_left == 0 && record.status == Status::Success {
+            record.stages = stages;
+            self.complete(work);
+            self.unretired += 1;
+        }
+    }
+
     fn finish(&mut self, work: u32) {
+        self.complete(work);
+        self.retire(work);
+    }
+
+    /// The firmware is done with a completed command.
+    fn retire(&mut self, work: u32) {
+        let fetched = self.works[work].fetched;
+        self.works.release(work);
+        if fetched {
+            self.active -= 1;
+        }
+    }
+
+    /// The host learns of the command's end.
+    fn complete(&mut self, work: u32) {
         let record = &mut self.works[work];
         record.live = false;
         let command = &mut record.command;
@@ -658,14 +716,9 @@ impl Device {
                 _ => {}
             }
         }
-        let fetched = record.fetched;
         if let Some(taps) = &mut self.taps {
             taps.command(&completion);
         }
-        self.works.release(work);
         self.completions.push_back(completion);
-        if fetched {
-            self.active -= 1;
-        }
     }
 }

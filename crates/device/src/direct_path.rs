@@ -128,6 +128,7 @@ impl Device {
             data_at,
             zero: false,
             through: true,
+            moved: false,
             primary: true,
             delivered: false,
             route,

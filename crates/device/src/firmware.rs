@@ -37,21 +37,29 @@ pub(crate) struct Firmware {
     pub waiting: VecDeque<Task>,
     running: bool,
     pub busy: Nanos,
-    costs: [Nanos; 6],
+    costs: [Nanos; 7],
     free: bool,
     /// The loop, if the firmware is one.
     pub polling: Option<Loop>,
 }
 
 impl Firmware {
-    pub fn new(config: &Config) -> Firmware {
+    /// `seed`: of the spread of the loop's steps.
+    pub fn new(config: &Config, seed: u64) -> Firmware {
         let cost = |c: StepCost| {
             Nanos(u64::from(c.cycles) * 1_000 / u64::from(config.clock_mhz) + u64::from(c.fixed_ns))
         };
-        let costs =
-            [config.fetch, config.slice, config.dma, config.issue, config.status, config.complete].map(cost);
-        let polling = (config.model == FirmwareModel::Loop)
-            .then(|| Loop::new([config.turn, config.visit, config.poll].map(cost)));
+        let [status, arrival] = [config.status, config.arrival].map(cost);
+        let [fetch, slice, dma, issue, complete] =
+            [config.fetch, config.slice, config.dma, config.issue, config.complete].map(cost);
+        let costs = [fetch, slice, dma, issue, status, status + arrival, complete];
+        let polling = (config.model == FirmwareModel::Loop).then(|| {
+            Loop::new(
+                [config.turn, config.visit, config.poll, config.register].map(cost),
+                config.spread,
+                seed,
+            )
+        });
         let free = polling.is_none() && costs.iter().all(|&c| c == Nanos::ZERO);
         Firmware { waiting: VecDeque::new(), running: false, busy: Nanos::ZERO, costs, free, polling }
     }
@@ -62,8 +70,9 @@ impl Firmware {
             Task::Slice(_) => 1,
             Task::Dma(_) => 2,
             Task::Issue(_) => 3,
-            Task::Status(_) | Task::DmaStatus(_) | Task::DataStatus(_) => 4,
-            Task::Complete(_) => 5,
+            Task::Status(_) | Task::DmaStatus(_) => 4,
+            Task::DataStatus(_) => 5,
+            Task::Complete(_) => 6,
         }]
     }
 

@@ -25,7 +25,7 @@
 use crate::device::Device;
 use crate::events::Event;
 use crate::firmware::Task;
-use pellucid_flash::{Nanos, SimTime, Stage};
+use pellucid_flash::{Nanos, Rng, SimTime, Stage};
 use std::collections::VecDeque;
 
 /// Where the loop goes next.
@@ -62,6 +62,9 @@ pub(crate) struct Loop {
     turn: Nanos,
     visit: Nanos,
     poll: Nanos,
+    register: Nanos,
+    spread: f64,
+    rng: Rng,
     at: At,
     doing: Option<Doing>,
     /// Since when the loop turns without finding anything.
@@ -71,12 +74,16 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// `costs`: turn, visit, poll.
-    pub fn new([turn, visit, poll]: [Nanos; 3]) -> Loop {
+    /// `costs`: turn, visit, poll, register; each step's is drawn from `1 +- spread` of it.
+    pub fn new(costs: [Nanos; 4], spread: f64, seed: u64) -> Loop {
+        let [turn, visit, poll, register] = costs;
         Loop {
             turn,
             visit,
             poll,
+            register,
+            spread,
+            rng: Rng::stream(seed, "firmware.spread"),
             at: At::Turn,
             doing: None,
             parked: Some(SimTime::ZERO),
@@ -92,7 +99,8 @@ impl Loop {
 
     /// Forgets everything (power cut).
     pub fn reset(&mut self) {
-        *self = Loop::new([self.turn, self.visit, self.poll]);
+        let costs = [self.turn, self.visit, self.poll, self.register];
+        *self = Loop { rng: self.rng.clone(), ..Loop::new(costs, self.spread, 0) };
     }
 }
 
@@ -120,6 +128,8 @@ impl Device {
             Doing::HostDma => {
                 while let Some(slice) = self.polling().dma_ended.pop_front() {
                     self.polling().dma_running -= 1;
+                    let unseen = now - self.slices[slice].mark;
+                    self.counters.dma_unseen_ns += unseen.0;
                     self.slices[slice].book(Stage::HostLink, now);
                     self.firmware.waiting.push_back(Task::DmaStatus(slice));
                 }
@@ -170,11 +180,15 @@ impl Device {
                 At::Recheck(channel) => (Some(Doing::Recheck(channel)), self.step_cost(at)),
                 At::Sensed(channel) => {
                     let die = self.scheduler.next_sensed(now, channel);
-                    (die.map(Doing::Sensed), self.firmware.cost(Task::Status(0)))
+                    let data = die.is_some_and(|die| self.scheduler.has_data(die));
+                    let task = if data { Task::DataStatus(0) } else { Task::Status(0) };
+                    (die.map(Doing::Sensed), self.firmware.cost(task))
                 }
                 At::Issue(channel) => {
                     let die = self.scheduler.next_issue(now, channel);
-                    (die.map(Doing::Issue), self.firmware.cost(Task::Issue(0)))
+                    let registers = die.map_or(0, |die| self.scheduler.registers(die));
+                    let words = Nanos(self.polling().register.0 * u64::from(registers));
+                    (die.map(Doing::Issue), self.firmware.cost(Task::Issue(0)) + words)
                 }
             };
             match doing {
@@ -185,7 +199,12 @@ impl Device {
     }
 
     fn work(&mut self, doing: Doing, cost: Nanos) {
-        self.polling().doing = Some(doing);
+        let polling = self.polling();
+        polling.doing = Some(doing);
+        let cost = match polling.spread {
+            0.0 => cost,
+            spread => Nanos((cost.0 as f64 * (1.0 + spread * (2.0 * polling.rng.unit_f64() - 1.0))) as u64),
+        };
         self.firmware.busy += cost;
         self.events.at(self.now + cost, Event::Processor);
     }

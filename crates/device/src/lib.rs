@@ -30,8 +30,8 @@ mod views;
 mod write_path;
 
 pub use config::{
-    Arbitration, DataBuffer, DeviceConfig, DieOrder, Feedback, Firmware, FirmwareModel, HostInterface,
-    Namespace, Priorities, Scheduler, StepCost, WritePolicy,
+    Arbitration, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback, Firmware, FirmwareModel,
+    HostInterface, Namespace, Priorities, Scheduler, Solver, StepCost, WritePolicy,
 };
 pub use device::{Device, DeviceError};
 pub use monitor::Counters;

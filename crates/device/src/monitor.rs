@@ -41,6 +41,8 @@ pub struct Counters {
     pub buffer_write_hits: u64,
     /// Flash operations that have ended (programs, reads, erases), for fault injection by number.
     pub media_operations: u64,
+    /// Time from the end of a host DMA until a firmware loop saw it, over all of them.
+    pub dma_unseen_ns: u64,
     /// Power cuts survived.
     pub power_cuts: u64,
 }

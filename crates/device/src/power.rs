@@ -100,7 +100,7 @@ impl Device {
         self.buffer = Buffer::new(self.config.buffer.entries, self.layout.sectors_per_unit, self.image_bytes);
         self.works.clear();
         self.slices.clear();
-        self.active = 0;
+        (self.active, self.unretired) = (0, 0);
         self.starved = Default::default();
         self.starved_count = 0;
         self.writes = crate::write_path::Writes::new(self.config.ftl.handles);

@@ -124,7 +124,10 @@ impl Device {
             self.writes.inbound += u32::from(self.is_write(slice));
             self.place(slice, true);
         }
-        if !self.starved.is_empty() {
+        if self.starved.is_empty() {
+            // What is left of the programs' time is nobody's wait.
+            self.writes.cleaning = Default::default();
+        } else {
             self.dispatch_for_space();
         }
     }
@@ -357,8 +360,22 @@ impl Device {
         if self.slices[slice].route != Route::Page {
             return self.direct_transferred(slice);
         }
+        self.move_data(slice);
         if self.is_write(slice) {
             return self.write_arrived(slice);
+        }
+        let entry = self.slices[slice].entry;
+        self.slice_done(slice, Status::Success);
+        self.release(entry);
+    }
+
+    /// The data of a slice are where they belong, from now on, if they were not before: in the buffer or with the host.
+    pub(crate) fn move_data(&mut self, slice: u32) {
+        if std::mem::replace(&mut self.slices[slice].moved, true) {
+            return;
+        }
+        if self.is_write(slice) {
+            return self.store(slice);
         }
         let (entry, first, sectors, delivered) = {
             let s = &self.slices[slice];
@@ -371,7 +388,5 @@ impl Device {
             // A trim may have come while the link worked, and a write since: old, new and zeros are right answers then.
             data[start..start + images.len()].copy_from_slice(images);
         }
-        self.slice_done(slice, Status::Success);
-        self.release(entry);
     }
 }

@@ -16,6 +16,7 @@
 //! die's bit is set in a class of its channel if and only if its current operation wants the channel for that class.
 
 mod poll;
+mod solver;
 
 use crate::config::{DieOrder, Scheduler as Config};
 use crate::events::{Event, Events};
@@ -157,7 +158,10 @@ pub(crate) struct Scheduler {
     read_first: bool,
     suspend: Option<Nanos>,
     resume: Nanos,
+    drain: Nanos,
     decode: Nanos,
+    solvers: Option<solver::Solvers>,
+    unit_bytes: u64,
     command: Nanos,
     status: Nanos,
     unit_transfer: Nanos,
@@ -212,7 +216,12 @@ impl Scheduler {
             read_first: config.order == DieOrder::ReadFirst,
             suspend: if config.suspend { timing.suspend_ns } else { None },
             resume: timing.resume_ns,
+            drain: config.drain_ns,
             decode: config.decode_ns,
+            solvers: config.solver.map(|solver| {
+                solver::Solvers::new(solver.channels, solver.chunk_bytes, solver.chunk_ns, layout.channels)
+            }),
+            unit_bytes: u64::from(layout.unit_bytes),
             command: timing.command_ns,
             status: timing.status_ns,
             unit_transfer: transfer(u64::from(layout.unit_bytes + layout.spare_bytes_per_unit)),
@@ -348,7 +357,15 @@ impl Scheduler {
         d.phase = d.wanted;
         let time = match (d.wanted, op.kind) {
             (Phase::Status, _) => self.status,
-            (Phase::Transfer, _) => Nanos(self.unit_transfer.0 * u64::from(op.units)),
+            (Phase::Transfer, _) => {
+                let data = Nanos(self.unit_transfer.0 * u64::from(op.units));
+                // To a polled controller the transfer is a control word of its own.
+                let setup = if self.polled { self.command } else { Nanos::ZERO };
+                if let Some(solvers) = &mut self.solvers {
+                    solvers.begin(now + setup, channel, self.unit_bytes * u64::from(op.units), data);
+                }
+                setup + data + self.drain
+            }
             (_, OpKind::Program) => self.command + self.stripe_transfer,
             _ => self.command,
         };
@@ -378,17 +395,19 @@ impl Scheduler {
                 }
                 self.steps.push_back(Step::ArrayDone(op));
             }
-            _ if self.polled => {
-                d.phase = Phase::Held;
-                events.at(now + self.decode, Event::Decoded(op));
-                return;
-            }
             _ => {
+                let solved = self.solvers.as_mut().map_or(Nanos::ZERO, |solvers| solvers.end(now, channel));
+                let decode = solved + self.decode;
+                if self.polled {
+                    d.phase = Phase::Held;
+                    events.at(now + decode, Event::Decoded(op));
+                    return;
+                }
                 self.vacate(now, die);
-                if self.decode == Nanos::ZERO {
+                if decode == Nanos::ZERO {
                     self.steps.push_back(Step::DataOut(op));
                 } else {
-                    events.at(now + self.decode, Event::Decoded(op));
+                    events.at(now + decode, Event::Decoded(op));
                 }
                 self.kick_die(now, die, events);
             }
@@ -552,6 +571,9 @@ impl Scheduler {
             c.seen = poll::Ways::default();
         }
         self.active = (0, 0);
+        if let Some(solvers) = &mut self.solvers {
+            solvers.reset();
+        }
         self.steps.clear();
         self.ops.clear();
     }

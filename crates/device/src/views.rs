@@ -52,7 +52,7 @@ impl Device {
 
     /// Commands submitted and not completed.
     pub fn outstanding_commands(&self) -> u32 {
-        self.works.in_use() as u32
+        self.works.in_use() as u32 - self.unretired
     }
 
     /// Counters since the drive was made.

@@ -78,9 +78,8 @@ impl Writes {
 }
 
 impl Device {
-    /// The data of a write slice are in the buffer.
-    pub(crate) fn write_arrived(&mut self, slice: u32) {
-        self.writes.inbound -= 1;
+    /// Puts the data of a write slice into the buffer.
+    pub(crate) fn store(&mut self, slice: u32) {
         let (work, entry, first, sectors, mask) = {
             let s = &self.slices[slice];
             (s.work, s.entry, s.first, s.sectors, s.mask())
@@ -103,7 +102,14 @@ impl Device {
         record.valid |= mask;
         record.dirty |= mask;
         record.handle = handle;
+    }
+
+    /// The firmware knows that the data of a write slice are in the buffer.
+    pub(crate) fn write_arrived(&mut self, slice: u32) {
+        self.writes.inbound -= 1;
+        let entry = self.slices[slice].entry;
         if self.slices[slice].through {
+            let record = &mut self.buffer[entry];
             record.wanted = true;
             let mut acknowledge = record.acknowledge;
             acknowledge.push_back(&mut self.slices, slice);

@@ -45,6 +45,11 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     pick("media.timing.op_spread", &["0.0", "0.1"]);
     pick("scheduler.order", &["fifo", "read-first"]);
     pick("scheduler.decode", &["0", "\"5us\""]);
+    pick("host.completes", &["firmware", "controller"]);
+    pick("firmware.spread", &["0.0", "0.3"]);
+    pick("firmware.register.fixed", &["0", "\"100ns\""]);
+    pick("media.timing.op_deviation", &["0", "\"3us\""]);
+    pick("scheduler.solver.channels", &["0", "2"]);
     if sets.iter().any(|s| s == "scheduler.order=read-first") && rng.chance(0.5) {
         sets.push("scheduler.suspend=true".into());
         sets.push("media.timing.suspend=\"20us\"".into());

@@ -38,10 +38,14 @@ pub struct Timing {
     pub program_ns: Vec<Nanos>,
     /// Erase time.
     pub erase_ns: Nanos,
-    /// Spread of real dies: each die's array times are scaled by a fixed factor drawn uniformly from `1 +- die_spread` ...
+    /// Spread of real dies: each die's array times are scaled by a fixed factor of `1 +- die_spread`; the dies'
+    /// factors are spaced evenly, in random order ...
     pub die_spread: f64,
     /// ... and each single operation's by one from `1 +- op_spread`. 0 means none.
     pub op_spread: f64,
+    /// Beside that, each operation's time deviates by up to so much either way, uniformly, whatever its length. At most the
+    /// shortest of the times above.
+    pub op_deviation_ns: Nanos,
     /// Channel transfer rate in bytes per second, for data and spare bytes.
     pub channel_bytes_per_second: u64,
     /// Channel time of the command and address cycles of one operation. 0 schedules no event.

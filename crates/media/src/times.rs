@@ -1,4 +1,5 @@
-//! How long array operations take: a table look-up by page type, scaled by the die and by the single operation.
+//! How long array operations take: a table look-up by page type, scaled by the die and by the single operation, which
+//! also deviates by a time of its own.
 //!
 //! Page `p` of a block has type `p % bits` (LSB first), the usual round-robin of shared word lines. A stripe's units lie
 //! page by page, and within a page plane by plane: `slot = page_of_word_line * planes + plane`. So a unit as large as a
@@ -21,6 +22,7 @@ pub(crate) struct Times {
     /// Factor of each die; empty without spread.
     die_factor: Vec<f64>,
     op_spread: f64,
+    op_deviation_ns: f64,
     op_rng: Rng,
 }
 
@@ -52,8 +54,9 @@ impl Times {
             program_ns: timing.program_ns.clone(),
             erase_ns: timing.erase_ns,
             units_per_stripe: layout.units_per_stripe,
-            die_factor: (0..dies).map(|_| factor(&mut die_rng, spread)).collect(),
+            die_factor: die_factors(&mut die_rng, dies, spread),
             op_spread: timing.op_spread,
+            op_deviation_ns: timing.op_deviation_ns.0 as f64,
             op_rng: Rng::stream(config.seed, "media.op_spread"),
         }
     }
@@ -78,7 +81,7 @@ impl Times {
 
     #[inline]
     fn scaled(&mut self, die: u32, nominal: Nanos) -> Nanos {
-        if self.die_factor.is_empty() && self.op_spread == 0.0 {
+        if self.die_factor.is_empty() && self.op_spread == 0.0 && self.op_deviation_ns == 0.0 {
             return nominal;
         }
         let mut ns = nominal.0 as f64;
@@ -88,8 +91,23 @@ impl Times {
         if self.op_spread > 0.0 {
             ns *= factor(&mut self.op_rng, self.op_spread);
         }
+        if self.op_deviation_ns > 0.0 {
+            ns += self.op_deviation_ns * (2.0 * self.op_rng.unit_f64() - 1.0);
+        }
+        // A negative sum becomes 0.
         Nanos(ns.round() as u64)
     }
+}
+
+/// A factor for each die: spaced evenly in `1 +- spread`, in random order. So their mean is 1, and how slow the slowest die
+/// is does not depend on luck.
+fn die_factors(rng: &mut Rng, dies: u32, spread: f64) -> Vec<f64> {
+    let even = |i: u32| 1.0 + spread * (f64::from(2 * i + 1) / f64::from(dies) - 1.0);
+    let mut factors: Vec<f64> = (0..dies).map(even).collect();
+    for i in (1..factors.len()).rev() {
+        factors.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+    factors
 }
 
 /// Uniform in `1 +- spread`.
@@ -128,6 +146,11 @@ pub(crate) fn check(config: &MediaConfig) -> Result<(), MediaError> {
         if !(0.0..1.0).contains(&spread) {
             return refuse(key, spread.to_string(), "0 up to, not including, 1".into());
         }
+    }
+    let shortest = timing.read_ns.iter().chain(&timing.program_ns).chain([&timing.erase_ns]).min();
+    if shortest.is_some_and(|&shortest| timing.op_deviation_ns > shortest) {
+        let allowed = "at most the shortest time of an operation".into();
+        return refuse("timing.op_deviation_ns", timing.op_deviation_ns.0.to_string(), allowed);
     }
     if timing.channel_bytes_per_second == 0 {
         return refuse("timing.channel_bytes_per_second", "0".into(), "1 or more".into());

@@ -13,7 +13,7 @@
 //! for the processor's own work on it. Table 7 supports that the wait for a free controller counts as the latter's: were
 //! it the firmware's, its part for 16 outstanding reads and 64 writes would be twice the published one.
 
-use super::{Phase, Scheduler, Step};
+use super::{OpKind, Phase, Scheduler, Step};
 use crate::events::Events;
 use pellucid_flash::{Nanos, SimTime, Stage};
 
@@ -113,6 +113,11 @@ impl Scheduler {
         Some(first + bit)
     }
 
+    /// Whether what ended in `die` is a transfer of read data.
+    pub fn has_data(&self, die: u32) -> bool {
+        self.dies[die as usize].wanted == Phase::Transfer
+    }
+
     /// The processor has dealt with the end of the operation of `die`.
     pub fn sensed(&mut self, now: SimTime, die: u32, events: &mut Events) {
         let d = &self.dies[die as usize];
@@ -129,6 +134,19 @@ impl Scheduler {
     /// If the controller of `channel` is free: the die whose operation the processor begins to issue.
     pub fn next_issue(&mut self, now: SimTime, channel: u32) -> Option<u32> {
         self.choose(now, channel)
+    }
+
+    /// Registers that the control word of what `die` wants has: a status check has way, place of the result and command; a
+    /// trigger and an erase way, row and command; a write two addresses of data more; a read transfer the places of data,
+    /// spare, error information and completion flag beside way, row and command.
+    pub fn registers(&self, die: u32) -> u32 {
+        let d = &self.dies[die as usize];
+        match (d.wanted, self.ops[d.current].kind) {
+            (Phase::Transfer, _) => 7,
+            (Phase::Status, _) => 3,
+            (_, OpKind::Program) => 5,
+            (_, OpKind::Read | OpKind::Erase | OpKind::Copyback) => 3,
+        }
     }
 
     /// The processor has issued the operation of `die`; gives its channel.

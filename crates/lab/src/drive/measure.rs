@@ -120,6 +120,7 @@ fn difference(now: &Counters, before: &Counters) -> Counters {
         buffer_read_hits: now.buffer_read_hits - before.buffer_read_hits,
         buffer_write_hits: now.buffer_write_hits - before.buffer_write_hits,
         media_operations: now.media_operations - before.media_operations,
+        dma_unseen_ns: now.dma_unseen_ns - before.dma_unseen_ns,
         power_cuts: now.power_cuts - before.power_cuts,
     }
 }
@@ -247,6 +248,7 @@ fn utilisation(device: &Device, measured: &Measured) -> Utilisation {
         firmware: (measured.firmware_busy > 0).then(|| share(measured.firmware_busy)),
         link_to_host: link.then(|| share(measured.link_busy[1])),
         link_to_drive: link.then(|| share(measured.link_busy[0])),
+        dma_unseen_ns: measured.counters.dma_unseen_ns,
     }
 }
 

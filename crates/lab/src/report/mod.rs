@@ -344,6 +344,8 @@ pub struct Utilisation {
     pub link_to_host: Option<f64>,
     /// The host link from host to drive (writes); absent when transfers take no time.
     pub link_to_drive: Option<f64>,
+    /// From the end of a host DMA until a polling firmware saw it, over all of them, in nanoseconds.
+    pub dma_unseen_ns: u64,
 }
 
 impl Utilisation {

@@ -183,6 +183,7 @@ pub(crate) fn report() -> Report {
             firmware: Some(0.22),
             link_to_host: Some(0.31),
             link_to_drive: None,
+            dma_unseen_ns: 0,
         },
         host_layer: None,
         series,

@@ -75,8 +75,9 @@ impl LatencyStudy {
             .flat_map(|row| OUTSTANDING.map(|outstanding| (row.mode, row.flow, outstanding)))
             .collect();
         let measured = bench.map(&points, |&(mode, flow, outstanding)| {
-            // Few outstanding requests vary less from one to the next; many need time to settle.
-            let requests = 3000 + 250 * outstanding;
+            // Few outstanding requests vary less from one to the next; many need time to settle. Whole rounds over 64
+            // ways and both page types.
+            let requests = 128 * (24 + 5 * outstanding);
             let job = format!("bs=16k,iodepth={outstanding},number_ios={requests}");
             let report = bench.sequential(&Cosmos::new(mode, 8, 8), flow, &job)?;
             Ok(Measured::of(&report, flow))
@@ -93,24 +94,27 @@ impl LatencyStudy {
 impl Measured {
     fn of(report: &Report, flow: Flow) -> Measured {
         let direction = flow.of(report);
+        let parts_ns = parts(direction, report.utilisation.dma_unseen_ns);
         Measured {
-            system_ns: direction.latency.mean_ns.unwrap_or(f64::NAN),
-            parts_ns: parts(direction),
+            system_ns: parts_ns.iter().sum(),
+            parts_ns,
             bytes_per_second: direction.throughput_bytes_per_second,
         }
     }
 }
 
-/// The parts of the mean latency, as section 6.4 cuts it: the storage controller's counts from the scheduler's issue to the
-/// completion that it senses; what waits before that, in the reservation station or for a command slot or a buffer entry,
-/// is the firmware's; the host interface's is its transfers.
-fn parts(direction: &Direction) -> [f64; 3] {
+/// The parts of the mean latency, as the firmware's own state shows them (section 6.4): they begin when it takes the
+/// command, and end when it sees the end of the last DMA, which the host may have seen before. The storage controller's
+/// counts from the scheduler's issue to the completion that it senses; what waits before that, in the reservation station
+/// or for a buffer entry, is the firmware's; the host interface's is its transfers, until they are seen.
+fn parts(direction: &Direction, dma_unseen_ns: u64) -> [f64; 3] {
     let requests = direction.latency.count.max(1) as f64;
-    let mut parts = [0.0; 3];
+    let mut parts = [dma_unseen_ns as f64 / requests, 0.0, 0.0];
     for stage in Stage::ALL {
         let part = match stage {
+            Stage::Queue => continue,
             Stage::HostLink | Stage::Host => 0,
-            Stage::Queue | Stage::Firmware | Stage::Buffer | Stage::WaitWay => 1,
+            Stage::Firmware | Stage::Buffer | Stage::WaitWay => 1,
             Stage::WaitChannel | Stage::Media | Stage::Transfer | Stage::Retry => 2,
         };
         parts[part] += direction.stage_ns[stage] as f64 / requests;

@@ -89,11 +89,10 @@ fn a_claim_is_as_good_as_its_worst_check() {
 fn a_cheap_claim_runs_the_same_on_any_number_of_threads() {
     let claim = select(&["C11".into()]).unwrap()[0];
     let [one, three] = [1, 3].map(|threads| claim.run(&Bench::new(threads, 7, Vec::new())).unwrap());
-    assert_eq!(one.checks[0], three.checks[0]);
-    assert_eq!(one.checks[0].verdict(), Verdict::Holds);
-    assert_eq!(one.verdict(), Verdict::NotModelled);
+    assert_eq!(one.checks, three.checks);
+    assert_eq!(one.verdict(), Verdict::Holds);
     let text = render_row(claim, &one) + &render_details(&one, false);
-    assert_eq!((text.lines().count(), text.matches("key-equation solver").count()), (1, 1), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
     assert_eq!(render_details(&one, true).lines().count(), 2);
 }
 

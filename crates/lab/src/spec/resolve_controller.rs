@@ -5,10 +5,10 @@ use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
 use super::schema::{Key, Kind, SHARE, TIME, Values, count, key};
 use super::value::Quantity;
 use pellucid_device::{
-    Arbitration, DataBuffer, DieOrder, Firmware, FirmwareModel, HostInterface, Priorities, Scheduler,
-    StepCost, WritePolicy,
+    Arbitration, Completes, DataBuffer, DieOrder, Firmware, FirmwareModel, HostInterface, Priorities,
+    Scheduler, Solver, StepCost, WritePolicy,
 };
-use pellucid_flash::Layout;
+use pellucid_flash::{Layout, Nanos};
 use pellucid_media::Timing;
 
 const QUEUES: Kind = Kind::Whole(1, 65_535);
@@ -17,6 +17,7 @@ const ARBITRATIONS: Kind = Kind::Word(&["round-robin", "weighted"]);
 const DMA_UNIT: Kind = Kind::Unit(Quantity::Size, 512, 1 << 20);
 const LINK: Kind = Kind::Unit(Quantity::Rate, 0, i64::MAX as u64);
 const PRIORITY: Kind = Kind::Whole(0, 255);
+const SPREAD: Kind = Kind::Real(0.0, 0.99);
 const CYCLES: Kind = count(0);
 /// Whole seconds that fit 32 bits of nanoseconds.
 const FIXED: Kind = Kind::Unit(Quantity::Time, 0, 4_000_000_000);
@@ -37,6 +38,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.host.fetch", TIME, Whole(0), "From arrival in a queue until the firmware sees the command"),
     key("drive.host.dma_latency", TIME, Whole(0), "Latency of a DMA operation that does not occupy the link"),
     key("drive.host.complete", TIME, Whole(0), "Time to post a completion"),
+    key(
+        "drive.host.completes",
+        COMPLETES,
+        Word("firmware"),
+        "Who completes a command: the firmware, or the controller with the last DMA",
+    ),
     key(
         "drive.firmware.model",
         FIRMWARES,
@@ -64,6 +71,13 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.firmware.issue.fixed", FIXED, Whole(0), "... and register accesses"),
     key("drive.firmware.status.cycles", CYCLES, Whole(0), "Finding out that an operation has ended: cycles"),
     key("drive.firmware.status.fixed", FIXED, Whole(0), "... and register accesses"),
+    key(
+        "drive.firmware.arrival.cycles",
+        CYCLES,
+        Whole(0),
+        "Beside that, dealing with data from the media: cycles",
+    ),
+    key("drive.firmware.arrival.fixed", FIXED, Whole(0), "... and register accesses"),
     key("drive.firmware.complete.cycles", CYCLES, Whole(0), "Completing a command: cycles"),
     key("drive.firmware.complete.fixed", FIXED, Whole(0), "... and register accesses"),
     key("drive.firmware.turn.cycles", CYCLES, Whole(0), "Loop: a turn, with the look for a command: cycles"),
@@ -72,6 +86,19 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.firmware.visit.fixed", FIXED, Whole(0), "... and register accesses"),
     key("drive.firmware.poll.cycles", CYCLES, Whole(0), "Loop: reading a register of a controller: cycles"),
     key("drive.firmware.poll.fixed", FIXED, Whole(0), "... and register accesses"),
+    key(
+        "drive.firmware.register.cycles",
+        CYCLES,
+        Whole(0),
+        "Loop: writing a register of a control word: cycles",
+    ),
+    key("drive.firmware.register.fixed", FIXED, Whole(0), "... and register accesses"),
+    key(
+        "drive.firmware.spread",
+        SPREAD,
+        Real(0.0),
+        "Loop: spread of the time of a step, a factor of 1 +- this",
+    ),
     key("drive.buffer.entries", count(1), Whole(1024), "Data-buffer entries, one mapping unit each"),
     key("drive.buffer.write", WRITES, Word("write-back"), "When a write is acknowledged"),
     key(
@@ -105,9 +132,26 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.scheduler.suspend", Kind::Flag, Flag(false), "Suspend a program or erase for a host read"),
     key("drive.scheduler.read_retries", count(0), Whole(5), "How often a failed read is tried again"),
     key("drive.scheduler.retry", TIME, Whole(0), "Extra sense time of each retry"),
+    key(
+        "drive.scheduler.drain",
+        TIME,
+        Whole(0),
+        "Channel time after a read transfer, until its data path has drained",
+    ),
     key("drive.scheduler.decode", TIME, Whole(0), "ECC decoding after a read transfer, off the channel"),
+    key(
+        "drive.scheduler.solver.channels",
+        count(0),
+        Whole(0),
+        "Channels that share a key-equation solver of the ECC; 0: no waiting for it",
+    ),
+    key("drive.scheduler.solver.chunk", CHUNK, Word("256B"), "... bytes that it solves for at once"),
+    key("drive.scheduler.solver.time", TIME, Whole(0), "... and the time that it takes"),
 ];
 
+/// From a byte upwards.
+const CHUNK: Kind = Kind::Unit(Quantity::Size, 1, 1 << 20);
+const COMPLETES: Kind = Kind::Word(&["firmware", "controller"]);
 const FIRMWARES: Kind = Kind::Word(&["tasks", "loop"]);
 const WRITES: Kind = Kind::Word(&["write-through", "write-back"]);
 const ORDERS: Kind = Kind::Word(&["fifo", "read-first"]);
@@ -128,6 +172,16 @@ pub(crate) fn host(values: &Values) -> Result<HostInterface, SpecError> {
         }
         _ => Arbitration::Weighted(weights),
     };
+    let complete_ns = values.time("drive.host.complete");
+    let completes = match values.text("drive.host.completes") {
+        "firmware" => Completes::Firmware,
+        _ if complete_ns > Nanos::ZERO => {
+            return Err(
+                values.refuse("drive.host.completes", "firmware, or controller with drive.host.complete = 0")
+            );
+        }
+        _ => Completes::Controller,
+    };
     Ok(HostInterface {
         queues,
         arbitration,
@@ -137,7 +191,8 @@ pub(crate) fn host(values: &Values) -> Result<HostInterface, SpecError> {
         dma_overhead_ns: values.time("drive.host.dma_overhead"),
         fetch_ns: values.time("drive.host.fetch"),
         dma_latency_ns: values.time("drive.host.dma_latency"),
-        complete_ns: values.time("drive.host.complete"),
+        complete_ns,
+        completes,
     })
 }
 
@@ -157,10 +212,13 @@ pub(crate) fn firmware(values: &Values) -> Firmware {
         dma: step("dma"),
         issue: step("issue"),
         status: step("status"),
+        arrival: step("arrival"),
         complete: step("complete"),
         turn: step("turn"),
         visit: step("visit"),
         poll: step("poll"),
+        register: step("register"),
+        spread: values.real("drive.firmware.spread"),
     }
 }
 
@@ -197,6 +255,12 @@ pub(crate) fn scheduler(values: &Values, timing: &Timing) -> Result<Scheduler, S
         let allowed = "false, or true with a duration in drive.media.timing.suspend";
         return Err(values.refuse("drive.scheduler.suspend", allowed));
     }
+    let solver = Some(values.u32("drive.scheduler.solver.channels")).filter(|&channels| channels > 0);
+    let solver = solver.map(|channels| Solver {
+        channels,
+        chunk_bytes: values.u32("drive.scheduler.solver.chunk"),
+        chunk_ns: values.time("drive.scheduler.solver.time"),
+    });
     Ok(Scheduler {
         priorities: Priorities {
             status_check: priority("status_check"),
@@ -210,6 +274,8 @@ pub(crate) fn scheduler(values: &Values, timing: &Timing) -> Result<Scheduler, S
         read_retries: values.u32("drive.scheduler.read_retries"),
         retry_ns: values.time("drive.scheduler.retry"),
         refresh_above: values.whole_or_none("drive.ecc.refresh_above").map(|bits| bits as u32),
+        drain_ns: values.time("drive.scheduler.drain"),
         decode_ns: values.time("drive.scheduler.decode"),
+        solver,
     })
 }

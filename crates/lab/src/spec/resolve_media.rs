@@ -81,6 +81,12 @@ pub(crate) const KEYS: &[Key] = &[
         "Spread of array times between dies: a factor of 1 +- this",
     ),
     key("drive.media.timing.op_spread", SPREAD, Real(0.0), "Spread of array times between operations"),
+    key(
+        "drive.media.timing.op_deviation",
+        TIME,
+        Whole(0),
+        "... and a time by which each operation deviates, either way",
+    ),
     key("drive.media.timing.channel_rate", RATE, Required, "Channel transfer rate, for data and spare"),
     key(
         "drive.media.timing.command",
@@ -272,12 +278,20 @@ fn timing(values: &Values, page_types: u32, one_shot: bool) -> Result<Timing, Sp
     if !one_shot && program_ns.len() != page_types as usize {
         return Err(values.refuse("drive.media.timing.program", one_per_page_type()));
     }
+    let op_deviation_ns = values.time("drive.media.timing.op_deviation");
+    let erase_ns = values.time("drive.media.timing.erase");
+    let shortest = read_ns.iter().chain(&program_ns).chain([&erase_ns]).min();
+    if shortest.is_some_and(|&shortest| op_deviation_ns > shortest) {
+        let allowed = "at most the shortest of read, program and erase";
+        return Err(values.refuse("drive.media.timing.op_deviation", allowed));
+    }
     Ok(Timing {
         read_ns,
         program_ns,
-        erase_ns: values.time("drive.media.timing.erase"),
+        erase_ns,
         die_spread: values.real("drive.media.timing.die_spread"),
         op_spread: values.real("drive.media.timing.op_spread"),
+        op_deviation_ns,
         channel_bytes_per_second: values.whole("drive.media.timing.channel_rate"),
         command_ns: values.time("drive.media.timing.command"),
         status_ns: values.time("drive.media.timing.status"),

@@ -29,6 +29,7 @@ pub fn small() -> MediaConfig {
             erase_ns: Nanos(3_000),
             die_spread: 0.0,
             op_spread: 0.0,
+            op_deviation_ns: Nanos(0),
             channel_bytes_per_second: 200_000_000,
             command_ns: Nanos(0),
             status_ns: Nanos(0),

@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use pellucid_device::{
-    Arbitration, DataBuffer, Device, DeviceConfig, DieOrder, Firmware, FirmwareModel, HostInterface,
-    Priorities, Scheduler, StepCost, WritePolicy,
+    Arbitration, Completes, DataBuffer, Device, DeviceConfig, DieOrder, Firmware, FirmwareModel,
+    HostInterface, Priorities, Scheduler, StepCost, WritePolicy,
 };
 use pellucid_flash::{Geometry, Nanos};
 use pellucid_ftl::{Durability, FtlConfig, Isolation, Placement, Separation, Victim, WearLevelling};
@@ -51,6 +51,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
                 erase_ns: Nanos::from_ms(1),
                 die_spread: 0.02,
                 op_spread: 0.02,
+                op_deviation_ns: Nanos(0),
                 channel_bytes_per_second: 400_000_000,
                 command_ns: Nanos(200),
                 status_ns: Nanos(100),
@@ -91,18 +92,22 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             fetch_ns: Nanos(500),
             dma_latency_ns: Nanos(500),
             complete_ns: Nanos(300),
+            completes: Completes::Firmware,
         },
         firmware: Firmware {
             model: FirmwareModel::Tasks,
             turn: StepCost::default(),
             visit: StepCost::default(),
             poll: StepCost::default(),
+            register: StepCost::default(),
+            spread: 0.0,
             clock_mhz: 1000,
             fetch: StepCost { cycles: 300, fixed_ns: 0 },
             slice: StepCost { cycles: 300, fixed_ns: 0 },
             dma: StepCost::default(),
             issue: StepCost { cycles: 200, fixed_ns: 0 },
             status: StepCost::default(),
+            arrival: StepCost::default(),
             complete: StepCost { cycles: 100, fixed_ns: 0 },
         },
         buffer: DataBuffer { entries: 64, write: WritePolicy::WriteBack, retain: true, dirty_high: 0.5 },
@@ -113,7 +118,9 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             read_retries: 3,
             refresh_above: None,
             retry_ns: Nanos::ZERO,
+            drain_ns: Nanos::ZERO,
             decode_ns: Nanos::from_us(1),
+            solver: None,
         },
     }
 }

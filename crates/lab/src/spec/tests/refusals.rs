@@ -207,6 +207,16 @@ fn values_that_contradict_each_other_are_refused() {
              each die of 32 blocks needs gc_low + 2 = 3 to spare",
         ),
         (
+            &["media.timing.op_deviation=\"30us\""],
+            "--set media.timing.op_deviation: drive.media.timing.op_deviation = \"30us\": not allowed; allowed: at \
+             most the shortest of read, program and erase",
+        ),
+        (
+            &["host.complete=\"1us\"", "host.completes=controller"],
+            "--set host.completes: drive.host.completes = \"controller\": not allowed; allowed: firmware, or \
+             controller with drive.host.complete = 0",
+        ),
+        (
             &["ftl.gc_low=30"],
             "--set ftl.gc_low: drive.ftl.gc_low = 30: not allowed; allowed: at most 29: a die of 32 blocks \
              needs \
