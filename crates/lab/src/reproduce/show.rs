@@ -60,8 +60,7 @@ fn row(cells: &[String; 7]) -> String {
 
 /// Published number or limit, measured number, ratio, and what they are.
 fn cells(check: &Check) -> [String; 4] {
-    let measured =
-        if check.limit == Limit::NotModelled { "-".into() } else { show(check.unit, check.measured) };
+    let measured = if check.measured.is_nan() { "-".into() } else { show(check.unit, check.measured) };
     let ratio = check.ratio().map_or(String::new(), |ratio| format!("{ratio:.3}"));
     [published(check), measured, ratio, check.what.clone()]
 }

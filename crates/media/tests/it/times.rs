@@ -100,6 +100,36 @@ fn operations_differ_around_the_nominal_time() {
 }
 
 #[test]
+fn operations_deviate_by_a_time_whatever_their_length() {
+    let mut config = with_cells(Cell::Slc, false, &[100_000], &[1_000_000]);
+    (config.timing.op_deviation_ns, config.timing.erase_ns) = (Nanos(30_000), Nanos(1_000_000));
+    let mut media = open(&config);
+    for (nominal, program) in [(100_000, false), (1_000_000, true)] {
+        let time = |media: &mut Media| if program { media.program_ns(Ppa(0)) } else { media.read_ns(Ppa(0)) };
+        let off: Vec<i64> = (0..2_000).map(|_| time(&mut media).0 as i64 - nominal).collect();
+        assert!(off.iter().all(|d| d.abs() <= 30_000));
+        assert!(off.iter().any(|&d| d < -25_000) && off.iter().any(|&d| d > 25_000));
+        let mean = off.iter().sum::<i64>() / 2_000;
+        assert!(mean.abs() < 1_500, "{mean}");
+    }
+}
+
+#[test]
+fn dies_are_as_fast_as_the_nominal_time_on_average() {
+    let mut config = with_cells(Cell::Slc, false, &[1_000_000], &[1_000_000]);
+    config.timing.die_spread = 0.1;
+    for seed in 1..20 {
+        config.seed = seed;
+        let mut media = open(&config);
+        let layout = media.layout().clone();
+        let units = layout.units / layout.dies;
+        let times: Vec<u64> = (0..layout.dies).map(|die| media.read_ns(Ppa(die * units)).0).collect();
+        let off = times.iter().sum::<u64>().abs_diff(1_000_000 * u64::from(layout.dies));
+        assert!(off <= u64::from(layout.dies), "seed {seed}: {times:?}");
+    }
+}
+
+#[test]
 fn times_that_do_not_fit_the_cells_are_refused() {
     let refused = |change: fn(&mut MediaConfig)| {
         let mut config = small();
@@ -113,6 +143,7 @@ fn times_that_do_not_fit_the_cells_are_refused() {
     assert_eq!(refused(|c| c.timing.program_ns.push(Nanos(1))), "timing.program_ns");
     assert_eq!(refused(|c| c.timing.die_spread = 1.0), "timing.die_spread");
     assert_eq!(refused(|c| c.timing.op_spread = f64::NAN), "timing.op_spread");
+    assert_eq!(refused(|c| c.timing.op_deviation_ns = Nanos(u64::MAX)), "timing.op_deviation_ns");
     assert_eq!(refused(|c| c.timing.channel_bytes_per_second = 0), "timing.channel_bytes_per_second");
     assert_eq!(refused(|c| c.geometry.one_shot_pages = 4), "one_shot_pages");
     assert_eq!(refused(|c| c.geometry.one_shot_pages = 2), "timing.program_ns");
