@@ -146,13 +146,13 @@ pub(super) fn error_correction(bench: &Bench) -> Result<Outcome, ReproduceError>
 /// Channels that share a solver: one has its own; four as in the paper; all.
 const SHARED_BY: [u32; 4] = [1, 2, 4, 8];
 /// The reads of section 6.2.
-const READS: &str = "bs=128k,iodepth=16,number_ios=2500";
+const SOLVER_READS: &str = "bs=128k,iodepth=16,number_ios=2500";
 
 /// Throughput that reads lose when four channels share a solver instead of having one each.
 fn shared_solver(bench: &Bench) -> Result<(Check, Figure), ReproduceError> {
     let rates = bench.map(&SHARED_BY, |by| {
         let drive = Cosmos::new(Mode::Mlc, 8, 8).set(format!("scheduler.solver.channels={by}"));
-        let report = bench.sequential(&drive, Flow::Read, READS)?;
+        let report = bench.sequential(&drive, Flow::Read, SOLVER_READS)?;
         Ok(Flow::Read.of(&report).throughput_bytes_per_second)
     })?;
     let lost = 1.0 - rates[2] / rates[0];
