@@ -232,7 +232,8 @@ impl World {
         for step in 0..writes {
             let handle = self.rng.below(HANDLES.into()) as u16;
             let stripe = pages_of(&self.layout);
-            let at = if handle % 2 == 0 { self.rng.below(quarter.into()) as u32 } else { step * stripe };
+            let at =
+                if handle.is_multiple_of(2) { self.rng.below(quarter.into()) as u32 } else { step * stripe };
             let count = 1 + self.rng.below(stripe.into()) as u32;
             let lpns: Vec<Lpn> =
                 (0..count).map(|i| Lpn(u32::from(handle) * quarter + (at + i) % quarter)).collect();

@@ -139,7 +139,7 @@ impl Jobs {
                     sectors: io.sectors,
                     fua: worker.job.fua && io.op == Opcode::Write,
                     queue: worker.job.queue,
-                    handle: if io.op == Opcode::Write { worker.handles.next() } else { 0 },
+                    handle: if io.op == Opcode::Write { worker.handles.choose_next() } else { 0 },
                     owner: at as u32,
                 })
             }

@@ -60,7 +60,7 @@ impl Handles {
 
     /// The handle of the next write.
     #[inline]
-    pub fn next(&mut self) -> u16 {
+    pub fn choose_next(&mut self) -> u16 {
         if self.list.is_empty() { 0 } else { self.choose() }
     }
 
@@ -87,7 +87,7 @@ mod tests {
 
     fn first(job: &Job, handles: u16, count: usize) -> Vec<u16> {
         let mut of = Handles::new(job, handles).unwrap();
-        (0..count).map(|_| of.next()).collect()
+        (0..count).map(|_| of.choose_next()).collect()
     }
 
     #[test]
