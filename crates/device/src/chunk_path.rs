@@ -14,7 +14,7 @@ use crate::spaces::{ChunkSpace, Space};
 use pellucid_flash::{
     ChunkInfo, ChunkNotice, ChunkReason, ChunkScope, Command, Lba, Lpn, Nanos, Opcode, Ppa, Status, Vector,
 };
-use pellucid_ftl::Management;
+use pellucid_ftl::{ChunkReset, Management};
 
 /// The longest scalar command, in sectors: what NVMe's 16-bit length can say.
 const SCALAR_SECTORS_MAX: u32 = 1 << 16;
@@ -23,7 +23,7 @@ impl Device {
     pub(crate) fn chunk_space(&mut self, work: u32) -> &mut ChunkSpace {
         match &mut self.spaces[usize::from(self.works[work].command.namespace)] {
             Space::Chunks(space) => space,
-            Space::Block => unreachable!("the command is for an open-channel namespace"),
+            _ => unreachable!("the command is for an open-channel namespace"),
         }
     }
 
@@ -135,7 +135,7 @@ impl Device {
         let command = &self.works[work].command;
         match &self.spaces[usize::from(command.namespace)] {
             Space::Chunks(space) => space.chunks.locate(address(command, i)),
-            Space::Block => unreachable!("the command is for an open-channel namespace"),
+            _ => unreachable!("the command is for an open-channel namespace"),
         }
     }
 
@@ -248,11 +248,15 @@ impl Device {
         for i in 0..count as u32 {
             let lba = address(&self.works[work].command, i);
             match self.chunk_space(work).chunks.reset_begin(lba) {
-                Ok(Some((number, block))) => {
+                Ok(ChunkReset::Erase { chunk, block }) => {
                     let first = self.layout.ppa(block, 0);
-                    self.direct_slice(work, Route::Erase, (first, 0), (i, 0), number);
+                    self.direct_slice(work, Route::Erase, (first, 0), (i, 0), chunk);
                 }
-                Ok(None) => self.describe_reset(work, i),
+                Ok(ChunkReset::Retired { block, status }) => {
+                    self.media.void(block);
+                    self.merge_status(work, status, bits(i, 1));
+                    self.describe_reset(work, i);
+                }
                 Err(status) => {
                     self.merge_status(work, status, bits(i, 1));
                     self.describe_reset(work, i);

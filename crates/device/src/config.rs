@@ -1,7 +1,7 @@
 //! What the controller does between host and media, and what each step costs.
 
 use pellucid_flash::Nanos;
-use pellucid_ftl::{ChunkConfig, FtlConfig};
+use pellucid_ftl::{ChunkConfig, FtlConfig, ZoneConfig};
 use pellucid_media::MediaConfig;
 use std::ops::Range;
 
@@ -197,6 +197,11 @@ pub enum Namespace {
         /// What the drive says beside the data.
         feedback: Feedback,
     },
+    /// Zones.
+    Zoned {
+        /// Shape and limits.
+        zones: ZoneConfig,
+    },
 }
 
 impl Namespace {
@@ -205,6 +210,7 @@ impl Namespace {
         match self {
             Namespace::Block { blocks } => blocks,
             Namespace::OpenChannel { chunks, .. } => &chunks.blocks,
+            Namespace::Zoned { zones } => &zones.blocks,
         }
     }
 }

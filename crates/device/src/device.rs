@@ -73,6 +73,8 @@ pub(crate) enum Route {
     CopyProgram,
     /// Direct: what the controller knows by itself, to the host.
     Tell,
+    /// Zoned: from the host into the buffer, a stripe or a part of one.
+    Stage,
 }
 
 /// The part of a command that lies in one mapping unit; of one that addresses the media, the part that one flash operation

@@ -8,7 +8,7 @@
 //! ```
 //! A slice is what one flash operation serves: sectors that one sense brings, a stripe, or an erase unit. The data stay in the
 //! command's own buffer. Which addresses are right, and what an end means, is decided by whose namespace it is:
-//! [`crate::chunk_path`].
+//! [`crate::chunk_path`], [`crate::zone_path`].
 //!
 //! Invariants: the programs of an erase unit reach their die in the order of their addresses, because the host link and the
 //! firmware serve first come, first served, and so does a die but for reads; an erase is planned only when no program of its
@@ -22,7 +22,7 @@ use crate::slab::NIL;
 use crate::spaces::Space;
 use crate::write_path::add_stages;
 use pellucid_flash::{
-    Cause, ChunkNotice, Command, Geometry, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Status, Vector,
+    Cause, ChunkNotice, Command, Geometry, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, Vector,
 };
 use pellucid_ftl::ChunkPlan;
 use pellucid_media::{Outcome, ReadResult};
@@ -72,6 +72,7 @@ impl Device {
         }
         match self.spaces.get(usize::from(command.namespace)) {
             Some(Space::Chunks(space)) => self.refuse_chunk(space, command),
+            Some(Space::Zones(space)) => self.refuse_zone(space, command),
             Some(Space::Block) | None => Some(Status::InvalidField),
         }
     }
@@ -82,11 +83,19 @@ impl Device {
         self.works[work].slices_left = 1;
         match self.spaces[usize::from(self.works[work].command.namespace)] {
             Space::Chunks(_) => self.start_chunk(work),
+            Space::Zones(_) => self.start_zone(work),
             Space::Block => unreachable!("served by the page map"),
         }
-        self.works[work].slices_left -= 1;
-        if self.works[work].slices_left == 0 {
-            self.works[work].mark = self.now;
+        self.part_done(work);
+    }
+
+    /// A part of a command that is no slice is done. The last part completes the command.
+    pub(crate) fn part_done(&mut self, work: u32) {
+        let record = &mut self.works[work];
+        record.slices_left -= 1;
+        if record.slices_left == 0 {
+            record.stages.add(Stage::Media, self.now - record.mark);
+            record.mark = self.now;
             self.ask(Task::Complete(work));
         }
     }
@@ -150,6 +159,7 @@ impl Device {
                 self.issue_direct(slice, if moved { OpKind::Copyback } else { OpKind::Program });
             }
             Route::Program | Route::Tell => self.ask(Task::Dma(slice)),
+            Route::Stage => self.stage(slice, false),
             Route::Page => unreachable!("goes through the buffer"),
         }
     }
@@ -177,13 +187,15 @@ impl Device {
         let metadata = command.vector.as_ref().is_some_and(|v| !v.metadata.is_empty());
         let beside = if metadata { Vector::METADATA_BYTES as u64 } else { 0 };
         let bytes = u64::from(record.sectors) * (u64::from(self.layout.sector_bytes) + beside);
-        (bytes, if record.route == Route::Program { Direction::Rx } else { Direction::Tx })
+        let inward = matches!(record.route, Route::Program | Route::Stage);
+        (bytes, if inward { Direction::Rx } else { Direction::Tx })
     }
 
     /// A slice's data have crossed the host link.
     pub(crate) fn direct_transferred(&mut self, slice: u32) {
         match self.slices[slice].route {
             Route::Program => self.issue_direct(slice, OpKind::Program),
+            Route::Stage => self.staged(slice),
             _ => self.slice_done(slice, Status::Success),
         }
     }
@@ -238,7 +250,9 @@ impl Device {
         self.tap_operation(op);
         self.scheduler.ops.release(op);
         add_stages(&mut self.slices[slice], &stages, self.now);
+        let zoned = self.slices[slice].route == Route::Erase && self.is_zoned(slice);
         match kind {
+            OpKind::Erase if zoned => self.zone_block_erased(slice, ppa, ok),
             OpKind::Erase => self.chunk_erased(slice, ppa, ok),
             _ => self.chunk_programmed(slice, ok),
         }
@@ -261,17 +275,27 @@ impl Device {
         self.counters.corrected_reads += u64::from(failed == 0 && attempts > 0);
         self.counters.corrected_bits += u64::from(corrected);
         add_stages(&mut self.slices[slice], &stages, self.now);
-        let status = self.judge_read(slice, failed, corrected, attempts);
-        let (work, route) = (self.slices[slice].work, self.slices[slice].route);
-        if route == Route::CopyRead {
+        let status = match self.is_zoned(slice) {
+            true if failed != 0 => {
+                self.merge_status(self.slices[slice].work, Status::UnrecoveredRead, 0);
+                Status::UnrecoveredRead
+            }
+            true => Status::Success,
+            false => self.judge_read(slice, failed, corrected, attempts),
+        };
+        if self.slices[slice].route == Route::CopyRead {
             return self.copy_read_done(slice);
         }
-        debug_assert!(self.works[work].status == Status::Success || status != Status::WriteFault);
         if status == Status::UnrecoveredRead {
             self.slice_done(slice, Status::Success);
         } else {
             self.ask(Task::Dma(slice));
         }
+    }
+
+    fn is_zoned(&self, slice: u32) -> bool {
+        let namespace = self.works[self.slices[slice].work].command.namespace;
+        matches!(self.spaces[usize::from(namespace)], Space::Zones(_))
     }
 
     /// Moves what the media give for a read to the command's buffers. Gives the most bits that had to be corrected in a unit, and the

@@ -28,6 +28,8 @@ mod spaces;
 mod taps;
 mod views;
 mod write_path;
+mod zone_path;
+mod zone_stage;
 
 pub use config::{
     Arbitration, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback, Firmware, FirmwareModel,

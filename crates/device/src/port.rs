@@ -15,6 +15,7 @@ impl Drive for Device {
                 Interface::Block { sectors: self.capacity_sectors(), handles: self.config().ftl.handles }
             }
             Space::Chunks(space) => Interface::OpenChannel(*space.chunks.geometry()),
+            Space::Zones(space) => Interface::Zoned(*space.zones.geometry()),
         })
     }
 

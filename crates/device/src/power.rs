@@ -86,6 +86,7 @@ impl Device {
     pub fn power_cut(&mut self) -> Result<MountReport, DeviceError> {
         let lost: Vec<Completion> = self.outstanding();
         self.media.power_cut();
+        self.save_protected();
         let (ftl, mounted) = mount(&self.config, &self.layout, &self.media, false)?;
         self.mounted = mounted.or(self.mounted);
         (self.spaces, self.block_namespace) =

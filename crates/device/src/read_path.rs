@@ -167,7 +167,11 @@ impl Device {
             Client::Fill(entry) => self.fill_arrived(op, entry),
             Client::Relocation(relocation) => self.relocation_arrived(op, relocation),
             Client::Direct(slice) => self.direct_arrived(op, slice),
-            Client::Program(_) | Client::Erase => unreachable!("a read that serves a program"),
+            Client::Program(_)
+            | Client::Erase
+            | Client::Stage { .. }
+            | Client::Log { .. }
+            | Client::LogErase { .. } => unreachable!("a read that serves a program"),
         }
     }
 

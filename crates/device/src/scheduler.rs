@@ -49,6 +49,12 @@ pub(crate) enum Client {
     Erase,
     /// A slice of a command that addresses the media.
     Direct(u32),
+    /// A buffered stripe of a zoned namespace, on its way to its zone.
+    Stage { namespace: u16, slot: u32 },
+    /// One on its way to the staging log.
+    Log { namespace: u16, slot: u32 },
+    /// A block of the staging log that is being erased.
+    LogErase { namespace: u16 },
 }
 
 /// One flash operation.

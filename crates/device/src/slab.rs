@@ -44,6 +44,11 @@ impl<T> Slab<T> {
         self.records.iter_mut()
     }
 
+    /// As [`Slab::iter_mut`].
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.records.iter()
+    }
+
     /// Records in use.
     pub fn in_use(&self) -> usize {
         self.records.len() - self.vacant.len()

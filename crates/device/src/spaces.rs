@@ -6,8 +6,9 @@
 use crate::config::{DeviceConfig, Feedback, Namespace};
 use crate::device::DeviceError;
 use crate::power::Source;
+use crate::zone_stage::ZoneSpace;
 use pellucid_flash::{BlockId, ChunkGeometry, Layout, Nanos, Vector};
-use pellucid_ftl::{Chunks, Management};
+use pellucid_ftl::{Chunks, Management, Mark, ZoneConfig};
 use pellucid_media::{Media, Outcome, Timing};
 
 /// A number that no namespace has.
@@ -20,6 +21,8 @@ pub(crate) enum Space {
     Block,
     /// Open-channel.
     Chunks(Box<ChunkSpace>),
+    /// Zoned.
+    Zones(Box<ZoneSpace>),
 }
 
 /// An open-channel namespace.
@@ -34,6 +37,7 @@ impl Space {
         match self {
             Space::Block => 0,
             Space::Chunks(space) => space.chunks.memory_bytes(),
+            Space::Zones(space) => space.memory_bytes(),
         }
     }
 
@@ -41,6 +45,7 @@ impl Space {
         match self {
             Space::Block => {}
             Space::Chunks(space) => space.chunks.check(),
+            Space::Zones(space) => space.check(),
         }
     }
 }
@@ -79,6 +84,9 @@ fn check(config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
         return refuse("drive.namespace", "at most one block namespace");
     }
     for namespace in &config.namespaces {
+        if let Namespace::Zoned { zones } = namespace {
+            check_zones(zones, config, layout)?;
+        }
         if let Namespace::OpenChannel { chunks, .. } = namespace {
             if config.media.metadata_bytes as usize != Vector::METADATA_BYTES {
                 return refuse("drive.media.metadata_bytes", "16 with an open-channel namespace");
@@ -93,6 +101,48 @@ fn check(config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
             if chunks.write_optimal_stripes == 0 || chunks.write_optimal_stripes > layout.stripes_per_block {
                 return refuse("drive.namespace.write_optimal", "1 to the programs of a block");
             }
+        }
+    }
+    Ok(())
+}
+
+fn check_zones(zones: &ZoneConfig, config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
+    let stripe = layout.units_per_stripe * layout.sectors_per_unit;
+    for (ok, key, allowed) in [
+        (
+            config.media.metadata_bytes as usize * layout.sectors_per_unit as usize >= Mark::BYTES,
+            "drive.media.metadata_bytes",
+            "16 in a mapping unit with a zoned namespace",
+        ),
+        (
+            zones.dies_per_zone >= 1 && layout.dies.is_multiple_of(zones.dies_per_zone),
+            "drive.namespace.dies_per_zone",
+            "a divisor of the dies of the drive",
+        ),
+        (
+            zones.spare_blocks >= 1 && (zones.spare_blocks as usize) < zones.blocks.len(),
+            "drive.namespace.spare_blocks",
+            "at least 1, and fewer than the namespace has of a die",
+        ),
+        (
+            zones.active_max == 0 || zones.open_max <= zones.active_max,
+            "drive.namespace.open_max",
+            "at most active_max",
+        ),
+        (
+            zones.active_max >= 1 && zones.stage_stripes > zones.active_max,
+            "drive.namespace.stage",
+            "more stripes than active_max, which must be limited: each active zone can hold one partly written",
+        ),
+        (
+            zones.protected || zones.active_max <= layout.stripes_per_block / 2,
+            "drive.namespace.active_max",
+            "at most half of the stripes of a block: the staging log holds one for each",
+        ),
+        (zones.append_max_sectors >= 1 && stripe >= 1, "drive.namespace.append_max", "at least one sector"),
+    ] {
+        if !ok {
+            return Err(DeviceError::Setting { key, allowed });
         }
     }
     Ok(())
@@ -119,13 +169,14 @@ pub(crate) fn mount(config: &DeviceConfig, layout: &Layout, media: &mut Media) -
                 }
                 Space::Chunks(Box::new(ChunkSpace { chunks, feedback: *feedback }))
             }
+            Namespace::Zoned { zones } => Space::Zones(Box::new(ZoneSpace::mount(zones, layout, media))),
         });
     }
     (spaces, block_namespace)
 }
 
 /// Mounting takes no simulated time, and so does what it erases.
-fn erase_now(media: &mut Media, block: BlockId) -> bool {
+pub(crate) fn erase_now(media: &mut Media, block: BlockId) -> bool {
     media.erase_begin(block).unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
     media.erase_end(block) == Outcome::Ok
 }

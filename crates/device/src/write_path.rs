@@ -297,6 +297,8 @@ impl Device {
                 self.media.read_ns(ppa) + extra
             }
             (_, Client::Direct(slice)) => self.direct_begins(slice, kind, ppa),
+            (_, Client::Stage { namespace, slot }) => self.stage_begins(namespace, slot, ppa),
+            (_, Client::Log { namespace, slot }) => self.log_begins(namespace, slot, ppa),
             (OpKind::Erase, _) => {
                 let block = self.layout.block_of(ppa);
                 self.media
@@ -353,6 +355,9 @@ impl Device {
         match (record.kind, record.client) {
             (OpKind::Read, _) => self.scheduler.transfer(self.now, op, &mut self.events),
             (_, Client::Direct(slice)) => self.direct_ended(op, slice),
+            (_, Client::Stage { namespace, slot }) => self.stage_ended(op, namespace, slot),
+            (_, Client::Log { namespace, slot }) => self.log_ended(op, namespace, slot),
+            (_, Client::LogErase { namespace }) => self.log_erased(op, namespace),
             (OpKind::Erase, _) => self.erase_done(op),
             (_, Client::Program(id)) => self.program_done(op, ProgramId(id)),
             _ => unreachable!("a program without a plan"),

@@ -74,6 +74,25 @@ pub struct ChunkPlan {
     pub first: Ppa,
 }
 
+/// What a reset of a chunk needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkReset {
+    /// The erase of its block, then [`Chunks::reset_end`].
+    Erase {
+        /// Number of the chunk.
+        chunk: u32,
+        /// Its block.
+        block: BlockId,
+    },
+    /// No erase: its block is retired, and what it holds is given up. The reset has ended with this status.
+    Retired {
+        /// The block.
+        block: BlockId,
+        /// How the reset ended.
+        status: Status,
+    },
+}
+
 const NONE: BlockId = BlockId(u32::MAX);
 
 /// Torn stripes carry numbers that cannot be read; no drive has more programs under way than this.
@@ -443,9 +462,8 @@ impl Chunks {
         end
     }
 
-    /// Begins to reset the chunk that holds `lba`, and says which block to erase for it; `None`: none, another block will stand for
-    /// the retired one.
-    pub fn reset_begin(&mut self, lba: Lba) -> Result<Option<(u32, BlockId)>, Status> {
+    /// Begins to reset the chunk that holds `lba`.
+    pub fn reset_begin(&mut self, lba: Lba) -> Result<ChunkReset, Status> {
         let number = self.number(lba).ok_or(Status::ChunkInvalidReset)?;
         let chunk = &mut self.chunks[number as usize];
         match chunk.state {
@@ -457,13 +475,10 @@ impl Chunks {
         }
         let block = chunk.block;
         if chunk.broken {
-            return match self.reset_end(number, false, 0) {
-                Status::Success => Ok(None),
-                status => Err(status),
-            };
+            return Ok(ChunkReset::Retired { block, status: self.reset_end(number, false, 0) });
         }
         chunk.resetting = true;
-        Ok(Some((number, block)))
+        Ok(ChunkReset::Erase { chunk: number, block })
     }
 
     /// The erase of a chunk's block has ended; `erases` is how many it has had now. Says how the reset ended.

@@ -14,8 +14,10 @@ mod mount;
 mod page_map;
 mod pool;
 mod temperature;
+mod zone_mount;
+mod zones;
 
-pub use chunks::{ChunkConfig, ChunkPlan, Chunks, Management, WriteFailure};
+pub use chunks::{ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, WriteFailure};
 pub use collect::{Emptied, Relocation};
 pub use config::{
     Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, Victim, WearLevelling,
@@ -24,3 +26,5 @@ pub use handles::HandleEvent;
 pub use journal::SegmentWork;
 pub use mount::{MountReport, MountSource};
 pub use page_map::{FtlCounters, PageMap, Plan, ProgramId, Settled, SetupError, Stream};
+pub use zone_mount::{LOG, Staged, ZoneMount};
+pub use zones::{Mark, ZoneConfig, ZoneWork, Zones};

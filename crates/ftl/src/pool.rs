@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   free ── take ──► used ── give (erased) ──► free          any ── retire ──► bad
+//!                      └── condemn ──► used until it is retired
 //! ```
 //! What an erase unit holds is its taker's business. Invariant: a block is in its die's free list if and only if it is free.
 
@@ -12,6 +13,8 @@ use std::ops::Range;
 enum Use {
     Free,
     Used,
+    /// Used, holds data, and is retired instead of erased.
+    Condemned,
     Bad,
 }
 
@@ -85,6 +88,18 @@ impl Pool {
         let index = self.index(block);
         self.uses[index] = Use::Bad;
         self.free[(block.0 / self.blocks_per_die) as usize].retain(|&b| b != block.0);
+    }
+
+    /// A used block takes no more data, and is retired when what it holds is not needed any more.
+    pub fn condemn(&mut self, block: BlockId) {
+        let index = self.index(block);
+        assert!(matches!(self.uses[index], Use::Used | Use::Condemned), "block {} is not in use", block.0);
+        self.uses[index] = Use::Condemned;
+    }
+
+    /// Whether [`Pool::condemn`] was told so.
+    pub fn is_condemned(&self, block: BlockId) -> bool {
+        self.uses[self.index(block)] == Use::Condemned
     }
 
     /// Complete erases of a block.

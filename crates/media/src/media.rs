@@ -704,6 +704,17 @@ impl Media {
         }
     }
 
+    /// Gives up what a retired block holds: it reads as unreadable from now on, as after an erase that failed.
+    ///
+    /// # Panics
+    /// When the block is good; a good one can be erased.
+    pub fn void(&mut self, block: BlockId) {
+        let state = self.store.state(block.0);
+        assert!(state.health() != Health::Good, "block {} is good", block.0);
+        let full = state.without(Flag::Programming).with(Flag::HalfErased);
+        self.store.set_state(block.0, full.with_next_stripe(self.layout.stripes_per_block));
+    }
+
     /// The drive loses power: begun stripes are torn, blocks in erase are half erased.
     pub fn power_cut(&mut self) {
         for block in 0..self.layout.blocks {

@@ -4,7 +4,7 @@ use crate::spec;
 use pellucid_device::{Device, DeviceConfig};
 use pellucid_flash::{
     ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Lba, Opcode,
-    SimTime, Vector,
+    SimTime, Vector, ZoneGeometry,
 };
 
 /// 2 channels x 2 ways; 6 blocks of 8 stripes; a stripe of 2 units of 4 sectors.
@@ -50,6 +50,7 @@ pub struct Bench {
     pub drive: Device,
     now: SimTime,
     tag: u64,
+    ended: Vec<Completion>,
     /// The namespace that commands go to.
     pub namespace: u16,
 }
@@ -58,7 +59,7 @@ impl Bench {
     /// The tiny drive with these namespaces.
     pub fn new(namespaces: &str, sets: &[&str]) -> Bench {
         let drive = Device::new(&tiny(namespaces, sets)).unwrap_or_else(|e| panic!("{e}"));
-        Bench { drive, now: SimTime::ZERO, tag: 0, namespace: 0 }
+        Bench { drive, now: SimTime::ZERO, tag: 0, ended: Vec::new(), namespace: 0 }
     }
 
     /// Submits a command without waiting; its tag.
@@ -77,21 +78,23 @@ impl Bench {
         true
     }
 
+    /// Completions since the last call.
+    pub fn ended(&mut self) -> Vec<Completion> {
+        while let Some(completion) = Drive::pop(&mut self.drive) {
+            let (took, booked) = (completion.completed - completion.submitted, completion.stages.total());
+            assert_eq!(booked, took, "stages of {:?}", completion.opcode);
+            self.ended.push(completion);
+        }
+        std::mem::take(&mut self.ended)
+    }
+
     /// Waits for a command.
     pub fn wait(&mut self, tag: u64) -> Completion {
         loop {
-            while let Some(completion) = Drive::pop(&mut self.drive) {
-                let total = completion.stages.total();
-                assert_eq!(
-                    total,
-                    completion.completed - completion.submitted,
-                    "stages of {:?}",
-                    completion.opcode
-                );
-                if completion.tag == tag {
-                    self.drive.check();
-                    return completion;
-                }
+            self.ended = self.ended();
+            if let Some(at) = self.ended.iter().position(|completion| completion.tag == tag) {
+                self.drive.check();
+                return self.ended.swap_remove(at);
             }
             assert!(self.step(), "command {tag} never ends");
         }
@@ -142,6 +145,14 @@ impl Bench {
         }
     }
 
+    /// The geometry of the zoned namespace.
+    pub fn zones(&self) -> ZoneGeometry {
+        match Drive::interface(&self.drive, self.namespace) {
+            Some(Interface::Zoned(geometry)) => geometry,
+            other => panic!("no zoned namespace: {other:?}"),
+        }
+    }
+
     /// A sector of the open-channel namespace.
     pub fn lba(&self, group: u32, unit: u32, chunk: u32, sector: u32) -> Lba {
         self.chunks().lba(ChunkAddress { group, unit, chunk, sector })
@@ -162,6 +173,7 @@ impl Bench {
     /// Cuts the power and switches it on again; commands under way are lost.
     pub fn power_cut(&mut self) {
         self.drive.power_cut().unwrap_or_else(|e| panic!("{e}"));
+        self.ended.clear();
         while Drive::pop(&mut self.drive).is_some() {}
         self.drive.check();
     }

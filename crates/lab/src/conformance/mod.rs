@@ -5,6 +5,7 @@
 
 mod bench;
 mod chunks;
+mod zones;
 
 pub use bench::Bench;
 
@@ -19,7 +20,7 @@ pub struct Case {
 
 /// Every case of the suite.
 pub fn cases() -> impl Iterator<Item = Case> {
-    [chunks::CASES].into_iter().flatten().copied()
+    [chunks::CASES, zones::CASES].into_iter().flatten().copied()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::schema::{Key, Kind, Values, count, key};
 use super::table::Table;
 use pellucid_device::{Feedback, Namespace};
 use pellucid_flash::{Layout, Vector};
-use pellucid_ftl::{ChunkConfig, Management, WriteFailure};
+use pellucid_ftl::{ChunkConfig, Management, WriteFailure, ZoneConfig};
 use pellucid_media::MediaConfig;
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(crate) const KEYS: &[Key] = &[key(
     "Namespaces, each with an interface and blocks of every die; none: one block namespace of everything",
 )];
 
-const INTERFACES: &[&str] = &["block", "open-channel"];
+const INTERFACES: &[&str] = &["block", "open-channel", "zoned"];
 const BLOCK: &[&str] = &["interface", "blocks"];
 const OPEN_CHANNEL: &[&str] = &[
     "interface",
@@ -38,6 +38,17 @@ const OPEN_CHANNEL: &[&str] = &[
     "very_high_ecc_bits",
     "wear_gap",
 ];
+const ZONED: &[&str] = &[
+    "interface",
+    "blocks",
+    "spare_blocks",
+    "dies_per_zone",
+    "open_max",
+    "active_max",
+    "append_max",
+    "stage",
+    "buffer",
+];
 /// Erases at which an unlimited part counts as worn, for the wear index: the rating of MLC of the first open-channel drives.
 const RATED_ERASES: u32 = 3000;
 
@@ -55,6 +66,7 @@ pub(crate) fn build(
         let interface = table.word("interface", INTERFACES, None)?;
         table.check_names(match interface.as_str() {
             "block" => BLOCK,
+            "zoned" => ZONED,
             _ => OPEN_CHANNEL,
         })?;
         let blocks = share(&table, &mut free, index + 1 == rows.len())?;
@@ -64,6 +76,10 @@ pub(crate) fn build(
                     return Err(table.refuse("interface", "at most one block namespace"));
                 }
                 Namespace::Block { blocks }
+            }
+            "zoned" => {
+                media.metadata_bytes = Vector::METADATA_BYTES as u32;
+                zoned(&table, blocks, layout)?
             }
             _ => {
                 media.metadata_bytes = Vector::METADATA_BYTES as u32;
@@ -150,6 +166,42 @@ fn open_channel(
         },
     })
 }
+
+fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace, SpecError> {
+    let stripe = layout.units_per_stripe * layout.sectors_per_unit;
+    let dies_per_zone =
+        table.number("dies_per_zone", Kind::Whole(1, layout.dies.into()), Some(layout.dies))?;
+    if !layout.dies.is_multiple_of(dies_per_zone) {
+        return Err(table.refuse("dies_per_zone", format!("a divisor of the {} dies", layout.dies)));
+    }
+    let spare_blocks = table.number(
+        "spare_blocks",
+        Kind::Whole(1, blocks.len() as u64 - 1),
+        Some((blocks.len() as u32 / 32).max(1)),
+    )?;
+    let protected = table.word("buffer", &["volatile", "protected"], Some("volatile"))? == "protected";
+    // The staging log of a volatile buffer holds a stripe for each active zone, in half a block.
+    let most = if protected { u32::MAX } else { (layout.stripes_per_block / 2).max(1) };
+    let limit = Kind::Whole(1, most.into());
+    let active_max = table.number("active_max", limit, Some(most.min(ACTIVE_ZONES)))?;
+    let open_max = table.number("open_max", Kind::Whole(1, active_max.into()), Some(active_max))?;
+    let least = Kind::Whole(u64::from(active_max) + 1, 1 << 20);
+    Ok(Namespace::Zoned {
+        zones: ZoneConfig {
+            blocks,
+            spare_blocks,
+            dies_per_zone,
+            open_max,
+            active_max,
+            append_max_sectors: table.number("append_max", count(1), Some(stripe))?,
+            stage_stripes: table.number("stage", least, Some(active_max + 2 * layout.dies))?,
+            protected,
+        },
+    })
+}
+
+/// Active zones that a drive allows if its description does not say.
+const ACTIVE_ZONES: u32 = 14;
 
 /// What translation of the block namespace works on; `None` if there is none.
 pub(crate) fn block_layout(namespaces: &[Namespace], layout: &Layout) -> Option<Layout> {

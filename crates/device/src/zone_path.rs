@@ -1,0 +1,798 @@
+//! The meaning of zoned commands (NVMe Zoned Namespaces 1.1), on the [direct path](crate::direct_path) and the
+//! [buffer of stripes](crate::zone_stage).
+//!
+//! ```text
+//!  write    rules, write pointer moves ─► slices by stripe ─► slot (or wait) ─► DMA ─► acknowledged (write-back)
+//!  append       │                                              │ stripe full ─► program ─► acknowledged (write-through, FUA)
+//!               └ refused: nothing has changed                 └ FUA, flush of a part ─► staging log ─► acknowledged
+//!  read     in the buffer? copied from there; else runs that one sense brings; behind the write pointer zeros
+//!  reset    zone quiet ─► tombstone if the log knows it ─► erase what holds stripe 0 ─► erase the rest ─► empty
+//!  finish   zone quiet ─► rest of the stripe padded, marked as the last ─► full
+//! ```
+//! A zone is *quiet* when none of its data are between acceptance and the media, the stripe being filled apart.
+
+use crate::device::{Device, Route};
+use crate::firmware::Task;
+use crate::scheduler::{Client, FlashOp, OpKind};
+use crate::slab::NIL;
+use crate::spaces::Space;
+use crate::write_path::add_stages;
+use crate::zone_stage::ZoneSpace;
+use pellucid_flash::{
+    BlockId, Cause, Command, Lpn, Nanos, Opcode, Ppa, Stage, Status, ZoneAction, ZoneState,
+};
+use pellucid_ftl::{LOG, ZoneWork};
+use pellucid_media::Outcome;
+
+impl Device {
+    fn zone_space(&mut self, namespace: u16) -> &mut ZoneSpace {
+        match &mut self.spaces[usize::from(namespace)] {
+            Space::Zones(space) => space,
+            _ => unreachable!("the command is for a zoned namespace"),
+        }
+    }
+
+    /// Whether the fields of a command are right; its zone is looked at when it is fetched.
+    pub(crate) fn refuse_zone(&self, space: &ZoneSpace, command: &Command) -> Option<Status> {
+        let bytes = command.sectors as usize * self.image_bytes;
+        let ok = match command.opcode {
+            Opcode::Read => command.sectors >= 1 && (command.data.is_empty() || command.data.len() == bytes),
+            Opcode::Write | Opcode::Append => command.sectors >= 1 && command.data.len() == bytes,
+            Opcode::Report => command.sectors >= 1,
+            Opcode::Zone(_) => command.sectors == 0,
+            Opcode::Flush => true,
+            _ => return Some(Status::InvalidOpcode),
+        };
+        if !ok || command.vector.is_some() {
+            return Some(Status::InvalidField);
+        }
+        let found = space.zones.zone_of(command.lba);
+        let inside = match (command.opcode, found) {
+            (Opcode::Flush, _) => true,
+            (_, None) => false,
+            (Opcode::Report, Some((zone, _))) => {
+                u64::from(zone) + u64::from(command.sectors) <= u64::from(space.zones.geometry().zones)
+            }
+            _ => command.lba.0 + u64::from(command.sectors) <= space.zones.sectors(),
+        };
+        (!inside).then_some(Status::LbaOutOfRange)
+    }
+
+    /// A zoned command has been taken.
+    pub(crate) fn start_zone(&mut self, work: u32) {
+        match self.works[work].command.opcode {
+            Opcode::Read => self.zone_read(work),
+            Opcode::Write | Opcode::Append => self.zone_write(work),
+            Opcode::Zone(action) => self.zone_action(work, action),
+            Opcode::Report => self.zone_report(work),
+            Opcode::Flush => self.zone_flush(work),
+            _ => unreachable!("refused at submission"),
+        }
+    }
+
+    fn zone_write(&mut self, work: u32) {
+        let Command { opcode, namespace, lba, sectors, .. } = self.works[work].command;
+        let space = self.zone_space(namespace);
+        let (zone, first) = match space.zones.accept(lba, sectors, opcode == Opcode::Append) {
+            Ok(at) => at,
+            Err(status) => return self.merge_status(work, status, 0),
+        };
+        let start = space.zones.info(zone).start.0;
+        let stripe = space.zones.stripe_sectors();
+        let mut done = 0;
+        while done < sectors {
+            let at = first + done;
+            let here = (stripe - at % stripe).min(sectors - done);
+            self.zone_space(namespace).runs[zone as usize].inbound += 1;
+            self.direct_slice(work, Route::Stage, (Ppa(at / stripe), at % stripe), (done, here), zone);
+            done += here;
+        }
+        if opcode == Opcode::Append {
+            self.works[work].result = start + u64::from(first);
+        }
+    }
+
+    /// A slice gets its slot, or waits for one; `in_turn`: it has waited.
+    pub(crate) fn stage(&mut self, slice: u32, in_turn: bool) {
+        let (namespace, zone, stripe, first) = {
+            let s = &self.slices[slice];
+            (self.works[s.work].command.namespace, s.lpn.0, s.entry, s.first)
+        };
+        let space = self.zone_space(namespace);
+        if (!in_turn && !space.starved.is_empty()) || (first == 0 && space.is_full()) {
+            let mut starved = space.starved;
+            match in_turn {
+                true => starved.push_front(&mut self.slices, slice),
+                false => starved.push_back(&mut self.slices, slice),
+            }
+            self.zone_space(namespace).starved = starved;
+            return;
+        }
+        if first == 0 {
+            let slot = space.take(zone, stripe);
+            space.runs[zone as usize].tail = slot;
+        }
+        let slot = space.runs[zone as usize].tail;
+        debug_assert_eq!((space.slots[slot].zone, space.slots[slot].stripe), (zone, stripe));
+        self.slices[slice].entry = slot;
+        self.slices[slice].book(Stage::Buffer, self.now);
+        self.ask(Task::Dma(slice));
+    }
+
+    /// A slot became vacant: those who wait go on in their order.
+    fn feed_stage(&mut self, namespace: u16) {
+        loop {
+            let space = self.zone_space(namespace);
+            if space.starved.is_empty() || space.is_full() {
+                return;
+            }
+            let mut starved = space.starved;
+            let slice = starved.pop(&mut self.slices).expect("not empty");
+            self.zone_space(namespace).starved = starved;
+            self.stage(slice, true);
+        }
+    }
+
+    /// The data of a slice are in the controller.
+    pub(crate) fn staged(&mut self, slice: u32) {
+        let (work, slot, zone, first, sectors, data_at) = {
+            let s = &self.slices[slice];
+            (s.work, s.entry, s.lpn.0, s.first, s.sectors, s.data_at)
+        };
+        let Command { namespace, fua, .. } = self.works[work].command;
+        let image = self.image_bytes;
+        let Space::Zones(space) = &mut self.spaces[usize::from(namespace)] else { unreachable!() };
+        let data = &self.works[work].command.data[data_at as usize * image..][..sectors as usize * image];
+        space.images_mut(slot)[first as usize * image..][..sectors as usize * image].copy_from_slice(data);
+        let stripe = space.zones.stripe_sectors();
+        let record = &mut space.slots[slot];
+        record.arrived += sectors;
+        let full = record.arrived == stripe;
+        space.runs[zone as usize].inbound -= 1;
+        let through = fua || self.config.buffer.write == crate::config::WritePolicy::WriteThrough;
+        // Protected, the buffer is as good as the media.
+        if through && !space.protected {
+            let mut list = record.acknowledge;
+            list.push_back(&mut self.slices, slice);
+            self.zone_space(namespace).slots[slot].acknowledge = list;
+        } else {
+            self.slice_done(slice, Status::Success);
+        }
+        if full {
+            let run = &mut self.zone_space(namespace).runs[zone as usize];
+            // The next stripe may have a slot already.
+            run.tail = if run.tail == slot { NIL } else { run.tail };
+            self.program_stage(namespace, slot);
+        } else if !self.zone_space(namespace).slots[slot].acknowledge.is_empty() {
+            self.log(namespace, slot);
+        }
+        self.zone_quiet(namespace, zone);
+    }
+
+    /// Plans the program of a slot.
+    fn program_stage(&mut self, namespace: u16, slot: u32) {
+        let space = self.zone_space(namespace);
+        let (zone, stripe) = (space.slots[slot].zone, space.slots[slot].stripe);
+        if !std::mem::replace(&mut space.slots[slot].programming, true) {
+            space.runs[zone as usize].programs += 1;
+        }
+        match space.zones.place(zone, stripe) {
+            Some(first) => self.issue_stage(Client::Stage { namespace, slot }, first, Cause::Host),
+            None => self.lose_stage(namespace, slot),
+        }
+    }
+
+    fn issue_stage(&mut self, client: Client, first: Ppa, cause: Cause) {
+        let die = self.layout.die_of(first).0;
+        let kind = if matches!(client, Client::LogErase { .. }) { OpKind::Erase } else { OpKind::Program };
+        let op = FlashOp::new(kind, cause, client, die, first, self.layout.units_per_stripe, self.now);
+        let op = self.scheduler.ops.insert(op);
+        self.ask(Task::Issue(op));
+    }
+
+    /// The array starts on a slot's stripe, unless its block has failed since it was planned.
+    pub(crate) fn stage_begins(&mut self, namespace: u16, slot: u32, first: Ppa) -> Nanos {
+        let arrived = self.zone_space(namespace).slots[slot].arrived;
+        self.slot_begins(namespace, slot, first, None, arrived)
+    }
+
+    pub(crate) fn log_begins(&mut self, namespace: u16, slot: u32, first: Ppa) -> Nanos {
+        let record = &mut self.zone_space(namespace).slots[slot];
+        let sectors = record.arrived;
+        record.logging = Some(sectors);
+        self.slot_begins(namespace, slot, first, Some(LOG), sectors)
+    }
+
+    fn slot_begins(
+        &mut self,
+        namespace: u16,
+        slot: u32,
+        first: Ppa,
+        lpn: Option<Lpn>,
+        sectors: u32,
+    ) -> Nanos {
+        let Space::Zones(space) = &mut self.spaces[usize::from(namespace)] else { unreachable!() };
+        if space.zones.is_condemned(self.layout.block_of(first)) {
+            space.slots[slot].skipped = true;
+            return Nanos::ZERO;
+        }
+        let sequence = space.zones.next_sequence();
+        self.media
+            .program_begin(first, sequence)
+            .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+        let (lpn, mark) = (lpn.unwrap_or(Lpn(space.slots[slot].zone)), space.mark(slot, sectors));
+        space.put(slot, lpn, mark, first, &mut self.media, &self.layout);
+        self.media.program_ns(first)
+    }
+
+    /// Ends the operation of a slot; whether its stripe is on the media, and the stages of the operation.
+    fn slot_ended(
+        &mut self,
+        op: u32,
+        namespace: u16,
+        slot: u32,
+        cause: Cause,
+    ) -> (bool, pellucid_flash::StageTimes) {
+        let (first, stages) = (self.scheduler.ops[op].ppa, self.scheduler.ops[op].stages);
+        let Space::Zones(space) = &mut self.spaces[usize::from(namespace)] else { unreachable!() };
+        let skipped = std::mem::take(&mut space.slots[slot].skipped);
+        let ok = !skipped && self.media.program_end(first) == Outcome::Ok;
+        if !skipped {
+            let data = space.slots[slot].arrived;
+            let stripe = space.zones.stripe_sectors();
+            self.counters.media_operations += 1;
+            self.counters.programs[cause as usize] += 1;
+            self.counters.programmed_sectors[cause as usize] += u64::from(data);
+            self.counters.programmed_sectors[Cause::Padding as usize] += u64::from(stripe - data);
+            self.counters.program_failures += u64::from(!ok);
+            if !ok {
+                self.media.retire(self.layout.block_of(first));
+            }
+        }
+        self.scheduler.release(self.now, op, &mut self.events);
+        self.tap_operation(op);
+        self.scheduler.ops.release(op);
+        (ok, stages)
+    }
+
+    /// The program of a slot has ended.
+    pub(crate) fn stage_ended(&mut self, op: u32, namespace: u16, slot: u32) {
+        let block = self.layout.block_of(self.scheduler.ops[op].ppa);
+        let (ok, stages) = self.slot_ended(op, namespace, slot, Cause::Host);
+        let space = self.zone_space(namespace);
+        let (zone, stripe) = (space.slots[slot].zone, space.slots[slot].stripe);
+        if !ok {
+            space.zones.program_failed(zone, stripe, block);
+            return self.program_stage(namespace, slot);
+        }
+        space.runs[zone as usize].programs -= 1;
+        space.slots[slot].programming = false;
+        let finish = space.slots[slot].finish;
+        self.acknowledge_stage(namespace, slot, Some(&stages), Status::Success);
+        if finish {
+            self.zone_space(namespace).zones.finish_end(zone);
+            self.end_action(namespace, zone, Status::Success);
+        }
+        self.settle_flush(namespace, slot, u32::MAX);
+        self.retire_slot(namespace, slot);
+        self.log_waiting(namespace, zone);
+        self.zone_quiet(namespace, zone);
+    }
+
+    /// Completes the slices that wait for a slot's program.
+    fn acknowledge_stage(
+        &mut self,
+        namespace: u16,
+        slot: u32,
+        stages: Option<&pellucid_flash::StageTimes>,
+        status: Status,
+    ) {
+        let mut list = self.zone_space(namespace).slots[slot].acknowledge.take();
+        while let Some(slice) = list.pop(&mut self.slices) {
+            match stages {
+                Some(stages) => add_stages(&mut self.slices[slice], stages, self.now),
+                None => self.slices[slice].book(Stage::Buffer, self.now),
+            }
+            self.merge_status(self.slices[slice].work, status, 0);
+            self.slice_done(slice, Status::Success);
+        }
+    }
+
+    /// A slot whose stripe is on the media is given back, if its log program has ended too.
+    fn retire_slot(&mut self, namespace: u16, slot: u32) {
+        let space = self.zone_space(namespace);
+        let record = &mut space.slots[slot];
+        record.wants_log = false;
+        if record.logging.is_some() {
+            // Nothing will be asked of it but the end of that program.
+            record.finish = true;
+            return;
+        }
+        space.vacate(slot);
+        self.reap_log(namespace);
+        self.feed_stage(namespace);
+    }
+
+    /// No block is left for a slot's stripe: it cannot be stored.
+    fn lose_stage(&mut self, namespace: u16, slot: u32) {
+        let space = self.zone_space(namespace);
+        let zone = space.slots[slot].zone;
+        space.zones.fail(zone);
+        space.runs[zone as usize].programs -= 1;
+        space.slots[slot].programming = false;
+        let action = space.runs[zone as usize].action;
+        self.acknowledge_stage(namespace, slot, None, Status::WriteFault);
+        if action != NIL {
+            self.end_action(namespace, zone, Status::WriteFault);
+        }
+        self.fail_flush(namespace, slot);
+        self.retire_slot(namespace, slot);
+        self.zone_quiet(namespace, zone);
+    }
+
+    // ---- the staging log
+
+    /// Logs what is here of a slot; not before the stripes in front of it are on the media, so that the log's order is theirs.
+    fn log(&mut self, namespace: u16, slot: u32) {
+        let units_per_block = self.layout.units_per_block;
+        let space = self.zone_space(namespace);
+        let zone = space.slots[slot].zone;
+        let busy = space.runs[zone as usize].programs > 0 && !space.slots[slot].tombstone;
+        if busy || space.slots[slot].logging.is_some() {
+            space.slots[slot].wants_log = true;
+            return;
+        }
+        space.slots[slot].wants_log = false;
+        let Some((first, fresh)) = space.zones.log_place() else {
+            return self.lose_log(namespace, slot);
+        };
+        let record = &mut space.slots[slot];
+        record.logging = Some(0);
+        record.with_log = record.acknowledge.take();
+        space.runs[zone as usize].logs += 1;
+        if fresh {
+            space.log.push_back(BlockId(first.0 / units_per_block));
+        }
+        self.issue_stage(Client::Log { namespace, slot }, first, Cause::Journal);
+        if fresh {
+            self.move_log(namespace);
+        }
+    }
+
+    /// A new block of the log was begun: what older ones hold, and is still needed, goes there too.
+    fn move_log(&mut self, namespace: u16) {
+        let space = self.zone_space(namespace);
+        let newest = *space.log.back().expect("just begun");
+        let moves: Vec<u32> = space
+            .live()
+            .filter(|&s| space.slots[s].logged > 0 && space.slots[s].logged_in != newest)
+            .collect();
+        for slot in moves {
+            if !self.zone_space(namespace).slots[slot].programming {
+                self.log(namespace, slot);
+            }
+        }
+        self.reap_log(namespace);
+    }
+
+    /// Stripes of a zone are on the media: what waited for that may be logged.
+    fn log_waiting(&mut self, namespace: u16, zone: u32) {
+        let space = self.zone_space(namespace);
+        let tail = space.runs[zone as usize].tail;
+        if tail != NIL && space.slots[tail].wants_log {
+            self.log(namespace, tail);
+        }
+    }
+
+    /// The log program of a slot has ended.
+    pub(crate) fn log_ended(&mut self, op: u32, namespace: u16, slot: u32) {
+        let block = self.layout.block_of(self.scheduler.ops[op].ppa);
+        let (ok, stages) = self.slot_ended(op, namespace, slot, Cause::Journal);
+        let space = self.zone_space(namespace);
+        let zone = space.slots[slot].zone;
+        space.runs[zone as usize].logs -= 1;
+        let sectors = space.slots[slot].logging.take().expect("a log program is under way");
+        if !ok {
+            space.zones.log_failed(block);
+            let mut waiting = space.slots[slot].acknowledge.take();
+            let mut first = space.slots[slot].with_log.take();
+            while let Some(slice) = waiting.pop(&mut self.slices) {
+                first.push_back(&mut self.slices, slice);
+            }
+            self.zone_space(namespace).slots[slot].acknowledge = first;
+        } else {
+            if !space.slots[slot].tombstone {
+                space.note_logged(slot, sectors, block);
+            }
+            let mut list = space.slots[slot].with_log.take();
+            while let Some(slice) = list.pop(&mut self.slices) {
+                add_stages(&mut self.slices[slice], &stages, self.now);
+                self.slice_done(slice, Status::Success);
+            }
+        }
+        let space = self.zone_space(namespace);
+        let record = &space.slots[slot];
+        let done = record.finish && !record.programming;
+        if record.tombstone && ok {
+            space.vacate(slot);
+            self.erase_zone(namespace, zone);
+        } else if done {
+            self.retire_slot(namespace, slot);
+        } else if !record.programming {
+            let again = !ok || record.wants_log || !record.acknowledge.is_empty();
+            if ok {
+                self.settle_flush(namespace, slot, sectors);
+            }
+            if again {
+                self.log(namespace, slot);
+            }
+        }
+        self.reap_log(namespace);
+        self.feed_stage(namespace);
+        self.zone_quiet(namespace, zone);
+    }
+
+    /// The log has no room.
+    fn lose_log(&mut self, namespace: u16, slot: u32) {
+        self.acknowledge_stage(namespace, slot, None, Status::WriteFault);
+        self.fail_flush(namespace, slot);
+        let space = self.zone_space(namespace);
+        let zone = space.slots[slot].zone;
+        if space.slots[slot].tombstone {
+            space.vacate(slot);
+            space.zones.fail(zone);
+            self.end_action(namespace, zone, Status::WriteFault);
+        }
+    }
+
+    /// Erases the oldest blocks of the log that nobody needs, one after the other.
+    fn reap_log(&mut self, namespace: u16) {
+        loop {
+            let space = self.zone_space(namespace);
+            if space.log.len() < 2 {
+                return;
+            }
+            let oldest = space.log[0];
+            let needed = space.live().any(|s| {
+                let slot = &space.slots[s];
+                slot.logging.is_some() || (slot.logged > 0 && slot.logged_in == oldest && !slot.programming)
+            });
+            if needed {
+                return;
+            }
+            space.log.pop_front();
+            space.log_first += 1;
+            if space.zones.is_condemned(oldest) {
+                space.zones.erased(oldest, false, 0);
+                self.media.void(oldest);
+                continue;
+            }
+            let first = self.layout.ppa(oldest, 0);
+            self.issue_stage(Client::LogErase { namespace }, first, Cause::Journal);
+        }
+    }
+
+    /// A block of the log is erased.
+    pub(crate) fn log_erased(&mut self, op: u32, namespace: u16) {
+        let block = self.layout.block_of(self.scheduler.ops[op].ppa);
+        let ok = self.media.erase_end(block) == Outcome::Ok;
+        self.counters.media_operations += 1;
+        self.counters.erases[Cause::Journal as usize] += u64::from(ok);
+        self.counters.erase_failures += u64::from(!ok);
+        if ok {
+            self.tap_erase(block);
+        }
+        self.scheduler.release(self.now, op, &mut self.events);
+        self.tap_operation(op);
+        self.scheduler.ops.release(op);
+        let erases = self.media.erase_count(block);
+        self.zone_space(namespace).zones.erased(block, ok, erases);
+    }
+
+    // ---- flush
+
+    fn zone_flush(&mut self, work: u32) {
+        let namespace = self.works[work].command.namespace;
+        let space = self.zone_space(namespace);
+        if space.protected {
+            return;
+        }
+        space.flush.waiting.push_back(work);
+        self.works[work].slices_left += 1;
+        self.next_zone_flush(namespace);
+    }
+
+    fn next_zone_flush(&mut self, namespace: u16) {
+        let space = self.zone_space(namespace);
+        if space.flush.running != NIL {
+            return;
+        }
+        let Some(work) = space.flush.waiting.pop_front() else { return };
+        space.flush.running = work;
+        // Held until every slot has been asked.
+        space.flush.left = 1;
+        let slots: Vec<u32> = space.live().collect();
+        for slot in slots {
+            let space = self.zone_space(namespace);
+            let record = &mut space.slots[slot];
+            if record.programming {
+                record.flushing = u32::MAX;
+                space.flush.left += 1;
+            } else if !record.tombstone && !record.finish && record.logged < record.arrived {
+                record.flushing = record.arrived;
+                space.flush.left += 1;
+                self.log(namespace, slot);
+            }
+        }
+        self.flush_part(namespace);
+    }
+
+    /// So many sectors of a slot are safe.
+    fn settle_flush(&mut self, namespace: u16, slot: u32, sectors: u32) {
+        let record = &mut self.zone_space(namespace).slots[slot];
+        if record.flushing == 0 || sectors < record.flushing {
+            return;
+        }
+        record.flushing = 0;
+        self.flush_part(namespace);
+    }
+
+    fn fail_flush(&mut self, namespace: u16, slot: u32) {
+        let space = self.zone_space(namespace);
+        if std::mem::take(&mut space.slots[slot].flushing) != 0 {
+            let work = space.flush.running;
+            self.merge_status(work, Status::WriteFault, 0);
+            self.flush_part(namespace);
+        }
+    }
+
+    fn flush_part(&mut self, namespace: u16) {
+        let space = self.zone_space(namespace);
+        space.flush.left -= 1;
+        if space.flush.left == 0 {
+            let work = std::mem::replace(&mut space.flush.running, NIL);
+            self.part_done(work);
+            self.next_zone_flush(namespace);
+        }
+    }
+
+    /// The power fails: buffers that are protected are written to their logs.
+    pub(crate) fn save_protected(&mut self) {
+        for space in &mut self.spaces {
+            if let Space::Zones(space) = space
+                && space.protected
+            {
+                space.save(&mut self.media, &self.layout);
+            }
+        }
+    }
+
+    // ---- actions
+
+    fn zone_action(&mut self, work: u32, action: ZoneAction) {
+        let Command { namespace, lba, .. } = self.works[work].command;
+        let space = self.zone_space(namespace);
+        let count = space.zones.geometry().zones;
+        if action as u8 & 0x80 == 0 {
+            let (zone, offset) = space.zones.zone_of(lba).expect("checked at submission");
+            if offset != 0 {
+                return self.merge_status(work, Status::InvalidField, 0);
+            }
+            return self.act_on_zone(work, zone, action);
+        }
+        if action == ZoneAction::OpenAll && !space.zones.may_open_all() {
+            return self.merge_status(work, Status::TooManyOpenZones, 0);
+        }
+        // What one zone's action does to another must not concern the others.
+        let zones = &self.zone_space(namespace).zones;
+        let concerned: Vec<_> =
+            (0..count).filter_map(|zone| Some((zone, zones.concerned(zone, action)?))).collect();
+        for (zone, action) in concerned {
+            self.act_on_zone(work, zone, action);
+        }
+    }
+
+    fn act_on_zone(&mut self, work: u32, zone: u32, action: ZoneAction) {
+        let namespace = self.works[work].command.namespace;
+        match self.zone_space(namespace).zones.act(zone, action) {
+            Err(status) => self.merge_status(work, status, 0),
+            Ok(ZoneWork::Done) => {}
+            Ok(ZoneWork::Reset | ZoneWork::Finish) => {
+                let run = &mut self.zone_space(namespace).runs[zone as usize];
+                (run.action, run.acting) = (work, false);
+                self.works[work].slices_left += 1;
+                self.zone_quiet(namespace, zone);
+            }
+        }
+    }
+
+    /// Begins the action that waits for a zone, if the zone is quiet.
+    fn zone_quiet(&mut self, namespace: u16, zone: u32) {
+        let space = self.zone_space(namespace);
+        let run = &mut space.runs[zone as usize];
+        let quiet = run.inbound == 0 && run.programs == 0 && run.logs == 0;
+        if run.action == NIL || run.acting || !quiet {
+            return;
+        }
+        run.acting = true;
+        let (tail, work) = (std::mem::replace(&mut run.tail, NIL), run.action);
+        let all_or_one = self.works[work].command.opcode;
+        let finish = matches!(all_or_one, Opcode::Zone(ZoneAction::Finish | ZoneAction::FinishAll));
+        let space = self.zone_space(namespace);
+        if finish {
+            let pointer = (space.zones.info(zone).write_pointer.0 - space.zones.info(zone).start.0) as u32;
+            let slot = match tail {
+                NIL => space.take(zone, pointer / space.zones.stripe_sectors()),
+                tail => tail,
+            };
+            space.slots[slot].finish = true;
+            return self.program_stage(namespace, slot);
+        }
+        if tail != NIL {
+            // Nobody can miss what is forgotten.
+            self.settle_flush(namespace, tail, u32::MAX);
+            self.zone_space(namespace).vacate(tail);
+        }
+        let space = self.zone_space(namespace);
+        if space.needs_tombstone(zone) && !space.protected {
+            let slot = space.take(zone, 0);
+            space.slots[slot].tombstone = true;
+            self.log(namespace, slot);
+        } else {
+            self.erase_zone(namespace, zone);
+        }
+        self.feed_stage(namespace);
+    }
+
+    /// Erases the block with stripe 0 of a zone that is being reset, and the others when that is done.
+    fn erase_zone(&mut self, namespace: u16, zone: u32) {
+        let space = self.zone_space(namespace);
+        space.runs[zone as usize].logged_first = 0;
+        let first = self.erase_next(namespace, zone);
+        if !first {
+            self.end_reset(namespace, zone);
+        }
+    }
+
+    /// Starts the erase of the next block; `false`: there is none.
+    fn erase_next(&mut self, namespace: u16, zone: u32) -> bool {
+        loop {
+            let space = self.zone_space(namespace);
+            let Some(block) = space.zones.reset_next(zone) else { return false };
+            if space.zones.is_condemned(block) {
+                space.zones.erased(block, false, 0);
+                self.media.void(block);
+                continue;
+            }
+            space.runs[zone as usize].erases += 1;
+            let work = space.runs[zone as usize].action;
+            let first = self.layout.ppa(block, 0);
+            // What the zone was waited for.
+            let record = &mut self.works[work];
+            record.stages.add(Stage::Media, self.now - record.mark);
+            record.mark = self.now;
+            self.direct_slice(work, Route::Erase, (first, 0), (0, 0), zone);
+            return true;
+        }
+    }
+
+    /// A block of a zone that is being reset is erased.
+    pub(crate) fn zone_block_erased(&mut self, slice: u32, first: Ppa, ok: bool) {
+        let (work, zone) = (self.slices[slice].work, self.slices[slice].lpn.0);
+        let namespace = self.works[work].command.namespace;
+        let block: BlockId = self.layout.block_of(first);
+        let erases = self.media.erase_count(block);
+        let space = self.zone_space(namespace);
+        space.zones.erased(block, ok, erases);
+        space.runs[zone as usize].erases -= 1;
+        while self.erase_next(namespace, zone) {}
+        if self.zone_space(namespace).runs[zone as usize].erases == 0 {
+            self.end_reset(namespace, zone);
+        }
+    }
+
+    fn end_reset(&mut self, namespace: u16, zone: u32) {
+        let space = self.zone_space(namespace);
+        if space.runs[zone as usize].action == NIL {
+            return;
+        }
+        space.zones.reset_end(zone);
+        self.end_action(namespace, zone, Status::Success);
+    }
+
+    fn end_action(&mut self, namespace: u16, zone: u32, status: Status) {
+        let run = &mut self.zone_space(namespace).runs[zone as usize];
+        let work = std::mem::replace(&mut run.action, NIL);
+        run.acting = false;
+        if work != NIL {
+            self.merge_status(work, status, 0);
+            self.part_done(work);
+        }
+    }
+
+    // ---- reads and reports
+
+    fn zone_read(&mut self, work: u32) {
+        let Command { namespace, lba, sectors, .. } = self.works[work].command;
+        let space = self.zone_space(namespace);
+        let (zone, offset) = space.zones.zone_of(lba).expect("checked at submission");
+        if offset + u64::from(sectors) > space.zones.geometry().zone_sectors {
+            return self.merge_status(work, Status::ZoneBoundary, 0);
+        }
+        if space.zones.state(zone) == ZoneState::Offline {
+            return self.merge_status(work, Status::ZoneOffline, 0);
+        }
+        let written = u64::from(space.zones.data_sectors(zone));
+        let stripe = u64::from(space.zones.stripe_sectors());
+        let (mut done, mut told) = (0, 0);
+        while done < sectors {
+            let at = offset + u64::from(done);
+            if at >= written {
+                // Nothing behind the write pointer.
+                self.zone_give(work, done, sectors - done, None);
+                told += sectors - done;
+                break;
+            }
+            let (number, first) = ((at / stripe) as u32, (at % stripe) as u32);
+            let here = (stripe - at % stripe).min(written - at).min(u64::from(sectors - done)) as u32;
+            if let Some(slot) = self.zone_space(namespace).find(zone, number) {
+                self.zone_give(work, done, here, Some((slot, first)));
+                self.counters.buffer_read_hits += 1;
+                told += here;
+            } else {
+                self.zone_sense(work, zone, number, first, (done, here));
+            }
+            done += here;
+        }
+        if told > 0 {
+            self.direct_slice(work, Route::Tell, (Ppa(0), 0), (0, told), zone);
+        }
+    }
+
+    /// Gives `sectors` from the buffer, or zeros.
+    fn zone_give(&mut self, work: u32, at: u32, sectors: u32, from: Option<(u32, u32)>) {
+        let image = self.image_bytes;
+        let Command { namespace, data, .. } = &mut self.works[work].command;
+        if data.is_empty() {
+            return;
+        }
+        let Space::Zones(space) = &self.spaces[usize::from(*namespace)] else { unreachable!() };
+        let out = &mut data[at as usize * image..][..sectors as usize * image];
+        match from {
+            Some((slot, first)) => {
+                out.copy_from_slice(&space.images(slot)[first as usize * image..][..out.len()])
+            }
+            None => out.fill(0),
+        }
+    }
+
+    /// Reads sectors of one stripe from the media, a run for every sense.
+    fn zone_sense(&mut self, work: u32, zone: u32, stripe: u32, first: u32, (at, sectors): (u32, u32)) {
+        let namespace = self.works[work].command.namespace;
+        let Some(start) = self.zone_space(namespace).zones.locate(zone, stripe) else {
+            self.zone_give(work, at, sectors, None);
+            return self.merge_status(work, Status::UnrecoveredRead, 0);
+        };
+        let per_unit = self.layout.sectors_per_unit;
+        let group = self.direct.sense_units * per_unit;
+        let mut done = 0;
+        while done < sectors {
+            let sector = first + done;
+            let here = (group - sector % group).min(sectors - done);
+            let unit = Ppa(start.0 + sector / per_unit);
+            self.direct_slice(work, Route::Read, (unit, sector % per_unit), (at + done, here), zone);
+            done += here;
+        }
+    }
+
+    fn zone_report(&mut self, work: u32) {
+        let Command { namespace, lba, sectors, .. } = self.works[work].command;
+        let mut data = std::mem::take(&mut self.works[work].command.data);
+        data.clear();
+        let zones = &self.zone_space(namespace).zones;
+        let (first, _) = zones.zone_of(lba).expect("checked at submission");
+        (first..first + sectors).for_each(|zone| zones.info(zone).encode(&mut data));
+        self.works[work].command.data = data;
+        self.direct_slice(work, Route::Tell, (Ppa(0), 0), (0, 0), 0);
+    }
+}

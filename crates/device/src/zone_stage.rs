@@ -1,0 +1,344 @@
+//! The buffer of a zoned namespace: stripes that are being filled, and those on their way to the media.
+//!
+//! ```text
+//!  take ─► filling ── all sectors here ─► programming ─► vacant
+//!            │  ▲                            │ program failed: again, elsewhere
+//!   log ─────▼──┘ (flush, FUA, power cut with protected buffers)
+//! ```
+//! **What is promised.** Without protection, as with a block drive: a write is acknowledged when it is in the buffer (write-back) or
+//! on the media (write-through, FUA), and a flush makes everything acknowledged before it durable: full stripes are programmed,
+//! and what is there of a partly written one goes to the staging log. With protection everything acknowledged is durable, because the
+//! buffer is written to the log while the power fails. Either way a zone that comes back holds a prefix of what was written,
+//! and a reset has happened or has not.
+//!
+//! Invariants: a zone has at most one stripe that is being filled, its last; a slot is vacant only when neither its program
+//! nor a log program of it is under way; blocks of the log are erased in the order in which they were written.
+
+use crate::power::Source;
+use crate::slab::{List, NIL, Slab};
+use crate::spaces::erase_now;
+use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
+use pellucid_ftl::{LOG, Mark, MountSource, ZoneConfig, Zones};
+use pellucid_media::{Media, Outcome, ReadResult};
+use std::collections::VecDeque;
+
+/// A stripe in the buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    pub live: bool,
+    pub zone: u32,
+    pub stripe: u32,
+    /// Sectors that are here.
+    pub arrived: u32,
+    /// Full, or to be padded: its program is planned.
+    pub programming: bool,
+    /// The operation under way was not begun.
+    pub skipped: bool,
+    /// Its zone is being finished with it.
+    pub finish: bool,
+    /// It stands for no stripe, but says that its zone was reset.
+    pub tombstone: bool,
+    /// A log program of it is under way, with so many sectors.
+    pub logging: Option<u32>,
+    /// It must be logged (again) when it can be.
+    pub wants_log: bool,
+    /// Sectors that the log has, and where.
+    pub logged: u32,
+    pub logged_in: BlockId,
+    /// The flush in progress waits until so many sectors are safe; 0: it does not.
+    pub flushing: u32,
+    /// Slices that are acknowledged when the stripe is on the media.
+    pub acknowledge: List,
+    /// Those that the log program under way will do for.
+    pub with_log: List,
+}
+
+/// What goes on with a zone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// Slices between acceptance and arrival of their data.
+    pub inbound: u32,
+    /// Programs of its stripes planned and not ended.
+    pub programs: u32,
+    /// Log programs.
+    pub logs: u32,
+    /// Erases under way.
+    pub erases: u32,
+    /// The stripe being filled.
+    pub tail: u32,
+    /// The command whose action waits or is under way.
+    pub action: u32,
+    /// That action has begun.
+    pub acting: bool,
+    /// Number of the log block with the newest copy of its stripe 0, from 1; 0: none.
+    pub logged_first: u64,
+}
+
+pub(crate) const IDLE: Run = Run {
+    inbound: 0,
+    programs: 0,
+    logs: 0,
+    erases: 0,
+    tail: NIL,
+    action: NIL,
+    acting: false,
+    logged_first: 0,
+};
+
+/// A zoned namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct ZoneSpace {
+    pub zones: Zones,
+    pub protected: bool,
+    pub slots: Slab<Slot>,
+    images: Vec<u8>,
+    stride: usize,
+    /// Slots that may still be taken; those of actions may go beyond.
+    pub vacancies: i64,
+    /// Slices that wait for a slot, and those behind them.
+    pub starved: List,
+    pub runs: Vec<Run>,
+    /// Blocks of the staging log, the oldest first, with its number from 1.
+    pub log: VecDeque<BlockId>,
+    pub log_first: u64,
+    pub flush: ZoneFlush,
+    /// Zeroes, and room for the mark.
+    spare: Vec<u8>,
+}
+
+/// Flushes, one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct ZoneFlush {
+    pub waiting: VecDeque<u32>,
+    pub running: u32,
+    /// Slots that it waits for.
+    pub left: u32,
+}
+
+impl ZoneSpace {
+    /// What the media hold. What the log has is taken over and logged anew, in no simulated time.
+    pub fn mount(config: &ZoneConfig, layout: &Layout, media: &mut Media) -> ZoneSpace {
+        let source = Source { media, blocks: config.blocks.clone(), blocks_per_die: layout.blocks_per_die };
+        let mark = |ppa| {
+            source.spare(ppa)?;
+            let mut bytes = [0; Mark::BYTES];
+            media.metadata(ppa, 0, &mut bytes);
+            Some(Mark::decode(&bytes))
+        };
+        let (zones, found) = Zones::mount(config, layout, &source, mark);
+        let stride = zones.stripe_sectors() as usize * media.image_bytes();
+        let runs = vec![IDLE; zones.geometry().zones as usize];
+        let mut space = ZoneSpace {
+            zones,
+            protected: config.protected,
+            slots: Slab::default(),
+            images: Vec::new(),
+            stride,
+            vacancies: config.stage_stripes.into(),
+            starved: List::default(),
+            runs,
+            log: VecDeque::new(),
+            log_first: 1,
+            flush: ZoneFlush { waiting: VecDeque::new(), running: NIL, left: 0 },
+            spare: vec![0; layout.sectors_per_unit as usize * media.metadata_bytes()],
+        };
+        for staged in found.staged {
+            let slot = space.take(staged.zone, staged.stripe);
+            space.slots[slot].arrived = staged.sectors;
+            let unit = stride / layout.units_per_stripe as usize;
+            for (i, images) in space.images_mut(slot).chunks_exact_mut(unit).enumerate() {
+                // Mounting has time for more retries than a host.
+                let unit = Ppa(staged.from.0 + i as u32);
+                (0..100).any(|attempt| matches!(media.read(unit, 0, images, attempt), ReadResult::Ok { .. }));
+            }
+            if staged.sectors == space.zones.stripe_sectors() {
+                space.program_now(slot, media, layout);
+                space.vacate(slot);
+            } else {
+                space.runs[staged.zone as usize].tail = slot;
+                space.log_now(slot, media, layout);
+            }
+        }
+        for block in found.erase {
+            let ok = erase_now(media, block);
+            space.zones.erased(block, ok, media.erase_count(block));
+        }
+        space
+    }
+
+    /// A slot for a stripe of which nothing is here yet.
+    pub fn take(&mut self, zone: u32, stripe: u32) -> u32 {
+        self.vacancies -= 1;
+        let slot = self.slots.insert(Slot {
+            live: true,
+            zone,
+            stripe,
+            arrived: 0,
+            programming: false,
+            skipped: false,
+            finish: false,
+            tombstone: false,
+            logging: None,
+            wants_log: false,
+            logged: 0,
+            logged_in: BlockId(u32::MAX),
+            flushing: 0,
+            acknowledge: List::default(),
+            with_log: List::default(),
+        });
+        let end = (slot as usize + 1) * self.stride;
+        if self.images.len() < end {
+            self.images.resize(end, 0);
+        }
+        self.images_mut(slot).fill(0);
+        slot
+    }
+
+    /// Whether a slice must wait for a slot. One is made beyond the limit where none will become vacant by itself: after a power
+    /// cut more zones can be partly written than may be active.
+    pub fn is_full(&self) -> bool {
+        self.vacancies <= 0 && self.live().any(|slot| self.slots[slot].programming)
+    }
+
+    /// The slot is done with.
+    pub fn vacate(&mut self, slot: u32) {
+        self.vacancies += 1;
+        self.slots[slot].live = false;
+        self.slots.release(slot);
+    }
+
+    pub fn images(&self, slot: u32) -> &[u8] {
+        &self.images[slot as usize * self.stride..][..self.stride]
+    }
+
+    pub fn images_mut(&mut self, slot: u32) -> &mut [u8] {
+        &mut self.images[slot as usize * self.stride..][..self.stride]
+    }
+
+    /// The slot that holds a stripe.
+    pub fn find(&self, zone: u32, stripe: u32) -> Option<u32> {
+        let run = &self.runs[zone as usize];
+        if run.tail == NIL && run.programs == 0 {
+            return None;
+        }
+        let mut slots = self.slots.iter().zip(0..);
+        slots.find(|(s, _)| s.live && !s.tombstone && s.zone == zone && s.stripe == stripe).map(|(_, at)| at)
+    }
+
+    /// Live slots.
+    pub fn live(&self) -> impl Iterator<Item = u32> + '_ {
+        self.slots.iter().zip(0..).filter(|(slot, _)| slot.live).map(|(_, at)| at)
+    }
+
+    /// What the spare area says of a slot that is programmed with so many sectors.
+    pub fn mark(&self, slot: u32, sectors: u32) -> Mark {
+        let Slot { zone, stripe, finish, .. } = self.slots[slot];
+        Mark { zone, stripe, sectors, finished: finish, epoch: self.zones.epoch() }
+    }
+
+    /// Gives a begun stripe its content: that of a slot, with the mark in the first unit's spare area.
+    pub fn put(&mut self, slot: u32, lpn: Lpn, mark: Mark, first: Ppa, media: &mut Media, layout: &Layout) {
+        let unit = self.stride / layout.units_per_stripe as usize;
+        for (i, images) in self.images(slot).chunks_exact(unit).enumerate() {
+            media.put_unit(Ppa(first.0 + i as u32), lpn, images);
+        }
+        self.spare[..Mark::BYTES].copy_from_slice(&mark.encode());
+        media.put_metadata(first, &self.spare);
+    }
+
+    /// Programs a slot in no simulated time; `false`: there is no room.
+    fn program_now(&mut self, slot: u32, media: &mut Media, layout: &Layout) -> bool {
+        let Slot { zone, stripe, arrived, .. } = self.slots[slot];
+        while let Some(first) = self.zones.place(zone, stripe) {
+            if self.write_now(slot, Lpn(zone), self.mark(slot, arrived), first, media, layout) {
+                return true;
+            }
+            let block = layout.block_of(first);
+            media.retire(block);
+            self.zones.program_failed(zone, stripe, block);
+        }
+        self.zones.fail(zone);
+        false
+    }
+
+    /// Logs a slot in no simulated time.
+    pub fn log_now(&mut self, slot: u32, media: &mut Media, layout: &Layout) {
+        let arrived = self.slots[slot].arrived;
+        while let Some((first, fresh)) = self.zones.log_place() {
+            let block = layout.block_of(first);
+            if fresh {
+                self.log.push_back(block);
+            }
+            if self.write_now(slot, LOG, self.mark(slot, arrived), first, media, layout) {
+                self.note_logged(slot, arrived, block);
+                return;
+            }
+            media.retire(block);
+            self.zones.log_failed(block);
+        }
+    }
+
+    fn write_now(
+        &mut self,
+        slot: u32,
+        lpn: Lpn,
+        mark: Mark,
+        first: Ppa,
+        media: &mut Media,
+        layout: &Layout,
+    ) -> bool {
+        let sequence = self.zones.next_sequence();
+        media
+            .program_begin(first, sequence)
+            .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+        self.put(slot, lpn, mark, first, media, layout);
+        media.program_end(first) == Outcome::Ok
+    }
+
+    /// The log has `sectors` of a slot, in `block`.
+    pub fn note_logged(&mut self, slot: u32, sectors: u32, block: BlockId) {
+        let number = self.log.iter().position(|&b| b == block).map_or(0, |at| self.log_first + at as u64);
+        let record = &mut self.slots[slot];
+        (record.logged, record.logged_in) = (sectors, block);
+        if record.stripe == 0 {
+            self.runs[record.zone as usize].logged_first = number;
+        }
+    }
+
+    /// Whether the log may bring back data of a zone that is reset now, and must say so.
+    pub fn needs_tombstone(&self, zone: u32) -> bool {
+        let logged = self.runs[zone as usize].logged_first;
+        logged != 0 && logged >= self.log_first
+    }
+
+    /// Power fails and the buffer is protected: everything that arrived goes to the log.
+    pub fn save(&mut self, media: &mut Media, layout: &Layout) {
+        let mut slots: Vec<u32> = self.live().filter(|&s| !self.slots[s].tombstone).collect();
+        slots.sort_by_key(|&s| (self.slots[s].zone, self.slots[s].stripe));
+        for slot in slots {
+            // A zone that is being finished is not finished yet.
+            self.slots[slot].finish = false;
+            if self.slots[slot].arrived > 0 {
+                self.log_now(slot, media, layout);
+            }
+        }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        let runs = self.runs.len() * size_of::<Run>();
+        self.zones.memory_bytes() + (runs + self.images.capacity()) as u64 + self.slots.memory_bytes()
+    }
+
+    pub fn check(&self) {
+        self.zones.check();
+        for slot in self.live() {
+            let record = &self.slots[slot];
+            assert!(record.arrived <= self.zones.stripe_sectors(), "slot {slot}: {record:?}");
+            let filling = !record.programming && !record.tombstone && !record.finish;
+            let tail = self.runs[record.zone as usize].tail;
+            let coming = self.runs[record.zone as usize].inbound > 0;
+            let excused = coming || record.logging.is_some();
+            assert!(!filling || tail == slot || excused, "slot {slot} is no zone's last: {record:?}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Zones found again on the media.
+//!
+//! 1. every stripe that can be read says which stripe of which zone it is, or that it belongs to the staging log ([`Mark`]);
+//! 2. a zone's stripes count as far as none is missing, and none is older than the mount that wrote the one before it (an
+//!    older one was cut off by an earlier power cut, and its zone has been written anew since);
+//! 3. what the log holds of the stripes behind them is taken over, unless the zone was reset after it;
+//! 4. blocks that hold nothing that counts, and those of the log, are to be erased.
+
+use crate::MountSource;
+use crate::zones::{Column, Extent, Mark, Zones};
+use pellucid_flash::{BlockId, Lpn, Ppa, ZoneState};
+use std::collections::BTreeMap;
+
+/// The logical page in the spare areas of the staging log. Those of a zone's stripes hold the zone.
+pub const LOG: Lpn = Lpn(u32::MAX - 1);
+
+/// Torn stripes carry numbers that cannot be read; no drive has more programs under way than this.
+const SEQUENCE_GAP: u64 = 1 << 20;
+
+/// A stripe that the staging log holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Staged {
+    /// Zone.
+    pub zone: u32,
+    /// Stripe of the zone.
+    pub stripe: u32,
+    /// Sectors that hold data.
+    pub sectors: u32,
+    /// Where the log has it.
+    pub from: Ppa,
+}
+
+/// What a mount leaves for the drive to do, before anything else happens.
+#[derive(Clone, Debug, Default)]
+pub struct ZoneMount {
+    /// Stripes to take into the buffer; the full ones must be programmed, the last of a zone logged again.
+    pub staged: Vec<Staged>,
+    /// Blocks to erase after that.
+    pub erase: Vec<BlockId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    mark: Mark,
+    sequence: u64,
+    block: BlockId,
+    at: u32,
+}
+
+/// Sets `zones` to what the media hold.
+pub(crate) fn find(
+    zones: &mut Zones,
+    source: &impl MountSource,
+    mark: impl Fn(Ppa) -> Option<Mark>,
+) -> ZoneMount {
+    let mut data: Vec<Vec<Found>> = vec![Vec::new(); zones.zones.len()];
+    let mut log: Vec<Vec<Found>> = data.clone();
+    let mut used = Vec::new();
+    for block in zones.pool.all() {
+        zones.pool.set_erases(block, source.erases(block));
+        let stripes = source.used_stripes(block);
+        if stripes == 0 {
+            if source.is_bad(block) {
+                zones.pool.retire(block)
+            } else {
+                zones.pool.give(block)
+            }
+            continue;
+        }
+        used.push(block);
+        for at in 0..stripes {
+            let ppa = zones.layout.ppa(block, at * zones.layout.units_per_stripe);
+            let (Some((lpn, sequence)), Some(mark)) = (source.spare(ppa), mark(ppa)) else { continue };
+            zones.sequence = zones.sequence.max(sequence + SEQUENCE_GAP);
+            zones.epoch = zones.epoch.max(mark.epoch + 1);
+            let into = if lpn == LOG { &mut log } else { &mut data };
+            if let Some(list) = into.get_mut(mark.zone as usize) {
+                list.push(Found { mark, sequence, block, at });
+            }
+        }
+    }
+    let mut holding = BTreeMap::new();
+    let mut mount = ZoneMount::default();
+    for zone in 0..zones.zones.len() {
+        let chain = chain(&data[zone], zones.stripe_sectors);
+        for found in &chain {
+            holding.insert(found.block, ());
+        }
+        let staged = staged(zones, &chain, &log[zone], zone as u32);
+        settle(zones, zone as u32, &chain, &staged, source);
+        mount.staged.extend(staged);
+    }
+    for block in used {
+        match (holding.contains_key(&block), source.is_bad(block)) {
+            (true, true) => zones.pool.condemn(block),
+            (true, false) => {}
+            (false, true) => zones.pool.retire(block),
+            (false, false) => mount.erase.push(block),
+        }
+    }
+    mount
+}
+
+/// The stripes that count, in order.
+fn chain(found: &[Found], stripe_sectors: u32) -> Vec<Found> {
+    let mut newest: BTreeMap<u32, Found> = BTreeMap::new();
+    for &found in found {
+        let slot = newest.entry(found.mark.stripe).or_insert(found);
+        if found.sequence > slot.sequence {
+            *slot = found;
+        }
+    }
+    let mut chain: Vec<Found> = Vec::new();
+    for (stripe, found) in (0..).zip(newest.into_values()) {
+        let follows = found.mark.stripe == stripe
+            && chain.last().is_none_or(|last| {
+                last.mark.sectors == stripe_sectors
+                    && !last.mark.finished
+                    && found.mark.epoch >= last.mark.epoch
+            });
+        if !follows {
+            break;
+        }
+        chain.push(found);
+    }
+    chain
+}
+
+/// What the log holds behind `chain`.
+fn staged(zones: &Zones, chain: &[Found], log: &[Found], zone: u32) -> Vec<Staged> {
+    let reset = log.iter().filter(|f| f.mark.sectors == 0).map(|f| f.sequence).max().unwrap_or(0);
+    let mut newest = chain.last().map_or(reset, |last| last.sequence);
+    let closed = chain.last().is_some_and(|l| l.mark.finished);
+    let mut staged: Vec<Staged> = Vec::new();
+    let mut stripe = chain.len() as u32;
+    while !closed && stripe < zones.stripes() {
+        let candidates = log.iter().filter(|f| f.mark.stripe == stripe && f.mark.sectors > 0);
+        let Some(found) = candidates.filter(|f| f.sequence > newest).max_by_key(|f| f.sequence) else {
+            break;
+        };
+        let from = zones.layout.ppa(found.block, found.at * zones.layout.units_per_stripe);
+        staged.push(Staged { zone, stripe, sectors: found.mark.sectors, from });
+        if found.mark.sectors < zones.stripe_sectors {
+            break;
+        }
+        newest = found.sequence;
+        stripe += 1;
+    }
+    staged
+}
+
+fn settle(zones: &mut Zones, zone: u32, chain: &[Found], staged: &[Staged], source: &impl MountSource) {
+    let dies_per_zone = zones.config.dies_per_zone;
+    let rows = zones.layout.stripes_per_block;
+    let mut columns = vec![Column::default(); dies_per_zone as usize];
+    for found in chain {
+        let Found { block, at, .. } = *found;
+        let (column, row) = (found.mark.stripe % dies_per_zone, found.mark.stripe / dies_per_zone);
+        let column = &mut columns[column as usize];
+        match column.extents.last_mut().filter(|last| last.goes_on(block, at, row)) {
+            Some(last) => last.count += 1,
+            None => column.extents.push(Extent { row, block, at, count: 1 }),
+        }
+        column.next_at = if source.is_bad(block) { rows } else { source.used_stripes(block) };
+    }
+    let written: u32 = chain.iter().map(|f| f.mark.sectors).sum();
+    let pointer = written + staged.iter().map(|s| s.sectors).sum::<u32>();
+    let finished = chain.last().is_some_and(|last| last.mark.finished);
+    let record = &mut zones.zones[zone as usize];
+    (record.columns, record.pointer, record.data) = (columns, pointer, pointer);
+    record.state = if finished || u64::from(pointer) == zones.geometry.capacity_sectors {
+        ZoneState::Full
+    } else if pointer > 0 {
+        ZoneState::Closed
+    } else {
+        ZoneState::Empty
+    };
+}

@@ -1,0 +1,533 @@
+//! Zones: the translation of a zoned namespace (NVMe Zoned Namespaces 1.1).
+//!
+//! A zone is striped over a set of dies: its stripe `k` lies in column `k mod dies_per_zone`. A column takes erase units from the
+//! [`Pool`](crate::pool) as it is written, so wear is levelled and bad blocks are replaced below the zones.
+//!
+//! ```text
+//!  column of a zone     rows 0 1 2 3 4 | 5 6 7 ...        an extent: rows that lie one behind the other in one block
+//!                       block 17       | block 40, from its stripe 0, because a program of block 17 failed at row 5
+//! ```
+//! States are those of [`pellucid_flash::ZoneState`]; opening one zone too many closes the one that was opened implicitly first.
+//!
+//! Every stripe says in its spare area which it is ([`Mark`]), so the pointers can be found again after a power cut: the stripes
+//! of a zone count as far as none is missing, and none is older than the mount that wrote the one before it.
+//!
+//! Invariants: `open` and `active` count zones by state; a zone that is empty and idle has no extents; a stripe below the
+//! written ones has a place.
+
+use crate::pool::Pool;
+use crate::{MountSource, zone_mount};
+use pellucid_flash::{
+    BlockId, DieId, Layout, Lba, Ppa, Status, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState,
+};
+use std::ops::Range;
+
+/// A zoned namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ZoneConfig {
+    /// Blocks of every die.
+    pub blocks: Range<u32>,
+    /// Blocks of every die that are no part of a zone: they replace bad ones and hold the staging log.
+    pub spare_blocks: u32,
+    /// Dies that a zone is striped over: a divisor of all dies.
+    pub dies_per_zone: u32,
+    /// Open zones that are allowed; 0: any number.
+    pub open_max: u32,
+    /// Active zones that are allowed; 0: any number.
+    pub active_max: u32,
+    /// Longest append, in sectors.
+    pub append_max_sectors: u32,
+    /// Stripes that the drive's buffer holds for partly written ones and for those on their way to the media.
+    pub stage_stripes: u32,
+    /// The buffer survives a power cut: it is written to the staging log then. Else a flush writes what is not on the media there.
+    pub protected: bool,
+}
+
+/// What the spare area of a zone's stripe says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Zone.
+    pub zone: u32,
+    /// Stripe of the zone.
+    pub stripe: u32,
+    /// Sectors that hold data; fewer than a stripe has only in the last one, and in the staging log. 0 in the log: the zone was
+    /// reset.
+    pub sectors: u32,
+    /// The zone was finished with this stripe.
+    pub finished: bool,
+    /// Number of the mount that wrote it.
+    pub epoch: u32,
+}
+
+impl Mark {
+    /// Length of an encoded one.
+    pub const BYTES: usize = 16;
+
+    /// As bytes: zone, stripe, sectors (bit 31: finished), epoch; little endian.
+    pub fn encode(&self) -> [u8; Mark::BYTES] {
+        let mut bytes = [0; Mark::BYTES];
+        let sectors = self.sectors | u32::from(self.finished) << 31;
+        for (at, word) in [self.zone, self.stripe, sectors, self.epoch].into_iter().enumerate() {
+            bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`Mark::encode`] wrote.
+    pub fn decode(bytes: &[u8; Mark::BYTES]) -> Mark {
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[4 * at + i]));
+        let sectors = word(2);
+        Mark {
+            zone: word(0),
+            stripe: word(1),
+            sectors: sectors & !(1 << 31),
+            finished: sectors >> 31 == 1,
+            epoch: word(3),
+        }
+    }
+}
+
+/// Rows of a column that lie one behind the other in a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// First row of the column.
+    pub row: u32,
+    pub block: BlockId,
+    /// Stripe of the block that holds it.
+    pub at: u32,
+    /// Rows.
+    pub count: u32,
+}
+
+impl Extent {
+    /// Whether the next row of its block, `at`, would hold row `row`.
+    pub fn goes_on(&self, block: BlockId, at: u32, row: u32) -> bool {
+        self.block == block && self.row + self.count == row && self.at + self.count == at
+    }
+}
+
+/// A column of a zone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Column {
+    pub extents: Vec<Extent>,
+    /// Next stripe of the last extent's block.
+    pub next_at: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Zone {
+    pub state: ZoneState,
+    /// Sectors accepted.
+    pub pointer: u32,
+    /// Sectors that hold data, once it is full.
+    pub data: u32,
+    /// When it was opened, to close the oldest.
+    opened: u64,
+    /// An action on it waits or is under way.
+    pub held: bool,
+    pub columns: Vec<Column>,
+}
+
+/// What an accepted action needs from the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoneWork {
+    /// Nothing: it is done.
+    Done,
+    /// Drop what is buffered, erase the blocks, then [`Zones::reset_end`].
+    Reset,
+    /// Program what is buffered with a mark that says so, then [`Zones::finish_end`].
+    Finish,
+}
+
+/// The zones of one namespace.
+#[derive(Clone, Debug)]
+pub struct Zones {
+    pub(crate) config: ZoneConfig,
+    pub(crate) layout: Layout,
+    pub(crate) geometry: ZoneGeometry,
+    pub(crate) stripe_sectors: u32,
+    pub(crate) zones: Vec<Zone>,
+    pub(crate) pool: Pool,
+    open: u32,
+    active: u32,
+    clock: u64,
+    pub(crate) sequence: u64,
+    pub(crate) epoch: u32,
+    /// Where a stripe of the staging log goes next: block and stripe.
+    pub(crate) log: Option<(BlockId, u32)>,
+    log_die: u32,
+}
+
+impl Zones {
+    /// The zones that the media behind `source` hold. `mark` reads the mark in the spare area of a stripe's first unit.
+    pub fn mount(
+        config: &ZoneConfig,
+        layout: &Layout,
+        source: &impl MountSource,
+        mark: impl Fn(Ppa) -> Option<Mark>,
+    ) -> (Zones, zone_mount::ZoneMount) {
+        let stripe_sectors = layout.units_per_stripe * layout.sectors_per_unit;
+        let capacity = stripe_sectors * layout.stripes_per_block * config.dies_per_zone;
+        let sets = layout.dies / config.dies_per_zone;
+        let geometry = ZoneGeometry {
+            zones: (config.blocks.len() as u32 - config.spare_blocks) * sets,
+            zone_sectors: u64::from(capacity).next_power_of_two(),
+            capacity_sectors: capacity.into(),
+            sector_bytes: layout.sector_bytes,
+            open_max: config.open_max,
+            active_max: config.active_max,
+            append_max_sectors: config.append_max_sectors,
+        };
+        let empty = Zone {
+            state: ZoneState::Empty,
+            pointer: 0,
+            data: 0,
+            opened: 0,
+            held: false,
+            columns: vec![Column::default(); config.dies_per_zone as usize],
+        };
+        let mut zones = Zones {
+            pool: Pool::new(layout, config.blocks.clone()),
+            config: config.clone(),
+            layout: layout.clone(),
+            geometry,
+            stripe_sectors,
+            zones: vec![empty; geometry.zones as usize],
+            open: 0,
+            active: 0,
+            clock: 0,
+            sequence: 1,
+            epoch: 1,
+            log: None,
+            log_die: 0,
+        };
+        let found = zone_mount::find(&mut zones, source, mark);
+        zones.active = zones.zones.iter().filter(|z| z.state == ZoneState::Closed).count() as u32;
+        (zones, found)
+    }
+
+    /// What hosts know of the namespace.
+    pub fn geometry(&self) -> &ZoneGeometry {
+        &self.geometry
+    }
+
+    /// Sectors of a stripe.
+    pub fn stripe_sectors(&self) -> u32 {
+        self.stripe_sectors
+    }
+
+    /// Sectors of the namespace, the gaps behind the zones' capacity included.
+    pub fn sectors(&self) -> u64 {
+        u64::from(self.geometry.zones) * self.geometry.zone_sectors
+    }
+
+    /// Zone of a sector, and the sector's number in it.
+    pub fn zone_of(&self, lba: Lba) -> Option<(u32, u64)> {
+        let zone = lba.0 / self.geometry.zone_sectors;
+        (zone < self.geometry.zones.into()).then_some((zone as u32, lba.0 % self.geometry.zone_sectors))
+    }
+
+    /// State of a zone.
+    pub fn state(&self, zone: u32) -> ZoneState {
+        self.zones[zone as usize].state
+    }
+
+    /// Sectors of a zone that hold data, or will.
+    pub fn data_sectors(&self, zone: u32) -> u32 {
+        let zone = &self.zones[zone as usize];
+        if zone.state == ZoneState::Full { zone.data } else { zone.pointer }
+    }
+
+    /// What a report says of a zone.
+    pub fn info(&self, zone: u32) -> ZoneInfo {
+        let start = u64::from(zone) * self.geometry.zone_sectors;
+        let record = &self.zones[zone as usize];
+        ZoneInfo {
+            state: record.state,
+            start: Lba(start),
+            capacity_sectors: self.geometry.capacity_sectors,
+            write_pointer: Lba(start + u64::from(record.pointer)),
+        }
+    }
+
+    fn is_open(state: ZoneState) -> bool {
+        matches!(state, ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen)
+    }
+
+    fn is_active(state: ZoneState) -> bool {
+        Zones::is_open(state) || state == ZoneState::Closed
+    }
+
+    /// Changes a zone's state and the counts with it.
+    pub fn set_state(&mut self, zone: u32, state: ZoneState) {
+        let record = &mut self.zones[zone as usize];
+        let before = std::mem::replace(&mut record.state, state);
+        self.open = self.open - u32::from(Zones::is_open(before)) + u32::from(Zones::is_open(state));
+        self.active = self.active - u32::from(Zones::is_active(before)) + u32::from(Zones::is_active(state));
+        if Zones::is_open(state) && !Zones::is_open(before) {
+            self.clock += 1;
+            record.opened = self.clock;
+        }
+    }
+
+    /// Makes sure that a zone in `state` may be opened: limits, and the implicit close of another.
+    fn room_to_open(&mut self, state: ZoneState) -> Result<(), Status> {
+        if !Zones::is_active(state) && self.config.active_max > 0 && self.active >= self.config.active_max {
+            return Err(Status::TooManyActiveZones);
+        }
+        if Zones::is_open(state) || self.config.open_max == 0 || self.open < self.config.open_max {
+            return Ok(());
+        }
+        let implicit = (0..).zip(&self.zones).filter(|(_, z)| z.state == ZoneState::ImplicitlyOpen);
+        let oldest = implicit.min_by_key(|(_, z)| z.opened).map(|(zone, _)| zone);
+        self.set_state(oldest.ok_or(Status::TooManyOpenZones)?, ZoneState::Closed);
+        Ok(())
+    }
+
+    /// Accepts a write (`append`: at wherever the write pointer is) and moves the write pointer. Gives the zone and its first sector.
+    pub fn accept(&mut self, lba: Lba, sectors: u32, append: bool) -> Result<(u32, u32), Status> {
+        let (zone, offset) = self.zone_of(lba).ok_or(Status::LbaOutOfRange)?;
+        if append && (offset != 0 || sectors > self.config.append_max_sectors) {
+            return Err(Status::InvalidField);
+        }
+        let record = &self.zones[zone as usize];
+        let (state, pointer) = (record.state, record.pointer);
+        match state {
+            ZoneState::Full => return Err(Status::ZoneFull),
+            ZoneState::ReadOnly => return Err(Status::ZoneReadOnly),
+            ZoneState::Offline => return Err(Status::ZoneOffline),
+            _ => {}
+        }
+        // An action on it is not over: there is no write pointer to meet.
+        if record.held || (!append && offset != u64::from(pointer)) {
+            return Err(Status::ZoneInvalidWrite);
+        }
+        if u64::from(pointer) + u64::from(sectors) > self.geometry.capacity_sectors {
+            return Err(Status::ZoneBoundary);
+        }
+        if !Zones::is_open(state) {
+            self.room_to_open(state)?;
+            self.set_state(zone, ZoneState::ImplicitlyOpen);
+        }
+        let record = &mut self.zones[zone as usize];
+        record.pointer += sectors;
+        record.data = record.pointer;
+        if u64::from(record.pointer) == self.geometry.capacity_sectors {
+            self.set_state(zone, ZoneState::Full);
+        }
+        Ok((zone, pointer))
+    }
+
+    /// Accepts an action on one zone. What it needs from the drive, the drive does before it says so.
+    pub fn act(&mut self, zone: u32, action: ZoneAction) -> Result<ZoneWork, Status> {
+        use ZoneState::{Closed, Empty, ExplicitlyOpen, Full, ImplicitlyOpen, Offline, ReadOnly};
+        let state = self.state(zone);
+        if self.zones[zone as usize].held {
+            return Err(Status::ZoneInvalidTransition);
+        }
+        match (action, state) {
+            (ZoneAction::Open, ExplicitlyOpen)
+            | (ZoneAction::Close, Closed)
+            | (ZoneAction::Finish, Full)
+            | (ZoneAction::Reset, Empty)
+            | (ZoneAction::Offline, Offline) => {}
+            (ZoneAction::Open, Empty | Closed | ImplicitlyOpen) => {
+                self.room_to_open(state)?;
+                self.set_state(zone, ExplicitlyOpen);
+            }
+            (ZoneAction::Close, ImplicitlyOpen | ExplicitlyOpen) => self.set_state(zone, Closed),
+            (ZoneAction::Finish, Empty | Closed | ImplicitlyOpen | ExplicitlyOpen) => {
+                self.zones[zone as usize].held = true;
+                return Ok(ZoneWork::Finish);
+            }
+            (ZoneAction::Reset, Closed | ImplicitlyOpen | ExplicitlyOpen | Full) => {
+                self.zones[zone as usize].held = true;
+                return Ok(ZoneWork::Reset);
+            }
+            (ZoneAction::Offline, ReadOnly) => self.set_state(zone, Offline),
+            _ => return Err(Status::ZoneInvalidTransition),
+        }
+        Ok(ZoneWork::Done)
+    }
+
+    /// The action on one zone that an action on all means, and whether `zone` is concerned.
+    pub fn concerned(&self, zone: u32, all: ZoneAction) -> Option<ZoneAction> {
+        let state = self.state(zone);
+        let (action, concerned) = match all {
+            ZoneAction::CloseAll => (ZoneAction::Close, Zones::is_open(state)),
+            ZoneAction::FinishAll => (ZoneAction::Finish, Zones::is_active(state)),
+            ZoneAction::OpenAll => (ZoneAction::Open, state == ZoneState::Closed),
+            ZoneAction::ResetAll => (ZoneAction::Reset, Zones::is_active(state) || state == ZoneState::Full),
+            ZoneAction::OfflineAll => (ZoneAction::Offline, state == ZoneState::ReadOnly),
+            _ => return None,
+        };
+        (concerned && !self.zones[zone as usize].held).then_some(action)
+    }
+
+    /// Whether all closed zones may be opened.
+    pub fn may_open_all(&self) -> bool {
+        let closed = self.zones.iter().filter(|z| z.state == ZoneState::Closed).count() as u32;
+        let implicit = self.zones.iter().filter(|z| z.state == ZoneState::ImplicitlyOpen).count() as u32;
+        self.config.open_max == 0 || self.open - implicit + closed <= self.config.open_max
+    }
+
+    /// The dies of a zone go channel first, so that neighbours do not share a bus.
+    pub(crate) fn die(&self, zone: u32, column: u32) -> DieId {
+        let sets = self.layout.dies / self.config.dies_per_zone;
+        let nth = zone % sets * self.config.dies_per_zone + column;
+        let (channel, way) = (nth % self.layout.channels, nth / self.layout.channels);
+        DieId(channel * self.layout.dies_per_channel + way)
+    }
+
+    /// Stripes of a zone.
+    pub fn stripes(&self) -> u32 {
+        self.layout.stripes_per_block * self.config.dies_per_zone
+    }
+
+    /// The place for stripe `stripe` of a zone, the next of its column; `None`: the die has no block left.
+    pub fn place(&mut self, zone: u32, stripe: u32) -> Option<Ppa> {
+        let (column, row) = (stripe % self.config.dies_per_zone, stripe / self.config.dies_per_zone);
+        let die = self.die(zone, column);
+        let rows = self.layout.stripes_per_block;
+        let record = &mut self.zones[zone as usize].columns[column as usize];
+        if record.extents.is_empty() || record.next_at == rows {
+            let block = self.pool.take(die)?;
+            record.extents.push(Extent { row, block, at: 0, count: 0 });
+            record.next_at = 0;
+        }
+        let last = record.extents.last_mut().expect("just made sure");
+        let (block, at) = (last.block, record.next_at);
+        record.next_at += 1;
+        if last.goes_on(block, at, row) {
+            last.count += 1;
+        } else {
+            // Stripes were lost in between: torn, or written and not counted.
+            record.extents.push(Extent { row, block, at, count: 1 });
+        }
+        Some(self.layout.ppa(block, at * self.layout.units_per_stripe))
+    }
+
+    /// A program in `block` failed, in a column of `zone` or in the log: nothing more is written there. The next
+    /// [`Zones::place`] of each stripe that was planned there gives a place in another block.
+    pub fn program_failed(&mut self, zone: u32, stripe: u32, block: BlockId) {
+        self.pool.condemn(block);
+        let column = &mut self.zones[zone as usize].columns[(stripe % self.config.dies_per_zone) as usize];
+        if column.extents.last().is_some_and(|last| last.block == block) {
+            column.next_at = self.layout.stripes_per_block;
+        }
+    }
+
+    /// As [`Zones::program_failed`], in the log.
+    pub fn log_failed(&mut self, block: BlockId) {
+        self.pool.condemn(block);
+        if self.log.is_some_and(|(log, _)| log == block) {
+            self.log = None;
+        }
+    }
+
+    /// Where a stripe that was written lies.
+    #[inline]
+    pub fn locate(&self, zone: u32, stripe: u32) -> Option<Ppa> {
+        let (column, row) = (stripe % self.config.dies_per_zone, stripe / self.config.dies_per_zone);
+        let extents = &self.zones[zone as usize].columns[column as usize].extents;
+        let extent = extents.iter().rev().find(|e| e.row <= row && row < e.row + e.count)?;
+        let at = extent.at + (row - extent.row);
+        Some(self.layout.ppa(extent.block, at * self.layout.units_per_stripe))
+    }
+
+    /// The next block of a zone to be erased by a reset; the first holds stripe 0 and must be erased before the others, so that
+    /// a reset that power cuts off has happened, or has not.
+    pub fn reset_next(&mut self, zone: u32) -> Option<BlockId> {
+        let columns = &mut self.zones[zone as usize].columns;
+        let column = columns.iter_mut().find(|column| !column.extents.is_empty())?;
+        let block = column.extents.first().expect("not empty").block;
+        column.extents.retain(|extent| extent.block != block);
+        column.next_at = self.layout.stripes_per_block;
+        Some(block)
+    }
+
+    /// A block that belonged to a zone, or to the log, is erased, or is bad.
+    pub fn erased(&mut self, block: BlockId, ok: bool, erases: u32) {
+        self.pool.set_erases(block, erases);
+        if ok { self.pool.give(block) } else { self.pool.retire(block) }
+    }
+
+    /// Whether a block is not to be erased, but retired.
+    pub fn is_condemned(&self, block: BlockId) -> bool {
+        self.pool.is_condemned(block)
+    }
+
+    /// All blocks of a zone are erased.
+    pub fn reset_end(&mut self, zone: u32) {
+        let record = &mut self.zones[zone as usize];
+        (record.pointer, record.data, record.held) = (0, 0, false);
+        record.columns.iter_mut().for_each(|column| *column = Column::default());
+        self.set_state(zone, ZoneState::Empty);
+    }
+
+    /// The mark of a finished zone is on the media.
+    pub fn finish_end(&mut self, zone: u32) {
+        let record = &mut self.zones[zone as usize];
+        record.data = record.pointer;
+        record.held = false;
+        self.set_state(zone, ZoneState::Full);
+    }
+
+    /// The media let a zone down: it can be read only, or, if it holds nothing, not be used at all.
+    pub fn fail(&mut self, zone: u32) {
+        let record = &mut self.zones[zone as usize];
+        record.held = false;
+        let state = if record.pointer == 0 { ZoneState::Offline } else { ZoneState::ReadOnly };
+        self.set_state(zone, state);
+    }
+
+    /// A sequence number for a program.
+    pub fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// Number of this mount.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The place of the next stripe of the staging log; the second is true when it begins a new block. `None`: no block is left.
+    pub fn log_place(&mut self) -> Option<(Ppa, bool)> {
+        let fresh = self.log.is_none_or(|(_, at)| at == self.layout.stripes_per_block);
+        if fresh {
+            let dies = self.layout.dies;
+            let start = self.log_die;
+            let block = (0..dies).find_map(|i| self.pool.take(DieId((start + i) % dies)))?;
+            self.log_die = self.layout.die_of_block(block).0 + 1;
+            self.log = Some((block, 0));
+        }
+        let (block, at) = self.log.expect("just made sure");
+        self.log = Some((block, at + 1));
+        Some((self.layout.ppa(block, at * self.layout.units_per_stripe), fresh))
+    }
+
+    /// Bytes of memory that a drive would need for its zones.
+    pub fn memory_bytes(&self) -> u64 {
+        let columns = self.zones.len() * self.config.dies_per_zone as usize * size_of::<Column>();
+        let extents: usize = self.zones.iter().flat_map(|z| &z.columns).map(|c| c.extents.capacity()).sum();
+        (self.zones.len() * size_of::<Zone>() + columns + extents * size_of::<Extent>()) as u64
+            + self.pool.memory_bytes()
+    }
+
+    /// Walks every invariant and panics, naming it, where one is broken.
+    pub fn check(&self) {
+        self.pool.check();
+        let count =
+            |which: fn(ZoneState) -> bool| self.zones.iter().filter(|z| which(z.state)).count() as u32;
+        assert_eq!(count(Zones::is_open), self.open, "open zones");
+        assert_eq!(count(Zones::is_active), self.active, "active zones");
+        assert!(self.config.open_max == 0 || self.open <= self.config.open_max, "too many open zones");
+        for (number, zone) in self.zones.iter().enumerate() {
+            assert!(u64::from(zone.pointer) <= self.geometry.capacity_sectors, "zone {number}: {zone:?}");
+            let idle = zone.state == ZoneState::Empty && !zone.held;
+            let bare = zone.columns.iter().all(|column| column.extents.is_empty());
+            assert!(!idle || (zone.pointer == 0 && bare), "empty zone {number} holds something: {zone:?}");
+        }
+    }
+}
