@@ -440,8 +440,9 @@ impl Device {
                 return;
             }
             debug_assert!(
-                self.block_namespace != crate::spaces::NO_NAMESPACE,
-                "a direct command waits for nothing"
+                self.has_block_namespace(),
+                "commands wait for nothing: {:?}",
+                self.works.iter().filter(|w| w.live).map(|w| &w.command.opcode).collect::<Vec<_>>()
             );
             // What is given up may let others go on, and makes room for commands that wait in their queues.
             let before = self.active;

@@ -268,15 +268,32 @@ impl Device {
         space.runs[zone as usize].programs -= 1;
         space.slots[slot].programming = false;
         let finish = space.slots[slot].finish;
-        self.acknowledge_stage(namespace, slot, Some(&stages), Status::Success);
+        match self.zone_space(namespace).programmed_before(zone, stripe) {
+            // Written for good is what would come back: not before all that is in front of it.
+            Some(earlier) => self.hand_on(namespace, slot, earlier),
+            None => self.acknowledge_stage(namespace, slot, Some(&stages), Status::Success),
+        }
         if finish {
             self.zone_space(namespace).zones.finish_end(zone);
             self.end_action(namespace, zone, Status::Success);
         }
-        self.settle_flush(namespace, slot, u32::MAX);
+        let awaited = std::mem::take(&mut self.zone_space(namespace).slots[slot].flushing) != 0;
         self.retire_slot(namespace, slot);
+        if awaited {
+            self.flush_part(namespace);
+        }
         self.log_waiting(namespace, zone);
         self.zone_quiet(namespace, zone);
+    }
+
+    /// What waits for one slot waits for another from now on.
+    fn hand_on(&mut self, namespace: u16, from: u32, to: u32) {
+        let space = self.zone_space(namespace);
+        let (mut list, mut waiting) = (space.slots[from].acknowledge.take(), space.slots[to].acknowledge);
+        while let Some(slice) = list.pop(&mut self.slices) {
+            waiting.push_back(&mut self.slices, slice);
+        }
+        self.zone_space(namespace).slots[to].acknowledge = waiting;
     }
 
     /// Completes the slices that wait for a slot's program.
@@ -325,8 +342,11 @@ impl Device {
         if action != NIL {
             self.end_action(namespace, zone, Status::WriteFault);
         }
-        self.fail_flush(namespace, slot);
+        let awaited = self.fail_flush(namespace, slot);
         self.retire_slot(namespace, slot);
+        if awaited {
+            self.flush_part(namespace);
+        }
         self.zone_quiet(namespace, zone);
     }
 
@@ -368,7 +388,8 @@ impl Device {
             .filter(|&s| space.slots[s].logged > 0 && space.slots[s].logged_in != newest)
             .collect();
         for slot in moves {
-            if !self.zone_space(namespace).slots[slot].programming {
+            let record = &self.zone_space(namespace).slots[slot];
+            if !record.programming && !record.doomed {
                 self.log(namespace, slot);
             }
         }
@@ -435,13 +456,17 @@ impl Device {
     /// The log has no room.
     fn lose_log(&mut self, namespace: u16, slot: u32) {
         self.acknowledge_stage(namespace, slot, None, Status::WriteFault);
-        self.fail_flush(namespace, slot);
+        let awaited = self.fail_flush(namespace, slot);
         let space = self.zone_space(namespace);
         let zone = space.slots[slot].zone;
         if space.slots[slot].tombstone {
             space.vacate(slot);
             space.zones.fail(zone);
+            self.forget_doomed(namespace, zone);
             self.end_action(namespace, zone, Status::WriteFault);
+        }
+        if awaited {
+            self.flush_part(namespace);
         }
     }
 
@@ -455,7 +480,7 @@ impl Device {
             let oldest = space.log[0];
             let needed = space.live().any(|s| {
                 let slot = &space.slots[s];
-                slot.logging.is_some() || (slot.logged > 0 && slot.logged_in == oldest && !slot.programming)
+                slot.logging.is_some() || (slot.logged > 0 && slot.logged_in == oldest)
             });
             if needed {
                 return;
@@ -518,7 +543,8 @@ impl Device {
             if record.programming {
                 record.flushing = u32::MAX;
                 space.flush.left += 1;
-            } else if !record.tombstone && !record.finish && record.logged < record.arrived {
+            } else if !(record.tombstone || record.finish || record.doomed) && record.logged < record.arrived
+            {
                 record.flushing = record.arrived;
                 space.flush.left += 1;
                 self.log(namespace, slot);
@@ -537,13 +563,16 @@ impl Device {
         self.flush_part(namespace);
     }
 
-    fn fail_flush(&mut self, namespace: u16, slot: u32) {
+    /// What a slot holds cannot be made safe: the flush that waits for it fails. Gives whether one does; it is told so
+    /// ([`Device::flush_part`]) when the slot is out of its way.
+    fn fail_flush(&mut self, namespace: u16, slot: u32) -> bool {
         let space = self.zone_space(namespace);
-        if std::mem::take(&mut space.slots[slot].flushing) != 0 {
+        let awaited = std::mem::take(&mut space.slots[slot].flushing) != 0;
+        if awaited {
             let work = space.flush.running;
             self.merge_status(work, Status::WriteFault, 0);
-            self.flush_part(namespace);
         }
+        awaited
     }
 
     fn flush_part(&mut self, namespace: u16) {
@@ -629,12 +658,18 @@ impl Device {
             return self.program_stage(namespace, slot);
         }
         if tail != NIL {
-            // Nobody can miss what is forgotten.
-            self.settle_flush(namespace, tail, u32::MAX);
-            self.zone_space(namespace).vacate(tail);
+            let awaited = std::mem::take(&mut self.zone_space(namespace).slots[tail].flushing) != 0;
+            // Until stripe 0 is erased the reset has not happened, and a protected buffer must not have forgotten this.
+            let space = self.zone_space(namespace);
+            space.slots[tail].doomed = true;
+            space.runs[zone as usize].doomed = tail;
+            if awaited {
+                // Nobody can miss what is forgotten.
+                self.flush_part(namespace);
+            }
         }
         let space = self.zone_space(namespace);
-        if space.needs_tombstone(zone) && !space.protected {
+        if space.needs_tombstone(zone) {
             let slot = space.take(zone, 0);
             space.slots[slot].tombstone = true;
             self.log(namespace, slot);
@@ -682,6 +717,7 @@ impl Device {
         let namespace = self.works[work].command.namespace;
         let block: BlockId = self.layout.block_of(first);
         let erases = self.media.erase_count(block);
+        self.forget_doomed(namespace, zone);
         let space = self.zone_space(namespace);
         space.zones.erased(block, ok, erases);
         space.runs[zone as usize].erases -= 1;
@@ -691,7 +727,18 @@ impl Device {
         }
     }
 
+    fn forget_doomed(&mut self, namespace: u16, zone: u32) {
+        let space = self.zone_space(namespace);
+        let slot = std::mem::replace(&mut space.runs[zone as usize].doomed, NIL);
+        if slot != NIL {
+            space.vacate(slot);
+            self.reap_log(namespace);
+            self.feed_stage(namespace);
+        }
+    }
+
     fn end_reset(&mut self, namespace: u16, zone: u32) {
+        self.forget_doomed(namespace, zone);
         let space = self.zone_space(namespace);
         if space.runs[zone as usize].action == NIL {
             return;

@@ -38,6 +38,8 @@ pub(crate) struct Slot {
     pub finish: bool,
     /// It stands for no stripe, but says that its zone was reset.
     pub tombstone: bool,
+    /// Its zone is being reset; it is kept until what is in front of it is erased.
+    pub doomed: bool,
     /// A log program of it is under way, with so many sectors.
     pub logging: Option<u32>,
     /// It must be logged (again) when it can be.
@@ -66,6 +68,8 @@ pub(crate) struct Run {
     pub erases: u32,
     /// The stripe being filled.
     pub tail: u32,
+    /// The stripe that a reset has begun to forget.
+    pub doomed: u32,
     /// The command whose action waits or is under way.
     pub action: u32,
     /// That action has begun.
@@ -80,6 +84,7 @@ pub(crate) const IDLE: Run = Run {
     logs: 0,
     erases: 0,
     tail: NIL,
+    doomed: NIL,
     action: NIL,
     acting: false,
     logged_first: 0,
@@ -152,7 +157,7 @@ impl ZoneSpace {
                 (0..100).any(|attempt| matches!(media.read(unit, 0, images, attempt), ReadResult::Ok { .. }));
             }
             if staged.sectors == space.zones.stripe_sectors() {
-                space.program_now(slot, media, layout);
+                space.program_now(slot, staged.epoch, media, layout);
                 space.vacate(slot);
             } else {
                 space.runs[staged.zone as usize].tail = slot;
@@ -178,6 +183,7 @@ impl ZoneSpace {
             skipped: false,
             finish: false,
             tombstone: false,
+            doomed: false,
             logging: None,
             wants_log: false,
             logged: 0,
@@ -218,11 +224,23 @@ impl ZoneSpace {
     /// The slot that holds a stripe.
     pub fn find(&self, zone: u32, stripe: u32) -> Option<u32> {
         let run = &self.runs[zone as usize];
-        if run.tail == NIL && run.programs == 0 {
+        if run.tail == NIL && run.programs == 0 && run.doomed == NIL {
             return None;
         }
         let mut slots = self.slots.iter().zip(0..);
         slots.find(|(s, _)| s.live && !s.tombstone && s.zone == zone && s.stripe == stripe).map(|(_, at)| at)
+    }
+
+    /// The last slot in front of a stripe that is on its way to the media.
+    pub fn programmed_before(&self, zone: u32, stripe: u32) -> Option<u32> {
+        if self.runs[zone as usize].programs == 0 {
+            return None;
+        }
+        let before = self.live().filter(|&at| {
+            let slot = &self.slots[at];
+            slot.zone == zone && slot.stripe < stripe && slot.programming
+        });
+        before.max_by_key(|&at| self.slots[at].stripe)
     }
 
     /// Live slots.
@@ -247,10 +265,11 @@ impl ZoneSpace {
     }
 
     /// Programs a slot in no simulated time; `false`: there is no room.
-    fn program_now(&mut self, slot: u32, media: &mut Media, layout: &Layout) -> bool {
+    fn program_now(&mut self, slot: u32, epoch: u32, media: &mut Media, layout: &Layout) -> bool {
         let Slot { zone, stripe, arrived, .. } = self.slots[slot];
+        let mark = Mark { epoch, ..self.mark(slot, arrived) };
         while let Some(first) = self.zones.place(zone, stripe) {
-            if self.write_now(slot, Lpn(zone), self.mark(slot, arrived), first, media, layout) {
+            if self.write_now(slot, Lpn(zone), mark, first, media, layout) {
                 return true;
             }
             let block = layout.block_of(first);
@@ -314,6 +333,8 @@ impl ZoneSpace {
     /// Power fails and the buffer is protected: everything that arrived goes to the log.
     pub fn save(&mut self, media: &mut Media, layout: &Layout) {
         let mut slots: Vec<u32> = self.live().filter(|&s| !self.slots[s].tombstone).collect();
+        // Programs may have been planned in the log's block that never began.
+        self.zones.log_close();
         slots.sort_by_key(|&s| (self.slots[s].zone, self.slots[s].stripe));
         for slot in slots {
             // A zone that is being finished is not finished yet.
@@ -334,7 +355,7 @@ impl ZoneSpace {
         for slot in self.live() {
             let record = &self.slots[slot];
             assert!(record.arrived <= self.zones.stripe_sectors(), "slot {slot}: {record:?}");
-            let filling = !record.programming && !record.tombstone && !record.finish;
+            let filling = !record.programming && !record.tombstone && !record.finish && !record.doomed;
             let tail = self.runs[record.zone as usize].tail;
             let coming = self.runs[record.zone as usize].inbound > 0;
             let excused = coming || record.logging.is_some();

@@ -26,6 +26,8 @@ pub struct Staged {
     pub stripe: u32,
     /// Sectors that hold data.
     pub sectors: u32,
+    /// Number of the mount that wrote it; a full one keeps it, because stripes of that mount may follow.
+    pub epoch: u32,
     /// Where the log has it.
     pub from: Ppa,
 }
@@ -82,11 +84,10 @@ pub(crate) fn find(
     let mut holding = BTreeMap::new();
     let mut mount = ZoneMount::default();
     for zone in 0..zones.zones.len() {
-        let chain = chain(&data[zone], zones.stripe_sectors);
+        let (chain, staged) = chain(zones, &data[zone], &log[zone]);
         for found in &chain {
             holding.insert(found.block, ());
         }
-        let staged = staged(zones, &chain, &log[zone], zone as u32);
         settle(zones, zone as u32, &chain, &staged, source);
         mount.staged.extend(staged);
     }
@@ -101,52 +102,42 @@ pub(crate) fn find(
     mount
 }
 
-/// The stripes that count, in order.
-fn chain(found: &[Found], stripe_sectors: u32) -> Vec<Found> {
-    let mut newest: BTreeMap<u32, Found> = BTreeMap::new();
-    for &found in found {
-        let slot = newest.entry(found.mark.stripe).or_insert(found);
-        if found.sequence > slot.sequence {
-            *slot = found;
-        }
-    }
-    let mut chain: Vec<Found> = Vec::new();
-    for (stripe, found) in (0..).zip(newest.into_values()) {
-        let follows = found.mark.stripe == stripe
-            && chain.last().is_none_or(|last| {
-                last.mark.sectors == stripe_sectors
-                    && !last.mark.finished
-                    && found.mark.epoch >= last.mark.epoch
-            });
-        if !follows {
-            break;
-        }
-        chain.push(found);
-    }
-    chain
-}
-
-/// What the log holds behind `chain`.
-fn staged(zones: &Zones, chain: &[Found], log: &[Found], zone: u32) -> Vec<Staged> {
+/// The stripes of a zone that count, those in the zone and those in the log. Programs on several dies end in any order, so either
+/// may follow the other.
+fn chain(zones: &Zones, data: &[Found], log: &[Found]) -> (Vec<Found>, Vec<Staged>) {
+    let newest = |list: &[Found], stripe: u32, above: u64| {
+        let says_something = |f: &&Found| f.mark.sectors > 0 || f.mark.finished;
+        let of_stripe = list.iter().filter(|f| f.mark.stripe == stripe && f.sequence > above);
+        of_stripe.filter(says_something).max_by_key(|f| f.sequence).copied()
+    };
+    // What the log has from before a reset, or from before a stripe in front of it was programmed, was of an earlier life.
     let reset = log.iter().filter(|f| f.mark.sectors == 0).map(|f| f.sequence).max().unwrap_or(0);
-    let mut newest = chain.last().map_or(reset, |last| last.sequence);
-    let closed = chain.last().is_some_and(|l| l.mark.finished);
-    let mut staged: Vec<Staged> = Vec::new();
-    let mut stripe = chain.len() as u32;
-    while !closed && stripe < zones.stripes() {
-        let candidates = log.iter().filter(|f| f.mark.stripe == stripe && f.mark.sectors > 0);
-        let Some(found) = candidates.filter(|f| f.sequence > newest).max_by_key(|f| f.sequence) else {
-            break;
+    let (mut chain, mut staged, mut last, mut epoch) = (Vec::new(), Vec::new(), reset, 0);
+    for stripe in 0..zones.stripes() {
+        let in_zone = newest(data, stripe, 0).filter(|f| f.mark.epoch >= epoch);
+        let found = match in_zone {
+            Some(found) => {
+                if stripe == 0 {
+                    // It was not reset: that had begun with this stripe.
+                    last = found.sequence;
+                }
+                chain.push(found);
+                found
+            }
+            None => {
+                let Some(found) = newest(log, stripe, last) else { break };
+                let from = zones.layout.ppa(found.block, found.at * zones.layout.units_per_stripe);
+                let Mark { zone, sectors, epoch, .. } = found.mark;
+                staged.push(Staged { zone, stripe, sectors, epoch, from });
+                found
+            }
         };
-        let from = zones.layout.ppa(found.block, found.at * zones.layout.units_per_stripe);
-        staged.push(Staged { zone, stripe, sectors: found.mark.sectors, from });
-        if found.mark.sectors < zones.stripe_sectors {
+        (last, epoch) = (last.max(found.sequence), epoch.max(found.mark.epoch));
+        if found.mark.sectors < zones.stripe_sectors || found.mark.finished {
             break;
         }
-        newest = found.sequence;
-        stripe += 1;
     }
-    staged
+    (chain, staged)
 }
 
 fn settle(zones: &mut Zones, zone: u32, chain: &[Found], staged: &[Staged], source: &impl MountSource) {

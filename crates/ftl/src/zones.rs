@@ -507,6 +507,11 @@ impl Zones {
         Some((self.layout.ppa(block, at * self.layout.units_per_stripe), fresh))
     }
 
+    /// The log goes on in another block.
+    pub fn log_close(&mut self) {
+        self.log = None;
+    }
+
     /// Bytes of memory that a drive would need for its zones.
     pub fn memory_bytes(&self) -> u64 {
         let columns = self.zones.len() * self.config.dies_per_zone as usize * size_of::<Column>();

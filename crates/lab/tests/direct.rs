@@ -233,7 +233,7 @@ enum Doing {
 struct ZoneHost {
     bench: Bench,
     zones: Vec<Zone>,
-    under_way: BTreeMap<u64, (Doing, Vec<u32>)>,
+    under_way: BTreeMap<u64, (Doing, Vec<(u64, u32)>)>,
     rng: Rng,
     seeds: u64,
     protected: bool,
@@ -263,7 +263,7 @@ impl ZoneHost {
         let roll = self.rng.below(20);
         let zone = &mut self.zones[n];
         if roll == 0 {
-            let acknowledged = self.zones.iter().map(|zone| zone.acknowledged).collect();
+            let acknowledged = self.zones.iter().map(|zone| (zone.seed, zone.acknowledged)).collect();
             return self.send(
                 Doing::Flush,
                 Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()),
@@ -301,7 +301,7 @@ impl ZoneHost {
         self.send(Doing::Write { zone: n, sectors, fua }, command, Vec::new());
     }
 
-    fn send(&mut self, doing: Doing, command: Command, acknowledged: Vec<u32>) {
+    fn send(&mut self, doing: Doing, command: Command, acknowledged: Vec<(u64, u32)>) {
         let tag = self.bench.submit(command);
         self.under_way.insert(tag, (doing, acknowledged));
         self.reap();
@@ -334,9 +334,11 @@ impl ZoneHost {
                     (zone.durable, zone.full, zone.finishing) = (zone.acknowledged, true, false);
                 }
                 Doing::Flush => {
-                    for (zone, then) in self.zones.iter_mut().zip(acknowledged) {
+                    for (zone, (seed, then)) in self.zones.iter_mut().zip(acknowledged) {
                         // A zone that was reset since has nothing to keep.
-                        zone.durable = zone.durable.max(then.min(zone.acknowledged));
+                        if zone.seed == seed {
+                            zone.durable = zone.durable.max(then);
+                        }
                     }
                 }
             }
