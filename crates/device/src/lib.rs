@@ -16,6 +16,7 @@ mod firmware;
 mod firmware_loop;
 mod flush_path;
 mod host_interface;
+mod manage;
 mod monitor;
 mod placement;
 mod port;

@@ -12,7 +12,7 @@ use crate::pool::Pool;
 use crate::session::{Close, ConnectionId, Namespace, Operation};
 use hdrhistogram::Histogram;
 use pellucid_device::{Device, DeviceError};
-use pellucid_flash::{Command, Completion, Lba, Lpn, Opcode, SimTime};
+use pellucid_flash::{ChunkNotice, Drive, Interface, Command, Completion, Lba, Lpn, Opcode, SimTime};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults, MediaError};
 use pellucid_monitor::{Board, Figures, Protocol, Serving, View};
@@ -137,6 +137,7 @@ pub struct Done {
 #[derive(Clone, Copy)]
 struct Pending {
     route: Route,
+    namespace: usize,
     bytes: usize,
 }
 
@@ -148,9 +149,34 @@ struct Operations {
     strike: u64,
 }
 
+/// The namespaces of a drive. A drive that has one gives it its own name; of several, each has its number behind that.
+fn namespaces_of(drive: usize, name: &str, device: &Device) -> Vec<Namespace> {
+    let layout = device.layout();
+    let count = Drive::namespaces(device);
+    let named = |number: u16| if count == 1 { name.to_string() } else { format!("{name}.{}", number + 1) };
+    let numbers = (0..count).filter_map(|number| Some((number, Drive::interface(device, number)?)));
+    numbers
+        .map(|(number, interface)| Namespace {
+            name: named(number),
+            drive,
+            number,
+            interface,
+            sectors: match interface {
+                Interface::Block { sectors, .. } => sectors,
+                Interface::Zoned(zones) => u64::from(zones.zones) * zones.zone_sectors,
+                Interface::OpenChannel(chunks) => chunks.address_space_sectors(),
+            },
+            sector_bytes: layout.sector_bytes,
+            unit_bytes: layout.unit_bytes,
+        })
+        .collect()
+}
+
 /// The drives and everything about them that does not depend on sockets.
 pub struct Core {
     namespaces: Vec<Namespace>,
+    /// Names of the drives.
+    names: Vec<String>,
     devices: Vec<Device>,
     time: Time,
     began: Instant,
@@ -197,22 +223,21 @@ impl Core {
             if device.image_bytes() != layout.sector_bytes as usize {
                 return Err(Refusal::Stamps { name: name.clone() });
             }
-            if namespaces.iter().any(|n| n.name == *name) {
-                return Err(Refusal::SameName { name: name.clone() });
+            let of_drive = namespaces_of(namespaces.iter().map(|n| n.drive + 1).max().unwrap_or(0), name, device);
+            let taken = |name: &str| namespaces.iter().any(|n| n.name == name);
+            if let Some(same) = of_drive.iter().find(|n| taken(&n.name)) {
+                return Err(Refusal::SameName { name: same.name.clone() });
             }
-            namespaces.push(Namespace {
-                name: name.clone(),
-                sectors: device.capacity_sectors(),
-                sector_bytes: layout.sector_bytes,
-                unit_bytes: layout.unit_bytes,
-            });
+            namespaces.extend(of_drive);
         }
+        let (names, devices) = drives.into_iter().unzip();
         Ok(Core {
             operations: namespaces.iter().map(|_| Operations { had: 0, strike: u64::MAX }).collect(),
             plan: Plan::default(),
             notices: Vec::new(),
             namespaces,
-            devices: drives.into_iter().map(|(_, device)| device).collect(),
+            names,
+            devices,
             time,
             began: Instant::now(),
             pending: Vec::new(),
@@ -266,10 +291,10 @@ impl Core {
         for late in self.lateness_ns.iter_recorded() {
             lateness_ns.record(late.value_iterated_to(), late.count_at_value());
         }
-        let drives = self.namespaces.iter().zip(&self.devices);
+        let drives = self.names.iter().zip(&self.devices);
         View {
             wall: Duration::from_nanos(self.now_ns()),
-            drives: drives.map(|(namespace, device)| (namespace.name.clone(), device.snapshot())).collect(),
+            drives: drives.map(|(name, device)| (name.clone(), device.snapshot())).collect(),
             serving: Some(Serving {
                 protocols: self.protocols.clone(),
                 held_bytes: self.bytes_held() as u64,
@@ -286,7 +311,19 @@ impl Core {
 
     /// The drive behind a namespace.
     pub fn device(&self, namespace: usize) -> &Device {
-        &self.devices[namespace]
+        &self.devices[self.namespaces[namespace].drive]
+    }
+
+    /// The drive behind a namespace, to be set up.
+    pub(crate) fn device_mut(&mut self, namespace: usize) -> &mut Device {
+        &mut self.devices[self.namespaces[namespace].drive]
+    }
+
+    /// See [`crate::session::Port::pop_notice`].
+    pub(crate) fn pop_notice(&mut self, drive: usize) -> Option<(usize, ChunkNotice)> {
+        let (number, notice) = self.devices.get_mut(drive)?.pop_notice()?;
+        let namespace = self.namespaces.iter().position(|n| n.drive == drive && n.number == number)?;
+        Some((namespace, notice))
     }
 
     /// How time goes.
@@ -346,17 +383,17 @@ impl Core {
     /// When there is no such namespace.
     pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
         let now = self.drive_now();
-        let device = &mut self.devices[namespace];
+        let Namespace { drive, number, sector_bytes, .. } = self.namespaces[namespace];
+        let device = &mut self.devices[drive];
         let at = now.max(device.now());
-        let Operation { queue, opcode, fua, lba, sectors, data } = operation;
+        let Operation { queue, opcode, fua, lba, sectors, data, handle, vector } = operation;
         let queue = queue % device.config().host.queues;
         if let Some(observer) = &mut self.observer {
-            let sector_bytes = self.namespaces[namespace].sector_bytes;
             let arrival = Arrival { at, namespace, queue, opcode, fua, lba, sectors, sector_bytes };
             let written: &[u8] = if opcode == Opcode::Write { &data } else { &[] };
             observer.arrived(&arrival, written);
         }
-        let pending = Pending { route, bytes: data.len() };
+        let pending = Pending { route, namespace, bytes: data.len() };
         self.bytes_in_drives += data.len();
         let tag = match self.idle_tags.pop() {
             Some(tag) => {
@@ -368,7 +405,8 @@ impl Core {
                 self.pending.len() as u32 - 1
             }
         };
-        device.submit(at, Command { queue, fua, ..Command::new(tag.into(), opcode, lba, sectors, data) });
+        let command = Command::new(tag.into(), opcode, lba, sectors, data);
+        device.submit(at, Command { queue, fua, handle, vector, namespace: number, ..command });
         let count = &mut self.operations[namespace];
         count.had += 1;
         if count.had == count.strike {
@@ -470,8 +508,8 @@ impl Core {
     /// The next operation that has ended.
     #[inline]
     pub fn pop(&mut self) -> Option<Done> {
-        let (namespace, completion) =
-            self.devices.iter_mut().enumerate().find_map(|(i, device)| Some((i, device.pop()?)))?;
+        let completion = self.devices.iter_mut().find_map(Device::pop)?;
+        let Pending { route, namespace, bytes } = self.pending[completion.tag as usize];
         if let Some(observer) = &mut self.observer {
             observer.completed(namespace, &completion);
         }
@@ -479,7 +517,6 @@ impl Core {
             let late = self.drive_now().since(completion.completed);
             self.lateness_ns.saturating_record(self.wall_ns(late.0).max(1));
         }
-        let Pending { route, bytes } = self.pending[completion.tag as usize];
         self.idle_tags.push(completion.tag as u32);
         self.bytes_in_drives -= bytes;
         Some(Done { route, bytes, completion })
@@ -491,7 +528,7 @@ impl Core {
     /// When it cannot be mounted.
     pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, DeviceError> {
         let now = self.drive_now();
-        let device = &mut self.devices[namespace];
+        let device = self.device_mut(namespace);
         if now > device.now() {
             device.advance(now);
         }
@@ -503,7 +540,7 @@ impl Core {
     /// # Errors
     /// A value that is no probability, or a place that is not there.
     pub fn set_faults(&mut self, namespace: usize, faults: Faults) -> Result<(), MediaError> {
-        self.devices[namespace].set_faults(faults)
+        self.device_mut(namespace).set_faults(faults)
     }
 
     /// Does damage to a drive, now.
@@ -512,13 +549,13 @@ impl Core {
     /// A die that is not there, or a factor out of range; nothing has happened then.
     pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), MediaError> {
         let now = self.drive_now();
-        let device = &mut self.devices[namespace];
+        let device = self.device_mut(namespace);
         device.inject(now.max(device.now()), fault)
     }
 
     /// See [`crate::session::Port::allocated`].
     pub(crate) fn allocated(&self, namespace: usize, lba: Lba, sectors: u64) -> (bool, u64) {
-        let device = &self.devices[namespace];
+        let device = self.device(namespace);
         let per_unit = u64::from(device.layout().sectors_per_unit);
         let holds = |unit: u64| u32::try_from(unit).is_ok_and(|unit| device.is_mapped(Lpn(unit)));
         let first = lba.0 / per_unit;
@@ -535,8 +572,8 @@ impl Core {
     /// What a store or the observer says.
     pub fn finish(&mut self) -> Result<(), String> {
         let observed = self.observer.as_mut().map_or(Ok(()), |observer| observer.finished());
-        for (device, namespace) in self.devices.iter_mut().zip(&self.namespaces) {
-            device.sync().map_err(|error| format!("{}: {error}", namespace.name))?;
+        for (device, name) in self.devices.iter_mut().zip(&self.names) {
+            device.sync().map_err(|error| format!("{name}: {error}"))?;
         }
         observed.map_err(|error| format!("recording: {error}"))
     }

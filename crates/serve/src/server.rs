@@ -16,7 +16,6 @@ use crate::session::{Close, ConnectionId, Operation, Session};
 use crate::socket::{Address, Listener, Stream};
 use crate::timer::Timer;
 use mio::{Events, Poll, Token, Waker};
-use pellucid_flash::{Lba, Opcode};
 use pellucid_monitor::{Board, Protocol};
 use std::fmt;
 use std::io;
@@ -532,10 +531,8 @@ impl Server {
     /// Flushes the drives and makes their stores durable.
     fn put_away(&mut self) -> Result<(), ServeError> {
         for namespace in 0..self.core.namespaces().len() {
-            let (lba, data) = (Lba(0), Vec::new());
-            let flush = Operation { queue: 0, opcode: Opcode::Flush, fua: false, lba, sectors: 0, data };
             let route = Route { connection: ConnectionId(0), token: namespace as u64 };
-            self.core.submit(namespace, route, flush);
+            self.core.submit(namespace, route, Operation::flush());
         }
         while self.core.outstanding() > 0 {
             self.core.run();

@@ -15,7 +15,7 @@ use crate::core::{Core, Route};
 use crate::output::Output;
 use crate::pool::Pool;
 use pellucid_device::{Device, DeviceError};
-use pellucid_flash::{Completion, Lba, Opcode};
+use pellucid_flash::{ChunkNotice, Completion, Interface, Lba, Opcode, Vector};
 use pellucid_ftl::MountReport;
 
 /// Commands that one connection may have in the drives before it is [congested](Port::congested).
@@ -108,6 +108,22 @@ pub struct Operation {
     pub sectors: u32,
     /// `sectors * sector_bytes` bytes for a read (to be filled; from [`Port::take_buffer`]) and a write; else empty.
     pub data: Vec<u8>,
+    /// Placement handle of a write, where the namespace has several.
+    pub handle: u16,
+    /// Addresses of an open-channel vector command.
+    pub vector: Option<Box<Vector>>,
+}
+
+impl Operation {
+    /// An operation in queue 0 that is neither forced to the media nor placed.
+    pub fn new(opcode: Opcode, lba: Lba, sectors: u32, data: Vec<u8>) -> Operation {
+        Operation { queue: 0, opcode, fua: false, lba, sectors, data, handle: 0, vector: None }
+    }
+
+    /// A flush.
+    pub fn flush() -> Operation {
+        Operation::new(Opcode::Flush, Lba(0), 0, Vec::new())
+    }
 }
 
 /// What does not change about a namespace while it is served.
@@ -115,7 +131,13 @@ pub struct Operation {
 pub struct Namespace {
     /// Its name: the NBD export.
     pub name: String,
-    /// Host sectors.
+    /// The drive that it is a namespace of, in the order in which the server has them.
+    pub drive: usize,
+    /// Its number among the namespaces of that drive.
+    pub number: u16,
+    /// What it is.
+    pub interface: Interface,
+    /// Host sectors; of chunks, those of the sparse address space.
     pub sectors: u64,
     /// Bytes of a host sector.
     pub sector_bytes: u32,
@@ -124,6 +146,14 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// Placement handles; 1 where there is no placement.
+    pub fn handles(&self) -> u16 {
+        match self.interface {
+            Interface::Block { handles, .. } => handles,
+            Interface::Zoned(_) | Interface::OpenChannel(_) => 1,
+        }
+    }
+
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.sectors * u64::from(self.sector_bytes)
@@ -207,6 +237,16 @@ impl<'a> Port<'a> {
     /// The namespaces; the number of one is its place here. NVMe's namespace identifiers are these plus 1.
     pub fn namespaces(&self) -> &[Namespace] {
         self.core.namespaces()
+    }
+
+    /// The next thing that an open-channel namespace of this drive has to tell, with the namespace.
+    pub fn pop_notice(&mut self, drive: usize) -> Option<(usize, ChunkNotice)> {
+        self.core.pop_notice(drive)
+    }
+
+    /// The drive behind a namespace, to be set up.
+    pub fn device_mut(&mut self, namespace: usize) -> &mut Device {
+        self.core.device_mut(namespace)
     }
 
     /// The drive behind a namespace: counters, wear, configuration.

@@ -106,10 +106,10 @@ impl Serve {
             Ok((name, subject.device()?))
         });
         let drives = drives.collect::<Result<Vec<_>, Failure>>()?;
-        let subsystems =
-            drives.iter().enumerate().map(|(index, (name, _))| self.subsystem(index, name)).collect();
+        let names: Vec<String> = drives.iter().map(|(name, _)| name.clone()).collect();
         let mut core = Core::new(drives, self.time)
             .map_err(|refusal| Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")))?;
+        let subsystems = names.iter().enumerate().map(|(drive, name)| self.subsystem(drive, name, &core)).collect();
         if let Some(path) = &self.record {
             let file = std::fs::File::create(path)
                 .map_err(|error| Failure::asked(anyhow!("{}: {error}", path.display())))?;
@@ -154,12 +154,14 @@ impl Serve {
         server.run().map(drop).map_err(Failure::work)
     }
 
-    fn subsystem(&self, index: usize, name: &str) -> SubsystemConfig {
+    /// The subsystem of a drive, with all its namespaces.
+    fn subsystem(&self, drive: usize, name: &str, core: &Core) -> SubsystemConfig {
+        let numbered = core.namespaces().iter().enumerate();
         SubsystemConfig {
             nqn: format!("nqn.2026-01.org.pellucid:{name}"),
             serial: name.chars().take(20).collect(),
             model: "Pellucid open SSD".into(),
-            namespaces: vec![index],
+            namespaces: numbered.filter(|(_, n)| n.drive == drive).map(|(index, _)| index).collect(),
             hosts: (!self.host_nqn.is_empty()).then(|| self.host_nqn.clone()),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{PAYLOAD_BYTES_MAX, refused};
 use crate::session::{Close, Namespace, Port};
+use pellucid_flash::Interface;
 use pellucid_wire::nbd::{
     Export, Info, InfoKind, InfoRequest, MetaContextRequest, OptionKind, OptionReply, OptionRequest,
     ReplyError, ServerHandshake, ServerHandshakeEvent, encode_export_name_reply, transmission_flag,
@@ -139,7 +140,8 @@ impl Answers<'_, '_, '_> {
     /// The namespace of a name; the empty one stands for the first.
     fn find(&self, name: &str) -> Option<usize> {
         let namespaces = self.port.namespaces();
-        if name.is_empty() { Some(0) } else { namespaces.iter().position(|n| n.name == name) }
+        let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
+        namespaces.iter().position(|n| is_block(n) && (name.is_empty() || n.name == name))
     }
 
     fn chosen(&self, namespace: usize) -> Chosen {
@@ -166,7 +168,7 @@ impl Answers<'_, '_, '_> {
     }
 
     fn list(&mut self) {
-        let names: Vec<String> = self.port.namespaces().iter().map(|n| n.name.clone()).collect();
+        let names: Vec<String> = self.port.namespaces().iter().filter(|n| matches!(n.interface, Interface::Block { .. })).map(|n| n.name.clone()).collect();
         for name in &names {
             self.reply(OptionKind::List, &OptionReply::Server { name, details: "" });
         }

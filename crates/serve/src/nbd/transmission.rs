@@ -162,14 +162,10 @@ impl Transmission {
             flush: fua && forgets,
         };
         let placed = opcode != Opcode::Flush;
-        let operation = Operation {
-            queue: 0,
-            opcode,
-            fua: fua && opcode == Opcode::Write,
-            lba: Lba(if placed { request.offset_bytes >> self.sector_shift } else { 0 }),
-            sectors: if placed { request.length_bytes >> self.sector_shift } else { 0 },
-            data,
-        };
+        let lba = Lba(if placed { request.offset_bytes >> self.sector_shift } else { 0 });
+        let sectors = if placed { request.length_bytes >> self.sector_shift } else { 0 };
+        let fua = fua && opcode == Opcode::Write;
+        let operation = Operation { fua, ..Operation::new(opcode, lba, sectors, data) };
         let token = self.store(in_drive);
         port.submit(self.chosen.namespace, token, operation);
     }
@@ -191,9 +187,7 @@ impl Transmission {
         let InDrive { cookie, offset_bytes, read, flush } = self.in_drive[token as usize];
         if flush && completion.status == Status::Success {
             self.in_drive[token as usize].flush = false;
-            let (lba, data) = (Lba(0), Vec::new());
-            let flush = Operation { queue: 0, opcode: Opcode::Flush, fua: false, lba, sectors: 0, data };
-            return port.submit(self.chosen.namespace, token, flush);
+            return port.submit(self.chosen.namespace, token, Operation::flush());
         }
         self.idle.push(token as u32);
         match errno(completion.status) {

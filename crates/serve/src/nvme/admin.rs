@@ -4,12 +4,14 @@
 
 use super::controller::{Abort, Change, Controller};
 use super::subsystem::Subsystem;
-use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, features, identify, logs};
+use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, features, identify, logs, open_channel};
 use crate::session::Port;
+use pellucid_flash::Interface;
 use pellucid_wire::nvme::{
     AdminOpcode, AsyncEvent, BROADCAST_NSID, FABRICS_OPCODE, FabricsType, GetLogPage, PropertyGet,
     PropertySet, Status, SubmissionEntry, ascii,
 };
+use pellucid_wire::nvme::open_channel::GEOMETRY_OPCODE;
 use std::net::SocketAddr;
 
 /// How a command goes on.
@@ -53,6 +55,9 @@ pub(super) fn execute(
     if entry.opcode() == FABRICS_OPCODE {
         return fabrics(controller, subsystem, entry, port);
     }
+    if entry.opcode() == GEOMETRY_OPCODE && controller.is_ready() {
+        return geometry(subsystem.as_deref(), entry, port);
+    }
     let opcode = AdminOpcode::from_raw(entry.opcode()).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
     if opcode == AdminOpcode::KeepAlive {
         return Ok(Reply::Done(0));
@@ -65,7 +70,7 @@ pub(super) fn execute(
             let page = identify::page(controller, subsystem.as_deref(), entry, port)?;
             Ok(Reply::Data(page.to_vec()))
         }
-        AdminOpcode::GetFeatures => Ok(match features::get(controller, entry, port)? {
+        AdminOpcode::GetFeatures => Ok(match features::get(controller, subsystem.as_deref(), entry, port)? {
             features::Value::Word(word) => Reply::Done(word.into()),
             features::Value::Data(bytes) => Reply::Data(bytes),
         }),
@@ -80,6 +85,15 @@ pub(super) fn execute(
             logs::get(controller, subsystem, &arguments, entry.nsid(), port).map(Reply::Data)
         }
         AdminOpcode::FormatNvm => format(controller, subsystem, entry, port),
+        _ => Err(Status::INVALID_OPCODE.do_not_retry()),
+    }
+}
+
+fn geometry(subsystem: Option<&Subsystem>, entry: &SubmissionEntry, port: &Port<'_>) -> Result<Reply, Status> {
+    let subsystem = subsystem.ok_or(Status::INVALID_OPCODE.do_not_retry())?;
+    let namespace = subsystem.namespace(entry.nsid()).ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+    match port.namespaces()[namespace].interface {
+        Interface::OpenChannel(chunks) => Ok(Reply::Data(open_channel::geometry(&chunks).encode().to_vec())),
         _ => Err(Status::INVALID_OPCODE.do_not_retry()),
     }
 }
@@ -176,6 +190,15 @@ fn format(
     }
     subsystem.history.format_start(controller.id, entry.nsid(), cdw10, port.now_ns());
     Ok(Reply::Format { first, last })
+}
+
+/// Tells of new chunk notices.
+pub(super) fn watch_chunks(controller: &mut Controller, subsystem: &mut Subsystem, port: &mut Port<'_>) {
+    open_channel::take_notices(subsystem, port);
+    if controller.notices_told < subsystem.notices_seen {
+        controller.notices_told = subsystem.notices_seen;
+        controller.raise(AsyncEvent::ChunkNotification);
+    }
 }
 
 /// Looks whether the health of the drives is worth an event; a new warning also goes into the persistent event log.

@@ -34,7 +34,7 @@ use pellucid_wire::tcp::{
     encode_ic_resp,
 };
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
@@ -79,6 +79,8 @@ pub struct Connection {
     sq_head: u16,
     flow_control: bool,
     volumes: Vec<Volume>,
+    /// Staged lists of addresses, by their keys.
+    lists: BTreeMap<u64, Vec<u8>>,
     gate: Rc<Gate>,
     /// Commands came since the last tick.
     active: bool,
@@ -112,6 +114,7 @@ impl Connection {
             sq_head: 0,
             flow_control: true,
             volumes: Vec::new(),
+            lists: BTreeMap::new(),
             gate: Rc::default(),
             active: false,
             reads: 0,
@@ -387,7 +390,7 @@ impl Connection {
     #[cold]
     fn log_error(&mut self, cid: u16, status: Status, request: Option<&Request>) {
         let (nsid, lba) = request.map_or((0, 0), |r| (r.volume.wrapping_add(1) as u32, r.lba));
-        self.note_error(cid, status, request.map_or(0, |r| r.kind.opcode().raw()), nsid, lba);
+        self.note_error(cid, status, request.map_or(0, |r| r.kind.opcode()), nsid, lba);
     }
 
     /// Adds to the error log.

@@ -73,6 +73,10 @@ pub(super) struct Controller {
     error_count: u64,
     /// A frozen persistent event log, while a host reads it.
     pub event_log: Option<Vec<u8>>,
+    /// The subsystem has zoned namespaces, so that hosts may select all command sets.
+    pub zoned: bool,
+    /// Chunk notices of the subsystem that the host has been told of.
+    pub notices_told: u64,
 }
 
 /// What a Property Set asks the connection to do.
@@ -115,6 +119,8 @@ impl Controller {
             errors: VecDeque::new(),
             error_count: 0,
             event_log: None,
+            zoned: false,
+            notices_told: 0,
         }
     }
 
@@ -139,7 +145,7 @@ impl Controller {
                 queue_entries_max: QUEUE_ENTRIES_MAX,
                 timeout_500ms: 20,
                 subsystem_reset: false,
-                other_command_sets: false,
+                other_command_sets: self.zoned,
             }
             .encode()),
             Property::Version => Ok(Version::V2_1.encode().into()),
@@ -159,7 +165,8 @@ impl Controller {
         let notice = new.shutdown().ok_or(invalid)?;
         if new.enabled() && !self.config.enabled() {
             let sizes = (new.submission_entry_shift(), new.completion_entry_shift());
-            let accepted = new.command_set() == 0 && new.arbitration() == 0 && new.page_bytes() == 4096;
+            let accepted = (new.command_set() == 0 || (new.command_set() == 6 && self.zoned))
+                && new.arbitration() == 0 && new.page_bytes() == 4096;
             // A discovery controller has no I/O queues, so a host may leave their entry sizes at zero.
             if !accepted || (sizes != (6, 4) && self.kind != Kind::Discovery) {
                 return Err(invalid);

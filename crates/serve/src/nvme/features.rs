@@ -4,6 +4,7 @@
 
 use super::controller::Controller;
 use super::subsystem::Subsystem;
+use super::{fdp, open_channel};
 use super::{ASYNC_EVENTS_MAX, IO_QUEUES_MAX};
 use crate::session::Port;
 use pellucid_wire::nvme::{AsyncEventConfig, FeatureId, FeatureSelect, QueueCount, Status, SubmissionEntry};
@@ -55,6 +56,7 @@ pub(super) enum Value {
 /// Bytes that a Set Features command takes from the host.
 pub(super) fn data_bytes(entry: &SubmissionEntry) -> u32 {
     match FeatureId::from_raw(FeatureId::raw_of(entry)) {
+        Some(FeatureId::DataPlacementEvents) => entry.cdw(11) >> 16 & 0xFF,
         Some(FeatureId::Timestamp) => 8,
         Some(FeatureId::HostBehavior) => 512,
         _ => 0,
@@ -115,6 +117,7 @@ fn temperature(entry: &SubmissionEntry) -> Result<Limit, Status> {
 /// Get Features.
 pub(super) fn get(
     controller: &Controller,
+    subsystem: Option<&Subsystem>,
     entry: &SubmissionEntry,
     port: &Port<'_>,
 ) -> Result<Value, Status> {
@@ -132,6 +135,29 @@ pub(super) fn get(
             Err(_) if !has_data(id) => Err(invalid),
             _ => Ok(Value::Word(if fixed { 0 } else { CHANGEABLE })),
         };
+    }
+    if let Some(subsystem) = subsystem {
+        match id {
+            FeatureId::DataPlacement => {
+                return fdp::feature(subsystem, entry.cdw(11) as u16, port).map(Value::Word);
+            }
+            FeatureId::DataPlacementEvents => {
+                let nsid = u16::try_from(entry.nsid()).map_err(|_| invalid)?;
+                fdp::feature(subsystem, nsid, port)?;
+                return Ok(Value::Data(fdp::event_feature(subsystem, entry.nsid())));
+            }
+            FeatureId::OpenChannelMediaFeedback => {
+                let feedback = open_channel::feedback(subsystem, entry.nsid(), port).ok_or(invalid)?;
+                let word = u32::from(feedback.high_ecc) | u32::from(feedback.very_high_ecc) << 1;
+                return Ok(Value::Word(word));
+            }
+            FeatureId::ErrorRecovery => {
+                let dulbe = open_channel::feedback(subsystem, entry.nsid(), port);
+                let dulbe = u32::from(dulbe.is_some_and(|feedback| feedback.unwritten_is_error));
+                return Ok(Value::Word(features.error_recovery | dulbe << 16));
+            }
+            _ => {}
+        }
     }
     match id {
         FeatureId::Timestamp => Ok(Value::Data(features.timestamp(port.now_ns()).to_le_bytes().to_vec())),
@@ -152,7 +178,7 @@ pub(super) fn set(
     subsystem: Option<&mut Subsystem>,
     entry: &SubmissionEntry,
     data: &[u8],
-    port: &Port<'_>,
+    port: &mut Port<'_>,
 ) -> Result<u32, Status> {
     let invalid = Status::INVALID_FIELD.do_not_retry();
     let id = FeatureId::from_raw(FeatureId::raw_of(entry)).ok_or(invalid)?;
@@ -169,9 +195,37 @@ pub(super) fn set(
             Limit::Over => features.temperature_over = value as u16,
             Limit::Under => features.temperature_under = value as u16,
         },
-        // Deallocated blocks read as zeros; errors for them (DULBE) are not offered.
-        FeatureId::ErrorRecovery if value >> 16 != 0 => return Err(invalid),
-        FeatureId::ErrorRecovery => features.error_recovery = value,
+        FeatureId::ErrorRecovery => {
+            // Only chunks that were not written can give an error (DULBE); elsewhere there are zeros.
+            let dulbe = value >> 16 & 1 == 1;
+            let set = subsystem.is_some_and(|subsystem| {
+                open_channel::set_feedback(subsystem, entry.nsid(), port, |f| f.unwritten_is_error = dulbe)
+            });
+            if value >> 17 != 0 || (dulbe && !set) {
+                return Err(invalid);
+            }
+            features.error_recovery = value & 0xFFFF;
+        }
+        FeatureId::OpenChannelMediaFeedback => {
+            let set = subsystem.is_some_and(|subsystem| {
+                open_channel::set_feedback(subsystem, entry.nsid(), port, |feedback| {
+                    (feedback.high_ecc, feedback.very_high_ecc) = (value & 1 == 1, value >> 1 & 1 == 1);
+                })
+            });
+            if !set {
+                return Err(invalid);
+            }
+        }
+        // It cannot be switched off under a namespace.
+        FeatureId::DataPlacement => return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
+        FeatureId::DataPlacementEvents => {
+            let subsystem = subsystem.ok_or(invalid)?;
+            let nsid = u16::try_from(entry.nsid()).map_err(|_| invalid)?;
+            fdp::feature(subsystem, nsid, port)?;
+            let enabled = subsystem.placement_events(entry.nsid());
+            let enabled = fdp::set_events(enabled, data, entry.cdw(12) & 1 == 1)?;
+            subsystem.set_placement_events(entry.nsid(), enabled);
+        }
         FeatureId::VolatileWriteCache => {
             features.write_cache = value & 1 == 1;
             controller.gate.write_through.set(!features.write_cache);

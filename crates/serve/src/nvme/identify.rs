@@ -4,10 +4,11 @@ use super::controller::{Controller, Kind};
 use super::subsystem::Subsystem;
 use super::{
     ABORTS_MAX, ASYNC_EVENTS_MAX, ERROR_ENTRIES_MAX, IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX,
-    TRANSFER_MAX_SHIFT,
+    TRANSFER_MAX_SHIFT, fdp, open_channel, zns,
 };
 use crate::session::Port;
 use pellucid_device::WritePolicy;
+use pellucid_flash::{Interface, ZoneGeometry};
 use pellucid_wire::nvme::{
     AsyncEventConfig, Cns, CommandSet, ControllerType, DISCOVERY_NQN, IdentifyController, IdentifyNamespace,
     IndependentNamespace, LbaFormat, NamespaceIdentifiers, NvmControllerCapabilities, NvmNamespace, Status,
@@ -39,28 +40,41 @@ pub(super) fn page(
         };
     };
     let nsid = entry.nsid();
-    let nvm = || match Cns::command_set_of(entry) == CommandSet::Nvm.raw() {
-        true => Ok(()),
-        false => Err(invalid),
+    let zoned = match CommandSet::from_raw(Cns::command_set_of(entry)) {
+        Some(CommandSet::Nvm) => false,
+        Some(CommandSet::Zoned) if has_zones(subsystem, port) => true,
+        _ if Cns::is_of_command_set(cns) => return Err(invalid),
+        _ => false,
     };
     match cns {
         Cns::Controller => Ok(io_controller(controller, subsystem, port).encode()),
         Cns::Namespace | Cns::AllocatedNamespace => Ok(namespace(subsystem, nsid, port)?.encode()),
-        Cns::ActiveNamespaces | Cns::AllocatedNamespaces => list(subsystem, nsid),
-        Cns::CommandSetActiveNamespaces => nvm().and_then(|()| list(subsystem, nsid)),
+        Cns::ActiveNamespaces | Cns::AllocatedNamespaces => list(subsystem.nsids(), nsid),
+        Cns::CommandSetActiveNamespaces => {
+            let of_set = |nsid: &u32| zones_of(subsystem, *nsid, port).is_some() == zoned;
+            list(subsystem.nsids().filter(of_set), nsid)
+        }
         Cns::NamespaceDescriptors => {
             known(subsystem, nsid)?;
             let id = Some(subsystem.unique_id(nsid));
-            let set = Some(CommandSet::Nvm.raw());
+            let is_zoned = zones_of(subsystem, nsid, port).is_some();
+            let set = Some(if is_zoned { CommandSet::Zoned } else { CommandSet::Nvm }.raw());
             Ok(NamespaceIdentifiers { eui64: None, nguid: id, uuid: id, command_set: set }.encode())
         }
         Cns::CommandSetNamespace => {
-            nvm()?;
             known(subsystem, nsid)?;
-            Ok(NvmNamespace::default().encode())
+            match zones_of(subsystem, nsid, port) {
+                Some(zones) if zoned => Ok(zns::identify_namespace(&zones).encode()),
+                None if zoned => Err(invalid),
+                _ => Ok(NvmNamespace::default().encode()),
+            }
         }
         // All zeros: verify, write zeroes and deallocate have no limit of their own.
-        Cns::CommandSetController => nvm().map(|()| NvmControllerCapabilities::default().encode()),
+        Cns::CommandSetController if zoned => {
+            let all = subsystem.nsids().filter_map(|nsid| zones_of(subsystem, nsid, port));
+            Ok(zns::identify_controller(all.min_by_key(|zones| zones.append_max_sectors)).encode())
+        }
+        Cns::CommandSetController => Ok(NvmControllerCapabilities::default().encode()),
         Cns::IndependentNamespace => {
             known(subsystem, nsid)?;
             Ok(IndependentNamespace { features: OPTIMAL_SIZES, sharing: 1, status: 1, ..Default::default() }
@@ -74,20 +88,48 @@ pub(super) fn page(
         Cns::CommandSets => {
             let mut page = [0; BYTES];
             page[0] = 1 << CommandSet::Nvm.raw();
+            if has_zones(subsystem, port) {
+                page[0] |= 1 << CommandSet::Zoned.raw();
+            }
             Ok(page)
         }
     }
+}
+
+/// The zones of a namespace, if it has zones.
+fn zones_of(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Option<ZoneGeometry> {
+    match port.namespaces()[subsystem.namespace(nsid)?].interface {
+        Interface::Zoned(zones) => Some(zones),
+        _ => None,
+    }
+}
+
+/// Whether a namespace of the subsystem has zones: then there is more than the NVM command set.
+pub(super) fn has_zones(subsystem: &Subsystem, port: &Port<'_>) -> bool {
+    subsystem.nsids().any(|nsid| zones_of(subsystem, nsid, port).is_some())
+}
+
+/// Whether a namespace of the subsystem is open-channel.
+fn has_chunks(subsystem: &Subsystem, port: &Port<'_>) -> bool {
+    let interfaces = subsystem.config.namespaces.iter().map(|&n| port.namespaces()[n].interface);
+    interfaces.into_iter().any(|interface| matches!(interface, Interface::OpenChannel(_)))
+}
+
+/// The last namespace with placement handles, which is an endurance group of this number; 0: there is none.
+fn endurance_groups(subsystem: &Subsystem, port: &Port<'_>) -> u16 {
+    let placed = subsystem.config.namespaces.iter().rposition(|&n| port.namespaces()[n].handles() > 1);
+    placed.map_or(0, |at| at as u16 + 1)
 }
 
 fn known(subsystem: &Subsystem, nsid: u32) -> Result<usize, Status> {
     subsystem.namespace(nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())
 }
 
-fn list(subsystem: &Subsystem, after: u32) -> Result<[u8; BYTES], Status> {
+fn list(nsids: impl Iterator<Item = u32>, after: u32) -> Result<[u8; BYTES], Status> {
     if after >= 0xFFFF_FFFE {
         return Err(Status::INVALID_NAMESPACE.do_not_retry());
     }
-    Ok(namespace_list(subsystem.nsids(), after))
+    Ok(namespace_list(nsids, after))
 }
 
 /// A controller list (Base 4.6.1): a host sees its own.
@@ -145,7 +187,12 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
     let bytes = config.namespaces.iter().map(|&n| u128::from(port.namespaces()[n].bytes())).sum();
     let cached = config.namespaces.iter().any(|&n| has_write_cache(port, n));
     let namespaces = config.namespaces.len() as u32;
+    let groups = endurance_groups(subsystem, port);
+    let common = common(controller);
     IdentifyController {
+        vendor_id: if has_chunks(subsystem, port) { open_channel::VENDOR } else { 0 },
+        attributes: common.attributes | if groups > 0 { fdp::CONTROLLER_ATTRIBUTES } else { 0 },
+        endurance_group_max: groups,
         serial_number: ascii(&config.serial),
         model_number: ascii(&config.model),
         controller_type: ControllerType::Io.raw(),
@@ -167,7 +214,7 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
         nvm_commands: 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7,
         volatile_write_cache: u8::from(cached) | 0b11 << 1,
         subsystem_nqn: nqn(&config.nqn).unwrap_or([0; 256]),
-        ..common(controller)
+        ..common
     }
 }
 
@@ -185,13 +232,24 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
     let layout = port.device(number).layout();
     let unit = (layout.sectors_per_unit - 1) as u16;
     let stripe = layout.sectors_per_unit.saturating_mul(layout.units_per_stripe) - 1;
+    let mut vendor = [0; 3712];
+    let (capacity, dulbe) = match served.interface {
+        Interface::Block { .. } => (served.sectors, 0),
+        Interface::Zoned(zones) => (u64::from(zones.zones) * zones.capacity_sectors, 0),
+        Interface::OpenChannel(chunks) => {
+            // By this byte a host knows an open-channel namespace.
+            vendor[0] = 1;
+            let number = u64::from(chunks.parallel_units()) * u64::from(chunks.chunks);
+            (number * u64::from(chunks.chunk_sectors), 1 << 2)
+        }
+    };
     let mut format_list = [LbaFormat::default(); 64];
     format_list[0].data_shift = served.sector_bytes.trailing_zeros() as u8;
     Ok(IdentifyNamespace {
         size_blocks: served.sectors,
-        capacity_blocks: served.sectors,
-        used_blocks: served.sectors,
-        features: OPTIMAL_SIZES,
+        capacity_blocks: capacity,
+        used_blocks: capacity,
+        features: OPTIMAL_SIZES | dulbe,
         sharing: 1,
         // Deallocated blocks read as zeros; Write Zeroes may deallocate.
         deallocation: 1 | 1 << 3,
@@ -201,8 +259,10 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
         deallocate_granularity: unit,
         deallocate_alignment: unit,
         write_optimal: u16::try_from(stripe).unwrap_or(u16::MAX),
+        endurance_group: if served.handles() > 1 { nsid as u16 } else { 0 },
         nguid: subsystem.unique_id(nsid),
         format_list,
+        vendor,
         ..IdentifyNamespace::default()
     })
 }

@@ -5,13 +5,16 @@
 //!   write, FUA                           1 operation
 //!   FUA read                             flush, then read
 //!   compare                              read, then bytes against bytes
-//!   dataset management, deallocate       1 trim for each range
+//!   dataset management, deallocate       1 trim for each range; of chunks, 1 reset
 //! ```
-//! Nothing here allocates, but for what a host asks for once in a while.
+//! Nothing here allocates, but for what a host asks for once in a while. What only one command set has stands in its own file
+//! (`fdp`, `zns`, `open_channel`) and passes here as a [`Special`].
 
-use super::TRANSFER_BYTES_MAX;
+use super::open_channel::VectorRequest;
+use super::{TRANSFER_BYTES_MAX, fdp, open_channel, zns};
 use crate::session::{Operation, Port};
-use pellucid_flash::{Lba, Opcode};
+use pellucid_flash::{ChunkGeometry, Lba, Opcode, ZoneAction, ZoneGeometry};
+use pellucid_wire::nvme::zns::ReportFilter;
 use pellucid_wire::nvme::{BROADCAST_NSID, DsmRange, NvmOpcode, Status, SubmissionEntry};
 
 /// What the I/O path knows about a namespace.
@@ -23,6 +26,45 @@ pub(super) struct Volume {
     pub sector_bytes: u32,
     /// A write may be acknowledged before it is durable.
     pub write_back: bool,
+    pub set: Set,
+}
+
+impl Volume {
+    /// Placement handles; 1 where there is no placement.
+    #[inline]
+    pub fn handles(&self) -> u16 {
+        match self.set {
+            Set::Block { handles } => handles,
+            Set::Zoned(_) | Set::Chunks(_) => 1,
+        }
+    }
+}
+
+/// The command set of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Set {
+    /// The NVM command set, with so many placement handles.
+    Block {
+        handles: u16,
+    },
+    Zoned(ZoneGeometry),
+    Chunks(ChunkGeometry),
+}
+
+/// What not every command set has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Special {
+    /// I/O Management Receive: status of the placement handles.
+    HandleStatus,
+    /// I/O Management Send: handles to refer to new units.
+    HandleUpdate,
+    ZoneSend(ZoneAction),
+    ZoneReport {
+        filter: ReportFilter,
+        partial: bool,
+    },
+    Append,
+    Vector(VectorRequest),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +79,13 @@ pub(super) enum Kind {
     Flush,
     /// Ranges of a dataset management command.
     Deallocate(u16),
+    Special(Special),
 }
 
 impl Kind {
     /// The command that it comes from.
-    pub fn opcode(self) -> NvmOpcode {
-        match self {
+    pub fn opcode(self) -> u8 {
+        let opcode = match self {
             Kind::Read | Kind::FlushedRead => NvmOpcode::Read,
             Kind::Write => NvmOpcode::Write,
             Kind::Compare => NvmOpcode::Compare,
@@ -50,7 +93,16 @@ impl Kind {
             Kind::WriteZeroes => NvmOpcode::WriteZeroes,
             Kind::Flush => NvmOpcode::Flush,
             Kind::Deallocate(_) => NvmOpcode::DatasetManagement,
-        }
+            Kind::Special(Special::HandleStatus) => NvmOpcode::IoManagementReceive,
+            Kind::Special(Special::HandleUpdate) => NvmOpcode::IoManagementSend,
+            Kind::Special(Special::ZoneSend(_)) => NvmOpcode::ZoneManagementSend,
+            Kind::Special(Special::ZoneReport { .. }) => NvmOpcode::ZoneManagementReceive,
+            Kind::Special(Special::Append) => NvmOpcode::ZoneAppend,
+            Kind::Special(Special::Vector(vector)) => {
+                return vector.opcode.map_or(open_channel::STAGE_OPCODE, |opcode| opcode.raw());
+            }
+        };
+        opcode.raw()
     }
 }
 
@@ -65,39 +117,61 @@ pub(super) struct Request {
     pub sectors: u32,
     /// Data to or from the host.
     pub bytes: u32,
+    /// Placement handle of a write.
+    pub handle: u16,
 }
 
 impl Request {
+    /// A command of one command set, to be filled in.
+    pub fn special(special: Special, volume: usize) -> Request {
+        Request { kind: Kind::Special(special), volume, fua: false, lba: 0, sectors: 0, bytes: 0, handle: 0 }
+    }
+
     /// Whether the host sends data with it.
     #[inline]
     pub fn takes_data(&self) -> bool {
-        matches!(self.kind, Kind::Write | Kind::Compare | Kind::Deallocate(_))
+        match self.kind {
+            Kind::Write | Kind::Compare | Kind::Deallocate(_) => true,
+            Kind::Special(Special::HandleUpdate | Special::Append) => true,
+            Kind::Special(Special::Vector(vector)) => vector.takes_data(),
+            _ => false,
+        }
     }
 
     /// Whether the host gets data back.
     #[inline]
     pub fn gives_data(&self) -> bool {
-        matches!(self.kind, Kind::Read | Kind::FlushedRead)
+        match self.kind {
+            Kind::Read | Kind::FlushedRead => true,
+            Kind::Special(Special::HandleStatus | Special::ZoneReport { .. }) => true,
+            Kind::Special(Special::Vector(vector)) => vector.gives_data(),
+            _ => false,
+        }
     }
 
     /// Whether it changes nothing, so that it can be abandoned half-way.
     pub fn is_harmless(&self) -> bool {
         matches!(self.kind, Kind::Read | Kind::FlushedRead | Kind::Compare | Kind::Verify)
+            || (self.gives_data() && matches!(self.kind, Kind::Special(_)))
     }
 }
 
 /// A status that repeating the command does not change.
-const fn no(status: Status) -> Status {
+pub(super) const fn no(status: Status) -> Status {
     status.do_not_retry()
 }
 
 /// Understands a command. `Ok(None)`: there is nothing to do.
 #[inline]
 pub(super) fn parse(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Option<Request>, Status> {
-    let opcode = NvmOpcode::from_raw(entry.opcode()).ok_or(no(Status::INVALID_OPCODE))?;
     if entry.fuse() != 0 {
         return Err(no(Status::INVALID_FIELD));
     }
+    let Some(opcode) = NvmOpcode::from_raw(entry.opcode()) else {
+        // An opcode that no namespace has is unknown, whatever the namespace.
+        let Ok((index, volume)) = volume_of(entry, volumes) else { return Err(no(Status::INVALID_OPCODE)) };
+        return open_channel::parse(entry, index, volume).map(Some);
+    };
     match opcode {
         NvmOpcode::Read => blocks(entry, volumes, Kind::Read).map(Some),
         NvmOpcode::Write => blocks(entry, volumes, Kind::Write).map(Some),
@@ -106,6 +180,14 @@ pub(super) fn parse(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Optio
         NvmOpcode::WriteZeroes => blocks(entry, volumes, Kind::WriteZeroes).map(Some),
         NvmOpcode::Flush => flush(entry, volumes).map(Some),
         NvmOpcode::DatasetManagement => deallocate(entry, volumes),
+        NvmOpcode::IoManagementReceive | NvmOpcode::IoManagementSend => {
+            let (index, volume) = volume_of(entry, volumes)?;
+            fdp::parse(entry, index, volume, opcode == NvmOpcode::IoManagementReceive).map(Some)
+        }
+        NvmOpcode::ZoneManagementSend | NvmOpcode::ZoneManagementReceive | NvmOpcode::ZoneAppend => {
+            let (index, volume) = volume_of(entry, volumes)?;
+            zns::parse(entry, opcode, index, volume).map(Some)
+        }
         _ => Err(no(Status::INVALID_OPCODE)),
     }
 }
@@ -120,9 +202,10 @@ fn volume_of<'a>(entry: &SubmissionEntry, volumes: &'a [Volume]) -> Result<(usiz
 fn blocks(entry: &SubmissionEntry, volumes: &[Volume], kind: Kind) -> Result<Request, Status> {
     let (index, volume) = volume_of(entry, volumes)?;
     let range = entry.lba_range();
-    if range.protection() != 0 || range.directive_type() != 0 {
+    if range.protection() != 0 {
         return Err(no(Status::INVALID_FIELD));
     }
+    let handle = fdp::handle_of(entry, volume, kind)?;
     let bytes = match kind {
         Kind::Read | Kind::Write | Kind::Compare => range.count.saturating_mul(volume.sector_bytes),
         _ => 0,
@@ -138,7 +221,7 @@ fn blocks(entry: &SubmissionEntry, volumes: &[Volume], kind: Kind) -> Result<Req
         Kind::Read if fua && volume.write_back => Kind::FlushedRead,
         kind => kind,
     };
-    Ok(Request { kind, volume: index, fua, lba: range.start, sectors: range.count, bytes })
+    Ok(Request { kind, volume: index, fua, lba: range.start, sectors: range.count, bytes, handle })
 }
 
 fn flush(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Request, Status> {
@@ -146,7 +229,7 @@ fn flush(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Request, Status>
         BROADCAST_NSID => usize::MAX,
         _ => volume_of(entry, volumes)?.0,
     };
-    Ok(Request { kind: Kind::Flush, volume, fua: false, lba: 0, sectors: 0, bytes: 0 })
+    Ok(Request { kind: Kind::Flush, volume, fua: false, lba: 0, sectors: 0, bytes: 0, handle: 0 })
 }
 
 fn deallocate(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Option<Request>, Status> {
@@ -158,7 +241,7 @@ fn deallocate(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Option<Requ
     let ranges = (entry.cdw(10) & 0xFF) + 1;
     let bytes = ranges * DsmRange::BYTES as u32;
     let kind = Kind::Deallocate(ranges as u16);
-    Ok(Some(Request { kind, volume, fua: false, lba: 0, sectors: 0, bytes }))
+    Ok(Some(Request { kind, volume, fua: false, lba: 0, sectors: 0, bytes, handle: 0 }))
 }
 
 /// Hands a request to the drive; `data` are the host's. Returns the number of operations.
@@ -175,7 +258,7 @@ pub(super) fn submit(
     write_through: bool,
     port: &mut Port<'_>,
 ) -> Result<u32, Status> {
-    let &Request { kind, volume: index, fua, lba, sectors, bytes } = request;
+    let &Request { kind, volume: index, fua, lba, sectors, bytes, handle } = request;
     let lba = Lba(lba);
     let Some(volume) = volumes.get(index) else {
         for volume in volumes {
@@ -193,14 +276,26 @@ pub(super) fn submit(
             return Ok(1);
         }
         Kind::Deallocate(ranges) => return trim(volume, queue, token, ranges, data, port),
+        Kind::Special(Special::HandleUpdate) => return fdp::update(volume, queue, token, data, port),
+        Kind::Special(Special::Vector(vector)) => {
+            return open_channel::submit(&vector, volume, queue, token, data, port);
+        }
+        Kind::Special(Special::HandleStatus) => (Opcode::Report, Vec::new()),
+        Kind::Special(special) => {
+            let data = if special == Special::Append { std::mem::take(data) } else { Vec::new() };
+            let forced = Request { fua: fua || (write_through && special == Special::Append), ..*request };
+            zns::submit(&forced, special, volume, queue, token, data, port);
+            return Ok(1);
+        }
     };
     let fua = opcode != Opcode::Read && (fua || write_through);
-    port.submit(volume.number, token, Operation { queue, opcode, fua, lba, sectors, data });
+    let operation = Operation::new(opcode, lba, sectors, data);
+    port.submit(volume.number, token, Operation { queue, fua, handle, ..operation });
     Ok(1)
 }
 
 fn plain(queue: u16, opcode: Opcode) -> Operation {
-    Operation { queue, opcode, fua: false, lba: Lba(0), sectors: 0, data: Vec::new() }
+    Operation { queue, ..Operation::new(opcode, Lba(0), 0, Vec::new()) }
 }
 
 fn trim(
@@ -217,6 +312,10 @@ fn trim(
             .map(DsmRange::decode)
             .take(ranges.into())
     };
+    if let Set::Chunks(chunks) = &volume.set {
+        let ranges: Vec<DsmRange> = list().collect();
+        return open_channel::reset_ranges(volume, chunks, &ranges, queue, token, port);
+    }
     for range in list() {
         let end = range.start.checked_add(range.length_blocks.into());
         if end.is_none_or(|end| end > volume.sectors) {

@@ -3,13 +3,17 @@
 //! | page | what |
 //! |---|---|
 //! | 00h, 01h, 02h, 03h, 04h, 05h, 0Dh | supported pages, errors, SMART, firmware slot, changed namespaces, effects, persistent events |
+//! | 20h to 23h | flexible data placement: configurations, handles, statistics, events |
 //! | 70h | discovery (discovery controllers only) |
+//! | BFh | changed zones |
+//! | CAh, D0h | chunks and chunk notifications of one open-channel namespace |
 //! | C0h | counters of the drives as text, one `namespace.name value` per line, padded with zeros |
 //! | C1h | wear of one namespace: header (u64 blocks, u64 reserved), then erase counts, u32 each, in block order |
 //! | C2h | busy times of one namespace in ns: header (u32 channels, u32 dies, u64 drive time), then channels, then dies, u64 each |
 
 use super::controller::Controller;
 use super::discovery;
+use super::{fdp, open_channel};
 use super::history::Owner;
 use super::identify::FIRMWARE;
 use super::subsystem::Subsystem;
@@ -17,7 +21,7 @@ use crate::session::Port;
 use pellucid_device::Device;
 use pellucid_flash::Cause;
 use pellucid_wire::nvme::{
-    AdminOpcode, BROADCAST_NSID, CommandEffect, CommandEffects, ErrorLogEntry, FABRICS_OPCODE,
+    AdminOpcode, BROADCAST_NSID, CommandEffect, CommandEffects, CommandSet, ErrorLogEntry, FABRICS_OPCODE,
     FirmwareSlotLog, GetLogPage, LogId, NvmOpcode, SmartLog, Status, SupportedLogPages, ascii,
 };
 use std::fmt::Write;
@@ -45,6 +49,9 @@ pub(super) fn get(
     if arguments.offset_is_index {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
+    if let Some(page) = fdp::log(subsystem, arguments, port) {
+        return part(&page?, arguments);
+    }
     let page = match LogId::from_raw(arguments.log_id) {
         Some(LogId::SupportedPages) => supported().encode().to_vec(),
         Some(LogId::Error) => errors(controller),
@@ -52,12 +59,25 @@ pub(super) fn get(
         Some(LogId::FirmwareSlot) => firmware().encode().to_vec(),
         // Namespaces do not come and go while they are served.
         Some(LogId::ChangedNamespaces) => vec![0; 4096],
-        Some(LogId::CommandEffects) if arguments.command_set != 0 => {
-            return Err(Status::INVALID_FIELD.do_not_retry());
+        Some(LogId::ChangedZones) => {
+            one(subsystem, nsid)?;
+            // Zones change their state by commands only.
+            vec![0; 4096]
         }
-        Some(LogId::CommandEffects) => effects().encode().to_vec(),
+        Some(LogId::CommandEffects) => match CommandSet::from_raw(arguments.command_set) {
+            Some(CommandSet::Nvm) => effects().encode().to_vec(),
+            Some(CommandSet::Zoned) if super::identify::has_zones(subsystem, port) => {
+                zoned_effects().encode().to_vec()
+            }
+            _ => return Err(Status::INVALID_FIELD.do_not_retry()),
+        },
         Some(LogId::PersistentEvents) => return persistent_events(controller, subsystem, arguments, port),
         _ => match arguments.log_id {
+            open_channel::CHUNKS => return open_channel::chunk_log(one(subsystem, nsid)?, arguments, port),
+            open_channel::NOTICES => {
+                one(subsystem, nsid)?;
+                open_channel::notice_log(subsystem, nsid.clamp(1, u32::MAX - 1))
+            }
             COUNTERS => counters(subsystem, port),
             WEAR => wear(port.device(one(subsystem, nsid)?)),
             BUSY => busy(port.device(one(subsystem, nsid)?)),
@@ -124,8 +144,13 @@ fn supported() -> SupportedLogPages {
         LogId::ChangedNamespaces,
         LogId::CommandEffects,
         LogId::PersistentEvents,
+        LogId::FdpConfigurations,
+        LogId::FdpHandleUsage,
+        LogId::FdpStatistics,
+        LogId::FdpEvents,
+        LogId::ChangedZones,
     ]);
-    for id in [COUNTERS, WEAR, BUSY] {
+    for id in [COUNTERS, WEAR, BUSY, open_channel::CHUNKS, open_channel::NOTICES] {
         pages.0[usize::from(id)] = 1;
     }
     pages
@@ -165,6 +190,22 @@ fn effects() -> CommandEffects {
     }
     for opcode in [NvmOpcode::Write, NvmOpcode::WriteZeroes, NvmOpcode::DatasetManagement] {
         page.io[usize::from(opcode.raw())] = supported.changes_content();
+    }
+    page.io[usize::from(NvmOpcode::IoManagementReceive.raw())] = supported;
+    page.io[usize::from(NvmOpcode::IoManagementSend.raw())] = supported;
+    page
+}
+
+/// Those of zoned namespaces. Linux writes to a zoned namespace only if append is among them.
+fn zoned_effects() -> CommandEffects {
+    let supported = CommandEffect::SUPPORTED;
+    let mut page = effects();
+    page.io[usize::from(NvmOpcode::ZoneManagementReceive.raw())] = supported;
+    for opcode in [NvmOpcode::ZoneManagementSend, NvmOpcode::ZoneAppend] {
+        page.io[usize::from(opcode.raw())] = supported.changes_content();
+    }
+    for opcode in [NvmOpcode::WriteZeroes, NvmOpcode::DatasetManagement] {
+        page.io[usize::from(opcode.raw())] = CommandEffects::none().io[0];
     }
     page
 }

@@ -15,15 +15,18 @@ mod admin;
 mod connection;
 mod controller;
 mod discovery;
+mod fdp;
 mod features;
 mod history;
 mod identify;
 mod io;
 mod logs;
+mod open_channel;
 mod slots;
 mod subsystem;
 #[cfg(test)]
 mod tests;
+mod zns;
 
 pub use connection::Connection;
 pub use subsystem::{ConfigError, SubsystemConfig};

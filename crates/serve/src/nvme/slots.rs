@@ -106,6 +106,11 @@ impl Slots {
         &mut self.slots[usize::from(index)]
     }
 
+    /// The command of a slot, as the host knows it.
+    pub fn cid(&self, index: u16) -> u16 {
+        self.slots[usize::from(index)].cid
+    }
+
     /// Slots that are not free.
     #[inline]
     pub fn in_use(&self) -> usize {

@@ -3,7 +3,9 @@
 //! Invariant: a namespace has the same identifiers (NGUID, UUID) after every restart: they are made from the names.
 
 use super::history::History;
+use pellucid_flash::ChunkNotice;
 use pellucid_wire::nvme::{DISCOVERY_NQN, nqn};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 /// One subsystem.
@@ -92,11 +94,36 @@ pub(super) struct Subsystem {
     pub host_writes: u64,
     /// Commands that ended with an error, of all controllers.
     pub errors: u64,
+    /// Chunk notices, with the identifier of the namespace; the newest ones.
+    pub notices: VecDeque<(u32, ChunkNotice)>,
+    /// Notices so far.
+    pub notices_seen: u64,
+    /// Placement events that hosts have enabled, a bit for each kind, by namespace.
+    placement_events: BTreeMap<u32, u8>,
 }
 
 impl Subsystem {
     pub fn new(config: SubsystemConfig) -> Subsystem {
-        Subsystem { config, history: History::default(), host_reads: 0, host_writes: 0, errors: 0 }
+        Subsystem {
+            config,
+            history: History::default(),
+            host_reads: 0,
+            host_writes: 0,
+            errors: 0,
+            notices: VecDeque::new(),
+            notices_seen: 0,
+            placement_events: BTreeMap::new(),
+        }
+    }
+
+    /// Kinds of placement events that are enabled for a namespace.
+    pub fn placement_events(&self, nsid: u32) -> u8 {
+        self.placement_events.get(&nsid).copied().unwrap_or(0)
+    }
+
+    /// Sets them.
+    pub fn set_placement_events(&mut self, nsid: u32, enabled: u8) {
+        self.placement_events.insert(nsid, enabled);
     }
 
     pub fn admits(&self, host_nqn: &str) -> bool {

@@ -36,6 +36,14 @@ wire_enum! {
 }
 
 impl Cns {
+    /// Whether the structure is that of the command set which the command names.
+    pub fn is_of_command_set(self) -> bool {
+        matches!(
+            self,
+            Self::CommandSetNamespace | Self::CommandSetController | Self::CommandSetActiveNamespaces
+        )
+    }
+
     /// Raw structure code in dword 10.
     pub fn raw_of(entry: &SubmissionEntry) -> u8 {
         entry.cdw(10) as u8

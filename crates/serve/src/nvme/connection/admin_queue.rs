@@ -99,10 +99,7 @@ impl Connection {
         slot.state = State::Orphan;
         slot.parts = self.volumes.len() as u32;
         for volume in &self.volumes {
-            let data = Vec::new();
-            let flush =
-                Operation { queue: 0, opcode: Opcode::Flush, fua: false, lba: Lba(0), sectors: 0, data };
-            port.submit(volume.number, index.into(), flush);
+            port.submit(volume.number, index.into(), Operation::flush());
         }
         if self.volumes.is_empty() {
             self.end_shutdown(index, id);
@@ -130,8 +127,7 @@ impl Connection {
                 (*nsid, *next) = (if *nsid == *last { u32::MAX } else { *nsid + 1 }, 0);
             }
             slot.parts = 1;
-            let (sectors, data) = (sectors as u32, Vec::new());
-            let trim = Operation { queue: 0, opcode: Opcode::Trim, fua: false, lba, sectors, data };
+            let trim = Operation::new(Opcode::Trim, lba, sectors as u32, Vec::new());
             return port.submit(volume.number, index.into(), trim);
         }
         let (cid, status, last) = (slot.cid, slot.status, *last);
@@ -163,6 +159,12 @@ impl Connection {
             if controller.is_expired(now_ns) {
                 let (ms, host) = (controller.features.keep_alive_ms, &controller.host_nqn);
                 return Err(Close::Refused(format!("controller {id} of {host}: not heard of for {ms} ms")));
+            }
+            let mut subsystem = subsystem;
+            if controller.is_ready()
+                && let Some(subsystem) = subsystem.as_deref_mut()
+            {
+                admin::watch_chunks(controller, subsystem, port);
             }
             if controller.is_ready()
                 && now_ns >= controller.warnings_at_ns + HEALTH_NS

@@ -4,9 +4,10 @@
 
 use super::{Connection, Role};
 use crate::nvme::controller::{Controller, Kind};
-use crate::nvme::io::Volume;
+use crate::nvme::io::{Set, Volume};
 use crate::nvme::{IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX, Target, identify};
 use crate::session::{Close, Port};
+use pellucid_flash::Interface;
 use pellucid_wire::nvme::{
     Completion, Connect, ConnectData, ConnectReply, ConnectRequirements, DISCOVERY_NQN, DYNAMIC_CONTROLLER,
     STATIC_CONTROLLER_ANY, Status, SubmissionEntry, parse_nqn,
@@ -70,7 +71,14 @@ impl Connection {
             Err(_) => return invalid(ConnectReply::invalid_in_data(256)),
         };
         let id = match arguments.queue_id {
-            0 => self.connect_admin(target, kind, host_nqn, data, &arguments, port)?,
+            0 => {
+                let id = self.connect_admin(target, kind, host_nqn, data, &arguments, port)?;
+                if let Some((controller, Some(subsystem))) = target.get(id) {
+                    controller.zoned = identify::has_zones(subsystem, port);
+                    controller.notices_told = subsystem.notices_seen;
+                }
+                id
+            }
             queue => self.connect_io(target, kind, host_nqn, data, queue, port)?,
         };
         self.queue_entries = arguments.queue_entries as u16;
@@ -148,5 +156,10 @@ fn volume(number: usize, port: &Port<'_>) -> Volume {
         sectors: namespace.sectors,
         sector_bytes: namespace.sector_bytes,
         write_back: identify::has_write_cache(port, number),
+        set: match namespace.interface {
+            Interface::Block { handles, .. } => Set::Block { handles },
+            Interface::Zoned(zones) => Set::Zoned(zones),
+            Interface::OpenChannel(chunks) => Set::Chunks(chunks),
+        },
     }
 }

@@ -2,7 +2,9 @@
 
 use super::{Connection, Role, room_for};
 use crate::nvme::io::{self, Request};
+use crate::nvme::open_channel::{LISTS_MAX, VectorRequest};
 use crate::nvme::slots::{State, Work};
+use crate::nvme::{fdp, zns};
 use crate::session::Port;
 use pellucid_flash::Completion as Ended;
 use pellucid_wire::nvme::{FABRICS_OPCODE, Status};
@@ -41,6 +43,14 @@ impl Connection {
     ) {
         let Role::Io { queue, .. } = self.role else { return };
         let through = self.gate.write_through.get();
+        if let io::Kind::Special(io::Special::Vector(vector)) = request.kind
+            && let Err(status) = self.use_list(&vector, &mut data)
+        {
+            self.slots.get(index).status = status;
+            self.log_error(self.slots.cid(index), status, Some(request));
+            port.give_back(data);
+            return self.finish(index, 0, port);
+        }
         let submitted = io::submit(request, &self.volumes, queue - 1, index.into(), &mut data, through, port);
         let slot = self.slots.get(index);
         match submitted {
@@ -64,6 +74,20 @@ impl Connection {
             }
             self.finish(index, 0, port);
         }
+    }
+
+    /// Keeps a list of addresses, or brings the one that a vector command names.
+    fn use_list(&mut self, vector: &VectorRequest, data: &mut Vec<u8>) -> Result<(), Status> {
+        let invalid = Status::INVALID_FIELD.do_not_retry();
+        if vector.opcode.is_none() {
+            if self.lists.len() >= LISTS_MAX && !self.lists.contains_key(&vector.address) {
+                return Err(invalid);
+            }
+            self.lists.insert(vector.address, std::mem::take(data));
+        } else if vector.needs_list() {
+            *data = self.lists.remove(&vector.address).ok_or(invalid)?;
+        }
+        Ok(())
     }
 
     /// Aborts the command that the host knows as `cid`, if that is possible.
@@ -121,6 +145,19 @@ impl Connection {
                 self.reads += 1;
                 return self.send(cid, ended.data, port);
             }
+            io::Kind::Special(special) if good && request.gives_data() => {
+                let cid = slot.cid;
+                self.slots.free(index);
+                let data = match special {
+                    io::Special::HandleStatus => fdp::status(&ended.data, request.bytes),
+                    io::Special::ZoneReport { filter, partial } => {
+                        zns::report(&ended.data, filter, partial, request.bytes)
+                    }
+                    _ => ended.data,
+                };
+                self.reads += 1;
+                return self.send(cid, data, port);
+            }
             io::Kind::FlushedRead if good => {
                 request.kind = io::Kind::Read;
                 slot.work = Work::Io(request);
@@ -135,6 +172,7 @@ impl Connection {
             }
             _ => {}
         }
+        let result = ended.result;
         port.give_back(ended.data);
         if slot.parts > 0 {
             return;
@@ -142,6 +180,7 @@ impl Connection {
         if slot.status.is_success() {
             match request.kind {
                 io::Kind::Write | io::Kind::WriteZeroes => self.writes += 1,
+                io::Kind::Special(special) if special == io::Special::Append => self.writes += 1,
                 io::Kind::Compare | io::Kind::Verify => self.reads += 1,
                 _ => {}
             }
@@ -149,6 +188,6 @@ impl Connection {
             let (cid, status) = (slot.cid, slot.status);
             self.log_error(cid, status, Some(&request));
         }
-        self.finish(index, 0, port);
+        self.finish(index, result, port);
     }
 }

@@ -1,0 +1,214 @@
+//! Flexible data placement (Base 8.1.10): handles of a block namespace, which is an endurance group of its own.
+//!
+//! The group's identifier is that of the namespace. There is one configuration, always enabled; a placement identifier is the
+//! number of a handle, as there is one reclaim group.
+
+use super::io::{Kind, Request, Special, Volume, no};
+use super::subsystem::Subsystem;
+use crate::session::{Operation, Port};
+use pellucid_device::Device;
+use pellucid_flash::{HandleInfo, Lba, Opcode, PlacementEvent, PlacementEventKind};
+use pellucid_wire::nvme::fdp::{
+    Configuration, ConfigurationsHeader, Event, EventsHeader, HandleDescriptor, HandleStatusHeader, HandleUsage,
+    HandleUsageHeader, RECEIVE_HANDLE_STATUS, SEND_HANDLE_UPDATE, Statistics, management_operation,
+};
+use pellucid_wire::nvme::{GetLogPage, LogId, Status, SubmissionEntry};
+
+/// Identify Controller attributes: endurance groups, flexible data placement.
+pub(super) const CONTROLLER_ATTRIBUTES: u32 = 1 << 4 | 1 << 19;
+/// Placement identifiers that one update can name.
+const UPDATES_MAX: u16 = 128;
+
+/// Understands I/O Management Receive and Send.
+pub(super) fn parse(
+    entry: &SubmissionEntry,
+    index: usize,
+    volume: &Volume,
+    receive: bool,
+) -> Result<Request, Status> {
+    let handles = volume.handles();
+    if handles < 2 {
+        return Err(no(Status::FDP_DISABLED));
+    }
+    let (operation, specific) = management_operation(entry);
+    let invalid = no(Status::INVALID_FIELD);
+    if receive {
+        let length = (u64::from(entry.cdw(11)) + 1) * 4;
+        if operation != RECEIVE_HANDLE_STATUS || length > super::TRANSFER_BYTES_MAX.into() {
+            return Err(invalid);
+        }
+        let request = Request::special(Special::HandleStatus, index);
+        return Ok(Request { sectors: handles.into(), bytes: length as u32, ..request });
+    }
+    if operation != SEND_HANDLE_UPDATE || specific >= UPDATES_MAX {
+        return Err(invalid);
+    }
+    let request = Request::special(Special::HandleUpdate, index);
+    Ok(Request { bytes: (u32::from(specific) + 1) * 2, ..request })
+}
+
+/// The handle that a write names by its directive; handle 0 without one.
+pub(super) fn handle_of(entry: &SubmissionEntry, volume: &Volume, kind: Kind) -> Result<u16, Status> {
+    let range = entry.lba_range();
+    if range.directive_type() == 0 {
+        return Ok(0);
+    }
+    let placed = pellucid_wire::nvme::fdp::placement_of(entry, &range);
+    let placed = placed.filter(|_| volume.handles() > 1 && matches!(kind, Kind::Write | Kind::WriteZeroes));
+    placed.ok_or(no(Status::INVALID_FIELD))
+}
+
+/// Hands an update to the drive: all of its handles exist, or nothing is done.
+pub(super) fn update(
+    volume: &Volume,
+    queue: u16,
+    token: u64,
+    data: &[u8],
+    port: &mut Port<'_>,
+) -> Result<u32, Status> {
+    let list = || data.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair));
+    if list().any(|handle| handle >= volume.handles()) {
+        return Err(no(Status::INVALID_FIELD));
+    }
+    for handle in list() {
+        let operation = Operation::new(Opcode::NextUnit, Lba(0), 0, Vec::new());
+        port.submit(volume.number, token, Operation { queue, handle, ..operation });
+    }
+    Ok(list().count() as u32)
+}
+
+/// The answer to a status request, from what the drive reports.
+pub(super) fn status(report: &[u8], length: u32) -> Vec<u8> {
+    let handles = (report.len() / HandleInfo::BYTES) as u16;
+    let mut bytes = HandleStatusHeader { handles, ..Default::default() }.encode().to_vec();
+    bytes.extend_from_slice(report);
+    bytes.resize(length as usize, 0);
+    bytes
+}
+
+/// The namespace with placement that an endurance group is.
+fn group<'a>(subsystem: &Subsystem, id: u16, port: &'a Port<'_>) -> Result<&'a Device, Status> {
+    let namespace = subsystem.namespace(id.into()).ok_or(no(Status::INVALID_FIELD))?;
+    let device = port.device(namespace);
+    let placed = device.placement().is_some() && port.namespaces()[namespace].handles() > 1;
+    placed.then_some(device).ok_or(no(Status::FDP_DISABLED))
+}
+
+/// Logs 20h to 23h; `None` for any other page.
+pub(super) fn log(
+    subsystem: &Subsystem,
+    arguments: &GetLogPage,
+    port: &Port<'_>,
+) -> Option<Result<Vec<u8>, Status>> {
+    let id = LogId::from_raw(arguments.log_id)?;
+    let page: fn(&Device) -> Vec<u8> = match id {
+        LogId::FdpConfigurations => configurations,
+        LogId::FdpHandleUsage => usage,
+        LogId::FdpStatistics => statistics,
+        LogId::FdpEvents => {
+            return Some(group(subsystem, arguments.specific_id, port).map(|device| {
+                let enabled = subsystem.placement_events(arguments.specific_id.into());
+                events(device, arguments.specific & 1 == 1, enabled, arguments.specific_id)
+            }));
+        }
+        _ => return None,
+    };
+    Some(group(subsystem, arguments.specific_id, port).map(page))
+}
+
+fn configurations(device: &Device) -> Vec<u8> {
+    let Some(placement) = device.placement() else { return Vec::new() };
+    let handles = usize::from(placement.handles);
+    let descriptor = (Configuration::BYTES + handles * HandleDescriptor::BYTES).next_multiple_of(8);
+    let header = ConfigurationsHeader {
+        log_bytes: (ConfigurationsHeader::BYTES + descriptor) as u32,
+        ..Default::default()
+    };
+    let configuration = Configuration {
+        descriptor_bytes: descriptor as u16,
+        // Valid; placement identifiers have no bits for a reclaim group.
+        attributes: 1 << 7,
+        groups: 1,
+        handles: placement.handles,
+        placements_max: placement.handles - 1,
+        namespaces: 1,
+        unit_bytes: placement.unit_bytes,
+        ..Default::default()
+    };
+    let handle = HandleDescriptor { kind: 1 + u8::from(placement.persistent) };
+    let mut page = header.encode().to_vec();
+    page.extend(configuration.encode());
+    (0..handles).for_each(|_| page.extend(handle.encode()));
+    page.resize(ConfigurationsHeader::BYTES + descriptor, 0);
+    page
+}
+
+fn usage(device: &Device) -> Vec<u8> {
+    let handles = device.placement().map_or(0, |placement| placement.handles);
+    let mut page = HandleUsageHeader { handles }.encode().to_vec();
+    // All are in the namespace's list: hosts may name them.
+    (0..handles).for_each(|_| page.extend(HandleUsage { attributes: 1 }.encode()));
+    page
+}
+
+fn statistics(device: &Device) -> Vec<u8> {
+    let bytes = device.placement_statistics();
+    let page = Statistics {
+        host_bytes: bytes.host_bytes.into(),
+        media_bytes: bytes.media_bytes.into(),
+        erased_bytes: bytes.erased_bytes.into(),
+    };
+    page.encode().to_vec()
+}
+
+fn events(device: &Device, by_host: bool, enabled: u8, nsid: u16) -> Vec<u8> {
+    let wanted =
+        |event: &&PlacementEvent| event.kind.is_by_host() == by_host && enabled & bit(event.kind) != 0;
+    let found: Vec<&PlacementEvent> = device.placement_events().filter(wanted).collect();
+    let mut page = EventsHeader { events: found.len() as u32 }.encode().to_vec();
+    for event in found {
+        let mut specific = [0; 16];
+        if event.kind == PlacementEventKind::Reallocated {
+            let moved = event.sectors.min(u16::MAX.into()) as u16;
+            specific[2..4].copy_from_slice(&moved.to_le_bytes());
+        }
+        let event = Event {
+            kind: event.kind as u8,
+            // Placement, namespace and location are given.
+            flags: 0b111,
+            placement: event.handle,
+            timestamp: event.at.0 / 1_000_000,
+            nsid: nsid.into(),
+            specific,
+            group: 0,
+            handle: event.handle as u8,
+        };
+        page.extend(event.encode());
+    }
+    page
+}
+
+/// The place of a kind in the mask of enabled ones.
+fn bit(kind: PlacementEventKind) -> u8 {
+    PlacementEventKind::ALL.iter().position(|&other| other == kind).map_or(0, |at| 1 << at)
+}
+
+/// Feature 1Dh: placement is enabled, with configuration 0.
+pub(super) fn feature(subsystem: &Subsystem, group_id: u16, port: &Port<'_>) -> Result<u32, Status> {
+    group(subsystem, group_id, port).map(|_| 1)
+}
+
+/// Feature 1Eh: the kinds of events, and whether each is enabled.
+pub(super) fn event_feature(subsystem: &Subsystem, nsid: u32) -> Vec<u8> {
+    let enabled = subsystem.placement_events(nsid);
+    PlacementEventKind::ALL.iter().flat_map(|&kind| [kind as u8, u8::from(enabled & bit(kind) != 0)]).collect()
+}
+
+/// Enables or disables the kinds of events in `list`.
+pub(super) fn set_events(enabled: u8, list: &[u8], enable: bool) -> Result<u8, Status> {
+    list.iter().try_fold(enabled, |mask, &raw| {
+        let kind = PlacementEventKind::ALL.into_iter().find(|&kind| kind as u8 == raw);
+        let bit = bit(kind.ok_or(no(Status::INVALID_FIELD))?);
+        Ok(if enable { mask | bit } else { mask & !bit })
+    })
+}

@@ -1,0 +1,276 @@
+//! Open-channel namespaces (Open-Channel SSD 2.0): geometry, chunk log, notifications, vector commands.
+//!
+//! Over fabrics a drive cannot follow the host's pointers, and a Linux host takes the direction of data from the two low bits of the
+//! opcode. So the scalar commands and those with one address (NLB = 0, the address in the command) are as in the specification, and
+//! lists are a profile of ours:
+//!
+//! ```text
+//!  91h write, NLB > 0     data = list of u64, then the sectors
+//!  95h stage a list       (opcode bits 01: data to the drive) CDW10-11 a key, CDW12 entries less one, data = list of u64
+//!  90h, 92h, 93h, NLB > 0 CDW10-11 the key of a staged list, which it uses up; 93h: first the sources, then the destinations
+//! ```
+//! A queue keeps [`LISTS_MAX`] lists; metadata (MPTR) cannot be given.
+
+use super::io::{Request, Set, Special, Volume, no};
+use super::subsystem::Subsystem;
+use crate::session::{Operation, Port};
+use pellucid_device::Feedback;
+use pellucid_flash::{ChunkGeometry, ChunkInfo, ChunkNotice, Lba, Nanos, Opcode, Vector};
+use pellucid_wire::nvme::open_channel::{ChunkNotification, Geometry, VectorCommand, VectorOpcode};
+use pellucid_wire::nvme::{DsmRange, GetLogPage, Status, SubmissionEntry};
+
+/// Opcode of ours: keeps a list of addresses for a later vector command.
+pub(super) const STAGE_OPCODE: u8 = 0x95;
+/// Staged lists that a queue keeps.
+pub(super) const LISTS_MAX: usize = 64;
+/// Log page: chunk information.
+pub(super) const CHUNKS: u8 = 0xCA;
+/// Log page: chunk notifications.
+pub(super) const NOTICES: u8 = 0xD0;
+/// Notifications kept for the log page.
+pub(super) const NOTICES_MAX: usize = 64;
+/// PCI vendor of the drives by which hosts know the interface.
+pub(super) const VENDOR: u16 = pellucid_wire::nvme::open_channel::PCI_VENDOR_AND_DEVICE.0;
+const ADDRESS_BYTES: u32 = 8;
+
+/// What a vector command, or a staged list, is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct VectorRequest {
+    /// What to do; `None`: keep a list.
+    pub opcode: Option<VectorOpcode>,
+    /// Addresses; of a staged list, its entries.
+    pub count: u32,
+    /// The one address, or the key of the list.
+    pub address: u64,
+    /// Where the one sector is copied to.
+    pub destination: u64,
+}
+
+impl VectorRequest {
+    /// Whether the host sends data with it.
+    pub fn takes_data(&self) -> bool {
+        matches!(self.opcode, None | Some(VectorOpcode::Write))
+    }
+
+    /// Whether the host gets data back.
+    pub fn gives_data(&self) -> bool {
+        self.opcode == Some(VectorOpcode::Read)
+    }
+
+    /// Whether it needs a list that was staged.
+    pub fn needs_list(&self) -> bool {
+        self.count > 1 && !self.takes_data()
+    }
+}
+
+/// Understands a command with an opcode that the NVM command set does not have.
+pub(super) fn parse(entry: &SubmissionEntry, index: usize, volume: &Volume) -> Result<Request, Status> {
+    let Set::Chunks(_) = volume.set else { return Err(no(Status::INVALID_OPCODE)) };
+    let (vector, bytes) = if entry.opcode() == STAGE_OPCODE {
+        let count = (entry.cdw(12) & 0x7F) + 1;
+        let vector = VectorRequest { opcode: None, count, address: entry.cdw_pair(10), destination: 0 };
+        (vector, count * ADDRESS_BYTES)
+    } else {
+        let command = VectorCommand::parse(entry)?;
+        let vector = VectorRequest {
+            opcode: Some(command.opcode),
+            count: command.count,
+            address: command.addresses,
+            destination: command.destinations,
+        };
+        let data = command.count * volume.sector_bytes;
+        let list = if command.count > 1 { command.count * ADDRESS_BYTES } else { 0 };
+        match command.opcode {
+            VectorOpcode::Write => (vector, list + data),
+            VectorOpcode::Read => (vector, data),
+            VectorOpcode::Reset | VectorOpcode::Copy => (vector, 0),
+        }
+    };
+    if bytes > super::TRANSFER_BYTES_MAX {
+        return Err(no(Status::INVALID_FIELD));
+    }
+    let request = Request::special(Special::Vector(vector), index);
+    Ok(Request { lba: vector.address, sectors: vector.count, bytes, ..request })
+}
+
+/// Hands a vector command to the drive; `data` are the host's: a list, sectors, or both.
+pub(super) fn submit(
+    vector: &VectorRequest,
+    volume: &Volume,
+    queue: u16,
+    token: u64,
+    data: &mut Vec<u8>,
+    port: &mut Port<'_>,
+) -> Result<u32, Status> {
+    let Some(opcode) = vector.opcode else { return Ok(0) };
+    let count = vector.count as usize;
+    let mut addresses = vec![Lba(vector.address)];
+    let mut destinations = Vec::new();
+    if count > 1 {
+        let lists = if opcode == VectorOpcode::Copy { 2 * count } else { count };
+        let list = data.as_chunks::<8>().0.get(..lists).ok_or(no(Status::INVALID_FIELD))?;
+        addresses = list.iter().map(|address| Lba(u64::from_le_bytes(*address))).collect();
+        destinations = addresses.split_off(count);
+    } else if opcode == VectorOpcode::Copy {
+        destinations.push(Lba(vector.destination));
+    }
+    let (opcode, data) = match opcode {
+        VectorOpcode::Write => {
+            data.drain(..if count > 1 { count * ADDRESS_BYTES as usize } else { 0 });
+            (Opcode::Write, std::mem::take(data))
+        }
+        VectorOpcode::Read => (Opcode::Read, port.take_buffer(count * volume.sector_bytes as usize)),
+        VectorOpcode::Reset => (Opcode::Reset, Vec::new()),
+        VectorOpcode::Copy => (Opcode::Copy, Vec::new()),
+    };
+    let vector = Some(Box::new(Vector { addresses, destinations, metadata: Vec::new() }));
+    let operation = Operation::new(opcode, Lba(0), count as u32, data);
+    port.submit(volume.number, token, Operation { queue, vector, ..operation });
+    Ok(1)
+}
+
+/// Dataset management with deallocation: every range is one whole chunk that is reset.
+pub(super) fn reset_ranges(
+    volume: &Volume,
+    chunks: &ChunkGeometry,
+    ranges: &[DsmRange],
+    queue: u16,
+    token: u64,
+    port: &mut Port<'_>,
+) -> Result<u32, Status> {
+    let is_chunk = |range: &DsmRange| {
+        let start = chunks.address(Lba(range.start)).is_some_and(|address| address.sector == 0);
+        start && range.length_blocks == chunks.chunk_sectors
+    };
+    if !ranges.iter().all(is_chunk) {
+        return Err(no(Status::INVALID_FIELD));
+    }
+    for range in ranges {
+        let operation = Operation::new(Opcode::Reset, Lba(range.start), 0, Vec::new());
+        port.submit(volume.number, token, Operation { queue, ..operation });
+    }
+    Ok(ranges.len() as u32)
+}
+
+/// The answer to Geometry (E2h).
+pub(super) fn geometry(chunks: &ChunkGeometry) -> Geometry {
+    let [group_bits, unit_bits, chunk_bits, block_bits] = chunks.address_bits().map(|bits| bits as u8);
+    let times = |range: [Nanos; 2]| range.map(|time| u32::try_from(time.0).unwrap_or(u32::MAX));
+    Geometry {
+        major: 2,
+        group_bits,
+        unit_bits,
+        chunk_bits,
+        block_bits,
+        // Vector copy; a chunk may be reset again.
+        capabilities: 0b11,
+        groups: chunks.groups as u16,
+        units: chunks.units as u16,
+        chunks: chunks.chunks,
+        chunk_blocks: chunks.chunk_sectors,
+        write_min: chunks.write_min_sectors,
+        write_optimal: chunks.write_optimal_sectors,
+        cache_units: chunks.cached_sectors,
+        open_chunks_max: chunks.open_chunks_max,
+        open_chunks_per_unit_max: chunks.open_chunks_per_unit_max,
+        read_ns: times(chunks.read_ns),
+        write_ns: times(chunks.write_ns),
+        reset_ns: times(chunks.reset_ns),
+        ..Default::default()
+    }
+}
+
+/// The part of the chunk log that was asked for; zeros follow its end.
+pub(super) fn chunk_log(
+    namespace: usize,
+    arguments: &GetLogPage,
+    port: &Port<'_>,
+) -> Result<Vec<u8>, Status> {
+    let served = &port.namespaces()[namespace];
+    let each = ChunkInfo::BYTES as u64;
+    let first = u32::try_from(arguments.offset / each).map_err(|_| no(Status::INVALID_FIELD))?;
+    let skip = (arguments.offset % each) as usize;
+    let length = arguments.length_bytes as usize;
+    let count = (skip + length).div_ceil(ChunkInfo::BYTES) as u32;
+    let mut page = Vec::with_capacity(count as usize * ChunkInfo::BYTES);
+    port.device(namespace).chunk_infos(served.number, first, count).for_each(|info| info.encode(&mut page));
+    page.drain(..skip.min(page.len()));
+    page.resize(length, 0);
+    Ok(page)
+}
+
+/// The notifications of a namespace, oldest first, and an empty one behind the last.
+pub(super) fn notice_log(subsystem: &Subsystem, nsid: u32) -> Vec<u8> {
+    let mut page = Vec::new();
+    for &(of, notice) in subsystem.notices.iter().filter(|(of, _)| *of == nsid) {
+        page.extend(notification(of, &notice).encode());
+    }
+    page.resize((NOTICES_MAX + 1) * ChunkNotification::BYTES, 0);
+    page
+}
+
+fn notification(nsid: u32, notice: &ChunkNotice) -> ChunkNotification {
+    ChunkNotification {
+        count: notice.count,
+        lba: notice.lba.0,
+        nsid,
+        state: notice.reason as u16,
+        mask: notice.scope as u8,
+        blocks: u16::try_from(notice.sectors.saturating_sub(1)).unwrap_or(u16::MAX),
+    }
+}
+
+/// Takes new notices of the subsystem's drives over; says whether there were any.
+pub(super) fn take_notices(subsystem: &mut Subsystem, port: &mut Port<'_>) -> bool {
+    let mut drives: Vec<usize> =
+        subsystem.config.namespaces.iter().map(|&namespace| port.namespaces()[namespace].drive).collect();
+    drives.dedup();
+    let before = subsystem.notices_seen;
+    for drive in drives {
+        while let Some((namespace, notice)) = port.pop_notice(drive) {
+            let Some(at) = subsystem.config.namespaces.iter().position(|&n| n == namespace) else { continue };
+            if subsystem.notices.len() == NOTICES_MAX {
+                subsystem.notices.pop_front();
+            }
+            subsystem.notices.push_back((at as u32 + 1, notice));
+            subsystem.notices_seen += 1;
+        }
+    }
+    subsystem.notices_seen > before
+}
+
+/// The open-channel namespaces that a feature command is about: one, or all.
+fn chosen(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Vec<usize> {
+    let all = subsystem.nsids().filter(|&other| nsid == other || matches!(nsid, 0 | u32::MAX));
+    let numbers = all.filter_map(|nsid| subsystem.namespace(nsid));
+    let is_open = |namespace: &usize| {
+        let number = port.namespaces()[*namespace].number;
+        port.device(*namespace).feedback(number).is_some()
+    };
+    numbers.filter(is_open).collect()
+}
+
+/// What the first open-channel namespace concerned tells its host.
+pub(super) fn feedback(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Option<Feedback> {
+    let namespace = *chosen(subsystem, nsid, port).first()?;
+    port.device(namespace).feedback(port.namespaces()[namespace].number)
+}
+
+/// Changes what the open-channel namespaces concerned tell their host; says whether there are any.
+pub(super) fn set_feedback(
+    subsystem: &Subsystem,
+    nsid: u32,
+    port: &mut Port<'_>,
+    change: impl Fn(&mut Feedback),
+) -> bool {
+    let namespaces = chosen(subsystem, nsid, port);
+    for &namespace in &namespaces {
+        let number = port.namespaces()[namespace].number;
+        let device = port.device_mut(namespace);
+        if let Some(mut feedback) = device.feedback(number) {
+            change(&mut feedback);
+            device.set_feedback(number, feedback);
+        }
+    }
+    !namespaces.is_empty()
+}

@@ -1,0 +1,157 @@
+//! Zoned namespaces (NVMe Zoned Namespaces 1.1): Zone Management Send and Receive, Zone Append, and what Identify says.
+
+use super::io::{Request, Set, Special, Volume, no};
+use crate::session::{Operation, Port};
+use pellucid_flash::{Lba, Opcode, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState};
+use pellucid_wire::nvme::zns::{
+    ReportFilter, ZoneAction as WireAction, ZoneManagementReceive, ZoneManagementSend, ZoneReportHeader,
+    ZonedController, ZonedFormat, ZonedNamespace,
+};
+use pellucid_wire::nvme::{NvmOpcode, Status, SubmissionEntry};
+
+/// Understands a command that only zoned namespaces have.
+pub(super) fn parse(
+    entry: &SubmissionEntry,
+    opcode: NvmOpcode,
+    index: usize,
+    volume: &Volume,
+) -> Result<Request, Status> {
+    let Set::Zoned(zones) = volume.set else { return Err(no(Status::INVALID_OPCODE)) };
+    match opcode {
+        NvmOpcode::ZoneManagementSend => {
+            let send = ZoneManagementSend::parse(entry)?;
+            let action = action(send.action, send.select_all).ok_or(no(Status::INVALID_FIELD))?;
+            let lba = if send.select_all { 0 } else { send.start };
+            if lba >= volume.sectors {
+                return Err(no(Status::LBA_OUT_OF_RANGE));
+            }
+            Ok(Request { lba, ..Request::special(Special::ZoneSend(action), index) })
+        }
+        NvmOpcode::ZoneManagementReceive => {
+            let receive = ZoneManagementReceive::parse(entry)?;
+            if receive.start >= volume.sectors {
+                return Err(no(Status::LBA_OUT_OF_RANGE));
+            }
+            if receive.extended || receive.length_bytes > super::TRANSFER_BYTES_MAX.into() {
+                return Err(no(Status::INVALID_FIELD));
+            }
+            let first = receive.start / zones.zone_sectors;
+            let special = Special::ZoneReport { filter: receive.filter, partial: receive.partial };
+            Ok(Request {
+                lba: first * zones.zone_sectors,
+                sectors: zones.zones - first as u32,
+                bytes: receive.length_bytes as u32,
+                ..Request::special(special, index)
+            })
+        }
+        _ => {
+            let range = entry.lba_range();
+            let bytes = range.count.saturating_mul(volume.sector_bytes);
+            if range.protection() != 0 || range.directive_type() != 0 || bytes > super::TRANSFER_BYTES_MAX {
+                return Err(no(Status::INVALID_FIELD));
+            }
+            if range.start >= volume.sectors {
+                return Err(no(Status::LBA_OUT_OF_RANGE));
+            }
+            Ok(Request {
+                fua: range.force_unit_access(),
+                lba: range.start,
+                sectors: range.count,
+                bytes,
+                ..Request::special(Special::Append, index)
+            })
+        }
+    }
+}
+
+fn action(action: WireAction, all: bool) -> Option<ZoneAction> {
+    Some(match (action, all) {
+        (WireAction::Close, false) => ZoneAction::Close,
+        (WireAction::Finish, false) => ZoneAction::Finish,
+        (WireAction::Open, false) => ZoneAction::Open,
+        (WireAction::Reset, false) => ZoneAction::Reset,
+        (WireAction::Offline, false) => ZoneAction::Offline,
+        (WireAction::Close, true) => ZoneAction::CloseAll,
+        (WireAction::Finish, true) => ZoneAction::FinishAll,
+        (WireAction::Open, true) => ZoneAction::OpenAll,
+        (WireAction::Reset, true) => ZoneAction::ResetAll,
+        (WireAction::Offline, true) => ZoneAction::OfflineAll,
+        (WireAction::SetExtension | WireAction::FlushRandomWriteArea, _) => return None,
+    })
+}
+
+/// Hands a zone command to the drive.
+pub(super) fn submit(
+    request: &Request,
+    special: Special,
+    volume: &Volume,
+    queue: u16,
+    token: u64,
+    data: Vec<u8>,
+    port: &mut Port<'_>,
+) {
+    let (opcode, sectors) = match special {
+        Special::ZoneSend(action) => (Opcode::Zone(action), 0),
+        Special::Append => (Opcode::Append, request.sectors),
+        _ => (Opcode::Report, request.sectors),
+    };
+    let operation = Operation::new(opcode, Lba(request.lba), sectors, data);
+    port.submit(volume.number, token, Operation { queue, fua: request.fua, ..operation });
+}
+
+/// The answer to Zone Management Receive, from what the drive reports of all zones from the first on.
+pub(super) fn report(packed: &[u8], filter: ReportFilter, partial: bool, length: u32) -> Vec<u8> {
+    let listed = |bytes: &&[u8; ZoneInfo::BYTES]| ZoneInfo::decode(bytes).is_some_and(|i| matches(filter, i.state));
+    let mut zones = packed.as_chunks::<{ ZoneInfo::BYTES }>().0.iter().filter(listed);
+    let room = (length as usize).saturating_sub(ZoneReportHeader::BYTES) / ZoneInfo::BYTES;
+    let mut bytes = vec![0; ZoneReportHeader::BYTES];
+    let mut count = 0u64;
+    zones.by_ref().take(room).for_each(|zone| {
+        count += 1;
+        bytes.extend_from_slice(zone);
+    });
+    // A partial report counts what it lists, another one all that there are.
+    if !partial {
+        count += zones.count() as u64;
+    }
+    bytes[..ZoneReportHeader::BYTES].copy_from_slice(&ZoneReportHeader { zones: count }.encode());
+    bytes.resize(length as usize, 0);
+    bytes
+}
+
+fn matches(filter: ReportFilter, state: ZoneState) -> bool {
+    match filter {
+        ReportFilter::All => true,
+        ReportFilter::Empty => state == ZoneState::Empty,
+        ReportFilter::ImplicitlyOpened => state == ZoneState::ImplicitlyOpen,
+        ReportFilter::ExplicitlyOpened => state == ZoneState::ExplicitlyOpen,
+        ReportFilter::Closed => state == ZoneState::Closed,
+        ReportFilter::Full => state == ZoneState::Full,
+        ReportFilter::ReadOnly => state == ZoneState::ReadOnly,
+        ReportFilter::Offline => state == ZoneState::Offline,
+    }
+}
+
+/// Identify Namespace of the zoned command set.
+pub(super) fn identify_namespace(zones: &ZoneGeometry) -> ZonedNamespace {
+    // 0-based; no limit is all ones, and so is a limit of none.
+    let limit = |max: u32| max.wrapping_sub(1);
+    let mut formats = [ZonedFormat::default(); 64];
+    formats[0].zone_blocks = zones.zone_sectors;
+    ZonedNamespace {
+        // Reads may cross zone boundaries.
+        capabilities: 1,
+        active_max: limit(zones.active_max),
+        open_max: limit(zones.open_max),
+        formats,
+        ..Default::default()
+    }
+}
+
+/// Identify Controller of the zoned command set: the longest append, as a power of two of 4 KiB pages.
+pub(super) fn identify_controller(zones: Option<ZoneGeometry>) -> ZonedController {
+    let bytes = zones.map_or(0, |z| u64::from(z.append_max_sectors) * u64::from(z.sector_bytes));
+    let shift = (bytes / 4096).checked_ilog2().unwrap_or(0) as u8;
+    // 0 stands for the controller's own limit, which holds in any case.
+    ZonedController { append_max_shift: if shift >= super::TRANSFER_MAX_SHIFT { 0 } else { shift } }
+}
