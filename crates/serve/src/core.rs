@@ -12,7 +12,7 @@ use crate::pool::Pool;
 use crate::session::{Close, ConnectionId, Namespace, Operation};
 use hdrhistogram::Histogram;
 use pellucid_device::{Device, DeviceError};
-use pellucid_flash::{ChunkNotice, Drive, Interface, Command, Completion, Lba, Lpn, Opcode, SimTime};
+use pellucid_flash::{ChunkNotice, Command, Completion, Drive, Interface, Lba, Lpn, Opcode, SimTime};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults, MediaError};
 use pellucid_monitor::{Board, Figures, Protocol, Serving, View};
@@ -223,7 +223,8 @@ impl Core {
             if device.image_bytes() != layout.sector_bytes as usize {
                 return Err(Refusal::Stamps { name: name.clone() });
             }
-            let of_drive = namespaces_of(namespaces.iter().map(|n| n.drive + 1).max().unwrap_or(0), name, device);
+            let of_drive =
+                namespaces_of(namespaces.iter().map(|n| n.drive + 1).max().unwrap_or(0), name, device);
             let taken = |name: &str| namespaces.iter().any(|n| n.name == name);
             if let Some(same) = of_drive.iter().find(|n| taken(&n.name)) {
                 return Err(Refusal::SameName { name: same.name.clone() });

@@ -109,7 +109,8 @@ impl Serve {
         let names: Vec<String> = drives.iter().map(|(name, _)| name.clone()).collect();
         let mut core = Core::new(drives, self.time)
             .map_err(|refusal| Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")))?;
-        let subsystems = names.iter().enumerate().map(|(drive, name)| self.subsystem(drive, name, &core)).collect();
+        let subsystems =
+            names.iter().enumerate().map(|(drive, name)| self.subsystem(drive, name, &core)).collect();
         if let Some(path) = &self.record {
             let file = std::fs::File::create(path)
                 .map_err(|error| Failure::asked(anyhow!("{}: {error}", path.display())))?;

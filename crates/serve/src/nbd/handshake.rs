@@ -168,7 +168,13 @@ impl Answers<'_, '_, '_> {
     }
 
     fn list(&mut self) {
-        let names: Vec<String> = self.port.namespaces().iter().filter(|n| matches!(n.interface, Interface::Block { .. })).map(|n| n.name.clone()).collect();
+        let names: Vec<String> = self
+            .port
+            .namespaces()
+            .iter()
+            .filter(|n| matches!(n.interface, Interface::Block { .. }))
+            .map(|n| n.name.clone())
+            .collect();
         for name in &names {
             self.reply(OptionKind::List, &OptionReply::Server { name, details: "" });
         }

@@ -7,11 +7,11 @@ use super::subsystem::Subsystem;
 use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, features, identify, logs, open_channel};
 use crate::session::Port;
 use pellucid_flash::Interface;
+use pellucid_wire::nvme::open_channel::GEOMETRY_OPCODE;
 use pellucid_wire::nvme::{
     AdminOpcode, AsyncEvent, BROADCAST_NSID, FABRICS_OPCODE, FabricsType, GetLogPage, PropertyGet,
     PropertySet, Status, SubmissionEntry, ascii,
 };
-use pellucid_wire::nvme::open_channel::GEOMETRY_OPCODE;
 use std::net::SocketAddr;
 
 /// How a command goes on.
@@ -89,7 +89,11 @@ pub(super) fn execute(
     }
 }
 
-fn geometry(subsystem: Option<&Subsystem>, entry: &SubmissionEntry, port: &Port<'_>) -> Result<Reply, Status> {
+fn geometry(
+    subsystem: Option<&Subsystem>,
+    entry: &SubmissionEntry,
+    port: &Port<'_>,
+) -> Result<Reply, Status> {
     let subsystem = subsystem.ok_or(Status::INVALID_OPCODE.do_not_retry())?;
     let namespace = subsystem.namespace(entry.nsid()).ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
     match port.namespaces()[namespace].interface {

@@ -166,7 +166,8 @@ impl Controller {
         if new.enabled() && !self.config.enabled() {
             let sizes = (new.submission_entry_shift(), new.completion_entry_shift());
             let accepted = (new.command_set() == 0 || (new.command_set() == 6 && self.zoned))
-                && new.arbitration() == 0 && new.page_bytes() == 4096;
+                && new.arbitration() == 0
+                && new.page_bytes() == 4096;
             // A discovery controller has no I/O queues, so a host may leave their entry sizes at zero.
             if !accepted || (sizes != (6, 4) && self.kind != Kind::Discovery) {
                 return Err(invalid);

@@ -9,8 +9,9 @@ use crate::session::{Operation, Port};
 use pellucid_device::Device;
 use pellucid_flash::{HandleInfo, Lba, Opcode, PlacementEvent, PlacementEventKind};
 use pellucid_wire::nvme::fdp::{
-    Configuration, ConfigurationsHeader, Event, EventsHeader, HandleDescriptor, HandleStatusHeader, HandleUsage,
-    HandleUsageHeader, RECEIVE_HANDLE_STATUS, SEND_HANDLE_UPDATE, Statistics, management_operation,
+    Configuration, ConfigurationsHeader, Event, EventsHeader, HandleDescriptor, HandleStatusHeader,
+    HandleUsage, HandleUsageHeader, RECEIVE_HANDLE_STATUS, SEND_HANDLE_UPDATE, Statistics,
+    management_operation,
 };
 use pellucid_wire::nvme::{GetLogPage, LogId, Status, SubmissionEntry};
 
@@ -201,7 +202,10 @@ pub(super) fn feature(subsystem: &Subsystem, group_id: u16, port: &Port<'_>) -> 
 /// Feature 1Eh: the kinds of events, and whether each is enabled.
 pub(super) fn event_feature(subsystem: &Subsystem, nsid: u32) -> Vec<u8> {
     let enabled = subsystem.placement_events(nsid);
-    PlacementEventKind::ALL.iter().flat_map(|&kind| [kind as u8, u8::from(enabled & bit(kind) != 0)]).collect()
+    PlacementEventKind::ALL
+        .iter()
+        .flat_map(|&kind| [kind as u8, u8::from(enabled & bit(kind) != 0)])
+        .collect()
 }
 
 /// Enables or disables the kinds of events in `list`.

@@ -4,8 +4,8 @@
 
 use super::controller::Controller;
 use super::subsystem::Subsystem;
-use super::{fdp, open_channel};
 use super::{ASYNC_EVENTS_MAX, IO_QUEUES_MAX};
+use super::{fdp, open_channel};
 use crate::session::Port;
 use pellucid_wire::nvme::{AsyncEventConfig, FeatureId, FeatureSelect, QueueCount, Status, SubmissionEntry};
 

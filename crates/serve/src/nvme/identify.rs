@@ -110,13 +110,13 @@ pub(super) fn has_zones(subsystem: &Subsystem, port: &Port<'_>) -> bool {
 }
 
 /// Whether a namespace of the subsystem is open-channel.
-fn has_chunks(subsystem: &Subsystem, port: &Port<'_>) -> bool {
+pub(super) fn has_chunks(subsystem: &Subsystem, port: &Port<'_>) -> bool {
     let interfaces = subsystem.config.namespaces.iter().map(|&n| port.namespaces()[n].interface);
     interfaces.into_iter().any(|interface| matches!(interface, Interface::OpenChannel(_)))
 }
 
 /// The last namespace with placement handles, which is an endurance group of this number; 0: there is none.
-fn endurance_groups(subsystem: &Subsystem, port: &Port<'_>) -> u16 {
+pub(super) fn endurance_groups(subsystem: &Subsystem, port: &Port<'_>) -> u16 {
     let placed = subsystem.config.namespaces.iter().rposition(|&n| port.namespaces()[n].handles() > 1);
     placed.map_or(0, |at| at as u16 + 1)
 }

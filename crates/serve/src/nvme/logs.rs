@@ -13,10 +13,10 @@
 
 use super::controller::Controller;
 use super::discovery;
-use super::{fdp, open_channel};
 use super::history::Owner;
 use super::identify::FIRMWARE;
 use super::subsystem::Subsystem;
+use super::{fdp, identify, open_channel};
 use crate::session::Port;
 use pellucid_device::Device;
 use pellucid_flash::Cause;
@@ -53,30 +53,40 @@ pub(super) fn get(
         return part(&page?, arguments);
     }
     let page = match LogId::from_raw(arguments.log_id) {
-        Some(LogId::SupportedPages) => supported().encode().to_vec(),
+        Some(LogId::SupportedPages) => supported(subsystem, port).encode().to_vec(),
         Some(LogId::Error) => errors(controller),
         Some(LogId::Smart) => smart(subsystem, &chosen(subsystem, nsid)?, port).encode().to_vec(),
         Some(LogId::FirmwareSlot) => firmware().encode().to_vec(),
         // Namespaces do not come and go while they are served.
         Some(LogId::ChangedNamespaces) => vec![0; 4096],
-        Some(LogId::ChangedZones) => {
+        // Zones change their state by commands only.
+        Some(LogId::ChangedZones) if identify::has_zones(subsystem, port) => {
             one(subsystem, nsid)?;
-            // Zones change their state by commands only.
             vec![0; 4096]
         }
         Some(LogId::CommandEffects) => match CommandSet::from_raw(arguments.command_set) {
-            Some(CommandSet::Nvm) => effects().encode().to_vec(),
-            Some(CommandSet::Zoned) if super::identify::has_zones(subsystem, port) => {
+            Some(CommandSet::Nvm) => {
+                let mut page = effects();
+                if identify::endurance_groups(subsystem, port) > 0 {
+                    for opcode in [NvmOpcode::IoManagementReceive, NvmOpcode::IoManagementSend] {
+                        page.io[usize::from(opcode.raw())] = CommandEffect::SUPPORTED;
+                    }
+                }
+                page.encode().to_vec()
+            }
+            Some(CommandSet::Zoned) if identify::has_zones(subsystem, port) => {
                 zoned_effects().encode().to_vec()
             }
             _ => return Err(Status::INVALID_FIELD.do_not_retry()),
         },
         Some(LogId::PersistentEvents) => return persistent_events(controller, subsystem, arguments, port),
         _ => match arguments.log_id {
-            open_channel::CHUNKS => return open_channel::chunk_log(one(subsystem, nsid)?, arguments, port),
-            open_channel::NOTICES => {
+            open_channel::CHUNKS if identify::has_chunks(subsystem, port) => {
+                return open_channel::chunk_log(one(subsystem, nsid)?, arguments, port);
+            }
+            open_channel::NOTICES if identify::has_chunks(subsystem, port) => {
                 one(subsystem, nsid)?;
-                open_channel::notice_log(subsystem, nsid.clamp(1, u32::MAX - 1))
+                open_channel::notice_log(subsystem, nsid)
             }
             COUNTERS => counters(subsystem, port),
             WEAR => wear(port.device(one(subsystem, nsid)?)),
@@ -135,7 +145,7 @@ fn one(subsystem: &Subsystem, nsid: u32) -> Result<usize, Status> {
     subsystem.namespace(nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())
 }
 
-fn supported() -> SupportedLogPages {
+fn supported(subsystem: &Subsystem, port: &Port<'_>) -> SupportedLogPages {
     let mut pages = SupportedLogPages::of(&[
         LogId::SupportedPages,
         LogId::Error,
@@ -144,15 +154,15 @@ fn supported() -> SupportedLogPages {
         LogId::ChangedNamespaces,
         LogId::CommandEffects,
         LogId::PersistentEvents,
-        LogId::FdpConfigurations,
-        LogId::FdpHandleUsage,
-        LogId::FdpStatistics,
-        LogId::FdpEvents,
-        LogId::ChangedZones,
     ]);
-    for id in [COUNTERS, WEAR, BUSY, open_channel::CHUNKS, open_channel::NOTICES] {
-        pages.0[usize::from(id)] = 1;
-    }
+    let mut add = |wanted: bool, ids: &[u8]| {
+        ids.iter().filter(|_| wanted).for_each(|&id| pages.0[usize::from(id)] = 1);
+    };
+    let placement = [LogId::FdpConfigurations, LogId::FdpHandleUsage, LogId::FdpStatistics, LogId::FdpEvents];
+    add(true, &[COUNTERS, WEAR, BUSY]);
+    add(identify::endurance_groups(subsystem, port) > 0, &placement.map(LogId::raw));
+    add(identify::has_zones(subsystem, port), &[LogId::ChangedZones.raw()]);
+    add(identify::has_chunks(subsystem, port), &[open_channel::CHUNKS, open_channel::NOTICES]);
     pages
 }
 
@@ -191,8 +201,6 @@ fn effects() -> CommandEffects {
     for opcode in [NvmOpcode::Write, NvmOpcode::WriteZeroes, NvmOpcode::DatasetManagement] {
         page.io[usize::from(opcode.raw())] = supported.changes_content();
     }
-    page.io[usize::from(NvmOpcode::IoManagementReceive.raw())] = supported;
-    page.io[usize::from(NvmOpcode::IoManagementSend.raw())] = supported;
     page
 }
 

@@ -15,7 +15,7 @@ use super::io::{Request, Set, Special, Volume, no};
 use super::subsystem::Subsystem;
 use crate::session::{Operation, Port};
 use pellucid_device::Feedback;
-use pellucid_flash::{ChunkGeometry, ChunkInfo, ChunkNotice, Lba, Nanos, Opcode, Vector};
+use pellucid_flash::{ChunkGeometry, ChunkInfo, ChunkNotice, Interface, Lba, Nanos, Opcode, Vector};
 use pellucid_wire::nvme::open_channel::{ChunkNotification, Geometry, VectorCommand, VectorOpcode};
 use pellucid_wire::nvme::{DsmRange, GetLogPage, Status, SubmissionEntry};
 
@@ -187,6 +187,9 @@ pub(super) fn chunk_log(
     port: &Port<'_>,
 ) -> Result<Vec<u8>, Status> {
     let served = &port.namespaces()[namespace];
+    if !matches!(served.interface, Interface::OpenChannel(_)) {
+        return Err(no(Status::INVALID_LOG_PAGE));
+    }
     let each = ChunkInfo::BYTES as u64;
     let first = u32::try_from(arguments.offset / each).map_err(|_| no(Status::INVALID_FIELD))?;
     let skip = (arguments.offset % each) as usize;

@@ -101,7 +101,8 @@ pub(super) fn submit(
 
 /// The answer to Zone Management Receive, from what the drive reports of all zones from the first on.
 pub(super) fn report(packed: &[u8], filter: ReportFilter, partial: bool, length: u32) -> Vec<u8> {
-    let listed = |bytes: &&[u8; ZoneInfo::BYTES]| ZoneInfo::decode(bytes).is_some_and(|i| matches(filter, i.state));
+    let listed =
+        |bytes: &&[u8; ZoneInfo::BYTES]| ZoneInfo::decode(bytes).is_some_and(|i| matches(filter, i.state));
     let mut zones = packed.as_chunks::<{ ZoneInfo::BYTES }>().0.iter().filter(listed);
     let room = (length as usize).saturating_sub(ZoneReportHeader::BYTES) / ZoneInfo::BYTES;
     let mut bytes = vec![0; ZoneReportHeader::BYTES];

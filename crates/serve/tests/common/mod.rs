@@ -2,11 +2,14 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use pellucid_device::{
-    Arbitration, Completes, DataBuffer, Device, DeviceConfig, DieOrder, Firmware, FirmwareModel,
-    HostInterface, Priorities, Scheduler, StepCost, WritePolicy,
+    Arbitration, Completes, DataBuffer, Device, DeviceConfig, DieOrder, Feedback, Firmware, FirmwareModel,
+    HostInterface, Namespace, Priorities, Scheduler, StepCost, WritePolicy,
 };
 use pellucid_flash::{Geometry, Nanos};
-use pellucid_ftl::{Durability, FtlConfig, Isolation, Placement, Separation, Victim, WearLevelling};
+use pellucid_ftl::{
+    ChunkConfig, Durability, FtlConfig, Isolation, Management, Placement, Separation, Victim, WearLevelling,
+    WriteFailure,
+};
 use pellucid_media::{Cell, Faults, MediaConfig, StoreKind, Timing};
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
@@ -127,6 +130,41 @@ pub fn config(store: StoreKind) -> DeviceConfig {
 
 pub fn drive(store: StoreKind) -> Device {
     Device::new(&config(store)).expect("a good configuration")
+}
+
+/// A drive with data placement, and one of chunks beside it: namespaces 1 and 2 of one drive.
+pub fn drive_of_sets() -> Device {
+    let mut config = config(StoreKind::Ram);
+    config.ftl.handles = 3;
+    config.media.metadata_bytes = 16;
+    config.media.geometry.spare_bytes = 256;
+    let blocks = config.media.geometry.blocks;
+    config.ftl.over_provisioning = 1.0;
+    config.namespaces = vec![
+        Namespace::Block { blocks: 0..blocks / 2 },
+        Namespace::OpenChannel {
+            chunks: ChunkConfig {
+                blocks: blocks / 2..blocks,
+                management: Management::Host,
+                write_optimal_stripes: 1,
+                cached_stripes: 0,
+                open_max: 0,
+                open_per_unit_max: 0,
+                failure: WriteFailure::CloseChunk,
+                rated_erases: 3000,
+            },
+            feedback: Feedback {
+                unwritten_is_error: false,
+                copyback: false,
+                high_ecc: false,
+                very_high_ecc: false,
+                high_ecc_bits: 8,
+                very_high_ecc_bits: 16,
+                wear_gap: 0,
+            },
+        },
+    ];
+    Device::new(&config).expect("a good configuration")
 }
 
 /// A server in a thread of its own.

@@ -5,4 +5,5 @@ mod admin;
 mod common;
 mod hostile;
 mod io;
+mod sets;
 mod world;

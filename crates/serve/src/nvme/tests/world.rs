@@ -114,8 +114,8 @@ impl World {
     }
 
     pub fn of(drives: Vec<(String, Device)>, hosts: Option<Vec<String>>) -> World {
-        let namespaces = (0..drives.len()).collect();
         let core = Core::new(drives, Time::Instant).expect("drives that can be served");
+        let namespaces = (0..core.namespaces().len()).collect();
         let subsystem = SubsystemConfig {
             nqn: NQN.into(),
             serial: "SN1".into(),

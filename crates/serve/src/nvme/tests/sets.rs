@@ -1,0 +1,252 @@
+//! Command sets beside the NVM one: namespace 1 has placement handles, namespace 2 is open-channel, both of one drive.
+
+use super::common;
+use super::world::{SECTOR, World, blocks, in_capsule};
+use pellucid_wire::nvme::fdp::{
+    Configuration, ConfigurationsHeader, Event, EventsHeader, HandleStatus, HandleStatusHeader, Statistics,
+};
+use pellucid_wire::nvme::open_channel::{ChunkDescriptor, Geometry};
+use pellucid_wire::nvme::{
+    DsmRange, IdentifyController, IdentifyNamespace, SglDescriptor, Status, SubmissionEntry,
+};
+use pellucid_wire::tcp::IcReq;
+
+const PLAIN: IcReq = IcReq { alignment: 0, header_digest: false, data_digest: false, r2t_max: 0 };
+const WRITE: u8 = 1;
+const READ: u8 = 2;
+const DSM: u8 = 9;
+const RECEIVE: u8 = 0x12;
+const SEND: u8 = 0x1D;
+
+struct Sets {
+    world: World,
+    admin: usize,
+    io: usize,
+}
+
+fn sets() -> Sets {
+    let mut world = World::of(vec![("sets".into(), common::drive_of_sets())], None);
+    let (admin, id) = world.attach(PLAIN);
+    let io = world.queue(PLAIN, id, 1);
+    Sets { world, admin, io }
+}
+
+impl Sets {
+    fn identify(&mut self, cns: u32, nsid: u32) -> Box<[u8; 4096]> {
+        let entry = SubmissionEntry::new(6, 0, nsid).with_cdw(10, cns);
+        self.world.fetch(self.admin, entry, 4096).expect("identify").try_into().expect("4096 bytes")
+    }
+
+    /// A log page; `id` with its specific parameter above, `group` in the upper half of dword 11.
+    fn log(&mut self, id: u32, nsid: u32, group: u32, offset: u64, bytes: u32) -> Result<Vec<u8>, Status> {
+        let entry = SubmissionEntry::new(2, 0, nsid)
+            .with_cdw(10, id | (bytes / 4 - 1) << 16)
+            .with_cdw(11, group << 16)
+            .with_cdw_pair(12, offset);
+        self.world.fetch(self.admin, entry, bytes)
+    }
+
+    fn feature(&mut self, set: bool, id: u32, nsid: u32, cdw11: u32) -> (Status, u64) {
+        let entry =
+            SubmissionEntry::new(if set { 9 } else { 10 }, 0, nsid).with_cdw(10, id).with_cdw(11, cdw11);
+        let ended = self.world.ask(self.admin, entry, &[]);
+        (ended.status, ended.result)
+    }
+
+    /// Writes blocks of namespace 1 with the placement directive.
+    fn place(&mut self, lba: u64, handle: u32) -> Status {
+        let data = [handle as u8 + 1; 8 * SECTOR];
+        let entry = blocks(WRITE, lba, 8).with_cdw(12, 7 | 2 << 20).with_cdw(13, handle << 16);
+        self.world.ask(self.io, in_capsule(entry, &data), &data).status
+    }
+
+    fn remaining(&mut self) -> Vec<u64> {
+        let entry = SubmissionEntry::new(RECEIVE, 0, 1).with_cdw(10, 1).with_cdw(11, 4096 / 4 - 1);
+        let page = self.world.fetch(self.io, entry, 4096).expect("handle status");
+        let header = HandleStatusHeader::decode(page.first_chunk().expect("a header"));
+        let list = page[HandleStatusHeader::BYTES..].as_chunks::<{ HandleStatus::BYTES }>().0;
+        let list = list.iter().take(header.handles.into()).map(HandleStatus::decode);
+        list.enumerate()
+            .map(|(n, status)| {
+                assert_eq!((usize::from(status.placement), usize::from(status.handle)), (n, n));
+                status.writable_blocks
+            })
+            .collect()
+    }
+
+    fn chunk(&mut self, number: u64) -> ChunkDescriptor {
+        let page = self.log(0xCA, 2, 0, number * 32, 32).expect("chunk log");
+        ChunkDescriptor::decode(page.first_chunk().expect("32 bytes"))
+    }
+
+    /// An open-channel command without data.
+    fn plain(&mut self, entry: SubmissionEntry) -> (Status, u64) {
+        let ended = self.world.ask(self.io, entry, &[]);
+        (ended.status, ended.result)
+    }
+}
+
+fn no(status: Status) -> Status {
+    status.do_not_retry()
+}
+
+fn of_two(mut entry: SubmissionEntry) -> SubmissionEntry {
+    entry.0[4..8].copy_from_slice(&2u32.to_le_bytes());
+    entry
+}
+
+#[test]
+fn a_host_learns_what_the_namespaces_are() {
+    let mut sets = sets();
+    let controller = IdentifyController::decode(&sets.identify(1, 0));
+    assert_eq!((controller.vendor_id, controller.endurance_group_max, controller.namespaces), (0x1D1D, 1, 2));
+    assert_eq!(controller.attributes & (1 << 4 | 1 << 19), 1 << 4 | 1 << 19);
+    let placed = IdentifyNamespace::decode(&sets.identify(0, 1));
+    assert_eq!((placed.endurance_group, placed.vendor[0]), (1, 0));
+    let chunks = IdentifyNamespace::decode(&sets.identify(0, 2));
+    assert_eq!((chunks.endurance_group, chunks.vendor[0]), (0, 1));
+    let geometry = SubmissionEntry::new(0xE2, 0, 2);
+    let page = sets.world.fetch(sets.admin, geometry, 4096).expect("geometry");
+    let geometry = Geometry::decode(page.first_chunk().expect("4096 bytes"));
+    let bits = geometry.group_bits + geometry.unit_bits + geometry.chunk_bits + geometry.block_bits;
+    assert_eq!((geometry.major, geometry.write_min), (2, 8));
+    assert_eq!(chunks.size_blocks, 1 << bits);
+    let count = u64::from(geometry.groups) * u64::from(geometry.units) * u64::from(geometry.chunks);
+    assert_eq!(chunks.capacity_blocks, count * u64::from(geometry.chunk_blocks));
+    let other = SubmissionEntry::new(0xE2, 0, 1).with_sgl(SglDescriptor::transport(4096));
+    assert_eq!(sets.world.ask(sets.admin, other, &[]).status, no(Status::INVALID_OPCODE));
+}
+
+#[test]
+fn writes_are_placed_and_counted() {
+    let mut sets = sets();
+    let full = sets.remaining();
+    assert_eq!(full.len(), 3);
+    let before = full[1];
+    assert!(sets.place(0, 1).is_success() && sets.place(8, 1).is_success() && sets.place(16, 2).is_success());
+    assert_eq!(sets.place(24, 3), no(Status::INVALID_FIELD), "there are three handles");
+    assert!(sets.world.ask(sets.io, SubmissionEntry::new(0, 0, 1), &[]).status.is_success(), "flush");
+    assert_eq!(sets.remaining(), [before, before - 16, before - 8]);
+    let update = 1u16.to_le_bytes();
+    let send = SubmissionEntry::new(SEND, 0, 1).with_cdw(10, 1);
+    assert!(sets.world.ask(sets.io, in_capsule(send, &update), &update).status.is_success());
+    assert_eq!(sets.remaining(), [before, before, before - 8]);
+    let wrong = [1u16, 3].map(u16::to_le_bytes).concat();
+    let send = SubmissionEntry::new(SEND, 0, 1).with_cdw(10, 1 | 1 << 16);
+    assert_eq!(sets.world.ask(sets.io, in_capsule(send, &wrong), &wrong).status, no(Status::INVALID_FIELD));
+    let read = sets.world.fetch(sets.io, blocks(READ, 16, 8), 8 * SECTOR as u32).expect("a read");
+    assert!(read.iter().all(|&byte| byte == 3));
+    // The directive is not for other namespaces.
+    let receive = SubmissionEntry::new(RECEIVE, 0, 2).with_cdw(10, 1).with_sgl(SglDescriptor::transport(4));
+    assert_eq!(sets.plain(receive).0, no(Status::FDP_DISABLED));
+}
+
+#[test]
+fn placement_logs_and_features() {
+    let mut sets = sets();
+    let page = sets.log(0x20, 0, 1, 0, 128).expect("configurations");
+    let header = ConfigurationsHeader::decode(page.first_chunk().expect("a header"));
+    let configuration = Configuration::decode(page[16..].first_chunk().expect("one"));
+    assert_eq!((header.configurations, header.log_bytes), (0, 16 + 64 + 16));
+    assert_eq!((configuration.handles, configuration.groups, configuration.attributes), (3, 1, 1 << 7));
+    assert_eq!(page[80], 1, "initially isolated");
+    assert_eq!(&sets.log(0x21, 0, 1, 0, 32).expect("usage")[..2], [3, 0]);
+    assert_eq!(sets.log(0x22, 0, 2, 0, 64), Err(no(Status::FDP_DISABLED)), "an open-channel namespace");
+    assert_eq!(sets.log(0x22, 0, 3, 0, 64), Err(no(Status::INVALID_FIELD)), "no such group");
+    assert!(sets.place(0, 1).is_success());
+    assert!(sets.world.ask(sets.io, SubmissionEntry::new(0, 0, 1), &[]).status.is_success(), "flush");
+    let statistics = sets.log(0x22, 0, 1, 0, 64).expect("statistics");
+    let statistics = Statistics::decode(statistics.first_chunk().expect("64 bytes"));
+    assert_eq!(statistics.host_bytes, 8 * SECTOR as u128);
+    assert!(statistics.media_bytes >= statistics.host_bytes);
+    assert_eq!(sets.feature(false, 0x1D, 0, 1), (Status::SUCCESS, 1));
+    assert_eq!(sets.feature(true, 0x1D, 0, 1).0, no(Status::COMMAND_SEQUENCE_ERROR));
+    // Events are logged for what is enabled: first nothing, then handles that do not exist.
+    assert_eq!(sets.place(8, 9), no(Status::INVALID_FIELD));
+    let count = |page: &[u8]| EventsHeader::decode(page.first_chunk().expect("64 bytes")).events;
+    assert_eq!(count(&sets.log(0x23 | 1 << 8, 0, 1, 0, 128).expect("events")), 0);
+    let enable = SubmissionEntry::new(9, 0, 1).with_cdw(10, 0x1E).with_cdw(11, 1 << 16).with_cdw(12, 1);
+    assert!(sets.world.ask(sets.admin, in_capsule(enable, &[3]), &[3]).status.is_success());
+    let page = sets.log(0x23 | 1 << 8, 0, 1, 0, 128).expect("events");
+    let event = Event::decode(page[64..].first_chunk().expect("one"));
+    assert_eq!((count(&page), event.kind, event.placement, event.nsid), (1, 3, 9, 1));
+    assert_eq!(count(&sets.log(0x23, 0, 1, 0, 128).expect("those of the drive")), 0);
+}
+
+#[test]
+fn chunks_are_written_read_copied_and_reset() {
+    let mut sets = sets();
+    let start = sets.chunk(1).start;
+    assert_eq!((sets.chunk(1).state, sets.chunk(1).write_pointer), (1, 0));
+    let data: Vec<u8> = (0..8 * SECTOR).map(|n| (n / SECTOR + 1) as u8).collect();
+    // Scalar, in order.
+    let write = of_two(blocks(WRITE, start, 8));
+    assert!(sets.world.ask(sets.io, in_capsule(write, &data), &data).status.is_success());
+    assert_eq!((sets.chunk(1).state, sets.chunk(1).write_pointer), (4, 8));
+    let again = sets.world.ask(sets.io, in_capsule(write, &data), &data).status;
+    assert!(again.is(Status::OC_OUT_OF_ORDER), "{again:?}");
+    // A vector with its list in front of the data.
+    let addresses: Vec<u64> = (start + 8..start + 16).collect();
+    let list: Vec<u8> = addresses.iter().flat_map(|a| a.to_le_bytes()).collect();
+    let both = [list.clone(), data.clone()].concat();
+    let vector = SubmissionEntry::new(0x91, 0, 2).with_cdw(12, 7);
+    assert!(sets.world.ask(sets.io, in_capsule(vector, &both), &both).status.is_success());
+    assert_eq!(sets.chunk(1).write_pointer, 16);
+    // One address in the command.
+    let one = SubmissionEntry::new(0x92, 0, 2).with_cdw_pair(10, start + 3);
+    assert_eq!(sets.world.fetch(sets.io, one, SECTOR as u32).expect("a read"), vec![4; SECTOR]);
+    // A staged list, which is used up.
+    let stage = SubmissionEntry::new(0x95, 0, 2).with_cdw_pair(10, 77).with_cdw(12, 7);
+    assert!(sets.world.ask(sets.io, in_capsule(stage, &list), &list).status.is_success());
+    let listed = SubmissionEntry::new(0x92, 0, 2).with_cdw_pair(10, 77).with_cdw(12, 7);
+    let read = sets.world.fetch(sets.io, listed, 8 * SECTOR as u32).expect("a vector read");
+    assert!(read == data);
+    let gone = listed.with_sgl(SglDescriptor::transport(8 * SECTOR as u32));
+    assert_eq!(sets.plain(gone).0, no(Status::INVALID_FIELD));
+    // Copy to another chunk, from a list of sources and destinations.
+    let target = sets.chunk(3).start;
+    let both: Vec<u8> =
+        addresses.iter().copied().chain(target..target + 8).flat_map(u64::to_le_bytes).collect();
+    let stage = SubmissionEntry::new(0x95, 0, 2).with_cdw_pair(10, 5).with_cdw(12, 15);
+    assert!(sets.world.ask(sets.io, in_capsule(stage, &both), &both).status.is_success());
+    let copy = SubmissionEntry::new(0x93, 0, 2).with_cdw_pair(10, 5).with_cdw(12, 7);
+    assert_eq!(sets.plain(copy), (Status::SUCCESS, 0));
+    let read = sets.world.fetch(sets.io, of_two(blocks(READ, target, 8)), 8 * SECTOR as u32);
+    assert!(read.expect("a read") == data);
+    // Resets: vector, and by dataset management, which wants whole chunks.
+    assert_eq!(sets.plain(SubmissionEntry::new(0x90, 0, 2).with_cdw_pair(10, start)).0, Status::SUCCESS);
+    assert_eq!((sets.chunk(1).state, sets.chunk(1).write_pointer), (1, 0));
+    for (length, wanted) in [(7, no(Status::INVALID_FIELD)), (sets.chunk(3).blocks as u32, Status::SUCCESS)] {
+        let range = DsmRange { attributes: 0, length_blocks: length, start: target }.encode();
+        let dsm = SubmissionEntry::new(DSM, 0, 2).with_cdw(11, 4);
+        assert_eq!(sets.world.ask(sets.io, in_capsule(dsm, &range), &range).status, wanted);
+    }
+    assert_eq!(sets.chunk(3).state, 1);
+}
+
+#[test]
+fn unwritten_blocks_are_zeros_or_an_error() {
+    let mut sets = sets();
+    let start = sets.chunk(0).start;
+    let read = of_two(blocks(READ, start, 8));
+    assert_eq!(sets.world.fetch(sets.io, read, 4096).expect("predefined data"), vec![0; 4096]);
+    assert_eq!(sets.feature(true, 5, 1, 1 << 16).0, no(Status::INVALID_FIELD), "not for blocks");
+    assert_eq!(sets.feature(true, 5, 2, 1 << 16).0, Status::SUCCESS);
+    assert_eq!(sets.feature(false, 5, 2, 0), (Status::SUCCESS, 1 << 16));
+    let ended = sets.world.fetch(sets.io, read, 4096);
+    assert!(ended.is_err_and(|status| status.is(Status::DEALLOCATED_BLOCK)));
+    assert_eq!(sets.feature(true, 0xCA, 2, 0b10).0, Status::SUCCESS);
+    assert_eq!(sets.feature(false, 0xCA, 2, 0), (Status::SUCCESS, 0b10));
+}
+
+#[test]
+fn commands_of_another_set_are_refused() {
+    let mut sets = sets();
+    for (opcode, nsid) in [(0x90, 1), (0x95, 1), (0x79, 1), (0x7A, 2), (0x7D, 2), (0x88, 1)] {
+        let ended =
+            sets.plain(SubmissionEntry::new(opcode, 0, nsid).with_sgl(SglDescriptor::transport(4096)));
+        assert_eq!(ended.0, no(Status::INVALID_OPCODE), "{opcode:x}h to {nsid}");
+    }
+    let zeroes = sets.plain(of_two(blocks(8, 0, 8)));
+    assert_eq!(zeroes.0, no(Status::INVALID_OPCODE));
+}
