@@ -34,7 +34,7 @@ use pellucid_wire::tcp::{
     encode_ic_resp,
 };
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
@@ -79,8 +79,6 @@ pub struct Connection {
     sq_head: u16,
     flow_control: bool,
     volumes: Vec<Volume>,
-    /// Staged lists of addresses, by their keys.
-    lists: BTreeMap<u64, Vec<u8>>,
     gate: Rc<Gate>,
     /// Commands came since the last tick.
     active: bool,
@@ -114,7 +112,6 @@ impl Connection {
             sq_head: 0,
             flow_control: true,
             volumes: Vec::new(),
-            lists: BTreeMap::new(),
             gate: Rc::default(),
             active: false,
             reads: 0,

@@ -14,7 +14,7 @@ use pellucid_wire::nvme::{
     AsyncEvent, Capabilities, ControllerConfig, ControllerStatus, ErrorLogEntry, Property, PropertyGet,
     PropertySet, ShutdownNotice, ShutdownState, Status, Version,
 };
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -32,6 +32,8 @@ pub(super) struct Gate {
     pub ready: Cell<bool>,
     /// The volatile write cache is switched off: every write is a FUA write.
     pub write_through: Cell<bool>,
+    /// Staged lists of addresses, by their keys: a host may send the list and the command on different queues.
+    pub lists: RefCell<BTreeMap<u64, Vec<u8>>>,
 }
 
 /// An abort whose command belongs to an I/O queue.
@@ -202,6 +204,7 @@ impl Controller {
         self.status = ControllerStatus { ready: false, fatal: false, shutdown: ShutdownState::Normal };
         self.gate.ready.set(false);
         self.gate.write_through.set(false);
+        self.gate.lists.borrow_mut().clear();
         self.features = Features::default().with_keep_alive(self.features.keep_alive_ms);
         self.requests.clear();
         self.events.clear();

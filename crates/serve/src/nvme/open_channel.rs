@@ -9,7 +9,7 @@
 //!  95h stage a list       (opcode bits 01: data to the drive) CDW10-11 a key, CDW12 entries less one, data = list of u64
 //!  90h, 92h, 93h, NLB > 0 CDW10-11 the key of a staged list, which it uses up; 93h: first the sources, then the destinations
 //! ```
-//! A queue keeps [`LISTS_MAX`] lists; metadata (MPTR) cannot be given.
+//! A controller keeps [`LISTS_MAX`] lists for all of its queues; metadata (MPTR) cannot be given.
 
 use super::io::{Request, Set, Special, Volume, no};
 use super::subsystem::Subsystem;
@@ -21,7 +21,7 @@ use pellucid_wire::nvme::{DsmRange, GetLogPage, Status, SubmissionEntry};
 
 /// Opcode of ours: keeps a list of addresses for a later vector command.
 pub(super) const STAGE_OPCODE: u8 = 0x95;
-/// Staged lists that a queue keeps.
+/// Staged lists that a controller keeps.
 pub(super) const LISTS_MAX: usize = 64;
 /// Log page: chunk information.
 pub(super) const CHUNKS: u8 = 0xCA;

@@ -79,13 +79,14 @@ impl Connection {
     /// Keeps a list of addresses, or brings the one that a vector command names.
     fn use_list(&mut self, vector: &VectorRequest, data: &mut Vec<u8>) -> Result<(), Status> {
         let invalid = Status::INVALID_FIELD.do_not_retry();
+        let mut lists = self.gate.lists.borrow_mut();
         if vector.opcode.is_none() {
-            if self.lists.len() >= LISTS_MAX && !self.lists.contains_key(&vector.address) {
+            if lists.len() >= LISTS_MAX && !lists.contains_key(&vector.address) {
                 return Err(invalid);
             }
-            self.lists.insert(vector.address, std::mem::take(data));
+            lists.insert(vector.address, std::mem::take(data));
         } else if vector.needs_list() {
-            *data = self.lists.remove(&vector.address).ok_or(invalid)?;
+            *data = lists.remove(&vector.address).ok_or(invalid)?;
         }
         Ok(())
     }
