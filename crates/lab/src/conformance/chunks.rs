@@ -35,6 +35,11 @@ pub(super) const CASES: &[Case] = cases![
     "of an open chunk the last mw_cunits sectors cannot be read yet": cached_units,
     "a reset erases, counts wear and returns descriptors": reset,
     "a reset of a free chunk, and a second one under way, are refused (2C1h)": invalid_reset,
+    "a copy moves sectors and metadata to other chunks": copy,
+    "a copy inside a die need not cross the channel": copyback,
+    "a copy keeps the rules of writing, and loses nothing silently": refused_copies,
+    "a shared drive levels wear and replaces bad blocks below its chunks": shared,
+    "a gap in wear is noticed": wear_notice,
     "a factory-bad block is an offline chunk": offline_chunk,
     "a failed erase takes its chunk offline (2C0h)": erase_failure,
     "a failed write closes its chunk early (2F1h)": write_failure_closes,
@@ -328,6 +333,114 @@ fn invalid_reset() {
     let write = bench.submit(Command::new(0, Opcode::Write, used, STRIPE, data));
     assert_eq!(bench.run(reset(used)).status, Status::ChunkInvalidReset);
     assert_eq!(bench.wait(write).status, Status::Success);
+}
+
+/// Sectors of a copy, scattered over two written chunks, and a stripe to take them.
+fn copy_of(bench: &mut Bench, to: Lba) -> Command {
+    let (a, b) = (bench.lba(0, 0, 0, 0), bench.lba(1, 1, 2, 0));
+    for lba in [a, b] {
+        let data = bench.pattern(lba, 2 * STRIPE, 8);
+        let mut write = Command::new(0, Opcode::Write, lba, 2 * STRIPE, data);
+        let metadata =
+            (0..2 * STRIPE as u64).flat_map(|i| [lba.0 + i; 2].map(u64::to_le_bytes)).flatten().collect();
+        write.vector = Some(Box::new(Vector { metadata, ..Vector::default() }));
+        assert_eq!(bench.run(write).status, Status::Success);
+    }
+    let sources = [a.0 + 1, b.0 + 9, b.0 + 10, a.0, a.0 + 15, a.0 + 4, b.0, b.0 + 7].map(Lba);
+    let mut copy = bench.vector(Opcode::Copy, &sources, Vec::new());
+    copy.vector.as_mut().expect("a vector").destinations = (0..8).map(|i| Lba(to.0 + i)).collect();
+    copy
+}
+
+fn copy() {
+    let mut bench = Bench::new(HOST, &[]);
+    let to = bench.lba(0, 1, 4, 0);
+    let copy = copy_of(&mut bench, to);
+    let sources = copy.vector.as_ref().expect("a vector").addresses.clone();
+    let done = bench.run(copy);
+    assert_eq!((done.status, done.result), (Status::Success, 0));
+    for (i, source) in (0..).zip(sources) {
+        let mut read = Command::new(0, Opcode::Read, Lba(to.0 + i), 1, vec![0; 1024]);
+        read.vector = Some(Box::new(Vector { metadata: vec![0; 16], ..Vector::default() }));
+        let read = bench.run(read);
+        assert!(read.data == bench.pattern(source, 1, 8), "sector {i}");
+        assert_eq!(read.vector.expect("comes back").metadata, [source.0; 2].map(u64::to_le_bytes).concat());
+    }
+    assert_eq!(bench.drive.counters().copybacks, 0);
+}
+
+fn copyback() {
+    let mut bench = Bench::new(&format!("{HOST}copyback = true\n"), &[]);
+    let (from, to) = (bench.lba(1, 0, 0, 0), bench.lba(1, 0, 3, 0));
+    bench.write(from, 3 * STRIPE, 8);
+    // Whole units, in another order.
+    let sources: Vec<Lba> =
+        [20, 8, 4, 0].iter().flat_map(|&unit| (0..4).map(move |i| Lba(from.0 + unit + i))).collect();
+    let mut copy = bench.vector(Opcode::Copy, &sources, Vec::new());
+    copy.vector.as_mut().expect("a vector").destinations = (0..16).map(|i| Lba(to.0 + i)).collect();
+    assert_eq!(bench.run(copy).status, Status::Success);
+    for (i, &source) in (0..).zip(&sources) {
+        assert!(bench.read(Lba(to.0 + i), 1).data == bench.pattern(source, 1, 8), "sector {i}");
+    }
+    assert_eq!(bench.drive.counters().copybacks, 2);
+}
+
+fn refused_copies() {
+    let mut bench =
+        Bench::new(DULBE, &["drive.media.faults.list=[{kind=\"read-fail\",die=0,block=0,stripe=1}]"]);
+    let to = bench.lba(0, 1, 4, 0);
+    let lost = copy_of(&mut bench, to);
+    let done = bench.run(lost.clone());
+    assert_eq!(
+        (done.status, done.result),
+        (Status::UnrecoveredRead, 0xFF),
+        "sector 15 of the first chunk is lost"
+    );
+    assert_eq!(bench.chunk(to).state, ChunkState::Free);
+    let with = |source: Option<Lba>, start: Lba| {
+        let mut copy = lost.clone();
+        let vector = copy.vector.as_mut().expect("a vector");
+        vector.addresses[4] = source.unwrap_or(vector.addresses[3]);
+        vector.destinations = (0..8).map(|i| Lba(start.0 + i)).collect();
+        copy
+    };
+    let unwritten = bench.run(with(Some(bench.lba(0, 0, 5, 0)), to));
+    assert_eq!((unwritten.status, unwritten.result), (Status::Unwritten, 0xFF));
+    let late = bench.run(with(None, Lba(to.0 + 8)));
+    assert_eq!((late.status, late.result), (Status::ChunkOutOfOrder, 0xFF));
+    assert_eq!(bench.run(with(None, to)).status, Status::Success);
+}
+
+fn shared() {
+    let mut bench = Bench::new(
+        "[[drive.namespace]]\ninterface = \"open-channel\"\nmanagement = \"shared\"\nspare_blocks = 2\n",
+        &[
+            "drive.media.faults.list=[{kind=\"factory-bad\",die=0,block=0},{kind=\"erase-fail\",die=0,block=1,after_erases=1}]",
+        ],
+    );
+    assert_eq!(bench.chunks().chunks, 4);
+    let lba = bench.lba(0, 0, 0, 0);
+    for round in 0..13 {
+        assert_eq!(bench.write(lba, CHUNK, round).status, Status::Success);
+        bench.power_cut();
+        assert!(bench.read(lba, CHUNK).data == bench.pattern(lba, CHUNK, round));
+        let reset = bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
+        assert_eq!((reset.status, bench.chunk(lba).state), (Status::Success, ChunkState::Free));
+    }
+    let worn: Vec<u32> = bench.drive.erase_counts().filter(|&erases| erases > 0).collect();
+    assert_eq!(worn, [3; 4], "one chunk wears all good blocks of its die alike");
+}
+
+fn wear_notice() {
+    let mut bench = Bench::new(&format!("{HOST}wear_gap = 3\n"), &[]);
+    let lba = bench.lba(1, 0, 2, 0);
+    for round in 1..=3 {
+        bench.write(lba, STRIPE, round);
+        bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
+        let notices = bench.notices();
+        assert_eq!(notices.len(), usize::from(round == 3));
+        assert!(notices.iter().all(|n| n.reason == ChunkReason::Wear && n.lba == lba));
+    }
 }
 
 fn offline_chunk() {

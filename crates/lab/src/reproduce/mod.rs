@@ -12,6 +12,7 @@
 
 mod bench;
 mod cache;
+mod chunks;
 mod clock;
 mod collection;
 mod integrity;
@@ -33,6 +34,8 @@ pub enum Paper {
     CosmosPlus,
     /// Analytic results.
     Theory,
+    /// Bjørling, "Open-Channel SSDs: Linux' Open-Channel Solid-State Drive Subsystem", extended abstract on LightNVM.
+    LightNvm,
     /// Allison et al., "Towards Efficient Flash Caches with Emerging NVMe Flexible Data Placement SSDs", EuroSys 2025.
     CacheLib,
 }
@@ -43,6 +46,7 @@ impl Paper {
         match self {
             Paper::CosmosPlus => "cosmos-plus",
             Paper::Theory => "theory",
+            Paper::LightNvm => "lightnvm",
             Paper::CacheLib => "cachelib",
         }
     }
@@ -319,6 +323,14 @@ static CLAIMS: &[Claim] = &[
         one_shot::utilisation
     ),
     Claim {
+        id: "L2",
+        paper: Paper::LightNvm,
+        place: "2",
+        text: "the physical-page-address commands: geometry, chunk report, vector read, write, copy, reset, notification",
+        holds_when: "every case of the conformance suite",
+        run: chunks::conformance,
+    },
+    Claim {
         id: "B1",
         paper: Paper::Theory,
         place: "closed form",
@@ -348,7 +360,7 @@ pub struct UnknownClaim {
 impl std::fmt::Display for UnknownClaim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ids: Vec<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
-        let papers = [Paper::CosmosPlus, Paper::Theory, Paper::CacheLib].map(Paper::name);
+        let papers = [Paper::CosmosPlus, Paper::LightNvm, Paper::Theory, Paper::CacheLib].map(Paper::name);
         let (ids, papers) = (ids.join(", "), papers.join(", "));
         write!(f, "{}: neither a claim nor a paper; allowed: {ids}; {papers}", self.name)
     }
