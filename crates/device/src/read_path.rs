@@ -187,7 +187,6 @@ impl Device {
             return self.retry(op, now_at);
         }
         let passes = self.passes_through(entry);
-        self.buffer[entry].hollow = passes;
         let result = match self.buffer[entry].valid {
             0 if passes => self.read_through(ppa, entry, attempts),
             0 => {
@@ -210,6 +209,8 @@ impl Device {
                 result
             }
         };
+        // A read that failed has delivered nothing.
+        self.buffer[entry].hollow = passes && matches!(result, ReadResult::Ok { .. });
         match result {
             ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
                 self.corrected(corrected_bits, attempts);

@@ -37,11 +37,11 @@ fn read_mean_us(report: &Report) -> f64 {
 /// carries data. The other way round the next sense begins only when no data wait.
 #[test]
 fn another_priority_table_lets_dies_idle() {
-    let reads = job("rw=read,bs=128k,iodepth=16,number_ios=2000");
-    let published = run(&["media.ways=2"], &reads);
-    let transfers_first = run(&["media.ways=2", "scheduler.priorities.read_transfer=0"], &reads);
+    let reads = job("rw=read,bs=16k,iodepth=32,number_ios=8000");
+    let published = run(&["media.ways=4"], &reads);
+    let transfers_first = run(&["media.ways=4", "scheduler.priorities.read_transfer=0"], &reads);
     let ratio = read_rate(&transfers_first) / read_rate(&published);
-    assert!(ratio < 0.98, "transfers first give {ratio:.3} of the throughput");
+    assert!(ratio < 0.95, "transfers first give {ratio:.3} of the throughput");
 }
 
 /// The queues of the first eight commands that end, when both queues are full and the controller works on one at a time.
