@@ -6,7 +6,8 @@ use crate::output;
 use crate::progress::total;
 use crate::watch::WatchOptions;
 use pellucid_device::Device;
-use pellucid_lab::drive::Oracle;
+use pellucid_host::{HostFtlConfig, Target};
+use pellucid_lab::drive::{HostLayer, Oracle};
 use pellucid_lab::experiment::{ExperimentError, execute, execute_on, jobs_summary, stack};
 use pellucid_lab::image::{Image, is_image};
 use pellucid_lab::report::Report;
@@ -54,6 +55,20 @@ impl Subject {
         spec.run.log = global.log.clone().or(spec.run.log);
         spec.run.report = global.report.clone().or(spec.run.report);
         Subject { spec, image }
+    }
+
+    /// Puts the host FTL of a target, on a namespace of this number, above the drive.
+    pub fn put_on_target(&mut self, (target, namespace): (Target, u16)) -> Result<(), Failure> {
+        let settings = match &self.spec.host {
+            Some(HostLayer::Ftl(settings)) => settings.clone(),
+            None => HostFtlConfig::default(),
+        };
+        let Some(config) = target.host_ftl(&settings) else {
+            let message = "a raw target has no sectors to run a workload on; allowed: a block target";
+            return Err(Failure::asked(anyhow::anyhow!("{}: {message}", target.name)));
+        };
+        self.spec.host = Some(HostLayer::Ftl(HostFtlConfig { namespace, ..config }));
+        Ok(())
     }
 
     /// The drive itself.

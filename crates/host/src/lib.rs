@@ -11,7 +11,9 @@ mod cpu;
 mod ftl;
 mod layer;
 mod slab;
+mod subsystem;
 
 pub use cpu::{Cpu, CpuCosts};
 pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, MountCost};
 pub use layer::{Layer, Stack};
+pub use subsystem::{Target, TargetError, TargetKind, Targets};

@@ -8,5 +8,6 @@ pub mod report;
 pub mod reproduce;
 pub mod spec;
 pub mod swarm;
+pub mod targets;
 pub mod trace;
 pub mod workload;

@@ -9,6 +9,7 @@ mod reproduce;
 mod run;
 mod serve;
 mod show;
+mod target;
 mod top;
 
 use crate::args::Args;
@@ -25,6 +26,7 @@ pub enum Command {
     Show(show::Show),
     Presets(presets::Presets),
     Serve(serve::Serve),
+    Target(target::TargetCommand),
     Top(top::Top),
     Status(control::Status),
     PowerCut(control::PowerCut),
@@ -43,6 +45,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Show(command) => command.run(global),
         Command::Presets(command) => command.run(global),
         Command::Serve(command) => command.run(global),
+        Command::Target(command) => command.run(global),
         Command::Top(command) => command.run(global),
         Command::Status(command) => command.run(global),
         Command::PowerCut(command) => command.run(global),

@@ -1,5 +1,6 @@
 //! `pellucid run`: a workload on a drive.
 
+use super::target;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
@@ -32,6 +33,9 @@ pub struct Run {
     /// Start from this image's media (made by `pellucid age`); DRIVE then describes the drive around them
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
+    /// Work on this target of DRIVE (see `pellucid target`): a host FTL on its parallel units
+    #[arg(long, value_name = "NAME", requires = "drive")]
+    target: Option<String>,
     #[command(flatten)]
     workload: WorkloadOptions,
     #[command(flatten)]
@@ -45,6 +49,9 @@ impl Run {
             (None, Some(image)) => Subject::open_image(image, global)?,
             (None, None) => unreachable!("one of the two is required"),
         };
+        if let (Some(drive), Some(name)) = (&self.drive, &self.target) {
+            subject.put_on_target(target::find(drive, name, global)?)?;
+        }
         let jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
         let directory = subject.spec.run.report.clone();
         let work = match &subject.spec.run.trace {

@@ -4,4 +4,5 @@ mod common;
 mod images;
 mod mistakes;
 mod reproduce;
+mod targets;
 mod work;

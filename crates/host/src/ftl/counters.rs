@@ -19,6 +19,10 @@ pub struct HostCounters {
     pub collected_reads: u64,
     /// Lines erased.
     pub erased_lines: u64,
+    /// Writes that the drive has ended.
+    pub drive_writes: u64,
+    /// Their time with the drive, in all.
+    pub drive_write_ns: u64,
     /// Writes that the drive failed.
     pub write_failures: u64,
     /// Resets that the drive failed.

@@ -82,6 +82,8 @@ fn host_difference(now: HostUse, before: &HostUse) -> HostUse {
             commands: n.commands - b.commands,
             collected_reads: n.collected_reads - b.collected_reads,
             erased_lines: n.erased_lines - b.erased_lines,
+            drive_writes: n.drive_writes - b.drive_writes,
+            drive_write_ns: n.drive_write_ns - b.drive_write_ns,
             write_failures: n.write_failures - b.write_failures,
             reset_failures: n.reset_failures - b.reset_failures,
             read_retries: n.read_retries - b.read_retries,

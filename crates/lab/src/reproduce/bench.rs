@@ -4,13 +4,13 @@
 //! on which thread ran what.
 
 use super::latency::LatencyStudy;
+use super::pblk::PblkStudy;
 use super::throughput::ThroughputStudy;
-use crate::drive::RunError;
+use crate::drive::{RunError, Target};
 use crate::experiment::{self, ExperimentError, execute_on, parse_job, prepare};
 use crate::report::{Direction, Report};
 use crate::spec::{self, Spec, SpecError};
 use crate::workload::Job;
-use pellucid_device::Device;
 use std::sync::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -156,14 +156,15 @@ pub struct Bench {
     sets: Vec<String>,
     throughput: OnceLock<ThroughputStudy>,
     latency: OnceLock<LatencyStudy>,
+    pblk: OnceLock<PblkStudy>,
 }
 
 impl Bench {
     /// A bench with so many threads (at least one). `sets`: overrides (`KEY=VALUE`) for every drive, which yield to those that
     /// make an experiment what it is.
     pub fn new(threads: usize, seed: u64, sets: Vec<String>) -> Bench {
-        let (throughput, latency) = (OnceLock::new(), OnceLock::new());
-        Bench { threads: threads.max(1), seed, sets, throughput, latency }
+        let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Bench { threads: threads.max(1), seed, sets, throughput, latency, pblk }
     }
 
     /// The seed of work and of media.
@@ -179,6 +180,11 @@ impl Bench {
     /// The study behind Table 7 and Fig. 24, run once.
     pub(super) fn latency(&self) -> Result<&LatencyStudy, ReproduceError> {
         once(&self.latency, || LatencyStudy::run(self))
+    }
+
+    /// The study behind Figs. 33 to 35, run once.
+    pub(super) fn pblk(&self) -> Result<&PblkStudy, ReproduceError> {
+        once(&self.pblk, || PblkStudy::run(self))
     }
 
     /// `work` on each of the `points`, on all threads; results in the order of the points.
@@ -275,7 +281,7 @@ fn once<T>(
 }
 
 /// Runs a job on a drive at rest.
-pub(super) fn measure(device: &mut Device, spec: &Spec, job: &str) -> Result<Report, ReproduceError> {
+pub(super) fn measure(device: &mut impl Target, spec: &Spec, job: &str) -> Result<Report, ReproduceError> {
     // Real time is of no interest here.
     Ok(execute_on(device, spec, &jobs(spec, job)?, None, &|| 0.0, |_| {})?)
 }

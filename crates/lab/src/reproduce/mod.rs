@@ -18,7 +18,9 @@ mod collection;
 mod integrity;
 mod latency;
 mod one_shot;
+mod pblk;
 mod placement;
+mod predictable;
 mod show;
 mod throughput;
 
@@ -32,6 +34,8 @@ use crate::report::plot::Unit;
 pub enum Paper {
     /// Kwak et al., "Cosmos+ OpenSSD: Rapid Prototype for Flash Storage Systems", ACM Transactions on Storage 16(3), 2020.
     CosmosPlus,
+    /// Bjørling, González, Bonnet, "LightNVM: The Linux Open-Channel SSD Subsystem", extended abstract, 2017.
+    LightNvm,
     /// Analytic results.
     Theory,
     /// Bjørling, "Open-Channel SSDs: Linux' Open-Channel Solid-State Drive Subsystem", extended abstract on LightNVM.
@@ -45,6 +49,7 @@ impl Paper {
     pub fn name(self) -> &'static str {
         match self {
             Paper::CosmosPlus => "cosmos-plus",
+            Paper::LightNvm => "lightnvm",
             Paper::Theory => "theory",
             Paper::LightNvm => "lightnvm",
             Paper::CacheLib => "cachelib",
@@ -322,6 +327,31 @@ static CLAIMS: &[Claim] = &[
         "higher mean channel utilisation while writing",
         one_shot::utilisation
     ),
+    cosmos!(
+        "C13",
+        "7.5, Figs. 33, 37",
+        "as an open-channel SSD under pblk, write throughput is steady over outstanding requests; with many it is below the \
+         block drive's, reads are below writes, and four ways of a channel or fewer are active",
+        "most / least write throughput at most 1.1; every order at 64 outstanding",
+        pblk::throughput
+    ),
+    cosmos!(
+        "C14",
+        "7.5, Figs. 34, 35",
+        "many writes of the application end faster than a program; their latency grows with the outstanding requests, and the \
+         drive's does not",
+        "half of the writes with 16 outstanding; 1.5 times for four times as many; the drive's within 10 %",
+        pblk::latency
+    ),
+    Claim {
+        id: "L1",
+        paper: Paper::LightNvm,
+        place: "4, Fig. 3",
+        text: "4 KiB random reads beside 64 KiB writes, one of each outstanding, at 100/0, 80/20, 66/33 and 50/50: parallel units \
+               of their own keep the reads' percentiles flat; a block drive's rise at 80/20 already",
+        holds_when: "p95 and p99 within 5 % of 100/0; the block drive's at least 5 % higher at 80/20, and rising",
+        run: predictable::isolation,
+    },
     Claim {
         id: "L2",
         paper: Paper::LightNvm,

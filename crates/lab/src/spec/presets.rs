@@ -26,6 +26,10 @@ static PRESETS: &[Preset] = &[
     preset!("cosmos-plus", "Cosmos+ OpenSSD, 8 channels x 8 ways, MLC mode, half of the blocks (1 TiB)"),
     preset!("cosmos-plus-slc", "Cosmos+ OpenSSD, 8 channels x 8 ways, SLC mode (1 TiB)"),
     preset!("cosmos-plus-tlc", "Cosmos+ OpenSSD, 8 channels x 8 ways, 3D TLC programmed in one shot (1 TiB)"),
+    preset!(
+        "cosmos-plus-open-channel",
+        "Cosmos+ OpenSSD as an open-channel drive, SLC mode, with a host FTL (1 TiB)"
+    ),
     preset!("jasmine", "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB)"),
     preset!("memblaze", "Prism-SSD's open-channel drive, 12 channels x 16 LUNs (1.5 TiB)"),
     preset!("open-channel", "LightNVM's first-generation open-channel SSD, 16 groups x 8 parallel units"),

@@ -1,0 +1,235 @@
+//! The subsystem: which parallel units of an open-channel namespace belong to which target (LightNVM's middle layer).
+//!
+//! ```text
+//!   parallel units   0 ............ 63 64 ............ 95 96 ...... 127
+//!   targets          [ block "main"   ][ raw "log"       ]   free
+//! ```
+//! A *block* target is a host FTL over its range; a *raw* one leaves its range to an application's vector commands. Invariants:
+//! names are unique; ranges lie inside the drive and do not overlap; a target keeps its uuid for life, so that what another has
+//! left on the same units is never taken for its own.
+
+use crate::HostFtlConfig;
+use pellucid_flash::ChunkGeometry;
+use std::ops::Range;
+
+/// What a target does with its parallel units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetKind {
+    /// Sectors in any order: a host FTL.
+    Block,
+    /// Vector commands of an application.
+    Raw,
+}
+
+impl TargetKind {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TargetKind::Block => "block",
+            TargetKind::Raw => "raw",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<TargetKind> {
+        [TargetKind::Block, TargetKind::Raw].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// A target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub kind: TargetKind,
+    /// Its parallel units, groups and units counted through.
+    pub units: Range<u32>,
+    /// Written beside all its data.
+    pub uuid: u64,
+}
+
+impl Target {
+    /// The host FTL of a block target, with these other settings.
+    pub fn host_ftl(&self, settings: &HostFtlConfig) -> Option<HostFtlConfig> {
+        (self.kind == TargetKind::Block).then(|| HostFtlConfig {
+            first_unit: self.units.start,
+            units: self.units.len() as u32,
+            uuid: self.uuid,
+            ..settings.clone()
+        })
+    }
+}
+
+/// Why a target cannot be made or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetError {
+    /// The name is empty, or has other characters than letters, digits, `-`, `_` and `.`.
+    Name(String),
+    /// There is a target of this name.
+    Exists(String),
+    /// There is none.
+    Missing {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The range is empty or lies beyond the drive.
+    Range {
+        /// The range.
+        units: Range<u32>,
+        /// Parallel units of the drive.
+        all: u32,
+    },
+    /// The range overlaps that of another target.
+    Overlap {
+        /// The range.
+        units: Range<u32>,
+        /// Whose units it would take.
+        other: Target,
+    },
+}
+
+fn span(units: &Range<u32>) -> String {
+    match units.len() {
+        0 => format!("{}-{}", units.start, i64::from(units.end) - 1),
+        1 => units.start.to_string(),
+        _ => format!("{}-{}", units.start, units.end - 1),
+    }
+}
+
+impl std::fmt::Display for TargetError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TargetError::Name(name) => {
+                write!(f, "target name {name:?}: allowed: letters, digits, '-', '_' and '.', at least one")
+            }
+            TargetError::Exists(name) => write!(f, "{name}: there is a target of this name; remove it first"),
+            TargetError::Missing { name, known } if known.is_empty() => {
+                write!(f, "{name}: no such target; there are none")
+            }
+            TargetError::Missing { name, known } => {
+                write!(f, "{name}: no such target; there are {}", known.join(", "))
+            }
+            TargetError::Range { units, all } => {
+                write!(f, "units {}: not in the drive; allowed: a range within 0-{}", span(units), all - 1)
+            }
+            TargetError::Overlap { units, other } => write!(
+                f,
+                "units {}: overlap those of target {}, which has {}; targets share no parallel unit",
+                span(units),
+                other.name,
+                span(&other.units)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+/// The targets of one namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets(Vec<Target>);
+
+impl Targets {
+    /// All of them, by their first unit.
+    pub fn list(&self) -> &[Target] {
+        &self.0
+    }
+
+    /// Adds a target on a drive of this shape.
+    pub fn create(&mut self, geometry: &ChunkGeometry, target: Target) -> Result<(), TargetError> {
+        let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if target.name.is_empty() || !target.name.chars().all(good) {
+            return Err(TargetError::Name(target.name));
+        }
+        if self.0.iter().any(|other| other.name == target.name) {
+            return Err(TargetError::Exists(target.name));
+        }
+        let all = geometry.parallel_units();
+        if target.units.is_empty() || target.units.end > all {
+            return Err(TargetError::Range { units: target.units, all });
+        }
+        let overlaps =
+            |other: &&Target| target.units.start < other.units.end && other.units.start < target.units.end;
+        if let Some(other) = self.0.iter().find(overlaps) {
+            return Err(TargetError::Overlap { units: target.units, other: other.clone() });
+        }
+        let at = self.0.partition_point(|other| other.units.start < target.units.start);
+        self.0.insert(at, target);
+        Ok(())
+    }
+
+    /// Takes a target away. What it wrote stays on its units until another target resets them.
+    pub fn remove(&mut self, name: &str) -> Result<Target, TargetError> {
+        let at = self.0.iter().position(|target| target.name == name).ok_or_else(|| self.missing(name))?;
+        Ok(self.0.remove(at))
+    }
+
+    /// The target of this name.
+    pub fn get(&self, name: &str) -> Result<&Target, TargetError> {
+        self.0.iter().find(|target| target.name == name).ok_or_else(|| self.missing(name))
+    }
+
+    fn missing(&self, name: &str) -> TargetError {
+        TargetError::Missing { name: name.into(), known: self.0.iter().map(|t| t.name.clone()).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_flash::Nanos;
+
+    const GEOMETRY: ChunkGeometry = ChunkGeometry {
+        groups: 4,
+        units: 2,
+        chunks: 10,
+        chunk_sectors: 16,
+        sector_bytes: 4096,
+        write_min_sectors: 4,
+        write_optimal_sectors: 4,
+        cached_sectors: 0,
+        open_chunks_max: 0,
+        open_chunks_per_unit_max: 0,
+        read_ns: [Nanos(1); 2],
+        write_ns: [Nanos(1); 2],
+        reset_ns: [Nanos(1); 2],
+    };
+
+    fn target(name: &str, units: Range<u32>) -> Target {
+        Target { name: name.into(), kind: TargetKind::Block, units, uuid: 7 }
+    }
+
+    #[test]
+    fn ranges_do_not_overlap_and_names_are_unique() {
+        let mut targets = Targets::default();
+        targets.create(&GEOMETRY, target("b", 4..6)).unwrap();
+        targets.create(&GEOMETRY, target("a", 0..4)).unwrap();
+        assert_eq!(targets.list().iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        for (bad, sentence) in [
+            (
+                target("c", 3..7),
+                "units 3-6: overlap those of target a, which has 0-3; targets share no parallel unit",
+            ),
+            (
+                target("c", 5..6),
+                "units 5: overlap those of target b, which has 4-5; targets share no parallel unit",
+            ),
+            (target("a", 6..8), "a: there is a target of this name; remove it first"),
+            (target("c", 6..9), "units 6-8: not in the drive; allowed: a range within 0-7"),
+            (target("c", 6..6), "units 6-5: not in the drive; allowed: a range within 0-7"),
+            (
+                target("c d", 6..8),
+                "target name \"c d\": allowed: letters, digits, '-', '_' and '.', at least one",
+            ),
+        ] {
+            assert_eq!(targets.create(&GEOMETRY, bad).unwrap_err().to_string(), sentence);
+        }
+        assert_eq!(targets.remove("x").unwrap_err().to_string(), "x: no such target; there are a, b");
+        targets.remove("a").unwrap();
+        targets.create(&GEOMETRY, target("c", 0..3)).unwrap();
+        assert_eq!(targets.get("c").unwrap().units, 0..3);
+    }
+}

@@ -1,0 +1,229 @@
+//! L1: reads beside writes on parallel units of their own, and on a block drive that mixes them (LightNVM, Fig. 3).
+
+use super::bench::{Bench, ReproduceError};
+use super::{Check, Figure, Limit, Outcome};
+use crate::drive::{RunError, fill_images};
+use crate::experiment::prepare;
+use crate::report::plot::{Axis, Plot, Unit};
+use crate::report::{Latency, LatencyRecorder};
+use crate::spec::{self, Spec};
+use pellucid_device::Device;
+use pellucid_flash::{
+    ChunkAddress, ChunkGeometry, Command, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status,
+};
+
+/// Writes for so many reads: 100/0, 80/20, 66/33, 50/50.
+const MIXES: [(&str, f64); 4] = [("100/0", 0.0), ("80/20", 0.25), ("66/33", 0.5), ("50/50", 1.0)];
+/// Section 4: five seconds.
+const LENGTH: Nanos = Nanos::from_secs(5);
+const WRITE_BYTES: u32 = 64 << 10;
+/// What the block drive holds before; reads and writes stay there. Far from full, so that collection has no part in the result.
+const BLOCK_FILL: f64 = 1.0 / 16.0;
+
+/// Where a stream's commands go.
+enum Place {
+    /// Any sector below this number.
+    Block { sectors: u64 },
+    /// Chunk 0 of each of these parallel units is read; the chunks behind it are written in turn.
+    Units { geometry: ChunkGeometry, first: u32, count: u32, next: u64 },
+}
+
+impl Place {
+    fn unit(geometry: &ChunkGeometry, unit: u32, chunk: u32, sector: u32) -> Lba {
+        geometry.lba(ChunkAddress {
+            group: unit / geometry.units,
+            unit: unit % geometry.units,
+            chunk,
+            sector,
+        })
+    }
+
+    fn read(&self, rng: &mut Rng) -> Lba {
+        match self {
+            Place::Block { sectors } => Lba(rng.below(*sectors)),
+            Place::Units { geometry, first, count, .. } => {
+                let unit = first + rng.below((*count).into()) as u32;
+                Place::unit(geometry, unit, 0, rng.below(geometry.chunk_sectors.into()) as u32)
+            }
+        }
+    }
+
+    /// The next write, striped over the parallel units.
+    fn write(&mut self, rng: &mut Rng, length: u32) -> Lba {
+        match self {
+            Place::Block { sectors } => Lba(rng.below(*sectors / u64::from(length)) * u64::from(length)),
+            Place::Units { geometry, first, count, next } => {
+                let (unit, round) = (*next % u64::from(*count), *next / u64::from(*count));
+                *next += 1;
+                let writes = u64::from(geometry.chunk_sectors / length);
+                let (chunk, sector) = (1 + round / writes, round % writes);
+                Place::unit(geometry, *first + unit as u32, chunk as u32, sector as u32 * length)
+            }
+        }
+    }
+}
+
+/// The latencies of the reads of one mix.
+fn run(
+    device: &mut Device,
+    reads: Place,
+    mut writes: Place,
+    mix: f64,
+    seed: u64,
+) -> Result<Latency, RunError> {
+    let sector_bytes = device.layout().sector_bytes;
+    let length = WRITE_BYTES / sector_bytes;
+    let (image, mut rng) = (device.image_bytes(), Rng::stream(seed, "predictable"));
+    let start = device.now();
+    let (mut now, mut owed, mut version) = (start, 0.0, 0);
+    let (mut reading, mut writing) = (false, false);
+    let mut recorder = LatencyRecorder::new();
+    loop {
+        if !reading {
+            if now.since(start) >= LENGTH {
+                return Ok(recorder.summary());
+            }
+            device.submit(now, Command::new(0, Opcode::Read, reads.read(&mut rng), 1, Vec::new()));
+            (reading, owed) = (true, owed + mix);
+        }
+        if !writing && owed >= 1.0 {
+            let lba = writes.write(&mut rng, length);
+            version += 1;
+            let mut data = vec![0; length as usize * image];
+            fill_images(&mut data, image, lba, version);
+            device.submit(now, Command::new(1, Opcode::Write, lba, length, data));
+            (writing, owed) = (true, owed - 1.0);
+        }
+        let Some(next) = device.next_event() else {
+            return Err(RunError::Host("the drive does not answer".into()));
+        };
+        now = next;
+        device.advance(now);
+        while let Some(completion) = device.pop() {
+            if completion.status != Status::Success {
+                return Err(RunError::Host(format!(
+                    "{:?} ended with {:?}",
+                    completion.opcode, completion.status
+                )));
+            }
+            if completion.tag == 0 {
+                reading = false;
+                recorder.record(completion.completed - completion.submitted);
+            } else {
+                writing = false;
+            }
+        }
+    }
+}
+
+fn block_drive(bench: &Bench) -> Result<Spec, ReproduceError> {
+    Ok(spec::load("open-channel", &bench.sets_with(&[format!("precondition.fill={BLOCK_FILL:?}")]))?)
+}
+
+fn open_channel_drive(bench: &Bench) -> Result<Spec, ReproduceError> {
+    let own =
+        ["drive.namespace=[{interface=\"open-channel\"}]".to_string(), "precondition.fill=0.0".to_string()];
+    Ok(spec::load("open-channel", &bench.sets_with(&own))?)
+}
+
+/// The first half of the parallel units gets a chunk each that is read.
+fn write_chunks(device: &mut Device, geometry: &ChunkGeometry, units: u32) -> Result<(), RunError> {
+    let (length, image) = (geometry.write_optimal_sectors, device.image_bytes());
+    for sector in (0..geometry.chunk_sectors).step_by(length as usize) {
+        for unit in 0..units {
+            let lba = Place::unit(geometry, unit, 0, sector);
+            let mut data = vec![0; length as usize * image];
+            fill_images(&mut data, image, lba, 1);
+            let now: SimTime = device.now();
+            device.submit(now, Command::new(0, Opcode::Write, lba, length, data));
+        }
+        while let Some(next) = device.next_event() {
+            device.advance(next);
+        }
+        while let Some(completion) = device.pop() {
+            if completion.status != Status::Success {
+                return Err(RunError::Host(format!("a first write ended with {:?}", completion.status)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// L1: Fig. 3.
+pub(super) fn isolation(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let spec = open_channel_drive(bench)?;
+    let mut open_channel = prepare(&spec, None)?;
+    let Some(Interface::OpenChannel(geometry)) = Drive::interface(&open_channel, 0) else {
+        return Err(RunError::Host("namespace 0 has no chunks".into()).into());
+    };
+    // Two ranges, as two targets would have: groups are not shared.
+    let half = geometry.parallel_units() / 2;
+    write_chunks(&mut open_channel, &geometry, half)?;
+    let block = prepare(&block_drive(bench)?, None)?;
+    let points: Vec<(usize, bool)> = (0..MIXES.len()).flat_map(|mix| [(mix, true), (mix, false)]).collect();
+    let latencies = bench.map(&points, |&(mix, separate)| {
+        let share = MIXES[mix].1;
+        if separate {
+            let units = |first| Place::Units { geometry, first, count: half, next: 0 };
+            return Ok(run(&mut open_channel.clone(), units(0), units(half), share, bench.seed())?);
+        }
+        let place = || Place::Block { sectors: (block.capacity_sectors() as f64 * BLOCK_FILL) as u64 };
+        Ok(run(&mut block.clone(), place(), place(), share, bench.seed())?)
+    })?;
+    let of = |separate: bool| -> Vec<&Latency> {
+        points
+            .iter()
+            .zip(&latencies)
+            .filter(|(point, _)| point.1 == separate)
+            .map(|(_, latency)| latency)
+            .collect()
+    };
+    Ok(Outcome { checks: checks(&of(true), &of(false)), figures: vec![figure(&of(true), &of(false))] })
+}
+
+type Percentile = (&'static str, fn(&Latency) -> Option<u64>);
+const PERCENTILES: [Percentile; 2] = [("p95", |l| l.p95_ns), ("p99", |l| l.p99_ns)];
+
+fn ratio(of: fn(&Latency) -> Option<u64>, latency: &Latency, base: &Latency) -> f64 {
+    of(latency).zip(of(base)).map_or(f64::NAN, |(one, other)| one as f64 / other as f64)
+}
+
+fn checks(separate: &[&Latency], block: &[&Latency]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for (mix, (name, _)) in MIXES.iter().enumerate().skip(1) {
+        for (percentile, of) in PERCENTILES {
+            let what = format!("open-channel, {percentile} of reads, {name} / 100/0");
+            let measured = ratio(of, separate[mix], separate[0]);
+            checks.push(Check::bound(what, Unit::Plain, measured, Limit::Between(0.95, 1.05)));
+        }
+    }
+    for (percentile, of) in PERCENTILES {
+        let what = format!("block drive, {percentile} of reads, 80/20 / 100/0");
+        checks.push(Check::bound(what, Unit::Plain, ratio(of, block[1], block[0]), Limit::AtLeast(1.05)));
+        let what = format!("block drive, {percentile} of reads, least step to more writes");
+        let steps = block.windows(2).map(|pair| ratio(of, pair[1], pair[0]));
+        checks.push(Check::bound(
+            what,
+            Unit::Plain,
+            steps.fold(f64::INFINITY, f64::min),
+            Limit::AtLeast(1.0),
+        ));
+    }
+    checks
+}
+
+fn figure(separate: &[&Latency], block: &[&Latency]) -> Figure {
+    let mut plot = Plot::new("Fig. 3: 4 KiB reads beside 64 KiB writes")
+        .x_axis(Axis::linear("writes among 100 requests", Unit::Count).from(0.0))
+        .y_axis(Axis::log("read latency", Unit::Nanos));
+    let shares = [0.0, 20.0, 33.0, 50.0];
+    for (name, latencies, colour) in [("open-channel", separate, 0), ("block drive", block, 1)] {
+        let line = |of: fn(&Latency) -> Option<u64>| {
+            shares.iter().zip(latencies).map(|(&x, l)| (x, of(l).unwrap_or(0) as f64)).collect::<Vec<_>>()
+        };
+        plot = plot.line(&format!("{name}, p99"), line(|l| l.p99_ns)).colour(colour);
+        plot = plot.dashed(&format!("{name}, p95"), line(|l| l.p95_ns)).colour(colour);
+    }
+    let caption = "One read and one write outstanding; reads and writes of the open-channel drive on parallel units of their own.";
+    Figure { caption: caption.into(), svg: plot.to_svg() }
+}
