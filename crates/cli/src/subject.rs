@@ -59,11 +59,7 @@ impl Subject {
 
     /// Puts the host FTL of a target, on a namespace of this number, above the drive.
     pub fn put_on_target(&mut self, (target, namespace): (Target, u16)) -> Result<(), Failure> {
-        let settings = match &self.spec.host {
-            Some(HostLayer::Ftl(settings)) => settings.clone(),
-            None => HostFtlConfig::default(),
-        };
-        let Some(config) = target.host_ftl(&settings) else {
+        let Some(config) = target.host_ftl(&self.spec.host_ftl) else {
             let message = "a raw target has no sectors to run a workload on; allowed: a block target";
             return Err(Failure::asked(anyhow::anyhow!("{}: {message}", target.name)));
         };

@@ -15,6 +15,7 @@
 use super::config::{HostFtlConfig, HostFtlError};
 use super::meta;
 use pellucid_flash::{BlockId, ChunkAddress, ChunkGeometry, Layout, Lba, Lpn, Ppa};
+use std::ops::Range;
 
 /// "No chunk here": the line cannot be used.
 const NONE: u64 = u64::MAX;
@@ -63,7 +64,8 @@ pub(crate) struct End {
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     pub geometry: ChunkGeometry,
-    first_unit: u32,
+    /// The drive's parallel units in the order in which stripes go round: the next group first, as pblk has it.
+    order: Vec<u32>,
     /// Parallel units.
     pub units: u32,
     /// Sectors of one write.
@@ -77,6 +79,13 @@ pub(crate) struct Lines {
     spares: Vec<Vec<u64>>,
     lines: Vec<Line>,
     layout: Layout,
+}
+
+/// Parallel units so that neighbours lie in different groups, which share nothing.
+fn rotation(geometry: &ChunkGeometry, range: Range<u32>) -> Vec<u32> {
+    let mut order: Vec<u32> = range.collect();
+    order.sort_by_key(|number| (number % geometry.units, number / geometry.units));
+    order
 }
 
 impl std::ops::Index<BlockId> for Lines {
@@ -163,7 +172,7 @@ impl Lines {
         };
         Ok(Lines {
             geometry: *geometry,
-            first_unit: config.first_unit,
+            order: rotation(geometry, config.first_unit..config.first_unit + units),
             units,
             stripe_sectors: stripe,
             rows,
@@ -185,18 +194,19 @@ impl Lines {
         self.rows * self.units
     }
 
-    /// The first sector of chunk `chunk` of the target's parallel unit `unit`.
-    pub fn chunk(&self, unit: u32, chunk: u32) -> Lba {
-        let number = self.first_unit + unit;
+    /// The target's first chunk in the drive's own order.
+    pub fn first_chunk(&self) -> Lba {
+        let number = self.order.iter().copied().min().unwrap_or(0);
         let (group, unit) = (number / self.geometry.units, number % self.geometry.units);
-        self.geometry.lba(ChunkAddress { group, unit, chunk, sector: 0 })
+        self.geometry.lba(ChunkAddress { group, unit, chunk: 0, sector: 0 })
     }
 
     /// The parallel unit of the target and the number of the chunk that begins at `lba`.
     pub fn unit_of(&self, lba: Lba) -> Option<(u32, u32)> {
         let address = self.geometry.address(lba)?;
-        let unit = (address.group * self.geometry.units + address.unit).checked_sub(self.first_unit)?;
-        (unit < self.units).then_some((unit, address.chunk))
+        let number = address.group * self.geometry.units + address.unit;
+        let unit = self.order.iter().position(|&n| n == number)?;
+        Some((unit as u32, address.chunk))
     }
 
     /// First sector of the line's chunk in `unit`; `None`: it has none.

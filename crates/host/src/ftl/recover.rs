@@ -184,7 +184,7 @@ impl HostFtl {
             start.began = self.now;
             start.under_way = 1;
             let count = self.lines.units * self.lines.geometry.chunks;
-            let first = self.lines.chunk(0, 0);
+            let first = self.lines.first_chunk();
             self.starting = Some(start);
             return self.send(Command::new(TAG_START, Opcode::Report, first, count, Vec::new()));
         }

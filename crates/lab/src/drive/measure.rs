@@ -263,15 +263,19 @@ pub fn summary(device: &Device) -> String {
         (cell, false) => format!("{cell:?}").to_uppercase(),
     };
     let geometry = &config.media.geometry;
-    let spare = layout.units as f64 * f64::from(layout.unit_bytes) / device.capacity_bytes() as f64 - 1.0;
-    let victim = format!("{:?}", config.ftl.victim).to_lowercase();
+    let translation = if device.has_block_namespace() {
+        let spare = layout.units as f64 * f64::from(layout.unit_bytes) / device.capacity_bytes() as f64 - 1.0;
+        let victim = format!("{:?}", config.ftl.victim).to_lowercase();
+        let unit = f64::from(layout.unit_bytes) / 1024.0;
+        format!("page map of {unit} KiB units, {victim}, {:.1} % over-provisioning", spare * 100.0)
+    } else {
+        "no map in the drive".to_string()
+    };
     format!(
-        "{} ch x {} ways{}, {cell}, {} KiB pages, page map of {} KiB units, {victim}, {:.1} % over-provisioning",
+        "{} ch x {} ways{}, {cell}, {} KiB pages, {translation}",
         geometry.channels,
         geometry.ways,
         if geometry.dies > 1 { format!(" x {} dies", geometry.dies) } else { String::new() },
         f64::from(geometry.page_bytes) / 1024.0,
-        f64::from(layout.unit_bytes) / 1024.0,
-        spare * 100.0,
     )
 }

@@ -43,6 +43,7 @@ pub use show::show;
 use crate::drive::HostLayer;
 use document::{Document, Value};
 use pellucid_device::DeviceConfig;
+use pellucid_host::HostFtlConfig;
 use schema::Fallback::Word;
 use schema::{Key, Kind, Values, key};
 use std::path::Path;
@@ -56,6 +57,8 @@ pub struct Spec {
     pub drive_name: String,
     /// What stands above it; `None`: work is done on the drive itself.
     pub host: Option<HostLayer>,
+    /// `[host.ftl]`, whether or not such a layer stands above the drive.
+    pub host_ftl: HostFtlConfig,
     /// What is done with it, in order.
     pub jobs: Vec<RawJob>,
     /// What is written to it before.
@@ -244,6 +247,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
         drive,
         drive_name,
         host: resolve_host::build(values)?,
+        host_ftl: resolve_host::host_ftl(values),
         jobs: resolve_run::jobs(values)?,
         precondition: resolve_run::precondition(values),
         run: resolve_run::run(values),

@@ -76,13 +76,14 @@ pub(crate) fn build(values: &Values) -> Result<Option<HostLayer>, SpecError> {
     let layers = values.words("host.layers");
     match layers {
         [] => Ok(None),
-        [_] => Ok(Some(HostLayer::Ftl(host_ftl(values)?))),
+        [_] => Ok(Some(HostLayer::Ftl(host_ftl(values)))),
         _ => Err(values.refuse("host.layers", "at most one layer")),
     }
 }
 
-fn host_ftl(values: &Values) -> Result<HostFtlConfig, SpecError> {
-    Ok(HostFtlConfig {
+/// The settings of a host FTL.
+pub(crate) fn host_ftl(values: &Values) -> HostFtlConfig {
+    HostFtlConfig {
         namespace: values.u32("host.ftl.namespace") as u16,
         first_unit: values.u32("host.ftl.first_unit"),
         units: values.u32("host.ftl.units"),
@@ -106,5 +107,5 @@ fn host_ftl(values: &Values) -> Result<HostFtlConfig, SpecError> {
             completion_ns: values.time("host.cpu.completion"),
         },
         uuid: values.whole("drive.ftl.seed"),
-    })
+    }
 }

@@ -58,7 +58,8 @@ impl Handles {
         Ok(Handles { list, next: 0, random })
     }
 
-    /// The handle of the next write.
+    /// The handle of the next write; there is always one.
+    #[expect(clippy::should_implement_trait, reason = "it never ends")]
     #[inline]
     pub fn choose_next(&mut self) -> u16 {
         if self.list.is_empty() { 0 } else { self.choose() }
