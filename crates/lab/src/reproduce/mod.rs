@@ -34,12 +34,10 @@ use crate::report::plot::Unit;
 pub enum Paper {
     /// Kwak et al., "Cosmos+ OpenSSD: Rapid Prototype for Flash Storage Systems", ACM Transactions on Storage 16(3), 2020.
     CosmosPlus,
-    /// Bjørling, González, Bonnet, "LightNVM: The Linux Open-Channel SSD Subsystem", extended abstract, 2017.
+    /// Bjørling, "Open-Channel SSDs: Linux' Open-Channel Solid-State Drive Subsystem", extended abstract on LightNVM.
     LightNvm,
     /// Analytic results.
     Theory,
-    /// Bjørling, "Open-Channel SSDs: Linux' Open-Channel Solid-State Drive Subsystem", extended abstract on LightNVM.
-    LightNvm,
     /// Allison et al., "Towards Efficient Flash Caches with Emerging NVMe Flexible Data Placement SSDs", EuroSys 2025.
     CacheLib,
 }
@@ -49,7 +47,6 @@ impl Paper {
     pub fn name(self) -> &'static str {
         match self {
             Paper::CosmosPlus => "cosmos-plus",
-            Paper::LightNvm => "lightnvm",
             Paper::Theory => "theory",
             Paper::LightNvm => "lightnvm",
             Paper::CacheLib => "cachelib",
