@@ -134,7 +134,7 @@ fn table(geometry: &ChunkGeometry, targets: &Targets) -> String {
     let mut out = String::new();
     let all = geometry.parallel_units();
     let mib =
-        u64::from(geometry.chunks) * u64::from(geometry.chunk_sectors) * u64::from(geometry.sector_bytes)
+        (u64::from(geometry.chunks) * u64::from(geometry.chunk_sectors) * u64::from(geometry.sector_bytes))
             >> 20;
     let _ = writeln!(
         out,

@@ -59,7 +59,6 @@ impl Handles {
     }
 
     /// The handle of the next write; there is always one.
-    #[expect(clippy::should_implement_trait, reason = "it never ends")]
     #[inline]
     pub fn choose_next(&mut self) -> u16 {
         if self.list.is_empty() { 0 } else { self.choose() }

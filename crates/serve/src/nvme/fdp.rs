@@ -81,7 +81,7 @@ pub(super) fn update(
 /// The answer to a status request, from what the drive reports.
 pub(super) fn status(report: &[u8], length: u32) -> Vec<u8> {
     let handles = (report.len() / HandleInfo::BYTES) as u16;
-    let mut bytes = HandleStatusHeader { handles, ..Default::default() }.encode().to_vec();
+    let mut bytes = HandleStatusHeader { handles }.encode().to_vec();
     bytes.extend_from_slice(report);
     bytes.resize(length as usize, 0);
     bytes

@@ -181,7 +181,7 @@ impl Connection {
         if slot.status.is_success() {
             match request.kind {
                 io::Kind::Write | io::Kind::WriteZeroes => self.writes += 1,
-                io::Kind::Special(special) if special == io::Special::Append => self.writes += 1,
+                io::Kind::Special(io::Special::Append) => self.writes += 1,
                 io::Kind::Compare | io::Kind::Verify => self.reads += 1,
                 _ => {}
             }
