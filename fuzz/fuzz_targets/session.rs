@@ -76,6 +76,7 @@ impl World {
             model: "fuzz".into(),
             namespaces: vec![0],
             hosts: None,
+            secrets: Default::default(),
         };
         World { core, target: Target::new(vec![subsystem]).expect("good names"), links: 0 }
     }

@@ -45,6 +45,7 @@ fn serve(device: Device, time: Time) -> Served {
             model: "Sockets".into(),
             namespaces: vec![0],
             hosts: Some(vec![HOST.into()]),
+            secrets: BTreeMap::new(),
         };
         let target = Target::new(vec![subsystem]).expect("good names");
         let local = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -11,9 +11,10 @@ use crate::watch::MonitorOptions;
 use anyhow::anyhow;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
+use pellucid_serve::nvme::{Connection, HostSecrets, SubsystemConfig, Target};
 use pellucid_serve::{Address, CONTROL, Core, FioTrace, Options, PlannedFault, Server, Time, TlsConfig};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -53,6 +54,11 @@ pub struct Serve {
     /// Let only this NVMe host connect, by its qualified name; may be given several times
     #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
     host_nqn: Vec<String>,
+    /// Let this NVMe host connect only if it proves that it knows its secret (DH-HMAC-CHAP), and hosts without one not at all;
+    /// may be given several times. FILE holds the host's secret as "nvme gen-dhchap-key" prints it and, on a second line,
+    /// the controller's if the host asks for it; only its owner may read it (mode 0600)
+    #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_dhchap)]
+    dhchap: Vec<(String, PathBuf)>,
     /// paced: modelled latency is kept; x10: everything takes ten times as long; instant: as fast as possible
     #[arg(long, value_name = "TIME", default_value = "paced", value_parser = parse_time)]
     time: Time,
@@ -83,6 +89,14 @@ pub struct Serve {
     control: Option<PathBuf>,
 }
 
+fn parse_dhchap(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((host, file)) if !host.is_empty() && !file.is_empty() => Ok((host.into(), file.into())),
+        // What was given is not repeated: it may be a secret by mistake.
+        _ => Err("allowed: the name of a host, =, a file".into()),
+    }
+}
+
 fn parse_time(text: &str) -> Result<Time, String> {
     let dilation = |text: &str| text.parse().ok().filter(|f: &f64| f.is_finite() && *f > 0.0);
     match text {
@@ -109,8 +123,12 @@ impl Serve {
         let names: Vec<String> = drives.iter().map(|(name, _)| name.clone()).collect();
         let mut core = Core::new(drives, self.time)
             .map_err(|refusal| Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")))?;
-        let subsystems =
-            names.iter().enumerate().map(|(drive, name)| self.subsystem(drive, name, &core)).collect();
+        let secrets = self.secrets()?;
+        let subsystem = |(drive, name): (usize, &String)| SubsystemConfig {
+            secrets: secrets.clone(),
+            ..self.subsystem(drive, name, &core)
+        };
+        let subsystems = names.iter().enumerate().map(subsystem).collect();
         if let Some(path) = &self.record {
             let file = std::fs::File::create(path)
                 .map_err(|error| Failure::asked(anyhow!("{}: {error}", path.display())))?;
@@ -164,7 +182,29 @@ impl Serve {
             model: "Pellucid open SSD".into(),
             namespaces: numbered.filter(|(_, n)| n.drive == drive).map(|(index, _)| index).collect(),
             hosts: (!self.host_nqn.is_empty()).then(|| self.host_nqn.clone()),
+            secrets: BTreeMap::new(),
         }
+    }
+
+    /// The secrets of the hosts that must authenticate.
+    fn secrets(&self) -> Result<BTreeMap<String, HostSecrets>, Failure> {
+        let mut secrets = BTreeMap::new();
+        for (host, file) in &self.dhchap {
+            let loaded = HostSecrets::load(file)
+                .map_err(|error| Failure::asked(anyhow!("--dhchap {host}: {error}")))?;
+            if secrets.insert(host.clone(), loaded).is_some() {
+                return Err(Failure::asked(anyhow!(
+                    "--dhchap {host}: given twice; allowed: once for each host"
+                )));
+            }
+        }
+        if let Some(host) =
+            self.host_nqn.iter().find(|host| !secrets.is_empty() && !secrets.contains_key(*host))
+        {
+            let why = "has no secret; allowed: hosts that --dhchap names too";
+            return Err(Failure::asked(anyhow!("--host-nqn {host}: {why}")));
+        }
+        Ok(secrets)
     }
 
     fn listen_nvme(&self, server: &mut Server, subsystems: Vec<SubsystemConfig>) -> Result<(), Failure> {

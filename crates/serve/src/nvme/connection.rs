@@ -7,23 +7,28 @@
 //! ```
 //! Other capsules may come between an R2T and its data: the data find their slot by the transfer tag.
 //!
-//! Here stand the PDUs; what a queue does with its commands stands in `connect`, `admin_queue` and `io_queue`.
+//! Here stand the PDUs; what a queue does with its commands stands in `connect`, `authentication`,
+//! `admin_queue` and `io_queue`.
 //!
 //! Invariants: while `incoming` is not `None` the decoder is inside the data of one PDU; the sum of the buffers of
 //! slots with a transfer is `granted_bytes`; after an error the session is not used any more.
 
 mod admin_queue;
+mod authentication;
 mod connect;
 mod io_queue;
 
 use super::admin::{self};
 use super::controller::Gate;
+use super::dhchap::Authentication;
 use super::io::{self, Request, Volume};
 use super::slots::{Slots, State, Work};
 use super::{
-    CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, GRANTED_TOTAL_BYTES_MAX, SharedTarget, TRANSFER_BYTES_MAX,
+    AUTHENTICATION_TIMEOUT_NS, CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, GRANTED_TOTAL_BYTES_MAX, SharedTarget,
+    TRANSFER_BYTES_MAX,
 };
 use crate::session::{Close, Port, Session};
+use authentication::auth_command;
 use pellucid_flash::Completion as Ended;
 use pellucid_wire::nvme::{
     Completion, ConnectData, DataPointer, ErrorLogEntry, FABRICS_OPCODE, FabricsType, Status, SubmissionEntry,
@@ -80,10 +85,13 @@ pub struct Connection {
     flow_control: bool,
     volumes: Vec<Volume>,
     gate: Rc<Gate>,
+    /// `None`: the host need not prove who it is.
+    authentication: Option<Box<Authentication>>,
     /// Commands came since the last tick.
     active: bool,
     reads: u64,
     writes: u64,
+    /// When it was opened, or lost what an authentication had given.
     opened_ns: u64,
 }
 
@@ -113,6 +121,7 @@ impl Connection {
             flow_control: true,
             volumes: Vec::new(),
             gate: Rc::default(),
+            authentication: None,
             active: false,
             reads: 0,
             writes: 0,
@@ -197,6 +206,15 @@ impl Connection {
 
     fn start_admin(&mut self, capsule: &CapsuleCommand, port: &mut Port<'_>) -> Result<(), Status> {
         let entry = &capsule.entry;
+        if self.authentication.is_some() {
+            match auth_command(entry) {
+                Some(kind) => return self.start_authentication(kind, capsule, port),
+                None if self.must_authenticate() => {
+                    return Err(Status::AUTHENTICATION_REQUIRED.do_not_retry());
+                }
+                None => {}
+            }
+        }
         let is_connect = entry.opcode() == FABRICS_OPCODE
             && FabricsType::from_raw(entry.fabrics_type()) == Some(FabricsType::Connect);
         let bytes = match self.role {
@@ -324,7 +342,11 @@ impl Connection {
             match slot.work {
                 Work::Io(request) => self.execute_io(index, &request, data, port),
                 Work::Admin(entry) => {
-                    self.execute_admin(index, &entry, &data, port);
+                    if auth_command(&entry).is_some() {
+                        self.send_message(index, &data, port);
+                    } else {
+                        self.execute_admin(index, &entry, &data, port);
+                    }
                     port.give_back(data);
                 }
                 // These take no data.
@@ -494,6 +516,11 @@ impl Session for Connection {
                 Err(Close::Refused("no Connect came".to_owned()))
             }
             Role::Unconnected => Ok(()),
+            _ if self.must_authenticate()
+                && now_ns.saturating_sub(self.opened_ns) > AUTHENTICATION_TIMEOUT_NS =>
+            {
+                Err(Close::Refused(self.refused("not done in time")))
+            }
             Role::Admin { controller } => self.tick_admin(controller, now_ns, port),
             Role::Io { controller, queue } => {
                 self.tick_io(controller, queue, now_ns, port);

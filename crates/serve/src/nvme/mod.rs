@@ -6,7 +6,8 @@
 //!  Connection (one queue) ──┘   (shared, one thread)     └─ Controller: CC/CSTS, features, events, errors, keep-alive
 //! ```
 //! [`Connection`] is a [`crate::session::Session`]: it demultiplexes PDUs and moves data. What a command means stands in `io` (the path that is
-//! taken a million times a second and touches no shared state), `admin`, `identify`, `logs`, `features` and `discovery`.
+//! taken a million times a second and touches no shared state), `admin`, `identify`, `logs`, `features` and `discovery`, who
+//! may use a queue in `dhchap`.
 //!
 //! Invariants: a controller lives exactly as long as its admin connection; the I/O path allocates nothing in steady state;
 //! no byte of a peer makes the target panic, and none makes it hold more than the bounds below.
@@ -14,6 +15,7 @@
 mod admin;
 mod connection;
 mod controller;
+mod dhchap;
 mod discovery;
 mod fdp;
 mod features;
@@ -29,6 +31,7 @@ mod tests;
 mod zns;
 
 pub use connection::Connection;
+pub use dhchap::{HostSecrets, SecretError};
 pub use subsystem::{ConfigError, SubsystemConfig};
 
 use crate::session::ConnectionId;
@@ -60,6 +63,8 @@ const ABORTS_MAX: usize = 4;
 const ERROR_ENTRIES_MAX: usize = 64;
 /// A connection that is no queue yet is closed after this time.
 const CONNECT_TIMEOUT_NS: u64 = 10_000_000_000;
+/// A queue that must authenticate and has not is closed after this time.
+const AUTHENTICATION_TIMEOUT_NS: u64 = 30_000_000_000;
 /// Largest controller identifier (Base 3.1.3: FFF0h and above are reserved).
 const CONTROLLER_ID_MAX: u16 = 0xFFEF;
 

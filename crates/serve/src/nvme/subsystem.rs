@@ -2,6 +2,7 @@
 //!
 //! Invariant: a namespace has the same identifiers (NGUID, UUID) after every restart: they are made from the names.
 
+use super::dhchap::HostSecrets;
 use super::history::History;
 use pellucid_flash::ChunkNotice;
 use pellucid_wire::nvme::{DISCOVERY_NQN, nqn};
@@ -21,6 +22,9 @@ pub struct SubsystemConfig {
     pub namespaces: Vec<usize>,
     /// Qualified names of the hosts that may connect; `None` lets every host in.
     pub hosts: Option<Vec<String>>,
+    /// Secrets of hosts by their qualified names. Unless it is empty, only these hosts may connect, and every queue of theirs
+    /// has to authenticate.
+    pub secrets: BTreeMap<String, HostSecrets>,
 }
 
 /// Why subsystems cannot be offered.
@@ -62,8 +66,8 @@ impl std::error::Error for ConfigError {}
 
 pub(super) fn check(subsystems: &[SubsystemConfig]) -> Result<(), ConfigError> {
     for (index, subsystem) in subsystems.iter().enumerate() {
-        let SubsystemConfig { nqn: name, serial, model, namespaces, hosts } = subsystem;
-        for name in hosts.iter().flatten().chain([name]) {
+        let SubsystemConfig { nqn: name, serial, model, namespaces, hosts, secrets } = subsystem;
+        for name in hosts.iter().flatten().chain(secrets.keys()).chain([name]) {
             nqn(name).ok_or_else(|| ConfigError::Nqn(name.clone()))?;
         }
         if name == DISCOVERY_NQN || subsystems[..index].iter().any(|other| other.nqn == *name) {
@@ -127,7 +131,9 @@ impl Subsystem {
     }
 
     pub fn admits(&self, host_nqn: &str) -> bool {
-        self.config.hosts.as_ref().is_none_or(|hosts| hosts.iter().any(|host| host == host_nqn))
+        let SubsystemConfig { hosts, secrets, .. } = &self.config;
+        hosts.as_ref().is_none_or(|hosts| hosts.iter().any(|host| host == host_nqn))
+            && (secrets.is_empty() || secrets.contains_key(host_nqn))
     }
 
     /// The server's number of a namespace.

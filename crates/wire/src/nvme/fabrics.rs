@@ -203,4 +203,12 @@ impl AuthArguments {
     pub fn parse(entry: &SubmissionEntry) -> Self {
         Self { protocol: entry.get(43), specific: entry.get(41), length_bytes: entry.get(44) }
     }
+    /// The command of the host, Authentication Send or Receive; without its data pointer.
+    pub fn entry(&self, kind: FabricsType, cid: u16) -> SubmissionEntry {
+        let mut entry = fabrics_entry(kind, cid);
+        entry.put(41, self.specific);
+        entry.put(43, self.protocol);
+        entry.put(44, self.length_bytes);
+        entry
+    }
 }

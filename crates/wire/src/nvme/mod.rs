@@ -12,6 +12,7 @@
 //! A [`SubmissionEntry`] keeps the bytes as they came and reads fields on demand: the I/O path touches three of
 //! them. Large structures are plain structs that encode and decode as a whole.
 
+pub mod auth;
 mod command;
 mod completion;
 mod fabrics;

@@ -1,9 +1,11 @@
 //! Connect: how a connection becomes a queue (Base 6.3).
 //!
-//! Invariant: a refused Connect changes nothing and ends the connection.
+//! Invariants: a refused Connect changes nothing and ends the connection; where a subsystem has secrets, every queue has to
+//! authenticate before it is used.
 
 use super::{Connection, Role};
 use crate::nvme::controller::{Controller, Kind};
+use crate::nvme::dhchap::Authentication;
 use crate::nvme::io::{Set, Volume};
 use crate::nvme::{IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX, Target, identify};
 use crate::session::{Close, Port};
@@ -29,7 +31,11 @@ impl Connection {
             None => Err((Status::SGL_DATA_LENGTH_INVALID.do_not_retry(), 0)),
         };
         let (status, result) = match connected {
-            Ok(id) => (Status::SUCCESS, ConnectReply::accepted(id, ConnectRequirements::default())),
+            Ok(id) => {
+                let authentication = self.authentication.is_some();
+                let requirements = ConnectRequirements { authentication, secure_channel: false };
+                (Status::SUCCESS, ConnectReply::accepted(id, requirements))
+            }
             Err(refused) => refused,
         };
         if !status.is_success() {
@@ -87,6 +93,13 @@ impl Connection {
         if let Kind::Io(subsystem) = kind {
             let namespaces = &target.subsystems[subsystem].config.namespaces;
             self.volumes = namespaces.iter().map(|&number| volume(number, port)).collect();
+            let config = &target.subsystems[subsystem].config;
+            let secrets = config.secrets.get(host_nqn);
+            self.authentication =
+                secrets.map(|secrets| Box::new(Authentication::new(secrets.clone(), host_nqn, &config.nqn)));
+            if self.authentication.is_some() {
+                self.gate = Rc::default();
+            }
         }
         Ok(id)
     }

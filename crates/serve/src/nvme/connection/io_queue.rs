@@ -16,7 +16,7 @@ impl Connection {
     pub(super) fn start_io(&mut self, capsule: &CapsuleCommand, port: &mut Port<'_>) -> Result<(), Status> {
         let entry = &capsule.entry;
         if !self.gate.ready.get() || entry.opcode() == FABRICS_OPCODE {
-            return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+            return self.start_outside_io(capsule, port);
         }
         let Some(request) = io::parse(entry, &self.volumes)? else {
             self.respond(entry.cid(), Status::SUCCESS, 0, port);

@@ -394,6 +394,7 @@ fn bad_subsystems_are_refused() {
         model: "m".into(),
         namespaces: vec![0],
         hosts: None,
+        secrets: std::collections::BTreeMap::new(),
     };
     let refused = |change: fn(&mut SubsystemConfig)| {
         let mut subsystem = good.clone();

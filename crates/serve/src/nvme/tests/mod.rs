@@ -1,6 +1,7 @@
 //! The target against hosts made of the wire crate's other end, in memory.
 
 mod admin;
+mod authentication;
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 mod hostile;

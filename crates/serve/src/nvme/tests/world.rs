@@ -1,6 +1,6 @@
 //! A target without sockets, and hosts made of the wire crate's other end.
 
-use crate::nvme::{Connection, SharedTarget, SubsystemConfig, Target};
+use crate::nvme::{Connection, HostSecrets, SharedTarget, SubsystemConfig, Target};
 use crate::session::{Close, ConnectionId, Load, Port, Session};
 use crate::{Core, Output, Time};
 use pellucid_device::Device;
@@ -114,6 +114,15 @@ impl World {
     }
 
     pub fn of(drives: Vec<(String, Device)>, hosts: Option<Vec<String>>) -> World {
+        World::secured(drives, hosts, BTreeMap::new())
+    }
+
+    /// With hosts that must authenticate.
+    pub fn secured(
+        drives: Vec<(String, Device)>,
+        hosts: Option<Vec<String>>,
+        secrets: BTreeMap<String, HostSecrets>,
+    ) -> World {
         let core = Core::new(drives, Time::Instant).expect("drives that can be served");
         let namespaces = (0..core.namespaces().len()).collect();
         let subsystem = SubsystemConfig {
@@ -122,6 +131,7 @@ impl World {
             model: "Test drive".into(),
             namespaces,
             hosts,
+            secrets,
         };
         let target = Target::new(vec![subsystem]).expect("good names");
         World { core, target, links: Vec::new(), pieces: vec![usize::MAX], turn: 0 }

@@ -1,0 +1,109 @@
+//! In-band authentication with DH-HMAC-CHAP (Base 8.3.5): a host proves that it knows its secret, and if the host asks
+//! for it, the controller proves that it knows its own.
+//!
+//! ```text
+//!   file ─► secret: HostSecrets ─► transaction: Authentication, one for each queue ◄─► connection/authentication
+//! ```
+//! The Diffie-Hellman group is always null: the exchange protects neither against someone who listens and tries
+//! passwords later (secrets should be random, as `nvme gen-dhchap-key` makes them) nor the data that follow.
+//!
+//! Invariant: no secret, key or response is ever shown, neither in an error nor by `Debug`.
+
+mod secret;
+mod transaction;
+
+pub use secret::{HostSecrets, SecretError};
+pub(super) use transaction::{Authentication, MESSAGE_BYTES_MAX, Refusal};
+
+use pellucid_wire::nvme::auth::AuthHash;
+use ring::hmac;
+use secret::Secret;
+
+/// Who speaks to whom, and in which transaction: what a response depends on, beside key and challenge.
+#[derive(Clone, Copy, Debug)]
+struct Context<'a> {
+    hash: AuthHash,
+    transaction: u16,
+    sequence: u32,
+    /// Who responds.
+    from: &'a str,
+    /// Who challenged.
+    to: &'a str,
+}
+
+impl Context<'_> {
+    /// The response of the host to C1.
+    fn of_host(&self, secret: &Secret, challenge: &[u8]) -> hmac::Tag {
+        self.response(secret, challenge, "HostHost")
+    }
+
+    /// The response of the controller to C2.
+    fn of_controller(&self, secret: &Secret, challenge: &[u8]) -> hmac::Tag {
+        self.response(secret, challenge, "Controller")
+    }
+
+    /// The tag is that of the responder's key. SC_C is always 0: no secure channel follows.
+    fn response(&self, secret: &Secret, challenge: &[u8], role: &str) -> hmac::Tag {
+        let key = hmac::Key::new(algorithm(self.hash), &secret.transformed(self.from));
+        let mut response = hmac::Context::with_key(&key);
+        response.update(challenge);
+        response.update(&self.sequence.to_le_bytes());
+        response.update(&self.transaction.to_le_bytes());
+        response.update(&[0]);
+        response.update(role.as_bytes());
+        response.update(self.from.as_bytes());
+        response.update(&[0]);
+        response.update(self.to.as_bytes());
+        response.sign()
+    }
+}
+
+fn algorithm(hash: AuthHash) -> hmac::Algorithm {
+    match hash {
+        AuthHash::Sha256 => hmac::HMAC_SHA256,
+        AuthHash::Sha384 => hmac::HMAC_SHA384,
+        AuthHash::Sha512 => hmac::HMAC_SHA512,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// Columns of the vectors: see `tools/dhchap_vectors.py`.
+    #[test]
+    fn responses_are_those_of_an_independent_implementation() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/dhchap-vectors.txt");
+        let text = std::fs::read_to_string(path).expect("the vectors");
+        let mut seen = 0;
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let columns: Vec<&str> = line.split(' ').collect();
+            let [secret, hash, transaction, sequence, host, subsystem, challenge, of_host, of_controller] =
+                columns[..]
+            else {
+                panic!("{line}")
+            };
+            let secret = Secret::parse(secret).expect("a secret");
+            let number = |text: &str| text.parse::<u32>().expect("a number");
+            let host_to_controller = Context {
+                hash: AuthHash::from_raw(number(hash) as u8).expect("a hash"),
+                transaction: number(transaction) as u16,
+                sequence: number(sequence),
+                from: host,
+                to: subsystem,
+            };
+            let back = Context { from: subsystem, to: host, ..host_to_controller };
+            let challenge = bytes(challenge);
+            assert_eq!(host_to_controller.of_host(&secret, &challenge).as_ref(), bytes(of_host), "{line}");
+            assert_eq!(back.of_controller(&secret, &challenge).as_ref(), bytes(of_controller), "{line}");
+            seen += 1;
+        }
+        assert_eq!(seen, 18, "three hashes with each of six kinds of secrets");
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal digits");
+        (0..hex.len()).step_by(2).map(digit).collect()
+    }
+}

@@ -1,0 +1,195 @@
+//! Secrets in their printed form, `DHHC-1:XX:base64(key, CRC-32):` (Base 8.3.5.8), and files of them.
+//!
+//! XX says how the key is transformed before it is used: 00 not at all, 01, 02 and 03 with HMAC of SHA-256, SHA-384 and
+//! SHA-512 over the name of its owner, so that a file does not hold what another party must know.
+//!
+//! Invariant: a [`Secret`] has passed its checksum and has 32, 48 or 64 bytes.
+
+use super::algorithm;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use pellucid_wire::nvme::auth::AuthHash;
+use ring::hmac;
+use std::fmt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file of secrets; two secrets and some comments are far less.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// A key and how it is transformed.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Secret {
+    key: Vec<u8>,
+    transform: Option<AuthHash>,
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Secret {
+    /// Reads the printed form. The error says what is wrong, without the secret.
+    pub fn parse(text: &str) -> Result<Secret, &'static str> {
+        let fields = text.strip_prefix("DHHC-1:").and_then(|rest| rest.strip_suffix(':'));
+        let fields = fields.and_then(|rest| rest.split_once(':'));
+        let (transform, encoded) = fields.ok_or("not of the form DHHC-1:XX:BASE64:")?;
+        let transform = match transform {
+            "00" => None,
+            "01" => Some(AuthHash::Sha256),
+            "02" => Some(AuthHash::Sha384),
+            "03" => Some(AuthHash::Sha512),
+            _ => return Err("the transformation after DHHC-1: is unknown; allowed: 00, 01, 02, 03"),
+        };
+        let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| "the key is not base64")?;
+        let (key, checksum) = bytes.split_last_chunk().ok_or("the key is too short")?;
+        if !transform.map_or(matches!(key.len(), 32 | 48 | 64), |hash| key.len() == hash.bytes()) {
+            return Err("the key has a wrong length; allowed: 32 (01), 48 (02), 64 (03) or any of them (00)");
+        }
+        if crc32fast::hash(key) != u32::from_le_bytes(*checksum) {
+            return Err("the checksum of the key is wrong: a character is lost or mistyped");
+        }
+        Ok(Secret { key: key.to_vec(), transform })
+    }
+
+    /// The key as its owner uses it in a response.
+    pub fn transformed(&self, owner_nqn: &str) -> Vec<u8> {
+        let Some(hash) = self.transform else { return self.key.clone() };
+        let key = hmac::Key::new(algorithm(hash), &self.key);
+        let mut context = hmac::Context::with_key(&key);
+        context.update(owner_nqn.as_bytes());
+        context.update(b"NVMe-over-Fabrics");
+        context.sign().as_ref().to_vec()
+    }
+}
+
+/// Why a file of secrets cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it; nothing of its content.
+    pub reason: String,
+}
+
+impl fmt::Display for SecretError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.reason)
+    }
+}
+
+impl std::error::Error for SecretError {}
+
+/// What host and controller know for each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSecrets {
+    /// The host proves that it knows this one.
+    pub(super) host: Secret,
+    /// The controller answers a challenge of the host with this one.
+    pub(super) controller: Option<Secret>,
+}
+
+impl HostSecrets {
+    /// Reads the secrets of a host: the first line that is not empty and no comment (`#`) is the host's, the second, if
+    /// there is one, the controller's.
+    ///
+    /// # Errors
+    /// What line is wrong and how.
+    pub fn parse(text: &str) -> Result<HostSecrets, String> {
+        let mut secrets = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            secrets.push(Secret::parse(line).map_err(|why| format!("line {}: {why}", number + 1))?);
+        }
+        let mut secrets = secrets.into_iter();
+        match (secrets.next(), secrets.next(), secrets.next()) {
+            (Some(host), controller, None) => Ok(HostSecrets { host, controller }),
+            (None, ..) => {
+                Err("holds no secret; allowed: that of the host, then that of the controller".into())
+            }
+            _ => {
+                Err("holds more than two secrets; allowed: that of the host, then that of the controller"
+                    .into())
+            }
+        }
+    }
+
+    /// Reads the file of a host, which must be for its owner only.
+    ///
+    /// # Errors
+    /// A file that cannot be read, that others may read or write, or that holds something else.
+    pub fn load(path: &Path) -> Result<HostSecrets, SecretError> {
+        let refused = |reason: String| SecretError { path: path.into(), reason };
+        let data = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
+        let mode = data.permissions().mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return Err(refused(format!("mode {mode:04o} lets others at the secret; allowed: 0600, 0400")));
+        }
+        if data.len() > FILE_BYTES_MAX {
+            return Err(refused(format!("{} bytes; allowed: at most {FILE_BYTES_MAX}", data.len())));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+        HostSecrets::parse(&text).map_err(refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(transform: &str, key: &[u8], damage: u8) -> String {
+        let mut bytes = [key, &crc32fast::hash(key).to_le_bytes()].concat();
+        bytes[3] ^= damage;
+        format!("DHHC-1:{transform}:{}:", BASE64_STANDARD.encode(bytes))
+    }
+
+    #[test]
+    fn secrets_that_are_none_are_refused_without_being_shown() {
+        let good = printed("01", &[7; 32], 0);
+        assert!(Secret::parse(&good).is_ok());
+        let cases = [
+            (printed("01", &[7; 32], 1), "checksum"),
+            (printed("01", &[7; 48], 0), "length"),
+            (printed("00", &[7; 20], 0), "length"),
+            (printed("04", &[7; 32], 0), "transformation"),
+            (good.replace("DHHC-1", "DHHC-2"), "form"),
+            (good.trim_end_matches(':').into(), "form"),
+            ("DHHC-1:00:AA==:".into(), "short"),
+            ("DHHC-1:00:!!!!:".into(), "base64"),
+        ];
+        for (text, why) in cases {
+            let refused = Secret::parse(&text).expect_err(&text);
+            assert!(refused.contains(why), "{refused}");
+        }
+        assert_eq!(format!("{:?}", Secret::parse(&good)), "Ok(Secret(..))");
+    }
+
+    #[test]
+    fn a_file_has_one_secret_or_two_and_is_for_its_owner() {
+        let (host, controller) = (printed("00", &[1; 64], 0), printed("02", &[2; 48], 0));
+        let one = HostSecrets::parse(&format!("# the host\n\n{host}\n")).expect("one");
+        assert!(one.controller.is_none());
+        let two = HostSecrets::parse(&format!("{host}\n{controller}")).expect("two");
+        assert_eq!((two.host, two.controller.is_some()), (one.host, true));
+        assert!(HostSecrets::parse("# nothing\n").is_err());
+        assert!(HostSecrets::parse(&format!("{host}\n{host}\n{host}")).is_err());
+        let wrong = HostSecrets::parse(&format!("{host}\nsecret")).expect_err("no secret");
+        assert!(wrong.starts_with("line 2: ") && !wrong.contains("secret"), "{wrong}");
+
+        let path = std::env::temp_dir().join(format!("pellucid-dhchap-{}", std::process::id()));
+        std::fs::write(&path, host).expect("a file");
+        let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode));
+        mode(0o640).expect("mode");
+        let refused = HostSecrets::load(&path).expect_err("others may read it").to_string();
+        assert!(refused.contains("mode 0640"), "{refused}");
+        mode(0o600).expect("mode");
+        assert!(HostSecrets::load(&path).is_ok());
+        std::fs::remove_file(&path).expect("removed");
+        assert!(HostSecrets::load(&path).is_err());
+    }
+}

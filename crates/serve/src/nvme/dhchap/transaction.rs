@@ -1,0 +1,246 @@
+//! The controller's side of the authentication of one queue.
+//!
+//! ```text
+//!            Negotiate             Receive             Reply, right             Receive
+//!   Idle ──────────────► Challenge ───────► Challenged ────────────► Success1 ──┬─────────► Idle, authenticated
+//!    ▲                                                                          │ challenged by the host
+//!    └────────────────────────────── Success2 ◄─────────────────────────────────┘
+//!   anything else ─► Failed ─ Receive: AUTH_Failure1 ─► the queue is closed
+//! ```
+//! Invariants: a challenge is drawn anew for every transaction and answered at most once; S1 never repeats on a queue and
+//! is never 0; a queue that failed is not authenticated and stays so.
+
+use super::{Context, HostSecrets};
+use pellucid_wire::nvme::Status;
+use pellucid_wire::nvme::auth::{
+    AuthFailure, AuthHash, AuthMessage, Challenge, DHCHAP_VALUE_BYTES_MAX, DhGroup, Negotiate, Reply,
+    auth_message, check_success2, encode_failure, encode_success1, parse_failure,
+};
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use subtle::ConstantTimeEq;
+
+/// Longest message that a host may send; the longest that makes sense is far shorter.
+pub(in crate::nvme) const MESSAGE_BYTES_MAX: u32 = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// No transaction, or one that has ended well.
+    Idle,
+    /// The host may fetch its challenge.
+    Challenge,
+    /// A Reply is due.
+    Challenged,
+    /// The host may fetch Success1.
+    Success1,
+    /// A Success2 is due.
+    Success2,
+    /// The host may fetch why.
+    Failed(Refusal),
+}
+
+/// Why a queue is not authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::nvme) struct Refusal {
+    /// For the host.
+    pub failure: AuthFailure,
+    /// For the log.
+    pub reason: &'static str,
+}
+
+impl From<AuthFailure> for Refusal {
+    fn from(failure: AuthFailure) -> Refusal {
+        let reason = match failure {
+            AuthFailure::Failed => "failed",
+            AuthFailure::ProtocolNotUsable => "the host does not offer DH-HMAC-CHAP",
+            AuthFailure::SecureChannelMismatch => "the host wants a secure channel, which is not offered",
+            AuthFailure::HashNotUsable => "the host offers none of SHA-256, SHA-384, SHA-512",
+            AuthFailure::GroupNotUsable => "the host does not offer the null group, the only one here",
+            AuthFailure::IncorrectPayload => "a message is malformed",
+            AuthFailure::IncorrectMessage => "a message is out of order",
+        };
+        Refusal { failure, reason }
+    }
+}
+
+/// Where the authentication of one queue stands.
+#[derive(Debug)]
+pub(in crate::nvme) struct Authentication {
+    secrets: HostSecrets,
+    host_nqn: String,
+    subsystem_nqn: String,
+    step: Step,
+    hash: AuthHash,
+    transaction: u16,
+    /// S1.
+    sequence: u32,
+    /// C1, in the first bytes.
+    challenge: [u8; DHCHAP_VALUE_BYTES_MAX],
+    /// The response to C2.
+    answer: Option<hmac::Tag>,
+    authenticated: bool,
+}
+
+impl Authentication {
+    pub fn new(secrets: HostSecrets, host_nqn: &str, subsystem_nqn: &str) -> Authentication {
+        Authentication {
+            secrets,
+            host_nqn: host_nqn.to_owned(),
+            subsystem_nqn: subsystem_nqn.to_owned(),
+            step: Step::Idle,
+            hash: AuthHash::Sha256,
+            transaction: 0,
+            sequence: 0,
+            challenge: [0; DHCHAP_VALUE_BYTES_MAX],
+            answer: None,
+            authenticated: false,
+        }
+    }
+
+    /// Whether the queue may be used.
+    pub fn is_done(&self) -> bool {
+        self.authenticated
+    }
+
+    /// Host and subsystem, for the log.
+    pub fn names(&self) -> (&str, &str) {
+        (&self.host_nqn, &self.subsystem_nqn)
+    }
+
+    /// Takes a message of the host. What is wrong with it the host learns with its next Receive.
+    ///
+    /// # Errors
+    /// The host has refused the controller: the queue must be closed.
+    pub fn send(&mut self, message: &[u8]) -> Result<(), Refusal> {
+        let taken = self.take(message);
+        if let Err(refusal) = taken {
+            self.fail(refusal);
+            if matches!(auth_message(message), Some((AuthMessage::Failure2, _))) {
+                return taken;
+            }
+        }
+        Ok(())
+    }
+
+    /// The message that the host may fetch now; with the reason if it is AUTH_Failure1, after which the queue must be closed.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` if there is not room enough; the message stays. `INTERNAL_ERROR` without randomness.
+    pub fn receive(&mut self, room_bytes: u32) -> Result<(Vec<u8>, Option<Refusal>), Status> {
+        let (message, next) = match self.step {
+            Step::Challenge => (self.draw_challenge()?, Step::Challenged),
+            Step::Success1 => {
+                let answer = self.answer.as_ref().map(hmac::Tag::as_ref);
+                let next = if answer.is_some() { Step::Success2 } else { Step::Idle };
+                (encode_success1(self.transaction, self.hash, answer), next)
+            }
+            Step::Failed(refusal) => (self.failure(refusal), self.step),
+            Step::Idle | Step::Challenged | Step::Success2 => {
+                let refusal = AuthFailure::IncorrectMessage.into();
+                (self.failure(refusal), Step::Failed(refusal))
+            }
+        };
+        if message.len() > room_bytes as usize {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        if let Step::Failed(refusal) = next {
+            self.fail(refusal);
+            return Ok((message, Some(refusal)));
+        }
+        self.authenticated |= next == Step::Idle;
+        self.step = next;
+        Ok((message, None))
+    }
+
+    fn take(&mut self, message: &[u8]) -> Result<(), Refusal> {
+        let (kind, transaction) = auth_message(message).ok_or(AuthFailure::IncorrectMessage)?;
+        if kind != AuthMessage::Negotiate && transaction != self.transaction {
+            return Err(AuthFailure::IncorrectPayload.into());
+        }
+        match (self.step, kind) {
+            (Step::Failed(refusal), _) => Err(refusal),
+            (_, AuthMessage::Failure2) => {
+                parse_failure(message).ok_or(AuthFailure::IncorrectPayload)?;
+                let reason = "the host refuses the controller";
+                Err(Refusal { failure: AuthFailure::Failed, reason })
+            }
+            (Step::Idle, AuthMessage::Negotiate) => {
+                self.transaction = transaction;
+                self.negotiate(message)
+            }
+            (Step::Challenged, AuthMessage::Reply) => self.reply(message),
+            (Step::Success2, AuthMessage::Success2) => {
+                check_success2(message)?;
+                self.authenticated = true;
+                self.step = Step::Idle;
+                Ok(())
+            }
+            _ => Err(AuthFailure::IncorrectMessage.into()),
+        }
+    }
+
+    fn negotiate(&mut self, message: &[u8]) -> Result<(), Refusal> {
+        let offer = Negotiate::parse(message)?;
+        if offer.secure_channel != 0 {
+            return Err(AuthFailure::SecureChannelMismatch.into());
+        }
+        self.hash = *offer.hashes.first().ok_or(AuthFailure::HashNotUsable)?;
+        if !offer.groups.contains(&DhGroup::Null) {
+            return Err(AuthFailure::GroupNotUsable.into());
+        }
+        self.step = Step::Challenge;
+        Ok(())
+    }
+
+    /// C1 and S1 of this transaction. S1 starts anywhere and counts.
+    fn draw_challenge(&mut self) -> Result<Vec<u8>, Status> {
+        let random = SystemRandom::new();
+        let mut start = [0; 4];
+        random.fill(&mut start).map_err(|_| Status::INTERNAL_ERROR)?;
+        random.fill(&mut self.challenge).map_err(|_| Status::INTERNAL_ERROR)?;
+        let last = if self.sequence == 0 { u32::from_le_bytes(start) } else { self.sequence };
+        self.sequence = last.wrapping_add(1).max(1);
+        let challenge = self.challenge[..self.hash.bytes()].to_vec();
+        let (transaction, hash, sequence) = (self.transaction, self.hash, self.sequence);
+        Ok(Challenge { transaction, hash, sequence, challenge }.encode())
+    }
+
+    fn reply(&mut self, message: &[u8]) -> Result<(), Refusal> {
+        let reply = Reply::parse(message, self.hash)?;
+        let failed = |reason| Refusal { failure: AuthFailure::Failed, reason };
+        let context = Context {
+            hash: self.hash,
+            transaction: self.transaction,
+            sequence: self.sequence,
+            from: &self.host_nqn,
+            to: &self.subsystem_nqn,
+        };
+        let expected = context.of_host(&self.secrets.host, &self.challenge[..self.hash.bytes()]);
+        // Takes the same time wherever the difference is.
+        if !bool::from(expected.as_ref().ct_eq(&reply.response)) {
+            return Err(failed("wrong response: the host has another secret"));
+        }
+        self.answer = match &reply.challenge {
+            Some(challenge) if reply.sequence != 0 => {
+                let secret = self.secrets.controller.as_ref();
+                let secret =
+                    secret.ok_or(failed("the host challenges the controller, which has no secret for it"))?;
+                let back =
+                    Context { sequence: reply.sequence, from: context.to, to: context.from, ..context };
+                Some(back.of_controller(secret, challenge))
+            }
+            _ => None,
+        };
+        self.step = Step::Success1;
+        Ok(())
+    }
+
+    fn fail(&mut self, refusal: Refusal) {
+        self.authenticated = false;
+        self.step = Step::Failed(refusal);
+    }
+
+    fn failure(&self, refusal: Refusal) -> Vec<u8> {
+        encode_failure(AuthMessage::Failure1, self.transaction, refusal.failure).to_vec()
+    }
+}
