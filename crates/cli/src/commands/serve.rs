@@ -92,7 +92,6 @@ pub struct Serve {
 fn parse_dhchap(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((host, file)) if !host.is_empty() && !file.is_empty() => Ok((host.into(), file.into())),
-        // What was given is not repeated: it may be a secret by mistake.
         _ => Err("allowed: the name of a host, =, a file".into()),
     }
 }

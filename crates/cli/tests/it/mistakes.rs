@@ -179,3 +179,26 @@ fn what_cannot_be_watched_is_refused() {
         "{sentence}"
     );
 }
+
+#[test]
+fn secrets_that_cannot_be_used_are_named_and_not_shown() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::with_drive();
+    folder.write("host.key", "DHHC-1:01:c2VjcmV0:\n");
+    let serve =
+        ["serve", "tiny.toml", "--set", "media.store=ram", "--nvme-tcp", "0", "--dhchap", "nqn.h=host.key"];
+    let mode = |mode| {
+        let path = folder.path("host.key");
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("mode");
+    };
+    mode(0o644);
+    let others = "--dhchap nqn.h: host.key: mode 0644 lets others at the secret; allowed: 0600, 0400";
+    assert_eq!(refused(&folder, &serve), others);
+    mode(0o600);
+    let sentence = refused(&folder, &serve);
+    assert!(
+        sentence.starts_with("--dhchap nqn.h: host.key: line 1: the key has a wrong length"),
+        "{sentence}"
+    );
+    assert!(!sentence.contains("c2VjcmV0"), "{sentence}");
+}
