@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::total;
 use crate::watch::WatchOptions;
-use pellucid_device::Device;
+use pellucid_device::{Device, Namespace};
 use pellucid_host::{HostFtlConfig, Target};
 use pellucid_lab::drive::{HostLayer, Oracle};
 use pellucid_lab::experiment::{ExperimentError, execute, execute_on, jobs_summary, stack};
@@ -78,6 +78,13 @@ impl Subject {
     /// Refuses work that is missing or cannot be read, before anything is printed.
     pub fn check_work(&self, jobs: &[Job]) -> Result<(), Failure> {
         let run = &self.spec.run;
+        let namespaces = &self.spec.drive.namespaces;
+        let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
+        if self.spec.host.is_none() && !namespaces.is_empty() && !namespaces.iter().any(is_block) {
+            let message = "no block namespace to run a workload on; allowed: a drive with one, or with \
+                           [host] layers above an open-channel namespace";
+            return Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)));
+        }
         match &run.trace {
             None if jobs.is_empty() => Err(ExperimentError::NoWork.into()),
             None => Ok(()),

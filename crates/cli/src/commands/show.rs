@@ -4,15 +4,21 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
 use crate::subject::Subject;
+use pellucid_device::{Device, DeviceConfig};
+use pellucid_flash::{ChunkGeometry, Drive, Interface, ZoneGeometry};
 use pellucid_lab::spec;
+use pellucid_media::StoreKind;
 
 const EXAMPLES: &str = "\
 Examples:
   pellucid show cosmos-plus
+  pellucid show zoned
   pellucid show jasmine --set ftl.victim=fifo > mine.toml
   pellucid show aged.pellucid";
 
 /// Print the whole description of a drive, with every default and the source of every value
+///
+/// Of a drive with namespaces, comment lines at the top say what hosts see of each.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Show {
@@ -25,7 +31,8 @@ impl Show {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let spec = Subject::open(&self.drive, None, global)?.spec;
         if !global.json {
-            return Ok(output::print(&spec::show(&spec))?);
+            let text = namespaces(&spec.drive)? + &spec::show(&spec);
+            return Ok(output::print(&text)?);
         }
         let entries = spec.provenance.entries.iter().map(|entry| {
             let source = entry.origin.comment.clone().unwrap_or_else(|| entry.origin.place.to_string());
@@ -33,4 +40,65 @@ impl Show {
         });
         Ok(output::print(&format!("{:#}\n", entries.collect::<serde_json::Value>()))?)
     }
+}
+
+/// What hosts see of each namespace that the description names, as comment lines. Asked of a new drive with these
+/// settings, which keeps no data: geometry depends on nothing that was written.
+fn namespaces(config: &DeviceConfig) -> Result<String, Failure> {
+    if config.namespaces.is_empty() {
+        return Ok(String::new());
+    }
+    let mut config = config.clone();
+    config.media.store = StoreKind::None;
+    let device = Device::new(&config).map_err(Failure::asked)?;
+    let sector_bytes = device.layout().sector_bytes;
+    let lines = (0..device.namespaces()).filter_map(|number| {
+        let text = match device.interface(number)? {
+            Interface::Block { sectors, .. } => format!("block, {}", capacity(sectors, sector_bytes)),
+            Interface::OpenChannel(geometry) => chunks(&geometry),
+            Interface::Zoned(geometry) => zones(&geometry),
+        };
+        Some(format!("# namespace {number}: {text}\n"))
+    });
+    Ok(lines.collect::<String>() + "\n")
+}
+
+fn chunks(geometry: &ChunkGeometry) -> String {
+    let ChunkGeometry { groups, units, chunks, chunk_sectors, sector_bytes, .. } = *geometry;
+    let sectors = u64::from(groups) * u64::from(units) * u64::from(chunks) * u64::from(chunk_sectors);
+    format!(
+        "open-channel, {}\n\
+         #   {groups} groups x {units} parallel units x {chunks} chunks x {chunk_sectors} sectors of {sector_bytes} B\n\
+         #   ws_min {}, ws_opt {}, mw_cunits {} sectors; open chunks {}, of a parallel unit {}",
+        capacity(sectors, sector_bytes),
+        geometry.write_min_sectors,
+        geometry.write_optimal_sectors,
+        geometry.cached_sectors,
+        limit(geometry.open_chunks_max),
+        limit(geometry.open_chunks_per_unit_max),
+    )
+}
+
+fn zones(geometry: &ZoneGeometry) -> String {
+    let ZoneGeometry { zones, zone_sectors, capacity_sectors, sector_bytes, .. } = *geometry;
+    format!(
+        "zoned, {}\n\
+         #   {zones} zones of {zone_sectors} sectors of {sector_bytes} B, {capacity_sectors} of them writable\n\
+         #   open zones {}, active zones {}, longest append {} sectors",
+        capacity(u64::from(zones) * capacity_sectors, sector_bytes),
+        limit(geometry.open_max),
+        limit(geometry.active_max),
+        geometry.append_max_sectors,
+    )
+}
+
+/// Bytes that can be written.
+fn capacity(sectors: u64, sector_bytes: u32) -> String {
+    let bytes = sectors * u64::from(sector_bytes);
+    format!("{bytes} B ({:.1} GiB)", bytes as f64 / f64::from(1 << 30))
+}
+
+/// A limit that 0 lifts.
+fn limit(most: u32) -> String {
+    if most == 0 { "any number".into() } else { format!("at most {most}") }
 }

@@ -34,7 +34,7 @@ fn a_claim_with_a_part_that_is_not_modelled_is_status_1() {
 fn the_list_runs_nothing() {
     let folder = Folder::new();
     let list = folder.run(&["reproduce", "--list"]).answer();
-    assert_eq!(list.lines().count(), 14, "{list}");
+    assert_eq!(list.lines().count(), 18, "{list}");
     assert!(list.contains("\nC6   Table 7 "), "{list}");
     let json = folder.run(&["reproduce", "--list", "theory", "--json"]).json();
     assert_eq!(json.as_array().unwrap().len(), 1);

@@ -116,13 +116,16 @@ fn run(
     }
 }
 
+/// The drive's media and controller with a page map of its own in place of chunks.
 fn block_drive(bench: &Bench) -> Result<Spec, ReproduceError> {
-    Ok(spec::load("open-channel", &bench.sets_with(&[format!("precondition.fill={BLOCK_FILL:?}")]))?)
+    let fill = format!("precondition.fill={BLOCK_FILL:?}");
+    let own = ["drive.namespace=[]".to_string(), "host.layers=[]".to_string(), fill];
+    Ok(spec::load("open-channel", &bench.sets_with(&own))?)
 }
 
+/// The drive below any layer: the measurement is its host.
 fn open_channel_drive(bench: &Bench) -> Result<Spec, ReproduceError> {
-    let own =
-        ["drive.namespace=[{interface=\"open-channel\"}]".to_string(), "precondition.fill=0.0".to_string()];
+    let own = ["host.layers=[]".to_string(), "precondition.fill=0.0".to_string()];
     Ok(spec::load("open-channel", &bench.sets_with(&own))?)
 }
 

@@ -32,9 +32,13 @@ static PRESETS: &[Preset] = &[
     ),
     preset!("jasmine", "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB)"),
     preset!("memblaze", "Prism-SSD's open-channel drive, 12 channels x 16 LUNs (1.5 TiB)"),
-    preset!("open-channel", "LightNVM's first-generation open-channel SSD, 16 groups x 8 parallel units"),
+    preset!(
+        "open-channel",
+        "LightNVM's first-generation open-channel SSD, 16 groups x 8 parallel units, with a host FTL"
+    ),
     preset!("netbook-ssd", "A netbook's SSD of 2008: one channel, hardly any buffer (16 GB)"),
     preset!("datacenter-tlc", "A data-centre NVMe drive: Gen4 x4, 3D TLC, power-loss protection"),
+    preset!("zoned", "datacenter-tlc with zones over all dies (NVMe ZNS) instead of a page map"),
     preset!("client-qlc", "A client NVMe drive: Gen4 x4, four channels of 3D QLC"),
 ];
 

@@ -232,7 +232,7 @@ fn values_that_contradict_each_other_are_refused() {
             &["preset=cosmos"],
             "--set preset: drive.preset = \"cosmos\": not allowed; allowed: cosmos-plus, cosmos-plus-slc, cosmos-plus-tlc, cosmos-plus-open-channel, \
              jasmine, \
-             memblaze, open-channel, netbook-ssd, datacenter-tlc, client-qlc",
+             memblaze, open-channel, netbook-ssd, datacenter-tlc, zoned, client-qlc",
         ),
     ] {
         assert_eq!(refusal(with_sets(sets)), expected);
@@ -248,7 +248,7 @@ fn a_key_that_must_be_given_is_named() {
         refusal(from_str("[drive.media]\nchannels = 1\n", "my.toml", &[])),
         "my.toml: drive.media.ways: missing; allowed: a whole number from 1; or start from a preset with \
          drive.preset \
-         = cosmos-plus, cosmos-plus-slc, cosmos-plus-tlc, cosmos-plus-open-channel, jasmine, memblaze, open-channel, netbook-ssd, datacenter-tlc, \
+         = cosmos-plus, cosmos-plus-slc, cosmos-plus-tlc, cosmos-plus-open-channel, jasmine, memblaze, open-channel, netbook-ssd, datacenter-tlc, zoned, \
          client-qlc"
     );
 }
