@@ -50,8 +50,17 @@ pub(crate) struct Entry {
     /// Slices that are acknowledged when it is programmed.
     pub acknowledge: List,
     in_lru: bool,
+    /// When it became idle, counted in such moments.
+    used: u64,
     previous: u32,
     next: u32,
+}
+
+/// Idle entries by use, the clean ones and the dirty ones apart, so that the oldest of either is at hand.
+#[derive(Clone, Copy, Debug)]
+struct Lru {
+    newest: u32,
+    oldest: u32,
 }
 
 const VACANT: Entry = Entry {
@@ -73,6 +82,7 @@ const VACANT: Entry = Entry {
     waiting: List::EMPTY,
     acknowledge: List::EMPTY,
     in_lru: false,
+    used: 0,
     previous: NIL,
     next: NIL,
 };
@@ -87,8 +97,9 @@ pub(crate) struct Buffer {
     vacant: Vec<u32>,
     table: Vec<u32>,
     mask: u32,
-    newest: u32,
-    oldest: u32,
+    /// Clean, dirty.
+    lru: [Lru; 2],
+    uses: u64,
     dirty_idle: u32,
 }
 
@@ -104,8 +115,8 @@ impl Buffer {
             vacant: (0..count).rev().collect(),
             table: vec![NIL; slots as usize],
             mask: slots - 1,
-            newest: NIL,
-            oldest: NIL,
+            lru: [Lru { newest: NIL, oldest: NIL }; 2],
+            uses: 0,
             dirty_idle: 0,
         }
     }
@@ -212,12 +223,13 @@ impl Buffer {
         }
         self.dirty_idle -= u32::from(dirty != 0);
         self.entries[at as usize].in_lru = false;
+        let lru = &mut self.lru[usize::from(dirty != 0)];
         match previous {
-            NIL => self.newest = next,
+            NIL => lru.newest = next,
             p => self.entries[p as usize].next = next,
         }
         match next {
-            NIL => self.oldest = previous,
+            NIL => lru.oldest = previous,
             n => self.entries[n as usize].previous = previous,
         }
     }
@@ -226,44 +238,40 @@ impl Buffer {
     #[inline]
     pub fn idle(&mut self, at: u32) {
         self.busy(at);
-        let newest = self.newest;
+        self.uses += 1;
         let entry = &mut self.entries[at as usize];
-        (entry.in_lru, entry.previous, entry.next) = (true, NIL, newest);
+        let lru = &mut self.lru[usize::from(entry.dirty != 0)];
+        (entry.in_lru, entry.used, entry.previous, entry.next) = (true, self.uses, NIL, lru.newest);
         self.dirty_idle += u32::from(entry.dirty != 0);
-        match newest {
-            NIL => self.oldest = at,
+        match std::mem::replace(&mut lru.newest, at) {
+            NIL => lru.oldest = at,
             n => self.entries[n as usize].previous = at,
         }
-        self.newest = at;
     }
 
     /// The least recently used idle entry.
     #[inline]
     pub fn oldest(&self) -> Option<u32> {
-        (self.oldest != NIL).then_some(self.oldest)
+        match (self.oldest_clean(), self.oldest_dirty()) {
+            (Some(clean), Some(dirty)) => {
+                let first = self.entries[clean as usize].used < self.entries[dirty as usize].used;
+                Some(if first { clean } else { dirty })
+            }
+            (clean, dirty) => clean.or(dirty),
+        }
     }
 
     /// The least recently used idle entry that is dirty.
+    #[inline]
     pub fn oldest_dirty(&self) -> Option<u32> {
-        if self.dirty_idle == 0 {
-            return None;
-        }
-        let mut at = self.oldest;
-        while at != NIL {
-            if self.entries[at as usize].dirty != 0 {
-                return Some(at);
-            }
-            at = self.entries[at as usize].previous;
-        }
-        None
+        let at = self.lru[1].oldest;
+        (at != NIL).then_some(at)
     }
 
     /// The least recently used idle entry that is clean.
+    #[inline]
     pub fn oldest_clean(&self) -> Option<u32> {
-        let mut at = self.oldest;
-        while at != NIL && self.entries[at as usize].dirty != 0 {
-            at = self.entries[at as usize].previous;
-        }
+        let at = self.lru[0].oldest;
         (at != NIL).then_some(at)
     }
 
@@ -312,14 +320,19 @@ impl Buffer {
         }
         let listed = self.entries.iter().filter(|e| e.listed).count();
         assert_eq!(listed, self.table.iter().filter(|&&t| t != NIL).count(), "listed entries");
-        let (mut at, mut count) = (self.newest, 0);
-        while at != NIL {
-            let entry = &self.entries[at as usize];
-            assert!(
-                entry.in_lru && entry.users == 0 && !entry.filling && !entry.packed && !entry.programming
-            );
-            count += 1;
-            at = entry.next;
+        let mut count = 0;
+        for (dirty, lru) in [false, true].into_iter().zip(&self.lru) {
+            let (mut at, mut later) = (lru.newest, u64::MAX);
+            while at != NIL {
+                let entry = &self.entries[at as usize];
+                assert!(
+                    entry.in_lru && entry.users == 0 && !entry.filling && !entry.packed && !entry.programming
+                );
+                assert!((entry.dirty != 0) == dirty && entry.used < later, "entry {at}: place in its list");
+                later = entry.used;
+                count += 1;
+                at = entry.next;
+            }
         }
         assert_eq!(count, self.entries.iter().filter(|e| e.in_lru).count(), "idle entries");
     }

@@ -451,18 +451,17 @@ fn zones_survive_cuts_on_failing_media() {
 }
 
 #[test]
-fn the_examples_are_drives() {
+fn the_presets_are_drives() {
     use pellucid_flash::{Drive, Interface};
     let drive = |name: &str| {
-        let path = format!("{}/../../examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-        let spec = pellucid_lab::spec::load(&path, &[]).unwrap_or_else(|e| panic!("{e}"));
+        let spec = pellucid_lab::spec::load(name, &[]).unwrap_or_else(|e| panic!("{e}"));
         pellucid_device::Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"))
     };
     let Some(Interface::OpenChannel(chunks)) = drive("cosmos-plus-open-channel").interface(0) else {
         panic!("not open-channel");
     };
     assert_eq!((chunks.groups, chunks.units, chunks.write_min_sectors), (8, 8, 4));
-    assert_eq!(chunks.write_optimal_sectors, 8);
+    assert_eq!(chunks.write_optimal_sectors, 4);
     let Some(Interface::Zoned(zones)) = drive("zoned").interface(0) else { panic!("not zoned") };
     assert!(zones.zones > 0 && zones.capacity_sectors <= zones.zone_sectors);
 }
