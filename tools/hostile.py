@@ -6,17 +6,15 @@
 What single peers can say wrong is tested beside the code (crates/serve: hostile.rs) and fuzzed; this is about many, with a
 process of its own to measure. One line for each test with what was measured, and a plain count.
 """
-import argparse
 import contextlib
 import resource
 import socket
 import struct
-import sys
 import time
 from pathlib import Path
 
 from nbd_client import READ, WRITE, Client
-from served import PELLUCID, ROOT, Count, Skip, free_port, served
+from served import ROOT, Skip, free_port, main, served
 
 DRIVE = ROOT / "bench/serve-ram.toml"
 CROWD = 1000
@@ -215,17 +213,5 @@ def vanished(pellucid):
 TESTS = [crowd, no_descriptors, slow_and_silent, vanished]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pellucid", default=PELLUCID)
-    parser.add_argument("--only", choices=[test.__name__ for test in TESTS], help="the name of one test")
-    options = parser.parse_args()
-    pellucid, count = Path(options.pellucid).resolve(), Count("hostile clients")
-    for test in TESTS:
-        if options.only in (None, test.__name__):
-            count.attempt(test.__name__, lambda test=test: test(pellucid))
-    sys.exit(0 if count.end() else 1)
-
-
 if __name__ == "__main__":
-    main()
+    main("hostile clients", __doc__, TESTS)

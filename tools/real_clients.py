@@ -5,18 +5,16 @@
 
 One line for each test and a plain count; exit status 1 if any has failed.
 """
-import argparse
 import json
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 from nbd_client import FUA, READ, WRITE, Client
-from served import PELLUCID, ROOT, SYSTEM_PATH, Count, free_port, program, readme_commands, run, served
+from served import ROOT, SYSTEM_PATH, free_port, main, program, readme_commands, run, served
 
 PRESET = "cosmos-plus"
 SETS = ["media.store=ram", "media.blocks=32", "ftl.durability=journal"]
@@ -308,17 +306,5 @@ TESTS = [information, export_list, block_map, size_after_restart, several_connec
          readme_tour, power_cut_check]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pellucid", default=PELLUCID)
-    parser.add_argument("--only", choices=[test.__name__ for test in TESTS], help="the name of one test")
-    options = parser.parse_args()
-    pellucid, count = Path(options.pellucid).resolve(), Count("real clients over NBD")
-    for test in TESTS:
-        if options.only in (None, test.__name__):
-            count.attempt(test.__name__, lambda test=test: test(pellucid))
-    sys.exit(0 if count.end() else 1)
-
-
 if __name__ == "__main__":
-    main()
+    main("real clients over NBD", __doc__, TESTS)

@@ -3,6 +3,7 @@
 A test that needs a program that is not there is skipped and says so; where CI=true it fails instead, because there
 `tools/client_tools.sh` has installed everything.
 """
+import argparse
 import contextlib
 import json
 import os
@@ -10,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -170,3 +172,16 @@ class Count:
         """Prints the count; whether nothing failed."""
         print(f"{self.what}: {self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
         return self.failed == 0
+
+
+def main(what: str, about: str, tests: list):
+    """The command of a suite: runs its tests, or the one named, each with the path of the `pellucid` under test."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pellucid", default=PELLUCID)
+    parser.add_argument("--only", choices=[test.__name__ for test in tests], help="the name of one test")
+    options = parser.parse_args()
+    pellucid, count = Path(options.pellucid).resolve(), Count(what)
+    for test in tests:
+        if options.only in (None, test.__name__):
+            count.attempt(test.__name__, lambda test=test: test(pellucid))
+    sys.exit(0 if count.end() else 1)
