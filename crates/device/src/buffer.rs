@@ -10,8 +10,8 @@
 //! Invariants: a listed entry is found under its logical page and no other; an entry is in the LRU list if and only if it
 //! is idle; `dirty` is a subset of `valid`, or the entry is wanted and will be filled first.
 
-use crate::slab::{List, NIL};
 use pellucid_flash::Lpn;
+use pellucid_flash::slab::{List, NIL};
 
 /// One mapping unit's worth of buffer.
 #[derive(Clone, Debug)]

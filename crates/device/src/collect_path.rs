@@ -10,7 +10,7 @@
 use crate::device::{Device, StripeUnit};
 use crate::firmware::Task;
 use crate::scheduler::{Client, FlashOp, OpKind};
-use crate::slab::Slab;
+use pellucid_flash::slab::Slab;
 use pellucid_flash::{Cause, DieId, Layout, Lpn, Ppa};
 use pellucid_ftl::{Emptied, FtlConfig, Isolation, Stream};
 use pellucid_media::{Outcome, ReadResult};

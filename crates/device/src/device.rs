@@ -18,8 +18,8 @@ use crate::flush_path::Flushes;
 use crate::host_interface::HostInterface;
 use crate::monitor::Counters;
 use crate::scheduler::{Scheduler, Step};
-use crate::slab::{Linked, List, NIL, Slab};
 use crate::spaces::Space;
+use pellucid_flash::slab::{Linked, List, NIL, Slab};
 use pellucid_flash::{
     Command, Completion, Layout, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status,
 };

@@ -18,9 +18,9 @@ use crate::device::{Device, Route, Slice};
 use crate::firmware::Task;
 use crate::host_interface::Direction;
 use crate::scheduler::{Client, FlashOp, OpKind};
-use crate::slab::NIL;
 use crate::spaces::Space;
 use crate::write_path::add_stages;
+use pellucid_flash::slab::NIL;
 use pellucid_flash::{
     Cause, ChunkNotice, Command, Geometry, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, Vector,
 };

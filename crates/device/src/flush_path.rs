@@ -11,22 +11,8 @@
 use crate::device::{Device, StripeUnit};
 use crate::firmware::Task;
 use pellucid_flash::{Cause, Lpn, Stage, Status};
-use pellucid_ftl::{Durability, SegmentWork, Stream};
+use pellucid_ftl::{Durability, SegmentPlan, SegmentWrites};
 use std::collections::VecDeque;
-
-/// Map segments that are on their way to the media at one time.
-const SEGMENTS_AT_ONCE: usize = 512;
-
-/// A map segment on its way to the media.
-#[derive(Clone, Debug)]
-struct SegmentWrite {
-    segment: u32,
-    image: Vec<u8>,
-    /// The flush in progress waits for it.
-    flushed: bool,
-    planned: bool,
-    cause: Cause,
-}
 
 /// Flushes, and map segments being written.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +24,7 @@ pub(crate) struct Flushes {
     failed: bool,
     /// The last marked entry is settled, and the flush has not gone on yet.
     settled: bool,
-    segments: Vec<SegmentWrite>,
+    segments: SegmentWrites,
     /// Collection was asked to make room for a segment and has not returned.
     pumping: bool,
 }
@@ -57,8 +43,7 @@ impl Flushes {
 
     /// The content of a segment that is being programmed.
     pub fn image(&self, segment: u32) -> &[u8] {
-        let write = self.segments.iter().find(|w| w.segment == segment && w.planned);
-        &write.expect("a segment program without its content").image
+        self.segments.image(segment)
     }
 }
 
@@ -114,125 +99,70 @@ impl Device {
             if self.flushes.entries_left > 0 {
                 return;
             }
-            // A few stripes at a time: after a trim of the whole drive there may be very many.
-            if self.flushes.segments.len() >= SEGMENTS_AT_ONCE {
-                return self.plan_segments();
+            let all_wanted = self.flushes.segments.add_trimmed(&mut self.ftl);
+            self.plan_segments();
+            if !all_wanted || self.flushes.segments.flush_waits() {
+                return;
             }
-            match self.ftl.next_flush_segment() {
-                SegmentWork::Wait => return self.plan_segments(),
-                SegmentWork::Write(segment) => self.add_segment(segment, true, Cause::Journal),
-                SegmentWork::None if self.plan_and_await_segments() => return,
-                SegmentWork::None => {
-                    self.flushes.running = None;
-                    let record = &mut self.works[work];
-                    record.stages.add(Stage::Media, self.now - record.mark);
-                    record.mark = self.now;
-                    if self.flushes.failed {
-                        record.status = Status::WriteFault;
-                    }
-                    self.ask(Task::Complete(work));
-                    self.next_flush();
-                }
+            self.flushes.running = None;
+            let record = &mut self.works[work];
+            record.stages.add(Stage::Media, self.now - record.mark);
+            record.mark = self.now;
+            if self.flushes.failed {
+                record.status = Status::WriteFault;
             }
+            self.ask(Task::Complete(work));
+            self.next_flush();
         }
-    }
-
-    /// Whether the flush in progress waits for segments, after planning those that wait for it.
-    fn plan_and_await_segments(&mut self) -> bool {
-        self.plan_segments();
-        self.flushes.segments.iter().any(|s| s.flushed)
     }
 
     /// Writes the segments with trimmed pages, as far as possible now; a flush in progress waits for them too.
     pub(crate) fn save_trims(&mut self) {
-        while self.flushes.segments.len() < SEGMENTS_AT_ONCE
-            && let SegmentWork::Write(segment) = self.ftl.next_flush_segment()
-        {
-            self.add_segment(segment, true, Cause::Journal);
-        }
+        self.flushes.segments.add_trimmed(&mut self.ftl);
         self.plan_segments();
     }
 
     /// The next segments of the rolling checkpoint.
     pub(crate) fn write_checkpoint_segments(&mut self) {
-        for segment in self.ftl.next_checkpoint_segments() {
-            self.add_segment(segment, false, Cause::Journal);
-        }
+        self.flushes.segments.add_checkpoint(&mut self.ftl);
         self.plan_segments();
     }
 
     /// Collection found a map segment in its victim: instead of moving it, it is written anew.
     pub(crate) fn rewrite_segment(&mut self, lpn: Lpn, cause: Cause) {
-        self.add_segment(lpn.0 - self.ftl.user_units(), false, cause);
+        self.flushes.segments.add(lpn.0 - self.ftl.user_units(), false, cause);
         self.plan_segments();
     }
 
-    fn add_segment(&mut self, segment: u32, flushed: bool, cause: Cause) {
-        // One that waits for room will carry the newest content anyway.
-        match self.flushes.segments.iter_mut().find(|w| w.segment == segment && !w.planned) {
-            Some(write) => {
-                write.flushed |= flushed;
-                if cause != Cause::Journal {
-                    write.cause = cause;
-                }
-            }
-            None => {
-                let write = SegmentWrite { segment, image: Vec::new(), flushed, planned: false, cause };
-                self.flushes.segments.push(write);
-            }
-        }
-    }
-
-    /// Programs the segments that have not been planned, a stripe of them at a time. Two versions of one segment are never
-    /// in flight together.
+    /// Programs the segments that are wanted, a stripe of them at a time.
     pub(crate) fn plan_segments(&mut self) {
         loop {
-            let writes = &self.flushes.segments;
-            let running = |segment| writes.iter().any(|w| w.segment == segment && w.planned);
-            let batch: Vec<usize> = (0..writes.len())
-                .filter(|&i| !writes[i].planned && !running(writes[i].segment))
-                .take(self.layout.units_per_stripe as usize)
-                .collect();
-            if batch.is_empty() {
-                return;
-            }
-            let lpns: Vec<Lpn> = batch.iter().map(|&i| self.ftl.segment_lpn(writes[i].segment)).collect();
-            let moved = batch.iter().any(|&i| writes[i].cause != Cause::Journal);
-            let stream =
-                if moved || self.ftl.erases_wait_for_trims() { Stream::MetaMoved } else { Stream::Meta };
-            let settled = self.ftl.settled();
-            for &at in &batch {
-                let write = &mut self.flushes.segments[at];
-                self.ftl.segment_image(&settled, write.segment, &mut write.image);
-            }
-            let Some(plan) = self.ftl.plan_program(stream, None, &lpns) else {
-                // Collection makes room; it comes back here when it waits for a segment itself.
-                if !std::mem::replace(&mut self.flushes.pumping, true) {
-                    self.pump_all();
-                    self.flushes.pumping = false;
-                }
-                return;
+            let (plan, batch) = match self.flushes.segments.plan(&mut self.ftl, self.layout.units_per_stripe)
+            {
+                SegmentPlan::None => return,
+                SegmentPlan::NoRoom => return self.make_room_for_segments(),
+                SegmentPlan::Program(plan, batch) => (plan, batch),
             };
-            self.reserve(&plan, batch.len() as u32);
-            for (position, &at) in batch.iter().enumerate() {
-                self.flushes.segments[at].planned = true;
-                let SegmentWrite { segment, cause, .. } = self.flushes.segments[at];
+            let units = batch.len() as u32;
+            self.reserve(&plan, units);
+            for (position, &(segment, cause)) in batch.iter().enumerate() {
                 self.set_unit(plan.id, position, StripeUnit::Segment(segment));
                 self.counters.programmed_sectors[cause as usize] += u64::from(self.layout.sectors_per_unit);
             }
-            let cause = self.flushes.segments[batch[0]].cause;
-            self.issue_program(&plan, batch.len() as u32, cause);
+            self.issue_program(&plan, units, batch[0].1);
+        }
+    }
+
+    /// Collection comes back to [`Device::plan_segments`] when it waits for a segment itself.
+    fn make_room_for_segments(&mut self) {
+        if !std::mem::replace(&mut self.flushes.pumping, true) {
+            self.pump_all();
+            self.flushes.pumping = false;
         }
     }
 
     pub(crate) fn segment_programmed(&mut self, segment: u32, ok: bool) {
-        let at = self.flushes.segments.iter().position(|w| w.segment == segment && w.planned);
-        let at = at.expect("a segment program ended that was not planned");
-        if ok {
-            self.flushes.segments.swap_remove(at);
-        } else {
-            self.flushes.segments[at].planned = false;
-        }
+        self.flushes.segments.ended(segment, ok);
         self.plan_segments();
     }
 

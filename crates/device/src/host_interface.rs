@@ -5,7 +5,7 @@
 //! served, in units of the DMA size; its latency does not occupy it.
 
 use crate::config::{Arbitration, HostInterface as Config};
-use crate::slab::{Linked, List, Slab};
+use pellucid_flash::slab::{Linked, List, Slab};
 use pellucid_flash::{Nanos, SimTime};
 
 /// Which way a DMA goes.

@@ -24,7 +24,6 @@ mod power;
 mod precondition;
 mod read_path;
 mod scheduler;
-mod slab;
 mod spaces;
 mod taps;
 mod views;

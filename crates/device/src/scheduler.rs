@@ -20,8 +20,8 @@ mod solver;
 
 use crate::config::{DieOrder, Scheduler as Config};
 use crate::events::{Event, Events};
-use crate::slab::{Linked, List, NIL, Slab};
 use crate::taps::{ChannelView, WayView};
+use pellucid_flash::slab::{Linked, List, NIL, Slab};
 use pellucid_flash::{Cause, Layout, Nanos, Ppa, SimTime, Stage, StageTimes};
 use pellucid_media::Timing;
 use std::collections::VecDeque;

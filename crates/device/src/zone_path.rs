@@ -14,10 +14,10 @@
 use crate::device::{Device, Route};
 use crate::firmware::Task;
 use crate::scheduler::{Client, FlashOp, OpKind};
-use crate::slab::NIL;
 use crate::spaces::Space;
 use crate::write_path::add_stages;
 use crate::zone_stage::ZoneSpace;
+use pellucid_flash::slab::NIL;
 use pellucid_flash::{
     BlockId, Cause, Command, Lpn, Nanos, Opcode, Ppa, Stage, Status, ZoneAction, ZoneState,
 };

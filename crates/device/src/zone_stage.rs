@@ -15,8 +15,8 @@
 //! nor a log program of it is under way; blocks of the log are erased in the order in which they were written.
 
 use crate::power::Source;
-use crate::slab::{List, NIL, Slab};
 use crate::spaces::erase_now;
+use pellucid_flash::slab::{List, NIL, Slab};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 use pellucid_ftl::{LOG, Mark, MountSource, ZoneConfig, Zones};
 use pellucid_media::{Media, Outcome, ReadResult};

@@ -12,6 +12,7 @@ mod placement;
 mod port;
 mod reason;
 mod rng;
+pub mod slab;
 mod stage;
 mod time;
 mod zone;

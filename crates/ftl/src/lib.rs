@@ -13,6 +13,7 @@ mod journal;
 mod mount;
 mod page_map;
 mod pool;
+mod segment_writes;
 mod temperature;
 mod zone_mount;
 mod zones;
@@ -23,8 +24,8 @@ pub use config::{
     Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, Victim, WearLevelling,
 };
 pub use handles::HandleEvent;
-pub use journal::SegmentWork;
 pub use mount::{MountReport, MountSource};
 pub use page_map::{FtlCounters, PageMap, Plan, ProgramId, Settled, SetupError, Stream};
+pub use segment_writes::{SegmentPlan, SegmentWrites};
 pub use zone_mount::{LOG, Staged, ZoneMount};
 pub use zones::{Mark, ZoneConfig, ZoneWork, Zones};

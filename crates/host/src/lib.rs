@@ -10,7 +10,6 @@
 mod cpu;
 mod ftl;
 mod layer;
-mod slab;
 mod subsystem;
 
 pub use cpu::{Cpu, CpuCosts};

@@ -28,9 +28,9 @@ pub use config::{HostFtlConfig, HostFtlError};
 pub use counters::HostCounters;
 pub use recover::MountCost;
 
-use crate::slab::Slab;
 use crate::{Cpu, Layer};
 use line::Lines;
+use pellucid_flash::slab::Slab;
 use pellucid_flash::{
     BlockId, Command, Completion, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
     Vector,

@@ -1,12 +1,12 @@
 //! Records with stable small numbers, reused, and first-in-first-out lists threaded through them. No allocation in
-//! steady state, and cloning is copying.
+//! steady state, and cloning is copying. What both sides of the line keep their requests in.
 
 /// "No record."
-pub(crate) const NIL: u32 = u32::MAX;
+pub const NIL: u32 = u32::MAX;
 
-/// Numbered records.
+/// Numbered records. A released one stays in place, so that the buffers it holds can be used again.
 #[derive(Clone, Debug)]
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     records: Vec<T>,
     vacant: Vec<u32>,
 }
@@ -60,9 +60,20 @@ impl<T> Slab<T> {
         self.vacant.clear();
     }
 
-    /// Bytes held.
+    /// Bytes held by the records themselves.
     pub fn memory_bytes(&self) -> u64 {
         (self.records.capacity() * size_of::<T>() + self.vacant.capacity() * 4) as u64
+    }
+}
+
+impl<T: Default> Slab<T> {
+    /// The number of a record that is not in use, as its last user left it.
+    #[inline]
+    pub fn take(&mut self) -> u32 {
+        self.vacant.pop().unwrap_or_else(|| {
+            self.records.push(T::default());
+            self.records.len() as u32 - 1
+        })
     }
 }
 
@@ -82,14 +93,14 @@ impl<T> std::ops::IndexMut<u32> for Slab<T> {
 }
 
 /// A record that can stand in a [`List`].
-pub(crate) trait Linked {
+pub trait Linked {
     /// The place for the number of the next record.
     fn next(&mut self) -> &mut u32;
 }
 
 /// A first-in-first-out list of records of one slab.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct List {
+pub struct List {
     head: u32,
     tail: u32,
 }
@@ -104,11 +115,13 @@ impl List {
     /// No records.
     pub const EMPTY: List = List { head: NIL, tail: NIL };
 
+    /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == NIL
     }
 
+    /// Puts a record last.
     #[inline]
     pub fn push_back<T: Linked>(&mut self, slab: &mut Slab<T>, at: u32) {
         *slab[at].next() = NIL;
@@ -120,6 +133,7 @@ impl List {
         self.tail = at;
     }
 
+    /// Puts a record first.
     #[inline]
     pub fn push_front<T: Linked>(&mut self, slab: &mut Slab<T>, at: u32) {
         *slab[at].next() = self.head;
@@ -129,6 +143,7 @@ impl List {
         self.head = at;
     }
 
+    /// Takes the first.
     #[inline]
     pub fn pop<T: Linked>(&mut self, slab: &mut Slab<T>) -> Option<u32> {
         if self.head == NIL {
