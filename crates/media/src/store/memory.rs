@@ -2,30 +2,34 @@
 //! `sector_bytes` per sector it keeps the data, with one of 4 bytes a stamp; nothing else differs.
 //!
 //! A block's memory is allocated zeroed, kept across erases, and never cleared: validity is the block state's business.
+//! Images have an arena of their own, so that a unit of whole pages is whole pages in memory, too.
 
 use super::StoreShape;
+use super::arena::Arena;
 use crate::state::BlockState;
 use std::ops::Range;
 
 const CACHE_LINE_BYTES: usize = 64;
+/// The place of a block that has never been programmed.
+const NOWHERE: u32 = u32::MAX;
 
 /// The memory store.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryStore {
-    shape: StoreShape,
     states: Vec<BlockState>,
-    /// Metadata, then images, of each block that has ever been programmed.
-    blocks: Vec<Option<Box<[u8]>>>,
-    allocated_blocks: u64,
+    /// The piece of both arenas that belongs to each block.
+    places: Vec<u32>,
+    metas: Arena,
+    images: Arena,
 }
 
 impl MemoryStore {
     pub(crate) fn new(shape: StoreShape) -> MemoryStore {
         MemoryStore {
             states: vec![BlockState::default(); shape.blocks as usize],
-            blocks: vec![None; shape.blocks as usize],
-            allocated_blocks: 0,
-            shape,
+            places: vec![NOWHERE; shape.blocks as usize],
+            metas: Arena::new(shape.blocks, shape.meta.bytes),
+            images: Arena::new(shape.blocks, shape.image_bytes_per_block),
         }
     }
 
@@ -41,19 +45,20 @@ impl MemoryStore {
 
     #[inline]
     pub(crate) fn meta(&self, block: u32) -> &[u8] {
-        &self.bytes(block)[..self.shape.meta.bytes]
+        self.metas.get(self.place(block))
     }
 
     #[inline]
     pub(crate) fn images(&self, block: u32) -> &[u8] {
-        &self.bytes(block)[self.shape.meta.bytes..]
+        self.images.get(self.place(block))
     }
 
     /// Has the processor fetch `bytes` bytes of images from `start` on, which will be read soon.
     #[inline]
     pub(crate) fn prefetch(&self, block: u32, start: usize, bytes: usize) {
-        if let Some(all) = &self.blocks[block as usize] {
-            let images = &all[self.shape.meta.bytes..];
+        let place = self.places[block as usize];
+        if place != NOWHERE {
+            let images = self.images.get(place);
             for line in (start..start + bytes).step_by(CACHE_LINE_BYTES) {
                 prefetch_index::prefetch_index(images, line);
             }
@@ -63,36 +68,29 @@ impl MemoryStore {
     /// Metadata and images; allocates the block on its first program.
     #[inline]
     pub(crate) fn both_mut(&mut self, block: u32) -> (&mut [u8], &mut [u8]) {
-        let bytes = self.shape.meta.bytes + self.shape.image_bytes_per_block;
-        let slot = &mut self.blocks[block as usize];
-        if slot.is_none() {
-            self.allocated_blocks += 1;
+        let place = &mut self.places[block as usize];
+        if *place == NOWHERE {
+            *place = self.metas.take();
+            let same = self.images.take();
+            assert_eq!(*place, same, "both arenas go together");
         }
-        slot.get_or_insert_with(|| vec![0; bytes].into_boxed_slice()).split_at_mut(self.shape.meta.bytes)
+        (self.metas.get_mut(*place), self.images.get_mut(*place))
     }
 
     pub(crate) fn copy_images(&mut self, from: (u32, Range<usize>), to: (u32, usize)) {
-        let base = self.shape.meta.bytes;
-        let (source, target) = (base + from.1.start..base + from.1.end, base + to.1);
-        // The target is taken out for the copy, so that the two blocks can be borrowed at once.
-        let mut bytes = self.blocks[to.0 as usize].take().expect("a begun stripe has memory");
-        if from.0 == to.0 {
-            bytes.copy_within(source, target);
-        } else {
-            bytes[target..target + source.len()].copy_from_slice(&self.bytes(from.0)[source]);
-        }
-        self.blocks[to.0 as usize] = Some(bytes);
+        self.images.copy((self.place(from.0), from.1), (self.place(to.0), to.1));
     }
 
-    /// Bytes of memory held, counting what has been allocated.
+    /// Bytes of memory held, counting what has been handed out to blocks.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let per_block = size_of::<BlockState>() + size_of::<Option<Box<[u8]>>>();
-        let allocated = self.shape.meta.bytes + self.shape.image_bytes_per_block;
-        self.states.len() as u64 * per_block as u64 + self.allocated_blocks * allocated as u64
+        let per_block = size_of::<BlockState>() + size_of::<u32>();
+        self.states.len() as u64 * per_block as u64 + self.metas.bytes() + self.images.bytes()
     }
 
     #[inline]
-    fn bytes(&self, block: u32) -> &[u8] {
-        self.blocks[block as usize].as_deref().expect("a block with programmed stripes has memory")
+    fn place(&self, block: u32) -> u32 {
+        let place = self.places[block as usize];
+        assert!(place != NOWHERE, "a block with programmed stripes has memory");
+        place
     }
 }

@@ -6,6 +6,7 @@
 //! | ram  | memory        | its bytes, memory      | no                   |
 //! | file | image file    | its bytes, image file  | yes                  |
 
+mod arena;
 mod file;
 mod memory;
 mod meta;
