@@ -82,7 +82,7 @@ impl Subject {
         let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
         if self.spec.host.is_none() && !namespaces.is_empty() && !namespaces.iter().any(is_block) {
             let message = "no block namespace to run a workload on; allowed: a drive with one, or with \
-                           [host] layers above an open-channel namespace";
+                           [host] layers above an open-channel or zoned namespace";
             return Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)));
         }
         match &run.trace {

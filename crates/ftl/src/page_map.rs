@@ -700,6 +700,11 @@ impl PageMap {
         ppa
     }
 
+    /// Whether `block` takes data before it is erased again.
+    pub fn takes_data(&self, block: BlockId) -> bool {
+        matches!(self.blocks.state(block), BlockState::Free | BlockState::Open)
+    }
+
     /// Free blocks in all.
     pub fn free_blocks(&self) -> u32 {
         (0..self.layout.dies).map(|d| self.blocks.free_count(DieId(d))).sum()

@@ -4,6 +4,7 @@
 //! takes effect at once and schedules nothing.
 
 use pellucid_flash::{Nanos, SimTime};
+use std::collections::VecDeque;
 
 /// What the steps of a layer cost. In real time, where the host's processor is real, all are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,5 +57,52 @@ impl Cpu {
     /// Work done and accepted so far, of all cores.
     pub fn busy(&self) -> Nanos {
         self.busy
+    }
+}
+
+/// Steps on a layer's processor, in the order in which they take effect.
+#[derive(Clone, Debug)]
+pub(crate) struct Steps<T> {
+    cpu: Cpu,
+    steps: VecDeque<(SimTime, T)>,
+}
+
+impl<T> Steps<T> {
+    pub fn new(cores: u32) -> Steps<T> {
+        Steps { cpu: Cpu::new(cores), steps: VecDeque::new() }
+    }
+
+    /// Gives the processor something that takes effect after `cost`; it is handed back if that is now.
+    #[inline]
+    pub fn give(&mut self, now: SimTime, cost: Nanos, step: T) -> Option<T> {
+        if cost == Nanos::ZERO {
+            return Some(step);
+        }
+        let at = self.cpu.work(now, cost);
+        // With several cores a short step may overtake a long one.
+        let mut place = self.steps.len();
+        while place > 0 && self.steps[place - 1].0 > at {
+            place -= 1;
+        }
+        self.steps.insert(place, (at, step));
+        None
+    }
+
+    /// The next step that has been done by `now`.
+    #[inline]
+    pub fn due(&mut self, now: SimTime) -> Option<(SimTime, T)> {
+        self.steps.front().filter(|(at, _)| *at <= now)?;
+        self.steps.pop_front()
+    }
+
+    /// When the next step will have been done.
+    #[inline]
+    pub fn next_event(&self) -> Option<SimTime> {
+        self.steps.front().map(|(at, _)| *at)
+    }
+
+    /// Time of the processor spent.
+    pub fn busy(&self) -> Nanos {
+        self.cpu.busy()
     }
 }

@@ -6,13 +6,16 @@
 //! cloned together with what it stands on.
 //!
 //! [`HostFtl`] makes a block drive of an open-channel one: the translation engine of the drives (`ftl`), run by the host.
+//! [`ZoneChunks`] makes an open-channel drive of a zoned one, so that `HostFtl` above it is a log on zones.
 
 mod cpu;
 mod ftl;
 mod layer;
 mod subsystem;
+mod zones;
 
 pub use cpu::{Cpu, CpuCosts};
 pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, MountCost};
 pub use layer::{Layer, Stack};
 pub use subsystem::{Target, TargetError, TargetKind, Targets};
+pub use zones::{ZoneChunks, ZoneChunksConfig, ZoneChunksCounters, ZoneChunksError};

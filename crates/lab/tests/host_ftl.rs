@@ -1,9 +1,9 @@
-//! The host's translation layer on the drive itself: every sector compared, with failing flash, and after power cuts.
+//! The host's translation on the drive itself, above chunks and above zones: every sector compared, with failing flash, and after
+//! power cuts.
 
 use pellucid_device::Device;
-use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, SimTime, Status};
-use pellucid_host::{HostFtl, HostFtlConfig, Stack};
-use pellucid_lab::drive::HostLayer;
+use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, Status};
+use pellucid_lab::drive::{HostLayer, HostStack, Target};
 use pellucid_lab::experiment::{execute, jobs};
 use pellucid_lab::spec::{self, Spec};
 
@@ -41,6 +41,20 @@ spare_chunks = 2
 verify = true
 "#;
 
+/// What makes of it a zoned drive with a log above.
+const ZONES: [&str; 6] = [
+    r#"drive.namespace=[{ interface = "zoned", dies_per_zone = 2, spare_blocks = 2, active_max = 8 }]"#,
+    r#"host.layers=["zone-log"]"#,
+    "host.zone_log.width=2",
+    "host.zone_log.batch=8",
+    "media.pages=16",
+    "host.ftl.buffer=64",
+];
+
+fn on_zones<'a>(sets: &[&'a str]) -> Vec<&'a str> {
+    ZONES.iter().chain(sets).copied().collect()
+}
+
 fn spec(sets: &[&str]) -> Spec {
     let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
     spec::from_str(DRIVE, "host-ftl", &sets).unwrap_or_else(|e| panic!("{e}"))
@@ -57,35 +71,54 @@ fn run(sets: &[&str], job: &str) -> pellucid_lab::report::Report {
 fn a_verified_run_reports_the_whole_stack() {
     let sets =
         ["precondition.fill=1.0", "host.cpu.submit=1us", "host.cpu.command=1us", "host.cpu.completion=1us"];
-    let report = run(&sets, "rw=randrw,bs=512,iodepth=16,number_ios=20000,fsync=50");
-    assert_eq!(report.directions.read.errors + report.directions.write.errors, 0);
-    let layer = report.host_layer.expect("there is a layer");
-    assert!(layer.cpu_seconds > 0.0 && layer.memory_bytes > 0);
-    let amplification = report.write_amplification;
-    assert_eq!(amplification.host_written_bytes, report.directions.write.bytes);
-    assert!(report.collection.collections > 10, "{:?}", report.collection);
-    assert!(amplification.total.is_some_and(|total| total > 1.2), "{amplification:?}");
-    // What the layer says it wrote is what the drive has programmed.
-    assert_eq!(report.drive.capacity_bytes % 512, 0);
+    for (name, sets) in [("host-ftl", sets.to_vec()), ("zone-log", on_zones(&sets))] {
+        let report = run(&sets, "rw=randrw,bs=512,iodepth=16,number_ios=20000,fsync=50");
+        assert_eq!(report.directions.read.errors + report.directions.write.errors, 0);
+        let layer = report.host_layer.expect("there is a layer");
+        assert_eq!(layer.name, name);
+        assert!(layer.cpu_seconds > 0.0 && layer.memory_bytes > 0);
+        let amplification = report.write_amplification;
+        assert_eq!(amplification.host_written_bytes, report.directions.write.bytes);
+        assert!(report.collection.collections > 10, "{:?}", report.collection);
+        assert!(amplification.total.is_some_and(|total| total > 1.2), "{amplification:?}");
+        assert_eq!(report.drive.capacity_bytes % 512, 0);
+    }
+}
+
+/// What the layers say they wrote is what the drive has programmed, whether it keeps data or stamps.
+#[test]
+fn what_a_zone_log_writes_is_what_the_drive_programs() {
+    for store in ["media.store=ram", "media.store=none"] {
+        let mut spec = spec(&on_zones(&[store, "precondition.fill=1.0"]));
+        spec.jobs =
+            vec![pellucid_lab::experiment::parse_job("rw=randrw,bs=512,iodepth=8,number_ios=9000", "test")];
+        let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
+        let (device, report) = execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}"));
+        assert!(report.collection.relocated_units > 1000, "{:?}", report.collection);
+        let counters = device.counters();
+        // Whole batches are whole stripes: nothing goes by the staging log.
+        assert_eq!(counters.programs[pellucid_flash::Cause::Journal as usize], 0);
+        assert_eq!(counters.programmed_sectors[pellucid_flash::Cause::Padding as usize], 0);
+    }
 }
 
 #[test]
 fn failing_flash_loses_nothing() {
     let sets =
         ["media.faults.program_fail=0.002", "media.faults.erase_fail=0.001", "media.faults.factory_bad=0.01"];
-    let report = run(&sets, "rw=randrw,bs=1k,iodepth=8,number_ios=6000,fsync=20");
-    assert!(report.media.program_failures > 0, "{:?}", report.media);
+    for sets in [sets.to_vec(), on_zones(&sets)] {
+        let report = run(&sets, "rw=randrw,bs=1k,iodepth=8,number_ios=6000,fsync=20");
+        assert!(report.media.program_failures > 0, "{:?}", report.media);
+    }
 }
 
 /// The power is cut at many moments of a run; what was flushed must be there, in the version that was flushed or a newer one.
-#[test]
-fn flushed_data_survive_power_cuts() {
-    let spec = spec(&[]);
-    let Some(HostLayer::Ftl(config)) = spec.host.clone() else { panic!("a host FTL") };
+fn survive_power_cuts(spec: &Spec) {
+    let layer = spec.host.as_ref().expect("a layer");
     let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
-    let mut stack = start(&config, device);
+    let mut stack = start(layer, device);
     let (mut rng, mut now) = (Rng::new(5), stack.now());
-    let sectors = stack.layer.capacity_sectors();
+    let sectors = stack.capacity_bytes() / 512;
     let (mut newest, mut durable) = (vec![0u32; sectors as usize], vec![0u32; sectors as usize]);
     let mut acknowledged = newest.clone();
     let mut places = vec![0; 6000];
@@ -113,11 +146,10 @@ fn flushed_data_survive_power_cuts() {
             }
         }
         if round % 61 == 0 {
-            let mut device = stack.drive.clone();
+            let mut device = stack.device().clone();
             device.power_cut().unwrap_or_else(|e| panic!("{e}"));
             while device.pop().is_some() {}
-            let mut cut = start(&config, device);
-            cut.layer.check();
+            let mut cut = start(layer, device);
             for lba in 0..sectors {
                 let found = read(&mut cut, lba);
                 let (oldest, newest) = (durable[lba as usize], newest[lba as usize]);
@@ -128,16 +160,55 @@ fn flushed_data_survive_power_cuts() {
             }
         }
     }
-    assert!(stack.layer.counters().erased_lines > 5);
+    assert!(stack.host().is_some_and(|host| host.counters.erased_lines > 5));
 }
 
-fn start(config: &HostFtlConfig, device: Device) -> Stack<HostFtl, Device> {
-    let layer = HostFtl::new(config, Drive::interface(&device, 0), device.image_bytes());
-    let now: SimTime = device.now();
-    Stack::start(layer.unwrap_or_else(|e| panic!("{e}")), device, now).unwrap_or_else(|e| panic!("{e}"))
+#[test]
+fn flushed_data_survive_power_cuts() {
+    survive_power_cuts(&spec(&[]));
 }
 
-fn read(stack: &mut Stack<HostFtl, Device>, lba: u64) -> u32 {
+#[test]
+fn flushed_data_survive_power_cuts_on_zones() {
+    survive_power_cuts(&spec(&on_zones(&[])));
+}
+
+#[test]
+fn flushed_data_survive_power_cuts_on_zones_with_a_protected_buffer() {
+    let zones = r#"drive.namespace=[{ interface = "zoned", dies_per_zone = 2, spare_blocks = 2, buffer = "protected", active_max = 8 }]"#;
+    survive_power_cuts(&spec(&on_zones(&[zones])));
+}
+
+#[test]
+fn a_zone_log_needs_zones_and_their_contents() {
+    let start = |sets: &[&str]| {
+        let spec = spec(sets);
+        let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
+        HostStack::start(spec.host.as_ref().expect("a layer"), device)
+    };
+    let error = start(&[r#"host.layers=["zone-log"]"#]).expect_err("chunks are no zones");
+    assert_eq!(error, "namespace 0 is not a zoned one; a zone log needs zones");
+    let error = start(&on_zones(&["host.ftl.namespace=1"])).expect_err("no such namespace");
+    assert_eq!(error, "namespace 1 is not a zoned one; a zone log needs zones");
+    let error = start(&on_zones(&["host.zone_log.width=3"])).expect_err("too many active zones");
+    assert!(error.starts_with("host.zone_log.width = 3: allowed: 1 to 2, "), "{error}");
+    // A drive that keeps stamps has lost the log's records.
+    let mut stack = start(&on_zones(&["media.store=none"])).unwrap_or_else(|e| panic!("{e}"));
+    stack.submit(stack.now(), Command { fua: true, ..Command::new(1, Opcode::Write, Lba(0), 1, vec![1; 4]) });
+    while stack.pop().is_none() {
+        let next = stack.next_event().expect("a write ends");
+        stack.advance(next);
+    }
+    let spec = spec(&on_zones(&["media.store=none"]));
+    let again = HostStack::start(spec.host.as_ref().expect("a layer"), stack.into_device());
+    assert!(again.expect_err("stamps").starts_with("the drive keeps stamps instead of data"));
+}
+
+fn start(layer: &HostLayer, device: Device) -> HostStack {
+    HostStack::start(layer, device).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn read(stack: &mut HostStack, lba: u64) -> u32 {
     stack.submit(stack.now(), Command::new(9, Opcode::Read, Lba(lba), 1, vec![0; 512]));
     loop {
         if let Some(completion) = stack.pop() {

@@ -31,6 +31,9 @@ pub struct HostFtlConfig {
     pub durability: Durability,
     /// How often the host tries a failed read again, after the drive has given up.
     pub read_retries: u32,
+    /// The drive counts chunks that are partly written, and is told of those that take nothing more
+    /// ([`ZoneChunks`](crate::ZoneChunks)).
+    pub finish_chunks: bool,
     /// What the host's own work costs.
     pub cpu: CpuCosts,
     /// Names the target; written beside all data, so that another target's are not taken for its own.
@@ -53,6 +56,7 @@ impl Default for HostFtlConfig {
             victim: Victim::Greedy,
             durability: Durability::Journal { checkpoint_every: 0 },
             read_retries: 2,
+            finish_chunks: false,
             cpu: CpuCosts::FREE,
             uuid: 0x7065_6c6c_7563_6964,
         }

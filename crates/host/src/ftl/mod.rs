@@ -28,7 +28,8 @@ pub use config::{HostFtlConfig, HostFtlError};
 pub use counters::HostCounters;
 pub use recover::MountCost;
 
-use crate::{Cpu, Layer};
+use crate::Layer;
+use crate::cpu::Steps;
 use line::Lines;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
@@ -107,7 +108,7 @@ pub struct HostFtl {
     ftl: PageMap,
     ring: Ring,
     rate: RateLimiter,
-    cpu: Cpu,
+    steps: Steps<Task>,
     units: Vec<units::Unit>,
     programs: write::Programs,
     reads: Slab<read::Read>,
@@ -122,7 +123,6 @@ pub struct HostFtl {
     failure: Option<HostFtlError>,
     mount: MountCost,
     read_only: bool,
-    tasks: VecDeque<(SimTime, Task)>,
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
     /// Commands with the drive, or on their way to or from it.
@@ -160,7 +160,7 @@ impl HostFtl {
         let rate = rate_limiter(config, &lines, &ftl, ring.size())?;
         let units = vec![units::Unit::default(); lines.units as usize];
         Ok(HostFtl {
-            cpu: Cpu::new(config.cpu.cores),
+            steps: Steps::new(config.cpu.cores),
             config: config.clone(),
             engine,
             image_bytes,
@@ -180,7 +180,6 @@ impl HostFtl {
             failure: None,
             mount: MountCost::default(),
             read_only: false,
-            tasks: VecDeque::new(),
             down: VecDeque::new(),
             up: VecDeque::new(),
             outstanding: 0,
@@ -213,7 +212,7 @@ impl HostFtl {
 
     /// Time of the host's processor spent so far.
     pub fn cpu_busy(&self) -> Nanos {
-        self.cpu.busy()
+        self.steps.busy()
     }
 
     /// Sectors of a line that hold data.
@@ -294,16 +293,9 @@ impl HostFtl {
     /// Gives the processor something that takes effect after `cost`.
     #[inline]
     fn after(&mut self, cost: Nanos, task: Task) {
-        if cost == Nanos::ZERO {
-            return self.run(task);
+        if let Some(task) = self.steps.give(self.now, cost, task) {
+            self.run(task);
         }
-        let at = self.cpu.work(self.now, cost);
-        // With several cores a short task may overtake a long one.
-        let mut place = self.tasks.len();
-        while place > 0 && self.tasks[place - 1].0 > at {
-            place -= 1;
-        }
-        self.tasks.insert(place, (at, task));
     }
 
     fn run(&mut self, task: Task) {
@@ -445,9 +437,8 @@ impl Layer for HostFtl {
     }
 
     fn advance(&mut self, now: SimTime) {
-        while let Some((at, _)) = self.tasks.front().filter(|(at, _)| *at <= now) {
-            self.now = *at;
-            let Some((_, task)) = self.tasks.pop_front() else { break };
+        while let Some((at, task)) = self.steps.due(now) {
+            self.now = at;
             self.run(task);
             self.settle();
         }
@@ -459,7 +450,7 @@ impl Layer for HostFtl {
     }
 
     fn next_event(&self) -> Option<SimTime> {
-        self.tasks.front().map(|(at, _)| *at)
+        self.steps.next_event()
     }
 
     fn next_command(&mut self) -> Option<Command> {

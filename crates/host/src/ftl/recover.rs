@@ -571,8 +571,24 @@ impl HostFtl {
         self.read_only = self.ftl.worn_out();
         self.starting = None;
         self.moved = true;
+        self.finish_closed(start);
         while let Some(request) = self.early.pop_front() {
             self.arrived(request);
+        }
+    }
+
+    /// Of the lines that a former life has left partly written one of a kind goes on; the others do not.
+    fn finish_closed(&mut self, start: &Start) {
+        for line in start.starts.keys().map(|&line| BlockId(line)) {
+            if self.ftl.takes_data(line) {
+                continue;
+            }
+            for unit in 0..self.lines.units {
+                let chunk = self.lines.chunk_of(line, unit);
+                if chunk.is_some_and(|lba| start.chunks[&lba.0].state == ChunkState::Open) {
+                    self.finish_chunk(line, unit);
+                }
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 
 use super::line::Line;
 use super::{HostFtl, LineId, TAG_UNIT, meta};
-use pellucid_flash::{Cause, Command, Completion, Lpn, Opcode, Status};
+use pellucid_flash::{Cause, Command, Completion, Lba, Lpn, Opcode, Status, ZoneAction};
 use pellucid_ftl::ProgramId;
 use std::collections::VecDeque;
 
@@ -25,6 +25,8 @@ pub(crate) enum Job {
     Reset(LineId),
     /// Padding of a stripe that a crash has left out.
     Pad(LineId, u32),
+    /// The chunk that begins here takes nothing more.
+    Finish(Lba),
 }
 
 /// A parallel unit.
@@ -57,7 +59,7 @@ impl HostFtl {
                 Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _) => {
                     self.lines[line].closed || self.lines[line].broken.contains(&unit)
                 }
-                Job::Reset(_) => false,
+                Job::Reset(_) | Job::Finish(_) => false,
             };
             self.units[unit as usize].queue.pop_front();
             if self.programs.rotation == Some(unit)
@@ -107,6 +109,7 @@ impl HostFtl {
                 let lba = self.lines.chunk_of(line, unit).expect("a line that is reset has its chunks");
                 Command::new(0, Opcode::Reset, lba, 0, Vec::new())
             }
+            Job::Finish(lba) => Command::new(0, Opcode::Zone(ZoneAction::Finish), lba, 0, Vec::new()),
         }
     }
 
@@ -145,6 +148,8 @@ impl HostFtl {
             Job::Reset(line) => {
                 self.reset_ended(line, unit, ok || completion.status == Status::ChunkInvalidReset)
             }
+            // One that failed is closed all the same.
+            Job::Finish(_) => {}
             _ => {
                 if !ok {
                     self.chunk_failed(job, unit);
@@ -174,6 +179,29 @@ impl HostFtl {
             if let Some(spare) = self.lines.take_spare(unit) {
                 self.lines[line].replacements.push((unit, spare));
             }
+            self.finish_chunk(line, unit);
+        }
+    }
+
+    /// A chunk takes nothing more, although it is not full.
+    pub(super) fn finish_chunk(&mut self, line: LineId, unit: u32) {
+        if self.config.finish_chunks
+            && let Some(lba) = self.lines.chunk_of(line, unit)
+        {
+            self.enqueue(unit, Job::Finish(lba));
+        }
+    }
+
+    /// All data that will ever be written to a line with broken chunks are: neither do the others get more.
+    pub(super) fn finish_broken(&mut self, line: LineId) {
+        let record = &self.lines[line];
+        if record.in_flight > 0 || record.broken.is_empty() {
+            return;
+        }
+        for unit in 0..self.lines.units {
+            if !self.lines[line].broken.contains(&unit) {
+                self.finish_chunk(line, unit);
+            }
         }
     }
 
@@ -200,7 +228,7 @@ impl HostFtl {
                 }
             }
             Job::Pad(..) => self.pad_ended(),
-            Job::Reset(_) => unreachable!("resets end by themselves"),
+            Job::Reset(_) | Job::Finish(_) => unreachable!("ends by itself"),
         }
     }
 

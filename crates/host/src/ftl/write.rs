@@ -312,6 +312,7 @@ impl HostFtl {
         self.programs.ended = ended;
         self.read_only |= !ok && self.ftl.worn_out();
         self.synced();
+        self.finish_broken(line);
         self.write_end_if_due(line);
     }
 

@@ -1,19 +1,24 @@
 //! Power cut at every event of a run, and everything looked at afterwards.
 
 use crate::model::{config, drive};
-use crate::oracle::World;
+use crate::oracle::{Below, World};
 use crate::reference::Faults;
 use pellucid_ftl::Durability;
+use pellucid_host::HostFtlConfig;
+
+/// A run on the reference drive, cut everywhere.
+fn cut_everywhere(seed: u64, faults: Faults, warm: u32, events: u32) {
+    let mut reference = drive(seed);
+    reference.faults = faults;
+    cut(seed, config(seed), reference, warm, events);
+}
 
 /// Cuts the power after each event of a run of `events`; every cut is followed by some more commands and another cut.
-fn cut_everywhere(seed: u64, faults: Faults, warm: u32, events: u32) {
-    let mut config = config(seed);
+pub fn cut<D: Below>(seed: u64, mut config: HostFtlConfig, drive: D, warm: u32, events: u32) {
     if config.durability == Durability::Volatile {
         config.durability = Durability::Journal { checkpoint_every: 5 };
     }
-    let mut reference = drive(seed);
-    reference.faults = faults;
-    let mut world = World::new(&config, reference, seed);
+    let mut world = World::new(&config, drive, seed);
     for event in 0..warm + events {
         while world.outstanding() < 8 && world.rng.chance(0.7) {
             world.submit();

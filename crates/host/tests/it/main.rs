@@ -1,6 +1,8 @@
-//! The layers of the host, on a reference drive that keeps the rules of open-channel drives and panics when they are broken.
+//! The layers of the host, on reference drives that keep the rules of open-channel and zoned drives and panic when they are broken.
 
 mod crash;
 mod model;
 mod oracle;
 mod reference;
+mod zone_log;
+mod zone_reference;

@@ -1,6 +1,6 @@
 //! Random commands against the plain map, with every invariant walked after each step.
 
-use crate::oracle::World;
+use crate::oracle::{Below, World};
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{Nanos, Rng};
 use pellucid_ftl::{Durability, Victim};
@@ -46,7 +46,11 @@ fn run(seed: u64, faults: Faults, steps: u32) -> World {
     // Some chunks are bad from the factory.
     reference.retire(3);
     reference.retire(reference.geometry.chunks + 5);
-    let mut world = World::new(&config(seed), reference, seed);
+    exercise(World::new(&config(seed), reference, seed), steps)
+}
+
+/// Random commands until `steps` are over and some lines have been collected; then every sector is compared.
+pub fn exercise<D: Below>(mut world: World<D>, steps: u32) -> World<D> {
     for step in 0..40_000 {
         if step > steps && world.host.layer.counters().erased_lines > 3 {
             break;

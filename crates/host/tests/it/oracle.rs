@@ -5,7 +5,18 @@ use pellucid_flash::{Command, Completion, Drive, Lba, Opcode, Rng, SimTime, Stat
 use pellucid_host::{HostFtl, HostFtlConfig, Layer, Stack};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub type Host = Stack<HostFtl, Reference>;
+/// What the layer stands on: an open-channel drive whose power can be cut.
+pub trait Below: Drive + Clone {
+    /// Power is lost at `now`, and comes back.
+    fn power_cut(self, now: SimTime) -> Self;
+}
+
+impl Below for Reference {
+    fn power_cut(mut self, _: SimTime) -> Reference {
+        Reference::power_cut(&mut self);
+        self
+    }
+}
 
 /// A sector's past: version 0 is zeros.
 #[derive(Clone, Debug)]
@@ -40,8 +51,8 @@ enum Op {
 
 /// Random commands, and what may come of them.
 #[derive(Clone, Debug)]
-pub struct World {
-    pub host: Host,
+pub struct World<D = Reference> {
+    pub host: Stack<HostFtl, D>,
     sectors: Vec<Sector>,
     in_flight: BTreeMap<u64, Op>,
     changing: BTreeSet<u64>,
@@ -56,14 +67,14 @@ pub struct World {
     pub trims: bool,
 }
 
-pub fn start(config: &HostFtlConfig, drive: Reference, now: SimTime) -> Host {
+pub fn start<D: Drive>(config: &HostFtlConfig, drive: D, now: SimTime) -> Stack<HostFtl, D> {
     let layer =
         HostFtl::new(config, drive.interface(0), drive.image_bytes()).expect("the layer fits the drive");
     Stack::start(layer, drive, now).expect("the layer starts")
 }
 
-impl World {
-    pub fn new(config: &HostFtlConfig, drive: Reference, seed: u64) -> World {
+impl<D: Below> World<D> {
+    pub fn new(config: &HostFtlConfig, drive: D, seed: u64) -> World<D> {
         let host = start(config, drive, SimTime::ZERO);
         let sector = Sector { newest: 0, acknowledged: 0, possible: vec![0] };
         World {
@@ -246,8 +257,7 @@ impl World {
 
     /// Cuts the power of drive and host, starts both again, and compares every sector.
     pub fn crash(&mut self, config: &HostFtlConfig) {
-        let mut drive = self.host.drive.clone();
-        drive.power_cut();
+        let drive = self.host.drive.clone().power_cut(self.now);
         self.in_flight.clear();
         self.changing.clear();
         self.host = start(config, drive, self.now);

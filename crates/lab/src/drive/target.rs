@@ -3,9 +3,9 @@
 //! A run is generic over this, so that the plain drive is called without a detour.
 
 use pellucid_device::Device;
-use pellucid_flash::{ChunkNotice, Command, Completion, Drive, Interface, Lba, Nanos, SimTime};
+use pellucid_flash::{Cause, ChunkNotice, Command, Completion, Drive, Interface, Lba, Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
-use pellucid_host::{HostCounters, HostFtl, HostFtlConfig, Stack};
+use pellucid_host::{HostCounters, HostFtl, HostFtlConfig, Stack, ZoneChunks, ZoneChunksConfig};
 
 /// Something that takes block commands, with a drive at the bottom.
 pub trait Target: Drive {
@@ -73,35 +73,17 @@ impl Target for Device {
 pub enum HostLayer {
     /// A translation layer on an open-channel namespace.
     Ftl(HostFtlConfig),
+    /// The same on a zoned namespace, whose zones are made chunks.
+    ZoneLog(HostFtlConfig, ZoneChunksConfig),
 }
 
-/// A drive with a layer of the host on it.
+/// A drive with layers of the host on it.
 #[derive(Clone, Debug)]
 pub enum HostStack {
     /// Translation above the line.
     Ftl(Box<Stack<HostFtl, Device>>),
-}
-
-impl HostStack {
-    /// Puts a layer on a drive and lets it start. The error is a sentence.
-    pub fn start(layer: &HostLayer, device: Device) -> Result<HostStack, String> {
-        let now = device.now();
-        match layer {
-            HostLayer::Ftl(config) => {
-                let interface = Drive::interface(&device, config.namespace);
-                let layer =
-                    HostFtl::new(config, interface, device.image_bytes()).map_err(|e| e.to_string())?;
-                Ok(HostStack::Ftl(Box::new(Stack::start(layer, device, now)?)))
-            }
-        }
-    }
-
-    /// Takes the drive from under the layer.
-    pub fn into_device(self) -> Device {
-        match self {
-            HostStack::Ftl(stack) => stack.drive,
-        }
-    }
+    /// Translation above zones.
+    ZoneLog(Box<Stack<HostFtl, Stack<ZoneChunks, Device>>>),
 }
 
 /// Calls the stack of each kind.
@@ -109,8 +91,49 @@ macro_rules! each {
     ($self:expr, $stack:ident => $call:expr) => {
         match $self {
             HostStack::Ftl($stack) => $call,
+            HostStack::ZoneLog($stack) => $call,
         }
     };
+}
+impl HostStack {
+    /// Puts layers on a drive and lets them start. The error is a sentence.
+    pub fn start(layer: &HostLayer, device: Device) -> Result<HostStack, String> {
+        let now = device.now();
+        match layer {
+            HostLayer::Ftl(config) => Ok(HostStack::Ftl(start_ftl(config, config.namespace, device, now)?)),
+            HostLayer::ZoneLog(config, zones) => {
+                let interface = Drive::interface(&device, zones.namespace);
+                let layer =
+                    ZoneChunks::new(zones, interface, device.image_bytes()).map_err(|e| e.to_string())?;
+                let chunks = Stack::start(layer, device, now)?;
+                Ok(HostStack::ZoneLog(start_ftl(config, 0, chunks, now)?))
+            }
+        }
+    }
+
+    /// Takes the drive from under the layers.
+    pub fn into_device(self) -> Device {
+        match self {
+            HostStack::Ftl(stack) => stack.drive,
+            HostStack::ZoneLog(stack) => stack.drive.drive,
+        }
+    }
+
+    /// The translation layer.
+    fn ftl(&self) -> &HostFtl {
+        each!(self, stack => &stack.layer)
+    }
+}
+
+fn start_ftl<D: Drive>(
+    config: &HostFtlConfig,
+    namespace: u16,
+    drive: D,
+    now: SimTime,
+) -> Result<Box<Stack<HostFtl, D>>, String> {
+    let interface = drive.interface(namespace);
+    let layer = HostFtl::new(config, interface, drive.image_bytes()).map_err(|e| e.to_string())?;
+    Ok(Box::new(Stack::start(layer, drive, now)?))
 }
 
 impl Drive for HostStack {
@@ -149,11 +172,17 @@ impl Drive for HostStack {
 
 impl Target for HostStack {
     fn device(&self) -> &Device {
-        each!(self, stack => &stack.drive)
+        match self {
+            HostStack::Ftl(stack) => &stack.drive,
+            HostStack::ZoneLog(stack) => &stack.drive.drive,
+        }
     }
 
     fn device_mut(&mut self) -> &mut Device {
-        each!(self, stack => &mut stack.drive)
+        match self {
+            HostStack::Ftl(stack) => &mut stack.drive,
+            HostStack::ZoneLog(stack) => &mut stack.drive.drive,
+        }
     }
 
     fn now(&self) -> SimTime {
@@ -161,26 +190,34 @@ impl Target for HostStack {
     }
 
     fn capacity_bytes(&self) -> u64 {
-        let HostStack::Ftl(stack) = self;
-        stack.layer.capacity_sectors() * u64::from(stack.layer.sector_bytes())
+        self.ftl().capacity_sectors() * u64::from(self.ftl().sector_bytes())
     }
 
     #[inline]
     fn announce(&self, lba: Lba) {
-        let HostStack::Ftl(stack) = self;
-        stack.layer.announce(lba);
+        self.ftl().announce(lba);
     }
 
     fn host(&self) -> Option<HostUse> {
-        let HostStack::Ftl(stack) = self;
-        let layer = &stack.layer;
-        Some(HostUse {
+        let ftl = self.ftl();
+        let mut host = HostUse {
             layer: "host-ftl",
-            counters: layer.counters(),
-            ftl: layer.ftl_counters(),
-            cpu_busy: layer.cpu_busy(),
-            memory_bytes: layer.memory_bytes(),
-            units_per_block: layer.units_per_line(),
-        })
+            counters: ftl.counters(),
+            ftl: ftl.ftl_counters(),
+            cpu_busy: ftl.cpu_busy(),
+            memory_bytes: ftl.memory_bytes(),
+            units_per_block: ftl.units_per_line(),
+        };
+        if let HostStack::ZoneLog(stack) = self {
+            // What reaches the drive is what the lower layer makes of the upper one's commands.
+            let (zones, counters) = (&stack.drive.layer, stack.drive.layer.counters());
+            host.layer = "zone-log";
+            host.counters.commands = counters.commands;
+            host.counters.programmed_sectors[Cause::Journal as usize] += counters.trailer_sectors;
+            host.counters.programmed_sectors[Cause::Padding as usize] += counters.padded_sectors;
+            host.cpu_busy.0 += zones.cpu_busy().0;
+            host.memory_bytes += zones.memory_bytes();
+        }
+        Some(host)
     }
 }

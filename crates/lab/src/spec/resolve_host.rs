@@ -5,10 +5,11 @@ use super::resolve_ftl;
 use super::schema::Fallback::{Empty, Real, Whole, Word};
 use super::schema::{Key, Kind, SHARE, TIME, Values, count, key};
 use crate::drive::HostLayer;
+use pellucid_flash::Nanos;
 use pellucid_ftl::Durability;
-use pellucid_host::{CpuCosts, HostFtlConfig};
+use pellucid_host::{CpuCosts, HostFtlConfig, ZoneChunksConfig};
 
-const LAYERS: &[&str] = &["host-ftl"];
+const LAYERS: &[&str] = &["host-ftl", "zone-log"];
 const BUFFER: Kind = Kind::Whole(0, 1 << 24);
 
 pub(crate) const KEYS: &[Key] = &[
@@ -18,7 +19,12 @@ pub(crate) const KEYS: &[Key] = &[
         Empty,
         "What stands above the drive, nearest the application first",
     ),
-    key("host.ftl.namespace", Kind::Whole(0, 255), Whole(0), "Host FTL: its open-channel namespace"),
+    key(
+        "host.ftl.namespace",
+        Kind::Whole(0, 255),
+        Whole(0),
+        "Host FTL: its open-channel namespace, zone log: its zoned one",
+    ),
     key("host.ftl.first_unit", count(0), Whole(0), "Host FTL: first parallel unit of its range"),
     key(
         "host.ftl.units",
@@ -64,6 +70,18 @@ pub(crate) const KEYS: &[Key] = &[
         Whole(2),
         "Host FTL: reads tried again after the drive has given up",
     ),
+    key(
+        "host.zone_log.width",
+        count(1),
+        Whole(1),
+        "Zone log: zones that are written side by side; the drive must allow four times as many active ones",
+    ),
+    key(
+        "host.zone_log.batch",
+        Kind::Whole(0, 1 << 16),
+        Whole(0),
+        "Zone log: sectors of a batch, one of them its trailer; 0: the largest divisor of a zone's capacity up to 64",
+    ),
     key("host.cpu.cores", count(1), Whole(1), "Processor cores that the host's layers may use"),
     key("host.cpu.submit", TIME, Whole(0), "Host processor: taking and completing a command"),
     key("host.cpu.sector", TIME, Whole(0), "Host processor: mapping one sector, copying it if it is written"),
@@ -76,9 +94,23 @@ pub(crate) fn build(values: &Values) -> Result<Option<HostLayer>, SpecError> {
     let layers = values.words("host.layers");
     match layers {
         [] => Ok(None),
+        [name] if name == "zone-log" => Ok(Some(zone_log(values))),
         [_] => Ok(Some(HostLayer::Ftl(host_ftl(values)))),
         _ => Err(values.refuse("host.layers", "at most one layer")),
     }
+}
+
+/// A host FTL on zones. What commands cost is paid by the layer that sends them to the drive.
+fn zone_log(values: &Values) -> HostLayer {
+    let ftl = host_ftl(values);
+    let zones = ZoneChunksConfig {
+        namespace: ftl.namespace,
+        width: values.u32("host.zone_log.width"),
+        batch_sectors: values.u32("host.zone_log.batch"),
+        cpu: ftl.cpu,
+    };
+    let cpu = CpuCosts { command_ns: Nanos::ZERO, completion_ns: Nanos::ZERO, ..ftl.cpu };
+    HostLayer::ZoneLog(HostFtlConfig { namespace: 0, finish_chunks: true, cpu, ..ftl }, zones)
 }
 
 /// The settings of a host FTL.
@@ -99,6 +131,7 @@ pub(crate) fn host_ftl(values: &Values) -> HostFtlConfig {
             _ => Durability::Journal { checkpoint_every: 0 },
         },
         read_retries: values.u32("host.ftl.read_retries"),
+        finish_chunks: false,
         cpu: CpuCosts {
             cores: values.u32("host.cpu.cores"),
             submit_ns: values.time("host.cpu.submit"),

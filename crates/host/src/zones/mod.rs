@@ -1,0 +1,445 @@
+//! Chunks made of zones: a zoned namespace as a host's translation wants its drive.
+//!
+//! ```text
+//!  HostFtl          write of a stripe + out-of-band data      read of a vector      report      reset, finish
+//!     │                        │                                    │                 │              │
+//!  ZoneChunks       batches of data and trailer, forced       runs of sectors     zones, torn    the zone's
+//!     ▼                        ▼                                and trailers      ones padded        ▼
+//!  zoned drive      write at the write pointer                     reads             report      zone actions
+//! ```
+//! So the log on zones is [`HostFtl`](crate::HostFtl) with its ring, map, rate limiter, victims and mount, and this. What zones lack
+//! are out-of-band data and vectors; a trailer in each batch stands for the first, several reads for the second.
+//!
+//! What holds: a write is acknowledged when it is on the media (force unit access), whatever buffer the drive has; a batch counts if
+//! its trailer can be read. A zone's writes are in order because who stands above has one write at a time in each parallel unit.
+//! Nothing is known here of what zones hold, but where the drive keeps stamps instead of data: then their out-of-band data stay
+//! here too, as they could not come back.
+
+mod read;
+mod shape;
+mod trailer;
+
+pub use shape::{ZoneChunksConfig, ZoneChunksError};
+
+use crate::Layer;
+use crate::cpu::Steps;
+use pellucid_flash::slab::Slab;
+use pellucid_flash::{
+    ChunkAddress, Command, Completion, Interface, Lba, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
+    Vector, ZoneAction, ZoneInfo,
+};
+use read::Want;
+use shape::Shape;
+use std::collections::VecDeque;
+
+/// A command from above.
+#[derive(Clone, Debug, Default)]
+struct Op {
+    command: Option<Command>,
+    submitted: SimTime,
+    /// Parts that have not ended.
+    left: u32,
+    status: Option<Status>,
+    /// Addresses that failed, as bits.
+    failed: u64,
+    stages: StageTimes,
+    /// What the drive said of its zones.
+    infos: Vec<ZoneInfo>,
+}
+
+/// What a command to the drive is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Purpose {
+    /// All of a command: the status is the command's.
+    #[default]
+    Whole,
+    /// A read into the command's own buffer.
+    Direct,
+    /// A run of sectors that a read wants.
+    Run,
+    /// The zones.
+    Report,
+    /// The end of a torn batch of this zone.
+    Pad(u32),
+}
+
+/// A command to the drive.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    op: u32,
+    purpose: Purpose,
+    /// Of a run: the first sector, and what is wanted.
+    first: u64,
+    wants: Vec<Want>,
+}
+
+/// Work of the processor.
+#[derive(Clone, Debug)]
+enum Step {
+    Send(Command),
+    Ended(Completion),
+}
+
+/// What was done beside what was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneChunksCounters {
+    /// Commands sent to the drive.
+    pub commands: u64,
+    /// Sectors of trailers written.
+    pub trailer_sectors: u64,
+    /// Sectors written behind torn batches.
+    pub padded_sectors: u64,
+    /// Sectors read that nobody asked for, between others: trailers among them.
+    pub gap_sectors: u64,
+}
+
+/// The layer. Clone it, with the drive below, to fork its future.
+#[derive(Clone, Debug)]
+pub struct ZoneChunks {
+    config: ZoneChunksConfig,
+    shape: Shape,
+    image_bytes: usize,
+    now: SimTime,
+    steps: Steps<Step>,
+    ops: Slab<Op>,
+    parts: Slab<Part>,
+    wants: Vec<Want>,
+    /// Out-of-band data of each zone, where the drive keeps stamps.
+    stamps: Vec<Vec<u8>>,
+    buffers: Vec<Vec<u8>>,
+    down: VecDeque<Command>,
+    up: VecDeque<Completion>,
+    counters: ZoneChunksCounters,
+}
+
+impl ZoneChunks {
+    /// The layer for the zoned namespace that `interface` describes.
+    pub fn new(
+        config: &ZoneChunksConfig,
+        interface: Option<Interface>,
+        image_bytes: usize,
+    ) -> Result<ZoneChunks, ZoneChunksError> {
+        let Some(Interface::Zoned(zones)) = interface else {
+            return Err(ZoneChunksError::NotZoned(config.namespace));
+        };
+        let shape = Shape::new(config, &zones)?;
+        let stamps = if image_bytes == zones.sector_bytes as usize { 0 } else { zones.zones as usize };
+        Ok(ZoneChunks {
+            config: config.clone(),
+            shape,
+            image_bytes,
+            now: SimTime::ZERO,
+            steps: Steps::new(config.cpu.cores),
+            ops: Slab::default(),
+            parts: Slab::default(),
+            wants: Vec::new(),
+            stamps: vec![Vec::new(); stamps],
+            buffers: Vec::new(),
+            down: VecDeque::new(),
+            up: VecDeque::new(),
+            counters: ZoneChunksCounters::default(),
+        })
+    }
+
+    /// What it was told.
+    pub fn config(&self) -> &ZoneChunksConfig {
+        &self.config
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> ZoneChunksCounters {
+        self.counters
+    }
+
+    /// Time of the host's processor spent so far.
+    pub fn cpu_busy(&self) -> Nanos {
+        self.steps.busy()
+    }
+
+    /// Bytes of host memory: records of commands under way, and buffers for what zones need beside the data.
+    pub fn memory_bytes(&self) -> u64 {
+        let scale = u64::from(self.shape.zones.sector_bytes) / self.image_bytes as u64;
+        let buffers: usize = self.buffers.iter().map(Vec::capacity).sum();
+        self.ops.memory_bytes() + self.parts.memory_bytes() + buffers as u64 * scale
+    }
+
+    fn keeps_content(&self) -> bool {
+        self.stamps.is_empty()
+    }
+
+    fn refuse(&self, command: &Command) -> Option<Status> {
+        let geometry = &self.shape.chunks;
+        if command.namespace != 0 {
+            return Some(Status::InvalidField);
+        }
+        let Some(address) = geometry.address(command.lba) else { return Some(Status::LbaOutOfRange) };
+        let metadata = command.vector.as_ref().map_or(0, |v| v.metadata.len());
+        let images = command.sectors as usize * self.image_bytes;
+        let oob = command.sectors as usize * Vector::METADATA_BYTES;
+        let listed = command.vector.as_ref().is_some_and(|v| !v.addresses.is_empty());
+        let good = match command.opcode {
+            Opcode::Write => {
+                let whole = address.sector.is_multiple_of(self.shape.data)
+                    && command.sectors.is_multiple_of(self.shape.data)
+                    && address.sector + command.sectors <= geometry.chunk_sectors;
+                whole && command.sectors > 0 && command.data.len() == images && metadata == oob && !listed
+            }
+            Opcode::Read => {
+                let data = command.data.is_empty() || command.data.len() == images;
+                data && (metadata == 0 || metadata == oob) && command.sectors > 0
+            }
+            Opcode::Report => {
+                let chunks = geometry.units * geometry.chunks;
+                command.sectors > 0 && geometry.chunk_number(address) + command.sectors <= chunks
+            }
+            Opcode::Reset | Opcode::Zone(ZoneAction::Finish) => {
+                command.sectors == 0 && command.vector.is_none()
+            }
+            _ => return Some(Status::InvalidOpcode),
+        };
+        (!good).then_some(Status::InvalidField)
+    }
+
+    #[inline]
+    fn after(&mut self, cost: Nanos, step: Step) {
+        if let Some(step) = self.steps.give(self.now, cost, step) {
+            self.run(step);
+        }
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::Send(command) => self.down.push_back(command),
+            Step::Ended(completion) => self.ended(completion),
+        }
+    }
+
+    /// Sends a part of `op` to the drive.
+    fn send(&mut self, op: u32, part: u32, purpose: Purpose, command: Command) {
+        self.ops[op].left += 1;
+        (self.parts[part].op, self.parts[part].purpose) = (op, purpose);
+        self.counters.commands += 1;
+        let command = Command { tag: part.into(), namespace: self.config.namespace, ..command };
+        self.after(self.config.cpu.command_ns, Step::Send(command));
+    }
+
+    fn send_whole(&mut self, op: u32, command: Command) {
+        let part = self.parts.take();
+        self.send(op, part, Purpose::Whole, command);
+    }
+
+    fn command(&self, op: u32) -> &Command {
+        self.ops[op].command.as_ref().expect("a command under way")
+    }
+
+    fn start_write(&mut self, op: u32) {
+        let mut data = self.buffers.pop().unwrap_or_default();
+        data.clear();
+        let Op { command: Some(command), .. } = &self.ops[op] else { unreachable!("a command under way") };
+        let place = self.shape.place(command.lba).expect("checked at submission");
+        let metadata = &command.vector.as_ref().expect("checked at submission").metadata;
+        let (images, oob) =
+            (self.shape.data as usize * self.image_bytes, self.shape.data as usize * Vector::METADATA_BYTES);
+        let batches = place.batch..place.batch + command.sectors / self.shape.data;
+        let sectors = batches.len() as u32 * self.shape.batch;
+        let parts = command.data.chunks_exact(images).zip(metadata.chunks_exact(oob));
+        for (batch, (images, oob)) in batches.zip(parts) {
+            data.extend_from_slice(images);
+            self.counters.trailer_sectors += 1;
+            match self.stamps.get_mut(place.zone as usize) {
+                None => trailer::put(&mut data, self.image_bytes, place.zone, batch, oob),
+                Some(stamps) => {
+                    let at = batch as usize * oob.len();
+                    if stamps.len() < at + oob.len() {
+                        stamps.resize(self.shape.chunks.chunk_sectors as usize * Vector::METADATA_BYTES, 0);
+                    }
+                    stamps[at..at + oob.len()].copy_from_slice(oob);
+                    data.resize(data.len() + self.image_bytes, 0);
+                }
+            }
+        }
+        let lba = Lba(self.shape.lba(place));
+        self.send_whole(op, Command { fua: true, ..Command::new(0, Opcode::Write, lba, sectors, data) });
+    }
+
+    fn start_action(&mut self, op: u32) {
+        let command = self.command(op);
+        let action = if command.opcode == Opcode::Reset { ZoneAction::Reset } else { ZoneAction::Finish };
+        let zone = self.shape.place(command.lba).expect("checked at submission").zone;
+        let start = Lba(self.shape.start(zone));
+        self.send_whole(op, Command::new(0, Opcode::Zone(action), start, 0, Vec::new()));
+    }
+
+    // ---- reports
+
+    fn start_report(&mut self, op: u32) {
+        let part = self.parts.take();
+        let command = Command::new(0, Opcode::Report, Lba(0), self.shape.zones.zones, Vec::new());
+        self.send(op, part, Purpose::Report, command);
+    }
+
+    /// The drive has described its zones. What a power cut has torn is filled up, so that the zone can be gone on with.
+    fn reported(&mut self, op: u32, completion: &Completion) {
+        let infos = completion.data.chunks_exact(ZoneInfo::BYTES);
+        let infos: Option<Vec<ZoneInfo>> =
+            infos.map(|bytes| ZoneInfo::decode(bytes.try_into().expect("exact chunks"))).collect();
+        let infos = infos.filter(|infos| infos.len() == self.shape.zones.zones as usize);
+        let Some(infos) = infos.filter(|_| completion.status == Status::Success) else {
+            self.ops[op].status = Some(completion.status).filter(|&s| s != Status::Success);
+            self.ops[op].status.get_or_insert(Status::InvalidField);
+            return;
+        };
+        for (zone, info) in (0..).zip(&infos) {
+            let torn = self.shape.torn(info);
+            if torn == 0 {
+                continue;
+            }
+            self.counters.padded_sectors += u64::from(torn);
+            let data = vec![0; torn as usize * self.image_bytes];
+            let command = Command::new(0, Opcode::Write, info.write_pointer, torn, data);
+            let part = self.parts.take();
+            self.send(op, part, Purpose::Pad(zone), Command { fua: true, ..command });
+        }
+        self.ops[op].infos = infos;
+    }
+
+    fn padded(&mut self, op: u32, zone: u32, ok: bool) {
+        let info = &mut self.ops[op].infos[zone as usize];
+        match ok {
+            true => info.write_pointer.0 += u64::from(self.shape.torn(info)),
+            // It takes nothing more, which is all that read-only means here.
+            false => info.state = pellucid_flash::ZoneState::ReadOnly,
+        }
+    }
+
+    /// The chunks that were asked for.
+    fn describe(&mut self, op: u32) {
+        let command = self.command(op);
+        let geometry = &self.shape.chunks;
+        let first = geometry.chunk_number(geometry.address(command.lba).expect("checked at submission"));
+        let count = command.sectors;
+        let mut data = std::mem::take(&mut self.ops[op].command.as_mut().expect("a command under way").data);
+        data.clear();
+        for number in first..first + count {
+            let address: ChunkAddress = self.shape.chunks.chunk_at(number);
+            let zone = &self.ops[op].infos[self.shape.zone_of(address) as usize];
+            self.shape.info(address, zone).encode(&mut data);
+        }
+        self.ops[op].command.as_mut().expect("a command under way").data = data;
+        self.ops[op].infos.clear();
+    }
+
+    // ---- ends
+
+    fn ended(&mut self, completion: Completion) {
+        let part = completion.tag as u32;
+        let Part { op, purpose, .. } = self.parts[part];
+        let status = completion.status;
+        self.ops[op].stages = completion.stages;
+        match purpose {
+            Purpose::Run => return self.run_ended(part, op, completion),
+            Purpose::Report => self.reported(op, &completion),
+            Purpose::Pad(zone) => self.padded(op, zone, status == Status::Success),
+            Purpose::Direct => {
+                self.ops[op].command.as_mut().expect("a command under way").data = completion.data;
+                self.ops[op].status = Some(status);
+            }
+            Purpose::Whole => {
+                if completion.data.capacity() > 0 {
+                    self.buffers.push(completion.data);
+                }
+                self.ops[op].status = Some(translated(completion.opcode, status));
+            }
+        }
+        self.parts.release(part);
+        self.part_ended(op);
+    }
+
+    fn part_ended(&mut self, op: u32) {
+        self.ops[op].left -= 1;
+        if self.ops[op].left > 0 {
+            return;
+        }
+        let status = self.ops[op].status.unwrap_or(Status::Success);
+        if self.command(op).opcode == Opcode::Report && status == Status::Success {
+            self.describe(op);
+        }
+        self.finish(op, status);
+    }
+
+    fn finish(&mut self, op: u32, status: Status) {
+        let record = &mut self.ops[op];
+        let command = record.command.take().expect("a command under way");
+        let mut stages = record.stages;
+        let total = self.now - record.submitted;
+        stages.add(Stage::Host, Nanos(total.0 - stages.total().0));
+        self.up.push_back(Completion {
+            tag: command.tag,
+            opcode: command.opcode,
+            status,
+            submitted: record.submitted,
+            completed: self.now,
+            stages,
+            data: command.data,
+            result: record.failed,
+            vector: command.vector,
+        });
+        self.ops.release(op);
+    }
+}
+
+/// The status of a chunk's command, from that of its zone.
+fn translated(opcode: Opcode, status: Status) -> Status {
+    match (opcode, status) {
+        (_, Status::Success | Status::PowerLoss) => status,
+        (Opcode::Write, _) => Status::ChunkWriteFailed,
+        _ => Status::ChunkOffline,
+    }
+}
+
+impl Layer for ZoneChunks {
+    fn interface(&self) -> Interface {
+        Interface::OpenChannel(self.shape.chunks)
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        self.advance(now);
+        let refused = self.refuse(&command);
+        let opcode = command.opcode;
+        let op = self.ops.take();
+        let infos = std::mem::take(&mut self.ops[op].infos);
+        self.ops[op] = Op { command: Some(command), submitted: now, infos, ..Op::default() };
+        match (refused, opcode) {
+            (Some(status), _) => self.finish(op, status),
+            (_, Opcode::Read) => self.start_read(op),
+            (_, Opcode::Write) => self.start_write(op),
+            (_, Opcode::Report) => self.start_report(op),
+            _ => self.start_action(op),
+        }
+    }
+
+    fn complete(&mut self, now: SimTime, completion: Completion) {
+        self.now = now;
+        self.after(self.config.cpu.completion_ns, Step::Ended(completion));
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        while let Some((at, step)) = self.steps.due(now) {
+            self.now = at;
+            self.run(step);
+        }
+        self.now = now;
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        self.steps.next_event()
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        self.down.pop_front()
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        self.up.pop_front()
+    }
+}

@@ -1,0 +1,219 @@
+//! Where a chunk's sectors lie in its zone, and whether a drive's zones can be chunks at all.
+//!
+//! ```text
+//!  zones    0 1 2 3 | 4 5 6 7 | ...        width 4: chunk c of parallel unit u is zone 4 c + u
+//!  chunk    0 ... D-1        D ... 2D-1            D data sectors of each batch
+//!  zone     0 ... D-1  (D)   D+1 ... 2D  (2D+1)    (trailer)
+//! ```
+
+use super::trailer;
+use crate::CpuCosts;
+use pellucid_flash::{ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Lba, Nanos, ZoneGeometry};
+use pellucid_flash::{ZoneInfo, ZoneState};
+
+/// Lines that may be partly written at a time: of data and of the map, each with one before it that is being finished.
+const LINES_ACTIVE: u32 = 4;
+/// Sectors of a batch, if nobody says: 256 KiB of the usual sectors.
+const BATCH_SECTORS: u32 = 64;
+
+/// Zones as chunks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneChunksConfig {
+    /// The zoned namespace of the drive.
+    pub namespace: u16,
+    /// Zones that are written side by side: parallel units, to who stands above.
+    pub width: u32,
+    /// Sectors of a batch, its trailer among them: a divisor of a zone's capacity. 0: the largest that is no more than 64.
+    pub batch_sectors: u32,
+    /// What commands to the drive and their completions cost the host.
+    pub cpu: CpuCosts,
+}
+
+impl Default for ZoneChunksConfig {
+    fn default() -> Self {
+        ZoneChunksConfig { namespace: 0, width: 1, batch_sectors: 0, cpu: CpuCosts::FREE }
+    }
+}
+
+/// Why the zones of a namespace cannot be chunks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ZoneChunksError {
+    /// The namespace is not a zoned one.
+    NotZoned(u16),
+    /// A setting does not fit.
+    Setting {
+        /// The key as in the description.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// What is allowed.
+        allowed: String,
+    },
+}
+
+impl std::fmt::Display for ZoneChunksError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ZoneChunksError::NotZoned(namespace) => {
+                write!(f, "namespace {namespace} is not a zoned one; a zone log needs zones")
+            }
+            ZoneChunksError::Setting { key, value, allowed } => {
+                write!(f, "{key} = {value}: allowed: {allowed}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ZoneChunksError {}
+
+/// A sector of a chunk, in its zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub zone: u32,
+    pub batch: u32,
+    /// Sector of the batch.
+    pub sector: u32,
+}
+
+/// How zones make chunks.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub zones: ZoneGeometry,
+    pub chunks: ChunkGeometry,
+    /// Sectors of a batch.
+    pub batch: u32,
+    /// Of these, data sectors.
+    pub data: u32,
+}
+
+impl Shape {
+    pub fn new(config: &ZoneChunksConfig, zones: &ZoneGeometry) -> Result<Shape, ZoneChunksError> {
+        let refuse =
+            |key, value: u32, allowed| Err(ZoneChunksError::Setting { key, value: value.into(), allowed });
+        let most = match zones.active_max {
+            0 => zones.zones,
+            active => active / LINES_ACTIVE,
+        };
+        if most == 0 {
+            let allowed = format!("0, or at least {LINES_ACTIVE}: data, map, and one of each being finished");
+            return refuse("drive.namespace.active_max", zones.active_max, allowed);
+        }
+        if zones.open_max > 0 && zones.open_max < zones.active_max.min(config.width * LINES_ACTIVE) {
+            let allowed = format!("0, or at least {} with this width", config.width * LINES_ACTIVE);
+            return refuse("drive.namespace.open_max", zones.open_max, allowed);
+        }
+        if config.width == 0 || config.width > most {
+            let why = match zones.active_max {
+                0 => String::new(),
+                active => format!(
+                    ", for {LINES_ACTIVE} times as many zones may be active, and the drive allows {active}"
+                ),
+            };
+            return refuse("host.zone_log.width", config.width, format!("1 to {most}{why}"));
+        }
+        let longest = u64::from(trailer::batch_sectors_max(zones.sector_bytes));
+        let fits =
+            |batch: u64| (2..=longest).contains(&batch) && zones.capacity_sectors.is_multiple_of(batch);
+        let batch = match config.batch_sectors {
+            0 => (2..=u64::from(BATCH_SECTORS)).rev().find(|&batch| fits(batch)),
+            batch => Some(u64::from(batch)).filter(|&batch| fits(batch)),
+        };
+        let Some(batch) = batch else {
+            let capacity = zones.capacity_sectors;
+            let allowed = format!("2 to {longest}, a divisor of the {capacity} sectors of a zone");
+            return refuse("host.zone_log.batch", config.batch_sectors, allowed);
+        };
+        let sectors = zones.capacity_sectors / batch * (batch - 1);
+        let Ok(chunk_sectors) = u32::try_from(sectors) else {
+            let allowed = "zones of less than 2^32 sectors".into();
+            return refuse("drive.namespace.dies_per_zone", zones.zones, allowed);
+        };
+        let batch = batch as u32;
+        let chunks = ChunkGeometry {
+            groups: 1,
+            units: config.width,
+            chunks: zones.zones / config.width,
+            chunk_sectors,
+            sector_bytes: zones.sector_bytes,
+            write_min_sectors: batch - 1,
+            write_optimal_sectors: batch - 1,
+            cached_sectors: 0,
+            open_chunks_max: 0,
+            open_chunks_per_unit_max: 0,
+            // A zoned drive does not say.
+            read_ns: [Nanos::ZERO; 2],
+            write_ns: [Nanos::ZERO; 2],
+            reset_ns: [Nanos::ZERO; 2],
+        };
+        Ok(Shape { zones: *zones, chunks, batch, data: batch - 1 })
+    }
+
+    /// Zone of a chunk.
+    pub fn zone_of(&self, address: ChunkAddress) -> u32 {
+        address.chunk * self.chunks.units + address.unit
+    }
+
+    /// Where a sector of a chunk lies; `None`: there is no such one.
+    #[inline]
+    pub fn place(&self, lba: Lba) -> Option<Place> {
+        let address = self.chunks.address(lba)?;
+        let (batch, sector) = (address.sector / self.data, address.sector % self.data);
+        Some(Place { zone: self.zone_of(address), batch, sector })
+    }
+
+    /// First sector of a zone.
+    pub fn start(&self, zone: u32) -> u64 {
+        u64::from(zone) * self.zones.zone_sectors
+    }
+
+    /// The drive's number of a place.
+    #[inline]
+    pub fn lba(&self, place: Place) -> u64 {
+        self.start(place.zone) + u64::from(place.batch * self.batch + place.sector)
+    }
+
+    /// The trailer that describes a place.
+    #[inline]
+    pub fn trailer(&self, place: Place) -> u64 {
+        self.lba(Place { sector: self.data, ..place })
+    }
+
+    /// The place of one of the drive's sectors.
+    #[inline]
+    pub fn place_at(&self, lba: u64) -> Place {
+        let (zone, offset) = (lba / self.zones.zone_sectors, (lba % self.zones.zone_sectors) as u32);
+        Place { zone: zone as u32, batch: offset / self.batch, sector: offset % self.batch }
+    }
+
+    /// Sectors that a zone lacks to the end of a batch which it holds a part of.
+    pub fn torn(&self, info: &ZoneInfo) -> u32 {
+        match info.state {
+            ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen | ZoneState::Closed => {
+                let written = (info.write_pointer.0 - info.start.0) as u32;
+                written.next_multiple_of(self.batch) - written
+            }
+            _ => 0,
+        }
+    }
+
+    /// A chunk, from what the drive says of its zone. The write pointer of a zone that is full or read-only says nothing; what
+    /// was not written there has no trailer.
+    pub fn info(&self, address: ChunkAddress, zone: &ZoneInfo) -> ChunkInfo {
+        let written = (zone.write_pointer.0.saturating_sub(zone.start.0)) as u32 / self.batch * self.data;
+        let (state, write_pointer) = match zone.state {
+            ZoneState::Empty => (ChunkState::Free, 0),
+            ZoneState::Offline => (ChunkState::Offline, 0),
+            ZoneState::Full | ZoneState::ReadOnly => (ChunkState::Closed, self.chunks.chunk_sectors),
+            ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen | ZoneState::Closed => {
+                (ChunkState::Open, written)
+            }
+        };
+        ChunkInfo {
+            state,
+            wear_index: 0,
+            start: self.chunks.lba(address),
+            sectors: self.chunks.chunk_sectors,
+            write_pointer,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The trailer of a batch: the out-of-band data of the batch's sectors, in the sector behind them.
+//!
+//! ```text
+//!  zone    [ data ... data | trailer ][ data ... data | trailer ] ...
+//!  trailer 0 "PLZT"   4 crc32c of all that follows   8 zone u32   12 batch u32   16 16 bytes for each data sector, in order
+//! ```
+//! All little endian; the rest of the sector is zero and not in the checksum. A zone comes back from a power cut as a prefix of what
+//! was written to it, so that a batch whose trailer is there is there as a whole, and one without is not.
+
+use pellucid_flash::Vector;
+
+const MAGIC: &[u8; 4] = b"PLZT";
+const HEADER_BYTES: usize = 16;
+
+/// Most sectors of a batch, its trailer among them, for sectors of this size.
+pub(super) const fn batch_sectors_max(sector_bytes: u32) -> u32 {
+    1 + (sector_bytes.saturating_sub(HEADER_BYTES as u32)) / Vector::METADATA_BYTES as u32
+}
+
+/// Appends a trailer, as a whole sector.
+pub(super) fn put(out: &mut Vec<u8>, sector_bytes: usize, zone: u32, batch: u32, metadata: &[u8]) {
+    let from = out.len();
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&zone.to_le_bytes());
+    out.extend_from_slice(&batch.to_le_bytes());
+    out.extend_from_slice(metadata);
+    let crc = crc32c::crc32c(&out[from + 8..]);
+    out[from + 4..from + 8].copy_from_slice(&crc.to_le_bytes());
+    out.resize(from + sector_bytes, 0);
+}
+
+/// The out-of-band data of a batch of `sectors` data sectors; `None`: this is not its trailer.
+pub(super) fn parse(bytes: &[u8], zone: u32, batch: u32, sectors: u32) -> Option<&[u8]> {
+    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let end = HEADER_BYTES + sectors as usize * Vector::METADATA_BYTES;
+    let good = bytes.starts_with(MAGIC)
+        && word(4)? == crc32c::crc32c(bytes.get(8..end)?)
+        && (word(8)?, word(12)?) == (zone, batch);
+    good.then(|| &bytes[HEADER_BYTES..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trailer_comes_back_and_damage_is_seen() {
+        let metadata: Vec<u8> = (0..3 * 16).collect();
+        let mut bytes = vec![9];
+        put(&mut bytes, 512, 7, 3, &metadata);
+        let bytes = &bytes[1..];
+        assert_eq!(bytes.len(), 512);
+        assert_eq!(parse(bytes, 7, 3, 3), Some(&metadata[..]));
+        assert_eq!(parse(bytes, 8, 3, 3), None);
+        assert_eq!(parse(bytes, 7, 2, 3), None);
+        assert_eq!(parse(bytes, 7, 3, 4), None);
+        assert_eq!(parse(&[0; 512], 0, 0, 3), None);
+        assert_eq!(parse(&bytes[..40], 7, 3, 3), None);
+        for at in 0..16 + metadata.len() {
+            let mut bad = bytes.to_vec();
+            bad[at] ^= 1;
+            assert_eq!(parse(&bad, 7, 3, 3), None, "a flipped bit in byte {at}");
+        }
+    }
+
+    #[test]
+    fn the_longest_batch_has_a_trailer_of_one_sector() {
+        for sector in [512u32, 4096] {
+            let data = batch_sectors_max(sector) - 1;
+            let mut bytes = Vec::new();
+            put(&mut bytes, sector as usize, 0, 0, &vec![1; data as usize * 16]);
+            assert_eq!(bytes.len() as u32, sector);
+            assert!(parse(&bytes, 0, 0, data).is_some());
+        }
+    }
+}
