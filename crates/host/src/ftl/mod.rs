@@ -70,6 +70,7 @@ const TAG_SHIFT: u32 = 56;
 const TAG_UNIT: u64 = 1 << TAG_SHIFT;
 const TAG_READ: u64 = 2 << TAG_SHIFT;
 const TAG_START: u64 = 3 << TAG_SHIFT;
+const TAG_FINISH: u64 = 4 << TAG_SHIFT;
 const TAG_NUMBER: u64 = (1 << TAG_SHIFT) - 1;
 
 /// Buffers that are used again.
@@ -334,6 +335,7 @@ impl HostFtl {
         match completion.tag & !TAG_NUMBER {
             TAG_UNIT => self.unit_ended(number as u32, completion),
             TAG_READ => self.read_ended(number as u32, completion),
+            TAG_FINISH => self.chunk_finished(BlockId(number as u32)),
             _ => self.start_ended(completion),
         }
     }

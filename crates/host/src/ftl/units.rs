@@ -7,8 +7,8 @@
 //! pblk holds a semaphore for each parallel unit: chunks are written in order, and no write waits in the drive behind another.
 
 use super::line::Line;
-use super::{HostFtl, LineId, TAG_UNIT, meta};
-use pellucid_flash::{Cause, Command, Completion, Lba, Lpn, Opcode, Status, ZoneAction};
+use super::{HostFtl, LineId, TAG_FINISH, TAG_UNIT, meta};
+use pellucid_flash::{Cause, Command, Completion, Lpn, Opcode, Status, ZoneAction};
 use pellucid_ftl::ProgramId;
 use std::collections::VecDeque;
 
@@ -25,8 +25,6 @@ pub(crate) enum Job {
     Reset(LineId),
     /// Padding of a stripe that a crash has left out.
     Pad(LineId, u32),
-    /// The chunk that begins here takes nothing more.
-    Finish(Lba),
 }
 
 /// A parallel unit.
@@ -59,7 +57,7 @@ impl HostFtl {
                 Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _) => {
                     self.lines[line].closed || self.lines[line].broken.contains(&unit)
                 }
-                Job::Reset(_) | Job::Finish(_) => false,
+                Job::Reset(_) => false,
             };
             self.units[unit as usize].queue.pop_front();
             if self.programs.rotation == Some(unit)
@@ -109,7 +107,6 @@ impl HostFtl {
                 let lba = self.lines.chunk_of(line, unit).expect("a line that is reset has its chunks");
                 Command::new(0, Opcode::Reset, lba, 0, Vec::new())
             }
-            Job::Finish(lba) => Command::new(0, Opcode::Zone(ZoneAction::Finish), lba, 0, Vec::new()),
         }
     }
 
@@ -148,8 +145,6 @@ impl HostFtl {
             Job::Reset(line) => {
                 self.reset_ended(line, unit, ok || completion.status == Status::ChunkInvalidReset)
             }
-            // One that failed is closed all the same.
-            Job::Finish(_) => {}
             _ => {
                 if !ok {
                     self.chunk_failed(job, unit);
@@ -183,13 +178,23 @@ impl HostFtl {
         }
     }
 
-    /// A chunk takes nothing more, although it is not full.
+    /// A chunk takes nothing more, although it is not full. It is not reset before the drive knows; but it waits for nothing that
+    /// its parallel unit does, which may itself wait for the drive to have room.
     pub(super) fn finish_chunk(&mut self, line: LineId, unit: u32) {
         if self.config.finish_chunks
             && let Some(lba) = self.lines.chunk_of(line, unit)
         {
-            self.enqueue(unit, Job::Finish(lba));
+            self.lines[line].holds += 1;
+            self.counters.commands += 1;
+            let tag = TAG_FINISH | u64::from(line.0);
+            self.send(Command::new(tag, Opcode::Zone(ZoneAction::Finish), lba, 0, Vec::new()));
         }
+    }
+
+    /// The drive knows. If it has refused, the chunk is out of use already.
+    pub(super) fn chunk_finished(&mut self, line: LineId) {
+        self.lines[line].holds -= 1;
+        self.reset_if_due(line);
     }
 
     /// All data that will ever be written to a line with broken chunks are: neither do the others get more.
@@ -228,7 +233,7 @@ impl HostFtl {
                 }
             }
             Job::Pad(..) => self.pad_ended(),
-            Job::Reset(_) | Job::Finish(_) => unreachable!("ends by itself"),
+            Job::Reset(_) => unreachable!("resets end by themselves"),
         }
     }
 

@@ -12,9 +12,10 @@
 //!
 //! What holds: a write is acknowledged when it is on the media (force unit access), whatever buffer the drive has; a batch counts if
 //! its trailer can be read. A zone's writes are in order because who stands above has one write at a time in each parallel unit.
-//! Nothing is known here of what zones hold, but where the drive keeps stamps instead of data: then their out-of-band data stay
+//! Nothing is known here of what zones hold but which are active ([`active`]), and where the drive keeps stamps instead of data: then their out-of-band data stay
 //! here too, as they could not come back.
 
+mod active;
 mod read;
 mod shape;
 mod trailer;
@@ -23,6 +24,7 @@ pub use shape::{ZoneChunksConfig, ZoneChunksError};
 
 use crate::Layer;
 use crate::cpu::Steps;
+use active::Active;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
     ChunkAddress, Command, Completion, Interface, Lba, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
@@ -104,6 +106,9 @@ pub struct ZoneChunks {
     ops: Slab<Op>,
     parts: Slab<Part>,
     wants: Vec<Want>,
+    active: Active,
+    /// Commands with the drive, or on their way to or from it.
+    under_way: u32,
     /// Out-of-band data of each zone, where the drive keeps stamps.
     stamps: Vec<Vec<u8>>,
     buffers: Vec<Vec<u8>>,
@@ -133,6 +138,8 @@ impl ZoneChunks {
             ops: Slab::default(),
             parts: Slab::default(),
             wants: Vec::new(),
+            active: Active::new(zones.zones, zones.active_max),
+            under_way: 0,
             stamps: vec![Vec::new(); stamps],
             buffers: Vec::new(),
             down: VecDeque::new(),
@@ -217,6 +224,7 @@ impl ZoneChunks {
     /// Sends a part of `op` to the drive.
     fn send(&mut self, op: u32, part: u32, purpose: Purpose, command: Command) {
         self.ops[op].left += 1;
+        self.under_way += 1;
         (self.parts[part].op, self.parts[part].purpose) = (op, purpose);
         self.counters.commands += 1;
         let command = Command { tag: part.into(), namespace: self.config.namespace, ..command };
@@ -300,6 +308,7 @@ impl ZoneChunks {
             let part = self.parts.take();
             self.send(op, part, Purpose::Pad(zone), Command { fua: true, ..command });
         }
+        self.active.learn(&infos);
         self.ops[op].infos = infos;
     }
 
@@ -335,6 +344,8 @@ impl ZoneChunks {
         let part = completion.tag as u32;
         let Part { op, purpose, .. } = self.parts[part];
         let status = completion.status;
+        self.under_way -= 1;
+        self.note_end(op, purpose, status);
         self.ops[op].stages = completion.stages;
         match purpose {
             Purpose::Run => return self.run_ended(part, op, completion),
@@ -412,7 +423,7 @@ impl Layer for ZoneChunks {
         match (refused, opcode) {
             (Some(status), _) => self.finish(op, status),
             (_, Opcode::Read) => self.start_read(op),
-            (_, Opcode::Write) => self.start_write(op),
+            (_, Opcode::Write) => self.write_or_hold(op),
             (_, Opcode::Report) => self.start_report(op),
             _ => self.start_action(op),
         }
@@ -429,10 +440,13 @@ impl Layer for ZoneChunks {
             self.run(step);
         }
         self.now = now;
+        if self.active.gives_up.is_some_and(|at| at <= now) {
+            self.give_up();
+        }
     }
 
     fn next_event(&self) -> Option<SimTime> {
-        self.steps.next_event()
+        self.steps.next_event().into_iter().chain(self.active.gives_up).min()
     }
 
     fn next_command(&mut self) -> Option<Command> {

@@ -78,7 +78,7 @@ fn wrong_values_are_named_with_what_is_allowed() {
         ),
         (
             "[host]\nlayers = ['cluster-buffer']",
-            "16: host.layers = [\"cluster-buffer\"]: not allowed; allowed: a list of host-ftl",
+            "16: host.layers = [\"cluster-buffer\"]: not allowed; allowed: a list of host-ftl, zone-log",
         ),
         ("[job]\nrw = 'read'", "15: job = a table: not allowed; allowed: a list of tables, [[job]]"),
         (
