@@ -11,7 +11,6 @@ mod log_line;
 mod output;
 mod progress;
 mod subject;
-mod ublk;
 mod view;
 mod watch;
 mod workload;

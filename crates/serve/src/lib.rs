@@ -5,7 +5,7 @@
 //!                  ▲                                              │
 //!                  └──────── Server: one thread, epoll ◄──────────┘ completions, when their time has come
 //! ```
-//! One thread owns the drives and all connections. Nothing is shared, so nothing is locked.
+//! A block device of this machine's kernel (ublk) hands its requests to the same loop. One thread owns the drives and all connections. Nothing is shared, so nothing is locked.
 //!
 //! Invariants: the drive is told a time that never runs backwards; a peer can neither make memory grow without bound nor stop
 //! the others.
@@ -28,6 +28,7 @@ pub mod session;
 mod socket;
 mod timer;
 mod tls;
+mod ublk;
 
 pub use crate::core::{Arrival, Core, Done, Observer, Refusal, Route, Time};
 pub use output::Output;
@@ -37,3 +38,4 @@ pub use record::FioTrace;
 pub use server::{Accept, CONTROL, Log, Options, ServeError, Server, Stopper};
 pub use socket::{Address, AddressError};
 pub use tls::{TlsConfig, TlsError};
+pub use ublk::UblkError;

@@ -11,11 +11,13 @@
 //! connection that can be read, and may be, is in `readers` before the loop waits.
 
 use crate::connection::Connection;
-use crate::core::{Core, Route};
+use crate::core::{Core, Done, Route};
 use crate::session::{Close, ConnectionId, Operation, Session};
 use crate::socket::{Address, Listener, Stream};
 use crate::timer::Timer;
-use mio::{Events, Poll, Token, Waker};
+use crate::ublk::{BlockDevice, UblkError};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
 use pellucid_monitor::{Board, Protocol};
 use std::fmt;
 use std::io;
@@ -27,6 +29,7 @@ const WAKER: Token = Token(0);
 const TIMER: Token = Token(1);
 const LISTENERS: usize = 2;
 const CONNECTIONS: usize = 1 << 16;
+const BLOCK_DEVICES: usize = 1 << 20;
 /// Bits of a connection's number that say where it is kept.
 pub(crate) const SLOT_BITS: u32 = 16;
 
@@ -131,6 +134,8 @@ pub struct Server {
     stopper: Stopper,
     listeners: Vec<Listening>,
     connections: Vec<Option<Box<Connection>>>,
+    /// Block devices of this machine's kernel. The number of one, as a connection, is its place here plus 1.
+    blocks: Vec<BlockDevice>,
     vacant: Vec<usize>,
     serial: u64,
     readers: Vec<usize>,
@@ -162,6 +167,7 @@ impl Server {
             stopper: Stopper { stop: Arc::default(), waker: Arc::new(waker) },
             listeners: Vec::new(),
             connections: Vec::new(),
+            blocks: Vec::new(),
             vacant: Vec::new(),
             serial: 0,
             readers: Vec::new(),
@@ -197,6 +203,25 @@ impl Server {
         Ok(bound)
     }
 
+    /// Has this machine's kernel make a block device of a namespace; the log says when it is there. The server must run on the thread
+    /// that calls this.
+    ///
+    /// # Errors
+    /// When the kernel cannot, or there is no such block namespace.
+    pub fn attach(&mut self, namespace: usize) -> Result<(), UblkError> {
+        let number = self.blocks.len();
+        let device = BlockDevice::new(ConnectionId(number as u64 + 1), namespace, &self.core)?;
+        let mut source = SourceFd(&device.descriptor());
+        let token = Token(BLOCK_DEVICES + number);
+        let registered = self.poll.registry().register(&mut source, token, Interest::READABLE);
+        registered.map_err(|error| UblkError::Step { what: "waiting for a ublk device", error })?;
+        let protocol = self.protocol("ublk");
+        self.core.protocols[protocol].connections += 1;
+        self.core.protocols[protocol].connected += 1;
+        self.blocks.push(device);
+        Ok(())
+    }
+
     /// The place of a protocol in the core's list.
     fn protocol(&mut self, name: &'static str) -> usize {
         let protocols = &mut self.core.protocols;
@@ -225,17 +250,22 @@ impl Server {
     /// When the event queue fails, or a store cannot be made durable.
     pub fn run(mut self) -> Result<Core, ServeError> {
         let mut events = Events::with_capacity(1024);
-        while !(self.core.stopping && self.core.connections == 0) {
+        while !self.is_over() {
             self.wait(&mut events).map_err(ServeError::Poll)?;
             for event in &events {
                 self.notice(event);
             }
+            self.blocks.iter_mut().for_each(|device| device.work(&mut self.core));
             self.read();
             self.answer();
             self.look_after();
         }
         self.put_away()?;
         Ok(self.core)
+    }
+
+    fn is_over(&self) -> bool {
+        self.core.stopping && self.core.connections == 0 && self.blocks.iter().all(BlockDevice::has_ended)
     }
 
     /// Lets the drives work and sends what comes out of them. What has been read is answered, in parts, before more is read:
@@ -310,6 +340,8 @@ impl Server {
             WAKER => {}
             TIMER => self.timer.clear(),
             Token(token) if token < CONNECTIONS => self.accept(token - LISTENERS),
+            // They are looked at in every turn.
+            Token(token) if token >= BLOCK_DEVICES => {}
             Token(token) => {
                 let slot = token - CONNECTIONS;
                 let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) else {
@@ -422,13 +454,23 @@ impl Server {
                     connection.completed(&mut self.core, done);
                     self.touch(slot);
                 }
-                _ => self.core.pool.give_back(done.completion.data),
+                _ => self.deliver_elsewhere(done),
             }
+        }
+    }
+
+    /// A completion that is no connection's: a block device's, or of a connection that is gone.
+    fn deliver_elsewhere(&mut self, done: Done) {
+        let place = usize::try_from(done.route.connection.0).ok().and_then(|number| number.checked_sub(1));
+        match place.and_then(|place| self.blocks.get_mut(place)) {
+            Some(device) => device.completed(&mut self.core, done),
+            None => self.core.pool.give_back(done.completion.data),
         }
     }
 
     /// Sends on every connection that something happened to, and sees whether it can be read from again, or has ended.
     fn send(&mut self) {
+        self.blocks.iter_mut().for_each(BlockDevice::send);
         let mut touched = std::mem::take(&mut self.touched);
         if !touched.is_empty() && !self.options.poll.is_zero() {
             self.active_ns = self.core.now_ns();
@@ -520,6 +562,7 @@ impl Server {
         (self.log)(format_args!("event=stopping connections={}", self.core.connections));
         self.core.stopping = true;
         self.listeners.clear();
+        self.blocks.iter_mut().for_each(BlockDevice::stop);
         for slot in 0..self.connections.len() {
             if let Some(connection) = &mut self.connections[slot] {
                 connection.end(Close::Finished, &self.core);

@@ -6,17 +6,20 @@ use crate::interrupt;
 use crate::log_line::LogFormat;
 use crate::output;
 use crate::subject::Subject;
-use crate::ublk;
 use crate::watch::MonitorOptions;
 use anyhow::anyhow;
+use pellucid_flash::Interface;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::{Connection, HostSecrets, SubsystemConfig, Target};
-use pellucid_serve::{Address, CONTROL, Core, FioTrace, Options, PlannedFault, Server, Time, TlsConfig};
+use pellucid_serve::session::Namespace;
+use pellucid_serve::{
+    Address, CONTROL, Core, FioTrace, Options, PlannedFault, Server, Time, TlsConfig, UblkError,
+};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -73,7 +76,8 @@ pub struct Serve {
     record: Option<PathBuf>,
     #[command(flatten)]
     monitor: MonitorOptions,
-    /// Make a block device of it without a network (not implemented: says what the kernel has, and what to use instead)
+    /// Make a block device of this machine of each block namespace, /dev/ublkbN, without a network; needs root, Linux 6.5 or
+    /// newer and its module ublk_drv
     #[arg(long)]
     ublk: bool,
     /// How events are logged to standard error
@@ -110,9 +114,6 @@ fn parse_time(text: &str) -> Result<Time, String> {
 
 impl Serve {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        if self.ublk {
-            return Err(Failure::work(ublk::detect(Path::new("/"))));
-        }
         let drives = self.drives.iter().map(|name| {
             let subject = Subject::open(name, None, global)?;
             let name = subject.spec.drive_name.clone();
@@ -137,6 +138,9 @@ impl Serve {
             let refuse = |error| Failure::asked(anyhow!("--fault {}: {error}", fault.text));
             core.plan(fault.clone()).map_err(refuse)?;
         }
+        let numbered = core.namespaces().iter().enumerate();
+        let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
+        let blocks: Vec<usize> = numbered.filter(|(_, n)| is_block(n)).map(|(index, _)| index).collect();
         let (quiet, format) = (global.quiet, self.log_format);
         let log = move |line: std::fmt::Arguments<'_>| {
             if !quiet {
@@ -156,6 +160,9 @@ impl Serve {
         }
         if !self.nvme_tcp.is_empty() {
             self.listen_nvme(&mut server, subsystems)?;
+        }
+        if self.ublk {
+            self.attach(&mut server, &blocks)?;
         }
         let stopper = server.stopper();
         if let Some(path) = &self.control {
@@ -183,6 +190,19 @@ impl Serve {
             hosts: (!self.host_nqn.is_empty()).then(|| self.host_nqn.clone()),
             secrets: BTreeMap::new(),
         }
+    }
+
+    /// Makes block devices of this machine's kernel.
+    fn attach(&self, server: &mut Server, blocks: &[usize]) -> Result<(), Failure> {
+        if blocks.is_empty() {
+            return Err(Failure::asked(anyhow!("--ublk: no drive here has a block namespace")));
+        }
+        for &namespace in blocks {
+            let instead = "a block device comes also with --nvme-tcp PORT and `nvme connect`, or with --nbd PORT and `nbd-client`";
+            let refuse = |error: UblkError| Failure::work(anyhow!("--ublk: {error}. {instead}"));
+            server.attach(namespace).map_err(refuse)?;
+        }
+        Ok(())
     }
 
     /// The secrets of the hosts that must authenticate.

@@ -1,0 +1,284 @@
+//! ublk: the kernel of this machine makes a block device of a namespace, and hands its requests to us through io_uring.
+//!
+//! ```text
+//!  add, parameters ─► Starting (a fetch for each tag waits; START is on its way) ─► Live ─► Stopping ─► Ended
+//!                         └── refused ──────────────────────────────────────────────────────────────────►┘
+//!
+//!  kernel ── a fetch ends: request of its tag ─► copied in if it writes ─► drive
+//!  kernel ◄─ commit, and the next fetch ◄──────── copied out if it read  ◄─── completion
+//! ```
+//! Everything runs on the one thread of the [`Server`](crate::Server): START and STOP, in which the kernel itself reads and writes the
+//! device, are submitted like requests and are not waited for.
+//!
+//! Invariants: each tag has exactly one fetch in the kernel or one operation in the drive, until its fetch ends with the device; the
+//! device is deleted after the last of them.
+
+mod abi;
+mod ring;
+
+use crate::core::{Core, Done};
+use crate::output::Output;
+use crate::session::{ConnectionId, Load, Operation, Port};
+use abi::Asked;
+use pellucid_flash::{Completion, Interface, Lba, Opcode, Status};
+use ring::{Event, Queue};
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Requests at once.
+const DEPTH: u16 = 128;
+/// The longest request.
+const IO_BYTES_MAX: u32 = 256 << 10;
+
+/// Why there is no block device.
+#[derive(Debug)]
+pub enum UblkError {
+    /// The kernel has no such driver, or it is not loaded.
+    NoDriver {
+        /// What the kernel calls itself.
+        release: String,
+    },
+    /// The kernel's driver is too old.
+    TooOld {
+        /// What the kernel calls itself.
+        release: String,
+    },
+    /// What is to be attached is no block namespace.
+    NotBlock {
+        /// Its name.
+        name: String,
+    },
+    /// A step that the kernel refused.
+    Step {
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel says.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for UblkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UblkError::NoDriver { release } => write!(
+                f,
+                "this kernel ({release}) has no ublk: there is no {}; it needs Linux 6.5 or newer and `modprobe ublk_drv`",
+                ring::CONTROL_DEVICE
+            ),
+            UblkError::TooOld { release } => {
+                write!(f, "this kernel ({release}) has a ublk without user copy; it needs Linux 6.5 or newer")
+            }
+            UblkError::NotBlock { name } => {
+                write!(f, "{name}: no block namespace; allowed: namespaces with interface = \"block\"")
+            }
+            UblkError::Step { what, error } => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for UblkError {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Starting,
+    Live,
+    Stopping,
+    Ended,
+}
+
+/// What a tag's request needs at its end.
+#[derive(Clone, Copy, Default)]
+struct InDrive {
+    /// Bytes of data; what moves none ends with 0.
+    bytes: u32,
+    read: bool,
+    /// Answered only after a flush.
+    flush: bool,
+}
+
+/// A block device of the kernel, and the namespace behind it.
+pub(crate) struct BlockDevice {
+    id: ConnectionId,
+    namespace: usize,
+    sector_shift: u32,
+    queue: Queue,
+    phase: Phase,
+    in_drive: Vec<InDrive>,
+    /// Tags whose fetch has ended with the device.
+    returned: u16,
+    load: Load,
+    events: Vec<Event>,
+}
+
+impl BlockDevice {
+    /// Has the kernel make a device of a namespace. It can be opened when [`BlockDevice::work`] has said so.
+    pub fn new(id: ConnectionId, namespace: usize, core: &Core) -> Result<BlockDevice, UblkError> {
+        let n = &core.namespaces()[namespace];
+        if !matches!(n.interface, Interface::Block { .. }) {
+            return Err(UblkError::NotBlock { name: n.name.clone() });
+        }
+        let parameters = abi::Parameters {
+            sectors: n.bytes() >> abi::SECTOR_SHIFT,
+            sector_bytes: n.sector_bytes,
+            unit_bytes: n.unit_bytes,
+            io_bytes_max: IO_BYTES_MAX,
+        };
+        Ok(BlockDevice {
+            id,
+            namespace,
+            sector_shift: n.sector_bytes.trailing_zeros() - abi::SECTOR_SHIFT,
+            queue: Queue::new(DEPTH, &parameters)?,
+            phase: Phase::Starting,
+            in_drive: vec![InDrive::default(); usize::from(DEPTH)],
+            returned: 0,
+            load: Load::default(),
+            events: Vec::new(),
+        })
+    }
+
+    /// Readable when there is something to do.
+    pub fn descriptor(&self) -> RawFd {
+        self.queue.descriptor()
+    }
+
+    /// Whether it is over.
+    pub fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+
+    /// Takes what the kernel has to say: requests go to the drive. What is to be logged goes to `core.notices`.
+    pub fn work(&mut self, core: &mut Core) {
+        let mut events = std::mem::take(&mut self.events);
+        self.queue.take_events(&mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Request(tag) => self.begin(tag, core),
+                Event::Returned => self.returned += 1,
+                Event::Started(result) => self.started(result, core),
+                Event::Stopped(result) => {
+                    if let Err(error) = result {
+                        core.notices.push(format!("event=ublk-stop-failed error={:?}", error.to_string()));
+                    }
+                }
+            }
+        }
+        self.events = events;
+        if self.returned == DEPTH && self.phase != Phase::Ended {
+            self.phase = Phase::Ended;
+            let name = core.namespaces()[self.namespace].name.clone();
+            let outcome = self.queue.delete();
+            core.notices.push(match outcome {
+                Ok(()) => format!("event=detached drive={name:?} device={:?}", self.queue.device_path()),
+                Err(error) => {
+                    format!("event=ublk-delete-failed drive={name:?} error={:?}", error.to_string())
+                }
+            });
+        }
+    }
+
+    fn started(&mut self, result: io::Result<()>, core: &mut Core) {
+        let name = &core.namespaces()[self.namespace].name;
+        match result {
+            Ok(()) => {
+                let line = format!("event=attached drive={name:?} device={:?}", self.queue.device_path());
+                core.notices.push(line);
+                if self.phase == Phase::Starting {
+                    self.phase = Phase::Live;
+                }
+            }
+            Err(error) => {
+                core.notices
+                    .push(format!("event=ublk-start-failed drive={name:?} error={:?}", error.to_string()));
+                self.stop();
+            }
+        }
+    }
+
+    /// Has the kernel take the device away; it writes what it still has to write first.
+    pub fn stop(&mut self) {
+        if matches!(self.phase, Phase::Starting | Phase::Live) {
+            self.phase = Phase::Stopping;
+            self.queue.stop();
+        }
+    }
+
+    fn begin(&mut self, tag: u16, core: &mut Core) {
+        let request = self.queue.request(tag);
+        let sectors = request.sectors >> self.sector_shift;
+        let lba = Lba(request.first_sector >> self.sector_shift);
+        let bytes = request.sectors << abi::SECTOR_SHIFT;
+        let mut output = Output::default();
+        let mut port = Port::new(core, self.id, &mut self.load, &mut output);
+        let (opcode, length) = match request.asked {
+            Asked::Read => (Opcode::Read, bytes),
+            Asked::Write => (Opcode::Write, bytes),
+            Asked::Flush => (Opcode::Flush, 0),
+            Asked::Discard => (Opcode::Trim, 0),
+            Asked::WriteZeroes => (Opcode::WriteZeroes, 0),
+            Asked::Other(_) => return self.queue.commit(tag, error_of(Status::InvalidOpcode)),
+        };
+        if length > IO_BYTES_MAX {
+            return self.queue.commit(tag, error_of(Status::InvalidField));
+        }
+        let mut data = port.take_buffer(length as usize);
+        if opcode == Opcode::Write
+            && let Err(error) = self.queue.copy_in(tag, &mut data)
+        {
+            port.give_back(data);
+            return self.queue.commit(tag, -error.raw_os_error().unwrap_or(EIO));
+        }
+        let forgets = matches!(opcode, Opcode::Trim | Opcode::WriteZeroes);
+        self.in_drive[usize::from(tag)] =
+            InDrive { bytes: length, read: opcode == Opcode::Read, flush: request.fua && forgets };
+        let (lba, sectors) = if opcode == Opcode::Flush { (Lba(0), 0) } else { (lba, sectors) };
+        let fua = request.fua && opcode == Opcode::Write;
+        let operation = Operation { fua, ..Operation::new(opcode, lba, sectors, data) };
+        port.submit(self.namespace, tag.into(), operation);
+    }
+
+    /// An operation of the drive has ended.
+    pub fn completed(&mut self, core: &mut Core, done: Done) {
+        let Done { route, bytes, completion } = done;
+        self.load.commands -= 1;
+        self.load.bytes -= bytes;
+        let tag = route.token as u16;
+        let in_drive = self.in_drive[usize::from(tag)];
+        let mut output = Output::default();
+        let mut port = Port::new(core, self.id, &mut self.load, &mut output);
+        let Completion { status, data, .. } = completion;
+        if in_drive.flush && status == Status::Success {
+            self.in_drive[usize::from(tag)].flush = false;
+            return port.submit(self.namespace, tag.into(), Operation::flush());
+        }
+        let mut result = if status == Status::Success { in_drive.bytes as i32 } else { error_of(status) };
+        if in_drive.read
+            && status == Status::Success
+            && let Err(error) = self.queue.copy_out(tag, &data)
+        {
+            result = -error.raw_os_error().unwrap_or(EIO);
+        }
+        port.give_back(data);
+        self.queue.commit(tag, result);
+    }
+
+    /// Hands the kernel what was committed.
+    pub fn send(&mut self) {
+        self.queue.submit();
+    }
+}
+
+const EIO: i32 = 5;
+
+/// A status as the kernel's error number, negative.
+fn error_of(status: Status) -> i32 {
+    const EINVAL: i32 = 22;
+    const ENOTSUPP: i32 = 95;
+    const EROFS: i32 = 30;
+    -match status {
+        Status::LbaOutOfRange | Status::InvalidField => EINVAL,
+        Status::InvalidOpcode => ENOTSUPP,
+        Status::ReadOnly => EROFS,
+        _ => EIO,
+    }
+}

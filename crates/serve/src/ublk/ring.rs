@@ -1,0 +1,260 @@
+//! The kernel's end of a block device: its control device, its character device, and the ring between the two and us.
+//!
+//! The only place where the server touches memory and entries that the kernel shares with it. A command refers to memory only while
+//! [`Queue::control`] waits for its end; requests are read from a table that the kernel writes before it ends their fetch; data are
+//! copied with ordinary reads and writes.
+
+use super::UblkError;
+use super::abi::{self, Control, Io, Request};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::c_void;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+
+/// The device through which devices are made; it is there when the driver is.
+pub(super) const CONTROL_DEVICE: &str = "/dev/ublk-control";
+
+/// Names of commands that are no tag's.
+const START: u64 = 1 << 32;
+const STOP: u64 = 2 << 32;
+const OTHER: u64 = 3 << 32;
+
+/// Something that the kernel says.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A tag has a request.
+    Request(u16),
+    /// A tag's fetch has ended with the device.
+    Returned,
+    /// The device can be opened, or not.
+    Started(io::Result<()>),
+    /// The device is gone for those who open.
+    Stopped(io::Result<()>),
+}
+
+/// The table of requests, as the kernel maps it for us.
+struct Requests {
+    at: NonNull<c_void>,
+    bytes: usize,
+}
+
+impl Requests {
+    #[allow(unsafe_code, reason = "mapping memory that the kernel writes")]
+    fn map(device: &File, depth: u16) -> io::Result<Requests> {
+        let bytes = (usize::from(depth) * abi::REQUEST_BYTES).next_multiple_of(rustix::param::page_size());
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing else is touched.
+        let at = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, flags, device, 0) }?;
+        let at = NonNull::new(at).ok_or_else(|| io::Error::other("mapped at address 0"))?;
+        Ok(Requests { at, bytes })
+    }
+
+    #[allow(unsafe_code, reason = "reading memory that the kernel writes")]
+    fn read(&self, tag: u16) -> Request {
+        let at = usize::from(tag) * abi::REQUEST_BYTES;
+        assert!(at + abi::REQUEST_BYTES <= self.bytes, "a tag of this queue");
+        // SAFETY: inside the mapping, as just checked. The kernel writes an entry before it ends the fetch of its tag, which has
+        // been taken from the ring, and not again before the tag is committed.
+        let bytes =
+            unsafe { self.at.cast::<u8>().add(at).cast::<[u8; abi::REQUEST_BYTES]>().read_volatile() };
+        Request::decode(&bytes)
+    }
+}
+
+impl Drop for Requests {
+    #[allow(unsafe_code, reason = "giving a mapping back")]
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of this length, which nobody refers to: `read` copies.
+        let _ = unsafe { munmap(self.at.as_ptr(), self.bytes) };
+    }
+}
+
+/// A device of one queue.
+pub(super) struct Queue {
+    ring: IoUring<squeue::Entry128>,
+    control: File,
+    number: u32,
+    /// Gone when the device is deleted, which waits for it to be closed.
+    open: Option<(File, Requests)>,
+    /// Entries in the ring that the kernel has not been told of.
+    unsent: bool,
+}
+
+impl Queue {
+    /// Adds a device and begins to start it; a fetch waits for each tag.
+    pub fn new(depth: u16, parameters: &abi::Parameters) -> Result<Queue, UblkError> {
+        let control = match OpenOptions::new().read(true).write(true).open(CONTROL_DEVICE) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(UblkError::NoDriver { release: release() });
+            }
+            Err(error) => return Err(UblkError::Step { what: CONTROL_DEVICE, error }),
+        };
+        // Room for a fetch of each tag and for control commands.
+        let entries = (u32::from(depth) + 8).next_power_of_two();
+        let ring =
+            IoUring::<squeue::Entry128>::builder().build(entries).map_err(step("a ring of the kernel"))?;
+        let mut queue = Queue { ring, control, number: abi::ANY_DEVICE, open: None, unsent: false };
+        queue.add(depth, parameters)?;
+        if let Err(error) = queue.start(depth, parameters) {
+            // The first error is what matters.
+            let _ = queue.delete();
+            return Err(error);
+        }
+        Ok(queue)
+    }
+
+    fn add(&mut self, depth: u16, parameters: &abi::Parameters) -> Result<(), UblkError> {
+        let mut features = [0; 8];
+        // A driver that does not know the question is too old, too.
+        let known = self.control(Control::GetFeatures, &mut features, 0).is_ok();
+        if !known || !abi::suffices(u64::from_ne_bytes(features)) {
+            return Err(UblkError::TooOld { release: release() });
+        }
+        let mut device = abi::device(depth, parameters.io_bytes_max);
+        self.control(Control::Add, &mut device, 0).map_err(step("adding a ublk device"))?;
+        self.number = abi::device_number(&device);
+        Ok(())
+    }
+
+    fn start(&mut self, depth: u16, parameters: &abi::Parameters) -> Result<(), UblkError> {
+        let mut encoded = parameters.encode();
+        self.control(Control::SetParameters, &mut encoded, 0).map_err(step("parameters of a ublk device"))?;
+        let path = format!("/dev/ublkc{}", self.number);
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.map_err(step("opening the character device of a ublk device"))?;
+        let requests = Requests::map(&file, depth).map_err(step("mapping the requests of a ublk device"))?;
+        self.open = Some((file, requests));
+        for tag in 0..depth {
+            self.push_io(Io::Fetch, tag, 0);
+        }
+        let me = u64::from(std::process::id());
+        self.push_control(Control::Start, abi::control(self.number, (0, 0), me), START);
+        self.submit();
+        Ok(())
+    }
+
+    /// A control command that the kernel answers at once, with what it refers to.
+    fn control(&mut self, command: Control, buffer: &mut [u8], data: u64) -> io::Result<()> {
+        let refers = (buffer.as_mut_ptr() as u64, buffer.len() as u16);
+        self.push_control(command, abi::control(self.number, refers, data), OTHER);
+        loop {
+            self.ring.submit_and_wait(1)?;
+            self.unsent = false;
+            if let Some(end) = self.ring.completion().find(|end| end.user_data() == OTHER) {
+                return outcome(end.result());
+            }
+        }
+    }
+
+    fn push_control(&mut self, command: Control, bytes: [u8; abi::CONTROL_BYTES], name: u64) {
+        let control = types::Fd(self.control.as_raw_fd());
+        self.push(opcode::UringCmd80::new(control, command as u32).cmd(bytes).build().user_data(name));
+    }
+
+    fn push_io(&mut self, command: Io, tag: u16, result: i32) {
+        let Some((device, _)) = &self.open else { return };
+        let device = types::Fd(device.as_raw_fd());
+        let entry = opcode::UringCmd16::new(device, command as u32).cmd(abi::io(tag, result)).build();
+        self.push(entry.user_data(u64::from(tag)).into());
+    }
+
+    #[allow(unsafe_code, reason = "handing an entry to the kernel")]
+    fn push(&mut self, entry: squeue::Entry128) {
+        self.unsent = true;
+        // SAFETY: an I/O entry refers to no memory of ours. A control entry that does is waited for by `control`, which holds that
+        // memory; START and STOP refer to none.
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.submit();
+        }
+    }
+
+    /// Tells the kernel of all entries.
+    pub fn submit(&mut self) {
+        if std::mem::take(&mut self.unsent) {
+            // What could not be taken now is in the ring still, and goes with the next.
+            self.unsent = self.ring.submit().is_err();
+        }
+    }
+
+    /// Readable when there are events.
+    pub fn descriptor(&self) -> RawFd {
+        self.ring.as_raw_fd()
+    }
+
+    /// The device that users open.
+    pub fn device_path(&self) -> String {
+        format!("/dev/ublkb{}", self.number)
+    }
+
+    /// What has happened since the last call.
+    pub fn take_events(&mut self, events: &mut Vec<Event>) {
+        events.extend(self.ring.completion().filter_map(|end| event_of(&end)));
+    }
+
+    /// The request of a tag that has one.
+    pub fn request(&self, tag: u16) -> Request {
+        let (_, requests) = self.open.as_ref().expect("requests come from an open device");
+        requests.read(tag)
+    }
+
+    /// The data that a request writes.
+    pub fn copy_in(&self, tag: u16, data: &mut [u8]) -> io::Result<()> {
+        self.device()?.read_exact_at(data, abi::data_offset(tag))
+    }
+
+    /// The data that a request has read.
+    pub fn copy_out(&self, tag: u16, data: &[u8]) -> io::Result<()> {
+        self.device()?.write_all_at(data, abi::data_offset(tag))
+    }
+
+    fn device(&self) -> io::Result<&File> {
+        let open = self.open.as_ref().map(|(device, _)| device);
+        open.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))
+    }
+
+    /// Ends the request of a tag, with bytes or a negative error, and waits for its next one.
+    pub fn commit(&mut self, tag: u16, result: i32) {
+        self.push_io(Io::CommitAndFetch, tag, result);
+    }
+
+    /// Has the kernel take the device away; [`Event::Stopped`] says when it has.
+    pub fn stop(&mut self) {
+        self.push_control(Control::Stop, abi::control(self.number, (0, 0), 0), STOP);
+        self.submit();
+    }
+
+    /// Deletes the device. All fetches have ended, or none was begun.
+    pub fn delete(&mut self) -> io::Result<()> {
+        self.open = None;
+        self.control(Control::Delete, &mut [], 0)
+    }
+}
+
+fn event_of(end: &cqueue::Entry) -> Option<Event> {
+    match end.user_data() {
+        START => Some(Event::Started(outcome(end.result()))),
+        STOP => Some(Event::Stopped(outcome(end.result()))),
+        OTHER => None,
+        // Whatever a fetch ends with but a request, its tag is not fetched again.
+        tag if end.result() == 0 => Some(Event::Request(tag as u16)),
+        _ => Some(Event::Returned),
+    }
+}
+
+fn outcome(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}
+
+fn step(what: &'static str) -> impl FnOnce(io::Error) -> UblkError {
+    move |error| UblkError::Step { what, error }
+}
+
+fn release() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    release.map_or_else(|_| "unknown".into(), |text| text.trim().to_string())
+}
