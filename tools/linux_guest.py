@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A real Linux host attaches a served drive over NVMe/TCP and works with it.
+"""A real Linux host attaches a served drive over NVMe/TCP and works with it, or serves itself one (ublk).
 
 Boots Debian's cloud kernel under QEMU (no KVM needed) with an initramfs of busybox and the programs of a theme, in a few
 seconds. A theme is a shell script in tools/guest: its head says how the drive is served and what the guest needs, its
-`step` lines are the tests. The kernel's package is fetched once.
+`step` lines are the tests. The kernel's package is fetched once; `# kernel: 6.12` asks for at least that one, which comes
+from a newer Debian where this one's is older.
 
   tools/linux_guest.py                                  all themes, each with a drive of its own
   tools/linux_guest.py block --verbose                  one, with the guest's whole console
@@ -14,6 +15,7 @@ One line for each step and a plain count; exit status 0 if nothing failed.
 import argparse
 import collections
 import gzip
+import lzma
 import os
 import pathlib
 import re
@@ -35,6 +37,8 @@ NETWORK_MODULES = (
 HOST_ID = "2f1b1c5e-7a07-4f3e-9d53-0a9c1f1f7a11"
 HOST_NQN = f"nqn.2014-08.org.nvmexpress:uuid:{HOST_ID}"
 GUEST_SECONDS = 240
+# Where kernels come from that are newer than this machine's Debian.
+NEWER_SUITE = "deb http://deb.debian.org/debian trixie main"
 
 
 class Theme:
@@ -47,6 +51,8 @@ class Theme:
         self.file_store = re.search(r"^# file store$", self.script, re.M) is not None
         self.programs = self.head("programs")
         self.readme = self.head("readme")
+        self.kernel = self.head("kernel")
+        self.secret = re.search(r"^# secret$", self.script, re.M) is not None
         self.boots = int(*self.head("boots") or ["1"])
         self.modules = [*NETWORK_MODULES, *self.head("modules")]
 
@@ -59,15 +65,43 @@ def themes() -> list[str]:
     return sorted(path.stem for path in GUEST.glob("*.sh") if path.stem != "init")
 
 
-def kernel_package() -> pathlib.Path:
-    """Directory with the unpacked package of the kernel; fetched once."""
-    depends = run("apt-cache", "depends", "linux-image-cloud-amd64")
-    name = re.search(r"linux-image-\S*-cloud-amd64$", depends.split("Depends:", 1)[1], re.M).group(0)
+def newer_suite() -> list[str]:
+    """Options with which apt sees a newer Debian, and nothing else; its signatures are checked as ever."""
+    place = CACHE / "apt"
+    (place / "lists/partial").mkdir(parents=True, exist_ok=True)
+    (place / "sources.list").write_text(NEWER_SUITE + "\n")
+    options = {"Dir::Etc::SourceList": place / "sources.list", "Dir::Etc::SourceParts": "/dev/null",
+               "Dir::State::Lists": place / "lists", "Dir::Cache": place, "APT::Sandbox::User": "root"}
+    options = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+    run("apt-get", *options, "update", seconds=300)
+    return options
+
+
+def kernel_name(*options: str) -> str:
+    """The package of the newest cloud kernel."""
+    depends = run("apt-cache", *options, "depends", "linux-image-cloud-amd64")
+    return re.search(r"linux-image-\S*-cloud-amd64$", depends.split("Depends:", 1)[1], re.M).group(0)
+
+
+def version(name: str) -> tuple[int, ...]:
+    """6.12 of linux-image-6.12.107+deb13-cloud-amd64 as numbers."""
+    return tuple(map(int, re.search(r"(\d+)\.(\d+)", name).groups()))
+
+
+def kernel_package(least: list[str]) -> pathlib.Path:
+    """Directory with the unpacked package of a kernel, at least of the version named; fetched once."""
+    name, options = kernel_name(), []
+    if least and version(name) < version(least[0]):
+        fetched = sorted(CACHE.glob("linux-image-*-cloud-amd64"), key=lambda path: version(path.name))
+        if fetched and version(fetched[-1].name) >= version(least[0]):
+            return fetched[-1]
+        options = newer_suite()
+        name = kernel_name(*options)
     unpacked = CACHE / name
     if not unpacked.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-            run("apt-get", "download", name, cwd=scratch)
+            run("apt-get", *options, "download", name, cwd=scratch, seconds=300)
             (package,) = pathlib.Path(scratch).glob("*.deb")
             partial = pathlib.Path(scratch) / "unpacked"
             run("dpkg-deb", "-x", package, partial)
@@ -79,7 +113,7 @@ def libraries(binary: str) -> list[str]:
     return re.findall(r"(/\S+\.so\S*)", run("ldd", binary))
 
 
-def initramfs(theme: Theme, kernel: pathlib.Path, settings: dict, path: pathlib.Path):
+def initramfs(theme: Theme, kernel: pathlib.Path, settings: dict, pellucid: str, path: pathlib.Path):
     """Writes an initramfs: busybox, the programs with their libraries, the modules, init and the theme."""
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch)
@@ -87,8 +121,9 @@ def initramfs(theme: Theme, kernel: pathlib.Path, settings: dict, path: pathlib.
             (root / directory).mkdir()
         shutil.copy(program("busybox"), root / "bin/busybox")
         for name in theme.programs:
-            shutil.copy(program(name), root / "sbin" / name)
-            for library in libraries(program(name)):
+            binary = str(pellucid) if name == "pellucid" else program(name)
+            shutil.copy(binary, root / "sbin" / name)
+            for library in libraries(binary):
                 place = root / library.lstrip("/")
                 place.parent.mkdir(parents=True, exist_ok=True)
                 if not place.exists():
@@ -96,6 +131,8 @@ def initramfs(theme: Theme, kernel: pathlib.Path, settings: dict, path: pathlib.
         for module in theme.modules:
             for found in kernel.rglob(f"{module}.ko"):
                 shutil.copy(found, root / "modules")
+            for found in kernel.rglob(f"{module}.ko.xz"):
+                (root / "modules" / f"{module}.ko").write_bytes(lzma.decompress(found.read_bytes()))
         if os.path.exists("/etc/mke2fs.conf"):
             shutil.copy("/etc/mke2fs.conf", root / "etc")
         shutil.copy(GUEST / "init.sh", root / "init")
@@ -157,14 +194,15 @@ def host_action(server: Server, action: str) -> str:
     return f"refused @ {action}: unknown; allowed: restart, power-cut, power-off, pellucid ..."
 
 
-def visit(theme: Theme, port: int, nqn: str, count: Count, options, server: Server | None, boot: int = 1):
+def visit(theme: Theme, port: int, nqn: str, count: Count, options, server: Server | None, boot: int = 1,
+          secret: str = ""):
     """Boots a guest that runs a theme against the drive behind a port; `boot` counts from 1."""
-    kernel = kernel_package()
+    kernel = kernel_package(theme.kernel)
     settings = {"PORT": port, "NQN": nqn, "HOST_NQN": HOST_NQN, "HOST_ID": HOST_ID, "MIB": options.mib,
-                "MODULES": " ".join(theme.modules), "HOST": int(server is not None), "BOOT": boot}
+                "MODULES": " ".join(theme.modules), "HOST": int(server is not None), "BOOT": boot, "SECRET": secret}
     with tempfile.TemporaryDirectory() as scratch:
         initrd = pathlib.Path(scratch) / "initrd.gz"
-        initramfs(theme, kernel, settings, initrd)
+        initramfs(theme, kernel, settings, options.pellucid, initrd)
         guest, done, explain, began = Guest(kernel, initrd), False, 0, time.monotonic()
         answers, last = {}, collections.deque(maxlen=20)
         try:
@@ -195,8 +233,17 @@ def visit(theme: Theme, port: int, nqn: str, count: Count, options, server: Serv
 
 
 def serve_and_visit(theme: Theme, count: Count, options):
+    if not theme.serve:
+        return visit(theme, 0, "", count, options, None)
     with tempfile.TemporaryDirectory() as directory:
         drive, *rest = theme.serve
+        secret = ""
+        if theme.secret:
+            secret = run("nvme", "gen-dhchap-key", "--hmac=1", f"--nqn={HOST_NQN}").strip()
+            file = pathlib.Path(directory) / "secret"
+            file.touch(mode=0o600)
+            file.write_text(secret + "\n")
+            rest += ["--dhchap", f"{HOST_NQN}={file}"]
         sets = [f"media.store=file:{directory}/drive"] if theme.file_store else []
         time_mode = rest.pop(rest.index("--time") + 1) if "--time" in rest else "paced"
         rest = [word for word in rest if word != "--time"]
@@ -204,7 +251,8 @@ def serve_and_visit(theme: Theme, count: Count, options):
         server = Server(directory, [drive], sets, time_mode, nvme=True, options=rest, pellucid=options.pellucid)
         try:
             for boot in range(1, theme.boots + 1):
-                visit(theme, server.port, NQN_PREFIX + pathlib.Path(drive).stem, count, options, server, boot)
+                visit(theme, server.port, NQN_PREFIX + pathlib.Path(drive).stem, count, options, server, boot,
+                      secret)
         except BaseException:
             server.kill()
             raise
