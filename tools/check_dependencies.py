@@ -21,7 +21,7 @@ ALLOWED = {
     "prism": {"ftl", "flash"},
     "apps": {"prism", "host", "flash"},
     "monitor": {"device", "flash"},
-    "serve": {"monitor", "device", "wire", "media", "ftl", "flash"},
+    "serve": {"monitor", "device", "host", "wire", "media", "ftl", "flash"},
     "lab": {"device", "host", "apps", "media", "ftl", "flash"},
     "cli": ANYTHING,
     "python": ANYTHING,

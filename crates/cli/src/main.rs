@@ -7,6 +7,7 @@ mod args;
 mod commands;
 mod failure;
 mod interrupt;
+mod layered;
 mod log_line;
 mod output;
 mod progress;

@@ -41,6 +41,57 @@ pub trait Layer {
     fn is_ready(&self) -> bool {
         true
     }
+
+    /// The machine has lost its power, and the drive has come back: the layer starts again from what is on it. Commands under
+    /// way end with [`PowerLoss`](pellucid_flash::Status::PowerLoss).
+    ///
+    /// The error is a sentence.
+    fn restart(&mut self, _now: SimTime) -> Result<(), String> {
+        Err("this layer cannot start again".into())
+    }
+}
+
+/// A layer whose kind is chosen when the program runs.
+impl<L: Layer + ?Sized> Layer for Box<L> {
+    fn interface(&self) -> Interface {
+        (**self).interface()
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        (**self).submit(now, command);
+    }
+
+    fn complete(&mut self, now: SimTime, completion: Completion) {
+        (**self).complete(now, completion);
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        (**self).advance(now);
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        (**self).next_event()
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        (**self).next_command()
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        (**self).pop()
+    }
+
+    fn failure(&self) -> Option<String> {
+        (**self).failure()
+    }
+
+    fn is_ready(&self) -> bool {
+        (**self).is_ready()
+    }
+
+    fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        (**self).restart(now)
+    }
 }
 
 /// A layer over a drive: a drive.
@@ -54,23 +105,42 @@ pub struct Stack<L, D> {
 }
 
 impl<L: Layer, D: Drive> Stack<L, D> {
+    /// Puts `layer` on `drive`, at `now` of both. The layer begins its start; it takes commands from the first moment on.
+    pub fn new(layer: L, drive: D, now: SimTime) -> Stack<L, D> {
+        let mut stack = Stack { layer, drive, now };
+        stack.layer.advance(now);
+        stack.pump();
+        stack
+    }
+
     /// Puts `layer` on `drive`, at `now` of both, and runs until the layer has started.
     ///
     /// The error is the layer's sentence.
     pub fn start(layer: L, drive: D, now: SimTime) -> Result<Stack<L, D>, String> {
-        let mut stack = Stack { layer, drive, now };
-        stack.layer.advance(now);
-        stack.pump();
-        while !stack.layer.is_ready() && stack.layer.failure().is_none() {
-            match Drive::next_event(&stack) {
-                Some(next) => Drive::advance(&mut stack, next),
+        let mut stack = Stack::new(layer, drive, now);
+        stack.run_start()?;
+        Ok(stack)
+    }
+
+    /// Lets the layer start again on a drive that has come back at `now`, which has no command of it any more.
+    ///
+    /// The error is the layer's sentence.
+    pub fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        self.now = self.now.max(now);
+        self.layer.restart(self.now)?;
+        self.layer.advance(self.now);
+        self.pump();
+        self.run_start()
+    }
+
+    fn run_start(&mut self) -> Result<(), String> {
+        while !self.layer.is_ready() && self.layer.failure().is_none() {
+            match Drive::next_event(self) {
+                Some(next) => Drive::advance(self, next),
                 None => return Err("the drive does not answer".into()),
             }
         }
-        match stack.layer.failure() {
-            Some(sentence) => Err(sentence),
-            None => Ok(stack),
-        }
+        self.layer.failure().map_or(Ok(()), Err)
     }
 
     /// Simulated time of the stack.

@@ -110,16 +110,16 @@ pub(crate) fn carry_out(drive: usize, request: &Value, core: &mut Core) -> Resul
     match request["do"].as_str() {
         Some("power-cut") => power_cut(drive, core),
         Some("damage") => {
-            core.inject(drive, fault(request)?).map_err(|error| error.to_string())?;
-            Ok(json!({ "read_only": core.device(drive).is_read_only() }))
+            core.inject(drive, fault(request)?)?;
+            Ok(json!({ "read_only": core.is_read_only(drive) }))
         }
         _ => faults(drive, request, core),
     }
 }
 
 fn power_cut(drive: usize, core: &mut Core) -> Result<Value, String> {
-    let lost = core.device(drive).outstanding_commands();
-    let report = core.power_cut(drive).map_err(|error| error.to_string())?;
+    let lost = core.device_here(drive)?.outstanding_commands();
+    let report = core.power_cut(drive)?;
     Ok(json!({
         "commands_lost": lost,
         "mapped_units": report.mapped_units,
@@ -128,7 +128,7 @@ fn power_cut(drive: usize, core: &mut Core) -> Result<Value, String> {
 }
 
 fn faults(drive: usize, request: &Value, core: &mut Core) -> Result<Value, String> {
-    let mut faults = core.device(drive).config().media.faults.clone();
+    let mut faults = core.device_here(drive)?.config().media.faults.clone();
     let places = [
         ("program_fail", &mut faults.program_fail),
         ("erase_fail", &mut faults.erase_fail),
@@ -143,7 +143,7 @@ fn faults(drive: usize, request: &Value, core: &mut Core) -> Result<Value, Strin
     let answer = json!({
         "program_fail": faults.program_fail, "erase_fail": faults.erase_fail, "read_fail": faults.read_fail,
     });
-    core.set_faults(drive, faults).map_err(|error| error.to_string())?;
+    core.set_faults(drive, faults)?;
     Ok(answer)
 }
 
@@ -201,7 +201,16 @@ fn status(core: &Core) -> Result<Value, String> {
 }
 
 fn drive_status(core: &Core, drive: usize) -> Value {
-    let (namespace, device) = (&core.namespaces()[drive], core.device(drive));
+    let namespace = &core.namespaces()[drive];
+    let Some(device) = core.device(drive) else {
+        return json!({
+            "name": namespace.name,
+            "bytes": namespace.bytes(),
+            "sector_bytes": namespace.sector_bytes,
+            "read_only": core.is_read_only(drive),
+            "remote": core.remote_state(drive),
+        });
+    };
     let counters = device.counters();
     let programmed: u64 = counters.programmed_sectors.iter().sum();
     let by_cause: serde_json::Map<String, Value> = Cause::ALL

@@ -7,17 +7,21 @@
 //! that its completion takes, and is in use from submit to completion.
 
 use crate::control;
+use crate::drive::{Layered, Served};
 use crate::plan::{Plan, PlannedFault};
 use crate::pool::Pool;
+use crate::remote::{Remote, TOKENS};
 use crate::session::{Close, ConnectionId, Namespace, Operation};
 use hdrhistogram::Histogram;
-use pellucid_device::{Device, DeviceError};
-use pellucid_flash::{ChunkNotice, Command, Completion, Drive, Interface, Lba, Lpn, Opcode, SimTime};
+use mio::{Poll, Token, Waker};
+use pellucid_device::Device;
+use pellucid_flash::{ChunkNotice, Command, Completion, Interface, Lba, Opcode, SimTime};
 use pellucid_ftl::MountReport;
-use pellucid_media::{Fault, Faults, MediaError};
+use pellucid_media::{Fault, Faults};
 use pellucid_monitor::{Board, Figures, Protocol, Serving, View};
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Lateness above this is counted as this.
@@ -26,7 +30,7 @@ const LATENESS_MAX_NS: u64 = 60_000_000_000;
 const EVENTS_MAX: u32 = 4096;
 /// Half of what is outstanding, within these bounds, is sent at once: few system calls, and yet the host has something to
 /// do while the drive goes on.
-const PART: RangeInclusive<u32> = 8..=64;
+const PART: RangeInclusive<usize> = 8..=64;
 
 /// How the drives' time goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -150,26 +154,28 @@ struct Operations {
 }
 
 /// The namespaces of a drive. A drive that has one gives it its own name; of several, each has its number behind that.
-fn namespaces_of(drive: usize, name: &str, device: &Device) -> Vec<Namespace> {
-    let layout = device.layout();
-    let count = Drive::namespaces(device);
-    let named = |number: u16| if count == 1 { name.to_string() } else { format!("{name}.{}", number + 1) };
-    let numbers = (0..count).filter_map(|number| Some((number, Drive::interface(device, number)?)));
-    numbers
-        .map(|(number, interface)| Namespace {
-            name: named(number),
-            drive,
-            number,
-            interface,
-            sectors: match interface {
-                Interface::Block { sectors, .. } => sectors,
-                Interface::Zoned(zones) => u64::from(zones.zones) * zones.zone_sectors,
-                Interface::OpenChannel(chunks) => chunks.address_space_sectors(),
-            },
-            sector_bytes: layout.sector_bytes,
-            unit_bytes: layout.unit_bytes,
-        })
-        .collect()
+fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
+    let [sector_bytes, unit_bytes, stripe_bytes] = served.sizes();
+    let interfaces = served.interfaces();
+    let named = |number: u16| {
+        if interfaces.len() == 1 { name.to_string() } else { format!("{name}.{}", number + 1) }
+    };
+    let namespace = |&(number, interface): &(u16, Interface)| Namespace {
+        name: named(number),
+        drive,
+        number,
+        interface,
+        sectors: match interface {
+            Interface::Block { sectors, .. } => sectors,
+            Interface::Zoned(zones) => u64::from(zones.zones) * zones.zone_sectors,
+            Interface::OpenChannel(chunks) => chunks.address_space_sectors(),
+        },
+        sector_bytes,
+        unit_bytes,
+        stripe_bytes,
+        write_back: served.has_write_cache(),
+    };
+    interfaces.iter().map(namespace).collect()
 }
 
 /// The drives and everything about them that does not depend on sockets.
@@ -177,7 +183,7 @@ pub struct Core {
     namespaces: Vec<Namespace>,
     /// Names of the drives.
     names: Vec<String>,
-    devices: Vec<Device>,
+    devices: Vec<Served>,
     time: Time,
     began: Instant,
     /// Of each drive.
@@ -201,6 +207,8 @@ pub struct Core {
     /// Each protocol that is listened for; kept by the reactor and its connections.
     pub(crate) protocols: Vec<Protocol>,
     board: Option<Board>,
+    /// There are remote drives.
+    remotes: bool,
 }
 
 impl Core {
@@ -208,7 +216,9 @@ impl Core {
     ///
     /// # Errors
     /// Drives that cannot be served.
-    pub fn new(drives: Vec<(String, Device)>, time: Time) -> Result<Core, Refusal> {
+    pub fn new<D: Into<Served>>(drives: Vec<(String, D)>, time: Time) -> Result<Core, Refusal> {
+        let drives: Vec<(String, Served)> =
+            drives.into_iter().map(|(name, drive)| (name, drive.into())).collect();
         if drives.is_empty() {
             return Err(Refusal::NoDrive);
         }
@@ -219,8 +229,7 @@ impl Core {
         }
         let mut namespaces: Vec<Namespace> = Vec::new();
         for (name, device) in &drives {
-            let layout = device.layout();
-            if device.image_bytes() != layout.sector_bytes as usize {
+            if device.image_bytes() != device.sizes()[0] as usize {
                 return Err(Refusal::Stamps { name: name.clone() });
             }
             let of_drive =
@@ -231,8 +240,9 @@ impl Core {
             }
             namespaces.extend(of_drive);
         }
-        let (names, devices) = drives.into_iter().unzip();
+        let (names, devices): (Vec<String>, Vec<Served>) = drives.into_iter().unzip();
         Ok(Core {
+            remotes: devices.iter().any(Served::is_remote),
             operations: namespaces.iter().map(|_| Operations { had: 0, strike: u64::MAX }).collect(),
             plan: Plan::default(),
             notices: Vec::new(),
@@ -264,7 +274,8 @@ impl Core {
 
     /// From now on the drives are watched.
     pub fn watch(&mut self) {
-        self.devices.iter_mut().filter(|device| !device.is_watched()).for_each(Device::watch);
+        let devices = self.devices.iter_mut().filter_map(Served::device_mut);
+        devices.filter(|device| !device.is_watched()).for_each(Device::watch);
     }
 
     /// From now on the drives are watched, and shown on `board` to who asks there.
@@ -293,9 +304,10 @@ impl Core {
             lateness_ns.record(late.value_iterated_to(), late.count_at_value());
         }
         let drives = self.names.iter().zip(&self.devices);
+        let drives = drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.snapshot())));
         View {
             wall: Duration::from_nanos(self.now_ns()),
-            drives: drives.map(|(name, device)| (name.clone(), device.snapshot())).collect(),
+            drives: drives.collect(),
             serving: Some(Serving {
                 protocols: self.protocols.clone(),
                 held_bytes: self.bytes_held() as u64,
@@ -310,14 +322,53 @@ impl Core {
         &self.namespaces
     }
 
-    /// The drive behind a namespace.
-    pub fn device(&self, namespace: usize) -> &Device {
-        &self.devices[self.namespaces[namespace].drive]
+    /// The drive behind a namespace; `None`: it is remote.
+    pub fn device(&self, namespace: usize) -> Option<&Device> {
+        self.devices[self.namespaces[namespace].drive].device()
     }
 
-    /// The drive behind a namespace, to be set up.
-    pub(crate) fn device_mut(&mut self, namespace: usize) -> &mut Device {
-        &mut self.devices[self.namespaces[namespace].drive]
+    /// The drive behind a namespace, to be set up; `None`: it is remote.
+    pub(crate) fn device_mut(&mut self, namespace: usize) -> Option<&mut Device> {
+        self.devices[self.namespaces[namespace].drive].device_mut()
+    }
+
+    /// The same, or why not.
+    pub(crate) fn device_here(&mut self, namespace: usize) -> Result<&mut Device, String> {
+        const REMOTE: &str = "the drive is remote; allowed: to ask whoever serves it";
+        self.device_mut(namespace).ok_or_else(|| REMOTE.to_owned())
+    }
+
+    /// How a remote drive is connected; `None`: it is of this process.
+    pub(crate) fn remote_state(&self, namespace: usize) -> Option<&'static str> {
+        self.devices[self.namespaces[namespace].drive].remote().map(Remote::state)
+    }
+
+    /// Whether a namespace takes no writes.
+    pub(crate) fn is_read_only(&self, namespace: usize) -> bool {
+        self.devices[self.namespaces[namespace].drive].is_read_only()
+    }
+
+    /// Lets the remote drives wake `poll`: each has as many tokens as [`TOKENS`](crate::remote::TOKENS) says, from `first` on.
+    pub(crate) fn attach(&mut self, poll: &Poll, first: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
+        for (at, drive) in self.devices.iter_mut().enumerate() {
+            if let Some(layered) = drive.on_remote() {
+                layered.attach(poll, Token(first.0 + at * TOKENS), waker)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Something happened on a socket of a remote drive; `token` counts from the first of [`Core::attach`].
+    pub(crate) fn remote_ready(&mut self, token: usize) {
+        if let Some(layered) = self.devices.get_mut(token / TOKENS).and_then(Served::on_remote) {
+            layered.ready(token % TOKENS);
+        }
+    }
+
+    /// The server stops: nobody waits for remote drives that are away.
+    pub(crate) fn stop(&mut self) {
+        self.stopping = true;
+        self.devices.iter_mut().filter_map(Served::on_remote).for_each(Layered::stop);
     }
 
     /// See [`crate::session::Port::pop_notice`].
@@ -383,12 +434,15 @@ impl Core {
     /// # Panics
     /// When there is no such namespace.
     pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
-        let now = self.drive_now();
         let Namespace { drive, number, sector_bytes, .. } = self.namespaces[namespace];
+        let now = match self.devices[drive].on_remote() {
+            None => self.drive_now(),
+            Some(_) => SimTime(self.now_ns()),
+        };
         let device = &mut self.devices[drive];
         let at = now.max(device.now());
         let Operation { queue, opcode, fua, lba, sectors, data, handle, vector } = operation;
-        let queue = queue % device.config().host.queues;
+        let queue = queue % device.queues();
         if let Some(observer) = &mut self.observer {
             let arrival = Arrival { at, namespace, queue, opcode, fua, lba, sectors, sector_bytes };
             let written: &[u8] = if opcode == Opcode::Write { &data } else { &[] };
@@ -453,10 +507,13 @@ impl Core {
 
     /// Lets the drives do what is due. Returns whether more can be done at once.
     pub fn run(&mut self) -> bool {
+        if self.remotes {
+            self.run_remotes();
+        }
         match self.time {
             Time::Paced { .. } => {
                 let now = self.drive_now();
-                for device in &mut self.devices {
+                for device in self.devices.iter_mut().filter(|device| !device.is_remote()) {
                     if device.next_event().is_some_and(|at| at <= now) {
                         device.advance(now);
                     }
@@ -465,8 +522,8 @@ impl Core {
             }
             Time::Instant => {
                 let mut more = false;
-                for device in &mut self.devices {
-                    let part = (device.outstanding_commands() / 2).clamp(*PART.start(), *PART.end()) as usize;
+                for device in self.devices.iter_mut().filter(|device| !device.is_remote()) {
+                    let part = (device.outstanding_commands() / 2).clamp(*PART.start(), *PART.end());
                     for _ in 0..EVENTS_MAX {
                         let Some(at) = device.next_event().filter(|_| device.outstanding_commands() > 0)
                         else {
@@ -484,13 +541,23 @@ impl Core {
         }
     }
 
+    /// Exchanges data with the remote drives; their time is wall time.
+    #[cold]
+    fn run_remotes(&mut self) {
+        let now = SimTime(self.now_ns());
+        for layered in self.devices.iter_mut().filter_map(Served::on_remote) {
+            layered.turn(now);
+            self.notices.append(&mut layered.take_notices());
+        }
+    }
+
     /// Instant: runs a little of what the drives do by themselves while nobody waits. Returns whether there is more.
     pub fn run_background(&mut self) -> bool {
         if self.time != Time::Instant {
             return false;
         }
         let mut more = false;
-        for device in &mut self.devices {
+        for device in self.devices.iter_mut().filter(|device| !device.is_remote()) {
             for _ in 0..EVENTS_MAX / 16 {
                 let Some(at) = device.next_event() else { break };
                 device.advance(at);
@@ -502,14 +569,18 @@ impl Core {
 
     /// Wall time, on the clock of [`Core::now_ns`], at which a drive next does something; `None`: not by itself.
     pub fn next_due_ns(&self) -> Option<u64> {
-        let Time::Paced { .. } = self.time else { return None };
-        self.devices.iter().filter_map(Device::next_event).min().map(|at| self.wall_ns(at.0))
+        let due = |device: &Served| match (device.is_remote(), self.time) {
+            (true, _) => device.next_event().map(|at| at.0),
+            (false, Time::Paced { .. }) => device.next_event().map(|at| self.wall_ns(at.0)),
+            (false, Time::Instant) => None,
+        };
+        self.devices.iter().filter_map(due).min()
     }
 
     /// The next operation that has ended.
     #[inline]
     pub fn pop(&mut self) -> Option<Done> {
-        let completion = self.devices.iter_mut().find_map(Device::pop)?;
+        let completion = self.devices.iter_mut().find_map(Served::pop)?;
         let Pending { route, namespace, bytes } = self.pending[completion.tag as usize];
         if let Some(observer) = &mut self.observer {
             observer.completed(namespace, &completion);
@@ -527,10 +598,10 @@ impl Core {
     ///
     /// # Errors
     /// When it cannot be mounted.
-    pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, DeviceError> {
+    pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
         let now = self.drive_now();
-        let device = self.device_mut(namespace);
-        if now > device.now() {
+        let device = &mut self.devices[self.namespaces[namespace].drive];
+        if !device.is_remote() && now > device.now() {
             device.advance(now);
         }
         device.power_cut()
@@ -540,25 +611,26 @@ impl Core {
     ///
     /// # Errors
     /// A value that is no probability, or a place that is not there.
-    pub fn set_faults(&mut self, namespace: usize, faults: Faults) -> Result<(), MediaError> {
-        self.device_mut(namespace).set_faults(faults)
+    pub fn set_faults(&mut self, namespace: usize, faults: Faults) -> Result<(), String> {
+        self.device_here(namespace)?.set_faults(faults).map_err(|error| error.to_string())
     }
 
     /// Does damage to a drive, now.
     ///
     /// # Errors
     /// A die that is not there, or a factor out of range; nothing has happened then.
-    pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), MediaError> {
+    pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), String> {
         let now = self.drive_now();
-        let device = self.device_mut(namespace);
-        device.inject(now.max(device.now()), fault)
+        let device = self.device_here(namespace)?;
+        device.inject(now.max(device.now()), fault).map_err(|error| error.to_string())
     }
 
     /// See [`crate::session::Port::allocated`].
     pub(crate) fn allocated(&self, namespace: usize, lba: Lba, sectors: u64) -> (bool, u64) {
-        let device = self.device(namespace);
-        let per_unit = u64::from(device.layout().sectors_per_unit);
-        let holds = |unit: u64| u32::try_from(unit).is_ok_and(|unit| device.is_mapped(Lpn(unit)));
+        let Namespace { drive, sector_bytes, unit_bytes, .. } = self.namespaces[namespace];
+        let device = &self.devices[drive];
+        let per_unit = u64::from(unit_bytes / sector_bytes);
+        let holds = |unit: u64| u32::try_from(unit).is_ok_and(|unit| device.is_mapped(unit));
         let first = lba.0 / per_unit;
         let end = (lba.0 + sectors).div_ceil(per_unit);
         let answer = holds(first);
@@ -579,8 +651,8 @@ impl Core {
         observed.map_err(|error| format!("recording: {error}"))
     }
 
-    /// The drives as they are now.
+    /// The drives of this process as they are now.
     pub fn into_devices(self) -> Vec<Device> {
-        self.devices
+        self.devices.into_iter().filter_map(Served::into_device).collect()
     }
 }

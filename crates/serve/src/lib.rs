@@ -5,7 +5,10 @@
 //!                  ▲                                              │
 //!                  └──────── Server: one thread, epoll ◄──────────┘ completions, when their time has come
 //! ```
-//! A block device of this machine's kernel (ublk) hands its requests to the same loop. One thread owns the drives and all connections. Nothing is shared, so nothing is locked.
+//! A block device of this machine's kernel (ublk) hands its requests to the same loop. A drive may be of another process: a layer of the
+//! host stands on it, and `remote` is the host's end of the connection.
+//!
+//! One thread owns the drives and all connections. Nothing is shared, so nothing is locked.
 //!
 //! Invariants: the drive is told a time that never runs backwards; a peer can neither make memory grow without bound nor stop
 //! the others.
@@ -17,12 +20,14 @@ extern crate self as pellucid_serve;
 mod connection;
 pub mod control;
 mod core;
+mod drive;
 pub mod nbd;
 pub mod nvme;
 mod output;
 mod plan;
 mod pool;
 mod record;
+mod remote;
 mod server;
 pub mod session;
 mod socket;
@@ -31,10 +36,12 @@ mod tls;
 mod ublk;
 
 pub use crate::core::{Arrival, Core, Done, Observer, Refusal, Route, Time};
+pub use drive::{Layered, Served};
 pub use output::Output;
 pub use plan::{Moment, PlanError, PlannedFault};
 pub use pool::Pool;
 pub use record::FioTrace;
+pub use remote::{Remote, RemoteConfig, RemoteError};
 pub use server::{Accept, CONTROL, Log, Options, ServeError, Server, Stopper};
 pub use socket::{Address, AddressError};
 pub use tls::{TlsConfig, TlsError};

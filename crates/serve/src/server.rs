@@ -29,6 +29,7 @@ const WAKER: Token = Token(0);
 const TIMER: Token = Token(1);
 const LISTENERS: usize = 2;
 const CONNECTIONS: usize = 1 << 16;
+const REMOTES: usize = CONNECTIONS + (1 << SLOT_BITS);
 const BLOCK_DEVICES: usize = 1 << 20;
 /// Bits of a connection's number that say where it is kept.
 pub(crate) const SLOT_BITS: u32 = 16;
@@ -154,17 +155,19 @@ impl Server {
     ///
     /// # Errors
     /// When the system gives no event queue.
-    pub fn new(core: Core, options: Options, log: Log) -> Result<Server, ServeError> {
+    pub fn new(mut core: Core, options: Options, log: Log) -> Result<Server, ServeError> {
         let poll = Poll::new().map_err(ServeError::Poll)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(ServeError::Poll)?;
         let timer = Timer::new(poll.registry(), TIMER).map_err(ServeError::Poll)?;
+        let waker = Arc::new(waker);
+        core.attach(&poll, Token(REMOTES), &waker).map_err(ServeError::Poll)?;
         Ok(Server {
             core,
             options: Options { connections_max: options.connections_max.min(CONNECTIONS_MAX), ..options },
             log,
             poll,
             timer,
-            stopper: Stopper { stop: Arc::default(), waker: Arc::new(waker) },
+            stopper: Stopper { stop: Arc::default(), waker },
             listeners: Vec::new(),
             connections: Vec::new(),
             blocks: Vec::new(),
@@ -342,6 +345,7 @@ impl Server {
             Token(token) if token < CONNECTIONS => self.accept(token - LISTENERS),
             // They are looked at in every turn.
             Token(token) if token >= BLOCK_DEVICES => {}
+            Token(token) if token >= REMOTES => self.core.remote_ready(token - REMOTES),
             Token(token) => {
                 let slot = token - CONNECTIONS;
                 let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) else {
@@ -560,7 +564,7 @@ impl Server {
     /// No new connections, no new requests; what is under way is answered.
     fn begin_stopping(&mut self) {
         (self.log)(format_args!("event=stopping connections={}", self.core.connections));
-        self.core.stopping = true;
+        self.core.stop();
         self.listeners.clear();
         self.blocks.iter_mut().for_each(BlockDevice::stop);
         for slot in 0..self.connections.len() {

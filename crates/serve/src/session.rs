@@ -14,7 +14,7 @@
 use crate::core::{Core, Route};
 use crate::output::Output;
 use crate::pool::Pool;
-use pellucid_device::{Device, DeviceError};
+use pellucid_device::Device;
 use pellucid_flash::{ChunkNotice, Completion, Interface, Lba, Opcode, Vector};
 use pellucid_ftl::MountReport;
 
@@ -143,6 +143,10 @@ pub struct Namespace {
     pub sector_bytes: u32,
     /// Bytes of a mapping unit: requests aligned to it are served best.
     pub unit_bytes: u32,
+    /// Bytes that are written to the media at once.
+    pub stripe_bytes: u32,
+    /// A write may be acknowledged before it is durable.
+    pub write_back: bool,
 }
 
 impl Namespace {
@@ -244,14 +248,19 @@ impl<'a> Port<'a> {
         self.core.pop_notice(drive)
     }
 
-    /// The drive behind a namespace, to be set up.
-    pub fn device_mut(&mut self, namespace: usize) -> &mut Device {
+    /// The drive behind a namespace, to be set up; `None`: it is remote.
+    pub fn device_mut(&mut self, namespace: usize) -> Option<&mut Device> {
         self.core.device_mut(namespace)
     }
 
-    /// The drive behind a namespace: counters, wear, configuration.
-    pub fn device(&self, namespace: usize) -> &Device {
+    /// The drive behind a namespace: counters, wear, configuration; `None`: it is remote.
+    pub fn device(&self, namespace: usize) -> Option<&Device> {
         self.core.device(namespace)
+    }
+
+    /// Whether a namespace takes no writes.
+    pub fn is_read_only(&self, namespace: usize) -> bool {
+        self.core.is_read_only(namespace)
     }
 
     /// Whether any of the mapping units that `sectors` touch holds data on the media or in the buffer, and how many
@@ -264,8 +273,8 @@ impl<'a> Port<'a> {
     /// [`pellucid_flash::Status::PowerLoss`], of all connections.
     ///
     /// # Errors
-    /// When the drive cannot be mounted any more.
-    pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, DeviceError> {
+    /// When the drive cannot be mounted any more, or is remote.
+    pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
         self.core.power_cut(namespace)
     }
 

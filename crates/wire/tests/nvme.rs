@@ -349,7 +349,21 @@ fn open_channel_commands() {
     assert_eq!(write.addresses(&list).expect("long enough").collect::<Vec<_>>(), [5, 6]);
     assert!(write.addresses(&list[..15]).is_err());
     assert!(open_channel::VectorCommand::parse(&SubmissionEntry::new(0x94, 0, 1)).is_err());
+    let run = open_channel::VectorCommand {
+        data: open_channel::VectorData::Metadata,
+        is_run: true,
+        count: 64,
+        limited_retry: true,
+        ..read
+    };
+    assert_eq!(open_channel::VectorCommand::parse(&run.entry(3, 1)), Ok(run));
+    // Out-of-band data alone cannot be written, and an erase moves none.
+    let only = |opcode: u8| SubmissionEntry::new(opcode, 0, 1).with_cdw(12, open_channel::profile::METADATA_ONLY);
+    assert!(open_channel::VectorCommand::parse(&only(0x91)).is_err());
+    assert!(open_channel::VectorCommand::parse(&only(0x90)).is_err());
     let geometry = open_channel::Geometry { major: 2, groups: 8, read_ns: [1, 2], ..Default::default() };
+    assert_eq!(geometry.profile_metadata_bytes(), None);
+    assert_eq!(geometry.with_profile(16).profile_metadata_bytes(), Some(16));
     let bytes = geometry.encode();
     assert_eq!((bytes[0], bytes[64], bytes[192], bytes[196]), (2, 8, 1, 2));
     let chunk = open_channel::ChunkDescriptor { write_pointer: 9, ..Default::default() };

@@ -3,9 +3,9 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::layered::{self, RemoteDrive};
 use crate::log_line::LogFormat;
 use crate::output;
-use crate::subject::Subject;
 use crate::watch::MonitorOptions;
 use anyhow::anyhow;
 use pellucid_flash::Interface;
@@ -14,7 +14,7 @@ use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::{Connection, HostSecrets, SubsystemConfig, Target};
 use pellucid_serve::session::Namespace;
 use pellucid_serve::{
-    Address, CONTROL, Core, FioTrace, Options, PlannedFault, Server, Time, TlsConfig, UblkError,
+    Address, CONTROL, Core, FioTrace, Options, PlannedFault, Served, Server, Time, TlsConfig, UblkError,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -30,6 +30,7 @@ Examples:
   pellucid serve cosmos-plus --set media.store=ram --nvme-tcp 4420
   pellucid serve cosmos-plus --set media.store=ram --nbd 10809 --monitor 9300
   pellucid serve mine.toml --nbd 10809 --control /tmp/pellucid.control --record run.log
+  pellucid serve --remote drive.example:4420 --set host.ftl.over_provisioning=0.2 --nbd 10809
   pellucid serve mine.toml --nbd 10809 --fault power-cut@random:seed=7 --fault program-fail=0.001@10s
 
 Then, for one: nbdinfo nbd://127.0.0.1:10809, qemu-img info nbd://127.0.0.1:10809/cosmos-plus
@@ -39,9 +40,20 @@ or: nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-01.org.pellucid:cosmos-
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Serve {
-    /// Presets, descriptions in TOML, or images; each is served under its name
-    #[arg(value_name = "DRIVE", required = true)]
+    /// Presets, descriptions in TOML, or images; each is served under its name, under the layers of its [host] if it has any.
+    /// With --remote none, or one description whose [host.ftl] counts
+    #[arg(value_name = "DRIVE", required_unless_present = "remote")]
     drives: Vec<String>,
+    /// Put a host FTL in front of an open-channel drive that another process serves over NVMe/TCP, and serve that: HOST:PORT, and
+    /// /NQN if there are several subsystems. Its namespace is the first open-channel one, or host.ftl.namespace + 1
+    #[arg(long, value_name = "ADDR[/NQN]")]
+    remote: Option<RemoteDrive>,
+    /// The qualified name of this host at the remote drive
+    #[arg(long, value_name = "NQN", requires = "remote", default_value = layered::HOST_NQN)]
+    remote_host_nqn: String,
+    /// Headers and data to and from the remote drive carry digests (CRC-32C)
+    #[arg(long, requires = "remote")]
+    remote_digests: bool,
     /// Serve NBD here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times
     #[arg(long, value_name = "ADDR", required_unless_present_any = ["nvme_tcp", "ublk"])]
     nbd: Vec<Address>,
@@ -114,12 +126,7 @@ fn parse_time(text: &str) -> Result<Time, String> {
 
 impl Serve {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        let drives = self.drives.iter().map(|name| {
-            let subject = Subject::open(name, None, global)?;
-            let name = subject.spec.drive_name.clone();
-            Ok((name, subject.device()?))
-        });
-        let drives = drives.collect::<Result<Vec<_>, Failure>>()?;
+        let drives = self.open_drives(global)?;
         let names: Vec<String> = drives.iter().map(|(name, _)| name.clone()).collect();
         let mut core = Core::new(drives, self.time)
             .map_err(|refusal| Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")))?;
@@ -177,6 +184,19 @@ impl Serve {
         }
         interrupt::instead(move || stopper.stop());
         server.run().map(drop).map_err(Failure::work)
+    }
+
+    fn open_drives(&self, global: &Global) -> Result<Vec<(String, Served)>, Failure> {
+        let Some(remote) = &self.remote else {
+            return self.drives.iter().map(|name| layered::open(name, global)).collect();
+        };
+        let description = match &self.drives[..] {
+            [] => None,
+            [one] => Some(one.as_str()),
+            _ => return Err(Failure::asked(anyhow!("--remote: allowed: at most one DRIVE, whose [host.ftl] counts"))),
+        };
+        let (host, digests) = (&self.remote_host_nqn, self.remote_digests);
+        Ok(vec![layered::open_remote(remote, host, digests, description, global)?])
     }
 
     /// The subsystem of a drive, with all its namespaces.

@@ -470,6 +470,11 @@ impl Layer for HostFtl {
     fn is_ready(&self) -> bool {
         self.starting.is_none()
     }
+
+    fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        *self = self.restarted(now).map_err(|error| error.to_string())?;
+        Ok(())
+    }
 }
 
 /// The engine's settings: one die, its blocks the lines; user and relocated data share lines, as with pblk.

@@ -595,6 +595,11 @@ impl HostFtl {
     /// The drive has lost its power, or is to be found anew: commands under way end with [`Status::PowerLoss`], and the layer
     /// starts again from what is on the drive. What only the ring held is lost.
     pub fn restart(mut self, now: SimTime) -> Result<HostFtl, HostFtlError> {
+        self.restarted(now)
+    }
+
+    /// See [`HostFtl::restart`]; what is left of `self` is of no use.
+    pub(super) fn restarted(&mut self, now: SimTime) -> Result<HostFtl, HostFtlError> {
         let interface = pellucid_flash::Interface::OpenChannel(self.lines.geometry);
         let mut fresh = HostFtl::new(&self.config, Some(interface), self.image_bytes)?;
         (fresh.now, fresh.counters) = (now, self.counters);

@@ -159,7 +159,7 @@ impl Answers<'_, '_, '_> {
         if *self.structured {
             flags |= transmission_flag::SEND_DF;
         }
-        if self.port.device(namespace).is_read_only() {
+        if self.port.is_read_only(namespace) {
             flags |= transmission_flag::READ_ONLY;
         }
         let contexts = *self.context == Some(namespace);

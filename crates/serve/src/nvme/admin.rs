@@ -138,7 +138,8 @@ fn fabrics(
             Change::Enabled => {
                 if let Some(subsystem) = subsystem {
                     let config = &subsystem.config;
-                    let cuts = config.namespaces.iter().map(|&n| port.device(n).counters().power_cuts).max();
+                    let cuts = config.namespaces.iter().filter_map(|&n| port.device(n));
+                    let cuts = cuts.map(|device| device.counters().power_cuts).max();
                     let cycles = cuts.unwrap_or(0) + 1;
                     let firmware = ascii(identify::FIRMWARE);
                     subsystem.history.reset(controller.id, &firmware, cycles, port.now_ns());

@@ -380,7 +380,13 @@ impl Connection {
     /// has given up flow control of the submission queue: the flag carries no head pointer (TCP 3.3.2).
     #[inline]
     fn send(&mut self, cid: u16, data: Vec<u8>, port: &mut Port<'_>) {
-        let success = !self.flow_control;
+        self.send_with(cid, data, Status::SUCCESS, 0, port);
+    }
+
+    /// As `send`, of a command that may have failed in part: `result` says what of it.
+    #[inline]
+    fn send_with(&mut self, cid: u16, data: Vec<u8>, status: Status, result: u64, port: &mut Port<'_>) {
+        let success = !self.flow_control && status.is_success() && result == 0;
         let header =
             DataHeader { cid, length_bytes: data.len() as u32, last: true, success, ..DataHeader::default() };
         let mut out = [0; HEADER_BYTES_MAX];
@@ -395,7 +401,7 @@ impl Connection {
             port.output().data(data);
         }
         if !success {
-            self.respond(cid, Status::SUCCESS, 0, port);
+            self.respond(cid, status, result, port);
         }
     }
 

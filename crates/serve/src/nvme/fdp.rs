@@ -90,9 +90,9 @@ pub(super) fn status(report: &[u8], length: u32) -> Vec<u8> {
 /// The namespace with placement that an endurance group is.
 fn group<'a>(subsystem: &Subsystem, id: u16, port: &'a Port<'_>) -> Result<&'a Device, Status> {
     let namespace = subsystem.namespace(id.into()).ok_or(no(Status::INVALID_FIELD))?;
-    let device = port.device(namespace);
-    let placed = device.placement().is_some() && port.namespaces()[namespace].handles() > 1;
-    placed.then_some(device).ok_or(no(Status::FDP_DISABLED))
+    let placed = port.namespaces()[namespace].handles() > 1;
+    let device = port.device(namespace).filter(|device| placed && device.placement().is_some());
+    device.ok_or(no(Status::FDP_DISABLED))
 }
 
 /// Logs 20h to 23h; `None` for any other page.

@@ -7,7 +7,6 @@ use super::{
     TRANSFER_MAX_SHIFT, fdp, open_channel, zns,
 };
 use crate::session::Port;
-use pellucid_device::WritePolicy;
 use pellucid_flash::{Interface, ZoneGeometry};
 use pellucid_wire::nvme::{
     AsyncEventConfig, Cns, CommandSet, ControllerType, DISCOVERY_NQN, IdentifyController, IdentifyNamespace,
@@ -188,10 +187,13 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
     let cached = config.namespaces.iter().any(|&n| has_write_cache(port, n));
     let namespaces = config.namespaces.len() as u32;
     let groups = endurance_groups(subsystem, port);
+    let chunks = has_chunks(subsystem, port);
     let common = common(controller);
     IdentifyController {
-        vendor_id: if has_chunks(subsystem, port) { open_channel::VENDOR } else { 0 },
-        attributes: common.attributes | if groups > 0 { fdp::CONTROLLER_ATTRIBUTES } else { 0 },
+        vendor_id: if chunks { open_channel::VENDOR } else { 0 },
+        attributes: common.attributes
+            | if groups > 0 { fdp::CONTROLLER_ATTRIBUTES } else { 0 }
+            | if chunks { open_channel::CONTROLLER_ATTRIBUTES } else { 0 },
         endurance_group_max: groups,
         serial_number: ascii(&config.serial),
         model_number: ascii(&config.model),
@@ -220,7 +222,7 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
 
 /// Whether the drive acknowledges writes before they are durable.
 pub(super) fn has_write_cache(port: &Port<'_>, namespace: usize) -> bool {
-    port.device(namespace).config().buffer.write == WritePolicy::WriteBack
+    port.namespaces()[namespace].write_back
 }
 
 /// NSFEAT: preferred sizes are given (OPTPERF).
@@ -229,9 +231,8 @@ const OPTIMAL_SIZES: u8 = 1 << 4;
 fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<IdentifyNamespace, Status> {
     let number = known(subsystem, nsid)?;
     let served = &port.namespaces()[number];
-    let layout = port.device(number).layout();
-    let unit = (layout.sectors_per_unit - 1) as u16;
-    let stripe = layout.sectors_per_unit.saturating_mul(layout.units_per_stripe) - 1;
+    let unit = (served.unit_bytes / served.sector_bytes - 1) as u16;
+    let stripe = served.stripe_bytes / served.sector_bytes - 1;
     let mut vendor = [0; 3712];
     let (capacity, dulbe) = match served.interface {
         Interface::Block { .. } => (served.sectors, 0),

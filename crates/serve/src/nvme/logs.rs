@@ -89,8 +89,8 @@ pub(super) fn get(
                 open_channel::notice_log(subsystem, nsid)
             }
             COUNTERS => counters(subsystem, port),
-            WEAR => wear(port.device(one(subsystem, nsid)?)),
-            BUSY => busy(port.device(one(subsystem, nsid)?)),
+            WEAR => wear(here(one(subsystem, nsid)?, port)?),
+            BUSY => busy(here(one(subsystem, nsid)?, port)?),
             _ => return Err(Status::INVALID_LOG_PAGE.do_not_retry()),
         },
     };
@@ -239,8 +239,8 @@ pub(super) fn smart(subsystem: &Subsystem, namespaces: &[usize], port: &Port<'_>
         power_cycles: 1,
         ..SmartLog::default()
     };
-    for &namespace in namespaces {
-        let device = port.device(namespace);
+    // Of a remote drive, whoever serves it tells.
+    for device in namespaces.iter().filter_map(|&namespace| port.device(namespace)) {
         let counters = device.counters();
         let units = |sectors: u64| {
             let bytes = u128::from(sectors) * u128::from(device.layout().sector_bytes);
@@ -300,7 +300,8 @@ fn persistent_events(
         }
         ESTABLISH => {
             let all = chosen(subsystem, BROADCAST_NSID)?;
-            let cuts = all.iter().map(|&n| port.device(n).counters().power_cuts).max().unwrap_or(0);
+            let devices = all.iter().filter_map(|&n| port.device(n));
+            let cuts = devices.map(|device| device.counters().power_cuts).max().unwrap_or(0);
             subsystem.history.power_cuts(cuts, &ascii(FIRMWARE), port.now_ns());
             let config = &subsystem.config;
             let owner = Owner {
@@ -325,7 +326,7 @@ fn persistent_events(
 fn counters(subsystem: &Subsystem, port: &Port<'_>) -> Vec<u8> {
     let mut text = String::new();
     for (nsid, &namespace) in subsystem.nsids().zip(&subsystem.config.namespaces) {
-        let device = port.device(namespace);
+        let Some(device) = port.device(namespace) else { continue };
         for (name, value) in values(device) {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{nsid}.{name} {value}");
@@ -366,6 +367,11 @@ fn values(device: &Device) -> [(&'static str, u64); 21] {
         ("busy_dies", device.busy_dies().into()),
         ("outstanding_commands", device.outstanding_commands().into()),
     ]
+}
+
+/// The drive behind a namespace, if it is of this process.
+fn here<'a>(namespace: usize, port: &'a Port<'_>) -> Result<&'a Device, Status> {
+    port.device(namespace).ok_or(Status::INVALID_LOG_PAGE.do_not_retry())
 }
 
 fn wear(device: &Device) -> Vec<u8> {

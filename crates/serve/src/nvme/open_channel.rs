@@ -2,25 +2,34 @@
 //!
 //! Over fabrics a drive cannot follow the host's pointers, and a Linux host takes the direction of data from the two low bits of the
 //! opcode. So the scalar commands and those with one address (NLB = 0, the address in the command) are as in the specification, and
-//! lists are a profile of ours:
+//! lists and out-of-band data are a profile of ours, of which the vendor area of the geometry tells (`wire`, `profile`):
 //!
 //! ```text
 //!  91h write, NLB > 0     data = list of u64, then the sectors
 //!  95h stage a list       (opcode bits 01: data to the drive) CDW10-11 a key, CDW12 entries less one, data = list of u64
 //!  90h, 92h, 93h, NLB > 0 CDW10-11 the key of a staged list, which it uses up; 93h: first the sources, then the destinations
+//!  91h, 92h, CDW12 bit 18 no list: NLB + 1 sectors from the address in CDW10-11 on
+//!  91h, 92h, CDW12 bit 16 each sector is followed by its 16 bytes of out-of-band data, as in an extended logical block
+//!  92h,      CDW12 bit 17 out-of-band data only
 //! ```
-//! A controller keeps [`LISTS_MAX`] lists for all of its queues; metadata (MPTR) cannot be given.
+//! A controller keeps [`LISTS_MAX`] lists for all of its queues. A list that comes in the capsule of its command is staged before
+//! the next command of the same queue is looked at. There is no metadata pointer over fabrics; MDTS counts sectors only (MEM). A
+//! read that fails for some addresses returns its data, and the error bitmap says which of them are good.
 
 use super::io::{Request, Set, Special, Volume, no};
 use super::subsystem::Subsystem;
 use crate::session::{Operation, Port};
 use pellucid_device::Feedback;
-use pellucid_flash::{ChunkGeometry, ChunkInfo, ChunkNotice, Interface, Lba, Nanos, Opcode, Vector};
-use pellucid_wire::nvme::open_channel::{ChunkNotification, Geometry, VectorCommand, VectorOpcode};
+use pellucid_flash::{
+    ChunkGeometry, ChunkInfo, ChunkNotice, Completion, Interface, Lba, Nanos, Opcode, Vector,
+};
+use pellucid_wire::nvme::open_channel::{
+    ChunkNotification, Geometry, VectorCommand, VectorData, VectorOpcode, profile,
+};
 use pellucid_wire::nvme::{DsmRange, GetLogPage, Status, SubmissionEntry};
 
 /// Opcode of ours: keeps a list of addresses for a later vector command.
-pub(super) const STAGE_OPCODE: u8 = 0x95;
+pub(super) const STAGE_OPCODE: u8 = profile::STAGE_OPCODE;
 /// Staged lists that a controller keeps.
 pub(super) const LISTS_MAX: usize = 64;
 /// Log page: chunk information.
@@ -29,9 +38,12 @@ pub(super) const CHUNKS: u8 = 0xCA;
 pub(super) const NOTICES: u8 = 0xD0;
 /// Notifications kept for the log page.
 pub(super) const NOTICES_MAX: usize = 64;
+/// Controller attribute MEM: limits of transfers count sectors, not the out-of-band data between them.
+pub(super) const CONTROLLER_ATTRIBUTES: u32 = 1 << 16;
 /// PCI vendor of the drives by which hosts know the interface.
 pub(super) const VENDOR: u16 = pellucid_wire::nvme::open_channel::PCI_VENDOR_AND_DEVICE.0;
 const ADDRESS_BYTES: u32 = 8;
+const METADATA_BYTES: usize = Vector::METADATA_BYTES;
 
 /// What a vector command, or a staged list, is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +56,10 @@ pub(super) struct VectorRequest {
     pub address: u64,
     /// Where the one sector is copied to.
     pub destination: u64,
+    /// What its data consist of.
+    pub data: VectorData,
+    /// The sectors follow each other from `address` on.
+    pub is_run: bool,
 }
 
 impl VectorRequest {
@@ -57,19 +73,31 @@ impl VectorRequest {
         self.opcode == Some(VectorOpcode::Read)
     }
 
+    /// Whether it names its sectors in a list.
+    fn has_list(&self) -> bool {
+        self.count > 1 && !self.is_run
+    }
+
     /// Whether it needs a list that was staged.
     pub fn needs_list(&self) -> bool {
-        self.count > 1 && !self.takes_data()
+        self.has_list() && !self.takes_data()
     }
 }
 
 /// Understands a command with an opcode that the NVM command set does not have.
 pub(super) fn parse(entry: &SubmissionEntry, index: usize, volume: &Volume) -> Result<Request, Status> {
     let Set::Chunks(_) = volume.set else { return Err(no(Status::INVALID_OPCODE)) };
-    let (vector, bytes) = if entry.opcode() == STAGE_OPCODE {
+    let (vector, bytes, metadata) = if entry.opcode() == STAGE_OPCODE {
         let count = (entry.cdw(12) & 0x7F) + 1;
-        let vector = VectorRequest { opcode: None, count, address: entry.cdw_pair(10), destination: 0 };
-        (vector, count * ADDRESS_BYTES)
+        let vector = VectorRequest {
+            opcode: None,
+            count,
+            address: entry.cdw_pair(10),
+            destination: 0,
+            data: VectorData::Sectors,
+            is_run: false,
+        };
+        (vector, count * ADDRESS_BYTES, 0)
     } else {
         let command = VectorCommand::parse(entry)?;
         let vector = VectorRequest {
@@ -77,20 +105,22 @@ pub(super) fn parse(entry: &SubmissionEntry, index: usize, volume: &Volume) -> R
             count: command.count,
             address: command.addresses,
             destination: command.destinations,
+            data: command.data,
+            is_run: command.is_run,
         };
-        let data = command.count * volume.sector_bytes;
-        let list = if command.count > 1 { command.count * ADDRESS_BYTES } else { 0 };
+        let (data, metadata) = command.data.bytes(volume.sector_bytes, METADATA_BYTES as u32);
+        let list = if vector.has_list() { command.count * ADDRESS_BYTES } else { 0 };
         match command.opcode {
-            VectorOpcode::Write => (vector, list + data),
-            VectorOpcode::Read => (vector, data),
-            VectorOpcode::Reset | VectorOpcode::Copy => (vector, 0),
+            VectorOpcode::Write => (vector, list + command.count * data, command.count * metadata),
+            VectorOpcode::Read => (vector, command.count * data, command.count * metadata),
+            VectorOpcode::Reset | VectorOpcode::Copy => (vector, 0, 0),
         }
     };
     if bytes > super::TRANSFER_BYTES_MAX {
         return Err(no(Status::INVALID_FIELD));
     }
     let request = Request::special(Special::Vector(vector), index);
-    Ok(Request { lba: vector.address, sectors: vector.count, bytes, ..request })
+    Ok(Request { lba: vector.address, sectors: vector.count, bytes: bytes + metadata, ..request })
 }
 
 /// Hands a vector command to the drive; `data` are the host's: a list, sectors, or both.
@@ -104,9 +134,9 @@ pub(super) fn submit(
 ) -> Result<u32, Status> {
     let Some(opcode) = vector.opcode else { return Ok(0) };
     let count = vector.count as usize;
-    let mut addresses = vec![Lba(vector.address)];
+    let mut addresses = if vector.is_run { Vec::new() } else { vec![Lba(vector.address)] };
     let mut destinations = Vec::new();
-    if count > 1 {
+    if vector.has_list() {
         let lists = if opcode == VectorOpcode::Copy { 2 * count } else { count };
         let list = data.as_chunks::<8>().0.get(..lists).ok_or(no(Status::INVALID_FIELD))?;
         addresses = list.iter().map(|address| Lba(u64::from_le_bytes(*address))).collect();
@@ -114,19 +144,62 @@ pub(super) fn submit(
     } else if opcode == VectorOpcode::Copy {
         destinations.push(Lba(vector.destination));
     }
+    let (sector_bytes, metadata_bytes) = vector.data.bytes(volume.sector_bytes, METADATA_BYTES as u32);
+    let mut metadata = vec![0; count * metadata_bytes as usize];
     let (opcode, data) = match opcode {
         VectorOpcode::Write => {
-            data.drain(..if count > 1 { count * ADDRESS_BYTES as usize } else { 0 });
+            data.drain(..if vector.has_list() { count * ADDRESS_BYTES as usize } else { 0 });
+            if vector.data == VectorData::Extended {
+                let mut sectors = port.take_buffer(count * sector_bytes as usize);
+                take_apart(data, &mut sectors, &mut metadata);
+                std::mem::swap(data, &mut sectors);
+                port.give_back(sectors);
+            }
             (Opcode::Write, std::mem::take(data))
         }
-        VectorOpcode::Read => (Opcode::Read, port.take_buffer(count * volume.sector_bytes as usize)),
+        VectorOpcode::Read => (Opcode::Read, port.take_buffer(count * sector_bytes as usize)),
         VectorOpcode::Reset => (Opcode::Reset, Vec::new()),
         VectorOpcode::Copy => (Opcode::Copy, Vec::new()),
     };
-    let vector = Some(Box::new(Vector { addresses, destinations, metadata: Vec::new() }));
-    let operation = Operation::new(opcode, Lba(0), count as u32, data);
+    let is_scalar = addresses.is_empty() && metadata.is_empty();
+    let operation = Operation::new(opcode, Lba(vector.address), count as u32, data);
+    let vector = (!is_scalar).then(|| Box::new(Vector { addresses, destinations, metadata }));
     port.submit(volume.number, token, Operation { queue, vector, ..operation });
     Ok(1)
+}
+
+/// Sectors and out-of-band data out of extended blocks.
+fn take_apart(blocks: &[u8], sectors: &mut [u8], metadata: &mut [u8]) {
+    let sector_bytes = (sectors.len() / (metadata.len() / METADATA_BYTES).max(1)).max(1);
+    let blocks = blocks.chunks_exact(sector_bytes + METADATA_BYTES);
+    let places = sectors.chunks_exact_mut(sector_bytes).zip(metadata.chunks_exact_mut(METADATA_BYTES));
+    for (block, (sector, oob)) in blocks.zip(places) {
+        sector.copy_from_slice(&block[..sector_bytes]);
+        oob.copy_from_slice(&block[sector_bytes..]);
+    }
+}
+
+/// What a host gets back of a read that has ended.
+pub(super) fn data_of(request: &VectorRequest, ended: &mut Completion, port: &mut Port<'_>) -> Vec<u8> {
+    let data = std::mem::take(&mut ended.data);
+    let metadata = ended.vector.as_mut().map(|vector| std::mem::take(&mut vector.metadata)).unwrap_or_default();
+    match request.data {
+        VectorData::Sectors => data,
+        VectorData::Metadata => metadata,
+        VectorData::Extended => {
+            let sector_bytes = data.len() / request.count as usize;
+            let mut blocks = port.take_buffer(data.len() + metadata.len());
+            let parts = data.chunks_exact(sector_bytes).zip(metadata.chunks_exact(METADATA_BYTES));
+            for (block, (sector, oob)) in
+                blocks.chunks_exact_mut(sector_bytes + METADATA_BYTES).zip(parts)
+            {
+                block[..sector_bytes].copy_from_slice(sector);
+                block[sector_bytes..].copy_from_slice(oob);
+            }
+            port.give_back(data);
+            blocks
+        }
+    }
 }
 
 /// Dataset management with deallocation: every range is one whole chunk that is reset.
@@ -178,6 +251,7 @@ pub(super) fn geometry(chunks: &ChunkGeometry) -> Geometry {
         reset_ns: times(chunks.reset_ns),
         ..Default::default()
     }
+    .with_profile(METADATA_BYTES as u16)
 }
 
 /// The part of the chunk log that was asked for; zeros follow its end.
@@ -196,7 +270,8 @@ pub(super) fn chunk_log(
     let length = arguments.length_bytes as usize;
     let count = (skip + length).div_ceil(ChunkInfo::BYTES) as u32;
     let mut page = Vec::with_capacity(count as usize * ChunkInfo::BYTES);
-    port.device(namespace).chunk_infos(served.number, first, count).for_each(|info| info.encode(&mut page));
+    let device = port.device(namespace).ok_or(no(Status::INVALID_LOG_PAGE))?;
+    device.chunk_infos(served.number, first, count).for_each(|info| info.encode(&mut page));
     page.drain(..skip.min(page.len()));
     page.resize(length, 0);
     Ok(page)
@@ -247,8 +322,7 @@ fn chosen(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Vec<usize> {
     let all = subsystem.nsids().filter(|&other| nsid == other || matches!(nsid, 0 | u32::MAX));
     let numbers = all.filter_map(|nsid| subsystem.namespace(nsid));
     let is_open = |namespace: &usize| {
-        let number = port.namespaces()[*namespace].number;
-        port.device(*namespace).feedback(number).is_some()
+        matches!(port.namespaces()[*namespace].interface, Interface::OpenChannel(_))
     };
     numbers.filter(is_open).collect()
 }
@@ -256,7 +330,7 @@ fn chosen(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Vec<usize> {
 /// What the first open-channel namespace concerned tells its host.
 pub(super) fn feedback(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Option<Feedback> {
     let namespace = *chosen(subsystem, nsid, port).first()?;
-    port.device(namespace).feedback(port.namespaces()[namespace].number)
+    port.device(namespace)?.feedback(port.namespaces()[namespace].number)
 }
 
 /// Changes what the open-channel namespaces concerned tell their host; says whether there are any.
@@ -269,7 +343,7 @@ pub(super) fn set_feedback(
     let namespaces = chosen(subsystem, nsid, port);
     for &namespace in &namespaces {
         let number = port.namespaces()[namespace].number;
-        let device = port.device_mut(namespace);
+        let Some(device) = port.device_mut(namespace) else { continue };
         if let Some(mut feedback) = device.feedback(number) {
             change(&mut feedback);
             device.set_feedback(number, feedback);

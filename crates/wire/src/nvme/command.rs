@@ -245,4 +245,13 @@ impl GetLogPage {
         }
         Ok(arguments)
     }
+
+    /// The command for `length_bytes` (a multiple of 4, not 0) of a log page from the byte `offset` on, without its data pointer.
+    pub fn entry(log_id: u8, length_bytes: u32, offset: u64, cid: u16, nsid: u32) -> SubmissionEntry {
+        let dwords = (length_bytes / 4).saturating_sub(1);
+        SubmissionEntry::new(super::AdminOpcode::GetLogPage.raw(), cid, nsid)
+            .with_cdw(10, u32::from(log_id) | dwords << 16)
+            .with_cdw(11, dwords >> 16)
+            .with_cdw_pair(12, offset)
+    }
 }

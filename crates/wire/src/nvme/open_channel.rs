@@ -124,6 +124,72 @@ wire_enum! {
 /// Addresses that one vector command can name.
 pub const VECTOR_ADDRESSES_MAX: u32 = 64;
 
+/// What Pellucid adds for fabrics, where a drive cannot follow pointers into the memory of its host: how lists of addresses and
+/// out-of-band data travel. A drive that has it says so in [`Geometry`].
+pub mod profile {
+    use super::Geometry;
+
+    /// Opcode (bits 01: data to the drive) that keeps a list of addresses, under the key in dwords 10 and 11, for a command
+    /// that follows.
+    pub const STAGE_OPCODE: u8 = 0x95;
+    /// Dword 12: the data of each sector are followed by its out-of-band data.
+    pub const EXTENDED: u32 = 1 << 16;
+    /// Dword 12, read: out-of-band data only.
+    pub const METADATA_ONLY: u32 = 1 << 17;
+    /// Dword 12: the sectors follow each other from the address in dwords 10 and 11 on; there is no list.
+    pub const RUN: u32 = 1 << 18;
+
+    /// Name and version, the first bytes of the geometry's vendor area.
+    const MARK: [u8; 9] = *b"PELLUCID\x01";
+
+    impl Geometry {
+        /// Says that the drive has the profile, and how many bytes of out-of-band data go with a sector.
+        pub fn with_profile(mut self, metadata_bytes: u16) -> Geometry {
+            self.vendor[..MARK.len()].copy_from_slice(&MARK);
+            self.vendor[10..12].copy_from_slice(&metadata_bytes.to_le_bytes());
+            self
+        }
+
+        /// Bytes of out-of-band data of a sector; `None`: the drive does not have the profile.
+        pub fn profile_metadata_bytes(&self) -> Option<u16> {
+            let bytes = u16::from_le_bytes([self.vendor[10], self.vendor[11]]);
+            self.vendor.starts_with(&MARK).then_some(bytes)
+        }
+    }
+}
+
+/// What the data of a vector command consist of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VectorData {
+    /// Sectors.
+    #[default]
+    Sectors,
+    /// Sectors, each followed by its out-of-band data ([`profile::EXTENDED`]).
+    Extended,
+    /// Out-of-band data alone ([`profile::METADATA_ONLY`]).
+    Metadata,
+}
+
+impl VectorData {
+    /// Bytes of sectors and of out-of-band data that go with one address.
+    pub const fn bytes(self, sector_bytes: u32, metadata_bytes: u32) -> (u32, u32) {
+        match self {
+            VectorData::Sectors => (sector_bytes, 0),
+            VectorData::Extended => (sector_bytes, metadata_bytes),
+            VectorData::Metadata => (0, metadata_bytes),
+        }
+    }
+
+    /// The bits of dword 12.
+    pub const fn bits(self) -> u32 {
+        match self {
+            VectorData::Sectors => 0,
+            VectorData::Extended => profile::EXTENDED,
+            VectorData::Metadata => profile::METADATA_ONLY,
+        }
+    }
+}
+
 /// Arguments of a vector command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VectorCommand {
@@ -137,25 +203,53 @@ pub struct VectorCommand {
     pub destinations: u64,
     /// Limited retry (dword 12, bit 31).
     pub limited_retry: bool,
+    /// What the data consist of.
+    pub data: VectorData,
+    /// `addresses` is the first of `count` sectors that follow each other ([`profile::RUN`]).
+    pub is_run: bool,
 }
 
 impl VectorCommand {
     /// Reads the arguments.
     ///
     /// # Errors
-    /// `INVALID_OPCODE` for a command that is no vector command.
+    /// `INVALID_OPCODE` for a command that is no vector command, `INVALID_FIELD` for bits of the profile that do not go together.
     pub fn parse(entry: &SubmissionEntry) -> Result<Self, Status> {
         let opcode = VectorOpcode::from_raw(entry.opcode()).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
+        let cdw12 = entry.cdw(12);
+        let data = match cdw12 & (profile::EXTENDED | profile::METADATA_ONLY) {
+            0 => VectorData::Sectors,
+            profile::EXTENDED => VectorData::Extended,
+            profile::METADATA_ONLY if opcode == VectorOpcode::Read => VectorData::Metadata,
+            _ => return Err(Status::INVALID_FIELD.do_not_retry()),
+        };
+        let is_run = cdw12 & profile::RUN != 0;
+        let moves_data = matches!(opcode, VectorOpcode::Read | VectorOpcode::Write);
+        if !moves_data && (is_run || data != VectorData::Sectors) {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
         Ok(Self {
             opcode,
-            count: (entry.cdw(12) & 0x3F) + 1,
+            count: (cdw12 & 0x3F) + 1,
             addresses: entry.cdw_pair(10),
             destinations: entry.cdw_pair(14),
-            limited_retry: entry.cdw(12) >> 31 != 0,
+            limited_retry: cdw12 >> 31 != 0,
+            data,
+            is_run,
         })
     }
 
-    /// The addresses: the inline one, or the list at the front of `list` (8 bytes each).
+    /// The command, without its data pointer.
+    pub fn entry(&self, cid: u16, nsid: u32) -> SubmissionEntry {
+        let run = if self.is_run { profile::RUN } else { 0 };
+        let retry = u32::from(self.limited_retry) << 31;
+        SubmissionEntry::new(self.opcode.raw(), cid, nsid)
+            .with_cdw_pair(10, self.addresses)
+            .with_cdw(12, (self.count - 1) & 0x3F | self.data.bits() | run | retry)
+            .with_cdw_pair(14, self.destinations)
+    }
+
+    /// The addresses of a command that is no run: the inline one, or the list at the front of `list` (8 bytes each).
     ///
     /// # Errors
     /// `SGL_DATA_LENGTH_INVALID` if the list is shorter than the command says.

@@ -2,11 +2,11 @@
 
 use super::{Connection, Role, room_for};
 use crate::nvme::io::{self, Request};
-use crate::nvme::open_channel::{LISTS_MAX, VectorRequest};
+use crate::nvme::open_channel::{self, LISTS_MAX, VectorRequest};
 use crate::nvme::slots::{State, Work};
 use crate::nvme::{fdp, zns};
 use crate::session::Port;
-use pellucid_flash::Completion as Ended;
+use pellucid_flash::{Completion as Ended, Status as DriveStatus};
 use pellucid_wire::nvme::{FABRICS_OPCODE, Status};
 use pellucid_wire::tcp::CapsuleCommand;
 use std::rc::Rc;
@@ -145,6 +145,19 @@ impl Connection {
                 self.slots.free(index);
                 self.reads += 1;
                 return self.send(cid, ended.data, port);
+            }
+            io::Kind::Special(io::Special::Vector(vector))
+                if request.gives_data() && (good || ended.result != 0 || ended.status == DriveStatus::HighEcc) =>
+            {
+                let (cid, status) = (slot.cid, slot.status);
+                self.slots.free(index);
+                self.reads += u64::from(good);
+                if !good {
+                    self.log_error(cid, status, Some(&request));
+                }
+                let (result, mut ended) = (ended.result, ended);
+                let data = open_channel::data_of(&vector, &mut ended, port);
+                return self.send_with(cid, data, status, result, port);
             }
             io::Kind::Special(special) if good && request.gives_data() => {
                 let cid = slot.cid;

@@ -210,7 +210,7 @@ fn smart_shows_real_figures_per_namespace_and_in_all() {
     assert!(text.contains(&line), "{text}");
     assert!(text.contains("1.programmed_sectors.host ") && text.contains("2.host_written_sectors 0\n"));
     let wear = log(&mut world, admin, 0xC1, 16 + 4 * 128).expect("wear");
-    let (blocks_in_all, erases) = (world.core.device(0).layout().blocks, world.core.device(0).erase_counts());
+    let (blocks_in_all, erases) = (world.core.device(0).expect("of this process").layout().blocks, world.core.device(0).expect("of this process").erase_counts());
     assert_eq!(wear[..8], u64::from(blocks_in_all).to_le_bytes());
     assert!(wear[16..].chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().expect("4"))).eq(erases));
     let busy = log(&mut world, admin, 0xC2, 16 + 8 * 6).expect("busy times");
@@ -244,10 +244,10 @@ fn features_are_kept_and_reset() {
     assert_eq!(world.ask(admin, get(6 | 1 << 8), &[]).dw0(), 1, "default");
     assert_eq!(world.ask(admin, get(6 | 3 << 8), &[]).dw0(), 4, "changeable");
     // Without its cache the drive programs before it answers.
-    let before = world.core.device(0).counters().media_operations;
+    let before = world.core.device(0).expect("of this process").counters().media_operations;
     let data = vec![9; 4096];
     assert!(world.ask(link, in_capsule(blocks(1, 0, 8), &data), &data).status.is_success());
-    assert!(world.core.device(0).counters().media_operations > before);
+    assert!(world.core.device(0).expect("of this process").counters().media_operations > before);
     assert_eq!(world.ask(admin, get(0xF), &[]).dw0(), 5000);
     let timestamp = 1_700_000_000_000u64.to_le_bytes();
     assert!(world.ask(admin, in_capsule(set(0xE, 0), &timestamp), &timestamp).status.is_success());

@@ -1,0 +1,117 @@
+//! What `serve` puts into service: drives as they are, drives under the layers of their descriptions, remote drives under a
+//! host FTL.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::subject::Subject;
+use anyhow::anyhow;
+use pellucid_flash::Drive;
+use pellucid_host::{CpuCosts, HostFtl, HostFtlConfig};
+use pellucid_lab::drive::HostLayer;
+use pellucid_lab::spec;
+use pellucid_serve::{Layered, Remote, RemoteConfig, Served};
+use std::str::FromStr;
+
+/// A description without a [host] of its own: so the settings of the host FTL are those of the schema.
+const DEFAULTS: &str = "cosmos-plus";
+/// Qualified name of this host, unless one is given.
+pub const HOST_NQN: &str = "nqn.2026-01.org.pellucid:host";
+
+/// `HOST:PORT[/NQN]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteDrive {
+    address: String,
+    nqn: Option<String>,
+}
+
+impl FromStr for RemoteDrive {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RemoteDrive, String> {
+        let (address, nqn) = match text.split_once('/') {
+            Some((address, nqn)) => (address, Some(nqn.to_owned())),
+            None => (text, None),
+        };
+        let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+        let good = match address.rsplit_once(':') {
+            Some((host, port)) => !host.is_empty() && is_port(port),
+            None => is_port(address),
+        };
+        if !good || nqn.as_ref().is_some_and(|nqn| !nqn.starts_with("nqn.")) {
+            return Err("allowed: HOST:PORT or PORT (on 127.0.0.1), then perhaps / and the name of a subsystem, nqn.".into());
+        }
+        let address = if address.contains(':') { address.to_owned() } else { format!("127.0.0.1:{address}") };
+        Ok(RemoteDrive { address, nqn })
+    }
+}
+
+/// The drive of a description or an image with its name, under its layers if it has any.
+pub fn open(name: &str, global: &Global) -> Result<(String, Served), Failure> {
+    let subject = Subject::open(name, None, global)?;
+    let name = subject.spec.drive_name.clone();
+    let host = subject.spec.host.clone();
+    let device = subject.device()?;
+    let Some(HostLayer::Ftl(config)) = host else { return Ok((name, device.into())) };
+    let refuse = |why: String| Failure::asked(anyhow!("{name}: {why}"));
+    let interface = Drive::interface(&device, config.namespace);
+    let layer = HostFtl::new(&in_real_time(config), interface, device.image_bytes());
+    let layer = layer.map_err(|error| refuse(error.to_string()))?;
+    let layered = Layered::on_device(Box::new(layer), device).map_err(refuse)?;
+    Ok((name, layered.into()))
+}
+
+/// A remote drive under a host FTL, with the name under which it is served; `description`: whose `[host]` counts.
+pub fn open_remote(
+    drive: &RemoteDrive,
+    host_nqn: &str,
+    digests: bool,
+    description: Option<&str>,
+    global: &Global,
+) -> Result<(String, Served), Failure> {
+    let (config, given) = match description {
+        Some(name) => {
+            let spec = Subject::open(name, None, global)?.spec;
+            (spec.host_ftl, Some(spec.drive_name))
+        }
+        None => (spec::load(DEFAULTS, &global.sets)?.host_ftl, None),
+    };
+    let remote = RemoteConfig {
+        address: drive.address.clone(),
+        nqn: drive.nqn.clone(),
+        nsid: (config.namespace > 0).then(|| u32::from(config.namespace) + 1),
+        host_nqn: host_nqn.to_owned(),
+        digests,
+    };
+    let remote = Remote::connect(remote).map_err(Failure::work)?;
+    let name = given.unwrap_or_else(|| {
+        let last = remote.nqn().rsplit(':').next().unwrap_or("remote");
+        format!("{last}-host")
+    });
+    let config = HostFtlConfig { namespace: 0, ..in_real_time(config) };
+    let layer = HostFtl::new(&config, remote.interface(0), remote.image_bytes()).map_err(Failure::asked)?;
+    let layered = Layered::on_remote(Box::new(layer), remote)
+        .map_err(|why| Failure::work(anyhow!("remote drive {}: {why}", drive.address)))?;
+    Ok((name, layered.into()))
+}
+
+/// Where the host's processor is real, what it costs is not modelled.
+fn in_real_time(config: HostFtlConfig) -> HostFtlConfig {
+    HostFtlConfig { cpu: CpuCosts::FREE, ..config }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remote_drives_have_an_address_and_perhaps_a_name() {
+        let parse = |text: &str| text.parse::<RemoteDrive>();
+        let named = parse("drive.example:4420/nqn.2026-01.org.pellucid:a").expect("good");
+        assert_eq!(named.nqn.as_deref(), Some("nqn.2026-01.org.pellucid:a"));
+        assert_eq!(parse("4420").expect("good").address, "127.0.0.1:4420");
+        assert_eq!(parse("[::1]:4420").expect("good").address, "[::1]:4420");
+        for bad in ["", "host", ":4420", "host:0", "host:70000", "host:1/name"] {
+            assert!(parse(bad).is_err_and(|why| why.contains("HOST:PORT")), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! What is served under one name: a drive, or a layer of the host on one, which may be on another machine.
+//!
+//! ```text
+//!   Device                          simulated time
+//!   layer ─► Device                 simulated time
+//!   layer ─► Remote ─► NVMe/TCP     wall time, whatever the server's: the drive at the other end keeps its own
+//! ```
+//! Invariant: of a layer everything that is told is the layer's: the namespaces of the drive below are not served beside it.
+
+use crate::remote::Remote;
+use mio::{Events, Poll, Token, Waker};
+use pellucid_device::{Device, DeviceError, WritePolicy};
+use pellucid_flash::{ChunkNotice, Command, Completion, Drive, Interface, Layout, Lpn, SimTime};
+use pellucid_ftl::MountReport;
+use pellucid_host::{Layer, Stack};
+use pellucid_media::StoreError;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The longest wait for a remote drive while a layer starts: it may have to be connected to again.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a layer stands on.
+enum Below {
+    Device(Box<Device>),
+    Remote(Box<Remote>),
+}
+
+impl Drive for Below {
+    fn namespaces(&self) -> u16 {
+        match self {
+            Below::Device(device) => Drive::namespaces(&**device),
+            Below::Remote(remote) => remote.namespaces(),
+        }
+    }
+
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        match self {
+            Below::Device(device) => Drive::interface(&**device, namespace),
+            Below::Remote(remote) => remote.interface(namespace),
+        }
+    }
+
+    fn image_bytes(&self) -> usize {
+        match self {
+            Below::Device(device) => Drive::image_bytes(&**device),
+            Below::Remote(remote) => remote.image_bytes(),
+        }
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        match self {
+            Below::Device(device) => device.submit(now, command),
+            Below::Remote(remote) => remote.submit(now, command),
+        }
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        match self {
+            Below::Device(device) => device.advance(now),
+            Below::Remote(remote) => remote.advance(now),
+        }
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        match self {
+            Below::Device(device) => device.next_event(),
+            Below::Remote(remote) => remote.next_event(),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        match self {
+            Below::Device(device) => device.pop(),
+            Below::Remote(remote) => remote.pop(),
+        }
+    }
+}
+
+/// A layer of the host on a drive.
+pub struct Layered {
+    stack: Stack<Box<dyn Layer>, Below>,
+    sector_bytes: u32,
+    ended: VecDeque<Completion>,
+    outstanding: usize,
+}
+
+impl Layered {
+    /// Puts a layer on a drive and lets it start, in simulated time.
+    ///
+    /// # Errors
+    /// Why the layer cannot start, in a sentence.
+    pub fn on_device(layer: Box<dyn Layer>, device: Device) -> Result<Layered, String> {
+        let (now, sector_bytes) = (device.now(), device.layout().sector_bytes);
+        let stack = Stack::start(layer, Below::Device(Box::new(device)), now)?;
+        Ok(Layered { stack, sector_bytes, ended: VecDeque::new(), outstanding: 0 })
+    }
+
+    /// Puts a layer on a remote drive and lets it start; this waits for the drive.
+    ///
+    /// # Errors
+    /// Why the layer cannot start, in a sentence.
+    pub fn on_remote(layer: Box<dyn Layer>, remote: Remote) -> Result<Layered, String> {
+        let sector_bytes = remote.geometry().sector_bytes;
+        let stack = Stack::new(layer, Below::Remote(Box::new(remote)), SimTime::ZERO);
+        let mut layered = Layered { stack, sector_bytes, ended: VecDeque::new(), outstanding: 0 };
+        layered.start_on_remote()?;
+        Ok(layered)
+    }
+
+    fn start_on_remote(&mut self) -> Result<(), String> {
+        let mut poll = Poll::new().map_err(|error| error.to_string())?;
+        let waker = Waker::new(poll.registry(), Token(2)).map_err(|error| error.to_string())?;
+        self.attach(&poll, Token(0), &Arc::new(waker)).map_err(|error| error.to_string())?;
+        let (began, mut events) = (Instant::now(), Events::with_capacity(16));
+        while !self.stack.layer.is_ready() {
+            if let Some(sentence) = self.stack.layer.failure().or(self.remote().and_then(Remote::loss).map(String::from)) {
+                return Err(sentence);
+            }
+            self.turn(SimTime(began.elapsed().as_nanos() as u64));
+            match poll.poll(&mut events, Some(LOOK)) {
+                Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.to_string()),
+                _ => {}
+            }
+            for event in &events {
+                self.ready(event.token().0);
+            }
+        }
+        self.stack.layer.failure().map_or(Ok(()), Err)
+    }
+
+    /// See [`Remote::attach`].
+    pub(crate) fn attach(&mut self, poll: &Poll, token: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
+        match &mut self.stack.drive {
+            Below::Remote(remote) => remote.attach(poll.registry(), token, Arc::clone(waker)),
+            Below::Device(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn remote(&self) -> Option<&Remote> {
+        match &self.stack.drive {
+            Below::Remote(remote) => Some(remote),
+            Below::Device(_) => None,
+        }
+    }
+
+    /// Something happened on one of the sockets of a remote drive.
+    pub(crate) fn ready(&mut self, socket: usize) {
+        if let Below::Remote(remote) = &mut self.stack.drive {
+            remote.ready(socket);
+        }
+    }
+
+    /// Exchanges data with a remote drive and lets the layer do what follows.
+    pub(crate) fn turn(&mut self, now: SimTime) {
+        let now = now.max(self.stack.now());
+        self.stack.drive.advance(now);
+        self.stack.advance(now);
+        self.collect();
+    }
+
+    /// The server stops: see [`Remote::stop`].
+    pub(crate) fn stop(&mut self) {
+        if let Below::Remote(remote) = &mut self.stack.drive {
+            remote.stop();
+        }
+    }
+
+    /// Lines for the log.
+    pub(crate) fn take_notices(&mut self) -> Vec<String> {
+        match &mut self.stack.drive {
+            Below::Remote(remote) => remote.take_notices(),
+            Below::Device(_) => Vec::new(),
+        }
+    }
+
+    /// Takes over what has ended.
+    fn collect(&mut self) {
+        self.ended.extend(std::iter::from_fn(|| self.stack.pop()));
+    }
+
+    /// The drive below loses its power, and the layer what it had in memory, as when the whole machine does.
+    fn power_cut(&mut self) -> Result<MountReport, String> {
+        let Below::Device(device) = &mut self.stack.drive else {
+            return Err("the drive is remote: whoever serves it can cut its power".into());
+        };
+        let report = device.power_cut().map_err(|error| error.to_string())?;
+        let now = device.now();
+        // These were the layer's.
+        while device.pop().is_some() {}
+        self.stack.restart(now)?;
+        self.collect();
+        Ok(report)
+    }
+}
+
+/// A drive in service.
+#[expect(clippy::large_enum_variant, reason = "there are a few, and the plain drive is reached without a detour")]
+pub enum Served {
+    /// A drive.
+    Device(Device),
+    /// A layer on a drive.
+    Layered(Box<Layered>),
+}
+
+impl From<Device> for Served {
+    fn from(device: Device) -> Served {
+        Served::Device(device)
+    }
+}
+
+impl From<Layered> for Served {
+    fn from(layered: Layered) -> Served {
+        Served::Layered(Box::new(layered))
+    }
+}
+
+impl Served {
+    /// The drive of this process at the bottom; `None` where it is remote.
+    pub fn device(&self) -> Option<&Device> {
+        match self {
+            Served::Device(device) => Some(device),
+            Served::Layered(layered) => match &layered.stack.drive {
+                Below::Device(device) => Some(device),
+                Below::Remote(_) => None,
+            },
+        }
+    }
+
+    /// The same, to be set up.
+    pub(crate) fn device_mut(&mut self) -> Option<&mut Device> {
+        match self {
+            Served::Device(device) => Some(device),
+            Served::Layered(layered) => match &mut layered.stack.drive {
+                Below::Device(device) => Some(device),
+                Below::Remote(_) => None,
+            },
+        }
+    }
+
+    /// The drive itself, unless it is remote.
+    pub(crate) fn into_device(self) -> Option<Device> {
+        match self {
+            Served::Device(device) => Some(device),
+            Served::Layered(layered) => match layered.stack.drive {
+                Below::Device(device) => Some(*device),
+                Below::Remote(_) => None,
+            },
+        }
+    }
+
+    /// Whether the drive is of another process.
+    #[inline]
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, Served::Layered(layered) if layered.remote().is_some())
+    }
+
+    pub(crate) fn remote(&self) -> Option<&Remote> {
+        match self {
+            Served::Device(_) => None,
+            Served::Layered(layered) => layered.remote(),
+        }
+    }
+
+    /// The layer on a remote drive.
+    #[inline]
+    pub(crate) fn on_remote(&mut self) -> Option<&mut Layered> {
+        match self {
+            Served::Device(_) => None,
+            Served::Layered(layered) => layered.remote().is_some().then_some(layered),
+        }
+    }
+
+    /// Namespaces that are served.
+    pub(crate) fn interfaces(&self) -> Vec<(u16, Interface)> {
+        let of = |drive: &dyn Drive| {
+            (0..drive.namespaces()).filter_map(|number| Some((number, drive.interface(number)?))).collect()
+        };
+        match self {
+            Served::Device(device) => of(device),
+            Served::Layered(layered) => of(&layered.stack),
+        }
+    }
+
+    pub(crate) fn image_bytes(&self) -> usize {
+        match self {
+            Served::Device(device) => device.image_bytes(),
+            Served::Layered(layered) => layered.stack.image_bytes(),
+        }
+    }
+
+    /// Bytes of a sector, of what is best written at once at least (the mapping unit), and at best (a stripe).
+    pub(crate) fn sizes(&self) -> [u32; 3] {
+        let of = |layout: &Layout| {
+            [layout.sector_bytes, layout.unit_bytes, layout.unit_bytes.saturating_mul(layout.units_per_stripe)]
+        };
+        match self {
+            Served::Device(device) => of(device.layout()),
+            // A layer maps and buffers sector by sector.
+            Served::Layered(layered) => [layered.sector_bytes; 3],
+        }
+    }
+
+    /// Whether a write may be acknowledged before it is durable.
+    pub(crate) fn has_write_cache(&self) -> bool {
+        match self {
+            Served::Device(device) => device.config().buffer.write == WritePolicy::WriteBack,
+            Served::Layered(_) => true,
+        }
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        match self {
+            Served::Device(device) => device.is_read_only(),
+            Served::Layered(layered) => layered.stack.layer.failure().is_some(),
+        }
+    }
+
+    /// Whether the unit that holds a sector holds data, as far as that is known.
+    pub(crate) fn is_mapped(&self, unit: u32) -> bool {
+        match self {
+            Served::Device(device) => device.is_mapped(Lpn(unit)),
+            Served::Layered(_) => true,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn queues(&self) -> u16 {
+        match self {
+            Served::Device(device) => device.config().host.queues,
+            Served::Layered(_) => 1,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> SimTime {
+        match self {
+            Served::Device(device) => device.now(),
+            Served::Layered(layered) => layered.stack.now(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn submit(&mut self, at: SimTime, command: Command) {
+        match self {
+            Served::Device(device) => device.submit(at, command),
+            Served::Layered(layered) => {
+                layered.outstanding += 1;
+                layered.stack.submit(at, command);
+                layered.collect();
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next_event(&self) -> Option<SimTime> {
+        match self {
+            Served::Device(device) => device.next_event(),
+            Served::Layered(layered) => layered.stack.next_event(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn advance(&mut self, now: SimTime) {
+        match self {
+            Served::Device(device) => device.advance(now),
+            Served::Layered(layered) => {
+                layered.stack.advance(now);
+                layered.collect();
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn outstanding_commands(&self) -> usize {
+        match self {
+            Served::Device(device) => device.outstanding_commands() as usize,
+            Served::Layered(layered) => layered.outstanding - layered.ended.len(),
+        }
+    }
+
+    /// Completions that wait to be taken.
+    #[inline]
+    pub(crate) fn completed(&self) -> usize {
+        match self {
+            Served::Device(device) => device.completed(),
+            Served::Layered(layered) => layered.ended.len(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Completion> {
+        match self {
+            Served::Device(device) => device.pop(),
+            Served::Layered(layered) => {
+                let completion = layered.ended.pop_front()?;
+                layered.outstanding -= 1;
+                Some(completion)
+            }
+        }
+    }
+
+    pub(crate) fn pop_notice(&mut self) -> Option<(u16, ChunkNotice)> {
+        match self {
+            Served::Device(device) => device.pop_notice(),
+            // They are about chunks, which nobody sees above the layer.
+            Served::Layered(_) => None,
+        }
+    }
+
+    pub(crate) fn power_cut(&mut self) -> Result<MountReport, String> {
+        match self {
+            Served::Device(device) => device.power_cut().map_err(|error: DeviceError| error.to_string()),
+            Served::Layered(layered) => layered.power_cut(),
+        }
+    }
+
+    /// Makes file stores durable.
+    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
+        self.device_mut().map_or(Ok(()), Device::sync)
+    }
+}

@@ -1,0 +1,351 @@
+//! Connecting: from an address to two queues of a controller, and what there is behind it.
+//!
+//! ```text
+//!  discovery, unless a name is given ─► admin queue ─► enabled ─► the open-channel namespace, its geometry
+//!                                          └─► I/O queue ─► the chunk log: state of every chunk
+//! ```
+//! This blocks, with time limits, so it is done before serving begins or in a thread of its own.
+
+use super::queue::{Broken, Ended, Payload, Queue};
+use pellucid_flash::{ChunkGeometry, ChunkInfo, Nanos, Vector};
+use pellucid_wire::nvme::open_channel::{GEOMETRY_OPCODE, Geometry};
+use pellucid_wire::nvme::{
+    AdminOpcode, Capabilities, Connect, ConnectData, ConnectReply, DISCOVERY_NQN, DYNAMIC_CONTROLLER,
+    DiscoveryEntry, FeatureId, GetLogPage, IdentifyController, IdentifyNamespace, LogId, Property, PropertyGet,
+    PropertySet, Status, SubmissionEntry, nqn, parse_nqn,
+};
+use std::fmt;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// For each answer, and for the TCP connection itself.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// The host is given up after this time without a word from it.
+const KEEP_ALIVE_MS: u32 = 30_000;
+const ADMIN_ENTRIES: u32 = 32;
+const IO_ENTRIES: u32 = 256;
+/// Data of one command where the drive sets no limit of its own.
+const DATA_MAX: u32 = 1 << 20;
+/// Log page of the chunks.
+const CHUNKS: u8 = 0xCA;
+/// Enabled, entry sizes of 64 and 16 bytes, NVM command set.
+const ENABLE: u64 = 0x0046_0001;
+
+/// Which drive, and as whom.
+#[derive(Clone, Debug)]
+pub struct RemoteConfig {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// Qualified name of the subsystem; `None`: the only one that the address offers.
+    pub nqn: Option<String>,
+    /// Its namespace; `None`: its first open-channel one.
+    pub nsid: Option<u32>,
+    /// Qualified name of this host.
+    pub host_nqn: String,
+    /// Headers and data carry digests.
+    pub digests: bool,
+}
+
+/// Why a remote drive cannot be used.
+#[derive(Debug)]
+pub struct RemoteError {
+    address: String,
+    why: String,
+}
+
+impl fmt::Display for RemoteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "remote drive {}: {}", self.address, self.why)
+    }
+}
+
+impl std::error::Error for RemoteError {}
+
+/// What does not change about a remote drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub nqn: String,
+    pub nsid: u32,
+    pub geometry: ChunkGeometry,
+    /// Bytes of sectors that one command can move.
+    pub data_max: u32,
+}
+
+/// A drive that is connected.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub identity: Identity,
+    pub admin: Queue,
+    pub io: Queue,
+    /// Every chunk as it was after connecting.
+    pub chunks: Vec<ChunkInfo>,
+}
+
+impl RemoteConfig {
+    /// Connects.
+    pub(super) fn connect(&self) -> Result<Link, RemoteError> {
+        self.try_connect().map_err(|why| RemoteError { address: self.address.clone(), why })
+    }
+
+    fn try_connect(&self) -> Result<Link, String> {
+        let subsystem = match &self.nqn {
+            Some(name) => name.clone(),
+            None => self.only_subsystem()?,
+        };
+        let host_id = host_id(&self.host_nqn);
+        let (mut admin, id) = self.admin_queue(&subsystem, host_id)?;
+        let capabilities = property(&mut admin, Property::Capabilities)?;
+        enable(&mut admin)?;
+        let controller = identify(&mut admin, 1, 0)?;
+        let controller = IdentifyController::decode(&controller);
+        let data_max = match controller.transfer_max_shift {
+            0 => DATA_MAX,
+            shift => 4096u32.checked_shl(shift.into()).unwrap_or(DATA_MAX).min(DATA_MAX),
+        };
+        let (nsid, geometry) = self.open_channel(&mut admin, &subsystem, controller.namespaces)?;
+        let sectors_max = (data_max / geometry.sector_bytes).min(Vector::ADDRESSES_MAX as u32);
+        if geometry.write_min_sectors > sectors_max {
+            let least = geometry.write_min_sectors;
+            return Err(format!("its least write of {least} sectors is more than one command moves ({sectors_max})"));
+        }
+        let identity = Identity { nqn: subsystem.clone(), nsid, geometry, data_max };
+        let queues = SubmissionEntry::new(AdminOpcode::SetFeatures.raw(), 0, 0)
+            .with_cdw(10, FeatureId::QueueCount.raw().into());
+        done(admin.ask(queues, Payload::In(Vec::new())), "number of queues")?;
+        let entries = IO_ENTRIES.min(Capabilities::decode(capabilities).queue_entries_max);
+        // Out-of-band data come on top of what a command may move.
+        let mut io = self.dial(entries, 2 * data_max)?;
+        self.connect_queue(&mut io, &subsystem, host_id, 1, entries, id)?;
+        io.in_capsule_max = (controller.command_capsule_16b.saturating_sub(4) as usize) * 16;
+        let chunks = chunk_log(&mut admin, &identity)?;
+        admin.set_nonblocking().and_then(|()| io.set_nonblocking()).map_err(|error| error.to_string())?;
+        Ok(Link { identity, admin, io, chunks })
+    }
+
+    fn dial(&self, entries: u32, data_max: u32) -> Result<Queue, String> {
+        let found = self.address.to_socket_addrs().map_err(|error| format!("no such address: {error}"))?;
+        let addresses: Vec<SocketAddr> = found.collect();
+        let mut last = "no such host".to_owned();
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, ANSWER_TIME) {
+                Ok(stream) => {
+                    let limits = stream
+                        .set_nodelay(true)
+                        .and_then(|()| stream.set_read_timeout(Some(ANSWER_TIME)))
+                        .and_then(|()| stream.set_write_timeout(Some(ANSWER_TIME)));
+                    limits.map_err(|error| error.to_string())?;
+                    return Queue::open(stream, self.digests, entries, data_max)
+                        .map_err(|broken| format!("does not speak NVMe/TCP: {broken}"));
+                }
+                Err(error) => last = format!("cannot connect: {error}"),
+            }
+        }
+        Err(last)
+    }
+
+    /// An admin queue, with the identifier of its controller.
+    fn admin_queue(&self, subsystem: &str, host_id: [u8; 16]) -> Result<(Queue, u16), String> {
+        let mut admin = self.dial(ADMIN_ENTRIES, DATA_MAX)?;
+        let id = self.connect_queue(&mut admin, subsystem, host_id, 0, ADMIN_ENTRIES, DYNAMIC_CONTROLLER)?;
+        Ok((admin, id))
+    }
+
+    fn connect_queue(
+        &self,
+        queue: &mut Queue,
+        subsystem: &str,
+        host_id: [u8; 16],
+        queue_id: u16,
+        queue_entries: u32,
+        controller_id: u16,
+    ) -> Result<u16, String> {
+        let named = |name: &str| {
+            nqn(name).ok_or_else(|| format!("{name:?} is no qualified name; allowed: \"nqn.\" and at most 219 bytes more"))
+        };
+        let data = ConnectData {
+            host_id,
+            controller_id,
+            subsystem_nqn: named(subsystem)?,
+            host_nqn: named(&self.host_nqn)?,
+        };
+        let keep_alive_ms = if queue_id == 0 { KEEP_ALIVE_MS } else { 0 };
+        // Attribute bit 2: no flow control of the submission queue, so that reads can end without a capsule of their own.
+        let connect = Connect { queue_id, queue_entries, attributes: 1 << 2, keep_alive_ms };
+        let ended = queue.ask(connect.entry(0), Payload::Out(data.encode().to_vec()));
+        let ended = ended.map_err(|broken| format!("Connect to {subsystem}: {broken}"))?;
+        match ended.status {
+            status if status.is_success() => {}
+            status if status.is(Status::CONNECT_INVALID_HOST) => {
+                return Err(format!("{subsystem} does not let host {} in", self.host_nqn));
+            }
+            status if status.is(Status::CONNECT_INVALID_PARAMETERS) => {
+                return Err(format!("there is no subsystem {subsystem}"));
+            }
+            status => return Err(format!("Connect to {subsystem}: {status}")),
+        }
+        let (id, requirements) = ConnectReply::parse_accepted(ended.result);
+        if requirements.authentication || requirements.secure_channel {
+            let what = if requirements.secure_channel { "a secure channel" } else { "DH-HMAC-CHAP" };
+            return Err(format!("{subsystem} asks this host for {what}, which it does not offer"));
+        }
+        Ok(id)
+    }
+
+    /// The one subsystem that the address offers.
+    fn only_subsystem(&self) -> Result<String, String> {
+        const IO_SUBSYSTEM: u8 = 2;
+        let (mut admin, _) = self.admin_queue(DISCOVERY_NQN, host_id(&self.host_nqn))?;
+        enable(&mut admin)?;
+        let entry = GetLogPage::entry(LogId::Discovery.raw(), 64 * 1024, 0, 0, 0);
+        let log = done(admin.ask(entry, Payload::In(vec![0; 64 * 1024])), "discovery log")?.data;
+        let mut names = Vec::new();
+        for entry in log[DiscoveryEntry::BYTES..].as_chunks().0.iter().map(DiscoveryEntry::decode) {
+            if entry.subsystem_type == IO_SUBSYSTEM
+                && let Ok(name) = parse_nqn(&entry.subsystem_nqn)
+                && !names.iter().any(|known| known == name)
+            {
+                names.push(name.to_owned());
+            }
+        }
+        match &names[..] {
+            [one] => Ok(one.clone()),
+            [] => Err("offers no subsystem to this host".into()),
+            many => Err(format!("offers several subsystems; allowed: HOST:PORT/NQN with one of {}", many.join(", "))),
+        }
+    }
+
+    /// The open-channel namespace.
+    fn open_channel(
+        &self,
+        admin: &mut Queue,
+        subsystem: &str,
+        namespaces: u32,
+    ) -> Result<(u32, ChunkGeometry), String> {
+        /// Identify Namespace, vendor area: an open-channel namespace.
+        const OPEN_CHANNEL: u8 = 1;
+        let nsids = match self.nsid {
+            Some(nsid) => nsid..=nsid,
+            // So many at most are looked at.
+            None => 1..=namespaces.min(1024),
+        };
+        for nsid in nsids {
+            let page = IdentifyNamespace::decode(&identify(admin, 0, nsid)?);
+            if page.size_blocks == 0 || page.vendor[0] != OPEN_CHANNEL {
+                continue;
+            }
+            let format = page.format_list[usize::from(page.format & 0xF)];
+            let entry = SubmissionEntry::new(GEOMETRY_OPCODE, 0, nsid);
+            let answer = done(admin.ask(entry, Payload::In(vec![0; Geometry::BYTES])), "geometry")?.data;
+            let geometry = Geometry::decode(answer.first_chunk().expect("as many bytes as asked for"));
+            return Ok((nsid, understand(&geometry, 1u32 << (format.data_shift & 31))?));
+        }
+        Err(match self.nsid {
+            Some(nsid) => format!("namespace {nsid} of {subsystem} is not an open-channel one; a host FTL needs chunks"),
+            None => format!("{subsystem} has no open-channel namespace; a host FTL needs chunks"),
+        })
+    }
+}
+
+/// What the drive says of its chunks, if it can be used.
+fn understand(geometry: &Geometry, sector_bytes: u32) -> Result<ChunkGeometry, String> {
+    let metadata = geometry.profile_metadata_bytes();
+    if metadata != Some(Vector::METADATA_BYTES as u16) {
+        return Err("the drive takes no out-of-band data over fabrics, where a host FTL keeps what each sector is; \
+                    drives served by pellucid do"
+            .into());
+    }
+    let times = |range: [u32; 2]| range.map(|time| Nanos(time.into()));
+    let chunks = ChunkGeometry {
+        groups: geometry.groups.into(),
+        units: geometry.units.into(),
+        chunks: geometry.chunks,
+        chunk_sectors: geometry.chunk_blocks,
+        sector_bytes,
+        write_min_sectors: geometry.write_min,
+        write_optimal_sectors: geometry.write_optimal,
+        cached_sectors: geometry.cache_units,
+        open_chunks_max: geometry.open_chunks_max,
+        open_chunks_per_unit_max: geometry.open_chunks_per_unit_max,
+        read_ns: times(geometry.read_ns),
+        write_ns: times(geometry.write_ns),
+        reset_ns: times(geometry.reset_ns),
+    };
+    let counts = [chunks.groups, chunks.units, chunks.chunks, chunks.chunk_sectors];
+    let all = counts.iter().map(|&count| u64::from(count)).fold(1u64, u64::saturating_mul);
+    let bits = [geometry.group_bits, geometry.unit_bits, geometry.chunk_bits, geometry.block_bits].map(u32::from);
+    if all == 0 || all > 1 << 40 || chunks.write_min_sectors == 0 || chunks.address_bits() != bits {
+        return Err(format!(
+            "its geometry ({counts:?} groups, units, chunks and sectors, with {bits:?} bits of address) is none that a host FTL \
+             can use; allowed: numbers above 0 with just as many bits as they need"
+        ));
+    }
+    Ok(chunks)
+}
+
+/// A command that has to succeed.
+fn done(asked: Result<Ended, Broken>, what: &str) -> Result<Ended, String> {
+    match asked {
+        Ok(ended) if ended.status.is_success() => Ok(ended),
+        Ok(ended) => Err(format!("{what}: {}", ended.status)),
+        Err(broken) => Err(format!("{what}: {broken}")),
+    }
+}
+
+fn property(admin: &mut Queue, property: Property) -> Result<u64, String> {
+    let get = PropertyGet { is_8_bytes: property.is_8_bytes(), offset: property.raw() };
+    done(admin.ask(get.entry(0), Payload::In(Vec::new())), "Property Get").map(|ended| ended.result)
+}
+
+fn enable(admin: &mut Queue) -> Result<(), String> {
+    let set = PropertySet { is_8_bytes: false, offset: Property::Configuration.raw(), value: ENABLE };
+    done(admin.ask(set.entry(0), Payload::In(Vec::new())), "Property Set")?;
+    let began = Instant::now();
+    while property(admin, Property::Status)? & 1 == 0 {
+        if began.elapsed() > ANSWER_TIME {
+            return Err("the controller does not become ready".into());
+        }
+    }
+    Ok(())
+}
+
+fn identify(admin: &mut Queue, cns: u32, nsid: u32) -> Result<[u8; 4096], String> {
+    let entry = SubmissionEntry::new(AdminOpcode::Identify.raw(), 0, nsid).with_cdw(10, cns);
+    let page = done(admin.ask(entry, Payload::In(vec![0; 4096])), "Identify")?.data;
+    Ok(*page.first_chunk().expect("as many bytes as asked for"))
+}
+
+/// The command for the descriptors of `count` chunks from the one with this number on.
+pub(super) fn chunks_entry(nsid: u32, first: u32, count: u32) -> SubmissionEntry {
+    let each = ChunkInfo::BYTES as u32;
+    GetLogPage::entry(CHUNKS, count * each, u64::from(first) * u64::from(each), 0, nsid)
+}
+
+/// Descriptors of chunks as they came.
+pub(super) fn parse_chunks(page: &[u8]) -> Option<Vec<ChunkInfo>> {
+    page.as_chunks().0.iter().map(ChunkInfo::decode).collect()
+}
+
+fn chunk_log(admin: &mut Queue, identity: &Identity) -> Result<Vec<ChunkInfo>, String> {
+    let Identity { nsid, geometry, data_max, .. } = identity;
+    let all = geometry.parallel_units() * geometry.chunks;
+    let at_once = data_max / ChunkInfo::BYTES as u32;
+    let mut chunks = Vec::with_capacity(all as usize);
+    while (chunks.len() as u32) < all {
+        let first = chunks.len() as u32;
+        let count = at_once.min(all - first);
+        let data = Payload::In(vec![0; count as usize * ChunkInfo::BYTES]);
+        let page = done(admin.ask(chunks_entry(*nsid, first, count), data), "chunk log")?.data;
+        chunks.extend(parse_chunks(&page).ok_or("chunk log: a descriptor makes no sense")?);
+    }
+    Ok(chunks)
+}
+
+/// The same for all queues of one host, and for no other host of the same name: processes of one machine differ by number.
+fn host_id(name: &str) -> [u8; 16] {
+    let mut id = [0u8; 16];
+    for (at, byte) in name.bytes().enumerate() {
+        id[at % 12] = id[at % 12].rotate_left(3) ^ byte;
+    }
+    id[12..].copy_from_slice(&std::process::id().to_le_bytes());
+    id
+}

@@ -1,0 +1,434 @@
+//! An open-channel drive of another process or machine, over NVMe/TCP: what a layer of this host can stand on.
+//!
+//! ```text
+//!                    lost, or a command in doubt
+//!        ┌──── up ───────────────────────────────► down ── time to try again ─► connecting (a thread)
+//!        │      ▲                                   ▲                              │
+//!        │      └── same drive, all that it had ────┼──────────────────────────────┤ connected
+//!        │          acknowledged is there           └──────────────── refused ─────┤
+//!        └─ lost for good: data that it had acknowledged are not there ◄───────────┘
+//! ```
+//! Commands wait while the drive is away; none fails because a connection does. A write whose end was not seen is *in doubt*: it is
+//! settled by the write pointer of its chunk after connecting again. Behind the pointer it is sent again; before it, it is read back
+//! and compared; torn, it fails, and the layer writes elsewhere. A loss of power at the other end is treated alike: the
+//! connection is given up, and what stands on the drive decides.
+//!
+//! Invariants: a command ends once; one part of it is under way at a time, so that its parts are written in order; `written` never
+//! says more of a chunk than the drive has acknowledged.
+
+mod command;
+mod connect;
+mod queue;
+
+pub use connect::{RemoteConfig, RemoteError};
+
+use command::Work;
+use connect::{Identity, Link};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token, Waker};
+use pellucid_flash::{
+    ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos, Opcode, SimTime,
+    Stage, StageTimes, Status,
+};
+use pellucid_wire::nvme::{AdminOpcode, SubmissionEntry};
+use queue::{Ended, Payload};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{self, TryRecvError};
+
+/// Between two signs of life on the admin queue.
+const KEEP_ALIVE: Nanos = Nanos::from_ms(5_000);
+/// A drive that owes answers and gives none for so long is taken for lost.
+const SILENCE: Nanos = Nanos::from_ms(30_000);
+/// From a lost connection to the first try, doubled with every failure up to [`RETRY_MAX`].
+const RETRY: Nanos = Nanos::from_ms(100);
+const RETRY_MAX: Nanos = Nanos::from_ms(5_000);
+/// A command that the drive ends with an error of its transport so often in a row fails.
+const TRIES_MAX: u32 = 5;
+/// Events of a drive: one for each of its two queues.
+pub(crate) const TOKENS: usize = 2;
+const KEEP_ALIVE_TOKEN: u64 = u64::MAX;
+/// A list of addresses that was staged.
+const STAGE_TOKEN: u64 = u64::MAX - 1;
+
+enum State {
+    Up(Box<Link>),
+    Connecting(mpsc::Receiver<Result<Link, RemoteError>>),
+    Down { retry: SimTime },
+    Lost(String),
+}
+
+/// Where events of the sockets go.
+struct Reactor {
+    registry: Registry,
+    token: Token,
+    waker: Arc<Waker>,
+}
+
+/// A remote drive with one open-channel namespace. Its time is wall time.
+pub struct Remote {
+    config: Arc<RemoteConfig>,
+    identity: Identity,
+    state: State,
+    reactor: Option<Reactor>,
+    now: SimTime,
+    works: Vec<Work>,
+    idle: Vec<u32>,
+    order: u64,
+    /// Works whose next part is to be sent.
+    waiting: VecDeque<u32>,
+    completions: VecDeque<Completion>,
+    ends: Vec<Ended>,
+    /// Sectors of each chunk that the drive has acknowledged.
+    written: Vec<u32>,
+    keep_alive: SimTime,
+    /// When the drive last answered, or was first asked again.
+    heard: SimTime,
+    retry_after: Nanos,
+    stopping: bool,
+    notices: Vec<String>,
+}
+
+impl Remote {
+    /// Connects; this waits for the drive, seconds at most.
+    ///
+    /// # Errors
+    /// When it cannot be reached, or is no drive that a layer of the host can stand on.
+    pub fn connect(config: RemoteConfig) -> Result<Remote, RemoteError> {
+        let link = config.connect()?;
+        let written = link.chunks.iter().map(|chunk| chunk.write_pointer).collect();
+        Ok(Remote {
+            config: Arc::new(config),
+            identity: link.identity.clone(),
+            state: State::Up(Box::new(link)),
+            reactor: None,
+            now: SimTime::ZERO,
+            works: Vec::new(),
+            idle: Vec::new(),
+            order: 0,
+            waiting: VecDeque::new(),
+            completions: VecDeque::new(),
+            ends: Vec::new(),
+            written,
+            keep_alive: SimTime::ZERO + KEEP_ALIVE,
+            heard: SimTime::ZERO,
+            retry_after: RETRY,
+            stopping: false,
+            notices: Vec::new(),
+        })
+    }
+
+    /// Qualified name of the subsystem.
+    pub fn nqn(&self) -> &str {
+        &self.identity.nqn
+    }
+
+    /// What the namespace consists of.
+    pub fn geometry(&self) -> &ChunkGeometry {
+        &self.identity.geometry
+    }
+
+    /// Why nothing can be read or written any more, if so.
+    pub fn loss(&self) -> Option<&str> {
+        match &self.state {
+            State::Lost(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// How it is connected.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.state {
+            State::Up(_) => "connected",
+            State::Connecting(_) | State::Down { .. } => "away",
+            State::Lost(_) => "lost",
+        }
+    }
+
+    /// Lines for the log.
+    pub(crate) fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// From now on its sockets are among those that the owner of `registry` waits for, with `token` and the one after it.
+    pub(crate) fn attach(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        waker: Arc<Waker>,
+    ) -> std::io::Result<()> {
+        self.reactor = Some(Reactor { registry: registry.try_clone()?, token, waker });
+        self.register()
+    }
+
+    fn register(&self) -> std::io::Result<()> {
+        let (Some(reactor), State::Up(link)) = (&self.reactor, &self.state) else { return Ok(()) };
+        for (queue, number) in [(&link.io, 0), (&link.admin, 1)] {
+            let token = Token(reactor.token.0 + number);
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            reactor.registry.register(&mut SourceFd(&queue.file()), token, interest)?;
+        }
+        Ok(())
+    }
+
+    /// Something happened on the socket of I/O (0) or admin queue (1).
+    pub(crate) fn ready(&mut self, queue: usize) {
+        if let State::Up(link) = &mut self.state {
+            match queue {
+                0 => link.io.readable = true,
+                _ => link.admin.readable = true,
+            }
+        }
+    }
+
+    /// The server stops: from now on commands fail when the drive is away.
+    pub(crate) fn stop(&mut self) {
+        self.stopping = true;
+        self.fail_if_away();
+    }
+
+    fn fail_if_away(&mut self) {
+        if self.stopping && !matches!(self.state, State::Up(_)) {
+            self.fail_all();
+        }
+    }
+
+    /// Exchanges data with the drive, and sees to connecting again.
+    fn turn(&mut self) {
+        match &mut self.state {
+            State::Up(_) => self.exchange(),
+            State::Connecting(receiver) => match receiver.try_recv() {
+                Ok(Ok(link)) => self.connected(link),
+                Ok(Err(error)) => self.put_off(&error.to_string()),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => self.put_off("no thread to connect with"),
+            },
+            State::Down { retry } if *retry <= self.now => self.reconnect(),
+            State::Down { .. } | State::Lost(_) => {}
+        }
+    }
+
+    fn exchange(&mut self) {
+        let State::Up(link) = &mut self.state else { return };
+        if self.now >= self.keep_alive && link.admin.room() > 0 {
+            self.keep_alive = self.now + KEEP_ALIVE;
+            let entry = SubmissionEntry::new(AdminOpcode::KeepAlive.raw(), 0, 0);
+            link.admin.start(KEEP_ALIVE_TOKEN, entry, Payload::In(Vec::new()));
+        }
+        let mut ends = std::mem::take(&mut self.ends);
+        let exchanged = link.io.exchange(&mut ends).and_then(|()| link.admin.exchange(&mut ends));
+        let owes = link.io.outstanding() + link.admin.outstanding() > 0;
+        if !ends.is_empty() || !owes {
+            self.heard = self.now;
+        }
+        let mut doubt = None;
+        for end in ends.drain(..) {
+            if let Some(why) = self.part_ended(end) {
+                doubt = Some(why);
+            }
+        }
+        self.ends = ends;
+        match exchanged {
+            Err(broken) => self.lose(&broken.to_string()),
+            Ok(()) if doubt.is_some() => self.lose(&doubt.unwrap_or_default()),
+            Ok(()) if self.now.since(self.heard) >= SILENCE => self.lose("no answer for 30 s"),
+            Ok(()) => self.start_waiting(),
+        }
+    }
+
+    /// The connection is given up; what was under way is in doubt.
+    fn lose(&mut self, why: &str) {
+        let mut sent: Vec<u32> = (0..self.works.len() as u32).filter(|&i| self.works[i as usize].is_sent()).collect();
+        sent.sort_unstable_by_key(|&i| self.works[i as usize].order);
+        for &at in sent.iter().rev() {
+            self.works[at as usize].interrupted();
+            self.waiting.push_front(at);
+        }
+        self.notices.push(format!(
+            "event=remote-lost remote={:?} why={why:?} outstanding={}",
+            self.config.address,
+            self.works.len() - self.idle.len()
+        ));
+        self.state = State::Down { retry: self.now + self.retry_after };
+        self.fail_if_away();
+    }
+
+    /// The next try comes later.
+    fn put_off(&mut self, why: &str) {
+        self.retry_after = Nanos((self.retry_after.0 * 2).min(RETRY_MAX.0));
+        self.notices.push(format!(
+            "event=remote-away remote={:?} why={why:?} again_ms={}",
+            self.config.address,
+            self.retry_after.0 / 1_000_000
+        ));
+        self.state = State::Down { retry: self.now + self.retry_after };
+        self.fail_if_away();
+    }
+
+    /// Connecting blocks, so a thread does it.
+    fn reconnect(&mut self) {
+        let (tell, told) = mpsc::channel();
+        let config = Arc::clone(&self.config);
+        let waker = self.reactor.as_ref().map(|reactor| Arc::clone(&reactor.waker));
+        let connect = move || {
+            // Nobody listens any more when the server has stopped meanwhile.
+            let _ = tell.send(config.connect());
+            if let Some(waker) = waker {
+                let _ = waker.wake();
+            }
+        };
+        match std::thread::Builder::new().name("remote".into()).spawn(connect) {
+            Ok(_) => self.state = State::Connecting(told),
+            Err(error) => self.put_off(&error.to_string()),
+        }
+    }
+
+    /// The drive is back, if it is the same one and has kept what it acknowledged.
+    fn connected(&mut self, link: Link) {
+        let chunks = link.chunks.clone();
+        if let Err(why) = self.compare(&link) {
+            return self.lose_for_good(why);
+        }
+        self.state = State::Up(Box::new(link));
+        if let Err(error) = self.register() {
+            return self.lose(&error.to_string());
+        }
+        (self.retry_after, self.heard, self.keep_alive) = (RETRY, self.now, self.now + KEEP_ALIVE);
+        let before = self.completions.len();
+        let mut in_doubt = 0;
+        for at in std::mem::take(&mut self.waiting) {
+            in_doubt += u32::from(self.works[at as usize].in_doubt);
+            self.settle(at, &chunks);
+        }
+        let failed = self.completions.len() - before;
+        self.notices.push(format!(
+            "event=remote-back remote={:?} in_doubt={in_doubt} failed={failed}",
+            self.config.address
+        ));
+        self.start_waiting();
+    }
+
+    fn compare(&self, link: &Link) -> Result<(), String> {
+        if link.identity != self.identity {
+            return Err("another drive is there now".into());
+        }
+        let resets = |chunk: u32| {
+            let touches = |work: &Work| {
+                work.command.opcode == Opcode::Reset && work.in_doubt && work.chunks(&self.identity.geometry).any(|c| c == chunk)
+            };
+            self.waiting.iter().any(|&at| touches(&self.works[at as usize]))
+        };
+        let behind = |(number, (chunk, &written)): (u32, (&ChunkInfo, &u32))| {
+            let gone = chunk.state != ChunkState::Offline && chunk.write_pointer < written;
+            gone && !resets(number)
+        };
+        let lost = (0..).zip(link.chunks.iter().zip(&self.written)).filter(|&each| behind(each)).count();
+        match lost {
+            0 => Ok(()),
+            _ => Err(format!("it has lost data that it had acknowledged, in {lost} chunks")),
+        }
+    }
+
+    /// Nothing that stands here can be trusted any more: everything fails from now on.
+    fn lose_for_good(&mut self, why: String) {
+        self.notices.push(format!("event=remote-gone remote={:?} why={why:?}", self.config.address));
+        self.state = State::Lost(why);
+        self.fail_all();
+    }
+
+    fn fail_all(&mut self) {
+        self.waiting.clear();
+        for at in 0..self.works.len() as u32 {
+            if self.works[at as usize].is_busy() {
+                self.finish(at, Status::WriteFault);
+            }
+        }
+    }
+
+    /// Ends a command.
+    fn finish(&mut self, at: u32, status: Status) {
+        let work = &mut self.works[at as usize];
+        let status = match (status, work.command.opcode) {
+            (Status::WriteFault, Opcode::Read) => Status::UnrecoveredRead,
+            (status, _) => status,
+        };
+        let result = work.result;
+        let Some((command, submitted)) = work.end() else { return };
+        let mut stages = StageTimes::default();
+        stages.add(Stage::HostLink, self.now - submitted);
+        self.idle.push(at);
+        self.completions.push_back(Completion {
+            tag: command.tag,
+            opcode: command.opcode,
+            status,
+            submitted,
+            completed: self.now,
+            stages,
+            data: command.data,
+            result,
+            vector: command.vector,
+        });
+    }
+}
+
+impl Drive for Remote {
+    fn namespaces(&self) -> u16 {
+        1
+    }
+
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        (namespace == 0).then_some(Interface::OpenChannel(self.identity.geometry))
+    }
+
+    fn image_bytes(&self) -> usize {
+        self.identity.geometry.sector_bytes as usize
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        self.now = now;
+        let status = command::refuse(&command, &self.identity.geometry);
+        let at = self.begin(command);
+        match (status, &self.state) {
+            (Some(status), _) => self.finish(at, status),
+            (None, State::Lost(_)) => self.finish(at, Status::WriteFault),
+            (None, State::Up(_)) => {
+                self.waiting.push_back(at);
+                self.start_waiting();
+            }
+            (None, _) => {
+                self.waiting.push_back(at);
+                self.fail_if_away();
+            }
+        }
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        self.now = now;
+        self.turn();
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        if !self.completions.is_empty() {
+            return Some(self.now);
+        }
+        match &self.state {
+            State::Up(link) => {
+                let owes = link.io.outstanding() + link.admin.outstanding() > 0;
+                let silence = if owes { self.heard + SILENCE } else { SimTime(u64::MAX) };
+                Some(self.keep_alive.min(silence))
+            }
+            State::Down { retry } => Some(*retry),
+            State::Connecting(_) | State::Lost(_) => None,
+        }
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+}
+
+/// The number of the chunk that holds `lba`, and the sector of it.
+fn place(geometry: &ChunkGeometry, lba: Lba) -> Option<(u32, u32)> {
+    let address = geometry.address(lba)?;
+    Some((geometry.chunk_number(address), address.sector))
+}
