@@ -5,6 +5,7 @@
 
 One line for each test and a plain count; exit status 1 if any has failed.
 """
+import contextlib
 import json
 import os
 import random
@@ -246,6 +247,51 @@ def tls(pellucid):
                     assert "TLS: " in server.log(), "the log says who was turned away and why"
 
 
+CHUNKS = ROOT / "tools/guest/open-channel.toml"
+
+
+@contextlib.contextmanager
+def remote(drive, pellucid, options=()):
+    """A second process: a host FTL in front of the open-channel drive that the first serves."""
+    options = ["--remote", f"127.0.0.1:{drive.port}", *options]
+    with served([], sets=["host.ftl.over_provisioning=0.4"], options=options, pellucid=pellucid) as host:
+        yield host
+
+
+def remote_host_ftl(pellucid):
+    """Two processes, a drive of chunks and a host FTL: verified through lost power at the far end and SIGKILL at the near one."""
+    with tempfile.TemporaryDirectory() as directory:
+        # Programs take their time, so that there are some under way when the power goes.
+        sets = [f"media.store=file:{directory}/chunks", 'media.timing.program=["200us"]']
+        # The drive loses its power twenty times while it is written; no write is lost, flushed or not.
+        cuts = ["--fault", "power-cut@random:seed=7,mean=500,times=20"]
+        with served([CHUNKS], sets=sets, nvme=True, options=cuts, pellucid=pellucid) as drive, remote(drive, pellucid) as host:
+            work = ["--bs=4k", "--size=48M", "--iodepth=16", "--verify=crc32c", "--rw=randwrite"]
+            host.fio("verify", *work, "--verify_fatal=1", "--loops=4")
+            lost = host.log().count("event=remote-lost")
+            assert lost >= 5, host.log()
+            # What was flushed outlives the process of the host, and then that of the drive too.
+            host.fio("kept", *work, "--randseed=6", "--do_verify=0", "--end_fsync=1")
+            host.kill()
+            host.start()
+            host.fio("kept", *work, "--randseed=6", "--verify_only", "--verify_fatal=1")
+            drive.kill()
+            drive.start()
+            host.fio("kept", *work, "--randseed=6", "--verify_only", "--verify_fatal=1")
+            qemu_io(f"nbd:unix:{host.socket}", "write -P 7 0 64k", "discard 1M 64k", "flush", "read -P 7 0 64k", "read -P 0 1M 64k")
+            return f"connected again {host.log().count('event=remote-back')} times"
+
+
+def local_host_ftl(pellucid):
+    """The same layer in the process of its drive, by the [host] of the description; a power cut takes both."""
+    sets = ["host.layers=[\"host-ftl\"]", "host.ftl.over_provisioning=0.4"]
+    with served([CHUNKS], sets=sets, pellucid=pellucid) as server:
+        work = ["--bs=4k", "--size=48M", "--iodepth=16", "--verify=crc32c", "--rw=randwrite", "--randseed=7"]
+        server.fio("kept", *work, "--do_verify=0", "--end_fsync=1")
+        server.ask(do="power-cut")
+        server.fio("kept", *work, "--verify_only", "--verify_fatal=1")
+
+
 def recording(pellucid):
     """What was recorded is a trace that replay reads."""
     with tempfile.TemporaryDirectory() as directory:
@@ -302,7 +348,7 @@ def power_cut_check(pellucid):
 
 
 TESTS = [information, export_list, block_map, size_after_restart, several_connections, fio_verify, fio_power_cut,
-         copies, kill_and_return, planned_faults, tls, recording,
+         copies, kill_and_return, planned_faults, tls, remote_host_ftl, local_host_ftl, recording,
          readme_tour, power_cut_check]
 
 

@@ -38,7 +38,10 @@ impl FromStr for RemoteDrive {
             None => is_port(address),
         };
         if !good || nqn.as_ref().is_some_and(|nqn| !nqn.starts_with("nqn.")) {
-            return Err("allowed: HOST:PORT or PORT (on 127.0.0.1), then perhaps / and the name of a subsystem, nqn.".into());
+            return Err(
+                "allowed: HOST:PORT or PORT (on 127.0.0.1), then perhaps / and the name of a subsystem, nqn."
+                    .into(),
+            );
         }
         let address = if address.contains(':') { address.to_owned() } else { format!("127.0.0.1:{address}") };
         Ok(RemoteDrive { address, nqn })

@@ -115,12 +115,16 @@ impl Layered {
         self.attach(&poll, Token(0), &Arc::new(waker)).map_err(|error| error.to_string())?;
         let (began, mut events) = (Instant::now(), Events::with_capacity(16));
         while !self.stack.layer.is_ready() {
-            if let Some(sentence) = self.stack.layer.failure().or(self.remote().and_then(Remote::loss).map(String::from)) {
+            if let Some(sentence) =
+                self.stack.layer.failure().or(self.remote().and_then(Remote::loss).map(String::from))
+            {
                 return Err(sentence);
             }
             self.turn(SimTime(began.elapsed().as_nanos() as u64));
             match poll.poll(&mut events, Some(LOOK)) {
-                Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.to_string()),
+                Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
+                    return Err(error.to_string());
+                }
                 _ => {}
             }
             for event in &events {
@@ -196,7 +200,10 @@ impl Layered {
 }
 
 /// A drive in service.
-#[expect(clippy::large_enum_variant, reason = "there are a few, and the plain drive is reached without a detour")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are a few, and the plain drive is reached without a detour"
+)]
 pub enum Served {
     /// A drive.
     Device(Device),
@@ -293,7 +300,11 @@ impl Served {
     /// Bytes of a sector, of what is best written at once at least (the mapping unit), and at best (a stripe).
     pub(crate) fn sizes(&self) -> [u32; 3] {
         let of = |layout: &Layout| {
-            [layout.sector_bytes, layout.unit_bytes, layout.unit_bytes.saturating_mul(layout.units_per_stripe)]
+            [
+                layout.sector_bytes,
+                layout.unit_bytes,
+                layout.unit_bytes.saturating_mul(layout.units_per_stripe),
+            ]
         };
         match self {
             Served::Device(device) => of(device.layout()),

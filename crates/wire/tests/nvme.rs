@@ -358,7 +358,8 @@ fn open_channel_commands() {
     };
     assert_eq!(open_channel::VectorCommand::parse(&run.entry(3, 1)), Ok(run));
     // Out-of-band data alone cannot be written, and an erase moves none.
-    let only = |opcode: u8| SubmissionEntry::new(opcode, 0, 1).with_cdw(12, open_channel::profile::METADATA_ONLY);
+    let only =
+        |opcode: u8| SubmissionEntry::new(opcode, 0, 1).with_cdw(12, open_channel::profile::METADATA_ONLY);
     assert!(open_channel::VectorCommand::parse(&only(0x91)).is_err());
     assert!(open_channel::VectorCommand::parse(&only(0x90)).is_err());
     let geometry = open_channel::Geometry { major: 2, groups: 8, read_ns: [1, 2], ..Default::default() };

@@ -193,7 +193,11 @@ impl Serve {
         let description = match &self.drives[..] {
             [] => None,
             [one] => Some(one.as_str()),
-            _ => return Err(Failure::asked(anyhow!("--remote: allowed: at most one DRIVE, whose [host.ftl] counts"))),
+            _ => {
+                return Err(Failure::asked(anyhow!(
+                    "--remote: allowed: at most one DRIVE, whose [host.ftl] counts"
+                )));
+            }
         };
         let (host, digests) = (&self.remote_host_nqn, self.remote_digests);
         Ok(vec![layered::open_remote(remote, host, digests, description, global)?])

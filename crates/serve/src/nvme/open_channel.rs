@@ -182,7 +182,8 @@ fn take_apart(blocks: &[u8], sectors: &mut [u8], metadata: &mut [u8]) {
 /// What a host gets back of a read that has ended.
 pub(super) fn data_of(request: &VectorRequest, ended: &mut Completion, port: &mut Port<'_>) -> Vec<u8> {
     let data = std::mem::take(&mut ended.data);
-    let metadata = ended.vector.as_mut().map(|vector| std::mem::take(&mut vector.metadata)).unwrap_or_default();
+    let metadata =
+        ended.vector.as_mut().map(|vector| std::mem::take(&mut vector.metadata)).unwrap_or_default();
     match request.data {
         VectorData::Sectors => data,
         VectorData::Metadata => metadata,
@@ -190,9 +191,7 @@ pub(super) fn data_of(request: &VectorRequest, ended: &mut Completion, port: &mu
             let sector_bytes = data.len() / request.count as usize;
             let mut blocks = port.take_buffer(data.len() + metadata.len());
             let parts = data.chunks_exact(sector_bytes).zip(metadata.chunks_exact(METADATA_BYTES));
-            for (block, (sector, oob)) in
-                blocks.chunks_exact_mut(sector_bytes + METADATA_BYTES).zip(parts)
-            {
+            for (block, (sector, oob)) in blocks.chunks_exact_mut(sector_bytes + METADATA_BYTES).zip(parts) {
                 block[..sector_bytes].copy_from_slice(sector);
                 block[sector_bytes..].copy_from_slice(oob);
             }
@@ -321,9 +320,8 @@ pub(super) fn take_notices(subsystem: &mut Subsystem, port: &mut Port<'_>) -> bo
 fn chosen(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Vec<usize> {
     let all = subsystem.nsids().filter(|&other| nsid == other || matches!(nsid, 0 | u32::MAX));
     let numbers = all.filter_map(|nsid| subsystem.namespace(nsid));
-    let is_open = |namespace: &usize| {
-        matches!(port.namespaces()[*namespace].interface, Interface::OpenChannel(_))
-    };
+    let is_open =
+        |namespace: &usize| matches!(port.namespaces()[*namespace].interface, Interface::OpenChannel(_));
     numbers.filter(is_open).collect()
 }
 

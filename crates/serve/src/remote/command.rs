@@ -11,9 +11,7 @@
 use super::connect::{Link, chunks_entry, parse_chunks};
 use super::queue::{Ended, Payload};
 use super::{KEEP_ALIVE_TOKEN, Remote, STAGE_TOKEN, State, TRIES_MAX, place};
-use pellucid_flash::{
-    ChunkGeometry, ChunkInfo, ChunkState, Command, Lba, Opcode, SimTime, Status, Vector,
-};
+use pellucid_flash::{ChunkGeometry, ChunkInfo, ChunkState, Command, Lba, Opcode, SimTime, Status, Vector};
 use pellucid_wire::nvme::open_channel::{VectorCommand, VectorData, VectorOpcode, profile};
 use pellucid_wire::nvme::{NvmOpcode, Status as NvmeStatus, SubmissionEntry};
 
@@ -79,7 +77,8 @@ impl Work {
     /// Takes the command out, with the time of its submission.
     pub fn end(&mut self) -> Option<(Command, SimTime)> {
         let nothing = Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new());
-        std::mem::take(&mut self.busy).then(|| (std::mem::replace(&mut self.command, nothing), self.submitted))
+        std::mem::take(&mut self.busy)
+            .then(|| (std::mem::replace(&mut self.command, nothing), self.submitted))
     }
 
     /// Everything that it consists of.
@@ -367,7 +366,8 @@ fn send(link: &mut Link, work: &mut Work, at: u32, geometry: &ChunkGeometry) {
             let done = work.done as usize;
             let to = work.command.vector.as_ref().map_or(&[][..], |vector| &vector.destinations[done..]);
             let command = VectorCommand { destinations: to[0].0, ..vector(VectorOpcode::Copy, work) };
-            let list = [&work.addresses().unwrap_or(&[])[..work.part as usize], &to[..work.part as usize]].concat();
+            let list =
+                [&work.addresses().unwrap_or(&[])[..work.part as usize], &to[..work.part as usize]].concat();
             let command = staged(link, command, &list, work.part, token);
             link.io.start(token, command.entry(0, nsid), Payload::In(Vec::new()));
         }

@@ -11,8 +11,8 @@ use pellucid_flash::{ChunkGeometry, ChunkInfo, Nanos, Vector};
 use pellucid_wire::nvme::open_channel::{GEOMETRY_OPCODE, Geometry};
 use pellucid_wire::nvme::{
     AdminOpcode, Capabilities, Connect, ConnectData, ConnectReply, DISCOVERY_NQN, DYNAMIC_CONTROLLER,
-    DiscoveryEntry, FeatureId, GetLogPage, IdentifyController, IdentifyNamespace, LogId, Property, PropertyGet,
-    PropertySet, Status, SubmissionEntry, nqn, parse_nqn,
+    DiscoveryEntry, FeatureId, GetLogPage, IdentifyController, IdentifyNamespace, LogId, Property,
+    PropertyGet, PropertySet, Status, SubmissionEntry, nqn, parse_nqn,
 };
 use std::fmt;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -106,7 +106,9 @@ impl RemoteConfig {
         let sectors_max = (data_max / geometry.sector_bytes).min(Vector::ADDRESSES_MAX as u32);
         if geometry.write_min_sectors > sectors_max {
             let least = geometry.write_min_sectors;
-            return Err(format!("its least write of {least} sectors is more than one command moves ({sectors_max})"));
+            return Err(format!(
+                "its least write of {least} sectors is more than one command moves ({sectors_max})"
+            ));
         }
         let identity = Identity { nqn: subsystem.clone(), nsid, geometry, data_max };
         let queues = SubmissionEntry::new(AdminOpcode::SetFeatures.raw(), 0, 0)
@@ -160,7 +162,9 @@ impl RemoteConfig {
         controller_id: u16,
     ) -> Result<u16, String> {
         let named = |name: &str| {
-            nqn(name).ok_or_else(|| format!("{name:?} is no qualified name; allowed: \"nqn.\" and at most 219 bytes more"))
+            nqn(name).ok_or_else(|| {
+                format!("{name:?} is no qualified name; allowed: \"nqn.\" and at most 219 bytes more")
+            })
         };
         let data = ConnectData {
             host_id,
@@ -210,7 +214,10 @@ impl RemoteConfig {
         match &names[..] {
             [one] => Ok(one.clone()),
             [] => Err("offers no subsystem to this host".into()),
-            many => Err(format!("offers several subsystems; allowed: HOST:PORT/NQN with one of {}", many.join(", "))),
+            many => Err(format!(
+                "offers several subsystems; allowed: HOST:PORT/NQN with one of {}",
+                many.join(", ")
+            )),
         }
     }
 
@@ -240,7 +247,9 @@ impl RemoteConfig {
             return Ok((nsid, understand(&geometry, 1u32 << (format.data_shift & 31))?));
         }
         Err(match self.nsid {
-            Some(nsid) => format!("namespace {nsid} of {subsystem} is not an open-channel one; a host FTL needs chunks"),
+            Some(nsid) => {
+                format!("namespace {nsid} of {subsystem} is not an open-channel one; a host FTL needs chunks")
+            }
             None => format!("{subsystem} has no open-channel namespace; a host FTL needs chunks"),
         })
     }
@@ -250,9 +259,11 @@ impl RemoteConfig {
 fn understand(geometry: &Geometry, sector_bytes: u32) -> Result<ChunkGeometry, String> {
     let metadata = geometry.profile_metadata_bytes();
     if metadata != Some(Vector::METADATA_BYTES as u16) {
-        return Err("the drive takes no out-of-band data over fabrics, where a host FTL keeps what each sector is; \
+        return Err(
+            "the drive takes no out-of-band data over fabrics, where a host FTL keeps what each sector is; \
                     drives served by pellucid do"
-            .into());
+                .into(),
+        );
     }
     let times = |range: [u32; 2]| range.map(|time| Nanos(time.into()));
     let chunks = ChunkGeometry {
@@ -272,7 +283,8 @@ fn understand(geometry: &Geometry, sector_bytes: u32) -> Result<ChunkGeometry, S
     };
     let counts = [chunks.groups, chunks.units, chunks.chunks, chunks.chunk_sectors];
     let all = counts.iter().map(|&count| u64::from(count)).fold(1u64, u64::saturating_mul);
-    let bits = [geometry.group_bits, geometry.unit_bits, geometry.chunk_bits, geometry.block_bits].map(u32::from);
+    let bits =
+        [geometry.group_bits, geometry.unit_bits, geometry.chunk_bits, geometry.block_bits].map(u32::from);
     if all == 0 || all > 1 << 40 || chunks.write_min_sectors == 0 || chunks.address_bits() != bits {
         return Err(format!(
             "its geometry ({counts:?} groups, units, chunks and sectors, with {bits:?} bits of address) is none that a host FTL \

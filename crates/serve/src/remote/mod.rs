@@ -238,7 +238,8 @@ impl Remote {
 
     /// The connection is given up; what was under way is in doubt.
     fn lose(&mut self, why: &str) {
-        let mut sent: Vec<u32> = (0..self.works.len() as u32).filter(|&i| self.works[i as usize].is_sent()).collect();
+        let mut sent: Vec<u32> =
+            (0..self.works.len() as u32).filter(|&i| self.works[i as usize].is_sent()).collect();
         sent.sort_unstable_by_key(|&i| self.works[i as usize].order);
         for &at in sent.iter().rev() {
             self.works[at as usize].interrupted();
@@ -314,7 +315,9 @@ impl Remote {
         }
         let resets = |chunk: u32| {
             let touches = |work: &Work| {
-                work.command.opcode == Opcode::Reset && work.in_doubt && work.chunks(&self.identity.geometry).any(|c| c == chunk)
+                work.command.opcode == Opcode::Reset
+                    && work.in_doubt
+                    && work.chunks(&self.identity.geometry).any(|c| c == chunk)
             };
             self.waiting.iter().any(|&at| touches(&self.works[at as usize]))
         };

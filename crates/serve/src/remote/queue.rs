@@ -316,7 +316,9 @@ impl Queue {
         let cid = request.cid;
         let slot = self.busy(cid)?;
         if !slot.is_out || length == 0 || from + length > slot.data.len() {
-            return Err(wrong(format!("command {cid}: {length} bytes from byte {from} on are not there to be sent")));
+            return Err(wrong(format!(
+                "command {cid}: {length} bytes from byte {from} on are not there to be sent"
+            )));
         }
         let data = std::mem::take(&mut slot.data);
         let mut at = from;

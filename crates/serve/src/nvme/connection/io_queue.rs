@@ -147,7 +147,8 @@ impl Connection {
                 return self.send(cid, ended.data, port);
             }
             io::Kind::Special(io::Special::Vector(vector))
-                if request.gives_data() && (good || ended.result != 0 || ended.status == DriveStatus::HighEcc) =>
+                if request.gives_data()
+                    && (good || ended.result != 0 || ended.status == DriveStatus::HighEcc) =>
             {
                 let (cid, status) = (slot.cid, slot.status);
                 self.slots.free(index);

@@ -210,7 +210,10 @@ fn smart_shows_real_figures_per_namespace_and_in_all() {
     assert!(text.contains(&line), "{text}");
     assert!(text.contains("1.programmed_sectors.host ") && text.contains("2.host_written_sectors 0\n"));
     let wear = log(&mut world, admin, 0xC1, 16 + 4 * 128).expect("wear");
-    let (blocks_in_all, erases) = (world.core.device(0).expect("of this process").layout().blocks, world.core.device(0).expect("of this process").erase_counts());
+    let (blocks_in_all, erases) = (
+        world.core.device(0).expect("of this process").layout().blocks,
+        world.core.device(0).expect("of this process").erase_counts(),
+    );
     assert_eq!(wear[..8], u64::from(blocks_in_all).to_le_bytes());
     assert!(wear[16..].chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().expect("4"))).eq(erases));
     let busy = log(&mut world, admin, 0xC2, 16 + 8 * 6).expect("busy times");

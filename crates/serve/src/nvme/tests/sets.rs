@@ -224,6 +224,51 @@ fn chunks_are_written_read_copied_and_reset() {
     assert_eq!(sets.chunk(3).state, 1);
 }
 
+/// Commands of the profile: a run with out-of-band data, out-of-band data alone by a list, and a list of which a part fails.
+#[test]
+fn out_of_band_data_travel_behind_their_sectors() {
+    const EXTENDED: u32 = 1 << 16;
+    const METADATA_ONLY: u32 = 1 << 17;
+    const RUN: u32 = 1 << 18;
+    const BLOCK: usize = SECTOR + 16;
+    let mut sets = sets();
+    let page = SubmissionEntry::new(0xE2, 0, 2);
+    let geometry = sets.world.fetch(sets.admin, page, 4096).expect("a geometry");
+    let geometry = Geometry::decode(geometry.first_chunk().expect("4096 bytes"));
+    assert_eq!(geometry.profile_metadata_bytes(), Some(16));
+    let start = sets.chunk(2).start;
+    let blocks: Vec<u8> =
+        (0..8 * BLOCK).map(|n| (n / BLOCK * 2 + usize::from(n % BLOCK >= SECTOR)) as u8).collect();
+    let run = |opcode: u8| {
+        SubmissionEntry::new(opcode, 0, 2).with_cdw_pair(10, start).with_cdw(12, 7 | EXTENDED | RUN)
+    };
+    assert!(sets.world.ask(sets.io, in_capsule(run(0x91), &blocks), &blocks).status.is_success());
+    assert_eq!(sets.chunk(2).write_pointer, 8);
+    assert!(sets.world.fetch(sets.io, run(0x92), 8 * BLOCK as u32).expect("a read") == blocks);
+    // The same sectors without: they are plain sectors.
+    let plain = of_two(super::world::blocks(READ, start, 8));
+    let sectors = sets.world.fetch(sets.io, plain, 8 * SECTOR as u32).expect("a read");
+    assert!(sectors.chunks(SECTOR).zip(0..).all(|(sector, n)| sector == [2 * n; SECTOR]));
+    // Backwards, without sectors; and with one address that was never written.
+    let read = |sets: &mut Sets, addresses: &[u64], flag: u32, each: usize| {
+        let list: Vec<u8> = addresses.iter().flat_map(|a| a.to_le_bytes()).collect();
+        let count = addresses.len() as u32;
+        let stage = SubmissionEntry::new(0x95, 0, 2).with_cdw_pair(10, 1).with_cdw(12, count - 1);
+        assert!(sets.world.ask(sets.io, in_capsule(stage, &list), &list).status.is_success());
+        let read = SubmissionEntry::new(0x92, 0, 2).with_cdw_pair(10, 1).with_cdw(12, count - 1 | flag);
+        sets.world.fetch_part(sets.io, read, count * each as u32)
+    };
+    let backwards: Vec<u64> = (start..start + 8).rev().collect();
+    let (ended, metadata) = read(&mut sets, &backwards, METADATA_ONLY, 16);
+    assert!(ended.status.is_success());
+    assert!(metadata.chunks(16).zip((0..8u8).rev()).all(|(oob, n)| oob == [2 * n + 1; 16]), "{metadata:?}");
+    assert_eq!(sets.feature(true, 5, 2, 1 << 16).0, Status::SUCCESS);
+    let (ended, found) = read(&mut sets, &[start, start + 9, start + 1], EXTENDED, BLOCK);
+    assert!(ended.status.is(Status::DEALLOCATED_BLOCK), "{:?}", ended.status);
+    assert_eq!(ended.result, 0b010, "the address that failed");
+    assert!(found[..BLOCK] == blocks[..BLOCK] && found[2 * BLOCK..] == blocks[BLOCK..2 * BLOCK]);
+}
+
 #[test]
 fn unwritten_blocks_are_zeros_or_an_error() {
     let mut sets = sets();

@@ -342,6 +342,12 @@ impl World {
         if status.is_success() { Ok(data.expect("data")) } else { Err(status) }
     }
 
+    /// A command that returns data though it may fail in part.
+    pub fn fetch_part(&mut self, link: usize, entry: SubmissionEntry, length: u32) -> (Completion, Vec<u8>) {
+        let cid = self.command(link, entry.with_sgl(SglDescriptor::transport(length)), &[]);
+        (self.end(link, cid), self.links[link].host.data.remove(&cid).expect("data"))
+    }
+
     pub fn connect(&mut self, link: usize, connect: &Connect, name: &str, host: &str, id: u16) -> Completion {
         let data = ConnectData {
             host_id: [7; 16],

@@ -1,0 +1,379 @@
+//! A host FTL in front of an open-channel drive of another server: data, lost connections, lost power, refusals.
+
+mod common;
+
+use common::{Client, config, pattern, scratch};
+use pellucid_device::{Device, Feedback, Namespace};
+use pellucid_flash::Drive;
+use pellucid_ftl::{ChunkConfig, Management, WriteFailure};
+use pellucid_host::{HostFtl, HostFtlConfig};
+use pellucid_media::StoreKind;
+use pellucid_serve::control::ControlSession;
+use pellucid_serve::nbd::NbdSession;
+use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
+use pellucid_serve::{
+    Address, CONTROL, Core, Layered, Options, Remote, RemoteConfig, Served, Server, Stopper, Time,
+};
+use pellucid_wire::nbd::Command;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const NQN: &str = "nqn.2026-01.org.pellucid:chunks";
+const BLOCK: usize = 4096;
+
+fn chunks() -> Device {
+    let mut config = config(StoreKind::Ram);
+    config.media.metadata_bytes = 16;
+    config.media.geometry.spare_bytes = 256;
+    let all = 0..config.media.geometry.blocks;
+    config.namespaces = vec![Namespace::OpenChannel {
+        chunks: ChunkConfig {
+            blocks: all,
+            management: Management::Host,
+            write_optimal_stripes: 1,
+            cached_stripes: 0,
+            open_max: 0,
+            open_per_unit_max: 0,
+            failure: WriteFailure::CloseChunk,
+            rated_erases: 3000,
+        },
+        feedback: Feedback {
+            unwritten_is_error: false,
+            copyback: false,
+            high_ecc: false,
+            very_high_ecc: false,
+            high_ecc_bits: 8,
+            very_high_ecc_bits: 16,
+            wear_gap: 0,
+        },
+    }];
+    Device::new(&config).expect("a good configuration")
+}
+
+/// A server in a thread of its own.
+struct Running {
+    nvme: SocketAddr,
+    nbd: PathBuf,
+    control: PathBuf,
+    log: Arc<Mutex<Vec<String>>>,
+    stopper: Stopper,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn serve(name: &str, port: u16, time: Time, make: impl FnOnce() -> Served + Send + 'static) -> Running {
+    let directory = scratch(name);
+    let (nbd, control) = (directory.join("nbd"), directory.join("control"));
+    let paths = (nbd.clone(), control.clone());
+    let (tell, told) = mpsc::channel();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&log);
+    let thread = std::thread::spawn(move || {
+        let core = Core::new(vec![("chunks".into(), make())], time).expect("a drive that can be served");
+        let keep = move |line: std::fmt::Arguments<'_>| lines.lock().expect("a log").push(line.to_string());
+        let mut server = Server::new(core, Options::default(), Box::new(keep)).expect("an event queue");
+        let accept = Box::new(|_, _: &str| Ok(Box::<NbdSession>::default() as _));
+        server.listen(&Address::Unix(paths.0), "nbd", accept).expect("a Unix socket");
+        let subsystem = SubsystemConfig {
+            nqn: NQN.into(),
+            serial: "1".into(),
+            model: "Chunks".into(),
+            namespaces: vec![0],
+            hosts: None,
+            secrets: BTreeMap::new(),
+        };
+        let target = Target::new(vec![subsystem]).expect("good names");
+        let local = SocketAddr::from(([127, 0, 0, 1], port));
+        let accept = Box::new(move |_, _: &str| Ok(Box::new(Connection::new(&target, local)) as _));
+        let bound = server.listen(&Address::Tcp(local), "nvme-tcp", accept).expect("a port");
+        let stopper = server.stopper();
+        let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+        server.listen(&Address::Unix(paths.1), CONTROL, accept).expect("a Unix socket");
+        tell.send((bound, server.stopper())).expect("somebody listens");
+        server.run().map(drop).expect("a good end");
+    });
+    let (bound, stopper) = told.recv().expect("the server starts");
+    let Address::Tcp(nvme) = bound else { panic!("a TCP address") };
+    Running { nvme, nbd, control, log, stopper, thread: Some(thread) }
+}
+
+fn remote_config(address: SocketAddr) -> RemoteConfig {
+    RemoteConfig {
+        address: address.to_string(),
+        nqn: None,
+        nsid: None,
+        host_nqn: "nqn.2014-08.org.example:host".into(),
+        digests: false,
+    }
+}
+
+/// A second server: a host FTL on the drive behind `address`.
+fn host(name: &str, address: SocketAddr, digests: bool) -> Running {
+    let config = RemoteConfig { digests, ..remote_config(address) };
+    serve(name, 0, Time::Paced { dilation: 1.0 }, move || {
+        let remote = Remote::connect(config).expect("a drive to stand on");
+        let settings = HostFtlConfig { over_provisioning: 0.5, ..HostFtlConfig::default() };
+        let layer = HostFtl::new(&settings, remote.interface(0), remote.image_bytes()).expect("room");
+        Layered::on_remote(Box::new(layer), remote).expect("a start").into()
+    })
+}
+
+impl Running {
+    fn client(&self) -> Client {
+        let stream = UnixStream::connect(&self.nbd).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket option");
+        Client::begin(Box::new(stream), "", true)
+    }
+
+    fn control(&self, line: &str) -> String {
+        let mut stream = UnixStream::connect(&self.control).expect("the control socket");
+        writeln!(stream, "{line}").expect("it takes a line");
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).expect("it answers");
+        answer
+    }
+
+    fn logged(&self, what: &str) -> usize {
+        self.log.lock().expect("a log").iter().filter(|line| line.contains(what)).count()
+    }
+
+    /// Waits for the log to have so many lines with `what`.
+    fn wait_for(&self, what: &str, count: usize) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while self.logged(what) < count {
+            assert!(Instant::now() < end, "no {what} in {:?}", self.log.lock().expect("a log"));
+            std::thread::yield_now();
+        }
+    }
+
+    fn stop(mut self) {
+        self.stopper.stop();
+        self.thread.take().expect("stopped once").join().expect("the server does not panic");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.stopper.stop();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a drive should hold: blocks with their contents.
+#[derive(Default)]
+struct Model(BTreeMap<u64, u64>);
+
+impl Model {
+    fn write(&mut self, client: &mut Client, rng: &mut pellucid_flash::Rng) {
+        let blocks = client.size_bytes / BLOCK as u64;
+        let (at, seed) = (rng.below(blocks), rng.next_u64());
+        client.write(at * BLOCK as u64, &pattern(seed, BLOCK));
+        self.0.insert(at, seed);
+    }
+
+    fn check(&self, client: &mut Client) {
+        for (&at, &seed) in &self.0 {
+            assert!(
+                client.read(at * BLOCK as u64, BLOCK as u32) == pattern(seed, BLOCK),
+                "block {at} differs"
+            );
+        }
+    }
+}
+
+#[test]
+fn data_go_through_two_servers_and_are_found_by_a_third() {
+    let drive = serve("remote-data", 0, Time::Instant, || chunks().into());
+    let mut model = Model::default();
+    let mut rng = pellucid_flash::Rng::new(1);
+    for digests in [false, true] {
+        let host = host("remote-data-host", drive.nvme, digests);
+        let mut client = host.client();
+        model.check(&mut client);
+        // Several times what there is, so that lines are collected.
+        let writes = 3 * client.size_bytes / BLOCK as u64;
+        for _ in 0..writes {
+            model.write(&mut client, &mut rng);
+        }
+        client.ask(Command::Trim, 0, 0, BLOCK as u32, &[]);
+        model.0.remove(&0);
+        assert_eq!(client.read(0, BLOCK as u32), vec![0; BLOCK]);
+        client.flush();
+        model.check(&mut client);
+        client.leave();
+        host.stop();
+    }
+    assert!(drive.logged("broke the protocol") == 0);
+}
+
+/// Passes connections on, and cuts them.
+struct Proxy {
+    address: SocketAddr,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Proxy {
+    fn new(to: SocketAddr) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let streams = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&streams);
+        // Ends with the process: it waits for connections that nobody makes any more.
+        std::thread::spawn(move || {
+            for host in listener.incoming().flatten() {
+                let Ok(drive) = TcpStream::connect(to) else { continue };
+                let ends = || [&host, &drive].map(|stream| stream.try_clone().expect("another handle"));
+                all.lock().expect("streams").extend(ends());
+                let [from_host, from_drive] = ends();
+                std::thread::spawn(move || pass(from_host, drive));
+                std::thread::spawn(move || pass(from_drive, host));
+            }
+        });
+        Proxy { address, streams }
+    }
+
+    fn cut(&self) {
+        for stream in self.streams.lock().expect("streams").drain(..) {
+            // It may be closed already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream) {
+    let mut bytes = [0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Writes while `disturb` is called now and then, each time once the connection is there again; nothing may be lost.
+fn undisturbed(host: &Running, times: usize, mut disturb: impl FnMut()) {
+    let mut client = host.client();
+    let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(2));
+    for time in 0..times {
+        for n in 0..150 {
+            model.write(&mut client, &mut rng);
+            if n == 40 + time {
+                disturb();
+            }
+        }
+        client.flush();
+        host.wait_for("event=remote-back", time + 1);
+    }
+    model.check(&mut client);
+    client.leave();
+}
+
+#[test]
+fn a_cut_connection_loses_nothing() {
+    let drive = serve("remote-cut", 0, Time::Paced { dilation: 1.0 }, || chunks().into());
+    let proxy = Proxy::new(drive.nvme);
+    let host = host("remote-cut-host", proxy.address, false);
+    undisturbed(&host, 8, || proxy.cut());
+    assert_eq!(host.logged("event=remote-lost"), 8);
+    host.stop();
+}
+
+#[test]
+fn power_cuts_of_the_remote_drive_lose_nothing() {
+    let drive = serve("remote-power", 0, Time::Paced { dilation: 1.0 }, || chunks().into());
+    let host = host("remote-power-host", drive.nvme, false);
+    let mut client = host.client();
+    let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(3));
+    for _ in 0..8 {
+        for n in 0..150 {
+            model.write(&mut client, &mut rng);
+            if n == 70 {
+                let answer = drive.control(r#"{"do":"power-cut"}"#);
+                assert!(answer.contains("\"ok\":true"), "{answer}");
+            }
+        }
+        client.flush();
+    }
+    model.check(&mut client);
+    assert!(host.logged("event=remote-lost") > 0, "commands were under way when the power went");
+    client.leave();
+    host.stop();
+}
+
+#[test]
+fn a_drive_that_has_forgotten_is_not_trusted() {
+    let drive = serve("remote-forgets", 0, Time::Instant, || chunks().into());
+    let address = drive.nvme;
+    let host = host("remote-forgets-host", address, false);
+    let mut client = host.client();
+    let block = |at: u64| pattern(at + 1, BLOCK);
+    // More than the write buffer of the host holds.
+    (0..64).for_each(|at| client.write(at * BLOCK as u64, &block(at)));
+    client.flush();
+    drive.stop();
+    // The same name at the same place, and nothing on it.
+    let _empty = serve("remote-forgets", address.port(), Time::Instant, || chunks().into());
+    let mut refused = 0;
+    for at in 0..64 {
+        let reply = client.ask(Command::Read, 0, at * BLOCK as u64, BLOCK as u32, &[]);
+        refused += u32::from(reply.error != 0);
+        assert!(reply.error != 0 || reply.data == block(at), "block {at} is something else");
+    }
+    assert!(refused > 0, "everything was still in the host's buffer");
+    assert_ne!(
+        client.ask(Command::Write, 1, 0, BLOCK as u32, &block(0)).error,
+        0,
+        "a forced write went nowhere"
+    );
+    host.wait_for("lost data that it had acknowledged", 1);
+    assert!(host.control(r#"{"do":"status"}"#).contains("\"remote\":\"lost\""));
+    assert!(host.control(r#"{"do":"power-cut"}"#).contains("the drive is remote"));
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_a_reason() {
+    let refused = |config: RemoteConfig| Remote::connect(config).err().expect("no such drive").to_string();
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
+    let why = refused(remote_config(nobody));
+    assert!(why.contains(&nobody.to_string()) && why.contains("cannot connect"), "{why}");
+    let blocks = serve("remote-blocks", 0, Time::Instant, || common::drive(StoreKind::Ram).into());
+    let why = refused(remote_config(blocks.nvme));
+    assert!(why.contains("has no open-channel namespace"), "{why}");
+    let why = refused(RemoteConfig { nqn: Some(format!("{NQN}-2")), ..remote_config(blocks.nvme) });
+    assert!(why.contains("there is no subsystem"), "{why}");
+    let why = refused(RemoteConfig { nsid: Some(1), ..remote_config(blocks.nvme) });
+    assert!(why.contains("namespace 1") && why.contains("not an open-channel one"), "{why}");
+}
+
+#[test]
+fn a_local_drive_is_served_under_its_layer_and_comes_back_after_a_power_cut() {
+    let served = serve("remote-local", 0, Time::Instant, || {
+        let device = chunks();
+        let layer = HostFtl::new(
+            &HostFtlConfig { over_provisioning: 0.5, ..HostFtlConfig::default() },
+            Drive::interface(&device, 0),
+            device.image_bytes(),
+        );
+        Layered::on_device(Box::new(layer.expect("room")), device).expect("a start").into()
+    });
+    let mut client = served.client();
+    let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(4));
+    for _ in 0..3 {
+        for _ in 0..400 {
+            model.write(&mut client, &mut rng);
+        }
+        client.flush();
+        let answer = served.control(r#"{"do":"power-cut"}"#);
+        assert!(answer.contains("\"ok\":true"), "{answer}");
+        model.check(&mut client);
+    }
+    client.leave();
+    served.stop();
+}
