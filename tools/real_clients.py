@@ -248,6 +248,7 @@ def tls(pellucid):
 
 
 CHUNKS = ROOT / "tools/guest/open-channel.toml"
+ZONES = ROOT / "tools/guest/zoned.toml"
 
 
 @contextlib.contextmanager
@@ -283,13 +284,14 @@ def remote_host_ftl(pellucid):
 
 
 def local_host_ftl(pellucid):
-    """The same layer in the process of its drive, by the [host] of the description; a power cut takes both."""
-    sets = ["host.layers=[\"host-ftl\"]", "host.ftl.over_provisioning=0.4"]
-    with served([CHUNKS], sets=sets, pellucid=pellucid) as server:
-        work = ["--bs=4k", "--size=48M", "--iodepth=16", "--verify=crc32c", "--rw=randwrite", "--randseed=7"]
-        server.fio("kept", *work, "--do_verify=0", "--end_fsync=1")
-        server.ask(do="power-cut")
-        server.fio("kept", *work, "--verify_only", "--verify_fatal=1")
+    """The same layer, and a log on zones, in the process of their drive, by the [host] of its description; a power cut takes all."""
+    for drive, layer in ((CHUNKS, "host-ftl"), (ZONES, "zone-log")):
+        sets = [f'host.layers=["{layer}"]', "host.ftl.over_provisioning=0.4"]
+        with served([drive], sets=sets, pellucid=pellucid) as server:
+            work = ["--bs=4k", "--size=24M", "--iodepth=16", "--verify=crc32c", "--rw=randwrite", "--randseed=7"]
+            server.fio("kept", *work, "--do_verify=0", "--end_fsync=1")
+            server.ask(do="power-cut")
+            server.fio("kept", *work, "--verify_only", "--verify_fatal=1")
 
 
 def recording(pellucid):

@@ -5,8 +5,9 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::subject::Subject;
 use anyhow::anyhow;
-use pellucid_flash::Drive;
-use pellucid_host::{CpuCosts, HostFtl, HostFtlConfig};
+use pellucid_device::Device;
+use pellucid_flash::{Drive, Interface};
+use pellucid_host::{CpuCosts, HostFtl, HostFtlConfig, Layer, Stack, ZoneChunks, ZoneChunksConfig};
 use pellucid_lab::drive::HostLayer;
 use pellucid_lab::spec;
 use pellucid_serve::{Layered, Remote, RemoteConfig, Served};
@@ -54,13 +55,39 @@ pub fn open(name: &str, global: &Global) -> Result<(String, Served), Failure> {
     let name = subject.spec.drive_name.clone();
     let host = subject.spec.host.clone();
     let device = subject.device()?;
-    let Some(HostLayer::Ftl(config)) = host else { return Ok((name, device.into())) };
-    let refuse = |why: String| Failure::asked(anyhow!("{name}: {why}"));
-    let interface = Drive::interface(&device, config.namespace);
-    let layer = HostFtl::new(&in_real_time(config), interface, device.image_bytes());
-    let layer = layer.map_err(|error| refuse(error.to_string()))?;
-    let layered = Layered::on_device(Box::new(layer), device).map_err(refuse)?;
+    let Some(host) = host else { return Ok((name, device.into())) };
+    let layered = put_on(&host, device).map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
     Ok((name, layered.into()))
+}
+
+/// Puts the layers of a description on a drive.
+fn put_on(host: &HostLayer, device: Device) -> Result<Layered, String> {
+    match host {
+        HostLayer::Ftl(config) => {
+            let interface = Drive::interface(&device, config.namespace);
+            Layered::on_device(host_ftl(config, interface, device.image_bytes())?, device)
+        }
+        HostLayer::ZoneLog(config, zones) => {
+            let zones = ZoneChunksConfig { cpu: CpuCosts::FREE, ..zones.clone() };
+            let interface = Drive::interface(&device, zones.namespace);
+            let layer = ZoneChunks::new(&zones, interface, device.image_bytes());
+            let now = device.now();
+            let chunks = Stack::start(layer.map_err(|error| error.to_string())?, device, now)?;
+            let config = HostFtlConfig { namespace: 0, ..config.clone() };
+            Layered::on_zones(host_ftl(&config, chunks.interface(0), chunks.image_bytes())?, chunks)
+        }
+    }
+}
+
+/// Where the host's processor is real, what it costs is not modelled.
+fn host_ftl(
+    config: &HostFtlConfig,
+    interface: Option<Interface>,
+    image_bytes: usize,
+) -> Result<Box<dyn Layer>, String> {
+    let config = HostFtlConfig { cpu: CpuCosts::FREE, ..config.clone() };
+    let layer = HostFtl::new(&config, interface, image_bytes).map_err(|error| error.to_string())?;
+    Ok(Box::new(layer))
 }
 
 /// A remote drive under a host FTL, with the name under which it is served; `description`: whose `[host]` counts.
@@ -90,16 +117,11 @@ pub fn open_remote(
         let last = remote.nqn().rsplit(':').next().unwrap_or("remote");
         format!("{last}-host")
     });
-    let config = HostFtlConfig { namespace: 0, ..in_real_time(config) };
-    let layer = HostFtl::new(&config, remote.interface(0), remote.image_bytes()).map_err(Failure::asked)?;
-    let layered = Layered::on_remote(Box::new(layer), remote)
-        .map_err(|why| Failure::work(anyhow!("remote drive {}: {why}", drive.address)))?;
+    let refuse = |why: String| Failure::work(anyhow!("remote drive {}: {why}", drive.address));
+    let config = HostFtlConfig { namespace: 0, ..config };
+    let layer = host_ftl(&config, remote.interface(0), remote.image_bytes()).map_err(refuse)?;
+    let layered = Layered::on_remote(layer, remote).map_err(refuse)?;
     Ok((name, layered.into()))
-}
-
-/// Where the host's processor is real, what it costs is not modelled.
-fn in_real_time(config: HostFtlConfig) -> HostFtlConfig {
-    HostFtlConfig { cpu: CpuCosts::FREE, ..config }
 }
 
 #[cfg(test)]

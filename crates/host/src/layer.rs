@@ -42,8 +42,9 @@ pub trait Layer {
         true
     }
 
-    /// The machine has lost its power, and the drive has come back: the layer starts again from what is on it. Commands under
-    /// way end with [`PowerLoss`](pellucid_flash::Status::PowerLoss).
+    /// The machine has lost its power, and the drive has come back: the layer starts again from what is on it. Commands of an
+    /// application that are under way end with [`PowerLoss`](pellucid_flash::Status::PowerLoss); those of a layer above, which
+    /// starts again too, are forgotten.
     ///
     /// The error is a sentence.
     fn restart(&mut self, _now: SimTime) -> Result<(), String> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Device                          simulated time
-//!   layer ─► Device                 simulated time
+//!   layers ─► Device                simulated time
 //!   layer ─► Remote ─► NVMe/TCP     wall time, whatever the server's: the drive at the other end keeps its own
 //! ```
 //! Invariant: of a layer everything that is told is the layer's: the namespaces of the drive below are not served beside it.
@@ -12,7 +12,7 @@ use mio::{Events, Poll, Token, Waker};
 use pellucid_device::{Device, DeviceError, WritePolicy};
 use pellucid_flash::{ChunkNotice, Command, Completion, Drive, Interface, Layout, Lpn, SimTime};
 use pellucid_ftl::MountReport;
-use pellucid_host::{Layer, Stack};
+use pellucid_host::{Layer, Stack, ZoneChunks};
 use pellucid_media::StoreError;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,13 +24,34 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What a layer stands on.
 enum Below {
     Device(Box<Device>),
+    /// A zoned drive whose zones a layer makes chunks.
+    Zones(Box<Stack<ZoneChunks, Device>>),
     Remote(Box<Remote>),
+}
+
+impl Below {
+    fn device(&self) -> Option<&Device> {
+        match self {
+            Below::Device(device) => Some(device),
+            Below::Zones(zones) => Some(&zones.drive),
+            Below::Remote(_) => None,
+        }
+    }
+
+    fn device_mut(&mut self) -> Option<&mut Device> {
+        match self {
+            Below::Device(device) => Some(device),
+            Below::Zones(zones) => Some(&mut zones.drive),
+            Below::Remote(_) => None,
+        }
+    }
 }
 
 impl Drive for Below {
     fn namespaces(&self) -> u16 {
         match self {
             Below::Device(device) => Drive::namespaces(&**device),
+            Below::Zones(zones) => Drive::namespaces(&**zones),
             Below::Remote(remote) => remote.namespaces(),
         }
     }
@@ -38,6 +59,7 @@ impl Drive for Below {
     fn interface(&self, namespace: u16) -> Option<Interface> {
         match self {
             Below::Device(device) => Drive::interface(&**device, namespace),
+            Below::Zones(zones) => Drive::interface(&**zones, namespace),
             Below::Remote(remote) => remote.interface(namespace),
         }
     }
@@ -45,6 +67,7 @@ impl Drive for Below {
     fn image_bytes(&self) -> usize {
         match self {
             Below::Device(device) => Drive::image_bytes(&**device),
+            Below::Zones(zones) => Drive::image_bytes(&**zones),
             Below::Remote(remote) => remote.image_bytes(),
         }
     }
@@ -52,6 +75,7 @@ impl Drive for Below {
     fn submit(&mut self, now: SimTime, command: Command) {
         match self {
             Below::Device(device) => device.submit(now, command),
+            Below::Zones(zones) => zones.submit(now, command),
             Below::Remote(remote) => remote.submit(now, command),
         }
     }
@@ -59,6 +83,7 @@ impl Drive for Below {
     fn advance(&mut self, now: SimTime) {
         match self {
             Below::Device(device) => device.advance(now),
+            Below::Zones(zones) => zones.advance(now),
             Below::Remote(remote) => remote.advance(now),
         }
     }
@@ -66,6 +91,7 @@ impl Drive for Below {
     fn next_event(&self) -> Option<SimTime> {
         match self {
             Below::Device(device) => device.next_event(),
+            Below::Zones(zones) => zones.next_event(),
             Below::Remote(remote) => remote.next_event(),
         }
     }
@@ -73,6 +99,7 @@ impl Drive for Below {
     fn pop(&mut self) -> Option<Completion> {
         match self {
             Below::Device(device) => device.pop(),
+            Below::Zones(zones) => zones.pop(),
             Below::Remote(remote) => remote.pop(),
         }
     }
@@ -93,7 +120,20 @@ impl Layered {
     /// Why the layer cannot start, in a sentence.
     pub fn on_device(layer: Box<dyn Layer>, device: Device) -> Result<Layered, String> {
         let (now, sector_bytes) = (device.now(), device.layout().sector_bytes);
-        let stack = Stack::start(layer, Below::Device(Box::new(device)), now)?;
+        Layered::here(layer, Below::Device(Box::new(device)), now, sector_bytes)
+    }
+
+    /// As [`Layered::on_device`], on a zoned drive whose zones have been made chunks.
+    ///
+    /// # Errors
+    /// Why the layer cannot start, in a sentence.
+    pub fn on_zones(layer: Box<dyn Layer>, zones: Stack<ZoneChunks, Device>) -> Result<Layered, String> {
+        let (now, sector_bytes) = (zones.now(), zones.drive.layout().sector_bytes);
+        Layered::here(layer, Below::Zones(Box::new(zones)), now, sector_bytes)
+    }
+
+    fn here(layer: Box<dyn Layer>, below: Below, now: SimTime, sector_bytes: u32) -> Result<Layered, String> {
+        let stack = Stack::start(layer, below, now)?;
         Ok(Layered { stack, sector_bytes, ended: VecDeque::new(), outstanding: 0 })
     }
 
@@ -138,14 +178,14 @@ impl Layered {
     pub(crate) fn attach(&mut self, poll: &Poll, token: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
         match &mut self.stack.drive {
             Below::Remote(remote) => remote.attach(poll.registry(), token, Arc::clone(waker)),
-            Below::Device(_) => Ok(()),
+            Below::Device(_) | Below::Zones(_) => Ok(()),
         }
     }
 
     pub(crate) fn remote(&self) -> Option<&Remote> {
         match &self.stack.drive {
             Below::Remote(remote) => Some(remote),
-            Below::Device(_) => None,
+            Below::Device(_) | Below::Zones(_) => None,
         }
     }
 
@@ -175,7 +215,7 @@ impl Layered {
     pub(crate) fn take_notices(&mut self) -> Vec<String> {
         match &mut self.stack.drive {
             Below::Remote(remote) => remote.take_notices(),
-            Below::Device(_) => Vec::new(),
+            Below::Device(_) | Below::Zones(_) => Vec::new(),
         }
     }
 
@@ -186,13 +226,16 @@ impl Layered {
 
     /// The drive below loses its power, and the layer what it had in memory, as when the whole machine does.
     fn power_cut(&mut self) -> Result<MountReport, String> {
-        let Below::Device(device) = &mut self.stack.drive else {
+        let Some(device) = self.stack.drive.device_mut() else {
             return Err("the drive is remote: whoever serves it can cut its power".into());
         };
         let report = device.power_cut().map_err(|error| error.to_string())?;
         let now = device.now();
         // These were the layer's.
         while device.pop().is_some() {}
+        if let Below::Zones(zones) = &mut self.stack.drive {
+            zones.restart(now)?;
+        }
         self.stack.restart(now)?;
         self.collect();
         Ok(report)
@@ -228,10 +271,7 @@ impl Served {
     pub fn device(&self) -> Option<&Device> {
         match self {
             Served::Device(device) => Some(device),
-            Served::Layered(layered) => match &layered.stack.drive {
-                Below::Device(device) => Some(device),
-                Below::Remote(_) => None,
-            },
+            Served::Layered(layered) => layered.stack.drive.device(),
         }
     }
 
@@ -239,10 +279,7 @@ impl Served {
     pub(crate) fn device_mut(&mut self) -> Option<&mut Device> {
         match self {
             Served::Device(device) => Some(device),
-            Served::Layered(layered) => match &mut layered.stack.drive {
-                Below::Device(device) => Some(device),
-                Below::Remote(_) => None,
-            },
+            Served::Layered(layered) => layered.stack.drive.device_mut(),
         }
     }
 
@@ -252,6 +289,7 @@ impl Served {
             Served::Device(device) => Some(device),
             Served::Layered(layered) => match layered.stack.drive {
                 Below::Device(device) => Some(*device),
+                Below::Zones(zones) => Some(zones.drive),
                 Below::Remote(_) => None,
             },
         }

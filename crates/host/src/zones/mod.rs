@@ -445,6 +445,14 @@ impl Layer for ZoneChunks {
         }
     }
 
+    fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        let zones = Some(Interface::Zoned(self.shape.zones));
+        let fresh =
+            ZoneChunks::new(&self.config, zones, self.image_bytes).map_err(|error| error.to_string())?;
+        *self = ZoneChunks { now, counters: self.counters, ..fresh };
+        Ok(())
+    }
+
     fn next_event(&self) -> Option<SimTime> {
         self.steps.next_event().into_iter().chain(self.active.gives_up).min()
     }
