@@ -30,32 +30,32 @@ impl Device {
     /// Whether the fields of a command are right; its addresses are looked at when it is fetched.
     pub(crate) fn refuse_chunk(&self, space: &ChunkSpace, command: &Command) -> Option<Status> {
         let sectors = command.sectors as usize;
-        let empty = Vector::default();
-        let vector = command.vector.as_deref().unwrap_or(&empty);
-        let listed = !vector.addresses.is_empty();
-        let metadata_fits = |count| vector.metadata.is_empty() || vector.metadata.len() == count;
+        let lengths = |v: &Vector| (v.addresses.len(), v.destinations.len(), v.metadata.len());
+        let (addresses, destinations, metadata) = command.vector.as_deref().map_or((0, 0, 0), lengths);
+        let listed = addresses > 0;
+        let metadata_fits = |bytes| metadata == 0 || metadata == bytes;
         let ok = match command.opcode {
             Opcode::Read | Opcode::Write => {
                 let length_fits = match listed {
-                    true => sectors == vector.addresses.len() && sectors <= Vector::ADDRESSES_MAX,
+                    true => sectors == addresses && sectors <= Vector::ADDRESSES_MAX,
                     false => sectors >= 1 && command.sectors <= SCALAR_SECTORS_MAX,
                 };
                 let wanted = command.opcode == Opcode::Write || !command.data.is_empty();
                 length_fits
-                    && vector.destinations.is_empty()
+                    && destinations == 0
                     && (!wanted || command.data.len() == sectors * self.image_bytes)
                     && metadata_fits(sectors * Vector::METADATA_BYTES)
             }
             Opcode::Copy => {
                 listed
-                    && sectors == vector.addresses.len()
-                    && sectors == vector.destinations.len()
+                    && sectors == addresses
+                    && sectors == destinations
                     && sectors <= Vector::ADDRESSES_MAX
-                    && vector.metadata.is_empty()
+                    && metadata == 0
                     && command.data.is_empty()
             }
             Opcode::Reset => {
-                let chunks = vector.addresses.len().max(1);
+                let chunks = addresses.max(1);
                 chunks <= Vector::ADDRESSES_MAX
                     && (sectors == 0 || (listed && sectors == chunks))
                     && metadata_fits(chunks * ChunkInfo::BYTES)
@@ -104,23 +104,27 @@ impl Device {
         let sectors = self.works[work].command.sectors;
         let (per_unit, sense) = (self.layout.sectors_per_unit, self.direct.sense_units);
         let mut unwritten = 0;
+        let place = |(ppa, sector): (Ppa, u32)| u64::from(ppa.0) * u64::from(per_unit) + u64::from(sector);
         let mut at = 0;
+        let mut found = self.chunk_locate(work, at);
         while at < sectors {
-            let Some((ppa, first)) = self.chunk_locate(work, at) else {
+            let Some((ppa, first)) = found else {
                 self.give_zeros(work, at);
                 (at, unwritten) = (at + 1, unwritten + 1);
+                found = self.chunk_locate(work, at);
                 continue;
             };
-            let place =
-                |(ppa, sector): (Ppa, u32)| u64::from(ppa.0) * u64::from(per_unit) + u64::from(sector);
             let start = place((ppa, first));
             let group = ppa.0 / sense;
             let mut count = 1;
-            while at + count < sectors
-                && self
-                    .chunk_locate(work, at + count)
-                    .is_some_and(|next| place(next) == start + u64::from(count) && next.0.0 / sense == group)
-            {
+            // The first one that does not join begins the next run.
+            loop {
+                found = self.chunk_locate(work, at + count);
+                let joins = found
+                    .is_some_and(|next| place(next) == start + u64::from(count) && next.0.0 / sense == group);
+                if !joins {
+                    break;
+                }
                 count += 1;
             }
             self.direct_slice(work, route, (ppa, first), (at, count), 0);
@@ -131,8 +135,12 @@ impl Device {
         }
     }
 
+    /// Where the `i`-th address of a command lies; `None`: it cannot be read, or the command has fewer.
     fn chunk_locate(&self, work: u32, i: u32) -> Option<(Ppa, u32)> {
         let command = &self.works[work].command;
+        if i >= command.sectors {
+            return None;
+        }
         match &self.spaces[usize::from(command.namespace)] {
             Space::Chunks(space) => space.chunks.locate(address(command, i)),
             _ => unreachable!("the command is for an open-channel namespace"),

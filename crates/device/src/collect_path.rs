@@ -331,7 +331,15 @@ impl Device {
     }
 
     /// Erases, or retires, the blocks that hold nothing valid.
+    #[inline]
     pub(crate) fn erase_emptied(&mut self) {
+        // Seldom there is one.
+        if self.ftl.has_emptied() {
+            self.erase_all_emptied();
+        }
+    }
+
+    fn erase_all_emptied(&mut self) {
         while let Some(emptied) = self.ftl.pop_emptied() {
             match emptied {
                 Emptied::Erase(block, cause) => {

@@ -494,24 +494,33 @@ impl Device {
         }
     }
 
-    /// Asks the firmware for a task; does it at once if it costs nothing.
-    #[inline]
+    /// Asks the firmware for a task; does it at once if it costs nothing. Which task it is is known wherever this is called,
+    /// so that firmware that costs nothing is a call of what the task stands for.
+    #[inline(always)]
     pub(crate) fn ask(&mut self, task: Task) {
+        if self.firmware.is_free() {
+            return self.run(task);
+        }
+        self.ask_processor(task);
+    }
+
+    #[inline(never)]
+    fn ask_processor(&mut self, task: Task) {
         // To a loop, the reservation station is a list in memory; issuing costs when the operation is issued.
         if matches!(task, Task::Issue(_)) && self.firmware.polling.is_some() {
             return self.run(task);
         }
-        if self.firmware.ask(self.now, task, &mut self.events) {
-            self.run(task);
-        }
+        self.firmware.ask(self.now, task, &mut self.events);
     }
 
+    #[inline(always)]
     pub(crate) fn run(&mut self, task: Task) {
         match task {
             Task::Fetch(work) => self.start(work),
             Task::Slice(slice) => {
-                self.slices[slice].book(Stage::Firmware, self.now);
-                match self.slices[slice].route {
+                let record = &mut self.slices[slice];
+                record.book(Stage::Firmware, self.now);
+                match record.route {
                     Route::Page => self.place(slice, false),
                     _ => self.place_direct(slice),
                 }
@@ -521,11 +530,7 @@ impl Device {
                 self.slices[slice].book(Stage::Firmware, self.now);
                 self.dma_done(slice);
             }
-            Task::Issue(op) => {
-                self.scheduler.ops[op].book(Stage::Firmware, self.now);
-                let ahead = self.may_go_ahead(op);
-                self.scheduler.enqueue(self.now, op, ahead, &mut self.events);
-            }
+            Task::Issue(op) => self.issue(op),
             Task::Status(op) => {
                 self.scheduler.ops[op].book(Stage::Firmware, self.now);
                 self.array_done(op);
@@ -534,19 +539,29 @@ impl Device {
                 self.scheduler.ops[op].book(Stage::Firmware, self.now);
                 self.data_arrived(op);
             }
-            Task::Complete(work) => {
-                let record = &mut self.works[work];
-                record.stages.add(Stage::Firmware, self.now - record.mark);
-                record.mark = self.now;
-                if !record.live {
-                    self.unretired -= 1;
-                    return self.retire(work);
-                }
-                match self.config.host.complete_ns {
-                    Nanos::ZERO => self.finish(work),
-                    time => self.events.at(self.now + time, Event::Completed(work)),
-                }
-            }
+            Task::Complete(work) => self.completed_by_firmware(work),
+        }
+    }
+
+    /// An operation joins the queue of its die.
+    fn issue(&mut self, op: u32) {
+        self.scheduler.ops[op].book(Stage::Firmware, self.now);
+        let ahead = self.may_go_ahead(op);
+        self.scheduler.enqueue(self.now, op, ahead, &mut self.events);
+    }
+
+    /// The firmware is done with a command, which has perhaps been completed before.
+    fn completed_by_firmware(&mut self, work: u32) {
+        let record = &mut self.works[work];
+        record.stages.add(Stage::Firmware, self.now - record.mark);
+        record.mark = self.now;
+        if !record.live {
+            self.unretired -= 1;
+            return self.retire(work);
+        }
+        match self.config.host.complete_ns {
+            Nanos::ZERO => self.finish(work),
+            time => self.events.at(self.now + time, Event::Completed(work)),
         }
     }
 
@@ -559,11 +574,13 @@ impl Device {
         self.host.push(&mut self.works, queue, work);
     }
 
+    #[inline]
     fn fetch(&mut self) {
-        while self.firmware.polling.is_none() && self.fetch_one() {}
+        while self.command_waits() && self.firmware.polling.is_none() && self.fetch_one() {}
     }
 
     /// Whether the firmware could take a command.
+    #[inline]
     pub(crate) fn command_waits(&self) -> bool {
         self.active < self.config.host.commands_max && self.host.waiting()
     }
@@ -647,17 +664,21 @@ impl Device {
 
     /// A slice has done its part. The last one completes the command.
     pub(crate) fn slice_done(&mut self, slice: u32, status: Status) {
-        let Slice { work, stages, mark, .. } = self.slices[slice];
-        debug_assert_eq!(mark, self.now);
-        self.slices.release(slice);
+        let ended = &self.slices[slice];
+        debug_assert_eq!(ended.mark, self.now);
+        let work = ended.work;
         let record = &mut self.works[work];
         record.slices_left -= 1;
         if status != Status::Success {
             record.status = status;
         }
-        if record.slices_left == 0 {
-            record.stages = stages;
+        let last = record.slices_left == 0;
+        if last {
+            record.stages = ended.stages;
             record.mark = self.now;
+        }
+        self.slices.release(slice);
+        if last {
             self.ask(Task::Complete(work));
         }
     }

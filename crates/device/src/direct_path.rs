@@ -219,10 +219,7 @@ impl Device {
 
     /// A program or an erase has ended, and the firmware knows.
     pub(crate) fn direct_ended(&mut self, op: u32, slice: u32) {
-        let (kind, cause, ppa, stages) = {
-            let record = &self.scheduler.ops[op];
-            (record.kind, record.cause, record.ppa, record.stages)
-        };
+        let FlashOp { kind, cause, ppa, .. } = self.scheduler.ops[op];
         let ok = match kind {
             OpKind::Erase => {
                 let ok = self.media.erase_end(self.layout.block_of(ppa)) == Outcome::Ok;
@@ -248,8 +245,8 @@ impl Device {
         };
         self.scheduler.release(self.now, op, &mut self.events);
         self.tap_operation(op);
+        add_stages(&mut self.slices[slice], &self.scheduler.ops[op].stages, self.now);
         self.scheduler.ops.release(op);
-        add_stages(&mut self.slices[slice], &stages, self.now);
         let zoned = self.slices[slice].route == Route::Erase && self.is_zoned(slice);
         match kind {
             OpKind::Erase if zoned => self.zone_block_erased(slice, ppa, ok),
@@ -261,20 +258,17 @@ impl Device {
 
     /// The data of a read are in the controller.
     pub(crate) fn direct_arrived(&mut self, op: u32, slice: u32) {
-        let (ppa, attempts, stages) = {
-            let record = &self.scheduler.ops[op];
-            (record.ppa, record.attempts, record.stages)
-        };
+        let FlashOp { ppa, attempts, .. } = self.scheduler.ops[op];
         let (corrected, failed) = self.take_in(slice, ppa, attempts);
         if failed != 0 && self.tries_again(ppa, attempts) {
             return self.retry(op, ppa);
         }
         self.tap_operation(op);
+        add_stages(&mut self.slices[slice], &self.scheduler.ops[op].stages, self.now);
         self.scheduler.ops.release(op);
         self.counters.uncorrectable_reads += u64::from(failed != 0);
         self.counters.corrected_reads += u64::from(failed == 0 && attempts > 0);
         self.counters.corrected_bits += u64::from(corrected);
-        add_stages(&mut self.slices[slice], &stages, self.now);
         let status = match self.is_zoned(slice) {
             true if failed != 0 => {
                 self.merge_status(self.slices[slice].work, Status::UnrecoveredRead, 0);

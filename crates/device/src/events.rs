@@ -66,12 +66,9 @@ impl Events {
     /// Takes the next event if it is due at `now` or before.
     #[inline]
     pub fn pop_due(&mut self, now: SimTime) -> Option<(SimTime, Event)> {
-        let top = self.heap.peek_mut()?;
-        let at = SimTime((top.0 >> 64) as u64);
-        if at > now {
-            return None;
-        }
-        let low = std::collections::binary_heap::PeekMut::pop(top).0 as u32 & ((1 << (64 - ORDER_BITS)) - 1);
+        let at = self.next_at().filter(|&at| at <= now)?;
+        let Reverse(key) = self.heap.pop()?;
+        let low = key as u32 & ((1 << (64 - ORDER_BITS)) - 1);
         let index = low & ((1 << INDEX_BITS) - 1);
         let event = match low >> INDEX_BITS & 0x7 {
             0 => Event::Channel(index),

@@ -76,17 +76,18 @@ impl Firmware {
         }]
     }
 
-    /// Asks for a task. `true`: it takes no time; do it now.
+    /// Whether every task takes no time, so that nobody need ask.
     #[inline]
-    pub fn ask(&mut self, now: SimTime, task: Task, events: &mut Events) -> bool {
-        if self.free {
-            return true;
-        }
+    pub fn is_free(&self) -> bool {
+        self.free
+    }
+
+    /// Asks for a task, which will be [`Firmware::finished`] in its turn.
+    pub fn ask(&mut self, now: SimTime, task: Task, events: &mut Events) {
         self.waiting.push_back(task);
         if !self.running && self.polling.is_none() {
             self.run(now, events);
         }
-        false
     }
 
     fn run(&mut self, now: SimTime, events: &mut Events) {

@@ -19,8 +19,9 @@ use pellucid_media::ReadResult;
 impl Device {
     /// Finds or makes the entry for a slice and lets it go on; `in_turn`: it has waited for an entry and may take one.
     pub(crate) fn place(&mut self, slice: u32, in_turn: bool) {
-        let lpn = self.slices[slice].lpn;
-        let write = self.is_write(slice);
+        let record = &self.slices[slice];
+        let (lpn, mask) = (record.lpn, record.mask());
+        let write = self.works[record.work].command.opcode != Opcode::Read;
         if write && self.read_only {
             // Accepted before the drive knew that it can store no more.
             self.writes.inbound -= 1;
@@ -36,7 +37,7 @@ impl Device {
                     return self.starve(slice, write);
                 }
                 // Making room may have moved the page's old entry out.
-                let old = self.buffer.find(lpn);
+                let old = found.and_then(|_| self.buffer.find(lpn));
                 if let Some(old) = old {
                     self.buffer.unlist(old);
                 }
@@ -49,11 +50,12 @@ impl Device {
             }
         };
         self.buffer.busy(entry);
-        self.slices[slice].entry = entry;
+        let record = &mut self.slices[slice];
+        record.entry = entry;
         // One that waited for an entry waited for programs.
         match in_turn {
-            true => self.slices[slice].book_from(&mut self.writes.cleaning, self.now),
-            false => self.slices[slice].book(Stage::Buffer, self.now),
+            true => record.book_from(&mut self.writes.cleaning, self.now),
+            false => record.book(Stage::Buffer, self.now),
         }
         if write {
             if self.buffer[entry].packed {
@@ -64,17 +66,15 @@ impl Device {
             self.ask(Task::Dma(slice));
             return;
         }
-        let mask = self.slices[slice].mask();
-        if self.buffer[entry].valid & mask == mask {
+        let held = &mut self.buffer[entry];
+        if held.valid & mask == mask {
             self.counters.buffer_read_hits += 1;
-            self.buffer[entry].users += 1;
+            held.users += 1;
             self.ask(Task::Dma(slice));
         } else {
-            let start = !self.buffer[entry].filling;
-            self.slices[slice].primary = start;
-            let mut waiting = self.buffer[entry].waiting;
-            waiting.push_back(&mut self.slices, slice);
-            self.buffer[entry].waiting = waiting;
+            let start = !held.filling;
+            record.primary = start;
+            held.waiting.push_back(&mut self.slices, slice);
             if start {
                 self.start_fill(entry, Cause::Host);
             }
@@ -86,10 +86,12 @@ impl Device {
     }
 
     /// Makes sure that an entry is vacant, at the cost of the least recently used clean one.
+    #[inline]
     pub(crate) fn make_vacancy(&mut self) -> bool {
-        if self.buffer.has_vacant() {
-            return true;
-        }
+        self.buffer.has_vacant() || self.vacate_oldest()
+    }
+
+    fn vacate_oldest(&mut self) -> bool {
         match self.buffer.oldest() {
             Some(oldest) if self.buffer[oldest].dirty == 0 => {
                 self.buffer.vacate(oldest);
@@ -134,9 +136,9 @@ impl Device {
 
     /// Brings the sectors that `entry` lacks.
     pub(crate) fn start_fill(&mut self, entry: u32, cause: Cause) {
-        self.buffer[entry].filling = true;
-        self.buffer[entry].hollow = false;
-        let ppa = self.ftl.lookup(self.buffer[entry].lpn);
+        let held = &mut self.buffer[entry];
+        (held.filling, held.hollow) = (true, false);
+        let ppa = self.ftl.lookup(held.lpn);
         if !ppa.is_some() {
             return self.fill_zeros(entry, None);
         }
@@ -176,7 +178,7 @@ impl Device {
     }
 
     fn fill_arrived(&mut self, op: u32, entry: u32) {
-        let (ppa, attempts) = (self.scheduler.ops[op].ppa, self.scheduler.ops[op].attempts);
+        let FlashOp { ppa, attempts, .. } = self.scheduler.ops[op];
         let now_at = self.ftl.lookup(self.buffer[entry].lpn);
         if !now_at.is_some() {
             // Trimmed while the read was under way.
@@ -210,13 +212,14 @@ impl Device {
             }
         };
         // A read that failed has delivered nothing.
-        self.buffer[entry].hollow = passes && matches!(result, ReadResult::Ok { .. });
+        let held = &mut self.buffer[entry];
+        held.hollow = passes && matches!(result, ReadResult::Ok { .. });
         match result {
             ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
-                self.corrected(corrected_bits, attempts);
                 if !passes {
-                    self.buffer[entry].valid = self.full;
+                    held.valid = self.full;
                 }
+                self.corrected(corrected_bits, attempts);
                 self.end_fill(entry, Status::Success, Some(op));
                 if worst_chunk_bits > 0 {
                     self.refresh_if_due(ppa, worst_chunk_bits);
@@ -292,32 +295,32 @@ impl Device {
 
     /// The fill has ended: slices that wait for it go on, or fail.
     fn end_fill(&mut self, entry: u32, status: Status, op: Option<u32>) {
-        self.buffer[entry].filling = false;
-        if std::mem::take(&mut self.buffer[entry].completing) {
+        let held = &mut self.buffer[entry];
+        held.filling = false;
+        if std::mem::take(&mut held.completing) {
             self.writes.filling -= 1;
         }
+        // Held, so that nothing that follows from a slice gives the entry away before the end.
+        held.users += 1;
+        let mut waiting = held.waiting.take();
         let stages = op.map(|op| {
             self.tap_operation(op);
             self.scheduler.ops.release(op);
             self.scheduler.ops[op].stages
         });
-        // Held, so that nothing that follows from a slice gives the entry away before the end.
-        self.buffer[entry].users += 1;
-        let mut waiting = self.buffer[entry].waiting.take();
         while let Some(slice) = waiting.pop(&mut self.slices) {
             let record = &mut self.slices[slice];
             match stages {
                 Some(stages) if record.primary => {
-                    for stage in Stage::ALL {
-                        record.stages.add(stage, stages.get(stage));
-                    }
+                    record.stages.add_all(&stages);
                     record.mark = self.now;
                 }
                 _ => record.book(Stage::Buffer, self.now),
             }
             let mask = record.mask();
-            if self.buffer[entry].hollow || self.buffer[entry].valid & mask == mask {
-                self.buffer[entry].users += 1;
+            let held = &mut self.buffer[entry];
+            if held.hollow || held.valid & mask == mask {
+                held.users += 1;
                 self.ask(Task::Dma(slice));
             } else {
                 self.slice_done(slice, status);
@@ -330,6 +333,7 @@ impl Device {
     }
 
     /// One user less.
+    #[inline]
     pub(crate) fn release(&mut self, entry: u32) {
         self.buffer[entry].users -= 1;
         self.settle(entry);
@@ -345,7 +349,8 @@ impl Device {
         let (bytes, direction) = match record.route {
             Route::Page => {
                 let bytes = u64::from(record.sectors) * u64::from(self.layout.sector_bytes);
-                (bytes, if self.is_write(slice) { Direction::Rx } else { Direction::Tx })
+                let read = self.works[record.work].command.opcode == Opcode::Read;
+                (bytes, if read { Direction::Tx } else { Direction::Rx })
             }
             _ => self.direct_transfer(slice),
         };
@@ -362,34 +367,33 @@ impl Device {
 
     /// The host has, or has given, the data of a slice.
     pub(crate) fn dma_done(&mut self, slice: u32) {
-        if self.slices[slice].route != Route::Page {
+        let record = &self.slices[slice];
+        if record.route != Route::Page {
             return self.direct_transferred(slice);
         }
+        let (work, entry) = (record.work, record.entry);
         self.move_data(slice);
-        if self.is_write(slice) {
+        if self.works[work].command.opcode != Opcode::Read {
             return self.write_arrived(slice);
         }
-        let entry = self.slices[slice].entry;
         self.slice_done(slice, Status::Success);
         self.release(entry);
     }
 
     /// The data of a slice are where they belong, from now on, if they were not before: in the buffer or with the host.
     pub(crate) fn move_data(&mut self, slice: u32) {
-        if std::mem::replace(&mut self.slices[slice].moved, true) {
+        let record = &mut self.slices[slice];
+        if std::mem::replace(&mut record.moved, true) {
             return;
         }
-        if self.is_write(slice) {
+        let command = &mut self.works[record.work].command;
+        if command.opcode != Opcode::Read {
             return self.store(slice);
         }
-        let (entry, first, sectors, delivered) = {
-            let s = &self.slices[slice];
-            (s.entry, s.first, s.sectors, s.delivered)
-        };
-        let start = self.slices[slice].data_at as usize * self.image_bytes;
-        let data = &mut self.works[self.slices[slice].work].command.data;
-        if !data.is_empty() && !delivered {
-            let images = self.buffer.images(entry, first, sectors);
+        let data = &mut command.data;
+        if !data.is_empty() && !record.delivered {
+            let start = record.data_at as usize * self.image_bytes;
+            let images = self.buffer.images(record.entry, record.first, record.sectors);
             // A trim may have come while the link worked, and a write since: old, new and zeros are right answers then.
             data[start..start + images.len()].copy_from_slice(images);
         }

@@ -145,11 +145,14 @@ struct Die {
     busy: Nanos,
 }
 
+/// Classes of what can want a channel: each kind has its own at most.
+const CLASSES: usize = 5;
+
 #[derive(Clone, Debug, Default)]
 struct Channel {
     die: Option<u32>,
-    wants: Vec<u64>,
-    last: Vec<u32>,
+    wants: [u64; CLASSES],
+    last: [u32; CLASSES],
     busy: Nanos,
     seen: poll::Ways,
 }
@@ -159,6 +162,7 @@ struct Channel {
 pub(crate) struct Scheduler {
     pub ops: Slab<FlashOp>,
     dies: Vec<Die>,
+    dies_per_channel: u32,
     channels: Vec<Channel>,
     steps: VecDeque<Step>,
     read_first: bool,
@@ -178,7 +182,7 @@ pub(crate) struct Scheduler {
     /// A firmware loop looks at the channels and issues; nothing starts by itself.
     polled: bool,
     /// Class of: status check, read trigger, erase, write, read transfer.
-    classes: [usize; 5],
+    classes: [usize; CLASSES],
 }
 
 impl Scheduler {
@@ -209,15 +213,14 @@ impl Scheduler {
             busy_since: SimTime::ZERO,
             busy: Nanos::ZERO,
         };
-        let channel =
-            Channel { wants: vec![0; distinct.len()], last: vec![0; distinct.len()], ..Channel::default() };
         let rate = timing.channel_bytes_per_second;
         let transfer =
             |bytes: u64| Nanos((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64);
         Scheduler {
             ops: Slab::default(),
             dies: (0..layout.dies).map(die).collect(),
-            channels: vec![channel; layout.channels as usize],
+            channels: vec![Channel::default(); layout.channels as usize],
+            dies_per_channel: layout.dies_per_channel,
             steps: VecDeque::new(),
             read_first: config.order == DieOrder::ReadFirst,
             suspend: if config.suspend { timing.suspend_ns } else { None },
@@ -253,8 +256,9 @@ impl Scheduler {
     /// Queues an operation at its die. Host reads may go ahead of what has not started.
     #[inline]
     pub fn enqueue(&mut self, now: SimTime, op: u32, ahead: bool, events: &mut Events) {
-        let die = self.ops[op].die;
-        self.ops[op].mark = now;
+        let record = &mut self.ops[op];
+        record.mark = now;
+        let die = record.die;
         let d = &mut self.dies[die as usize];
         if ahead && self.read_first {
             d.reads.push_back(&mut self.ops, op);
@@ -348,7 +352,7 @@ impl Scheduler {
         let bit = if after != 0 { after } else { wants }.trailing_zeros();
         c.wants[class] &= !(1 << bit);
         c.last[class] = bit;
-        let die = channel * (self.dies.len() / self.channels.len()) as u32 + bit;
+        let die = channel * self.dies_per_channel + bit;
         let op = self.dies[die as usize].current;
         self.ops[op].book(Stage::WaitChannel, now);
         Some(die)

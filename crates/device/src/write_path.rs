@@ -80,18 +80,16 @@ impl Writes {
 impl Device {
     /// Puts the data of a write slice into the buffer.
     pub(crate) fn store(&mut self, slice: u32) {
-        let (work, entry, first, sectors, mask) = {
-            let s = &self.slices[slice];
-            (s.work, s.entry, s.first, s.sectors, s.mask())
-        };
-        let images = self.buffer.images_mut(entry, first, sectors);
-        if self.slices[slice].zero {
+        let s = &self.slices[slice];
+        let (entry, mask) = (s.entry, s.mask());
+        let command = &self.works[s.work].command;
+        let images = self.buffer.images_mut(entry, s.first, s.sectors);
+        if s.zero {
             images.fill(0);
         } else {
-            let start = self.slices[slice].data_at as usize * self.image_bytes;
-            images.copy_from_slice(&self.works[work].command.data[start..start + images.len()]);
+            let start = s.data_at as usize * self.image_bytes;
+            images.copy_from_slice(&command.data[start..start + images.len()]);
         }
-        let command = &self.works[work].command;
         let handle = match command.opcode {
             // A trim of part of a page does not say where the rest belongs.
             Opcode::Trim if self.buffer[entry].dirty != 0 => self.buffer[entry].handle,
@@ -107,13 +105,12 @@ impl Device {
     /// The firmware knows that the data of a write slice are in the buffer.
     pub(crate) fn write_arrived(&mut self, slice: u32) {
         self.writes.inbound -= 1;
-        let entry = self.slices[slice].entry;
-        if self.slices[slice].through {
-            let record = &mut self.buffer[entry];
-            record.wanted = true;
-            let mut acknowledge = record.acknowledge;
-            acknowledge.push_back(&mut self.slices, slice);
-            self.buffer[entry].acknowledge = acknowledge;
+        let record = &self.slices[slice];
+        let entry = record.entry;
+        if record.through {
+            let held = &mut self.buffer[entry];
+            held.wanted = true;
+            held.acknowledge.push_back(&mut self.slices, slice);
             self.writes.awaited += 1;
         } else {
             self.slice_done(slice, Status::Success);
@@ -413,7 +410,7 @@ impl Device {
         if self.starved.is_empty() {
             self.writes.cleaning = StageTimes::default();
         } else {
-            Stage::ALL.iter().for_each(|&stage| self.writes.cleaning.add(stage, stages.get(stage)));
+            self.writes.cleaning.add_all(stages);
         }
         self.release(entry);
     }
@@ -549,8 +546,6 @@ pub(crate) fn add_stages(
     if stages.total() != now - slice.mark {
         return slice.book(Stage::Buffer, now);
     }
-    for stage in Stage::ALL {
-        slice.stages.add(stage, stages.get(stage));
-    }
+    slice.stages.add_all(stages);
     slice.mark = now;
 }

@@ -76,12 +76,20 @@ impl StageTimes {
         self.0[stage as usize] += time.0;
     }
 
+    /// Adds the times of `other`, stage by stage.
+    #[inline]
+    pub fn add_all(&mut self, other: &StageTimes) {
+        self.0.iter_mut().zip(&other.0).for_each(|(time, more)| *time += more);
+    }
+
     /// Time spent in `stage`.
+    #[inline]
     pub fn get(&self, stage: Stage) -> Nanos {
         Nanos(self.0[stage as usize])
     }
 
     /// The sum over all stages.
+    #[inline]
     pub fn total(&self) -> Nanos {
         Nanos(self.0.iter().sum())
     }

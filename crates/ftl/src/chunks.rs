@@ -19,7 +19,7 @@
 use crate::MountSource;
 use crate::pool::Pool;
 use pellucid_flash::{
-    BlockId, ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, DieId, Layout, Lba, Lpn, Ppa, Status,
+    BlockId, ChunkGeometry, ChunkInfo, ChunkState, DieId, Layout, Lba, Lpn, Ppa, Status,
 };
 use std::ops::Range;
 
@@ -353,10 +353,8 @@ impl Chunks {
     }
 
     fn reserve_stripe(&mut self, lba: Lba) -> Result<ChunkPlan, Status> {
-        let Some(ChunkAddress { sector, .. }) = self.geometry.address(lba) else {
-            return Err(Status::ChunkWriteInvalid);
-        };
-        let number = self.number(lba).ok_or(Status::ChunkWriteInvalid)?;
+        let address = self.geometry.address(lba).ok_or(Status::ChunkWriteInvalid)?;
+        let (number, sector) = (self.geometry.chunk_number(address), address.sector);
         let chunk = self.chunks[number as usize];
         let writable = matches!(chunk.state, ChunkState::Free | ChunkState::Open);
         if !writable || chunk.resetting || chunk.broken || chunk.reserved == self.layout.stripes_per_block {

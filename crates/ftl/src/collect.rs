@@ -100,13 +100,17 @@ impl PageMap {
     }
 
     /// A die without a free block gives back first what needs no relocation: its closed blocks without valid units.
+    #[inline]
     pub fn reap(&mut self, die: DieId) {
         if self.dead[die.0 as usize] {
             return self.empty_dead(die);
         }
-        if self.blocks.free_count(die) > 0 || self.blocks.empty_closed(die) == 0 {
-            return;
+        if self.blocks.empty_closed(die) > 0 && self.blocks.free_count(die) == 0 {
+            self.reap_empty(die);
         }
+    }
+
+    fn reap_empty(&mut self, die: DieId) {
         let empty = |map: &PageMap, b: &BlockId| {
             map.blocks.state(*b) == BlockState::Closed && map.blocks.valid(*b) == 0
         };
@@ -355,7 +359,12 @@ impl PageMap {
     }
 
     /// A block that holds nothing valid any more, and no copy that only an unsaved trim made invalid.
+    #[inline]
     pub fn pop_emptied(&mut self) -> Option<Emptied> {
+        if self.emptied.is_empty() { None } else { self.take_emptied() }
+    }
+
+    fn take_emptied(&mut self) -> Option<Emptied> {
         let saved = self.segments.saved_before();
         let at = self.emptied.iter().rposition(|&b| self.blocks.last_trim(b) < saved)?;
         let block = self.emptied.remove(at);
@@ -382,7 +391,14 @@ impl PageMap {
         Some(Emptied::Erase(block, cause))
     }
 
+    /// Whether a block holds nothing valid any more, and has not been given by [`PageMap::pop_emptied`].
+    #[inline]
+    pub fn has_emptied(&self) -> bool {
+        !self.emptied.is_empty()
+    }
+
     /// Whether empty blocks wait until trims are on the media: write the segments of [`PageMap::next_flush_segment`].
+    #[inline]
     pub fn erases_wait_for_trims(&self) -> bool {
         !self.emptied.is_empty()
     }

@@ -112,6 +112,11 @@ impl Segments {
 }
 
 impl PageMap {
+    /// Segments of the map; none with [`Durability::Volatile`].
+    pub fn segments(&self) -> u32 {
+        self.segments.count
+    }
+
     /// The logical page of a segment.
     pub fn segment_lpn(&self, segment: u32) -> Lpn {
         Lpn(self.user_units + segment)

@@ -417,9 +417,13 @@ impl PageMap {
     fn can_take(&self, die: DieId, stream: Stream) -> bool {
         let free = self.blocks.free_count(die);
         let relocation = stream.is_relocation();
+        let off = self.config.separation == Separation::Off;
+        // The most frequent answer of a full drive: what host data share with relocation has no free block behind it.
+        if free == 0 && off && matches!(stream, Stream::Host | Stream::HostCold | Stream::Placed(_)) {
+            return false;
+        }
         let shared = self.slot(die, stream);
-        let mixed =
-            self.config.separation == Separation::Off && matches!(shared, Stream::Host | Stream::Placed(_));
+        let mixed = off && matches!(shared, Stream::Host | Stream::Placed(_));
         match self.open_block(die, shared) {
             Some(_) if relocation || !mixed => true,
             Some(_) => free >= 1 && self.segments_have_room(),

@@ -42,6 +42,14 @@ pub trait Layer {
         true
     }
 
+    /// Begins to bring everything to the drive that makes the next start cheap. A command from above ends it again.
+    fn stop(&mut self, _now: SimTime) {}
+
+    /// Whether what [`Layer::stop`] began is complete.
+    fn is_stopped(&self) -> bool {
+        true
+    }
+
     /// The machine has lost its power, and the drive has come back: the layer starts again from what is on it. Commands of an
     /// application that are under way end with [`PowerLoss`](pellucid_flash::Status::PowerLoss); those of a layer above, which
     /// starts again too, are forgotten.
@@ -93,6 +101,14 @@ impl<L: Layer + ?Sized> Layer for Box<L> {
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
         (**self).restart(now)
     }
+
+    fn stop(&mut self, now: SimTime) {
+        (**self).stop(now);
+    }
+
+    fn is_stopped(&self) -> bool {
+        (**self).is_stopped()
+    }
 }
 
 /// A layer over a drive: a drive.
@@ -142,6 +158,26 @@ impl<L: Layer, D: Drive> Stack<L, D> {
             }
         }
         self.layer.failure().map_or(Ok(()), Err)
+    }
+
+    /// Stops the layer and runs until it has stopped, so that its next start on this drive costs little.
+    ///
+    /// The error is a sentence; what is on the drive is then as after a power cut.
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.begin_stop();
+        while !self.layer.is_stopped() {
+            match Drive::next_event(self) {
+                Some(next) => Drive::advance(self, next),
+                None => return Err("no room is left to write the whole map".into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins what [`Stack::stop`] does; [`Layer::is_stopped`] says when it has ended.
+    pub fn begin_stop(&mut self) {
+        self.layer.stop(self.now);
+        self.pump();
     }
 
     /// Simulated time of the stack.

@@ -26,13 +26,17 @@ impl HostFtl {
     /// Starts what collection there is to do.
     pub(super) fn collect(&mut self) {
         self.ftl.reap(DIE);
-        while self.ftl.wants_collection(DIE, false) {
+        // A stripe at least, so that reads do not become tiny.
+        let least = self.lines.stripe_sectors.min(Vector::ADDRESSES_MAX as u32);
+        loop {
+            let room = self.ring.size() - self.ring.unsynced() - self.collect.reading;
+            if room < least || self.rests() || !self.ftl.wants_collection(DIE, false) {
+                break;
+            }
             let held = self.ring.held[1] + self.collect.reading;
             let share = self.rate.collection(self.ftl.free_blocks()).saturating_sub(held);
-            let room = self.ring.size() - self.ring.unsynced() - self.collect.reading;
             let count = share.min(room).min(Vector::ADDRESSES_MAX as u32);
-            // A stripe at least, so that reads do not become tiny.
-            if count < self.lines.stripe_sectors.min(Vector::ADDRESSES_MAX as u32) || !self.relocate(count) {
+            if count < least || !self.relocate(count) {
                 break;
             }
             self.moved = true;

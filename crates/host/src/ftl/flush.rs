@@ -19,7 +19,7 @@ pub(crate) struct Flushes {
     awaiting: VecDeque<(u64, u32)>,
     /// Flushes whose data are on the media, and whose trims may not be.
     trims: VecDeque<u32>,
-    segments: SegmentWrites,
+    pub(super) segments: SegmentWrites,
 }
 
 impl Flushes {

@@ -53,9 +53,11 @@ fn signature(uuid: u64, line: BlockId) -> u32 {
 /// Appends the out-of-band data of one sector.
 #[inline]
 pub(crate) fn put_oob(out: &mut Vec<u8>, uuid: u64, line: BlockId, page: Lpn, sequence: u64) {
-    out.extend_from_slice(&page.0.to_le_bytes());
-    out.extend_from_slice(&signature(uuid, line).to_le_bytes());
-    out.extend_from_slice(&sequence.to_le_bytes());
+    let mut oob = [0; OOB_BYTES];
+    oob[..4].copy_from_slice(&page.0.to_le_bytes());
+    oob[4..8].copy_from_slice(&signature(uuid, line).to_le_bytes());
+    oob[8..].copy_from_slice(&sequence.to_le_bytes());
+    out.extend_from_slice(&oob);
 }
 
 /// Logical page and sequence number of a sector of `line`; `None` if it is not one of ours.

@@ -6,7 +6,7 @@
 //!  reads: ring, else map ──┘ └── collection: valid sectors of the emptiest line, read as vectors ◄─┘
 //! ```
 //! This type routes, as the drive's own `Device` does; its parts are [`Ring`], [`Lines`], the engine's `PageMap`, and a queue
-//! for each parallel unit. The ways have files of their own: `write`, `read`, `collect`, `flush`, `units`, `recover`.
+//! for each parallel unit. The ways have files of their own: `write`, `read`, `collect`, `flush`, `units`, `recover`, `stop`.
 //!
 //! What holds at every moment: a sector acknowledged after a flush, or written with force unit access, is on the media, or a
 //! newer version of it is; the line that holds it says who it is; nothing that could be the newest copy is reset.
@@ -21,6 +21,7 @@ mod rate;
 mod read;
 mod recover;
 mod ring;
+mod stop;
 mod units;
 mod write;
 
@@ -121,6 +122,7 @@ pub struct HostFtl {
     /// Commands that came before the layer was ready.
     early: VecDeque<u32>,
     starting: Option<Box<recover::Start>>,
+    stop: Option<stop::Stop>,
     failure: Option<HostFtlError>,
     mount: MountCost,
     read_only: bool,
@@ -178,6 +180,7 @@ impl HostFtl {
             waiting: VecDeque::new(),
             early: VecDeque::new(),
             starting: Some(Box::default()),
+            stop: None,
             failure: None,
             mount: MountCost::default(),
             read_only: false,
@@ -291,8 +294,7 @@ impl HostFtl {
         (self.read_only && command.opcode != Opcode::Read).then_some(Status::ReadOnly)
     }
 
-    /// Gives the processor something that takes effect after `cost`.
-    #[inline]
+    /// Gives the processor something that takes effect after `cost`. Who has something that costs nothing does it instead.
     fn after(&mut self, cost: Nanos, task: Task) {
         if let Some(task) = self.steps.give(self.now, cost, task) {
             self.run(task);
@@ -345,7 +347,10 @@ impl HostFtl {
     fn send(&mut self, mut command: Command) {
         command.namespace = self.config.namespace;
         self.outstanding += 1;
-        self.after(self.config.cpu.command_ns, Task::Send(command));
+        match self.config.cpu.command_ns {
+            Nanos::ZERO => self.down.push_back(command),
+            cost => self.after(cost, Task::Send(command)),
+        }
     }
 
     /// The application's command is done.
@@ -386,6 +391,7 @@ impl HostFtl {
             self.admit();
             self.fill();
             self.continue_flush();
+            self.continue_stop();
             if !self.moved && self.outstanding == 0 {
                 self.give_up();
             }
@@ -413,6 +419,8 @@ impl Layer for HostFtl {
 
     fn submit(&mut self, now: SimTime, command: Command) {
         self.advance(now);
+        // Who goes on has not stopped.
+        self.stop = None;
         let status = self.refuse(&command);
         let cost =
             Nanos(self.config.cpu.submit_ns.0 + self.config.cpu.sector_ns.0 * u64::from(command.sectors));
@@ -427,6 +435,7 @@ impl Layer for HostFtl {
         };
         match status {
             Some(status) => self.finish(request, status),
+            None if cost == Nanos::ZERO => self.run(Task::Arrived(request)),
             None => self.after(cost, Task::Arrived(request)),
         }
         self.settle();
@@ -434,7 +443,10 @@ impl Layer for HostFtl {
 
     fn complete(&mut self, now: SimTime, completion: Completion) {
         self.now = now;
-        self.after(self.config.cpu.completion_ns, Task::Ended(completion));
+        match self.config.cpu.completion_ns {
+            Nanos::ZERO => self.ended(completion),
+            cost => self.after(cost, Task::Ended(completion)),
+        }
         self.settle();
     }
 
@@ -474,6 +486,16 @@ impl Layer for HostFtl {
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
         *self = self.restarted(now).map_err(|error| error.to_string())?;
         Ok(())
+    }
+
+    fn stop(&mut self, now: SimTime) {
+        self.now = now;
+        self.begin_stop();
+        self.settle();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop == Some(stop::Stop::Done)
     }
 }
 

@@ -45,8 +45,8 @@ const UNREADABLE: Lpn = Lpn(u32::MAX - 1);
 enum Known {
     #[default]
     Nothing,
-    /// First page and sequence number, and last sequence number.
-    Range(Lpn, u64, u64),
+    /// Page and sequence number of the first sector, and of the first sector of the last stripe used.
+    Range([(Lpn, u64); 2]),
     /// Sequence number of each stripe (0: unreadable) and page of each sector.
     Pages(Vec<u64>, Vec<Lpn>),
 }
@@ -60,10 +60,12 @@ enum Need {
     Head(u32),
     /// The whole of it, from this sector on.
     End(u32, u32),
+    /// Out-of-band data of the first and the last stripe used of a line without an end.
+    Edges(u32),
     /// Out-of-band data of a line, from this unit of the engine on.
     Scan(u32, u32),
-    /// A map segment.
-    Segment(u32),
+    /// Map segments: so many units from the first.
+    Segments(u32, u32),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +90,8 @@ pub(crate) struct Start {
     used: BTreeMap<u32, u32>,
     /// Lines whose end is complete as far as the write pointers say.
     ended: BTreeSet<u32>,
+    /// Lines without an end whose first or last stripe cannot be read, or is not there: all of it is asked for.
+    torn: BTreeSet<u32>,
     known: BTreeMap<u32, Known>,
     segments: BTreeMap<u32, Vec<u8>>,
     /// Reads under way or to come, by tag.
@@ -129,7 +133,8 @@ impl Source<'_> {
 
 impl MountSource for Source<'_> {
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)> {
-        let line = self.layout.block_of(ppa).0;
+        let block = self.layout.block_of(ppa);
+        let line = block.0;
         let (index, stripe) = (self.layout.index_in_block(ppa), self.layout.stripe_of(ppa));
         match self.start.known.get(&line).unwrap_or(&Known::Nothing) {
             Known::Pages(sequences, pages) => {
@@ -137,14 +142,20 @@ impl MountSource for Source<'_> {
                 (page != UNREADABLE && sequences[stripe as usize] > 0)
                     .then_some((page, sequences[stripe as usize]))
             }
-            Known::Range(page, first, _) if index == 0 => Some((*page, *first)),
-            Known::Range(_, _, last)
-                if index + self.layout.units_per_stripe == self.layout.units_per_block =>
+            Known::Range([first, _]) if index == 0 => Some(*first),
+            Known::Range([_, last])
+                if index + self.layout.units_per_stripe
+                    == self.used_stripes(block) * self.layout.units_per_stripe =>
             {
-                Some((Lpn::NONE, *last))
+                Some(*last)
             }
-            Known::Nothing if self.start.ended.contains(&line) => {
+            // A head does not say whose the last stripe is; with a third sector to ask for, the replay finds out.
+            Known::Nothing if self.start.ended.contains(&line) && self.layout.units_per_block > 2 => {
                 self.miss(Need::Head(line));
+                None
+            }
+            Known::Nothing if !self.start.ended.contains(&line) && !self.start.torn.contains(&line) => {
+                self.miss(Need::Edges(line));
                 None
             }
             _ => {
@@ -169,7 +180,7 @@ impl MountSource for Source<'_> {
     fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
         let found = self.start.segments.get(&ppa.0);
         if found.is_none() {
-            self.miss(Need::Segment(ppa.0));
+            self.miss(Need::Segments(ppa.0, 1));
         }
         found.filter(|bytes| !bytes.is_empty()).cloned()
     }
@@ -265,14 +276,14 @@ impl HostFtl {
             let at = start.next;
             start.next += 1;
             start.under_way += 1;
-            let command = self.need_command(start.needs[at]);
+            let command = self.need_command(start, start.needs[at]);
             self.mount.reads += 1;
             self.mount.sectors += u64::from(command.sectors);
             self.send(Command { tag: TAG_START | at as u64, ..command });
         }
     }
 
-    fn need_command(&self, need: Need) -> Command {
+    fn need_command(&self, start: &Start, need: Need) -> Command {
         let sector_bytes = u64::from(self.sector_bytes());
         let read = |lba: Lba, sectors: u32| {
             let data = vec![0; sectors as usize * self.image_bytes];
@@ -282,20 +293,30 @@ impl HostFtl {
             Need::Start(lba) => read(lba, meta::start_bytes(self.lines.units).div_ceil(sector_bytes) as u32),
             Need::Head(line) => read(self.end_sector(line, 0), 1),
             Need::End(line, from) => read(self.end_sector(line, from), self.piece(from)),
-            Need::Segment(ppa) => read(self.lines.address(Ppa(ppa)), 1),
+            Need::Segments(first, count) => {
+                let data = vec![0; count as usize * self.image_bytes];
+                self.vector_read(first..first + count, data, false)
+            }
+            Need::Edges(line) => {
+                let layout = self.lines.layout();
+                let last = (start.used[&line] - 1) * layout.units_per_stripe;
+                let edges = [0, last].map(|at| layout.ppa(BlockId(line), at).0);
+                self.vector_read(edges, Vec::new(), true)
+            }
             Need::Scan(line, from) => {
-                let first = self.lines.layout().ppa(BlockId(line), from);
-                let count = self.piece(from);
-                let addresses = (first.0..first.0 + count).map(|ppa| self.lines.address(Ppa(ppa)));
-                let vector = Vector {
-                    addresses: addresses.collect(),
-                    metadata: vec![0; count as usize * meta::OOB_BYTES],
-                    ..Vector::default()
-                };
-                let vector = Some(Box::new(vector));
-                Command { vector, ..Command::new(0, Opcode::Read, Lba(0), count, Vec::new()) }
+                let first = self.lines.layout().ppa(BlockId(line), from).0;
+                self.vector_read(first..first + self.piece(from), Vec::new(), true)
             }
         }
+    }
+
+    /// A read of single units of the engine, with or without their out-of-band data.
+    fn vector_read(&self, units: impl IntoIterator<Item = u32>, data: Vec<u8>, metadata: bool) -> Command {
+        let addresses: Vec<Lba> = units.into_iter().map(|ppa| self.lines.address(Ppa(ppa))).collect();
+        let count = addresses.len();
+        let metadata = if metadata { vec![0; count * meta::OOB_BYTES] } else { Vec::new() };
+        let vector = Some(Box::new(Vector { addresses, metadata, ..Vector::default() }));
+        Command { vector, ..Command::new(0, Opcode::Read, Lba(0), count as u32, data) }
     }
 
     /// Where sector `from` of a line's end lies.
@@ -331,7 +352,7 @@ impl HostFtl {
             }
             Need::Head(line) => match meta::parse_end_header(data, uuid, BlockId(line), stripes, sectors) {
                 Some(h) => {
-                    start.known.insert(line, Known::Range(h.first_page, h.first, h.last));
+                    start.known.insert(line, Known::Range([(h.first_page, h.first), (Lpn::NONE, h.last)]));
                 }
                 None => {
                     start.ended.remove(&line);
@@ -355,8 +376,30 @@ impl HostFtl {
                     start.ends.remove(&line);
                 }
             }
-            Need::Segment(ppa) => {
-                start.segments.insert(ppa, data.to_vec());
+            Need::Segments(first, count) => {
+                let image = self.image_bytes;
+                for i in 0..count {
+                    let good = ok || (completion.result != 0 && completion.result >> i & 1 == 0);
+                    let place = i as usize * image..(i as usize + 1) * image;
+                    let bytes = completion.data.get(place).filter(|_| good).unwrap_or_default();
+                    start.segments.insert(first + i, bytes.to_vec());
+                }
+            }
+            Need::Edges(line) => {
+                let oob = completion.vector.as_ref().map_or(&[][..], |vector| &vector.metadata);
+                let edge = |at: usize| {
+                    let bytes = oob.get(at..at + meta::OOB_BYTES).filter(|_| ok)?;
+                    // Padding has no number.
+                    meta::parse_oob(bytes, uuid, BlockId(line)).filter(|&(_, sequence)| sequence > 0)
+                };
+                match (edge(0), edge(meta::OOB_BYTES)) {
+                    (Some(first), Some(last)) => {
+                        start.known.insert(line, Known::Range([first, last]));
+                    }
+                    _ => {
+                        start.torn.insert(line);
+                    }
+                }
             }
             Need::Scan(line, from) => {
                 let count = self.piece(from);
@@ -447,6 +490,7 @@ impl HostFtl {
         };
         if reached > data || infos.iter().any(stuck) {
             start.used.insert(line.0, data);
+            start.torn.insert(line.0);
             return;
         }
         start.used.insert(line.0, reached.saturating_sub(1));
@@ -516,6 +560,17 @@ impl HostFtl {
                     }
                 }
                 Need::Scan(line, _) => self.scan(start, line),
+                // Neighbours in a stripe are read together.
+                Need::Segments(unit, _) => match start.needs.last_mut() {
+                    Some(Need::Segments(first, count))
+                        if *first + *count == unit
+                            && *count < Vector::ADDRESSES_MAX as u32
+                            && *first / self.lines.stripe_sectors == unit / self.lines.stripe_sectors =>
+                    {
+                        *count += 1;
+                    }
+                    _ => start.needs.push(Need::Segments(unit, 1)),
+                },
                 other => start.needs.push(other),
             }
         }

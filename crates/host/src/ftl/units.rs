@@ -50,8 +50,9 @@ impl HostFtl {
 
     /// Starts the next job of a unit.
     pub(super) fn kick(&mut self, unit: u32) {
-        while self.units[unit as usize].current.is_none() {
-            let Some(&job) = self.units[unit as usize].queue.front() else { return };
+        while let Unit { queue, current: None } = &self.units[unit as usize]
+            && let Some(&job) = queue.front()
+        {
             let dead = match job {
                 Job::Data(_, line) if !self.lines[line].opened => return,
                 Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _) => {
@@ -71,9 +72,10 @@ impl HostFtl {
                 continue;
             }
             self.units[unit as usize].current = Some(job);
-            let command = self.job_command(unit, job);
+            let mut command = self.job_command(unit, job);
+            command.tag = TAG_UNIT | u64::from(unit);
             self.counters.commands += 1;
-            self.send(Command { tag: TAG_UNIT | u64::from(unit), ..command });
+            self.send(command);
         }
     }
 

@@ -93,13 +93,15 @@ impl Programs {
 impl HostFtl {
     /// Takes sectors of waiting writes into the ring as long as there is room for them.
     pub(super) fn admit(&mut self) {
-        while let Some(&request) = self.waiting.front() {
+        // What is being read for collection has its place already.
+        while self.ring.unsynced() + self.collect.reading < self.ring.size()
+            && let Some(&request) = self.waiting.front()
+        {
             let limit = self.rate.user(self.ftl.free_blocks());
             let record = &mut self.requests[request];
             let command = record.command.as_ref().expect("a request has its command");
             let (lba, sectors, fua) = (command.lba.0, command.sectors, command.fua);
             while record.done < sectors {
-                // What is being read for collection has its place already.
                 let full = self.ring.unsynced() + self.collect.reading >= self.ring.size();
                 if full || self.ring.held[0] >= limit {
                     return;

@@ -2,7 +2,7 @@
 
 use crate::reference::Reference;
 use pellucid_flash::{Command, Completion, Drive, Lba, Opcode, Rng, SimTime, Status};
-use pellucid_host::{HostFtl, HostFtlConfig, Layer, Stack};
+use pellucid_host::{HostFtl, HostFtlConfig, Layer, MountCost, Stack};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the layer stands on: an open-channel drive whose power can be cut.
@@ -277,6 +277,46 @@ impl<D: Below> World<D> {
                 panic!("sector {at} came back in version {found} after a crash; possible: {possible:?}")
             };
             *sector = Sector { newest: version, acknowledged: version, possible: vec![version] };
+        }
+    }
+
+    /// The layer has stopped: nothing older than what was acknowledged may come back.
+    pub fn stopped(&mut self) {
+        assert!(self.host.layer.is_stopped() && self.in_flight.is_empty());
+        for sector in &mut self.sectors {
+            Self::durable(sector, sector.acknowledged);
+        }
+    }
+
+    /// Starts the layer anew on the drive as it is, and compares every sector; what the start cost.
+    pub fn restart(&mut self, config: &HostFtlConfig) -> MountCost {
+        self.host = start(config, self.host.drive.clone(), self.now);
+        self.now = self.host.now();
+        self.host.layer.check();
+        self.compare();
+        self.host.layer.mount_cost()
+    }
+
+    /// Starts the layer anew, and calls `at_event` with the drive as it is at each event of the start.
+    pub fn start_stepwise(&self, config: &HostFtlConfig, mut at_event: impl FnMut(World<D>)) {
+        let (mut drive, mut now) = (self.host.drive.clone(), self.now);
+        let layer = HostFtl::new(config, drive.interface(0), drive.image_bytes());
+        let mut layer = layer.expect("the layer fits the drive");
+        layer.advance(now);
+        while !layer.is_ready() {
+            while let Some(command) = layer.next_command() {
+                drive.submit(now, command);
+            }
+            let mut world = self.clone();
+            (world.host.drive, world.now) = (drive.clone(), now);
+            at_event(world);
+            let events = [drive.next_event(), layer.next_event()];
+            now = events.into_iter().flatten().min().expect("a start goes on");
+            drive.advance(now);
+            while let Some(completion) = drive.pop() {
+                layer.complete(now, completion);
+            }
+            layer.advance(now);
         }
     }
 

@@ -55,6 +55,8 @@ struct Worker {
 pub struct Jobs {
     workers: Vec<Worker>,
     turn: usize,
+    /// Every job has as much in flight as it may have: nothing before a completion.
+    full: bool,
 }
 
 impl Jobs {
@@ -73,7 +75,7 @@ impl Jobs {
                 draws_ahead: job.think.is_none() && job.rate.iter().all(|r| *r == Rate::Unlimited),
             })
         };
-        Ok(Jobs { workers: jobs.iter().map(worker).collect::<Result<_, JobError>>()?, turn: 0 })
+        Ok(Jobs { workers: jobs.iter().map(worker).collect::<Result<_, JobError>>()?, turn: 0, full: false })
     }
 
     fn may_start(&self, at: usize) -> bool {
@@ -86,7 +88,12 @@ impl Jobs {
     }
 
     /// The next request at `now`, jobs taking turns.
+    #[inline]
     pub fn next(&mut self, now: SimTime) -> Next {
+        if self.full { Next::Blocked } else { self.ask_all(now) }
+    }
+
+    fn ask_all(&mut self, now: SimTime) -> Next {
         let count = self.workers.len();
         let mut soonest: Option<SimTime> = None;
         let mut blocked = false;
@@ -102,7 +109,11 @@ impl Jobs {
         }
         match soonest {
             Some(time) => Next::At(time),
-            None if blocked => Next::Blocked,
+            None if blocked => {
+                let full = |w: &Worker| w.started && !w.ended && w.in_flight >= w.job.iodepth;
+                self.full = self.workers.iter().all(full);
+                Next::Blocked
+            }
             None => Next::End,
         }
     }
@@ -160,6 +171,7 @@ impl Jobs {
     /// A request of job `owner` completed.
     #[inline]
     pub fn completed(&mut self, owner: u32, now: SimTime) {
+        self.full = false;
         let worker = &mut self.workers[owner as usize];
         worker.in_flight -= 1;
         worker.generator.completed(now);
