@@ -18,9 +18,7 @@
 
 use crate::MountSource;
 use crate::pool::Pool;
-use pellucid_flash::{
-    BlockId, ChunkGeometry, ChunkInfo, ChunkState, DieId, Layout, Lba, Lpn, Ppa, Status,
-};
+use pellucid_flash::{BlockId, ChunkGeometry, ChunkInfo, ChunkState, DieId, Layout, Lba, Lpn, Ppa, Status};
 use std::ops::Range;
 
 /// Who manages the media (Fig. 1 of the LightNVM extended abstract).

@@ -11,6 +11,7 @@ use crate::spec::{Origin, Place, RawJob, RawPair, Spec};
 use crate::trace::{Format, ReadOptions, Shaping, TraceReader};
 use crate::workload::{Dialect, Job, JobBuilder, JobError, expand};
 use pellucid_device::Device;
+use pellucid_media::StoreKind;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -146,6 +147,10 @@ pub fn execute(
         let mut oracle = oracle(spec, &stack);
         drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut())?;
         let report = execute_on(&mut stack, spec, jobs, oracle, clock, onlooker)?;
+        // What stays is an image that somebody may start on again; a drive that cannot take the map is found as after a cut.
+        if matches!(spec.drive.media.store, StoreKind::File { .. }) {
+            let _ = stack.stop();
+        }
         return Ok((stack.into_device(), report));
     }
     let mut oracle = oracle(spec, &device);

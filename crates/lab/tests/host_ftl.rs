@@ -56,12 +56,20 @@ fn on_zones<'a>(sets: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn spec(sets: &[&str]) -> Spec {
+    spec_of(DRIVE, sets)
+}
+
+fn spec_of(text: &str, sets: &[&str]) -> Spec {
     let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
-    spec::from_str(DRIVE, "host-ftl", &sets).unwrap_or_else(|e| panic!("{e}"))
+    spec::from_str(text, "host-ftl", &sets).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn run(sets: &[&str], job: &str) -> pellucid_lab::report::Report {
-    let mut spec = spec(sets);
+    run_on(DRIVE, sets, job)
+}
+
+fn run_on(text: &str, sets: &[&str], job: &str) -> pellucid_lab::report::Report {
+    let mut spec = spec_of(text, sets);
     spec.jobs = vec![pellucid_lab::experiment::parse_job(job, "test")];
     let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
     execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}")).1
@@ -218,4 +226,15 @@ fn read(stack: &mut HostStack, lba: u64) -> u32 {
         let next = stack.next_event().expect("a read ends");
         stack.advance(next);
     }
+}
+
+/// What the drive holds back of its open chunks (`mw_cunits`) comes from the write buffer.
+#[test]
+fn a_drive_that_holds_sectors_back_is_served_from_the_buffer() {
+    let text = DRIVE.replace("interface = \"open-channel\"", "interface = \"open-channel\"\ncached = 3");
+    let report =
+        run_on(&text, &["precondition.fill=1.0"], "rw=randrw,bs=512,iodepth=16,number_ios=20000,fsync=50");
+    assert_eq!(report.directions.read.errors + report.directions.write.errors, 0);
+    assert!(report.collection.collections > 10, "{:?}", report.collection);
+    assert!(report.host_layer.expect("there is a layer").buffer_read_hits > 0);
 }

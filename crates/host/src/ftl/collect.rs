@@ -20,6 +20,8 @@ const DIE: DieId = DieId(0);
 pub(crate) struct Collect {
     /// Sectors being read.
     pub reading: u32,
+    /// Reads of sectors that the drive still holds back.
+    deferred: Vec<u32>,
 }
 
 impl HostFtl {
@@ -29,7 +31,7 @@ impl HostFtl {
         // A stripe at least, so that reads do not become tiny.
         let least = self.lines.stripe_sectors.min(Vector::ADDRESSES_MAX as u32);
         loop {
-            let room = self.ring.size() - self.ring.unsynced() - self.collect.reading;
+            let room = self.ring.size() - self.ring.held() - self.collect.reading;
             if room < least || self.rests() || !self.ftl.wants_collection(DIE, false) {
                 break;
             }
@@ -60,10 +62,26 @@ impl HostFtl {
         self.collect.reading += relocations.len() as u32;
         self.reads[read].relocations = relocations;
         match some {
+            true if self.is_held_back(read) => self.collect.deferred.push(read),
             true => self.send_relocations(read),
             false => self.reads.release(read),
         }
         some
+    }
+
+    fn is_held_back(&self, read: u32) -> bool {
+        self.lines.held_rows > 0
+            && self.reads[read].relocations.iter().any(|moved| !self.lines.is_readable(moved.from))
+    }
+
+    /// More may be readable: what waited for it is read.
+    pub(super) fn send_deferred(&mut self) {
+        for read in std::mem::take(&mut self.collect.deferred) {
+            match self.is_held_back(read) {
+                true => self.collect.deferred.push(read),
+                false => self.send_relocations(read),
+            }
+        }
     }
 
     /// Sectors of a victim have arrived.

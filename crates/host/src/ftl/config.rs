@@ -16,7 +16,8 @@ pub struct HostFtlConfig {
     pub over_provisioning: f64,
     /// Capacity in bytes, instead of what over-provisioning yields.
     pub capacity_bytes: Option<u64>,
-    /// Sectors of the write buffer, rounded up to a power of two; 0: two writes for every parallel unit.
+    /// Sectors of the write buffer, rounded up to a power of two; 0: two writes for every parallel unit, and
+    /// what the drive holds back.
     pub buffer_sectors: u32,
     /// Best writes (`ws_opt`) of the drive that one write covers. 2 on a drive whose best write is a page: the two planes that
     /// pblk expects of a parallel unit.

@@ -8,7 +8,7 @@
 //! programmed in stripes of their own.
 
 use super::HostFtl;
-use pellucid_flash::{Cause, Lpn, Opcode, Status};
+use pellucid_flash::{Cause, Lpn, Opcode, Ppa, Status};
 use pellucid_ftl::{SegmentPlan, SegmentWrites};
 use std::collections::VecDeque;
 
@@ -53,6 +53,7 @@ impl HostFtl {
         if self.ring.settle() {
             self.moved = true;
         }
+        self.release();
         while let Some(&(point, request)) = self.flushes.awaiting.front() {
             if point > self.ring.sync {
                 return;
@@ -65,6 +66,28 @@ impl HostFtl {
             }
             self.moved = true;
         }
+    }
+
+    /// The ring gives up what can be read from the media.
+    fn release(&mut self) {
+        if self.lines.held_rows == 0 {
+            self.ring.kept = self.ring.sync;
+            return;
+        }
+        while self.ring.kept < self.ring.sync {
+            let lpn = self.ring.entry(self.ring.kept).lpn;
+            // Nobody reads a version that a newer one has replaced.
+            let place = match self.ring.find(lpn) == Some(self.ring.kept) {
+                true => self.ftl.lookup(lpn),
+                false => Ppa::NONE,
+            };
+            if place.is_some() && !self.lines.is_readable(place) {
+                break;
+            }
+            self.ring.kept += 1;
+            self.moved = true;
+        }
+        self.send_deferred();
     }
 
     /// Goes on with flushes whose data are on the media.

@@ -49,6 +49,10 @@ pub(crate) struct Line {
     pub retiring: bool,
     /// Content of its end, collected while it is open.
     pub end: Option<Box<End>>,
+    /// Stripes written to the chunk of each parallel unit, where the drive holds sectors back; else empty.
+    pub rows: Vec<u32>,
+    /// What follows a failed write so that the sectors before it can be read has been planned.
+    pub sealed: bool,
 }
 
 /// What the end of a line says.
@@ -74,6 +78,8 @@ pub(crate) struct Lines {
     pub rows: u32,
     /// Stripes at the end of a line that hold its end.
     pub tail: u32,
+    /// Writes behind a sector of an open chunk before it can be read (`mw_cunits`).
+    pub held_rows: u32,
     /// First sector of each chunk: line by line.
     chunks: Vec<u64>,
     spares: Vec<Vec<u64>>,
@@ -123,9 +129,9 @@ impl Lines {
                 format!("a divisor of the {} best writes of a chunk", geometry.chunk_sectors / stripe.max(1));
             return Err(refuse("host.ftl.write_units", config.write_units.into(), allowed));
         }
-        if geometry.cached_sectors > 0 {
-            let allowed = "0: a drive whose last written sectors can be read at once".into();
-            return Err(refuse("drive.open_channel.cached_sectors", geometry.cached_sectors.into(), allowed));
+        if geometry.cached_sectors > 0 && config.write_units > 1 {
+            let allowed = "1 on a drive that holds sectors back (mw_cunits): half a write could not be read after a power cut";
+            return Err(refuse("host.ftl.write_units", config.write_units.into(), allowed.into()));
         }
         let open = geometry.open_chunks_per_unit_max;
         if open > 0 && open < 3 {
@@ -177,6 +183,7 @@ impl Lines {
             stripe_sectors: stripe,
             rows,
             tail: tail.unwrap_or(0),
+            held_rows: geometry.cached_sectors.div_ceil(stripe),
             chunks: vec![NONE; (lines * units) as usize],
             spares: vec![Vec::new(); units as usize],
             lines: vec![Line::default(); lines as usize],
@@ -250,6 +257,17 @@ impl Lines {
         let (row, unit) = (stripe / self.units, stripe % self.units);
         let base = self.chunks[(line * self.units + unit) as usize];
         Lba(base + u64::from(row * self.stripe_sectors + sector))
+    }
+
+    /// Whether the drive gives what was written to `ppa`: so much has been written behind it in its chunk, or the chunk is closed.
+    pub fn is_readable(&self, ppa: Ppa) -> bool {
+        let line = self.line_of(ppa);
+        let record = &self.lines[line.0 as usize];
+        let stripe = self.stripe_of(ppa);
+        let (row, unit) = (stripe / self.units, stripe % self.units);
+        record.rows.get(unit as usize).is_none_or(|&rows| {
+            rows == self.rows || row + self.held_rows < rows || record.broken.contains(&unit)
+        })
     }
 
     /// The line that holds `ppa`.

@@ -151,12 +151,14 @@ impl HostFtl {
         let engine = engine_config(config, &lines);
         let ftl = PageMap::new(&engine, lines.layout(), &[]).map_err(HostFtlError::Room)?;
         let stripe = lines.stripe_sectors;
-        let buffer = match config.buffer_sectors {
-            0 => 2 * lines.units * stripe,
-            sectors => sectors,
+        let buffer = buffer_sectors(config, &lines);
+        // What the drive holds back of every chunk has to be here, and as much as makes it readable.
+        let least = match lines.held_rows {
+            0 => 2 * stripe,
+            held => (held + 2) * lines.units * stripe,
         };
-        if buffer < 2 * stripe || buffer > 1 << 24 {
-            let allowed = format!("0, or {} to {} sectors", 2 * stripe, 1 << 24);
+        if buffer < least || buffer > 1 << 24 {
+            let allowed = format!("0, or {least} to {} sectors", 1 << 24);
             return Err(HostFtlError::Setting { key: "host.ftl.buffer", value: buffer.into(), allowed });
         }
         let ring = Ring::new(buffer, image_bytes);
@@ -382,11 +384,11 @@ impl HostFtl {
     /// Does whatever there is to do now, until everything waits for the drive, the processor or the application.
     fn settle(&mut self) {
         while std::mem::take(&mut self.moved) {
+            self.end_aborted();
             if self.starting.is_some() {
                 self.continue_start();
                 continue;
             }
-            self.end_aborted();
             self.collect();
             self.admit();
             self.fill();
@@ -522,9 +524,15 @@ fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig {
 /// Free lines from which on the application gets the whole buffer.
 fn high_mark(config: &HostFtlConfig, lines: &Lines) -> u32 {
     let share = (f64::from(lines.layout().blocks) * config.gc_share) as u32;
-    let stripe = lines.stripe_sectors;
-    let buffer = if config.buffer_sectors == 0 { 2 * lines.units * stripe } else { config.buffer_sectors };
-    share.max(reserve(config, lines, buffer.next_power_of_two()) + 2)
+    share.max(reserve(config, lines, buffer_sectors(config, lines).next_power_of_two()) + 2)
+}
+
+/// Sectors of the ring, before they are rounded up.
+fn buffer_sectors(config: &HostFtlConfig, lines: &Lines) -> u32 {
+    match config.buffer_sectors {
+        0 => (2 + lines.held_rows) * lines.units * lines.stripe_sectors,
+        sectors => sectors,
+    }
 }
 
 /// Free lines that the application leaves alone: one to relocate a line into, what the ring can hold, and one for map segments.

@@ -1,7 +1,7 @@
 //! The start of the layer: which chunks there are, and what a former life has left on them.
 //!
 //! ```text
-//!  report ─► all free: new lines, ready
+//!  report ─► (starts that the drive holds back are padded) ─► all free: new lines, ready
 //!     └────► starts of lines read ─► chunks of no line reset; holes that a crash has left in a line padded
 //!                └─► mount: the engine asks; what it misses is read, and it is asked again ─► ready
 //! ```
@@ -19,6 +19,7 @@ use pellucid_flash::{
 use pellucid_ftl::{MountReport, MountSource, PageMap};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// What the last start cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,8 @@ enum Known {
 /// Something to be read from the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
+    /// Not a read: a write of so many stripes of padding, from which on the start of a chunk can be read.
+    Reveal(Lba, u32),
     /// The start of the line whose first chunk this is.
     Start(Lba),
     /// Head of a line's end.
@@ -73,6 +76,7 @@ enum Phase {
     #[default]
     New,
     Report,
+    Reveal,
     Starts,
     Repair,
     Mount,
@@ -207,7 +211,8 @@ impl HostFtl {
         }
         self.moved = true;
         match start.phase {
-            Phase::New | Phase::Report => self.begin_starts(&mut start),
+            Phase::New | Phase::Report => self.reveal_starts(&mut start),
+            Phase::Reveal => self.begin_starts(&mut start),
             Phase::Starts => self.begin_repair(&mut start),
             Phase::Repair | Phase::Mount => {
                 if self.try_mount(&mut start) {
@@ -252,8 +257,9 @@ impl HostFtl {
         }
     }
 
-    fn begin_starts(&mut self, start: &mut Start) {
-        start.phase = Phase::Starts;
+    /// Where the drive holds sectors back, the start of a line that was only just begun cannot be read yet.
+    fn reveal_starts(&mut self, start: &mut Start) {
+        start.phase = Phase::Reveal;
         let in_use = |info: &ChunkInfo| matches!(info.state, ChunkState::Open | ChunkState::Closed);
         if start.chunks.values().any(in_use) && !self.keeps_content() {
             let sentence = "the drive keeps stamps instead of data (store = \"none\"), so that the host's records on it are \
@@ -261,6 +267,25 @@ impl HostFtl {
             self.failure = Some(HostFtlError::Drive(sentence.into()));
             return;
         }
+        let (held, stripe) = (self.lines.held_rows, self.lines.stripe_sectors);
+        let hidden = start.chunks.values().filter(|info| {
+            info.state == ChunkState::Open
+                && info.write_pointer.is_multiple_of(stripe)
+                && info.write_pointer / stripe <= held
+                && self.lines.unit_of(info.start).is_some_and(|(unit, _)| unit == 0)
+        });
+        start.needs = hidden
+            .map(|info| {
+                Need::Reveal(info.start, held.min(self.lines.rows - 1) + 1 - info.write_pointer / stripe)
+            })
+            .collect();
+        start.next = 0;
+        self.send_needs(start);
+    }
+
+    fn begin_starts(&mut self, start: &mut Start) {
+        start.phase = Phase::Starts;
+        let in_use = |info: &ChunkInfo| matches!(info.state, ChunkState::Open | ChunkState::Closed);
         let first = start
             .chunks
             .values()
@@ -277,8 +302,10 @@ impl HostFtl {
             start.next += 1;
             start.under_way += 1;
             let command = self.need_command(start, start.needs[at]);
-            self.mount.reads += 1;
-            self.mount.sectors += u64::from(command.sectors);
+            if command.opcode == Opcode::Read {
+                self.mount.reads += 1;
+                self.mount.sectors += u64::from(command.sectors);
+            }
             self.send(Command { tag: TAG_START | at as u64, ..command });
         }
     }
@@ -290,6 +317,15 @@ impl HostFtl {
             Command::new(0, Opcode::Read, lba, sectors, data)
         };
         match need {
+            Need::Reveal(lba, rows) => {
+                let (sectors, at) = (rows * self.lines.stripe_sectors, start.chunks[&lba.0].write_pointer);
+                let data = vec![0; sectors as usize * self.image_bytes];
+                // Nobody's sectors: they carry no signature.
+                let metadata = vec![0; sectors as usize * meta::OOB_BYTES];
+                let vector = Some(Box::new(Vector { metadata, ..Vector::default() }));
+                let lba = Lba(lba.0 + u64::from(at));
+                Command { vector, ..Command::new(0, Opcode::Write, lba, sectors, data) }
+            }
             Need::Start(lba) => read(lba, meta::start_bytes(self.lines.units).div_ceil(sector_bytes) as u32),
             Need::Head(line) => read(self.end_sector(line, 0), 1),
             Need::End(line, from) => read(self.end_sector(line, from), self.piece(from)),
@@ -338,6 +374,16 @@ impl HostFtl {
         let uuid = self.config.uuid;
         let data = if ok { &completion.data[..] } else { &[] };
         match need {
+            Need::Reveal(lba, rows) => {
+                self.mount.padded_stripes += u64::from(rows);
+                if let Some(info) = start.chunks.get_mut(&lba.0) {
+                    info.write_pointer += rows * self.lines.stripe_sectors;
+                    // One that failed is closed, and can be read.
+                    if !ok || info.write_pointer == info.sectors {
+                        info.state = ChunkState::Closed;
+                    }
+                }
+            }
             Need::Start(lba) => {
                 let found = meta::parse_start(data, uuid, self.lines.units);
                 let Some((header, chunks)) = found.filter(|(h, c)| h.line.0 < layout.blocks && c[0] == lba)
@@ -482,6 +528,10 @@ impl HostFtl {
             (0..).zip(&infos).filter(|(unit, info)| info.write_pointer.div_ceil(stripe) < rows_below(*unit));
         let holes: Vec<(u32, ChunkInfo)> = holes.map(|(unit, info)| (unit, *info)).collect();
         // A chunk that cannot be written on, for whatever reason, ends the line.
+        if self.lines.held_rows > 0 {
+            let rows = infos.iter().map(|info| info.write_pointer / stripe);
+            self.lines[line].rows = rows.collect();
+        }
         let stuck = |info: &ChunkInfo| {
             let short = info.write_pointer < self.lines.geometry.chunk_sectors;
             !info.write_pointer.is_multiple_of(stripe)
@@ -491,15 +541,34 @@ impl HostFtl {
         if reached > data || infos.iter().any(stuck) {
             start.used.insert(line.0, data);
             start.torn.insert(line.0);
+            let open = (0..).zip(&infos).filter(|(_, info)| {
+                info.state == ChunkState::Open && info.write_pointer.is_multiple_of(stripe)
+            });
+            for (unit, info) in open {
+                let row = info.write_pointer / stripe;
+                self.pad(start, line, unit, row..row + self.lines.held_rows);
+            }
             return;
         }
-        start.used.insert(line.0, reached.saturating_sub(1));
         for (unit, info) in holes {
-            for row in info.write_pointer / stripe..rows_below(unit) {
-                start.under_way += 1;
-                self.mount.padded_stripes += 1;
-                self.enqueue(unit, Job::Pad(line, row * units + unit));
-            }
+            self.pad(start, line, unit, info.write_pointer / stripe..rows_below(unit));
+        }
+        let held = self.lines.held_rows;
+        let padded = if reached > 0 { (reached + held * units).min(self.lines.stripes()) } else { 0 };
+        if padded > reached {
+            start.torn.insert(line.0);
+            (0..units)
+                .for_each(|unit| self.pad(start, line, unit, rows_below(unit)..rows_below(unit) + held));
+        }
+        start.used.insert(line.0, padded.saturating_sub(1).min(data));
+    }
+
+    /// Writes padding to some stripes of a line's chunk, as far as it goes.
+    fn pad(&mut self, start: &mut Start, line: LineId, unit: u32, rows: Range<u32>) {
+        for row in rows.start..rows.end.min(self.lines.rows) {
+            start.under_way += 1;
+            self.mount.padded_stripes += 1;
+            self.enqueue(unit, Job::Pad(line, row * self.lines.units + unit));
         }
     }
 

@@ -1,16 +1,17 @@
 //! The write buffer: a ring of sectors with pblk's pointers.
 //!
 //! ```text
-//!    map        sync            submit            mem
-//!  ───┬───────────┬────────────────┬────────────────┬──────────► position
-//!     │ on media, │ being written  │ not written    │ free
-//!     │ readable  │ (in any order) │                │
+//!    map        kept         sync            submit            mem
+//!  ───┬───────────┬────────────┬────────────────┬────────────────┬──────────► position
+//!     │ on media, │ on media,  │ being written  │ not written    │ free
+//!     │ readable  │ held back  │ (in any order) │                │
 //! ```
 //! `mem`: where the next sector goes. `submit`: the next sector to be written. `sync`: everything before is on the media; a
-//! flush waits for it. `map`: everything before can only be read from the media; it follows `sync` when room is needed. The
+//! flush waits for it. `kept`: everything before can be read from the media too; it lags behind `sync` where a drive gives a sector
+//! only when more has been written behind it (`mw_cunits`). `map`: everything before can only be read from the media; it follows `kept` when room is needed. The
 //! *flush point* is how far somebody waits.
 //!
-//! Invariants: `map <= sync <= submit <= mem <= map + size`; a page is in the index if and only if its newest version that was
+//! Invariants: `map <= kept <= sync <= submit <= mem <= map + size`; a page is in the index if and only if its newest version that was
 //! taken in lies between `map` and `mem`. A relocated copy is taken in only while no newer one waits.
 
 use pellucid_flash::{Lpn, Ppa};
@@ -55,6 +56,7 @@ pub(crate) struct Ring {
     pub mem: u64,
     pub submit: u64,
     pub sync: u64,
+    pub kept: u64,
     pub map: u64,
     pub flush_point: u64,
     /// Sectors of the application between `sync` and `mem`, and of collection.
@@ -76,6 +78,7 @@ impl Ring {
             mem: 0,
             submit: 0,
             sync: 0,
+            kept: 0,
             map: 0,
             flush_point: 0,
             held: [0; 2],
@@ -93,6 +96,12 @@ impl Ring {
     #[inline]
     pub fn unsynced(&self) -> u32 {
         (self.mem - self.sync) as u32
+    }
+
+    /// Sectors that cannot be read from the media: those that it must not lose.
+    #[inline]
+    pub fn held(&self) -> u32 {
+        (self.mem - self.kept) as u32
     }
 
     /// Sectors that have not been submitted.
@@ -126,7 +135,7 @@ impl Ring {
     /// Takes a sector in; the caller has seen that there is room. An empty image stands for zeros.
     #[inline]
     pub fn push(&mut self, lpn: Lpn, origin: Origin, image: &[u8]) {
-        debug_assert!(self.unsynced() < self.size());
+        debug_assert!(self.held() < self.size());
         // What is on the media makes room: from here on it is read there.
         while self.mem - self.map >= u64::from(self.size()) {
             self.index.forget(self.entries[(self.map & self.mask) as usize].lpn, self.map);
@@ -217,7 +226,10 @@ impl Ring {
     /// Panics where an invariant is broken.
     pub fn check(&self) {
         assert!(
-            self.map <= self.sync && self.sync <= self.submit && self.submit <= self.mem,
+            self.map <= self.kept
+                && self.kept <= self.sync
+                && self.sync <= self.submit
+                && self.submit <= self.mem,
             "ring pointers"
         );
         assert!(self.mem - self.map <= u64::from(self.size()), "ring overrun");

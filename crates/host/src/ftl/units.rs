@@ -148,10 +148,14 @@ impl HostFtl {
                 self.reset_ended(line, unit, ok || completion.status == Status::ChunkInvalidReset)
             }
             _ => {
-                if !ok {
-                    self.chunk_failed(job, unit);
+                match ok {
+                    true => self.chunk_grew(job, unit),
+                    false => self.chunk_failed(job, unit),
                 }
                 self.job_ended(job, ok);
+                if self.lines.held_rows > 0 {
+                    self.synced();
+                }
             }
         }
         self.kick(unit);
@@ -161,6 +165,16 @@ impl HostFtl {
     pub(super) fn end_aborted(&mut self) {
         while let Some((_, job)) = self.programs.aborted.pop_front() {
             self.job_ended(job, false);
+        }
+    }
+
+    /// A stripe of a chunk is on the media.
+    fn chunk_grew(&mut self, job: Job, unit: u32) {
+        let (Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _)) = job else {
+            return;
+        };
+        if let Some(rows) = self.lines[line].rows.get_mut(unit as usize) {
+            *rows += 1;
         }
     }
 
@@ -234,7 +248,11 @@ impl HostFtl {
                     self.reset_if_due(line);
                 }
             }
-            Job::Pad(..) => self.pad_ended(),
+            Job::Pad(..) if self.starting.is_some() => self.pad_ended(),
+            Job::Pad(line, _) => {
+                self.lines[line].holds -= 1;
+                self.reset_if_due(line);
+            }
             Job::Reset(_) => unreachable!("resets end by themselves"),
         }
     }

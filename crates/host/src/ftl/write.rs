@@ -94,7 +94,7 @@ impl HostFtl {
     /// Takes sectors of waiting writes into the ring as long as there is room for them.
     pub(super) fn admit(&mut self) {
         // What is being read for collection has its place already.
-        while self.ring.unsynced() + self.collect.reading < self.ring.size()
+        while self.ring.held() + self.collect.reading < self.ring.size()
             && let Some(&request) = self.waiting.front()
         {
             let limit = self.rate.user(self.ftl.free_blocks());
@@ -102,7 +102,7 @@ impl HostFtl {
             let command = record.command.as_ref().expect("a request has its command");
             let (lba, sectors, fua) = (command.lba.0, command.sectors, command.fua);
             while record.done < sectors {
-                let full = self.ring.unsynced() + self.collect.reading >= self.ring.size();
+                let full = self.ring.held() + self.collect.reading >= self.ring.size();
                 if full || self.ring.held[0] >= limit {
                     return;
                 }
@@ -243,6 +243,9 @@ impl HostFtl {
         record.in_flight += 1;
         if !std::mem::replace(&mut record.begun, true) {
             record.sequence = sequence;
+            if self.lines.held_rows > 0 {
+                self.lines[line].rows = vec![0; self.lines.units as usize];
+            }
             let (unit, _) = self.lines.place(line, 0);
             self.enqueue(unit, Job::Start(line));
         }
@@ -316,6 +319,35 @@ impl HostFtl {
         self.synced();
         self.finish_broken(line);
         self.write_end_if_due(line);
+        self.seal_if_due(line);
+    }
+
+    /// A line with a failed chunk takes no more data, and neither it nor one that an earlier life began gets an end. Where the
+    /// drive holds sectors back, the chunks of such a line get padding that makes all that they hold readable.
+    fn seal_if_due(&mut self, line: LineId) {
+        let (held, units, all) = (self.lines.held_rows, self.lines.units, self.lines.rows);
+        let data = self.lines.layout().stripes_per_block;
+        let record = &mut self.lines[line];
+        if held == 0 || record.in_flight > 0 || record.sealed {
+            return;
+        }
+        let whole = record.broken.is_empty();
+        let full = record.rows[(data % units) as usize] > data / units;
+        let ends = whole && record.written == data && record.end.is_some();
+        if ends || (whole && !full) {
+            return;
+        }
+        record.sealed = true;
+        for unit in 0..units {
+            let rows = self.lines[line].rows[unit as usize];
+            if rows == 0 || self.lines[line].broken.contains(&unit) {
+                continue;
+            }
+            for row in rows..all.min(rows + held) {
+                self.lines[line].holds += 1;
+                self.enqueue(unit, Job::Pad(line, row * units + unit));
+            }
+        }
     }
 
     /// All data of a line are on the media: now its end may say so.

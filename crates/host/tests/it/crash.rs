@@ -1,6 +1,6 @@
 //! Power cut at every event of a run, and everything looked at afterwards.
 
-use crate::model::{config, drive};
+use crate::model::{config, drive, hold_back};
 use crate::oracle::{Below, World};
 use crate::reference::Faults;
 use pellucid_ftl::Durability;
@@ -57,6 +57,16 @@ fn also_from_the_first_command_on() {
 fn also_with_failing_writes() {
     for seed in 20..24 {
         cut_everywhere(seed, Faults { write: 0.003, reset: 0.002, read: 0.0 }, 500, 100);
+    }
+}
+
+#[test]
+fn also_where_the_drive_holds_sectors_back() {
+    for (seed, write) in (50..58).zip([0.0, 0.003].into_iter().cycle()) {
+        let (mut config, mut reference) = (config(seed), drive(seed));
+        hold_back(seed, &mut config, &mut reference);
+        reference.faults = Faults { write, reset: 0.0, read: 0.0 };
+        cut(seed, config, reference, 20 * (seed as u32 % 4) * 10, 120);
     }
 }
 

@@ -40,13 +40,24 @@ pub fn drive(seed: u64) -> Reference {
     Reference::new(geometry(1 + rng.below(2) as u32, units, chunks, rows * write, write), seed)
 }
 
+/// Makes the drive hold back one to three writes of each open chunk, and gives the host a buffer for that.
+pub fn hold_back(seed: u64, config: &mut HostFtlConfig, reference: &mut Reference) {
+    let geometry = &mut reference.geometry;
+    geometry.cached_sectors = geometry.write_min_sectors * (1 + seed as u32 % 3);
+    config.buffer_sectors = 0;
+    config.over_provisioning = 2.5;
+}
+
 fn run(seed: u64, faults: Faults, steps: u32) -> World {
-    let mut reference = drive(seed);
+    run_on(&config(seed), drive(seed), seed, faults, steps)
+}
+
+fn run_on(config: &HostFtlConfig, mut reference: Reference, seed: u64, faults: Faults, steps: u32) -> World {
     reference.faults = faults;
     // Some chunks are bad from the factory.
     reference.retire(3);
     reference.retire(reference.geometry.chunks + 5);
-    exercise(World::new(&config(seed), reference, seed), steps)
+    exercise(World::new(config, reference, seed), steps)
 }
 
 /// Random commands until `steps` are over and some lines have been collected; then every sector is compared.
@@ -103,4 +114,15 @@ fn the_same_seed_gives_the_same_run_and_a_clone_the_same_future() {
         world.drain();
     }
     assert_eq!((first.now, first.host.layer.counters()), (fork.now, fork.host.layer.counters()));
+}
+
+#[test]
+fn sectors_that_the_drive_holds_back_come_from_the_ring() {
+    for (seed, write) in (200..224).zip([0.0, 0.004].into_iter().cycle()) {
+        let (mut config, mut reference) = (config(seed), drive(seed));
+        hold_back(seed, &mut config, &mut reference);
+        let world = run_on(&config, reference, seed, Faults { write, reset: write / 2.0, read: 0.0 }, 1200);
+        assert_eq!(world.lost, 0, "seed {seed}");
+        assert!(write > 0.0 || world.host.layer.counters().erased_lines > 3, "seed {seed} never collected");
+    }
 }

@@ -1,8 +1,8 @@
 //! The reference drive: an open-channel namespace in a few obvious data structures, with every rule checked.
 //!
 //! It panics where a host breaks a rule that would be refused by a drive, because a host FTL must never do that: a write
-//! off the write pointer, a second write in flight to a chunk, a read of a sector that was never written, a reset of a
-//! chunk that is being read.
+//! off the write pointer, a second write in flight to a chunk, a read of a sector that was never written or that the drive holds
+//! back, a reset of a chunk that is being read.
 
 use pellucid_flash::{
     ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos,
@@ -216,6 +216,9 @@ impl Reference {
                     let number = self.geometry.chunk_number(self.address(lba));
                     let chunk = &self.chunks[number as usize];
                     let sector = chunk.sectors.get(at);
+                    let held = if chunk.state == ChunkState::Open { self.geometry.cached_sectors } else { 0 };
+                    let hidden = held > 0 && at + held as usize >= chunk.sectors.len();
+                    assert!(!hidden, "sector {} is held back", lba.0);
                     let sector = sector.unwrap_or_else(|| panic!("sector {} was never written", lba.0));
                     match sector {
                         Sector::Good(data, oob) if !fails => {
