@@ -122,8 +122,9 @@ struct Place {
 
 /// Less than this (stamps in place of data) is not worth a prefetch.
 const PREFETCH_BYTES_MIN: usize = 512;
-/// The rest of more than this is fetched while the first part is being copied.
-const PREFETCH_BYTES_MAX: usize = 4096;
+/// The rest of more than this is fetched while the first part is being copied: the processor notices the sequence by
+/// itself, and asking for more lines at once than it can wait for makes it stop (measured: 1 KiB is cheaper than 4 KiB).
+const PREFETCH_BYTES_MAX: usize = 1024;
 
 /// What a unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The drives, their time, and whose operation is whose.
 //!
 //! Paced: the drive's time is wall time since the start, divided by the dilation; an arrival is stamped
-//! `max(wall, drive)`. Instant: wall time plays no part; while operations are in a drive it jumps from event to event.
+//! `max(wall, drive)`. With a lead, completions are handed out that much before their time, for what the way to the host and
+//! back costs; arrivals are stamped as without. Instant: wall time plays no part; while operations are in a drive it jumps from event to event.
 //!
 //! Invariants: a drive is never told a time before one it was told already; a tag of the drive is the number of the route
 //! that its completion takes, and is in use from submit to completion.
@@ -30,7 +31,7 @@ const LATENESS_MAX_NS: u64 = 60_000_000_000;
 const EVENTS_MAX: u32 = 4096;
 /// Half of what is outstanding, within these bounds, is sent at once: few system calls, and yet the host has something to
 /// do while the drive goes on.
-const PART: RangeInclusive<usize> = 8..=64;
+const PART: RangeInclusive<usize> = 16..=64;
 
 /// How the drives' time goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -185,6 +186,8 @@ pub struct Core {
     names: Vec<String>,
     devices: Vec<Served>,
     time: Time,
+    /// Wall time by which completions are handed out early.
+    lead_ns: u64,
     began: Instant,
     /// Of each drive.
     operations: Vec<Operations>,
@@ -250,6 +253,7 @@ impl Core {
             names,
             devices,
             time,
+            lead_ns: 0,
             began: Instant::now(),
             pending: Vec::new(),
             idle_tags: Vec::new(),
@@ -270,6 +274,13 @@ impl Core {
     /// From now on `observer` sees every operation.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
+    }
+
+    /// From now on completions are handed out so much before their time (paced only), because that is what the way from the
+    /// host to the drive and back costs: what the host sees is then the modelled latency. What is modelled as quicker than
+    /// the way is done at once.
+    pub fn lead(&mut self, lead: Duration) {
+        self.lead_ns = u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX);
     }
 
     /// From now on the drives are watched.
@@ -403,9 +414,18 @@ impl Core {
         self.pending.len() - self.idle_tags.len()
     }
 
-    /// The drive's time now. Instant: no clock is read, it plays no part.
+    /// The time up to which the drives run. Instant: no clock is read, it plays no part.
     #[inline]
     fn drive_now(&self) -> SimTime {
+        match self.time {
+            Time::Paced { .. } => self.drive_time(self.now_ns().saturating_add(self.lead_ns)),
+            Time::Instant => SimTime::ZERO,
+        }
+    }
+
+    /// The drive's time of what arrives now.
+    #[inline]
+    fn arrival_now(&self) -> SimTime {
         match self.time {
             Time::Paced { .. } => self.drive_time(self.now_ns()),
             Time::Instant => SimTime::ZERO,
@@ -436,7 +456,7 @@ impl Core {
     pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
         let Namespace { drive, number, sector_bytes, .. } = self.namespaces[namespace];
         let now = match self.devices[drive].on_remote() {
-            None => self.drive_now(),
+            None => self.arrival_now(),
             Some(_) => SimTime(self.now_ns()),
         };
         let device = &mut self.devices[drive];
@@ -571,7 +591,9 @@ impl Core {
     pub fn next_due_ns(&self) -> Option<u64> {
         let due = |device: &Served| match (device.is_remote(), self.time) {
             (true, _) => device.next_event().map(|at| at.0),
-            (false, Time::Paced { .. }) => device.next_event().map(|at| self.wall_ns(at.0)),
+            (false, Time::Paced { .. }) => {
+                device.next_event().map(|at| self.wall_ns(at.0).saturating_sub(self.lead_ns))
+            },
             (false, Time::Instant) => None,
         };
         self.devices.iter().filter_map(due).min()

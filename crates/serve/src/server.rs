@@ -145,6 +145,8 @@ pub struct Server {
     hot: Vec<usize>,
     scratch: Vec<u8>,
     tick_ns: u64,
+    /// When this turn began: a clock is read once a turn, and after sleep.
+    turn_ns: u64,
     active_ns: u64,
     turns: u32,
     more: bool,
@@ -179,6 +181,7 @@ impl Server {
             hot: Vec::new(),
             scratch: vec![0; READ_BYTES],
             tick_ns: 0,
+            turn_ns: 0,
             active_ns: 0,
             turns: 0,
             more: false,
@@ -289,6 +292,7 @@ impl Server {
         events.clear();
         let busy = self.more || !self.readers.is_empty();
         let now = self.core.now_ns();
+        self.turn_ns = now;
         if busy {
             self.active_ns = now;
         }
@@ -315,7 +319,9 @@ impl Server {
         }
         let tick = self.tick_ns.saturating_sub(now);
         let idle = self.core.connections == 0 && !self.core.stopping;
-        self.poll_now(events, if idle { None } else { Some(Duration::from_nanos(tick)) })
+        self.poll_now(events, if idle { None } else { Some(Duration::from_nanos(tick)) })?;
+        self.turn_ns = self.core.now_ns();
+        Ok(())
     }
 
     fn poll_now(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
@@ -477,7 +483,7 @@ impl Server {
         self.blocks.iter_mut().for_each(BlockDevice::send);
         let mut touched = std::mem::take(&mut self.touched);
         if !touched.is_empty() && !self.options.poll.is_zero() {
-            self.active_ns = self.core.now_ns();
+            self.active_ns = self.turn_ns;
         }
         for slot in touched.drain(..) {
             let Some(connection) = &mut self.connections[slot] else { continue };
@@ -529,7 +535,7 @@ impl Server {
             }
         }
         self.core.show();
-        let now = self.core.now_ns();
+        let now = self.turn_ns;
         if now >= self.tick_ns {
             self.tick_ns = now + TICK_NS;
             for slot in 0..self.connections.len() {

@@ -4,9 +4,10 @@ mod common;
 
 use common::{Client, config, drive, pattern, serve, serve_observed};
 use pellucid_device::Device;
-use pellucid_flash::{Command, Completion, Opcode, Rng};
+use pellucid_flash::{Command, Completion, Lba, Opcode, Rng, Status};
 use pellucid_media::StoreKind;
-use pellucid_serve::{Arrival, FioTrace, Observer, Options, Time};
+use pellucid_serve::session::{ConnectionId, Operation};
+use pellucid_serve::{Arrival, Core, FioTrace, Observer, Options, Route, Time};
 use pellucid_wire::nbd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -112,6 +113,27 @@ fn modelled_latency_is_kept() {
     let lateness = &status["lateness_ns"];
     assert!(lateness["count"].as_u64() > Some(65), "{lateness}");
     assert!(lateness["p50"].as_u64() > Some(0) && lateness["p99"].as_u64() >= lateness["p50"].as_u64());
+}
+
+/// A lead takes nothing from the latency that is modelled; it is handed out before its time, and by no more than the lead.
+#[test]
+fn a_lead_hands_completions_out_early() {
+    let lead = Duration::from_secs(5);
+    let mut core = Core::new(vec![("one".into(), drive(StoreKind::Ram))], Time::Paced { dilation: 1.0 })
+        .expect("served");
+    core.lead(lead);
+    let route = Route { connection: ConnectionId::new(1), token: 7 };
+    for unit in 0..2 {
+        let write = Operation::new(Opcode::Write, Lba(8 * unit), 8, vec![3; 4096]);
+        core.submit(0, route, Operation { fua: true, ..write });
+        core.run();
+        let now_ns = core.now_ns();
+        let done = core.pop().expect("everything takes less than the lead");
+        assert_eq!((done.route, done.completion.status), (route, Status::Success));
+        let latency = done.completion.completed - done.completion.submitted;
+        assert!(latency.0 >= 100_000, "a program takes its time: {latency:?}");
+        assert!(done.completion.completed.0 <= now_ns + lead.as_nanos() as u64);
+    }
 }
 
 #[test]

@@ -80,6 +80,10 @@ pub struct Serve {
     /// Keep looking for work for N microseconds after the last, instead of sleeping
     #[arg(long, value_name = "N", default_value_t = 0)]
     poll_us: u64,
+    /// Hand completions out N microseconds before their time, for what the way from the host to the drive and back costs: then
+    /// the host sees the modelled latency. Measure N with --time instant
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    lead_us: u64,
     /// Connections at once; more are turned away
     #[arg(long, value_name = "N", default_value_t = Options::default().connections_max)]
     connections: usize,
@@ -130,6 +134,12 @@ impl Serve {
         let names: Vec<String> = drives.iter().map(|(name, _)| name.clone()).collect();
         let mut core = Core::new(drives, self.time)
             .map_err(|refusal| Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")))?;
+        if self.lead_us > 0 && self.time == Time::Instant {
+            return Err(Failure::asked(anyhow!(
+                "--lead-us: with --time instant nothing has a time; allowed: paced, xF"
+            )));
+        }
+        core.lead(Duration::from_micros(self.lead_us));
         let secrets = self.secrets()?;
         let subsystem = |(drive, name): (usize, &String)| SubsystemConfig {
             secrets: secrets.clone(),
