@@ -534,8 +534,9 @@ impl Core {
             Time::Paced { .. } => {
                 let now = self.drive_now();
                 for device in self.devices.iter_mut().filter(|device| !device.is_remote()) {
-                    if device.next_event().is_some_and(|at| at <= now) {
-                        device.advance(now);
+                    // No further than its events go: with a lead, what arrives would be stamped late.
+                    while let Some(at) = device.next_event().filter(|&at| at <= now) {
+                        device.advance(at);
                     }
                 }
                 false
@@ -593,7 +594,7 @@ impl Core {
             (true, _) => device.next_event().map(|at| at.0),
             (false, Time::Paced { .. }) => {
                 device.next_event().map(|at| self.wall_ns(at.0).saturating_sub(self.lead_ns))
-            },
+            }
             (false, Time::Instant) => None,
         };
         self.devices.iter().filter_map(due).min()
