@@ -52,6 +52,7 @@ class Theme:
         self.programs = self.head("programs")
         self.readme = self.head("readme")
         self.kernel = self.head("kernel")
+        self.generic = re.search(r"^# generic kernel$", self.script, re.M) is not None
         self.secret = re.search(r"^# secret$", self.script, re.M) is not None
         self.boots = int(*self.head("boots") or ["1"])
         self.modules = [*NETWORK_MODULES, *self.head("modules")]
@@ -77,10 +78,10 @@ def newer_suite() -> list[str]:
     return options
 
 
-def kernel_name(*options: str) -> str:
-    """The package of the newest cloud kernel."""
-    depends = run("apt-cache", *options, "depends", "linux-image-cloud-amd64")
-    return re.search(r"linux-image-\S*-cloud-amd64$", depends.split("Depends:", 1)[1], re.M).group(0)
+def kernel_name(flavour: str, *options: str) -> str:
+    """The package of the newest kernel."""
+    depends = run("apt-cache", *options, "depends", f"linux-image-{flavour}")
+    return re.search(rf"linux-image-\S*-{flavour}$", depends.split("Depends:", 1)[1], re.M).group(0)
 
 
 def version(name: str) -> tuple[int, ...]:
@@ -88,15 +89,18 @@ def version(name: str) -> tuple[int, ...]:
     return tuple(map(int, re.search(r"(\d+)\.(\d+)", name).groups()))
 
 
-def kernel_package(least: list[str]) -> pathlib.Path:
-    """Directory with the unpacked package of a kernel, at least of the version named; fetched once."""
-    name, options = kernel_name(), []
+def kernel_package(least: list[str], generic: bool) -> pathlib.Path:
+    """Directory with the unpacked package of a kernel, at least of the version named; fetched once. The generic kernel is larger than
+    the cloud kernel, and has file systems that the cloud kernel has not."""
+    flavour = "amd64" if generic else "cloud-amd64"
+    name, options = kernel_name(flavour), []
     if least and version(name) < version(least[0]):
-        fetched = sorted(CACHE.glob("linux-image-*-cloud-amd64"), key=lambda path: version(path.name))
+        fetched = [path for path in CACHE.glob("linux-image-*-amd64") if ("-cloud-" in path.name) != generic]
+        fetched.sort(key=lambda path: version(path.name))
         if fetched and version(fetched[-1].name) >= version(least[0]):
             return fetched[-1]
         options = newer_suite()
-        name = kernel_name(*options)
+        name = kernel_name(flavour, *options)
     unpacked = CACHE / name
     if not unpacked.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -197,7 +201,7 @@ def host_action(server: Server, action: str) -> str:
 def visit(theme: Theme, port: int, nqn: str, count: Count, options, server: Server | None, boot: int = 1,
           secret: str = ""):
     """Boots a guest that runs a theme against the drive behind a port; `boot` counts from 1."""
-    kernel = kernel_package(theme.kernel)
+    kernel = kernel_package(theme.kernel, theme.generic)
     settings = {"PORT": port, "NQN": nqn, "HOST_NQN": HOST_NQN, "HOST_ID": HOST_ID, "MIB": options.mib,
                 "MODULES": " ".join(theme.modules), "HOST": int(server is not None), "BOOT": boot, "SECRET": secret}
     with tempfile.TemporaryDirectory() as scratch:
