@@ -20,6 +20,7 @@ find_missing() {
     need nvme nvme-cli
     need mkfs.ext4 e2fsprogs
     need fsck.ext4 e2fsprogs
+    need mkfs.f2fs f2fs-tools
     need busybox busybox-static
     # The guest has no libraries for busybox.
     if [ "$packages" != "${packages%busybox-static*}" ]; then :
