@@ -436,12 +436,16 @@ impl Scheduler {
         self.steps.push_back(Step::DataOut(op));
     }
 
-    /// The array of the operation's die works for `time` from now on.
+    /// The array of the operation's die works for `time` from now on. A host read that came while the operation was on its way
+    /// there does not wait for all of it either.
     #[inline]
     pub fn start_array(&mut self, now: SimTime, op: u32, time: Nanos, events: &mut Events) {
         let die = self.ops[op].die;
         self.dies[die as usize].array_ends = now + time;
         events.at(now + time, Event::Die(die));
+        if self.suspend.is_some() {
+            self.try_suspend(now, die, events);
+        }
     }
 
     /// The array operation of `die` should have ended now; a suspended one has not.

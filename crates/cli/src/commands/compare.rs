@@ -7,8 +7,9 @@ use crate::subject::Subject;
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions};
 use anyhow::anyhow;
-use pellucid_lab::report::render_compare;
-use std::path::PathBuf;
+use pellucid_lab::report::{Report, render_compare, render_compare_html, render_compare_svg};
+use pellucid_lab::workload::HandleList;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,18 +45,23 @@ impl Compare {
         name_apart(&mut subjects);
         let first = &subjects[0].spec;
         let (jobs, run) = (first.jobs.clone(), first.run.clone());
+        let placing = subjects.iter().any(|subject| subject.spec.drive.ftl.handles > 1);
         let mut reports = Vec::new();
         for mut subject in subjects {
             // The same work: what the first description asks for, with the same seed, unless options say otherwise.
             subject.spec.jobs.clone_from(&jobs);
             subject.spec.run.clone_from(&run);
-            let work = match &self.trace {
+            let mut work = match &self.trace {
                 Some(trace) => {
                     self.options.apply(&mut subject.spec, trace.clone());
                     Vec::new()
                 }
                 None => self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?,
             };
+            // One drive offers placement: those that do not take the same writes without.
+            if placing && (subject.spec.drive.ftl.handles == 1 || subject.spec.host.is_some()) {
+                work.iter_mut().for_each(|job| job.handles = HandleList::Off);
+            }
             subject.check_work(&work)?;
             let name = subject.spec.drive_name.clone();
             if let Some(log) = &mut subject.spec.run.log {
@@ -67,6 +73,9 @@ impl Compare {
                 output::write_files(&report, &directory)?;
             }
             reports.push(report);
+        }
+        if let Some(directory) = &run.report {
+            write_page(&reports, directory)?;
         }
         if global.json {
             let all: Vec<String> = reports.iter().map(|r| r.to_json(true).trim_end().to_string()).collect();
@@ -83,6 +92,16 @@ impl Compare {
         }
         self.drives.iter().map(|drive| Subject::open(drive, self.image.as_deref(), global)).collect()
     }
+}
+
+/// The comparison beside the drives' own reports: a page, and its drawings as one file.
+fn write_page(reports: &[Report], directory: &Path) -> Result<(), Failure> {
+    let write = |name: &str, text: String| {
+        let path = directory.join(name);
+        std::fs::write(&path, text).map_err(|error| Failure::work(anyhow!("{}: {error}", path.display())))
+    };
+    write("index.html", render_compare_html(reports))?;
+    write("compare.svg", render_compare_svg(reports))
 }
 
 /// Numbers drives of the same name, so that each has a column and a directory of its own.

@@ -20,23 +20,30 @@ pub fn render_compare(reports: &[Report]) -> String {
     if reports.is_empty() {
         return out;
     }
-    let names = reports.iter().map(|report| clip(&report.drive.name, COLUMN - 2));
-    line(&mut out, "", names);
-    for (label, show, values) in rows(reports) {
-        if values.iter().all(Option::is_none) {
-            continue;
-        }
-        let first = values[0];
-        let cells = values.iter().enumerate().map(|(i, value)| cell(show, *value, first.filter(|_| i > 0)));
-        line(&mut out, &label, cells);
+    let (head, rows) = cells(reports);
+    for row in [head].into_iter().chain(rows) {
+        line(&mut out, &row);
     }
     out
 }
 
-fn line(out: &mut String, label: &str, cells: impl Iterator<Item = String>) {
-    let mut text = format!("{label:LABEL$}");
-    for cell in cells {
-        let _ = write!(text, "{cell:COLUMN$}");
+/// The same as cells: the names behind an empty cell, and the rows, each with its label first.
+pub(super) fn cells(reports: &[Report]) -> (Vec<String>, Vec<Vec<String>>) {
+    let names = reports.iter().map(|report| report.drive.name.clone());
+    let head = [String::new()].into_iter().chain(names).collect();
+    let said = rows(reports).into_iter().filter(|(_, _, values)| values.iter().any(Option::is_some));
+    let row = |(label, show, values): Row| {
+        let first = values[0];
+        let cells = values.iter().enumerate().map(|(i, value)| cell(show, *value, first.filter(|_| i > 0)));
+        [label].into_iter().chain(cells).collect()
+    };
+    (head, said.map(row).collect())
+}
+
+fn line(out: &mut String, row: &[String]) {
+    let mut text = format!("{:LABEL$}", row[0]);
+    for cell in &row[1..] {
+        let _ = write!(text, "{:COLUMN$}", clip(cell, COLUMN - 2));
     }
     out.push_str(text.trim_end());
     out.push('\n');

@@ -3,6 +3,9 @@
 //! structure.
 
 mod figures;
+mod side_by_side;
+
+pub use side_by_side::{render_compare_html, render_compare_svg};
 
 use super::format::{bytes, count, duration, optional, percent, significant, span};
 use super::plot::{self, Unit, escape};

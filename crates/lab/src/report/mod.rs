@@ -25,7 +25,7 @@ mod tables;
 mod text;
 
 pub use compare::render_compare;
-pub use html::render_html;
+pub use html::{render_compare_html, render_compare_svg, render_html};
 pub use latency::{Distribution, Latency, LatencyRecorder};
 pub use log::{RequestLog, opcode_name, status_name};
 pub use recorder::{Direction, Directions, RequestRecorder};

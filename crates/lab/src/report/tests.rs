@@ -97,6 +97,22 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
 }
 
 #[test]
+fn drives_side_by_side_make_a_page_and_a_file_of_drawings() {
+    let mut other = Report { host_layer: Some(HostLayer::default()), ..report() };
+    other.drive.name = "a <second> drive".into();
+    let reports = [report(), other];
+    let page = render_compare_html(&reports);
+    let met = assert_well_formed(&page);
+    assert!(met.iter().filter(|name| *name == "svg").count() >= 5, "{met:?}");
+    assert!(page.contains("a &lt;second&gt; drive") && page.contains("<th scope=\"row\">write amplification</th>"));
+    let svg = render_compare_svg(&reports);
+    assert_well_formed(&svg);
+    assert!(svg.starts_with("<svg") && svg.contains("p99.9") && svg.contains("of one core"));
+    // Without layers of the host there is nothing to say of its processor.
+    assert!(!render_compare_svg(&[report(), report()]).contains("of one core"));
+}
+
+#[test]
 fn the_page_is_well_formed_and_needs_nothing_from_elsewhere() {
     for report in [report(), idle(), Report { series: Series::default(), ..report() }] {
         let page = report.to_html();

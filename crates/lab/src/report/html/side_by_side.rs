@@ -1,0 +1,136 @@
+//! Several drives under the same work on one page: what `pellucid compare` prints, and drawings of what usually decides. The drawings
+//! are a file of their own too.
+
+use super::super::plot::{Axis, BarChart, Bars, Unit, escape, standalone};
+use super::super::{Direction, Report, compare};
+use super::{Page, Part, plot, table};
+use pellucid_flash::Cause;
+use std::fmt::Write;
+
+/// The page. Panics without a report.
+pub fn render_compare_html(reports: &[Report]) -> String {
+    let mut page = Page(String::with_capacity(1 << 16));
+    let first = &reports[0].workload;
+    let names: Vec<&str> = reports.iter().map(|report| report.drive.name.as_str()).collect();
+    let _ = write!(
+        page.0,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <title>{0} | Pellucid</title><style>\n{1}{2}</style></head><body>\
+         <header><h1>{0}</h1><p class=\"soft\">{3}</p>",
+        escape(&names.join(", ")),
+        plot::STYLE,
+        super::STYLE,
+        escape(&first.summary)
+    );
+    if !first.command_line.is_empty() {
+        let _ = write!(page.0, "<p><code>{}</code></p>", escape(&first.command_line));
+    }
+    page.raw("</header><main>");
+    let (head, rows) = compare::cells(reports);
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    page.section("Side by side", &[Part::Wide(table("", &head, &rows))]);
+    let parts: Vec<Part> = figures(reports).into_iter().map(|(svg, what)| Part::Figure(svg, what)).collect();
+    page.section("Figures", &parts);
+    page.raw("</main>");
+    page.foot(&reports[0]);
+    page.0
+}
+
+/// Width and height of a drawing on the poster, in user units.
+const CELL: (f64, f64) = (640.0, 330.0);
+
+/// The drawings as one SVG file, two in a row.
+pub fn render_compare_svg(reports: &[Report]) -> String {
+    let figures = figures(reports);
+    let rows = figures.len().div_ceil(2);
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {} {}\" role=\"img\" \
+         aria-label=\"Drives side by side\">",
+        2.0 * CELL.0,
+        rows as f64 * CELL.1
+    );
+    for (at, (svg, _)) in figures.iter().enumerate() {
+        let (x, y) = ((at % 2) as f64 * CELL.0, (at / 2) as f64 * CELL.1);
+        let place = format!("<svg x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" ", CELL.0, CELL.1);
+        out.push_str(&svg.replacen("<svg ", &place, 1));
+    }
+    out.push_str("</svg>");
+    standalone(&out)
+}
+
+/// The drawings that there are data for, and what each shows.
+fn figures(reports: &[Report]) -> Vec<(String, &'static str)> {
+    let mut figures = Vec::new();
+    let read = |report: &Report| report.directions.read.clone();
+    let write = |report: &Report| report.directions.write.clone();
+    let used = |of: &dyn Fn(&Report) -> Direction| reports.iter().any(|report| of(report).requests > 0);
+    figures.push((throughput(reports), "Bytes of requests completed per second."));
+    if used(&read) {
+        figures.push((latency(reports, "Read latency", read), "Percentiles of all reads."));
+    }
+    if used(&write) {
+        figures.push((latency(reports, "Write latency", write), "Percentiles of all writes."));
+    }
+    if reports.iter().any(|report| report.write_amplification.total.is_some()) {
+        figures.push((amplification(reports), "Bytes programmed per byte that the application wrote, by cause."));
+    }
+    figures.push((memory(reports), "Memory for translation and buffers, in the drive and in the host."));
+    if reports.iter().any(|report| report.host_layer.is_some()) {
+        figures.push((processor(reports), "Share of one core that layers of the host were at work."));
+    }
+    figures
+}
+
+fn chart(reports: &[Report], title: &str, bars: Bars, axis: Axis) -> BarChart {
+    let names = reports.iter().map(|report| report.drive.name.clone());
+    BarChart::new(title, bars).value_axis(axis).categories(names)
+}
+
+fn throughput(reports: &[Report]) -> String {
+    let rate = |of: fn(&Report) -> &Direction| {
+        reports.iter().map(|report| of(report).throughput_bytes_per_second).collect::<Vec<f64>>()
+    };
+    chart(reports, "Throughput", Bars::Grouped, Axis::linear("throughput", Unit::BytesPerSecond).from(0.0))
+        .series("read", rate(|report| &report.directions.read))
+        .series("write", rate(|report| &report.directions.write))
+        .to_svg()
+}
+
+fn latency(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction) -> String {
+    let percentile = |which: fn(&Direction) -> Option<u64>| {
+        reports.iter().map(|report| which(&of(report)).map_or(f64::NAN, |ns| ns as f64)).collect::<Vec<f64>>()
+    };
+    chart(reports, title, Bars::Grouped, Axis::log("latency", Unit::Nanos))
+        .series("p50", percentile(|direction| direction.latency.p50_ns))
+        .series("p99", percentile(|direction| direction.latency.p99_ns))
+        .series("p99.9", percentile(|direction| direction.latency.p99_9_ns))
+        .to_svg()
+}
+
+fn amplification(reports: &[Report]) -> String {
+    let axis = Axis::linear("programmed per byte written", Unit::Plain).from(0.0);
+    let mut chart = chart(reports, "Write amplification", Bars::Stacked, axis);
+    for cause in Cause::ALL {
+        let ratios = |report: &Report| report.write_amplification.ratio[cause].unwrap_or(0.0);
+        if reports.iter().any(|report| ratios(report) > 0.0) {
+            chart = chart.series(cause.name(), reports.iter().map(ratios).collect());
+        }
+    }
+    chart.to_svg()
+}
+
+fn memory(reports: &[Report]) -> String {
+    let host = |report: &Report| report.host_layer.as_ref().map_or(0.0, |host| host.memory_bytes as f64);
+    chart(reports, "Memory", Bars::Stacked, Axis::linear("memory", Unit::Bytes).from(0.0))
+        .series("drive", reports.iter().map(|report| report.drive.memory_bytes as f64).collect())
+        .series("host", reports.iter().map(host).collect())
+        .to_svg()
+}
+
+fn processor(reports: &[Report]) -> String {
+    let share = |report: &Report| report.host_layer.as_ref().map_or(0.0, |host| host.cpu_share);
+    chart(reports, "Host processor", Bars::Grouped, Axis::linear("of one core", Unit::Percent).from(0.0))
+        .series("", reports.iter().map(share).collect())
+        .to_svg()
+}

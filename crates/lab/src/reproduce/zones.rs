@@ -1,0 +1,296 @@
+//! B3: reads beside writes on zones, and on a block drive of the same media (ZNS).
+//!
+//! ```text
+//!  writers, paced:  file of a zone's size, drawn ─► forgotten (reset, trim) ─► written again from its begin to its end ─┐
+//!        ▲──────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//!  reader, one at a time: any sector of any file that no writer has
+//! ```
+//! Both drives get the same files, writers, sizes and pace. What differs is the drive: a zone is a file's own blocks, while a page
+//! map puts what the writers bring together into the same blocks, and must collect them.
+
+use super::bench::{Bench, ReproduceError};
+use super::{Check, Figure, Limit, Outcome};
+use crate::drive::{RunError, fill_images};
+use crate::experiment::prepare;
+use crate::report::plot::{Axis, Plot, Unit};
+use crate::report::{Latency, LatencyRecorder};
+use crate::spec::{self, Spec};
+use pellucid_device::Device;
+use pellucid_flash::{Command, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status, ZoneAction};
+
+/// Over-provisioning of the block drives.
+const BLOCK_DRIVES: [f64; 2] = [0.07, 0.28];
+/// Bytes that the host writes in a second: 7 to 30 % of what the dies can program.
+const RATES: [u64; 3] = [100_000_000, 200_000_000, 400_000_000];
+const WRITERS: usize = 4;
+const WRITE_BYTES: u32 = 192 << 10;
+/// Every file is written this many times on average before the measurement, and once during it.
+const WARM_UP_ROUNDS: u64 = 1;
+const READ: u64 = WRITERS as u64;
+
+/// The files of a host: each a zone, or as many sectors of a block drive.
+struct Files {
+    zoned: bool,
+    count: u64,
+    /// From one file's begin to the next.
+    stride: u64,
+    sectors: u64,
+}
+
+/// One file being written.
+#[derive(Clone, Copy)]
+struct Writer {
+    file: u64,
+    /// Sectors written so far.
+    at: u64,
+    forgotten: bool,
+    busy: bool,
+}
+
+struct Host<'a> {
+    device: &'a mut Device,
+    files: Files,
+    rng: Rng,
+    writers: [Writer; WRITERS],
+    reading: bool,
+    version: u32,
+    written: u64,
+    recorder: LatencyRecorder,
+}
+
+impl<'a> Host<'a> {
+    fn new(device: &'a mut Device, files: Files, seed: u64) -> Host<'a> {
+        let writer = |file| Writer { file, at: 0, forgotten: false, busy: false };
+        Host {
+            device,
+            files,
+            rng: Rng::stream(seed, "zones"),
+            writers: [0, 1, 2, 3].map(writer),
+            reading: false,
+            version: 0,
+            written: 0,
+            recorder: LatencyRecorder::new(),
+        }
+    }
+
+    fn begin_of(&self, file: u64) -> Lba {
+        Lba(file * self.files.stride)
+    }
+
+    fn idle_file(&mut self) -> u64 {
+        loop {
+            let file = self.rng.below(self.files.count);
+            if self.writers.iter().all(|writer| writer.file != file) {
+                return file;
+            }
+        }
+    }
+
+    /// The next command of a writer.
+    fn write(&mut self, now: SimTime, number: usize) {
+        if self.writers[number].at == self.files.sectors {
+            let file = self.idle_file();
+            self.writers[number] = Writer { file, at: 0, forgotten: false, busy: false };
+        }
+        let Writer { file, at, forgotten, .. } = self.writers[number];
+        let begin = self.begin_of(file);
+        self.writers[number].busy = true;
+        if !forgotten {
+            self.writers[number].forgotten = true;
+            let (opcode, sectors) = match self.files.zoned {
+                true => (Opcode::Zone(ZoneAction::Reset), 0),
+                false => (Opcode::Trim, self.files.sectors as u32),
+            };
+            self.device.submit(now, Command::new(number as u64, opcode, begin, sectors, Vec::new()));
+            return;
+        }
+        let (image, length) = (self.device.image_bytes(), self.length().min(self.files.sectors - at));
+        let lba = Lba(begin.0 + at);
+        let mut data = vec![0; length as usize * image];
+        self.version += 1;
+        fill_images(&mut data, image, lba, self.version);
+        self.device.submit(now, Command::new(number as u64, Opcode::Write, lba, length as u32, data));
+        self.writers[number].at += length;
+        self.written += length;
+    }
+
+    /// Sectors of a write.
+    fn length(&self) -> u64 {
+        u64::from(WRITE_BYTES / self.device.layout().sector_bytes)
+    }
+
+    fn read(&mut self, now: SimTime) {
+        let file = self.idle_file();
+        let lba = Lba(self.begin_of(file).0 + self.rng.below(self.files.sectors));
+        self.device.submit(now, Command::new(READ, Opcode::Read, lba, 1, Vec::new()));
+        self.reading = true;
+    }
+
+    fn advance(&mut self, to: SimTime) -> Result<(), RunError> {
+        self.device.advance(to);
+        while let Some(completion) = self.device.pop() {
+            if completion.status != Status::Success {
+                let message = format!("{:?} ended with {:?}", completion.opcode, completion.status);
+                return Err(RunError::Host(message));
+            }
+            if completion.tag == READ {
+                self.reading = false;
+                self.recorder.record(completion.completed - completion.submitted);
+            } else {
+                self.writers[completion.tag as usize].busy = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes every file once, in order.
+    fn fill(&mut self) -> Result<(), RunError> {
+        for file in 0..self.files.count {
+            self.writers[0] = Writer { file, at: 0, forgotten: true, busy: false };
+            while self.writers[0].at < self.files.sectors {
+                self.write(self.device.now(), 0);
+                while self.writers[0].busy {
+                    self.step(None)?;
+                }
+            }
+        }
+        for (number, writer) in self.writers.iter_mut().enumerate() {
+            *writer = Writer { file: number as u64, at: self.files.sectors, forgotten: true, busy: false };
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, due: Option<SimTime>) -> Result<SimTime, RunError> {
+        let next = self.device.next_event().into_iter().chain(due).min();
+        let next = next.ok_or_else(|| RunError::Host("the drive does not answer".into()))?;
+        self.advance(next)?;
+        Ok(next)
+    }
+
+    /// Writes `sectors`; with a `pace` (nanoseconds for each write) beside reads, else as fast as the drive takes them.
+    fn work(&mut self, sectors: u64, pace: Option<f64>) -> Result<(), RunError> {
+        let (start, mut now, mut issued) = (self.device.now(), self.device.now(), 0u64);
+        let until = self.written + sectors;
+        while self.written < until {
+            let due = |issued: u64| start + Nanos((pace.unwrap_or(0.0) * issued as f64) as u64);
+            for number in 0..WRITERS {
+                if !self.writers[number].busy && due(issued) <= now {
+                    let before = self.written;
+                    self.write(now, number);
+                    issued += u64::from(self.written > before);
+                }
+            }
+            if pace.is_some() && !self.reading {
+                self.read(now);
+            }
+            let waits = self.writers.iter().any(|writer| !writer.busy);
+            now = self.step(waits.then(|| due(issued)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Eight dies with blocks of a quarter of the preset's pages, so that a round over all files is short.
+fn drive(bench: &Bench, over_provisioning: Option<f64>) -> Result<Spec, ReproduceError> {
+    let mut own: Vec<String> =
+        ["media.channels=4", "media.ways=2", "media.blocks=96", "media.pages=288"].map(String::from).into();
+    if let Some(share) = over_provisioning {
+        own.push("drive.namespace=[]".into());
+        own.push(format!("ftl.over_provisioning={share:?}"));
+    }
+    Ok(spec::load("zoned", &bench.sets_with(&own))?)
+}
+
+/// The drive after the warm-up, and what its host goes on with.
+fn point(bench: &Bench, over_provisioning: Option<f64>, rate: u64) -> Result<Point, ReproduceError> {
+    let mut zones = prepare(&drive(bench, None)?, None)?;
+    let Some(Interface::Zoned(geometry)) = Drive::interface(&zones, 0) else {
+        return Err(RunError::Host("namespace 0 has no zones".into()).into());
+    };
+    let sectors = geometry.capacity_sectors;
+    let zoned = over_provisioning.is_none();
+    let mut block;
+    let (device, files) = if zoned {
+        let files = Files { zoned, count: geometry.zones.into(), stride: geometry.zone_sectors, sectors };
+        (&mut zones, files)
+    } else {
+        block = prepare(&drive(bench, over_provisioning)?, None)?;
+        let files = Files { zoned, count: block.capacity_sectors() / sectors, stride: sectors, sectors };
+        (&mut block, files)
+    };
+    let round = files.count * sectors;
+    let write_sectors = f64::from(WRITE_BYTES / geometry.sector_bytes);
+    let pace = write_sectors * f64::from(geometry.sector_bytes) * 1e9 / rate as f64;
+    let mut host = Host::new(device, files, bench.seed());
+    host.fill()?;
+    host.work(WARM_UP_ROUNDS * round, None)?;
+    let before = host.device.counters();
+    let (written, start) = (host.written, host.device.now());
+    host.work(round, Some(pace))?;
+    let bytes = (host.written - written) * u64::from(geometry.sector_bytes);
+    let rate = bytes as f64 * 1e9 / (host.device.now() - start).0 as f64;
+    let after = host.device.counters();
+    let programmed = |counters: &pellucid_device::Counters| counters.programmed_sectors.iter().sum::<u64>();
+    let amplification = (programmed(&after) - programmed(&before)) as f64 / (host.written - written) as f64;
+    Ok(Point { read: host.recorder.summary(), rate, amplification })
+}
+
+struct Point {
+    read: Latency,
+    /// Bytes that were written in a second.
+    rate: f64,
+    amplification: f64,
+}
+
+/// B3.
+pub(super) fn tail(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let drives: Vec<Option<f64>> = [None].into_iter().chain(BLOCK_DRIVES.map(Some)).collect();
+    let points: Vec<(Option<f64>, u64)> =
+        drives.iter().flat_map(|&drive| RATES.map(|rate| (drive, rate))).collect();
+    let measured = bench.map(&points, |&(drive, rate)| point(bench, drive, rate))?;
+    let (zones, blocks) = measured.split_at(RATES.len());
+    let mut checks = vec![Check::bound(
+        "zones, write amplification, largest",
+        Unit::Plain,
+        zones.iter().map(|point| point.amplification).fold(0.0, f64::max),
+        Limit::AtMost(1.01),
+    )];
+    for (share, points) in BLOCK_DRIVES.iter().zip(blocks.chunks(RATES.len())) {
+        let name = format!("block drive, {:.0} % over-provisioning", share * 100.0);
+        let ratios = points.iter().zip(zones).map(|(block, zones)| tail_of(block) / tail_of(zones));
+        let ratios: Vec<f64> = ratios.collect();
+        for ((ratio, rate), point) in ratios.iter().zip(RATES).zip(points) {
+            let what = format!(
+                "{name}, {} MB/s asked, {:.0} written, amplification {:.2}: p99.9 of reads / zones",
+                rate / 1_000_000,
+                point.rate / 1e6,
+                point.amplification
+            );
+            checks.push(Check::bound(what, Unit::Plain, *ratio, Limit::AtLeast(1.0)));
+        }
+        let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+        let what = format!("{name}, p99.9 of reads / zones, geometric mean");
+        checks.push(Check::bound(what, Unit::Plain, mean, Limit::Between(2.0, 4.0)));
+    }
+    Ok(Outcome { checks, figures: vec![figure(&points, &measured)] })
+}
+
+fn tail_of(point: &Point) -> f64 {
+    point.read.p99_9_ns.map_or(f64::NAN, |ns| ns as f64)
+}
+
+fn figure(points: &[(Option<f64>, u64)], measured: &[Point]) -> Figure {
+    let mut plot = Plot::new("4 KiB random reads beside writers of whole files")
+        .x_axis(Axis::linear("asked of the writers", Unit::BytesPerSecond).from(0.0))
+        .y_axis(Axis::log("99.9th percentile of reads", Unit::Nanos));
+    for (points, measured) in points.chunks(RATES.len()).zip(measured.chunks(RATES.len())) {
+        let name = match points[0].0 {
+            None => "zones, 0 %".to_string(),
+            Some(share) => format!("block drive, {:.0} %", share * 100.0),
+        };
+        let line = points.iter().zip(measured).map(|(&(_, rate), point)| (rate as f64, tail_of(point)));
+        plot = plot.line(&name, line.collect());
+    }
+    let caption = "One read outstanding; four writers, each with one write of 192 KiB outstanding at most.";
+    Figure { caption: caption.into(), svg: plot.to_svg() }
+}
