@@ -163,11 +163,9 @@ impl ZoneChunks {
         self.steps.busy()
     }
 
-    /// Bytes of host memory: records of commands under way, and buffers for what zones need beside the data.
+    /// Bytes of host memory for records of commands and zones; buffers of commands under way are not counted.
     pub fn memory_bytes(&self) -> u64 {
-        let scale = u64::from(self.shape.zones.sector_bytes) / self.image_bytes as u64;
-        let buffers: usize = self.buffers.iter().map(Vec::capacity).sum();
-        self.ops.memory_bytes() + self.parts.memory_bytes() + buffers as u64 * scale
+        self.ops.memory_bytes() + self.parts.memory_bytes() + u64::from(self.shape.zones.zones)
     }
 
     fn keeps_content(&self) -> bool {

@@ -104,7 +104,10 @@ fn drives_side_by_side_make_a_page_and_a_file_of_drawings() {
     let page = render_compare_html(&reports);
     let met = assert_well_formed(&page);
     assert!(met.iter().filter(|name| *name == "svg").count() >= 5, "{met:?}");
-    assert!(page.contains("a &lt;second&gt; drive") && page.contains("<th scope=\"row\">write amplification</th>"));
+    assert!(
+        page.contains("a &lt;second&gt; drive")
+            && page.contains("<th scope=\"row\">write amplification</th>")
+    );
     let svg = render_compare_svg(&reports);
     assert_well_formed(&svg);
     assert!(svg.starts_with("<svg") && svg.contains("p99.9") && svg.contains("of one core"));

@@ -73,7 +73,10 @@ fn figures(reports: &[Report]) -> Vec<(String, &'static str)> {
         figures.push((latency(reports, "Write latency", write), "Percentiles of all writes."));
     }
     if reports.iter().any(|report| report.write_amplification.total.is_some()) {
-        figures.push((amplification(reports), "Bytes programmed per byte that the application wrote, by cause."));
+        figures.push((
+            amplification(reports),
+            "Bytes programmed per byte that the application wrote, by cause.",
+        ));
     }
     figures.push((memory(reports), "Memory for translation and buffers, in the drive and in the host."));
     if reports.iter().any(|report| report.host_layer.is_some()) {
