@@ -253,22 +253,26 @@ impl Device {
 
     fn chunk_reset(&mut self, work: u32) {
         let count = self.works[work].command.vector.as_ref().map_or(1, |v| v.addresses.len().max(1));
-        for i in 0..count as u32 {
-            let lba = address(&self.works[work].command, i);
-            match self.chunk_space(work).chunks.reset_begin(lba) {
-                Ok(ChunkReset::Erase { chunk, block }) => {
-                    let first = self.layout.ppa(block, 0);
-                    self.direct_slice(work, Route::Erase, (first, 0), (i, 0), chunk);
-                }
-                Ok(ChunkReset::Retired { block, status }) => {
-                    self.media.void(block);
-                    self.merge_status(work, status, bits(i, 1));
-                    self.describe_reset(work, i);
-                }
-                Err(status) => {
-                    self.merge_status(work, status, bits(i, 1));
-                    self.describe_reset(work, i);
-                }
+        (0..count as u32).for_each(|i| self.reset_chunk(work, i));
+    }
+
+    /// Resets the chunk at address `i` of a command.
+    pub(crate) fn reset_chunk(&mut self, work: u32, i: u32) {
+        let lba = address(&self.works[work].command, i);
+        match self.chunk_space(work).chunks.reset_begin(lba) {
+            Ok(ChunkReset::Erase { chunk, block }) => {
+                let first = self.layout.ppa(block, 0);
+                self.direct_slice(work, Route::Erase, (first, 0), (i, 0), chunk);
+            }
+            Ok(ChunkReset::Retired { block, status }) => {
+                self.media.void(block);
+                self.merge_status(work, status, bits(i, 1));
+                self.describe_reset(work, i);
+            }
+            Ok(ChunkReset::Later) => self.reset_after_refresh(work, i),
+            Err(status) => {
+                self.merge_status(work, status, bits(i, 1));
+                self.describe_reset(work, i);
             }
         }
     }
@@ -288,7 +292,7 @@ impl Device {
             // Told by the chunk that widens the gap.
             if most - least >= gap && erases == most {
                 let lba = space.chunks.info(number).start;
-                self.notify(work, lba, 1, ChunkReason::Wear, ChunkScope::Chunk);
+                self.notify(self.works[work].command.namespace, lba, 1, ChunkReason::Wear, ChunkScope::Chunk);
             }
         }
         self.merge_status(work, status, bits(i, 1));
@@ -395,10 +399,11 @@ impl Device {
             let s = &self.slices[slice];
             (s.work, s.data_at, s.sectors)
         };
-        let lba = address(&self.works[work].command, at);
+        let command = &self.works[work].command;
+        let (lba, namespace) = (address(command, at), command.namespace);
         if failed != 0 {
             self.merge_status(work, Status::UnrecoveredRead, failed);
-            self.notify(work, lba, sectors, ChunkReason::Unrecoverable, ChunkScope::Sectors);
+            self.notify(namespace, lba, sectors, ChunkReason::Unrecoverable, ChunkScope::Sectors);
             return Status::UnrecoveredRead;
         }
         let feedback = self.chunk_space(work).feedback;
@@ -407,15 +412,22 @@ impl Device {
             return Status::Success;
         }
         let reason = if very { ChunkReason::ErrorsHigh } else { ChunkReason::ErrorsMedium };
-        self.notify(work, lba, sectors, reason, ChunkScope::Sectors);
+        self.notify(namespace, lba, sectors, reason, ChunkScope::Sectors);
         if feedback.high_ecc || (very && feedback.very_high_ecc) {
             self.merge_status(work, Status::HighEcc, bits(at, sectors));
         }
         Status::Success
     }
 
-    fn notify(&mut self, work: u32, lba: Lba, sectors: u32, reason: ChunkReason, scope: ChunkScope) {
-        let namespace = self.works[work].command.namespace;
+    /// Tells the hosts of a namespace.
+    pub(crate) fn notify(
+        &mut self,
+        namespace: u16,
+        lba: Lba,
+        sectors: u32,
+        reason: ChunkReason,
+        scope: ChunkScope,
+    ) {
         self.direct.notice_count += 1;
         let notice = ChunkNotice { count: self.direct.notice_count, lba, sectors, reason, scope };
         if self.direct.notices.len() == NOTICES_MAX {

@@ -24,7 +24,7 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{
     Cause, ChunkNotice, Command, Geometry, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, Vector,
 };
-use pellucid_ftl::ChunkPlan;
+use pellucid_ftl::{ChunkPlan, Management};
 use pellucid_media::{Outcome, ReadResult};
 use std::collections::VecDeque;
 
@@ -38,6 +38,7 @@ pub(crate) struct Direct {
     /// Units that one sense brings: those of a stripe, of one-shot programming those of a page.
     pub sense_units: u32,
     pub chunk_plans: Vec<ChunkPlan>,
+    pub refresh: crate::chunk_refresh::Refresh,
 }
 
 impl Direct {
@@ -47,6 +48,19 @@ impl Direct {
         let sense_units = if whole { layout.units_per_stripe / pages } else { 1 };
         Direct { sense_units, ..Direct::default() }
     }
+}
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    /// The most bits that had to be corrected in a mapping unit.
+    corrected: u32,
+    /// ... in a chunk of the code.
+    worst: u32,
+    /// Sectors that could not be read, as bits of the command's addresses; the last stands for all beyond.
+    failed: u64,
+    /// Some of them were programmed well: it is not a program or a power cut that they failed for.
+    rotten: bool,
 }
 
 /// The `i`-th address of a command.
@@ -259,7 +273,11 @@ impl Device {
     /// The data of a read are in the controller.
     pub(crate) fn direct_arrived(&mut self, op: u32, slice: u32) {
         let FlashOp { ppa, attempts, .. } = self.scheduler.ops[op];
-        let (corrected, failed) = self.take_in(slice, ppa, attempts);
+        if let Some(place) = self.moved_to(slice) {
+            self.slices[slice].entry = place.0;
+            return self.retry(op, place);
+        }
+        let Taken { corrected, worst, failed, rotten } = self.take_in(slice, ppa, attempts);
         if failed != 0 && self.tries_again(ppa, attempts) {
             return self.retry(op, ppa);
         }
@@ -269,7 +287,15 @@ impl Device {
         self.counters.uncorrectable_reads += u64::from(failed != 0);
         self.counters.corrected_reads += u64::from(failed == 0 && attempts > 0);
         self.counters.corrected_bits += u64::from(corrected);
-        let status = match self.is_zoned(slice) {
+        let zoned = self.is_zoned(slice);
+        if !zoned {
+            let Slice { work, data_at, .. } = self.slices[slice];
+            let command = &self.works[work].command;
+            let (namespace, lba) = (command.namespace, address(command, data_at));
+            let number = self.chunk_space(work).chunks.number(lba).expect("it was read");
+            self.look_after(namespace, number, worst, rotten);
+        }
+        let status = match zoned {
             true if failed != 0 => {
                 self.merge_status(self.slices[slice].work, Status::UnrecoveredRead, 0);
                 Status::UnrecoveredRead
@@ -287,19 +313,30 @@ impl Device {
         }
     }
 
+    /// Where the first unit of a read lies now, if its chunk has been written anew meanwhile.
+    fn moved_to(&self, slice: u32) -> Option<Ppa> {
+        let Slice { work, data_at, entry, .. } = self.slices[slice];
+        let command = &self.works[work].command;
+        let Space::Chunks(space) = &self.spaces[usize::from(command.namespace)] else { return None };
+        if space.chunks.management() == Management::Host {
+            return None;
+        }
+        let (place, _) = space.chunks.locate(address(command, data_at))?;
+        (place != Ppa(entry)).then_some(place)
+    }
+
     fn is_zoned(&self, slice: u32) -> bool {
         let namespace = self.works[self.slices[slice].work].command.namespace;
         matches!(self.spaces[usize::from(namespace)], Space::Zones(_))
     }
 
-    /// Moves what the media give for a read to the command's buffers. Gives the most bits that had to be corrected in a unit, and the
-    /// sectors that could not be read, as bits of the command's addresses (the last stands for all beyond).
-    fn take_in(&mut self, slice: u32, ppa: Ppa, attempts: u32) -> (u32, u64) {
+    /// Moves what the media give for a read to the command's buffers.
+    fn take_in(&mut self, slice: u32, ppa: Ppa, attempts: u32) -> Taken {
         let Slice { work, first, sectors, data_at, .. } = self.slices[slice];
         let (image, spare) = (self.image_bytes, Vector::METADATA_BYTES);
         let command = &mut self.works[work].command;
         let metadata = command.vector.as_mut().map(|v| &mut v.metadata).filter(|m| !m.is_empty());
-        let (mut metadata, mut most, mut failed) = (metadata, 0, 0);
+        let (mut metadata, mut taken) = (metadata, Taken::default());
         let (mut unit, mut sector, mut done) = (ppa, first, 0);
         while done < sectors {
             let here = (self.layout.sectors_per_unit - sector).min(sectors - done);
@@ -309,8 +346,14 @@ impl Device {
                 false => &mut command.data[at * image..(at + here as usize) * image],
             };
             match self.media.read(unit, sector, out, attempts) {
-                ReadResult::Ok { corrected_bits, .. } => most = most.max(corrected_bits),
-                ReadResult::Uncorrectable => failed |= bits((at as u32).min(63), here),
+                ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
+                    taken.corrected = taken.corrected.max(corrected_bits);
+                    taken.worst = taken.worst.max(worst_chunk_bits);
+                }
+                ReadResult::Uncorrectable => {
+                    taken.failed |= bits((at as u32).min(63), here);
+                    taken.rotten |= self.media.spare(unit).is_some();
+                }
                 // Reset since it was addressed.
                 ReadResult::Erased => {}
             }
@@ -320,6 +363,6 @@ impl Device {
             }
             (unit, sector, done) = (Ppa(unit.0 + 1), 0, done + here);
         }
-        (most, failed)
+        taken
     }
 }

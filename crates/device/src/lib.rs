@@ -6,6 +6,7 @@
 
 mod buffer;
 mod chunk_path;
+mod chunk_refresh;
 mod collect_path;
 mod config;
 mod damage;

@@ -107,6 +107,7 @@ impl Device {
         self.writes = crate::write_path::Writes::new(self.config.ftl.handles);
         self.flushes = Default::default();
         self.collect = crate::collect_path::Collect::new(&self.config.ftl, &self.layout, self.image_bytes);
+        self.direct.refresh = Default::default();
         self.counters.power_cuts += 1;
         self.push_completions(lost);
         Ok(mounted.unwrap_or_default())

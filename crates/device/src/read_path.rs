@@ -169,6 +169,7 @@ impl Device {
             Client::Fill(entry) => self.fill_arrived(op, entry),
             Client::Relocation(relocation) => self.relocation_arrived(op, relocation),
             Client::Direct(slice) => self.direct_arrived(op, slice),
+            Client::Refresh => self.refresh_arrived(op),
             Client::Program(_)
             | Client::Erase
             | Client::Stage { .. }

@@ -55,6 +55,8 @@ pub(crate) enum Client {
     Log { namespace: u16, slot: u32 },
     /// A block of the staging log that is being erased.
     LogErase { namespace: u16 },
+    /// The chunk that is being written anew.
+    Refresh,
 }
 
 /// One flash operation.

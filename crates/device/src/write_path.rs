@@ -296,6 +296,7 @@ impl Device {
             (_, Client::Direct(slice)) => self.direct_begins(slice, kind, ppa),
             (_, Client::Stage { namespace, slot }) => self.stage_begins(namespace, slot, ppa),
             (_, Client::Log { namespace, slot }) => self.log_begins(namespace, slot, ppa),
+            (_, Client::Refresh) => self.refresh_begins(kind, ppa),
             (OpKind::Erase, _) => {
                 let block = self.layout.block_of(ppa);
                 self.media
@@ -355,6 +356,7 @@ impl Device {
             (_, Client::Stage { namespace, slot }) => self.stage_ended(op, namespace, slot),
             (_, Client::Log { namespace, slot }) => self.log_ended(op, namespace, slot),
             (_, Client::LogErase { namespace }) => self.log_erased(op, namespace),
+            (_, Client::Refresh) => self.refresh_ended(op),
             (OpKind::Erase, _) => self.erase_done(op),
             (_, Client::Program(id)) => self.program_done(op, ProgramId(id)),
             _ => unreachable!("a program without a plan"),

@@ -89,6 +89,8 @@ pub enum ChunkReset {
         /// How the reset ended.
         status: Status,
     },
+    /// Its data are being written anew: to be asked again when that has ended.
+    Later,
 }
 
 const NONE: BlockId = BlockId(u32::MAX);
@@ -97,32 +99,34 @@ const NONE: BlockId = BlockId(u32::MAX);
 const SEQUENCE_GAP: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
-struct Chunk {
-    block: BlockId,
+pub(crate) struct Chunk {
+    pub block: BlockId,
     /// Stripes promised to writes.
     reserved: u32,
     /// Stripes that are on the media, or failed.
-    written: u32,
-    state: ChunkState,
+    pub written: u32,
+    pub state: ChunkState,
     /// Programs planned and not ended.
-    in_flight: u32,
+    pub in_flight: u32,
     /// An erase has begun.
-    resetting: bool,
-    /// A program failed: what was planned behind it fails too.
-    broken: bool,
+    pub resetting: bool,
+    /// Its block is not trusted any more: what was planned for it fails, and a reset retires it.
+    pub broken: bool,
+    /// It is being written anew, or what that left over is being erased.
+    pub moving: bool,
 }
 
 /// The chunks of one namespace.
 #[derive(Clone, Debug)]
 pub struct Chunks {
     config: ChunkConfig,
-    layout: Layout,
-    geometry: ChunkGeometry,
+    pub(crate) layout: Layout,
+    pub(crate) geometry: ChunkGeometry,
     stripe_sectors: u32,
-    chunks: Vec<Chunk>,
+    pub(crate) chunks: Vec<Chunk>,
     open: u32,
     open_of_die: Vec<u32>,
-    pool: Pool,
+    pub(crate) pool: Pool,
     sequence: u64,
 }
 
@@ -162,6 +166,7 @@ impl Chunks {
             state: ChunkState::Free,
             resetting: false,
             broken: false,
+            moving: false,
         };
         let mut chunks = Chunks {
             pool: Pool::new(layout, config.blocks.clone()),
@@ -194,9 +199,10 @@ impl Chunks {
         Vec::new()
     }
 
-    /// A chunk lies where the newest block says that names it; other used blocks were being replaced and must be erased.
+    /// A chunk lies where the newest block says that names it, of a block and its unfinished copy the longer one; other used
+    /// blocks were being replaced and must be erased.
     fn mount_shared(&mut self, source: &impl MountSource) -> Vec<BlockId> {
-        let mut newest = vec![(0u64, NONE); self.chunks.len()];
+        let mut newest = vec![((0, 0), NONE); self.chunks.len()];
         let mut erase = Vec::new();
         for block in self.pool.all() {
             self.pool.set_erases(block, source.erases(block));
@@ -210,11 +216,9 @@ impl Chunks {
             match self.readable(block, source).next().map(|(_, spare)| spare) {
                 Some((Lpn(chunk), sequence)) if (chunk as usize) < newest.len() => {
                     let other = &mut newest[chunk as usize];
-                    let older = if sequence > other.0 {
-                        std::mem::replace(other, (sequence, block)).1
-                    } else {
-                        block
-                    };
+                    let rank = (sequence, self.readable(block, source).count());
+                    let older =
+                        if rank > other.0 { std::mem::replace(other, (rank, block)).1 } else { block };
                     erase.extend((older != NONE).then_some(older));
                 }
                 _ => erase.push(block),
@@ -264,8 +268,8 @@ impl Chunks {
             false => (ChunkState::Open, used),
         };
         let broken = source.is_bad(block);
-        self.chunks[number as usize] =
-            Chunk { block, reserved: written, written, in_flight: 0, state, resetting: false, broken };
+        let chunk = &mut self.chunks[number as usize];
+        *chunk = Chunk { block, reserved: written, written, state, broken, ..*chunk };
     }
 
     /// What hosts know of the namespace.
@@ -278,7 +282,7 @@ impl Chunks {
         self.chunks.len() as u32
     }
 
-    fn die(&self, number: u32) -> DieId {
+    pub(crate) fn die(&self, number: u32) -> DieId {
         DieId(number / self.geometry.chunks)
     }
 
@@ -468,6 +472,9 @@ impl Chunks {
             // Programs are on their way to it.
             _ if chunk.resetting || chunk.in_flight > 0 => return Err(Status::ChunkInvalidReset),
             _ => {}
+        }
+        if chunk.moving {
+            return Ok(ChunkReset::Later);
         }
         let block = chunk.block;
         if chunk.broken {

@@ -271,8 +271,9 @@ impl PageMap {
         }
         if self.blocks.free_count(die) > self.config.gc_low_blocks {
             while let Some(block) = self.collections[die.0 as usize].refreshing.pop() {
-                // Collected, or worse, since it was found to need it.
-                if self.blocks.state(block) == BlockState::Closed && self.frees_space(block) {
+                // It may have been collected, or worse, since it was found to need it. That it frees no space is no reason:
+                // what nobody overwrites needs it most.
+                if self.blocks.state(block) == BlockState::Closed {
                     return Some((block, Cause::Refresh));
                 }
             }

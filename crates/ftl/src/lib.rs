@@ -4,6 +4,7 @@
 //! interface; a host FTL runs the same engine above an open-channel drive.
 
 mod blocks;
+mod chunk_refresh;
 mod chunks;
 mod collect;
 mod config;
@@ -18,6 +19,7 @@ mod temperature;
 mod zone_mount;
 mod zones;
 
+pub use chunk_refresh::ChunkMove;
 pub use chunks::{ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, WriteFailure};
 pub use collect::{Emptied, Relocation};
 pub use config::{

@@ -1,7 +1,7 @@
 //! Damage done to a running drive: what it answers, and that it goes on.
 
 use pellucid_device::Device;
-use pellucid_flash::{BlockId, Command, Completion, DieId, Lba, Opcode, SimTime, Status};
+use pellucid_flash::{BlockId, Cause, Command, Completion, DieId, Lba, Lpn, Opcode, SimTime, Status};
 use pellucid_lab::swarm::tiny;
 use pellucid_media::Fault;
 
@@ -193,6 +193,82 @@ fn a_block_that_loses_data_is_emptied_and_retired() {
     assert_eq!(flush(&mut device), Status::Success);
     rest(&mut device);
     assert_eq!((device.bad_blocks(), read(&mut device, lost)), ((0, 1), Ok(77)));
+}
+
+/// A drive whose fresh pages have about four wrong bits in each chunk of 256 bytes, which are really decoded.
+fn erring(sets: &[&str]) -> Device {
+    let errors = [
+        "media.spare_size=512",
+        "media.bit_errors.enabled=true",
+        "media.bit_errors.factor=1.45e5",
+        "ecc.code=bch",
+        "ecc.chunk=256",
+        "ecc.data=real",
+        "ftl.copyback=false",
+    ];
+    drive(&[&errors[..], sets].concat())
+}
+
+#[test]
+fn a_block_that_is_nearly_lost_is_written_anew() {
+    for (refresh_above, due) in [("10", true), ("\"never\"", false)] {
+        let mut device = erring(&["ecc.correctable=20", &format!("ecc.refresh_above={refresh_above}")]);
+        filled(&mut device, 200);
+        let places =
+            |device: &Device| (0..200).map(|unit| device.locate(Lpn(unit)).unwrap()).collect::<Vec<_>>();
+        let before = places(&device);
+        // The unit that is nearest to being lost, and its block, are found by reading.
+        for unit in 0..200 {
+            assert_eq!(read(&mut device, unit), Ok(unit as u8));
+        }
+        rest(&mut device);
+        let refreshed = device.counters().programmed_sectors[Cause::Refresh as usize];
+        let erased = device.counters().erases[Cause::Refresh as usize];
+        assert_eq!(
+            (refreshed > 0, erased > 0, places(&device) != before),
+            (due, due, due),
+            "{refreshed} {erased}"
+        );
+        assert_eq!(device.counters().uncorrectable_reads, 0);
+        if due {
+            // Whole blocks, and only those: what had not to move is where it was.
+            let block = |ppa| device.layout().block_of(ppa);
+            let left: Vec<BlockId> =
+                (0..200).filter(|&u| places(&device)[u] != before[u]).map(|u| block(before[u])).collect();
+            assert!((0..200).all(|u| left.contains(&block(before[u])) == (places(&device)[u] != before[u])));
+            assert_eq!(refreshed, 4 * left.len() as u64);
+            assert!(left.len() < 200 && device.media().erase_count(left[0]) == 1);
+        }
+        assert!((0..200).all(|unit| read(&mut device, unit) == Ok(unit as u8)));
+        device.check();
+    }
+}
+
+#[test]
+fn a_retry_saves_the_same_units_each_time() {
+    let mut device =
+        erring(&["ecc.correctable=10", "scheduler.read_retries=1", "media.bit_errors.retry_factor=0.3"]);
+    filled(&mut device, 200);
+    let mut round = |device: &mut Device| {
+        let retried = |device: &mut Device, unit| {
+            let before = device.counters().read_retries;
+            assert_eq!(read(device, unit), Ok(unit as u8));
+            device.counters().read_retries - before
+        };
+        (0..200).map(|unit| retried(device, unit)).collect::<Vec<_>>()
+    };
+    let first = round(&mut device);
+    let saved = first.iter().sum::<u64>();
+    // 16 chunks, each with more than 10 of 4.0 expected with a chance of 0.3 %.
+    assert!((1..30).contains(&saved), "{saved}");
+    assert_eq!(device.counters().corrected_reads, saved);
+    assert_eq!(round(&mut device), first, "the same cells are wrong again");
+    assert_eq!(device.counters().corrected_reads, 2 * saved);
+    // Without the retry these are lost, and only these.
+    let mut strict = erring(&["ecc.correctable=10", "scheduler.read_retries=0"]);
+    filled(&mut strict, 200);
+    let lost: Vec<bool> = (0..200).map(|unit| read(&mut strict.clone(), unit).is_err()).collect();
+    assert_eq!(lost, first.iter().map(|&retries| retries > 0).collect::<Vec<_>>());
 }
 
 #[test]

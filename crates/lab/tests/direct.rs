@@ -2,7 +2,8 @@
 //! event of such histories: what was promised is there, nothing torn or stale passes for good, and the drive goes on.
 
 use pellucid_flash::{
-    ChunkState, Command, Lba, Opcode, Rng, Status, Vector, ZoneAction, ZoneInfo, ZoneState,
+    Cause, ChunkReason, ChunkScope, ChunkState, Command, Lba, Opcode, Rng, Status, Vector, ZoneAction,
+    ZoneInfo, ZoneState,
 };
 use pellucid_lab::conformance::Bench;
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ struct Chunk {
     stripes: Vec<u64>,
     /// Seeds of the write under way.
     writing: Vec<u64>,
+    /// Reads under way.
+    reading: u32,
     resetting: bool,
     offline: bool,
 }
@@ -24,12 +27,25 @@ struct Chunk {
 struct ChunkHost {
     bench: Bench,
     chunks: Vec<(Lba, Chunk)>,
-    /// Chunk of each command under way.
-    under_way: BTreeMap<u64, usize>,
+    /// Chunk of each command under way; of a read, the stripe too.
+    under_way: BTreeMap<u64, (usize, u64)>,
     rng: Rng,
     seeds: u64,
     faults: bool,
+    /// The host reads too, and its media err.
+    reads: bool,
 }
+
+/// About four wrong bits in every chunk of the code, which mends twenty; beyond eight the drive refreshes what is its own.
+const ERRING: [&str; 7] = [
+    "drive.media.spare_size=1024",
+    "drive.media.bit_errors.enabled=true",
+    "drive.media.bit_errors.factor=1.45e5",
+    "drive.ecc.code=bch",
+    "drive.ecc.chunk=256",
+    "drive.ecc.correctable=20",
+    "drive.ecc.refresh_above=8",
+];
 
 impl ChunkHost {
     fn new(namespace: &str, sets: &[&str], seed: u64) -> ChunkHost {
@@ -43,12 +59,34 @@ impl ChunkHost {
             rng: Rng::stream(seed, "chunk host"),
             seeds: 0,
             faults: !sets.is_empty(),
+            reads: false,
         }
+    }
+
+    /// On media that err, but never beyond what is mended.
+    fn erring(namespace: &str, seed: u64) -> ChunkHost {
+        let mut host = ChunkHost { reads: true, faults: false, ..ChunkHost::new(namespace, &ERRING, seed) };
+        // Few, so that they get full.
+        host.chunks.truncate(3);
+        host
     }
 
     fn submit(&mut self) {
         let at = self.rng.below(self.chunks.len() as u64) as usize;
+        let reads = self.reads && self.rng.below(4) > 0;
         let (lba, chunk) = &mut self.chunks[at];
+        if reads && !chunk.resetting && !chunk.stripes.is_empty() {
+            chunk.reading += 1;
+            let stripe = self.rng.below(chunk.stripes.len() as u64);
+            let data = vec![0; self.bench.pattern(*lba, STRIPE, 0).len()];
+            let read = Command::new(0, Opcode::Read, Lba(lba.0 + stripe * u64::from(STRIPE)), STRIPE, data);
+            let tag = self.bench.submit(read);
+            self.under_way.insert(tag, (at, stripe));
+            return self.reap();
+        }
+        if chunk.reading > 0 {
+            return;
+        }
         if chunk.resetting || !chunk.writing.is_empty() || chunk.offline {
             return;
         }
@@ -73,7 +111,7 @@ impl ChunkHost {
             command
         };
         let tag = self.bench.submit(command);
-        self.under_way.insert(tag, at);
+        self.under_way.insert(tag, (at, 0));
         self.reap();
     }
 
@@ -85,17 +123,24 @@ impl ChunkHost {
 
     fn reap(&mut self) {
         for done in self.bench.ended() {
-            let at = self.under_way.remove(&done.tag).expect("a command of ours");
-            let chunk = &mut self.chunks[at].1;
+            let (at, stripe) = self.under_way.remove(&done.tag).expect("a command of ours");
+            let (lba, chunk) = &mut self.chunks[at];
             match (done.opcode, done.status) {
+                (Opcode::Read, Status::Success) => {
+                    chunk.reading -= 1;
+                    let first = Lba(lba.0 + stripe * u64::from(STRIPE));
+                    let seed = chunk.stripes.get(stripe as usize);
+                    let right = seed.map(|&seed| self.bench.pattern(first, STRIPE, seed));
+                    assert!(chunk.offline || right.is_some_and(|right| done.data == right), "{first:?}");
+                }
                 (Opcode::Write, Status::Success) => chunk.stripes.append(&mut chunk.writing),
                 (Opcode::Reset, Status::Success) => *chunk = Chunk::default(),
                 (Opcode::Reset, Status::ChunkOffline) if self.faults => {
-                    *chunk = Chunk { offline: true, ..Chunk::default() }
+                    *chunk = Chunk { offline: true, reading: chunk.reading, ..Chunk::default() }
                 }
                 // The host gives the chunk up.
                 (Opcode::Write, Status::ChunkClosedEarly) if self.faults => {
-                    *chunk = Chunk { offline: true, ..Chunk::default() }
+                    *chunk = Chunk { offline: true, reading: chunk.reading, ..Chunk::default() }
                 }
                 (opcode, status) => panic!("{opcode:?} ended with {status:?}"),
             }
@@ -151,11 +196,11 @@ impl ChunkHost {
     fn power_cut(&mut self) {
         self.bench.power_cut();
         self.under_way.clear();
+        self.chunks.iter_mut().for_each(|(_, chunk)| chunk.reading = 0);
     }
 }
 
-fn cut_chunks_everywhere(namespace: &str, sets: &[&str], seed: u64, commands: u32) {
-    let mut host = ChunkHost::new(namespace, sets, seed);
+fn cut_chunks_everywhere(mut host: ChunkHost, commands: u32) -> ChunkHost {
     let mut cuts = 0;
     for _ in 0..commands {
         host.submit();
@@ -172,6 +217,7 @@ fn cut_chunks_everywhere(namespace: &str, sets: &[&str], seed: u64, commands: u3
     assert!(cuts > commands, "{cuts} cuts");
     while host.step() {}
     host.verify();
+    host
 }
 
 const CHUNKS: &str = "[[drive.namespace]]\ninterface = \"open-channel\"\n";
@@ -180,12 +226,102 @@ const SHARED: &str =
 
 #[test]
 fn chunks_survive_a_cut_at_every_event() {
-    cut_chunks_everywhere(CHUNKS, &[], 1, 300);
+    cut_chunks_everywhere(ChunkHost::new(CHUNKS, &[], 1), 300);
 }
 
 #[test]
 fn remapped_chunks_survive_a_cut_at_every_event() {
-    cut_chunks_everywhere(SHARED, &[], 2, 300);
+    cut_chunks_everywhere(ChunkHost::new(SHARED, &[], 2), 300);
+}
+
+#[test]
+fn chunks_that_are_being_refreshed_survive_a_cut_at_every_event() {
+    let host = cut_chunks_everywhere(ChunkHost::erring(SHARED, 3), 200);
+    let counters = host.bench.drive.counters();
+    let refreshed = counters.programs[Cause::Refresh as usize];
+    assert!(refreshed > 50, "{refreshed} stripes were written anew");
+    assert!(counters.erases[Cause::Refresh as usize] > 5);
+    assert_eq!(counters.uncorrectable_reads, 0);
+}
+
+#[test]
+fn chunks_agree_with_their_host_while_refreshes_fail() {
+    let mut given_up = 0;
+    for seed in 0..8 {
+        let sets =
+            [&ERRING[..], &["drive.media.faults.program_fail=0.01", "drive.media.faults.erase_fail=0.02"]];
+        let host = ChunkHost::new(SHARED, &sets.concat(), seed);
+        let mut host = ChunkHost { reads: true, ..host };
+        for _ in 0..600 {
+            host.submit();
+            while host.under_way.len() >= 6 {
+                assert!(host.step());
+            }
+        }
+        while host.step() {}
+        host.verify();
+        let counters = host.bench.drive.counters();
+        given_up += u64::from(counters.programs[Cause::Refresh as usize] % 8 != 0);
+    }
+    assert!(given_up > 0, "some refresh must have ended early");
+}
+
+/// Who writes data anew that are nearly lost: class c the drive, class a the host, who is told.
+#[test]
+fn the_one_who_manages_the_media_refreshes_them() {
+    for (namespace, refreshed) in [(SHARED, 1), (CHUNKS, 0)] {
+        let mut bench = Bench::new(&format!("{namespace}high_ecc_bits = 1\n"), &ERRING);
+        let lba = bench.lba(0, 1, 1, 0);
+        assert_eq!(bench.write(lba, 64, 5).status, Status::Success);
+        let pattern = bench.pattern(lba, 64, 5);
+        for stripe in 0..8 {
+            let read = bench.read(Lba(lba.0 + 8 * stripe), STRIPE);
+            assert!(read.data == pattern[stripe as usize * 8192..][..8192]);
+        }
+        while bench.step() {}
+        let notices = bench.notices();
+        let count = |reason| notices.iter().filter(|n| n.reason == reason).count();
+        assert_eq!(count(ChunkReason::ErrorsMedium), 8, "the host is told of each read");
+        assert_eq!(count(ChunkReason::Refreshed), refreshed);
+        let of_chunk = notices.iter().filter(|n| n.reason == ChunkReason::Refreshed);
+        assert!(of_chunk.into_iter().all(|n| (n.lba, n.scope) == (lba, ChunkScope::Chunk)));
+        let counters = bench.drive.counters();
+        let (programs, erases) =
+            (counters.programs[Cause::Refresh as usize], counters.erases[Cause::Refresh as usize]);
+        assert_eq!((programs, erases), (8 * refreshed as u64, refreshed as u64));
+        assert_eq!(counters.programmed_sectors[Cause::Refresh as usize], 64 * refreshed as u64);
+        assert!(bench.read(lba, 64).data == pattern);
+        bench.power_cut();
+        assert!(bench.read(lba, 64).data == pattern);
+    }
+}
+
+/// A sector is lost: a shared drive retires the block with the next reset and goes on in another one; to a host of class a the
+/// drive says so, and does nothing.
+#[test]
+fn a_block_that_lost_data_is_retired_by_who_manages_it() {
+    for (namespace, retired) in [(SHARED, 1), (CHUNKS, 0)] {
+        let fault = "drive.media.faults.list=[{kind=\"read-fail\",die=0,block=0,stripe=3}]";
+        let mut bench = Bench::new(namespace, &[fault]);
+        let lba = bench.lba(0, 0, 0, 0);
+        assert_eq!(bench.write(lba, 64, 5).status, Status::Success);
+        assert_eq!(bench.read(Lba(lba.0 + 24), 1).status, Status::UnrecoveredRead);
+        let notices = bench.notices();
+        assert_eq!((notices.len(), notices[0].reason), (1, ChunkReason::Unrecoverable));
+        let others = bench.read(Lba(lba.0 + 32), 32);
+        assert!(others.status == Status::Success && others.data == bench.pattern(lba, 64, 5)[32 * 1024..]);
+        assert_eq!(bench.chunk(lba).state, ChunkState::Closed, "the host decides when it goes");
+        assert_eq!(bench.drive.bad_blocks(), (0, retired));
+        let reset = Command::new(0, Opcode::Reset, lba, 0, Vec::new());
+        assert_eq!(bench.run(reset).status, Status::Success);
+        assert_eq!(bench.write(lba, 64, 6).status, Status::Success);
+        let read = bench.read(lba, 64);
+        let good = read.status == Status::Success && read.data == bench.pattern(lba, 64, 6);
+        assert_eq!(good, retired == 1, "another block is without fault");
+        bench.power_cut();
+        assert_eq!(bench.drive.bad_blocks(), (0, retired));
+        assert!(bench.read(Lba(lba.0 + 32), 32).data == bench.pattern(lba, 64, 6)[32 * 1024..]);
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Parts of the Cosmos+ controller exchanged by configuration: each exchange has the effect that its mechanism predicts.
 
-use pellucid_device::Device;
-use pellucid_flash::{Command, Lba, Opcode, SimTime};
+use pellucid_device::{Device, Filler};
+use pellucid_flash::{Command, Lba, Lpn, Opcode, SimTime, Status};
 use pellucid_lab::experiment::{execute, jobs};
 use pellucid_lab::report::Report;
 use pellucid_lab::spec;
 use pellucid_lab::swarm::tiny;
+use pellucid_media::{Bch, BitErrorModel, Cell, PageState, Pattern};
 
 /// A small Cosmos+ drive whose data lie in order.
 const SMALL: &[&str] = &["media.blocks=16", "ftl.over_provisioning=0.3", "precondition.fill=1.0"];
@@ -107,4 +108,127 @@ fn a_shared_solver_costs_little_until_it_is_the_bottleneck() {
     let slow = read_rate(&run(&["scheduler.solver.channels=4", "scheduler.solver.time=\"2us\""], &reads));
     assert!((shared / own - 1.0).abs() < 0.02, "own {own:.0} B/s, shared {shared:.0} B/s");
     assert!((slow / 256e6 - 1.0).abs() < 0.03, "{slow:.0} B/s");
+}
+
+/// Units of a drive that are written and read, and what reading them found.
+const UNITS: u32 = 3_000;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Found {
+    lost: u32,
+    corrected_bits: u64,
+}
+
+/// Writes every unit (bytes by its number) and reads each once, each time on the drive as it was when all were written, so
+/// that a loss and the repair of its block leave the other reads alone.
+fn read_each(sets: &[&str], byte: impl Fn(u32) -> u8) -> Found {
+    let large = ["media.blocks=220", "media.spare_size=1024", "buffer.retain=false", "buffer.entries=8"];
+    let errors =
+        ["media.bit_errors.enabled=true", "ecc.code=bch", "ecc.chunk=256", "scheduler.read_retries=0"];
+    let sets: Vec<String> = [&large[..], &errors, sets].concat().iter().map(ToString::to_string).collect();
+    let mut device = Device::new(&tiny(&sets)).unwrap_or_else(|e| panic!("{e}"));
+    let (mut filler, sectors) = (Filler::default(), device.layout().sectors_per_unit as usize);
+    for unit in 0..UNITS {
+        let image = vec![byte(unit); sectors * device.image_bytes()];
+        device.fill_unit(&mut filler, Lpn(unit), &image).expect("there is room");
+    }
+    device.fill_end(&mut filler).expect("there is room");
+    let mut found = Found { lost: 0, corrected_bits: 0 };
+    for unit in 0..UNITS {
+        let mut device = device.clone();
+        let lba = Lba(u64::from(unit) * sectors as u64);
+        device.submit(SimTime::ZERO, Command::new(0, Opcode::Read, lba, sectors as u32, Vec::new()));
+        let status = loop {
+            match device.pop() {
+                Some(completion) => break completion.status,
+                None => device.advance(device.next_event().expect("a command in flight")),
+            }
+        };
+        found.lost += u32::from(status == Status::UnrecoveredRead);
+        assert!(matches!(status, Status::Success | Status::UnrecoveredRead), "{status:?}");
+        found.corrected_bits += device.counters().corrected_bits;
+    }
+    found
+}
+
+/// The chance of more than `most` wrong bits among `bits`, each with chance `p`.
+fn chance_of_more(bits: usize, p: f64, most: u32) -> f64 {
+    let first = (1.0 - p).powi(bits as i32);
+    let mut term = first;
+    let up_to = (1..=most).fold(first, |sum, k| {
+        term *= (bits as f64 - f64::from(k) + 1.0) / f64::from(k) * p / (1.0 - p);
+        sum + term
+    });
+    1.0 - up_to
+}
+
+/// Each code loses as many pages as the binomial law says of its length and its strength: a stronger one fewer, and a longer one
+/// of the same parity fewer too, because errors even out in it.
+#[test]
+fn another_code_loses_as_many_pages_as_its_strength_and_chunk_say() {
+    let fresh = PageState {
+        cell: Cell::Slc,
+        page_type: 0,
+        pe_cycles: 0,
+        retention_s: 0.0,
+        reads: 0,
+        pattern: Pattern::Random,
+    };
+    // Three wrong bits in 2,120.
+    let p = 3.0 / 2_120.0;
+    let factor = p * 1e6 / BitErrorModel::new(1_000_000).expected_bit_errors(&fresh);
+    let mut losses = Vec::new();
+    for (chunk, strength) in [(256, 6), (256, 8), (512, 12), (512, 16), (1024, 24), (256, 20)] {
+        let found = read_each(
+            &[
+                &format!("media.bit_errors.factor={factor:?}"),
+                &format!("ecc.chunk={chunk}"),
+                &format!("ecc.correctable={strength}"),
+            ],
+            |unit| unit as u8,
+        );
+        let bits = 8 * chunk + Bch::new(chunk, strength).unwrap().parity_bits();
+        let (chunks, pages) = ((4096 / chunk) as i32, f64::from(UNITS));
+        let lost = 1.0 - (1.0 - chance_of_more(bits, p, strength as u32)).powi(chunks);
+        let (expected, sigma) = (lost * pages, (lost * (1.0 - lost) * pages).sqrt());
+        let lost = f64::from(found.lost);
+        assert!((lost - expected).abs() < 4.0 * sigma + 1.0, "{chunk}/{strength}: {lost}, not {expected:.1}");
+        if strength == 20 {
+            let expected = p * bits as f64 * f64::from(chunks) * pages;
+            let corrected = found.corrected_bits as f64;
+            assert!((corrected - expected).abs() < 4.0 * expected.sqrt(), "{corrected}, not {expected:.0}");
+        }
+        losses.push(found.lost);
+    }
+    assert!(losses[0] > 5 * losses[1] && losses[0] > 5 * losses[2] && losses[0] > 1_000, "{losses:?}");
+}
+
+/// Cells alternate between 01 and 10, the worst pattern of section 7.3: only a scrambler hides it from the cells.
+#[test]
+fn without_a_scrambler_the_data_decide_about_the_errors() {
+    let corrected = |scrambler: bool, [lsb, msb]: [u8; 2]| {
+        let sets = [
+            "media.cell=mlc",
+            "media.timing.read=\"50us,70us\"",
+            "media.timing.program=\"400us,900us\"",
+            "media.store=ram",
+            "media.cycles=5000",
+            "media.bit_errors.factor=10",
+            "ecc.chunk=1024",
+            "ecc.correctable=70",
+            &format!("ecc.scrambler={scrambler}"),
+            // One die, so that the pages of a word line are neighbours.
+            "media.channels=1",
+            "media.blocks=440",
+        ];
+        let found = read_each(&sets, |unit| if unit % 2 == 0 { lsb } else { msb });
+        assert_eq!(found.lost, 0);
+        found.corrected_bits as f64
+    };
+    let (worst, mild) = ([0x55, 0xaa], [0xaa, 0xaa]);
+    assert_eq!(corrected(true, worst), corrected(true, mild), "scrambled, all data are alike");
+    let saved = 1.0 - corrected(true, worst) / corrected(false, worst);
+    assert!((saved - 0.137).abs() < 0.02, "{saved:.3} of the errors");
+    let saved = 1.0 - corrected(true, mild) / corrected(false, mild);
+    assert!(saved.abs() < 0.02, "{saved:.3} of the errors");
 }

@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout, clippy::disallowed_types, reason = "an example measures time and prints")]
 
 use pellucid_flash::Rng;
-use pellucid_media::{Bch, EccError, draw_bit_errors, inject_bit_errors, scramble, worst_chunk_errors};
+use pellucid_media::{Bch, EccError, inject_bit_errors, scramble};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -98,19 +98,9 @@ fn main() -> Result<(), EccError> {
     println!("scrambler: {:.0} MB/s", page.len() as f64 / seconds / 1e6);
     let mut rng = Rng::new(2);
     for expected in [0.01, 1.0, 20.0, 200.0] {
-        let draw = seconds_per_call(20_000, || {
-            _ = black_box(draw_bit_errors(&mut rng, black_box(expected), 141_312))
-        });
-        let worst =
-            seconds_per_call(20_000, || _ = black_box(worst_chunk_errors(&mut rng, black_box(expected), 64)));
         let inject =
             seconds_per_call(2_000, || _ = inject_bit_errors(&mut rng, black_box(&mut page), expected));
-        println!(
-            "{expected:6} errors per page: draw {:.0} ns, worst of 64 chunks {:.0} ns, inject {:.0} ns",
-            draw * 1e9,
-            worst * 1e9,
-            inject * 1e9
-        );
+        println!("{expected:6} errors per page: inject {:.0} ns", inject * 1e9);
     }
     Ok(())
 }

@@ -9,8 +9,8 @@
 //! with `base` such that the product of it and the bracket is `wear` for random data, `wear`, `growth` and
 //! `disturb` depending on the program/erase (P/E) cycles, `interference` on what the page and its neighbours
 //! store (see [`interference`](mod@interference)), `retention` on the time since the program, and
-//! `page_share` on how many read thresholds the page type needs. Numbers drawn from it are exact binomial or
-//! Poisson samples (see [`sample`]).
+//! `page_share` on how many read thresholds the page type needs. Which cells are wrong is drawn from it in
+//! `error_source.rs`.
 //!
 //! Every constant names its source or says `assumed` and why; one is `fitted`: `INTERFERENCE_WEIGHT`.
 //! Published error rates differ between parts by more than an order of magnitude, so the absolute level is
@@ -25,7 +25,7 @@ mod study;
 
 pub(crate) use interference::of_word_line;
 pub use interference::{MlcSymbol, Pattern};
-pub use sample::{draw_bit_errors, inject_bit_errors, worst_chunk_errors};
+pub use sample::inject_bit_errors;
 pub use study::{STUDY_PATTERNS, StudyPoint, scrambler_study};
 
 use crate::Cell;

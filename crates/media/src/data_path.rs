@@ -15,7 +15,7 @@ use crate::MediaConfig;
 use crate::bit_errors::{PageState, Pattern};
 use crate::config::{Cell, StoreKind};
 use crate::ecc::{Bch, PageEcc};
-use crate::error_source::ErrorSource;
+use crate::error_source::{Cells, ErrorSource};
 use crate::integrity::{EccData, cell_in_use};
 use crate::scrambler::scramble_from;
 use pellucid_flash::Layout;
@@ -192,10 +192,11 @@ impl DataPath {
         self.scramble_data(at, start, out);
     }
 
-    /// Draws the wrong bits of a unit this time it is read. `pattern`: what is stored on a segment and around it.
+    /// Finds the wrong bits of a unit this time it is read. `address`: the unit's on the media; `pattern`: what is stored on a
+    /// segment and around it.
     pub fn draw(
         &mut self,
-        at: UnitPlace,
+        (at, address): (UnitPlace, u32),
         state: PageState,
         attempt: u32,
         factor: f64,
@@ -207,8 +208,9 @@ impl DataPath {
         for segment in self.shape.segments(at.stripe, at.unit) {
             let page_type = segment.page % self.shape.page_types;
             let state = PageState { page_type, pattern: pattern(segment), cell: self.cell, ..state };
-            let first = segment.start / self.code.chunk_bytes() as u32;
-            errors.draw(&state, first, chunks, attempt, factor);
+            let first_chunk = segment.start / self.code.chunk_bytes() as u32;
+            let cells = Cells { unit: address, erases: state.pe_cycles, first_chunk, chunks };
+            errors.draw(cells, &state, attempt, factor);
         }
         if errors.wrong.is_empty() {
             return Found::default();

@@ -21,7 +21,7 @@ mod times;
 
 pub use bit_errors::{
     BitErrorModel, MlcSymbol, PageState, Pattern, RETRY_FACTOR, RETRY_FLOOR, STUDY_PATTERNS, StudyPoint,
-    after_retry, draw_bit_errors, inject_bit_errors, scrambler_study, worst_chunk_errors,
+    after_retry, inject_bit_errors, scrambler_study,
 };
 pub use config::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
 pub use ecc::{Bch, EccError, PageCorrection, PageEcc, PageUncorrectable, Uncorrectable};

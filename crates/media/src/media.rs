@@ -585,8 +585,9 @@ impl Media {
                 Some(injected) => injected.error_factor[self.die_of(at.block).0 as usize],
                 None => 1.0,
             };
-            let shape = path.shape;
-            found = path.draw(place, state, attempt, factor, |segment| self.pattern(at, shape, segment));
+            let (shape, address) = (path.shape, at.block * self.layout.units_per_block + at.index);
+            let pattern = |segment| self.pattern(at, shape, segment);
+            found = path.draw((place, address), state, attempt, factor, pattern);
         }
         if !out.is_empty() {
             self.copy_out_by(Some(&path), at, start, out);

@@ -36,6 +36,108 @@ fn an_unknown_drive_or_key_is_named_with_a_suggestion() {
     );
 }
 
+/// A drive that cannot be: the key, its value and what is allowed, whoever finds it out.
+#[test]
+fn impossible_drives_are_refused_by_key_and_value() {
+    let folder = Folder::with_drive();
+    let show = |preset: &str, sets: &[&str]| {
+        let sets: Vec<&str> = sets.iter().flat_map(|&set| ["--set", set]).collect();
+        refused(&folder, &[&["show", preset], &sets[..]].concat())
+    };
+    let not = |key: &str, value: &str, allowed: &str| {
+        format!("--set {key}: drive.{key} = {value}: not allowed; allowed: {allowed}")
+    };
+    for (preset, sets, expected) in [
+        // A code that does not fit the spare area, or the page, or anything.
+        (
+            "cosmos-plus",
+            &["ecc.correctable=40"][..],
+            not(
+                "ecc.correctable",
+                "40",
+                "1 to 17 with these chunks, as 64 x 60 bytes of parity would need 3840 spare bytes of 1664",
+            ),
+        ),
+        ("cosmos-plus", &["ecc.correctable=200"], not("ecc.correctable", "200", "1 to 128")),
+        (
+            "cosmos-plus",
+            &["ecc.chunk=3000B"],
+            not("ecc.chunk", "\"3000B\"", "divisors of the page's 16384 data bytes"),
+        ),
+        (
+            "cosmos-plus",
+            &["ecc.data=real"],
+            not("ecc.data", "\"real\"", "drawn, or real and checked with a store that keeps the data"),
+        ),
+        (
+            "tiny.toml",
+            &["media.bit_errors.enabled=true"],
+            not("media.bit_errors.enabled", "true", "false, or true with an error-correcting code"),
+        ),
+        ("cosmos-plus", &["firmware.clock_mhz=0"], not("firmware.clock_mhz", "0", "a whole number from 1")),
+        (
+            "cosmos-plus",
+            &["media.timing.channel_rate=0"],
+            not(
+                "media.timing.channel_rate",
+                "0",
+                "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based), \"1 GiB/s\", or whole bytes per s; at least 1B/s",
+            ),
+        ),
+        // Beyond what can be addressed: by a key alone, and by several together.
+        ("cosmos-plus", &["media.channels=257"], not("media.channels", "257", "1 to 256")),
+        ("cosmos-plus", &["media.blocks=2000000"], not("media.blocks", "2000000", "1 to 1048576")),
+        ("cosmos-plus", &["media.pages=100000"], not("media.pages", "100000", "1 to 65536")),
+        (
+            "cosmos-plus",
+            &["media.blocks=1000000", "media.unit_size=4KiB"],
+            not(
+                "media.unit_size",
+                "\"4KiB\"",
+                "fewer than 2^32 - 1 mapping units in the drive; use a larger unit_size or a smaller drive",
+            ),
+        ),
+    ] {
+        assert_eq!(show(preset, sets), expected, "{preset} {sets:?}");
+    }
+    // The code for which a smaller spare area has no room is the preset's own, and named at its line there.
+    let sentence = show("cosmos-plus", &["media.spare_size=1000"]);
+    let (place, why) = sentence.split_once(": drive.").expect("a place");
+    let line: usize = place.strip_prefix("cosmos-plus:").and_then(|line| line.parse().ok()).expect("a line");
+    let preset = pellucid_lab::spec::presets().iter().find(|preset| preset.name == "cosmos-plus").unwrap();
+    assert!(preset.text.lines().nth(line - 1).unwrap().starts_with("correctable = 13"), "{sentence}");
+    assert_eq!(
+        why,
+        "ecc.correctable = 13: not allowed; allowed: 1 to 10 with these chunks, as 64 x 20 bytes of parity would need \
+         1280 spare bytes of 1000"
+    );
+}
+
+/// An unknown key of a preset's user: in a file on top of it, and by --set; of every table.
+#[test]
+fn unknown_keys_are_refused_in_every_table() {
+    let folder = Folder::new();
+    for (table, key, hint) in [
+        ("media", "chanels", "channels"),
+        ("media.timing", "erse", "erase"),
+        ("media.bit_errors", "enable", "enabled"),
+        ("ecc", "corectable", "correctable"),
+        ("ftl", "victm", "victim"),
+        ("host", "queus", "queues"),
+        ("firmware", "clock", "clock_mhz"),
+        ("buffer", "entires", "entries"),
+        ("scheduler", "oder", "order"),
+    ] {
+        let text = format!("[drive]\npreset = \"cosmos-plus\"\n[drive.{table}]\n{key} = 1\n");
+        folder.write("mine.toml", &text);
+        let named = format!("drive.{table}.{key}: unknown key (did you mean {hint}?); allowed: ");
+        let sentence = refused(&folder, &["show", "mine.toml"]);
+        assert!(sentence.starts_with(&format!("mine.toml:4: {named}")), "{sentence}");
+        let sentence = refused(&folder, &["show", "cosmos-plus", "--set", &format!("{table}.{key}=1")]);
+        assert!(sentence.starts_with(&format!("--set {table}.{key}: {named}")), "{sentence}");
+    }
+}
+
 #[test]
 fn workload_mistakes_are_named() {
     let folder = Folder::with_drive();

@@ -1,5 +1,4 @@
-//! The shape of the model against what the paper reports, and the samplers against the distributions they
-//! promise.
+//! The shape of the model against what the paper reports, and the sampler against the distribution it promises.
 
 use super::*;
 use pellucid_flash::Rng;
@@ -133,53 +132,6 @@ fn moments(n: u32, mut sample: impl FnMut() -> u32) -> (f64, f64) {
 }
 
 #[test]
-fn drawn_counts_have_the_moments_of_the_binomial_distribution() {
-    let mut rng = Rng::new(1);
-    for (expected, bits) in [
-        (0.01, 1_000u32),
-        (0.7, 100_000),
-        (5.0, 141_312),
-        (90.0, 100),
-        (60.0, 100),
-        (400.0, 141_312),
-        (9_000.0, 20_000),
-    ] {
-        let p = expected / f64::from(bits);
-        let n = 40_000;
-        let (mean, variance) = moments(n, || draw_bit_errors(&mut rng, expected, bits));
-        let sigma = (expected * (1.0 - p)).sqrt();
-        assert!(
-            (mean - expected).abs() < 5.0 * sigma / f64::from(n).sqrt(),
-            "{expected} of {bits}: mean {mean}"
-        );
-        assert!((variance / (sigma * sigma) - 1.0).abs() < 0.12, "{expected} of {bits}: variance {variance}");
-    }
-    assert_eq!(draw_bit_errors(&mut rng, 0.0, 100), 0);
-    assert_eq!(draw_bit_errors(&mut rng, 5.0, 0), 0);
-    assert_eq!(draw_bit_errors(&mut rng, f64::NAN, 100), 0);
-    assert_eq!(draw_bit_errors(&mut rng, 1e300, 100), 100);
-}
-
-#[test]
-fn drawn_counts_follow_the_binomial_probabilities() {
-    let (n, expected, bits) = (200_000, 1.5, 50u32);
-    let mut rng = Rng::new(2);
-    let mut seen = [0u32; 51];
-    for _ in 0..n {
-        seen[draw_bit_errors(&mut rng, expected, bits) as usize] += 1;
-    }
-    let p: f64 = expected / f64::from(bits);
-    let mut probability = (1.0 - p).powi(50);
-    let mut chi_square = 0.0;
-    for (k, count) in seen.iter().enumerate().take(7) {
-        let mean = probability * f64::from(n);
-        chi_square += (f64::from(*count) - mean).powi(2) / mean;
-        probability *= f64::from(bits - k as u32) / (k as f64 + 1.0) * p / (1.0 - p);
-    }
-    assert!(chi_square < 24.3, "99.9 % of all seeds stay below: {chi_square}");
-}
-
-#[test]
 fn injected_errors_are_distinct_evenly_spread_and_as_many_as_expected() {
     let mut rng = Rng::new(3);
     let mut per_bit = [0u32; 64];
@@ -202,34 +154,6 @@ fn injected_errors_are_distinct_evenly_spread_and_as_many_as_expected() {
     assert_eq!(inject_bit_errors(&mut rng, &mut [0; 8], 0.0), 0);
     assert_eq!(inject_bit_errors(&mut rng, &mut [0; 8], f64::NAN), 0);
     assert_eq!(inject_bit_errors(&mut rng, &mut [0; 8], 1e9), 64);
-}
-
-/// The worst of independent Poisson chunks: P(worst <= w) = P(chunk <= w)^chunks.
-#[test]
-fn the_worst_chunk_has_its_exact_distribution() {
-    let mut rng = Rng::new(4);
-    for (expected, chunks) in
-        [(0.05, 64u32), (3.0, 64), (30.0, 64), (200.0, 64), (700.0, 16), (4.0, 1), (40.0, 300)]
-    {
-        let n = 20_000;
-        let mut seen = vec![0u32; 1_000];
-        for _ in 0..n {
-            seen[worst_chunk_errors(&mut rng, expected, chunks) as usize] += 1;
-        }
-        let mean = expected / f64::from(chunks);
-        let mut probability = (-mean).exp();
-        let (mut below, mut measured, mut worst_gap) = (0.0, 0.0, 0.0f64);
-        for (k, count) in seen.iter().enumerate() {
-            below += probability;
-            probability *= mean / (k as f64 + 1.0);
-            measured += f64::from(*count) / f64::from(n);
-            worst_gap = worst_gap.max((f64::powi(below, chunks as i32) - measured).abs());
-        }
-        // Kolmogorov-Smirnov bound at 99.9 %.
-        assert!(worst_gap < 1.95 / f64::from(n).sqrt(), "{expected} in {chunks}: {worst_gap}");
-    }
-    assert_eq!(worst_chunk_errors(&mut rng, 0.0, 64), 0);
-    assert_eq!(worst_chunk_errors(&mut rng, f64::NAN, 64), 0);
 }
 
 /// Model, injection and codec together: a worn MLC page comes back whole, and a dead one is reported.

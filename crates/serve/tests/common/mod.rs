@@ -10,7 +10,7 @@ use pellucid_ftl::{
     ChunkConfig, Durability, FtlConfig, Isolation, Management, Placement, Separation, Victim, WearLevelling,
     WriteFailure,
 };
-use pellucid_media::{Cell, Faults, MediaConfig, StoreKind, Timing};
+use pellucid_media::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::{Address, CONTROL, Core, Observer, Options, Server, Stopper, Time};
@@ -134,7 +134,13 @@ pub fn drive(store: StoreKind) -> Device {
 
 /// A drive with data placement, and one of chunks beside it: namespaces 1 and 2 of one drive.
 pub fn drive_of_sets() -> Device {
+    drive_of_sets_with(Vec::new())
+}
+
+/// The same, with operations that fail.
+pub fn drive_of_sets_with(faults: Vec<ListedFault>) -> Device {
     let mut config = config(StoreKind::Ram);
+    config.media.faults.list = faults;
     config.ftl.handles = 3;
     config.media.metadata_bytes = 16;
     config.media.geometry.spare_bytes = 256;

@@ -146,6 +146,13 @@ impl Connection {
                 self.reads += 1;
                 return self.send(cid, ended.data, port);
             }
+            // The data are good, and took effort: the status says so, and takes nothing back.
+            io::Kind::Read if ended.status == DriveStatus::HighEcc => {
+                let (cid, status) = (slot.cid, slot.status);
+                self.slots.free(index);
+                self.reads += 1;
+                return self.send_with(cid, ended.data, status, ended.result, port);
+            }
             io::Kind::Special(io::Special::Vector(vector))
                 if request.gives_data()
                     && (good || ended.result != 0 || ended.status == DriveStatus::HighEcc) =>

@@ -2,10 +2,11 @@
 
 use super::common;
 use super::world::{SECTOR, World, blocks, in_capsule};
+use pellucid_media::ListedFault;
 use pellucid_wire::nvme::fdp::{
     Configuration, ConfigurationsHeader, Event, EventsHeader, HandleStatus, HandleStatusHeader, Statistics,
 };
-use pellucid_wire::nvme::open_channel::{ChunkDescriptor, Geometry};
+use pellucid_wire::nvme::open_channel::{ChunkDescriptor, ChunkNotification, Geometry};
 use pellucid_wire::nvme::{
     DsmRange, IdentifyController, IdentifyNamespace, SglDescriptor, Status, SubmissionEntry,
 };
@@ -25,7 +26,11 @@ struct Sets {
 }
 
 fn sets() -> Sets {
-    let mut world = World::of(vec![("sets".into(), common::drive_of_sets())], None);
+    failing_sets(Vec::new())
+}
+
+fn failing_sets(faults: Vec<ListedFault>) -> Sets {
+    let mut world = World::of(vec![("sets".into(), common::drive_of_sets_with(faults))], None);
     let (admin, id) = world.attach(PLAIN);
     let io = world.queue(PLAIN, id, 1);
     Sets { world, admin, io }
@@ -282,6 +287,56 @@ fn unwritten_blocks_are_zeros_or_an_error() {
     assert!(ended.is_err_and(|status| status.is(Status::DEALLOCATED_BLOCK)));
     assert_eq!(sets.feature(true, 0xCA, 2, 0b10).0, Status::SUCCESS);
     assert_eq!(sets.feature(false, 0xCA, 2, 0), (Status::SUCCESS, 0b10));
+}
+
+/// The drive tells by an event; the log says what about. Data that took effort are given with a status that says so.
+#[test]
+fn hosts_are_told_of_chunks_that_are_hard_to_read() {
+    // The first chunk of the namespace is block 16: its first page needs a retry, its second cannot be read.
+    let fail = |stripe, attempts| ListedFault::ReadFail { die: 0, block: 16, stripe, attempts };
+    let mut sets = failing_sets(vec![fail(0, 1), fail(1, u32::MAX)]);
+    let start = sets.chunk(0).start;
+    let data: Vec<u8> = (0..16 * SECTOR).map(|n| (n / SECTOR + 1) as u8).collect();
+    let write = of_two(blocks(WRITE, start, 16));
+    assert!(sets.world.ask(sets.io, in_capsule(write, &data), &data).status.is_success());
+    let notices = |sets: &mut Sets| {
+        let page = sets.log(0xD0, 2, 0, 0, 256).expect("notification log");
+        let entries =
+            page.as_chunks::<{ ChunkNotification::BYTES }>().0.iter().map(ChunkNotification::decode);
+        entries.take_while(|notice| notice.count > 0).map(|n| (n.lba, n.state, n.nsid)).collect::<Vec<_>>()
+    };
+    assert_eq!(notices(&mut sets), []);
+    let event = sets.world.command(sets.admin, SubmissionEntry::new(0x0C, 0, 0), &[]);
+    let told = |sets: &mut Sets, event| {
+        sets.world.tick(sets.admin, sets.world.core.now_ns());
+        sets.world.pump();
+        sets.world.links[sets.admin].host.responses.remove(&event).map(|ended| ended.dw0())
+    };
+    assert_eq!(told(&mut sets, event), None);
+    // Not asked for, effort is no status.
+    let read = of_two(blocks(READ, start, 8));
+    assert!(sets.world.fetch(sets.io, read, 4096).expect("good data") == data[..4096]);
+    assert_eq!(told(&mut sets, event), Some(7 | 0xD0 << 16), "a vendor's event, and the log to look at");
+    assert_eq!(notices(&mut sets), [(start, 1 << 1, 2)]);
+    assert_eq!(sets.feature(true, 0xCA, 2, 0b01).0, Status::SUCCESS);
+    let cid = sets.world.command(sets.io, read.with_sgl(SglDescriptor::transport(4096)), &[]);
+    let ended = sets.world.end(sets.io, cid);
+    assert!(ended.status.is(Status::OC_HIGH_ECC), "{:?}", ended.status);
+    assert!(sets.world.links[sets.io].host.data.remove(&cid).expect("data all the same") == data[..4096]);
+    let one = SubmissionEntry::new(0x92, 0, 2).with_cdw_pair(10, start + 2);
+    let cid = sets.world.command(sets.io, one.with_sgl(SglDescriptor::transport(SECTOR as u32)), &[]);
+    let ended = sets.world.end(sets.io, cid);
+    assert_eq!((ended.status.is(Status::OC_HIGH_ECC), ended.result), (true, 1), "the bit of the address");
+    assert_eq!(sets.world.links[sets.io].host.data.remove(&cid), Some(vec![3; SECTOR]));
+    // What is lost is an error without data, and another event once the log has been read.
+    let event = sets.world.command(sets.admin, SubmissionEntry::new(0x0C, 0, 0), &[]);
+    assert!(told(&mut sets, event).is_some());
+    assert_eq!(notices(&mut sets).len(), 3);
+    let lost = sets.world.fetch(sets.io, of_two(blocks(READ, start + 8, 8)), 4096);
+    assert!(lost.is_err_and(|status| status.is(Status::UNRECOVERED_READ_ERROR)));
+    let event = sets.world.command(sets.admin, SubmissionEntry::new(0x0C, 0, 0), &[]);
+    assert!(told(&mut sets, event).is_some());
+    assert_eq!(notices(&mut sets)[3], (start + 8, 1 << 3, 2));
 }
 
 #[test]

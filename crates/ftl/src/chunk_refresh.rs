@@ -1,0 +1,87 @@
+//! What a drive does below the chunks that it manages itself (class c of LightNVM's Fig. 1) when their flash gets old.
+//!
+//! ```text
+//!  refresh_begin ─► the data of `from` are copied to `to` ─► refresh_end ─► the block that is left over is erased
+//!                                                                             └─► refresh_erased
+//! ```
+//! A copy has the sequence numbers of the original, so that a mount cannot tell the two apart but by their length: it keeps
+//! the longer one (`Chunks::mount`). That is right as long as no reset comes between: it waits until one of the two is
+//! erased.
+//!
+//! Invariants: only full chunks are refreshed; a refresh never takes a block that a free chunk may need.
+
+use crate::chunks::{Chunks, Management};
+use pellucid_flash::{BlockId, ChunkState};
+
+/// A full chunk that is being written anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkMove {
+    /// Number of the chunk.
+    pub chunk: u32,
+    /// Where its data are.
+    pub from: BlockId,
+    /// Where they are being copied.
+    pub to: BlockId,
+}
+
+impl Chunks {
+    /// Begins to write chunk `number` anew. `None`: the host manages the media, the chunk is not full, it is being reset, its
+    /// block is to be retired, or no block is to spare.
+    pub fn refresh_begin(&mut self, number: u32) -> Option<ChunkMove> {
+        if !self.can_be_left(number) || self.chunks[number as usize].written < self.layout.stripes_per_block {
+            return None;
+        }
+        let die = self.die(number);
+        let first = (die.0 * self.geometry.chunks) as usize;
+        let of_die = &self.chunks[first..first + self.geometry.chunks as usize];
+        let wanted = of_die.iter().filter(|chunk| chunk.state == ChunkState::Free).count() as u32;
+        if self.pool.free_count(die) <= wanted {
+            return None;
+        }
+        let to = self.pool.take(die)?;
+        let chunk = &mut self.chunks[number as usize];
+        chunk.moving = true;
+        Some(ChunkMove { chunk: number, from: chunk.block, to })
+    }
+
+    /// The copy is complete and stands for the original from now on, or (not `copied`) it is given up. Gives the block that is
+    /// left over, which is to be erased.
+    pub fn refresh_end(&mut self, moved: ChunkMove, copied: bool) -> BlockId {
+        if !copied {
+            return moved.to;
+        }
+        self.chunks[moved.chunk as usize].block = moved.to;
+        moved.from
+    }
+
+    /// The block that was left over is erased, `erases` times now, or is lost.
+    pub fn refresh_erased(&mut self, number: u32, block: BlockId, ok: bool, erases: u32) {
+        self.chunks[number as usize].moving = false;
+        if ok {
+            self.pool.set_erases(block, erases);
+            self.pool.give(block);
+        } else {
+            self.pool.retire(block);
+        }
+    }
+
+    /// Data of chunk `number` could not be read: its block is retired, instead of erased, when the chunk is reset, and another
+    /// one stands for it then. Gives the block. `None`: the host manages the media, or the chunk is not closed, or it was
+    /// known.
+    pub fn distrust(&mut self, number: u32) -> Option<BlockId> {
+        if !self.can_be_left(number) {
+            return None;
+        }
+        let chunk = &mut self.chunks[number as usize];
+        chunk.broken = true;
+        Some(chunk.block)
+    }
+
+    /// Whether the drive may decide to leave the block of a chunk.
+    fn can_be_left(&self, number: u32) -> bool {
+        let chunk = &self.chunks[number as usize];
+        let at_rest = chunk.state == ChunkState::Closed && chunk.in_flight == 0;
+        let shared = self.management() != Management::Host;
+        shared && at_rest && !chunk.resetting && !chunk.broken && !chunk.moving
+    }
+}
