@@ -40,4 +40,6 @@ pub use device::{Device, DeviceError};
 pub use monitor::Counters;
 pub use placement::PlacementStatistics;
 pub use precondition::{Filler, NoRoom};
-pub use taps::{ChannelView, CommandKind, Histogram, OperationKind, Part, Snapshot, Taps, WayTaps, WayView};
+pub use taps::{
+    ChannelView, Coarse, CommandKind, Histogram, OperationKind, Part, Snapshot, Taps, WayTaps, WayView,
+};

@@ -15,7 +15,7 @@
 mod histogram;
 mod snapshot;
 
-pub use histogram::Histogram;
+pub use histogram::{Coarse, Histogram};
 pub use snapshot::{ChannelView, Snapshot, WayView};
 
 use crate::device::Device;
@@ -147,12 +147,14 @@ impl CommandKind {
 }
 
 /// What was noted about one way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WayTaps {
     /// Operations that have ended, by [`OperationKind`].
     pub operations: [u64; OperationKind::COUNT],
     /// Their time, by kind and [`Part`], ns.
     pub time_ns: [[u64; Part::COUNT]; OperationKind::COUNT],
+    /// Each by its whole time, by kind, ns.
+    pub latency: [Coarse; OperationKind::COUNT],
     /// The longest, ns.
     pub longest_ns: u64,
 }
@@ -234,7 +236,9 @@ impl Taps {
         let parts = Part::of(&op.stages);
         let way = &mut self.ways[op.die as usize];
         way.operations[kind] += 1;
-        way.longest_ns = way.longest_ns.max(parts.iter().sum());
+        let whole = parts.iter().sum();
+        way.longest_ns = way.longest_ns.max(whole);
+        way.latency[kind].record(whole);
         for (part, &ns) in parts.iter().enumerate() {
             way.time_ns[kind][part] += ns;
             if ns > 0 {

@@ -64,6 +64,11 @@ impl Device {
         }
     }
 
+    /// See [`Media::chunks_by_wrong_bits`]; since the drive was made.
+    pub fn chunks_by_wrong_bits(&self) -> &[u64] {
+        self.media.chunks_by_wrong_bits()
+    }
+
     /// What translation decided.
     pub fn ftl_counters(&self) -> FtlCounters {
         self.ftl.counters()

@@ -19,7 +19,7 @@ use crate::write_path::add_stages;
 use crate::zone_stage::ZoneSpace;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{
-    BlockId, Cause, Command, Lpn, Nanos, Opcode, Ppa, Stage, Status, ZoneAction, ZoneState,
+    BlockId, Cause, Command, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, ZoneAction, ZoneState,
 };
 use pellucid_ftl::{LOG, ZoneWork};
 use pellucid_media::Outcome;
@@ -328,6 +328,15 @@ impl Device {
         space.vacate(slot);
         self.reap_log(namespace);
         self.feed_stage(namespace);
+    }
+
+    /// First sectors of the zones of a namespace that became read-only or offline without a command, since the last call.
+    pub fn take_changed_zones(&mut self, namespace: u16) -> Vec<Lba> {
+        let Some(Space::Zones(space)) = self.spaces.get_mut(usize::from(namespace)) else {
+            return Vec::new();
+        };
+        let sectors = space.zones.geometry().zone_sectors;
+        space.zones.take_changed().into_iter().map(|zone| Lba(u64::from(zone) * sectors)).collect()
     }
 
     /// No block is left for a slot's stripe: it cannot be stored.

@@ -156,6 +156,8 @@ pub struct Zones {
     /// Where a stripe of the staging log goes next: block and stripe.
     pub(crate) log: Option<(BlockId, u32)>,
     log_die: u32,
+    /// Zones that the media let down, in that order, until somebody is told.
+    changed: Vec<u32>,
 }
 
 impl Zones {
@@ -200,6 +202,7 @@ impl Zones {
             epoch: 1,
             log: None,
             log_die: 0,
+            changed: Vec::new(),
         };
         let found = zone_mount::find(&mut zones, source, mark);
         zones.active = zones.zones.iter().filter(|z| z.state == ZoneState::Closed).count() as u32;
@@ -479,6 +482,14 @@ impl Zones {
         record.held = false;
         let state = if record.pointer == 0 { ZoneState::Offline } else { ZoneState::ReadOnly };
         self.set_state(zone, state);
+        if !self.changed.contains(&zone) {
+            self.changed.push(zone);
+        }
+    }
+
+    /// Zones whose state has changed without a command, since the last call.
+    pub fn take_changed(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.changed)
     }
 
     /// A sequence number for a program.

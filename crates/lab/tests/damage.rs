@@ -82,7 +82,7 @@ fn a_dead_die_loses_its_data_and_nothing_else() {
     for unit in 0..200 {
         let expected = if lost.contains(&unit) { 119 } else { unit as u8 };
         assert_eq!(read(&mut device, unit), Ok(expected), "unit {unit}");
-        assert_ne!(device.layout().die_of(device.locate(pellucid_flash::Lpn(unit as u32)).unwrap()).0, 1);
+        assert_ne!(device.layout().die_of(device.locate(Lpn(unit as u32)).unwrap()).0, 1);
     }
     assert!(!device.is_read_only(), "three dies hold the capacity");
     device.check();
@@ -132,7 +132,7 @@ fn a_slow_die_takes_as_many_times_as_long() {
     };
     let (sense, whole) = latency(&mut device);
     assert_eq!(sense, 50_000);
-    let die = device.layout().die_of(device.locate(pellucid_flash::Lpn(0)).unwrap());
+    let die = device.layout().die_of(device.locate(Lpn(0)).unwrap());
     device.inject(device.now(), Fault::SlowDie { die, factor: 3.0 }).unwrap();
     let (slow_sense, slow_whole) = latency(&mut device);
     assert_eq!((slow_sense, slow_whole.0), (150_000, whole.0 + 100_000));
@@ -178,14 +178,14 @@ fn a_block_that_loses_data_is_emptied_and_retired() {
     filled(&mut device, 4 * 16 * 2);
     let at_place = |device: &Device, stripe: u32| {
         let place = device.layout().ppa(BlockId(0), stripe);
-        (0..128).find(|&unit| device.locate(pellucid_flash::Lpn(unit)) == Some(place)).map(u64::from)
+        (0..128).find(|&unit| device.locate(Lpn(unit)) == Some(place)).map(u64::from)
     };
     let lost = at_place(&device, 2).expect("the third page of the first block holds data");
     let neighbour = at_place(&device, 3).expect("and so does the fourth");
     assert_eq!(read(&mut device, lost), Err(Status::UnrecoveredRead));
     rest(&mut device);
     assert_eq!(device.counters().read_retries, 2);
-    let now_at = device.locate(pellucid_flash::Lpn(neighbour as u32)).unwrap();
+    let now_at = device.locate(Lpn(neighbour as u32)).unwrap();
     assert_ne!(device.layout().block_of(now_at), BlockId(0), "what can be read has left");
     assert_eq!(read(&mut device, neighbour), Ok(neighbour as u8));
     assert_eq!(device.bad_blocks(), (0, 0), "it still holds what was lost");
@@ -244,12 +244,34 @@ fn a_block_that_is_nearly_lost_is_written_anew() {
     }
 }
 
+/// Every chunk that is read stands in the histogram with its wrong bits; of what was mended it says how.
+#[test]
+fn chunks_are_counted_by_their_wrong_bits() {
+    for data in ["drawn", "real", "checked"] {
+        let mut device = erring(&["ecc.correctable=20", &format!("ecc.data={data}")]);
+        filled(&mut device, 100);
+        assert_eq!(device.chunks_by_wrong_bits(), [0; 22]);
+        (0..100).for_each(|unit| assert_eq!(read(&mut device, unit), Ok(unit as u8)));
+        let chunks = device.chunks_by_wrong_bits();
+        assert_eq!(chunks.iter().sum::<u64>(), 16 * 100);
+        let bits: u64 = (0u64..).zip(chunks).map(|(bits, n)| bits * n).sum();
+        assert_eq!((bits, chunks[21]), (device.counters().corrected_bits, 0));
+        assert!(chunks[4] > 10 * chunks[12] && chunks[0] < 100, "{chunks:?}");
+    }
+    let mut lossy = erring(&["ecc.correctable=3", "scheduler.read_retries=0"]);
+    filled(&mut lossy, 20);
+    (0..20).for_each(|unit| drop(read(&mut lossy, unit)));
+    let lost = lossy.chunks_by_wrong_bits()[4];
+    assert!(lost > 100, "{lost} of 320 chunks have more than three");
+    assert!(drive(&[]).chunks_by_wrong_bits().is_empty(), "no model, no count");
+}
+
 #[test]
 fn a_retry_saves_the_same_units_each_time() {
     let mut device =
         erring(&["ecc.correctable=10", "scheduler.read_retries=1", "media.bit_errors.retry_factor=0.3"]);
     filled(&mut device, 200);
-    let mut round = |device: &mut Device| {
+    let round = |device: &mut Device| {
         let retried = |device: &mut Device, unit| {
             let before = device.counters().read_retries;
             assert_eq!(read(device, unit), Ok(unit as u8));

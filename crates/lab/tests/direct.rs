@@ -200,11 +200,11 @@ impl ChunkHost {
     }
 }
 
-fn cut_chunks_everywhere(mut host: ChunkHost, commands: u32) -> ChunkHost {
+fn cut_chunks_everywhere(mut host: ChunkHost, depth: usize, commands: u32) -> ChunkHost {
     let mut cuts = 0;
     for _ in 0..commands {
         host.submit();
-        while host.under_way.len() >= 5 {
+        while host.under_way.len() >= depth {
             assert!(host.step());
             let mut other = host.clone();
             other.power_cut();
@@ -226,17 +226,17 @@ const SHARED: &str =
 
 #[test]
 fn chunks_survive_a_cut_at_every_event() {
-    cut_chunks_everywhere(ChunkHost::new(CHUNKS, &[], 1), 300);
+    cut_chunks_everywhere(ChunkHost::new(CHUNKS, &[], 1), 5, 300);
 }
 
 #[test]
 fn remapped_chunks_survive_a_cut_at_every_event() {
-    cut_chunks_everywhere(ChunkHost::new(SHARED, &[], 2), 300);
+    cut_chunks_everywhere(ChunkHost::new(SHARED, &[], 2), 5, 300);
 }
 
 #[test]
 fn chunks_that_are_being_refreshed_survive_a_cut_at_every_event() {
-    let host = cut_chunks_everywhere(ChunkHost::erring(SHARED, 3), 200);
+    let host = cut_chunks_everywhere(ChunkHost::erring(SHARED, 3), 3, 200);
     let counters = host.bench.drive.counters();
     let refreshed = counters.programs[Cause::Refresh as usize];
     assert!(refreshed > 50, "{refreshed} stripes were written anew");

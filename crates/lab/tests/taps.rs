@@ -1,12 +1,13 @@
 //! Taps are a side band: on or off, the drive does the same; and what they note agrees with what the drive counts.
 
-use pellucid_device::{CommandKind, Device, OperationKind, Snapshot};
-use pellucid_flash::{Rng, Stage};
+use pellucid_device::{CommandKind, Device, Filler, OperationKind, Snapshot};
+use pellucid_flash::{Command, DieId, Lba, Lpn, Opcode, Rng, Stage};
 use pellucid_lab::drive::{Onlooker, Progress};
 use pellucid_lab::experiment;
 use pellucid_lab::report::Report;
 use pellucid_lab::spec::{self, Spec};
-use pellucid_lab::swarm::{TINY, random_sets};
+use pellucid_lab::swarm::{self, TINY, random_sets};
+use pellucid_media::Fault;
 use std::ops::ControlFlow;
 
 const JOB: &str = r#"
@@ -82,6 +83,39 @@ fn taps_agree_with_counters_and_report() {
         assert_eq!(snapshot.taps.map(|t| t.blocks_by_erases), Some(blocks), "drive {i}: wear");
     }
     assert!(suspensions > 0, "no drive has suspended anything");
+}
+
+/// Ways of one speed each, with one operation at a time: what a way says of its operations is that way's time, to an eighth.
+#[test]
+fn every_way_has_quantiles_of_its_own() {
+    let sets =
+        ["media.channels=4", "scheduler.read_retries=0", "buffer.retain=false", "ftl.over_provisioning=0.8"];
+    let mut device = Device::new(&swarm::tiny(&sets.map(String::from))).unwrap();
+    device.watch();
+    for die in 0..4 {
+        let slow = Fault::SlowDie { die: DieId(die), factor: f64::from(1 + die) };
+        device.inject(device.now(), slow).unwrap();
+    }
+    let image = vec![7; 4 * device.image_bytes()];
+    let mut filler = Filler::default();
+    (0..64).for_each(|unit| device.fill_unit(&mut filler, Lpn(unit), &image).unwrap());
+    for unit in 0..64 {
+        device.submit(device.now(), Command::new(0, Opcode::Read, Lba(4 * unit), 4, Vec::new()));
+        while let Some(next) = device.next_event() {
+            device.advance(next);
+        }
+        assert!(device.pop().is_some());
+    }
+    let snapshot = device.snapshot();
+    let taps = snapshot.taps.as_ref().unwrap();
+    for (die, way) in taps.ways.iter().enumerate() {
+        assert_eq!(way.operations[OperationKind::Read as usize], 16);
+        let [p50, p99] = way.latency[OperationKind::Read as usize].quantiles([0.5, 0.99]).unwrap();
+        let bounds = way.longest_ns..=way.longest_ns * 9 / 8;
+        assert!(bounds.contains(&p50) && bounds.contains(&p99), "way {die}: {p50} {p99} {bounds:?}");
+        assert!((50_000 * (die as u64 + 1)..50_000 * (die as u64 + 2)).contains(&way.longest_ns));
+        assert_eq!(way.latency[OperationKind::Erase as usize].quantiles([0.5]), None);
+    }
 }
 
 fn commands_agree(snapshot: &Snapshot, report: &Report, i: usize) {

@@ -123,6 +123,8 @@ pub(crate) struct DataPath {
     word: Vec<u8>,
     /// Chunks with too many wrong bits that the decoder took for another code word.
     pub miscorrected: u64,
+    /// Chunks that were read, by wrong bits; the last place is for more than the code corrects.
+    pub chunks_by_wrong_bits: Vec<u64>,
 }
 
 impl DataPath {
@@ -143,6 +145,7 @@ impl DataPath {
             counts: vec![0; layout.unit_bytes as usize / code.chunk_bytes()],
             word: vec![0; code.chunk_bytes() + code.parity_bytes()],
             miscorrected: 0,
+            chunks_by_wrong_bits: vec![0; code.strength() + 2],
             code: code.clone(),
         })
     }
@@ -213,10 +216,13 @@ impl DataPath {
             errors.draw(cells, &state, attempt, factor);
         }
         if errors.wrong.is_empty() {
+            self.chunks_by_wrong_bits[0] += self.counts.len() as u64;
             return Found::default();
         }
         self.counts.fill(0);
         errors.wrong.iter().for_each(|wrong| self.counts[wrong.chunk as usize] += 1);
+        let most = self.code.strength() + 1;
+        self.counts.iter().for_each(|&bits| self.chunks_by_wrong_bits[most.min(bits as usize)] += 1);
         let worst = self.counts.iter().copied().max().unwrap_or(0);
         Found { bits: errors.wrong.len() as u32, worst, lost: worst > self.code.strength() as u32 }
     }

@@ -214,6 +214,12 @@ impl Media {
         self.data_path.as_ref().map_or(0, |path| path.miscorrected)
     }
 
+    /// Chunks of the code that were read, retries again, by the wrong bits that the model found in them. The last place is for
+    /// more than the code corrects. Empty without the bit-error model.
+    pub fn chunks_by_wrong_bits(&self) -> &[u64] {
+        self.data_path.as_ref().filter(|path| path.errs()).map_or(&[], |path| &path.chunks_by_wrong_bits)
+    }
+
     /// Puts the faults of `config` in place of the present ones, with random streams that start anew. Nothing else of `config`
     /// counts.
     pub fn set_faults(&mut self, config: &MediaConfig) -> Result<(), MediaError> {
@@ -222,10 +228,15 @@ impl Media {
         Ok(())
     }
 
+    /// Whether [`Media::inject`] would do it; nothing happens.
+    pub fn check_fault(&self, fault: Fault) -> Result<(), MediaError> {
+        let errs = self.data_path.as_ref().is_some_and(|path| path.errs());
+        injected::check(fault, &self.layout, errs)
+    }
+
     /// Does damage to the running media.
     pub fn inject(&mut self, fault: Fault) -> Result<(), MediaError> {
-        let errs = self.data_path.as_ref().is_some_and(|path| path.errs());
-        injected::check(fault, &self.layout, errs)?;
+        self.check_fault(fault)?;
         self.injected.get_or_insert_with(|| Box::new(Injected::new(&self.layout))).add(fault);
         Ok(())
     }

@@ -116,6 +116,10 @@ pub struct DriveFigures {
     pub read_retries: u64,
     /// Reads that failed after every retry.
     pub uncorrectable_reads: u64,
+    /// Chunks of the code that were read, by the wrong bits in them; the last place is for more than the code corrects. Empty
+    /// without the bit-error model.
+    #[serde(default)]
+    pub chunks_by_wrong_bits: Vec<u64>,
     /// Programs that failed.
     pub program_failures: u64,
     /// Erases that failed.
@@ -191,6 +195,15 @@ pub struct WayFigures {
     pub operations: [u64; OperationKind::COUNT],
     /// Their time, for each of the four: wait, bus, array, retry, ns.
     pub time_ns: [[u64; Part::COUNT]; OperationKind::COUNT],
+    /// Half of the operations took at most so long, for each of the four, ns, up to an eighth too large.
+    #[serde(default)]
+    pub p50_ns: [Option<u64>; OperationKind::COUNT],
+    /// As `p50_ns`, 99 of 100.
+    #[serde(default)]
+    pub p99_ns: [Option<u64>; OperationKind::COUNT],
+    /// As `p50_ns`, 999 of 1,000.
+    #[serde(default)]
+    pub p999_ns: [Option<u64>; OperationKind::COUNT],
     /// The longest, ns.
     pub longest_ns: u64,
 }
@@ -338,6 +351,7 @@ impl DriveFigures {
             corrected_reads: counters.corrected_reads,
             read_retries: counters.read_retries,
             uncorrectable_reads: counters.uncorrectable_reads,
+            chunks_by_wrong_bits: snapshot.chunks_by_wrong_bits.clone(),
             program_failures: counters.program_failures,
             erase_failures: counters.erase_failures,
             suspensions: counters.suspensions,
@@ -356,6 +370,14 @@ impl DriveFigures {
             way_holds: snapshot.ways.iter().map(|w| w.holds.map(|kind| kind.name().into())).collect(),
             watched: snapshot.taps.as_deref().map(WatchedFigures::from),
         }
+    }
+
+    /// Chunks by wrong bits, those that were lost as one more than the code corrects.
+    pub fn wrong_bits(&self) -> Bins {
+        let filled = (0u64..).zip(&self.chunks_by_wrong_bits).filter(|(_, chunks)| **chunks > 0);
+        let (upper, weight): (Vec<u64>, Vec<u64>) = filled.unzip();
+        let sum = upper.iter().zip(&weight).map(|(bits, chunks)| bits * chunks).sum();
+        Bins { upper, weight, sum }
     }
 
     /// Ways of each channel.
@@ -386,10 +408,12 @@ impl From<&Taps> for WatchedFigures {
             let bins = |part: Part| Bins::of(&taps.operations[kind as usize][part as usize], ended);
             (kind.name().to_string(), Part::ALL.into_iter().map(|p| (p.name().into(), bins(p))).collect())
         };
-        let way = |way: &pellucid_device::WayTaps| WayFigures {
-            operations: way.operations,
-            time_ns: way.time_ns,
-            longest_ns: way.longest_ns,
+        let way = |way: &pellucid_device::WayTaps| {
+            let quantiles = way.latency.each_ref().map(|latency| latency.quantiles([0.5, 0.99, 0.999]));
+            let [p50_ns, p99_ns, p999_ns] =
+                [0, 1, 2].map(|at| quantiles.map(|values: Option<[u64; 3]>| values.map(|v| v[at])));
+            let (operations, time_ns, longest_ns) = (way.operations, way.time_ns, way.longest_ns);
+            WayFigures { operations, time_ns, p50_ns, p99_ns, p999_ns, longest_ns }
         };
         WatchedFigures {
             since_ns: taps.since.0,

@@ -10,6 +10,9 @@ use std::fmt::Write;
 /// Bounds of the histograms: from 2^8 ns (255 ns) to 2^34 ns (17 s).
 const BOUNDS: std::ops::RangeInclusive<u32> = 8..=34;
 
+/// Bounds of the wrong bits in a chunk of the code.
+const BITS: [u64; 14] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96];
+
 /// Builds the text: all samples of a metric stand together, under its HELP and TYPE.
 struct Text(String);
 
@@ -45,18 +48,30 @@ impl Text {
 
     /// The samples of a histogram of nanoseconds, in seconds.
     fn bins(&mut self, name: &str, labels: &[Label<'_>], bins: &Bins) {
+        let bounds = BOUNDS.map(|power| (1u64 << power) - 1);
+        self.histogram(name, labels, bins, bounds, seconds);
+    }
+
+    /// The samples of a histogram; `shown`: a value as the metric's unit has it.
+    fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[Label<'_>],
+        bins: &Bins,
+        bounds: impl IntoIterator<Item = u64>,
+        shown: impl Fn(u64) -> f64,
+    ) {
         let (bucket, mut seen, mut next) = (format!("{name}_bucket"), 0, 0);
-        for power in BOUNDS {
-            let bound = (1u64 << power) - 1;
+        for bound in bounds {
             while next < bins.upper.len() && bins.upper[next] <= bound {
                 seen += bins.weight[next];
                 next += 1;
             }
-            let le = seconds(bound).to_string();
+            let le = shown(bound).to_string();
             self.sample(&bucket, &[labels, &[("le", &le)]].concat(), seen);
         }
         self.sample(&bucket, &[labels, &[("le", "+Inf")]].concat(), bins.total());
-        self.sample(&format!("{name}_sum"), labels, seconds(bins.sum));
+        self.sample(&format!("{name}_sum"), labels, shown(bins.sum));
         self.sample(&format!("{name}_count"), labels, bins.total());
     }
 }
@@ -171,6 +186,12 @@ fn media(text: &mut Text, figures: &Figures) {
     for (name, help, count) in counters {
         text.each(figures, (name, "counter", help), count);
     }
+    let name = "pellucid_chunk_wrong_bits";
+    text.metric(name, "histogram", "Chunks of the code that were read, by the wrong bits in them.");
+    for drive in figures.drives.iter().filter(|drive| !drive.chunks_by_wrong_bits.is_empty()) {
+        let labels = [("drive", drive.name.as_str())];
+        text.histogram(name, &labels, &drive.wrong_bits(), BITS, |bits| bits as f64);
+    }
     let name = "pellucid_blocks";
     text.each(figures, (name, "gauge", "Blocks of the media, good and bad."), |d| d.blocks);
     let name = "pellucid_free_blocks";
@@ -268,6 +289,23 @@ fn operations(text: &mut Text, figures: &Figures) {
     let name = "pellucid_way_operations_total";
     text.metric(name, "counter", "Flash operations that ended on a way.");
     ways(figures, |labels, way, kind| text.sample(name, &labels, way.operations[kind]));
+    let name = "pellucid_way_operation_latency_seconds";
+    text.metric(
+        name,
+        "summary",
+        "Simulated time of the flash operations of a way, up to an eighth too large.",
+    );
+    ways(figures, |labels, way, kind| {
+        let quantiles = [("0.5", way.p50_ns), ("0.99", way.p99_ns), ("0.999", way.p999_ns)];
+        for (quantile, values) in quantiles {
+            if let Some(ns) = values[kind] {
+                text.sample(name, &[&labels[..], &[("quantile", quantile)]].concat(), seconds(ns));
+            }
+        }
+        let whole = way.time_ns[kind].iter().sum();
+        text.sample(&format!("{name}_sum"), &labels, seconds(whole));
+        text.sample(&format!("{name}_count"), &labels, way.operations[kind]);
+    });
     let name = "pellucid_way_operation_seconds_total";
     text.metric(name, "counter", "Simulated time of the flash operations of a way by part.");
     ways(figures, |labels, way, kind| {
@@ -367,13 +405,21 @@ mod tests {
         let watched = WatchedFigures {
             commands: [("read".to_string(), crate::CommandFigures { latency: bins(), ..Default::default() })]
                 .into(),
-            ways: vec![crate::WayFigures { operations: [1, 0, 0, 0], ..Default::default() }; 4],
+            ways: vec![
+                crate::WayFigures {
+                    operations: [1, 0, 0, 0],
+                    p99_ns: [Some(2_000), None, None, None],
+                    ..Default::default()
+                };
+                4
+            ],
             ..Default::default()
         };
         let drive = DriveFigures {
             name: "a\"b\\c\nd".into(),
             channel_busy_ns: vec![5, 6],
             way_busy_ns: vec![1; 4],
+            chunks_by_wrong_bits: vec![7, 0, 2, 1],
             watched: Some(watched),
             ..Default::default()
         };
@@ -399,13 +445,32 @@ mod tests {
                 let base = ["_bucket", "_sum", "_count"]
                     .iter()
                     .fold(name, |n, end| n.strip_suffix(end).unwrap_or(n));
-                assert_eq!(if kind == "histogram" { base } else { name }, current, "{line}");
+                let whole = ["histogram", "summary"].contains(&kind.as_str());
+                assert_eq!(if whole { base } else { name }, current, "{line}");
                 let (series, value) = line.rsplit_once(' ').unwrap();
                 assert!(lines.insert(series.to_string()), "{series}: twice");
                 value.parse::<f64>().unwrap_or_else(|e| panic!("{line}: {e}"));
             }
         }
         assert!(known.len() > 40);
+    }
+
+    #[test]
+    fn ways_have_quantiles_and_chunks_their_wrong_bits() {
+        let text = metrics(&figures());
+        let value = |series: &str| {
+            let line = text.lines().find(|line| line.starts_with(series) && !line.starts_with('#'));
+            line.unwrap_or_else(|| panic!("{series} is missing")).rsplit_once(' ').unwrap().1.to_string()
+        };
+        let drive = "drive=\"a\\\"b\\\\c\\nd\"";
+        let way = format!(
+            "pellucid_way_operation_latency_seconds{{{drive},channel=\"1\",way=\"0\",operation=\"read\",quantile=\"0.99\"}}"
+        );
+        assert_eq!(value(&way), "0.000002");
+        let chunks = |end: &str| value(&format!("pellucid_chunk_wrong_bits{end}"));
+        let bucket = |le: &str| chunks(&format!("_bucket{{{drive},le=\"{le}\"}}"));
+        assert_eq!(["0", "1", "2", "3", "+Inf"].map(bucket), ["7", "7", "9", "10", "10"]);
+        assert_eq!((chunks("_sum"), chunks("_count")), ("7".into(), "10".into()));
     }
 
     #[test]

@@ -4,26 +4,17 @@
 //!  {"do":"status"}                                    counters, wear and lateness of every drive
 //!  {"do":"power-cut","drive":"NAME"}                  cut its power, mount it, go on
 //!  {"do":"faults","drive":"NAME","program_fail":0.01} failures by chance from now on: program_fail, erase_fail, read_fail
-//!  {"do":"damage","what":"slow-die","die":3,"factor":10}  see the table below
+//!  {"do":"damage","what":"slow-die","die":3,"factor":10}  see the table in [`crate::action`]
 //!  {"do":"watch"}                                     the figures of monitors; from the first time on, drives are watched
 //!  {"do":"stop"}                                      as SIGTERM
 //! ```
-//! | `what`          | with                    | from then on                                          |
-//! |-----------------|-------------------------|-------------------------------------------------------|
-//! | `slow-die`      | `die`, `factor`         | its array operations take `factor` times as long      |
-//! | `kill-die`      | `die`                   | its programs and erases fail, its data cannot be read |
-//! | `bit-errors`    | `factor`, perhaps `die` | the raw bit error rate is `factor` times the model's  |
-//! | `fail-programs` | `count`                 | the next `count` programs fail                        |
-//! | `fail-erases`   | `count`                 | the next `count` erases fail                          |
-//! | `wear-out`      |                         | no spare block is left: the drive is read-only        |
-//!
 //! Without `drive`, the first one. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
 
+use crate::action::Action;
 use crate::core::Core;
 use crate::server::Stopper;
 use crate::session::{Close, Namespace, Port, Session};
-use pellucid_flash::{Cause, Completion, DieId};
-use pellucid_media::Fault;
+use pellucid_flash::{Cause, Completion};
 use serde_json::{Value, json};
 
 /// A longer line ends the connection.
@@ -60,9 +51,9 @@ impl ControlSession {
             Some(name) => Some(name.as_str().ok_or_else(|| format!("drive: {name}; allowed: a name"))?),
         };
         let drive = named(name, port.namespaces())?;
-        match what {
-            "power-cut" | "faults" | "damage" => carry_out(drive, &request, port.core()),
-            _ => Err(format!("do: {what:?}; allowed: status, watch, power-cut, faults, damage, stop")),
+        match Action::of_request(&request) {
+            Some(action) => action?.carry_out(drive, port.core()),
+            None => Err(format!("do: {what:?}; allowed: status, watch, power-cut, faults, damage, stop")),
         }
     }
 }
@@ -103,76 +94,6 @@ pub(crate) fn named(name: Option<&str>, namespaces: &[Namespace]) -> Result<usiz
         let names: Vec<&str> = namespaces.iter().map(|n| n.name.as_str()).collect();
         format!("drive: {name:?}; allowed: {}", names.join(", "))
     })
-}
-
-/// Does to a drive what a request asks for; also what was planned for it.
-pub(crate) fn carry_out(drive: usize, request: &Value, core: &mut Core) -> Result<Value, String> {
-    match request["do"].as_str() {
-        Some("power-cut") => power_cut(drive, core),
-        Some("damage") => {
-            core.inject(drive, fault(request)?)?;
-            Ok(json!({ "read_only": core.is_read_only(drive) }))
-        }
-        _ => faults(drive, request, core),
-    }
-}
-
-fn power_cut(drive: usize, core: &mut Core) -> Result<Value, String> {
-    let lost = core.device_here(drive)?.outstanding_commands();
-    let report = core.power_cut(drive)?;
-    Ok(json!({
-        "commands_lost": lost,
-        "mapped_units": report.mapped_units,
-        "mount_reads": report.header_reads + report.segment_reads + report.replay_reads,
-    }))
-}
-
-fn faults(drive: usize, request: &Value, core: &mut Core) -> Result<Value, String> {
-    let mut faults = core.device_here(drive)?.config().media.faults.clone();
-    let places = [
-        ("program_fail", &mut faults.program_fail),
-        ("erase_fail", &mut faults.erase_fail),
-        ("read_fail", &mut faults.read_fail),
-    ];
-    for (key, place) in places {
-        if let Some(value) = request.get(key) {
-            *place =
-                value.as_f64().ok_or_else(|| format!("{key}: {value}; allowed: a number from 0 to 1"))?;
-        }
-    }
-    let answer = json!({
-        "program_fail": faults.program_fail, "erase_fail": faults.erase_fail, "read_fail": faults.read_fail,
-    });
-    core.set_faults(drive, faults)?;
-    Ok(answer)
-}
-
-/// The damage that a request asks for.
-fn fault(request: &Value) -> Result<Fault, String> {
-    let number = |key: &str| {
-        let value = request.get(key).unwrap_or(&Value::Null);
-        let whole = value.as_u64().and_then(|value| u32::try_from(value).ok());
-        whole.ok_or_else(|| format!("{key}: {value}; allowed: a whole number from 0 to 4294967295"))
-    };
-    let factor = || {
-        let value = request.get("factor").unwrap_or(&Value::Null);
-        value.as_f64().ok_or_else(|| format!("factor: {value}; allowed: a number"))
-    };
-    let die = || number("die").map(DieId);
-    match request.get("what").and_then(Value::as_str).unwrap_or_default() {
-        "slow-die" => Ok(Fault::SlowDie { die: die()?, factor: factor()? }),
-        "kill-die" => Ok(Fault::KillDie { die: die()? }),
-        "bit-errors" => {
-            let die = request.get("die").map(|_| die()).transpose()?;
-            Ok(Fault::BitErrors { die, factor: factor()? })
-        }
-        "fail-programs" => Ok(Fault::FailPrograms { count: number("count")? }),
-        "fail-erases" => Ok(Fault::FailErases { count: number("count")? }),
-        "wear-out" => Ok(Fault::WearOut),
-        what => Err(format!(
-            "what: {what:?}; allowed: slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out"
-        )),
-    }
 }
 
 /// What monitors show.

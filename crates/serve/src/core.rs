@@ -493,9 +493,10 @@ impl Core {
     /// Plans a fault.
     ///
     /// # Errors
-    /// A drive that is not there.
+    /// A drive that is not there, or damage that cannot be done to it.
     pub fn plan(&mut self, fault: PlannedFault) -> Result<(), String> {
         let namespace = control::named(fault.drive.as_deref(), &self.namespaces)?;
+        fault.action.check(namespace, self)?;
         self.plan.add(fault, namespace, self.operations[namespace].had);
         self.operations[namespace].strike = self.plan.next_operation(namespace);
         Ok(())
@@ -514,7 +515,7 @@ impl Core {
             let name = &self.namespaces[drive].name;
             let had = self.operations[drive].had;
             let mut notice = format!("event=fault drive={name:?} fault={:?} operations={had}", fault.text);
-            match control::carry_out(drive, &fault.request, self) {
+            match fault.action.carry_out(drive, self) {
                 Ok(answer) => notice += &format!(" answer={:?}", answer.to_string()),
                 Err(error) => notice += &format!(" error={error:?}"),
             }

@@ -17,6 +17,7 @@
 #[cfg(test)]
 extern crate self as pellucid_serve;
 
+mod action;
 mod connection;
 pub mod control;
 mod core;

@@ -7,18 +7,18 @@
 //!  power-cut@1000ops:times=5              with every thousandth operation, five times
 //!  power-cut@random:seed=7,mean=500       again and again, after 1 to 999 operations, by the seed
 //!  program-fail=0.001@0s:drive=mine       a chance, from the beginning, for one of several drives
+//!  kill-die=5@1000ops                     damage: slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out
 //! ```
-//! What can be planned is what the control socket can be asked for: a fault *is* such a request.
+//! What can be planned is what the control socket can be asked for: see [`crate::action`].
 //!
 //! Invariant: by operations, and so by chance too, a plan is repeatable: the same requests of a host meet the same faults.
 
+use crate::action::Action;
 use pellucid_flash::Rng;
-use serde_json::{Value, json};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-const KINDS: &str = "power-cut, program-fail=P, erase-fail=P, read-fail=P";
 const MOMENTS: &str = "a time (2s, 500ms), a number of operations (1000ops), random";
 const KEYS: &str = "drive=NAME, times=N; with random also seed=N, mean=OPERATIONS";
 /// Operations between two faults by chance, on average, unless said otherwise.
@@ -51,14 +51,14 @@ pub struct PlannedFault {
     pub moment: Moment,
     /// How often; `None`: without end.
     pub times: Option<u64>,
-    /// What the control socket would be asked for.
-    pub(crate) request: Value,
+    /// What happens.
+    pub(crate) action: Action,
 }
 
 /// Why a text is no planned fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
-    part: &'static str,
+    part: String,
     value: String,
     allowed: String,
 }
@@ -71,8 +71,14 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
+impl PlanError {
+    pub(crate) fn new(part: &str, value: &str, allowed: impl Into<String>) -> PlanError {
+        PlanError { part: part.into(), value: value.into(), allowed: allowed.into() }
+    }
+}
+
 fn refuse<T>(part: &'static str, value: &str, allowed: impl Into<String>) -> Result<T, PlanError> {
-    Err(PlanError { part, value: value.into(), allowed: allowed.into() })
+    Err(PlanError::new(part, value, allowed))
 }
 
 impl FromStr for PlannedFault {
@@ -83,7 +89,7 @@ impl FromStr for PlannedFault {
             return refuse("fault", text, "KIND@WHEN[:KEY=VALUE,...], for one power-cut@random:seed=7");
         };
         let (when, options) = rest.split_once(':').unwrap_or((rest, ""));
-        let request = request(kind)?;
+        let action = Action::of_plan(kind)?;
         let random = when == "random";
         let (mut drive, mut times, mut seed, mut mean) = (None, (!random).then_some(1), 0, MEAN_OPERATIONS);
         for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -100,7 +106,7 @@ impl FromStr for PlannedFault {
         if moment == Moment::Time(Duration::ZERO) && times != Some(1) {
             return refuse("fault's time", when, "above 0, because it is to happen several times");
         }
-        Ok(PlannedFault { text: text.into(), drive, moment, times, request })
+        Ok(PlannedFault { text: text.into(), drive, moment, times, action })
     }
 }
 
@@ -108,21 +114,6 @@ fn number(part: &'static str, value: &str, min: u64) -> Result<u64, PlanError> {
     match value.parse() {
         Ok(number) if number >= min => Ok(number),
         _ => refuse(part, value, format!("a whole number from {min}")),
-    }
-}
-
-fn request(kind: &str) -> Result<Value, PlanError> {
-    let (name, value) = kind.split_once('=').map_or((kind, None), |(name, value)| (name, Some(value)));
-    let key = match (name, value) {
-        ("power-cut", None) => return Ok(json!({"do": "power-cut"})),
-        ("program-fail", Some(_)) => "program_fail",
-        ("erase-fail", Some(_)) => "erase_fail",
-        ("read-fail", Some(_)) => "read_fail",
-        _ => return refuse("fault's kind", kind, KINDS),
-    };
-    match value.unwrap_or_default().parse() {
-        Ok(chance) if (0.0..=1.0).contains(&chance) => Ok(json!({"do": "faults", key: chance})),
-        _ => refuse("fault's chance", kind, "a number from 0 to 1"),
     }
 }
 
@@ -221,11 +212,13 @@ mod tests {
     fn texts_say_what_happens_when() {
         let cut = parse("power-cut@random:seed=7");
         assert_eq!((cut.moment, cut.times), (Moment::Random { seed: 7, mean: MEAN_OPERATIONS }, None));
-        assert_eq!(cut.request, json!({"do": "power-cut"}));
+        assert_eq!(cut.action, Action::PowerCut);
         let fail = parse("program-fail=0.25@500ms:drive=mine,times=2");
         assert_eq!((fail.moment, fail.times), (Moment::Time(Duration::from_millis(500)), Some(2)));
         assert_eq!(fail.drive.as_deref(), Some("mine"));
-        assert_eq!(fail.request, json!({"do": "faults", "program_fail": 0.25}));
+        assert!(matches!(fail.action, Action::Chances(chances) if chances.program == Some(0.25)));
+        let slow = parse("slow-die=3x2.5@1000ops:times=4");
+        assert!(matches!(slow.action, Action::Damage(pellucid_media::Fault::SlowDie { factor: 2.5, .. })));
         assert_eq!(parse("read-fail=1@1000ops").moment, Moment::Operations(1000));
     }
 

@@ -7,6 +7,8 @@ use common::{config, drive, pattern};
 use pellucid_device::Device;
 use pellucid_flash::{Command, Lba, Nanos, Opcode, Rng, Status};
 use pellucid_media::StoreKind;
+use pellucid_serve::session::{ConnectionId, Operation};
+use pellucid_serve::{Core, Route, Time};
 
 const SLOTS: u64 = 16;
 
@@ -125,4 +127,51 @@ fn slow_decoding_never_brings_the_data_of_another_page() {
         assert!(device.counters().read_retries > 0, "reads found their page moved");
         device.check();
     }
+}
+
+/// Damage is planned as it is asked for: refused when it cannot be, done with its operation when it can.
+#[test]
+fn damage_can_be_planned() {
+    let mut roomy = config(StoreKind::Ram);
+    roomy.ftl.over_provisioning = 0.8;
+    let device = Device::new(&roomy).expect("a good configuration");
+    let mut core = Core::new(vec![("one".into(), device)], Time::Instant).expect("it can be served");
+    let refusal = |core: &mut Core, text: &str| core.plan(text.parse().expect(text)).expect_err(text);
+    assert_eq!(refusal(&mut core, "kill-die=4@1ops"), "die = 4: allowed: 0 to 3");
+    let sentence = refusal(&mut core, "slow-die=0x0@1ops");
+    assert_eq!(sentence, "slow_die = 0: allowed: a factor from 0.001 to 1,000,000");
+    let sentence = refusal(&mut core, "bit-errors=5@1ops");
+    assert!(sentence.contains("drive.media.bit_errors.enabled = true"), "{sentence}");
+    assert_eq!(refusal(&mut core, "wear-out@1ops:drive=two"), "drive: \"two\"; allowed: one");
+    for text in [
+        "fail-programs=3@10ops",
+        "fail-erases=2@10ops",
+        "slow-die=1x50@500ops",
+        "kill-die=1@600ops",
+        "wear-out@900ops",
+    ] {
+        core.plan(text.parse().expect(text)).expect(text);
+    }
+    let write = |core: &mut Core, token: u64| {
+        let operation = Operation::new(Opcode::Write, Lba(token % 200 * 8), 8, pattern(token, 4096));
+        core.submit(0, Route { connection: ConnectionId::new(0), token }, operation);
+        loop {
+            core.run();
+            match core.pop() {
+                Some(done) => break done.completion.status,
+                None => continue,
+            }
+        }
+    };
+    for token in 1..900 {
+        assert_eq!(write(&mut core, token), Status::Success, "operation {token}");
+        let device = core.device(0);
+        let killed = device.media().is_dead(pellucid_flash::DieId(1));
+        assert_eq!((killed, device.is_read_only()), (token >= 600, false), "operation {token}");
+    }
+    let counters = core.device(0).counters();
+    assert!(counters.program_failures >= 3, "{}", counters.program_failures);
+    // The 900th is accepted before the drive has no block left, and none is behind it.
+    write(&mut core, 900);
+    assert_eq!(write(&mut core, 901), Status::ReadOnly);
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{Client, SECTOR, Transport, config, drive, pattern, read_some, scratch, serve};
 use pellucid_device::Device;
 use pellucid_flash::Rng;
-use pellucid_media::StoreKind;
+use pellucid_media::{BitErrors, Ecc, EccData, Integrity, StoreKind};
 use pellucid_serve::{Core, Refusal, Time};
 use pellucid_wire::nbd::{
     ClientHandshake, ClientHandshakeEvent, Command, OptionKind, OptionReply, allocation, command_flag,
@@ -335,6 +335,54 @@ fn damage_is_done_on_command() {
     again.leave();
     let device = &served.stop()[0];
     assert!(device.counters().program_failures >= 3);
+    device.check();
+}
+
+#[test]
+fn erases_fail_and_bits_err_on_command() {
+    let mut config = config(StoreKind::Ram);
+    config.ftl.over_provisioning = 0.8;
+    config.media.geometry.spare_bytes = 256;
+    config.buffer.retain = false;
+    config.media.integrity = Integrity {
+        ecc: Some(Ecc { chunk_bytes: 512, correctable: 4, data: EccData::Real }),
+        scrambler: true,
+        bit_errors: Some(BitErrors { factor: 1.0, retry_factor: 0.5, retry_floor: 0.1 }),
+        cycles: 0,
+    };
+    let drive = Device::new(&config).expect("a good configuration");
+    let served = serve("errors", vec![("one".into(), drive)], Time::Instant);
+    let done = |line: &str| {
+        let answer = served.control(line);
+        assert!(answer.contains("\"ok\":true"), "{line}: {answer}");
+    };
+    let mut client = Client::tcp(&served, "one");
+    let data = pattern(6, 1 << 20);
+    done(r#"{"do":"damage","what":"fail-erases","count":2}"#);
+    for _ in 0..12 {
+        client.write(0, &data);
+        client.flush();
+    }
+    assert_eq!(client.read(0, 1 << 20), data, "blocks that cannot be erased hold nothing that is needed");
+    // The raw bit error rate of a fresh block is so low that it takes a million times as many to lose a page.
+    let lost = |client: &mut Client| {
+        let errors = (0..256).map(|page| client.ask(Command::Read, 0, page * 4096, 4096, &[]).error);
+        errors.filter(|&error| error == IO).count()
+    };
+    assert_eq!(lost(&mut client), 0);
+    done(r#"{"do":"damage","what":"bit-errors","factor":1e6,"die":2}"#);
+    let on_one = lost(&mut client);
+    assert!((32..=96).contains(&on_one), "{on_one} of 256 pages on one of four dies");
+    done(r#"{"do":"damage","what":"bit-errors","factor":1e6}"#);
+    assert!(lost(&mut client) > 250);
+    done(r#"{"do":"damage","what":"bit-errors","factor":1}"#);
+    client.write(0, &data);
+    client.flush();
+    assert_eq!(client.read(0, 1 << 20), data, "what is written anew can be read");
+    client.leave();
+    let device = &served.stop()[0];
+    assert_eq!(device.counters().erase_failures, 2);
+    assert!(device.bad_blocks().1 >= 2);
     device.check();
 }
 

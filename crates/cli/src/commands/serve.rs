@@ -100,7 +100,8 @@ pub struct Serve {
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     log_format: LogFormat,
     /// Plan a fault: KIND@WHEN[:KEY=VALUE,...]; may be given several times. Kinds: power-cut, program-fail=P, erase-fail=P,
-    /// read-fail=P; when: a time (2s, 500ms), an operation (1000ops), random; keys: drive=NAME, times=N, and with random
+    /// read-fail=P, slow-die=DIExF, kill-die=DIE, bit-errors=F, bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out
+    /// (as pellucid fault does them); when: a time (2s, 500ms), an operation (1000ops), random; keys: drive=NAME, times=N, and with random
     /// seed=N, mean=OPERATIONS
     #[arg(long, value_name = "FAULT")]
     fault: Vec<PlannedFault>,

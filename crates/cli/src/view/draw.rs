@@ -14,7 +14,7 @@ use crate::watch::requests;
 use pellucid_flash::{Cause, Stage};
 use pellucid_lab::report::format::{bytes, count, duration, optional, percent, quantity, span};
 use pellucid_lab::report::key;
-use pellucid_monitor::{Bins, CommandFigures};
+use pellucid_monitor::{Bins, CommandFigures, DriveFigures, WayFigures};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -230,6 +230,30 @@ fn way_grid(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
+/// How near chunks of the code are to being lost.
+fn wrong_bits(drive: &DriveFigures) -> String {
+    let bins = drive.wrong_bits();
+    let (mean, most) = (optional(bins.mean(), |mean| format!("{mean:.2}")), bins.quantile(1.0));
+    let of = drive.chunks_by_wrong_bits.len().saturating_sub(2);
+    match most {
+        Some(most) => format!("wrong bits per chunk: mean {mean}, most {most}; {of} are mended"),
+        None => "wrong bits per chunk: none are modelled".into(),
+    }
+}
+
+/// The way whose reads take longest, beside the one in the middle.
+fn slowest_way(drive: &DriveFigures, ways: &[WayFigures]) -> Option<String> {
+    let mut by_time: Vec<(u64, usize)> =
+        ways.iter().enumerate().filter_map(|(at, way)| Some((way.p99_ns[0]?, at))).collect();
+    by_time.sort_unstable();
+    let (slowest, at) = *by_time.last()?;
+    let middle = by_time[by_time.len() / 2].0;
+    let per_channel = drive.ways_per_channel().max(1);
+    let (channel, way) = (at / per_channel, at % per_channel);
+    let (slowest, middle) = (duration(slowest as f64), duration(middle as f64));
+    Some(format!("read p99 of ways: {middle}, slowest {slowest} (channel {channel} way {way})"))
+}
+
 fn media(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
     let drive = scene.drive;
     let outstanding = scene.bins(|w| Some(&w.outstanding)).mean();
@@ -243,6 +267,7 @@ fn media(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
         ),
         format!("link in {} out {}  firmware {}", percent(link(0)), percent(link(1)), percent(firmware)),
         format!("bits corrected {}  retries {}", count(drive.corrected_bits), count(drive.read_retries)),
+        wrong_bits(drive),
         format!(
             "uncorrectable {}  failed programs {} erases {}",
             count(drive.uncorrectable_reads),
@@ -251,6 +276,7 @@ fn media(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
         ),
     ];
     if let Some(watched) = &drive.watched {
+        lines.extend(slowest_way(drive, &watched.ways));
         let wear = watched.wear;
         lines.push(format!(
             "erases per block {} to {}, mean {:.2}; bad {}",
@@ -322,7 +348,7 @@ fn latency(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pellucid_monitor::{DriveFigures, Figures, WatchedFigures, WayFigures, WorkFigures};
+    use pellucid_monitor::{Figures, WatchedFigures, WorkFigures};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -335,7 +361,9 @@ mod tests {
         let way = |ns: u64| WayFigures {
             operations: [step, 0, 0, 0],
             time_ns: [[0, 0, ns * step, 0], [0; 4], [0; 4], [0; 4]],
+            p99_ns: [(ns > 0).then_some(ns), None, None, None],
             longest_ns: ns,
+            ..Default::default()
         };
         let stages = [("media".to_string(), bins(75_000, 100 * step))].into();
         let read = CommandFigures { failed: 0, latency: bins(100_000, 100 * step), stages };
@@ -352,6 +380,7 @@ mod tests {
             programmed_bytes: [("host".to_string(), step * 1_000), ("collection".to_string(), step * 500)]
                 .into(),
             blocks: 64,
+            chunks_by_wrong_bits: vec![5, 3, 0, 2, 0],
             free_blocks: 16,
             channel_busy_ns: vec![100_000 * step, 0],
             way_busy_ns: vec![0, 600_000 * step, 0, 0],
@@ -384,6 +413,8 @@ mod tests {
             "ch 0  ··▓▓ bus  10 %",
             "ch 1  ···· bus   0 %",
             "free blocks 16 of 64, 25 %",
+            "wrong bits per chunk: mean 0.90, most 3; 3 are mended",
+            "read p99 of ways: 600 us, slowest 600 us (channel 0 way 1)",
         ] {
             assert!(text.contains(part), "{part:?} is missing in\n{text}");
         }

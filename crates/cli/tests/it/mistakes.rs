@@ -124,7 +124,7 @@ fn unknown_keys_are_refused_in_every_table() {
         ("ecc", "corectable", "correctable"),
         ("ftl", "victm", "victim"),
         ("host", "queus", "queues"),
-        ("firmware", "clock", "clock_mhz"),
+        ("firmware", "clock_mz", "clock_mhz"),
         ("buffer", "entires", "entries"),
         ("scheduler", "oder", "order"),
     ] {

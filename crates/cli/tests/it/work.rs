@@ -1,6 +1,7 @@
 //! Work that is done: reports, logs, comparison, descriptions.
 
 use crate::common::{Folder, project, repeatable, run_in};
+use serde_json::json;
 
 #[test]
 fn a_benchmark_runs_small_and_repeats() {
@@ -191,4 +192,64 @@ fn presets_are_listed_and_all_can_be_shown() {
         );
     }
     assert!(presets.as_array().unwrap().len() >= 7);
+}
+
+/// Each option of `pellucid fault` asks the server for what it says.
+#[test]
+fn faults_are_asked_for_as_they_were_told() {
+    use std::io::{BufRead, BufReader, Write};
+    let folder = Folder::new();
+    let listener = std::os::unix::net::UnixListener::bind(folder.path("control")).unwrap();
+    let asked = std::thread::spawn(move || {
+        let answer = |stream: std::io::Result<std::os::unix::net::UnixStream>| {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut line = String::new();
+            stream.read_line(&mut line).unwrap();
+            stream.get_mut().write_all(b"{\"ok\":true}\n").unwrap();
+            serde_json::from_str::<serde_json::Value>(&line).unwrap()
+        };
+        listener.incoming().take(9).map(answer).collect::<Vec<_>>()
+    });
+    let mut expected = Vec::new();
+    for (words, request) in [
+        (&["--kill-die", "5"][..], json!({"do": "damage", "what": "kill-die", "die": 5})),
+        (
+            &["--slow-die", "0", "--factor", "2.5"],
+            json!({"do": "damage", "what": "slow-die", "die": 0, "factor": 2.5}),
+        ),
+        (
+            &["--bit-errors", "--factor", "100"],
+            json!({"do": "damage", "what": "bit-errors", "factor": 100.0}),
+        ),
+        (
+            &["--bit-errors", "3", "--factor", "0"],
+            json!({"do": "damage", "what": "bit-errors", "die": 3, "factor": 0.0}),
+        ),
+        (&["--fail-programs", "4"], json!({"do": "damage", "what": "fail-programs", "count": 4})),
+        (&["--fail-erases", "2"], json!({"do": "damage", "what": "fail-erases", "count": 2})),
+        (&["--wear-out"], json!({"do": "damage", "what": "wear-out"})),
+        (
+            &["--program-fail", "0.5", "--read-fail", "0"],
+            json!({"do": "faults", "program_fail": 0.5, "read_fail": 0.0}),
+        ),
+        (
+            &["--erase-fail", "1", "--drive", "two"],
+            json!({"do": "faults", "erase_fail": 1.0, "drive": "two"}),
+        ),
+    ] {
+        let done = folder.run(&[&["fault", "--control", "control"], words].concat());
+        assert_eq!(done.json(), json!({"ok": true}), "{words:?}");
+        expected.push(request);
+    }
+    assert_eq!(asked.join().unwrap(), expected);
+    for words in [
+        &["--slow-die", "3"][..],
+        &["--bit-errors"],
+        &["--kill-die", "x"],
+        &["--kill-die", "1", "--wear-out"],
+        &["--wear-out", "--read-fail", "0.1"],
+    ] {
+        let done = folder.run(&[&["fault", "--control", "control"], words].concat());
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
+    }
 }

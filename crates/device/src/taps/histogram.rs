@@ -9,10 +9,17 @@
 
 /// Buckets to a doubling, as a power of two.
 const FINE_BITS: u32 = 4;
-const FINE: usize = 1 << FINE_BITS;
 /// Values from this power of two on share the last bucket.
 const TOP_BITS: u32 = 44;
-const BUCKETS: usize = ((TOP_BITS - FINE_BITS) as usize + 1) * FINE;
+const BUCKETS: usize = buckets(FINE_BITS, TOP_BITS);
+/// The same of the histograms that every way has.
+const COARSE_BITS: u32 = 3;
+const COARSE_TOP_BITS: u32 = 36;
+const COARSE_BUCKETS: usize = buckets(COARSE_BITS, COARSE_TOP_BITS);
+
+const fn buckets(fine_bits: u32, top_bits: u32) -> usize {
+    ((top_bits - fine_bits) as usize + 1) << fine_bits
+}
 
 /// Weights by value. Recording allocates nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,28 +36,29 @@ impl Default for Histogram {
 }
 
 #[inline]
-fn bucket_of(value: u64) -> usize {
-    if value < FINE as u64 {
+fn bucket_of(value: u64, fine_bits: u32, buckets: usize) -> usize {
+    if value < 1 << fine_bits {
         return value as usize;
     }
-    let shift = value.ilog2() - FINE_BITS;
-    (((shift as usize) << FINE_BITS) + (value >> shift) as usize).min(BUCKETS - 1)
+    let shift = value.ilog2() - fine_bits;
+    (((shift as usize) << fine_bits) + (value >> shift) as usize).min(buckets - 1)
 }
 
 /// The largest value of a bucket; the last one has no end.
-fn upper_of(bucket: usize) -> u64 {
-    if bucket < 2 * FINE {
+fn upper_of(bucket: usize, fine_bits: u32) -> u64 {
+    let fine = 1 << fine_bits;
+    if bucket < 2 * fine {
         return bucket as u64;
     }
-    let shift = (bucket >> FINE_BITS) as u32 - 1;
-    (((bucket % FINE + FINE) as u64 + 1) << shift) - 1
+    let shift = (bucket >> fine_bits) as u32 - 1;
+    (((bucket % fine + fine) as u64 + 1) << shift) - 1
 }
 
 impl Histogram {
     /// Adds `weight` at `value`.
     #[inline]
     pub fn record(&mut self, value: u64, weight: u64) {
-        self.weights[bucket_of(value)] += weight;
+        self.weights[bucket_of(value, FINE_BITS, BUCKETS)] += weight;
         self.sum = self.sum.saturating_add(value.saturating_mul(weight));
     }
 
@@ -67,7 +75,44 @@ impl Histogram {
     /// Buckets that are not empty, smallest first: largest value, weight.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let filled = self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0);
-        filled.map(|(bucket, &weight)| (upper_of(bucket), weight))
+        filled.map(|(bucket, &weight)| (upper_of(bucket, FINE_BITS), weight))
+    }
+}
+
+/// Counts by value, in a kilobyte: 8 buckets to a doubling, up to a minute in nanoseconds. A value is never more than an eighth
+/// below the upper end of its bucket; a count stays at the largest number that it can hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coarse {
+    counts: [u32; COARSE_BUCKETS],
+}
+
+impl Default for Coarse {
+    fn default() -> Coarse {
+        Coarse { counts: [0; COARSE_BUCKETS] }
+    }
+}
+
+impl Coarse {
+    /// Counts one `value`.
+    #[inline]
+    pub fn record(&mut self, value: u64) {
+        let count = &mut self.counts[bucket_of(value, COARSE_BITS, COARSE_BUCKETS)];
+        *count = count.saturating_add(1);
+    }
+
+    /// Values that the shares `shares` of all, in ascending order, do not exceed, up to an eighth too large; `None` when empty.
+    pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> Option<[u64; N]> {
+        let total: u64 = self.counts.iter().map(|&count| u64::from(count)).sum();
+        let (mut bucket, mut seen) = (0, u64::from(self.counts[0]));
+        let value = |share: f64| {
+            let rank = (share * total as f64).ceil().max(1.0);
+            while (seen as f64) < rank && bucket + 1 < COARSE_BUCKETS {
+                bucket += 1;
+                seen += u64::from(self.counts[bucket]);
+            }
+            upper_of(bucket, COARSE_BITS)
+        };
+        (total > 0).then(|| shares.map(value))
     }
 }
 
@@ -77,15 +122,31 @@ mod tests {
 
     #[test]
     fn buckets_are_contiguous_and_a_sixteenth_wide() {
-        for bucket in 0..BUCKETS - 1 {
-            let upper = upper_of(bucket);
-            assert_eq!(bucket_of(upper), bucket, "upper end {upper}");
-            assert_eq!(bucket_of(upper + 1), bucket + 1, "behind {upper}");
-            let width = upper_of(bucket + 1) - upper;
-            assert!(width == 1 || width * 16 <= upper + 1, "{width} wide above {upper}");
+        for (fine_bits, buckets, top_bits) in
+            [(FINE_BITS, BUCKETS, TOP_BITS), (COARSE_BITS, COARSE_BUCKETS, COARSE_TOP_BITS)]
+        {
+            let of = |value| bucket_of(value, fine_bits, buckets);
+            for bucket in 0..buckets - 1 {
+                let upper = upper_of(bucket, fine_bits);
+                assert_eq!(of(upper), bucket, "upper end {upper}");
+                assert_eq!(of(upper + 1), bucket + 1, "behind {upper}");
+                let width = upper_of(bucket + 1, fine_bits) - upper;
+                assert!(width == 1 || width << fine_bits <= upper + 1, "{width} wide above {upper}");
+            }
+            assert_eq!(upper_of(buckets - 1, fine_bits), (1 << top_bits) - 1);
+            assert_eq!(of(u64::MAX), buckets - 1);
         }
-        assert_eq!(upper_of(BUCKETS - 1), (1 << TOP_BITS) - 1);
-        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn quantiles_of_a_way() {
+        let mut coarse = Coarse::default();
+        assert_eq!(coarse.quantiles([0.5]), None);
+        (0..98).for_each(|_| coarse.record(7));
+        coarse.record(1_000);
+        coarse.record(u64::MAX);
+        let top = (1 << COARSE_TOP_BITS) - 1;
+        assert_eq!(coarse.quantiles([0.0, 0.5, 0.98, 0.985, 1.0]), Some([7, 7, 7, 1_023, top]));
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub counters: Counters,
     /// What translation decided.
     pub ftl: FtlCounters,
+    /// Chunks of the code by wrong bits when they were read; see [`Device::chunks_by_wrong_bits`].
+    pub chunks_by_wrong_bits: Vec<u64>,
     /// Channels of the drive, each with as many ways.
     pub channels: Vec<ChannelView>,
     /// Ways in the order of dies: those of the first channel first.
@@ -65,6 +67,7 @@ impl Device {
             at: self.now,
             counters: self.counters(),
             ftl: self.ftl_counters(),
+            chunks_by_wrong_bits: self.chunks_by_wrong_bits().to_vec(),
             channels: self.scheduler.channel_views().collect(),
             ways: self.scheduler.way_views(self.now).collect(),
             outstanding_commands: self.outstanding_commands(),

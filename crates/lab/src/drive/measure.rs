@@ -19,10 +19,12 @@ pub struct Measured {
     pub directions: Directions,
     /// Requests in all.
     pub requests: u64,
-    /// From the start to the last completion.
+    /// From the start, or the end of `ramp_time`, to the last completion.
     pub simulated: Nanos,
     /// What the drive counted meanwhile.
     pub counters: Counters,
+    /// Chunks of the code by wrong bits, meanwhile.
+    pub chunks_by_wrong_bits: Vec<u64>,
     /// What translation decided (since the counters were reset).
     pub ftl: FtlCounters,
     /// What the host's layers did meanwhile, and hold.
@@ -47,14 +49,18 @@ impl Measured {
         let (channels, dies, link, firmware) = busy(run.device.device());
         let since =
             |now: Vec<u64>, before: &[u64]| now.iter().zip(before).map(|(n, b)| n - b).collect::<Vec<_>>();
-        let simulated = end.since(run.start);
+        let simulated = end.since(run.measured_from);
         let layout = run.device.device().layout();
         let measured = Measured {
             requests: run.recorder.requests(),
             directions: run.recorder.finish(simulated),
             simulated,
             counters: difference(&run.device.device().counters(), &run.before),
-            ftl: run.device.device().ftl_counters(),
+            chunks_by_wrong_bits: since(
+                run.device.device().chunks_by_wrong_bits().to_vec(),
+                &run.wrong_bits_before,
+            ),
+            ftl: ftl_difference(&run.device.device().ftl_counters(), &run.ftl_before),
             host: run.device.host().zip(run.host_before).map(|(now, before)| host_difference(now, &before)),
             channel_busy: since(channels, &run.busy_before.0),
             die_busy: since(dies, &run.busy_before.1),
@@ -72,7 +78,6 @@ impl Measured {
 /// What layers did between two moments; what they hold is that of the second.
 fn host_difference(now: HostUse, before: &HostUse) -> HostUse {
     let (n, b) = (&now.counters, &before.counters);
-    let victims = std::array::from_fn(|i| now.ftl.victims[i] - before.ftl.victims[i]);
     HostUse {
         counters: HostCounters {
             written_sectors: n.written_sectors - b.written_sectors,
@@ -89,15 +94,19 @@ fn host_difference(now: HostUse, before: &HostUse) -> HostUse {
             read_retries: n.read_retries - b.read_retries,
             lost_reads: n.lost_reads - b.lost_reads,
         },
-        ftl: FtlCounters {
-            victims,
-            victim_valid_units: now.ftl.victim_valid_units - before.ftl.victim_valid_units,
-            relocated_units: now.ftl.relocated_units - before.ftl.relocated_units,
-            grown_bad: now.ftl.grown_bad - before.ftl.grown_bad,
-            refreshed: now.ftl.refreshed - before.ftl.refreshed,
-        },
+        ftl: ftl_difference(&now.ftl, &before.ftl),
         cpu_busy: Nanos(now.cpu_busy.0 - before.cpu_busy.0),
         ..now
+    }
+}
+
+fn ftl_difference(now: &FtlCounters, before: &FtlCounters) -> FtlCounters {
+    FtlCounters {
+        victims: std::array::from_fn(|i| now.victims[i] - before.victims[i]),
+        victim_valid_units: now.victim_valid_units - before.victim_valid_units,
+        relocated_units: now.relocated_units - before.relocated_units,
+        grown_bad: now.grown_bad - before.grown_bad,
+        refreshed: now.refreshed - before.refreshed,
     }
 }
 
@@ -194,6 +203,7 @@ pub fn report(
             uncorrectable_reads: counters.uncorrectable_reads,
             corrected_bits: counters.corrected_bits,
             miscorrected_chunks: counters.miscorrected_chunks,
+            chunks_by_wrong_bits: measured.chunks_by_wrong_bits,
             refreshed_blocks: ftl.refreshed,
             retired_blocks: ftl.grown_bad,
             program_failures: counters.program_failures,
@@ -278,4 +288,36 @@ pub fn summary(device: &Device) -> String {
         if geometry.dies > 1 { format!(" x {} dies", geometry.dies) } else { String::new() },
         f64::from(geometry.page_bytes) / 1024.0,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::experiment::{execute, jobs};
+    use crate::report::Report;
+    use crate::spec;
+    use crate::swarm::TINY;
+
+    fn run(job: &str) -> Report {
+        let text = format!("{TINY}[precondition]\nfill = 1.0\n[[job]]\n{job}\n");
+        let spec = spec::from_str(&text, "ramp", &[]).unwrap_or_else(|e| panic!("{e}"));
+        let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
+        execute(&spec, &jobs, &|| 0.0, |_| ()).unwrap_or_else(|e| panic!("{e}")).1
+    }
+
+    /// What is left out of the requests is left out of the time too, and of everything else that is counted.
+    #[test]
+    fn a_warm_up_is_no_part_of_the_measurement() {
+        let writes = "rw = 'randwrite'\nbs = '4k'\niodepth = 4\nruntime = '2s'";
+        let (plain, warm) = (run(writes), run(&format!("{writes}\nramp_time = '3s'\nstartdelay = '1s'")));
+        assert!((warm.simulated_seconds - 2.0).abs() < 0.02, "{}", warm.simulated_seconds);
+        let rate = |report: &Report| report.directions.write.iops;
+        assert!((rate(&warm) / rate(&plain) - 1.0).abs() < 0.1, "{} and {}", rate(&warm), rate(&plain));
+        let bytes = warm.directions.write.bytes as f64 / warm.write_amplification.host_written_bytes as f64;
+        assert!((bytes - 1.0).abs() < 0.01, "{bytes}: the drive's counters begin when those of the host do");
+        let busy = |report: &Report| report.utilisation.mean_die().unwrap();
+        assert!((busy(&warm) / busy(&plain) - 1.0).abs() < 0.1, "{} and {}", busy(&warm), busy(&plain));
+        let collected = warm.collection.relocated_units as f64 / plain.collection.relocated_units as f64;
+        assert!((0.7..1.4).contains(&collected), "{collected}");
+        assert!(warm.series.write.bytes.iter().sum::<u64>() == warm.directions.write.bytes);
+    }
 }

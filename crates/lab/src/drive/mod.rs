@@ -25,7 +25,8 @@ use crate::report::{RequestLog, RequestRecorder, Sample, TimeSeries};
 use crate::trace::TraceError;
 use crate::workload::JobError;
 use pellucid_device::{Counters, Device, DeviceError, NoRoom};
-use pellucid_flash::{Cause, Command, Completion, Lba, Opcode, SimTime, Status};
+use pellucid_flash::{Cause, Command, Completion, Lba, Nanos, Opcode, SimTime, Status};
+use pellucid_ftl::FtlCounters;
 use std::io::Write;
 use std::ops::ControlFlow;
 
@@ -84,7 +85,11 @@ pub struct Run<'a, T: Target = Device> {
     pub device: &'a mut T,
     source: Source,
     start: SimTime,
+    /// The start, or the end of `ramp_time`.
+    measured_from: SimTime,
     before: Counters,
+    ftl_before: FtlCounters,
+    wrong_bits_before: Vec<u64>,
     host_before: Option<HostUse>,
     busy_before: (Vec<u64>, Vec<u64>, [u64; 2], u64),
     recorder: RequestRecorder,
@@ -140,10 +145,14 @@ impl<'a, T: Target> Run<'a, T> {
         let host_before = device.host();
         let series = TimeSeries::new(start, sample(device));
         let busy_before = busy(device.device());
+        let wrong_bits_before = device.device().chunks_by_wrong_bits().to_vec();
         Run {
             device,
             source,
             start,
+            measured_from: start,
+            ftl_before: FtlCounters::default(),
+            wrong_bits_before,
             before,
             host_before,
             busy_before,
@@ -168,6 +177,12 @@ impl<'a, T: Target> Run<'a, T> {
         }
         let mut now = self.start;
         let mut rounds = 0u32;
+        let mut ramp = match &self.source {
+            Source::Jobs(jobs) if jobs.ramp_end() > SimTime::ZERO => {
+                Some(self.start + Nanos(jobs.ramp_end().0))
+            }
+            _ => None,
+        };
         loop {
             let release = self.submit_all(now)?;
             if release.is_none() && self.in_flight.len() == self.idle_tags.len() {
@@ -179,6 +194,9 @@ impl<'a, T: Target> Run<'a, T> {
                 (None, Some(release)) => release,
                 (None, None) => break,
             };
+            if let Some(at) = ramp.take_if(|at| next >= *at) {
+                self.measure_from(at);
+            }
             if next >= self.series.sample_due() {
                 let sample = sample(self.device);
                 self.series.sample(next, sample);
@@ -197,10 +215,22 @@ impl<'a, T: Target> Run<'a, T> {
                 }
             }
         }
-        let end = self.last_completion;
+        let end = self.last_completion.max(self.measured_from);
         let sample = sample(self.device);
         self.series.sample(end, sample);
         Measured::take(self, end)
+    }
+
+    /// What is measured begins at `at`, before which nothing more happens: what was counted so far was a warm-up.
+    fn measure_from(&mut self, at: SimTime) {
+        self.device.advance(at);
+        self.measured_from = at;
+        self.before = self.device.device().counters();
+        self.ftl_before = self.device.device().ftl_counters();
+        self.wrong_bits_before = self.device.device().chunks_by_wrong_bits().to_vec();
+        self.host_before = self.device.host();
+        self.busy_before = busy(self.device.device());
+        self.series = TimeSeries::new(at, sample(self.device));
     }
 
     /// Submits what the source has for `now`; returns when it has more without a completion.

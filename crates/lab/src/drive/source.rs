@@ -2,7 +2,7 @@
 
 use crate::trace::{Shaped, TraceError};
 use crate::workload::{Generator, Handles, Io, Job, JobError, Rate};
-use pellucid_flash::{Lba, Opcode, SimTime};
+use pellucid_flash::{Lba, Nanos, Opcode, SimTime};
 
 /// A request that wants to be submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,11 +179,23 @@ impl Jobs {
 
     /// Statistics of `owner` count only from this time after the run's start on.
     pub fn ramp(&self, owner: u32) -> SimTime {
-        SimTime(self.workers[owner as usize].job.ramp_time.0)
+        self.workers[owner as usize].ramp()
+    }
+
+    /// Measuring begins this long after the run's start: when the first job's statistics count.
+    pub fn ramp_end(&self) -> SimTime {
+        self.workers.iter().map(Worker::ramp).min().unwrap_or_default()
     }
 }
 
 impl Worker {
+    fn ramp(&self) -> SimTime {
+        match self.job.ramp_time {
+            Nanos::ZERO => SimTime::ZERO,
+            ramp => SimTime(self.job.start_delay.0.saturating_add(ramp.0)),
+        }
+    }
+
     #[inline]
     fn draw(&mut self) -> Option<Io> {
         let io = self.ahead.take().or_else(|| self.generator.next());

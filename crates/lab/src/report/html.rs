@@ -369,6 +369,7 @@ fn health(report: &Report) -> Vec<Part> {
             ("reads corrected by a retry", count(media.corrected_reads)),
             ("uncorrectable reads", count(media.uncorrectable_reads)),
             ("bits corrected", count(media.corrected_bits)),
+            ("wrong bits in a chunk: mean, most", wrong_bits(&media.chunks_by_wrong_bits)),
             ("chunks miscorrected", count(media.miscorrected_chunks)),
             ("blocks refreshed", count(media.refreshed_blocks)),
             ("blocks retired", count(media.retired_blocks)),
@@ -389,4 +390,16 @@ fn health(report: &Report) -> Vec<Part> {
         )));
     }
     parts
+}
+
+/// Mean and largest of the wrong bits in a chunk.
+fn wrong_bits(chunks: &[u64]) -> String {
+    let total: u64 = chunks.iter().sum();
+    if total == 0 {
+        return "-".into();
+    }
+    let sum: u64 = (0u64..).zip(chunks).map(|(bits, n)| bits * n).sum();
+    let most = chunks.iter().rposition(|&n| n > 0).unwrap_or(0);
+    let lost = if most + 1 == chunks.len() { " and more" } else { "" };
+    format!("{}, {most}{lost}", significant(sum as f64 / total as f64))
 }

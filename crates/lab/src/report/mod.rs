@@ -306,7 +306,7 @@ pub struct Mount {
 }
 
 /// Errors of the media and what they cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MediaHealth {
     /// Attempts to read again after an attempt that could not be corrected.
     pub read_retries: u64,
@@ -318,6 +318,9 @@ pub struct MediaHealth {
     pub corrected_bits: u64,
     /// Chunks that the decoder took for other data than were stored; uncorrectable all the same.
     pub miscorrected_chunks: u64,
+    /// Chunks of the code that were read, retries again, by the wrong bits in them; the last place is for more than the code
+    /// corrects. Empty without the bit-error model.
+    pub chunks_by_wrong_bits: Vec<u64>,
     /// Blocks that were written anew because too many bits had to be corrected.
     pub refreshed_blocks: u64,
     /// Blocks that were retired.

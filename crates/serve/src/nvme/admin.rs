@@ -4,13 +4,13 @@
 
 use super::controller::{Abort, Change, Controller};
 use super::subsystem::Subsystem;
-use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, features, identify, logs, open_channel};
+use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, features, identify, logs, open_channel, zns};
 use crate::session::Port;
 use pellucid_flash::Interface;
 use pellucid_wire::nvme::open_channel::GEOMETRY_OPCODE;
 use pellucid_wire::nvme::{
-    AdminOpcode, AsyncEvent, BROADCAST_NSID, FABRICS_OPCODE, FabricsType, GetLogPage, PropertyGet,
-    PropertySet, Status, SubmissionEntry, ascii,
+    AdminOpcode, AsyncEvent, AsyncEventConfig, BROADCAST_NSID, FABRICS_OPCODE, FabricsType, GetLogPage,
+    PropertyGet, PropertySet, Status, SubmissionEntry, ascii,
 };
 use std::net::SocketAddr;
 
@@ -19,8 +19,8 @@ use std::net::SocketAddr;
 pub(super) enum Reply {
     /// It is done; the result of its completion.
     Done(u64),
-    /// It is done, and these are its data.
-    Data(Vec<u8>),
+    /// It is done, and these are its data, and the result of its completion.
+    Data(Vec<u8>, u64),
     /// It is answered later.
     Later,
     /// The asynchronous event request of this identifier was aborted; both commands are done.
@@ -31,6 +31,13 @@ pub(super) enum Reply {
     Shutdown,
     /// All blocks of the namespaces from the first to the last must be forgotten.
     Format { first: u32, last: u32 },
+}
+
+impl Reply {
+    /// Data, and nothing to say beside them.
+    pub fn of(data: Vec<u8>) -> Reply {
+        Reply::Data(data, 0)
+    }
 }
 
 /// Bytes of data that a command takes from the host.
@@ -68,11 +75,12 @@ pub(super) fn execute(
     match opcode {
         AdminOpcode::Identify => {
             let page = identify::page(controller, subsystem.as_deref(), entry, port)?;
-            Ok(Reply::Data(page.to_vec()))
+            Ok(Reply::of(page.to_vec()))
         }
         AdminOpcode::GetFeatures => Ok(match features::get(controller, subsystem.as_deref(), entry, port)? {
             features::Value::Word(word) => Reply::Done(word.into()),
-            features::Value::Data(bytes) => Reply::Data(bytes),
+            features::Value::Data(bytes) => Reply::of(bytes),
+            features::Value::List(bytes, entries) => Reply::Data(bytes, entries),
         }),
         AdminOpcode::SetFeatures => {
             features::set(controller, subsystem, entry, data, port).map(|word| Reply::Done(word.into()))
@@ -82,7 +90,7 @@ pub(super) fn execute(
         AdminOpcode::GetLogPage => {
             let arguments = log_arguments(entry)?;
             let subsystem = subsystem.ok_or(Status::INVALID_LOG_PAGE.do_not_retry())?;
-            logs::get(controller, subsystem, &arguments, entry.nsid(), port).map(Reply::Data)
+            logs::get(controller, subsystem, &arguments, entry.nsid(), port).map(Reply::of)
         }
         AdminOpcode::FormatNvm => format(controller, subsystem, entry, port),
         _ => Err(Status::INVALID_OPCODE.do_not_retry()),
@@ -97,7 +105,7 @@ fn geometry(
     let subsystem = subsystem.ok_or(Status::INVALID_OPCODE.do_not_retry())?;
     let namespace = subsystem.namespace(entry.nsid()).ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
     match port.namespaces()[namespace].interface {
-        Interface::OpenChannel(chunks) => Ok(Reply::Data(open_channel::geometry(&chunks).encode().to_vec())),
+        Interface::OpenChannel(chunks) => Ok(Reply::of(open_channel::geometry(&chunks).encode().to_vec())),
         _ => Err(Status::INVALID_OPCODE.do_not_retry()),
     }
 }
@@ -203,6 +211,17 @@ pub(super) fn watch_chunks(controller: &mut Controller, subsystem: &mut Subsyste
     if controller.notices_told < subsystem.notices_seen {
         controller.notices_told = subsystem.notices_seen;
         controller.raise(AsyncEvent::ChunkNotification);
+    }
+}
+
+/// Tells of zones that changed without a command.
+pub(super) fn watch_zones(controller: &mut Controller, subsystem: &mut Subsystem, port: &mut Port<'_>) {
+    zns::take_changed(subsystem, port);
+    if controller.zones_told < subsystem.changed_zones.len()
+        && controller.features.async_events.wants(AsyncEventConfig::ZONE_DESCRIPTOR)
+    {
+        controller.zones_told = subsystem.changed_zones.len();
+        controller.raise(AsyncEvent::ZoneDescriptor);
     }
 }
 

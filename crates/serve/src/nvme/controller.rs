@@ -79,6 +79,10 @@ pub(super) struct Controller {
     pub zoned: bool,
     /// Chunk notices of the subsystem that the host has been told of.
     pub notices_told: u64,
+    /// Changed zones of the subsystem that the host has been told of.
+    pub zones_told: usize,
+    /// Those that it has read of, by namespace.
+    pub zones_read: BTreeMap<u32, usize>,
 }
 
 /// What a Property Set asks the connection to do.
@@ -123,6 +127,8 @@ impl Controller {
             event_log: None,
             zoned: false,
             notices_told: 0,
+            zones_told: 0,
+            zones_read: BTreeMap::new(),
         }
     }
 

@@ -51,6 +51,8 @@ impl Default for Features {
 pub(super) enum Value {
     Word(u32),
     Data(Vec<u8>),
+    /// A list, and how many entries there are.
+    List(Vec<u8>, u64),
 }
 
 /// Bytes that a Set Features command takes from the host.
@@ -144,7 +146,9 @@ pub(super) fn get(
             FeatureId::DataPlacementEvents => {
                 let nsid = u16::try_from(entry.nsid()).map_err(|_| invalid)?;
                 fdp::feature(subsystem, nsid, port)?;
-                return Ok(Value::Data(fdp::event_feature(subsystem, entry.nsid())));
+                let list = fdp::event_feature(subsystem, entry.nsid());
+                let entries = list.len() as u64 / 2;
+                return Ok(Value::List(list, entries));
             }
             FeatureId::OpenChannelMediaFeedback => {
                 let feedback = open_channel::feedback(subsystem, entry.nsid(), port).ok_or(invalid)?;

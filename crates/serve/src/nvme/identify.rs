@@ -195,6 +195,7 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
             | if groups > 0 { fdp::CONTROLLER_ATTRIBUTES } else { 0 }
             | if chunks { open_channel::CONTROLLER_ATTRIBUTES } else { 0 },
         endurance_group_max: groups,
+        async_events: if has_zones(subsystem, port) { AsyncEventConfig::ZONE_DESCRIPTOR } else { 0 },
         serial_number: ascii(&config.serial),
         model_number: ascii(&config.model),
         controller_type: ControllerType::Io.raw(),

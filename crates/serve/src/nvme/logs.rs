@@ -16,7 +16,7 @@ use super::discovery;
 use super::history::Owner;
 use super::identify::FIRMWARE;
 use super::subsystem::Subsystem;
-use super::{fdp, identify, open_channel};
+use super::{fdp, identify, open_channel, zns};
 use crate::session::Port;
 use pellucid_device::Device;
 use pellucid_flash::Cause;
@@ -59,10 +59,9 @@ pub(super) fn get(
         Some(LogId::FirmwareSlot) => firmware().encode().to_vec(),
         // Namespaces do not come and go while they are served.
         Some(LogId::ChangedNamespaces) => vec![0; 4096],
-        // Zones change their state by commands only.
         Some(LogId::ChangedZones) if identify::has_zones(subsystem, port) => {
             one(subsystem, nsid)?;
-            vec![0; 4096]
+            zns::changed_log(controller, subsystem, nsid, arguments.retain_event)
         }
         Some(LogId::CommandEffects) => match CommandSet::from_raw(arguments.command_set) {
             Some(CommandSet::Nvm) => {

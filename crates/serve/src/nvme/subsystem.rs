@@ -102,6 +102,8 @@ pub(super) struct Subsystem {
     pub notices: VecDeque<(u32, ChunkNotice)>,
     /// Notices so far.
     pub notices_seen: u64,
+    /// Zones that changed without a command, with the identifier of the namespace; each once.
+    pub changed_zones: Vec<(u32, u64)>,
     /// Placement events that hosts have enabled, a bit for each kind, by namespace.
     placement_events: BTreeMap<u32, u8>,
 }
@@ -116,6 +118,7 @@ impl Subsystem {
             errors: 0,
             notices: VecDeque::new(),
             notices_seen: 0,
+            changed_zones: Vec::new(),
             placement_events: BTreeMap::new(),
         }
     }

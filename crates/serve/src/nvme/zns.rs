@@ -1,6 +1,8 @@
 //! Zoned namespaces (NVMe Zoned Namespaces 1.1): Zone Management Send and Receive, Zone Append, and what Identify says.
 
+use super::controller::Controller;
 use super::io::{Request, Set, Special, Volume, no};
+use super::subsystem::Subsystem;
 use crate::session::{Operation, Port};
 use pellucid_flash::{Lba, Opcode, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState};
 use pellucid_wire::nvme::zns::{
@@ -8,6 +10,9 @@ use pellucid_wire::nvme::zns::{
     ZonedController, ZonedFormat, ZonedNamespace,
 };
 use pellucid_wire::nvme::{NvmOpcode, Status, SubmissionEntry};
+
+/// Zones that the changed zone list has room for.
+const CHANGED_MAX: u16 = 511;
 
 /// Understands a command that only zoned namespaces have.
 pub(super) fn parse(
@@ -131,6 +136,43 @@ fn matches(filter: ReportFilter, state: ZoneState) -> bool {
         ReportFilter::ReadOnly => state == ZoneState::ReadOnly,
         ReportFilter::Offline => state == ZoneState::Offline,
     }
+}
+
+/// Takes over which zones of the subsystem's drives changed without a command.
+pub(super) fn take_changed(subsystem: &mut Subsystem, port: &mut Port<'_>) {
+    for at in 0..subsystem.config.namespaces.len() {
+        let namespace = subsystem.config.namespaces[at];
+        let number = port.namespaces()[namespace].number;
+        for Lba(start) in port.device_mut(namespace).take_changed_zones(number) {
+            let zone = (at as u32 + 1, start);
+            if !subsystem.changed_zones.contains(&zone) {
+                subsystem.changed_zones.push(zone);
+            }
+        }
+    }
+}
+
+/// The changed zone list of a namespace (log BFh): zones that this host has not read of yet. Unless the event is `retained`, they
+/// are read of now.
+pub(super) fn changed_log(
+    controller: &mut Controller,
+    subsystem: &Subsystem,
+    nsid: u32,
+    retained: bool,
+) -> Vec<u8> {
+    let read = controller.zones_read.entry(nsid).or_default();
+    let zones = subsystem.changed_zones.iter().skip(*read).filter(|zone| zone.0 == nsid);
+    let starts: Vec<u64> = zones.map(|zone| zone.1).collect();
+    if !retained {
+        *read = subsystem.changed_zones.len();
+    }
+    // More than the page has room for: all ones, and the host has to look at every zone.
+    let listed = u16::try_from(starts.len()).ok().filter(|&count| count <= CHANGED_MAX);
+    let mut page = vec![0; 4096];
+    page[..2].copy_from_slice(&listed.unwrap_or(u16::MAX).to_le_bytes());
+    let list = starts.iter().take(usize::from(listed.unwrap_or(0))).flat_map(|start| start.to_le_bytes());
+    page[8..].iter_mut().zip(list).for_each(|(byte, value)| *byte = value);
+    page
 }
 
 /// Identify Namespace of the zoned command set.

@@ -8,7 +8,7 @@ use pellucid_device::{
 use pellucid_flash::{Geometry, Nanos};
 use pellucid_ftl::{
     ChunkConfig, Durability, FtlConfig, Isolation, Management, Placement, Separation, Victim, WearLevelling,
-    WriteFailure,
+    WriteFailure, ZoneConfig,
 };
 use pellucid_media::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
 use pellucid_serve::control::ControlSession;
@@ -170,6 +170,27 @@ pub fn drive_of_sets_with(faults: Vec<ListedFault>) -> Device {
             },
         },
     ];
+    Device::new(&config).expect("a good configuration")
+}
+
+/// A drive of zones: each of two dies, four of them.
+pub fn drive_of_zones() -> Device {
+    let mut config = config(StoreKind::Ram);
+    config.media.metadata_bytes = 16;
+    config.media.geometry.spare_bytes = 256;
+    config.media.geometry.blocks = 6;
+    config.namespaces = vec![Namespace::Zoned {
+        zones: ZoneConfig {
+            blocks: 0..6,
+            spare_blocks: 4,
+            dies_per_zone: 2,
+            open_max: 3,
+            active_max: 4,
+            append_max_sectors: 16,
+            stage_stripes: 12,
+            protected: false,
+        },
+    }];
     Device::new(&config).expect("a good configuration")
 }
 

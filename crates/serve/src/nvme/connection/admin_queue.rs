@@ -26,14 +26,16 @@ impl Connection {
             return self.execute_connect(index, entry, data, port);
         };
         let reply = self.admin_reply(id, entry, data, port).and_then(|reply| match reply {
-            Reply::Data(data) => room_for(entry, data.len() as u32).map(|()| Reply::Data(data)),
+            Reply::Data(data, result) => {
+                room_for(entry, data.len() as u32).map(|()| Reply::Data(data, result))
+            }
             reply => Ok(reply),
         });
         match reply {
             Ok(Reply::Done(result)) => self.finish(index, result, port),
-            Ok(Reply::Data(data)) => {
+            Ok(Reply::Data(data, result)) => {
                 self.slots.free(index);
-                self.send(entry.cid(), data, port);
+                self.send_with(entry.cid(), data, Status::SUCCESS, result, port);
             }
             Ok(Reply::Later) => {
                 self.slots.free(index);
@@ -75,7 +77,7 @@ impl Connection {
         controller.active_ns = port.now_ns();
         match controller.kind {
             Kind::Discovery if entry.opcode() == AdminOpcode::GetLogPage.raw() => {
-                admin::discovery_log(controller, subsystems, entry, self.local).map(Reply::Data)
+                admin::discovery_log(controller, subsystems, entry, self.local).map(Reply::of)
             }
             Kind::Discovery => admin::execute(controller, None, entry, data, port),
             Kind::Io(subsystem) => {
@@ -165,6 +167,7 @@ impl Connection {
                 && let Some(subsystem) = subsystem.as_deref_mut()
             {
                 admin::watch_chunks(controller, subsystem, port);
+                admin::watch_zones(controller, subsystem, port);
             }
             if controller.is_ready()
                 && now_ns >= controller.warnings_at_ns + HEALTH_NS

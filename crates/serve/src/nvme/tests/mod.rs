@@ -8,3 +8,4 @@ mod hostile;
 mod io;
 mod sets;
 mod world;
+mod zones;

@@ -176,6 +176,14 @@ fn placement_logs_and_features() {
     let event = Event::decode(page[64..].first_chunk().expect("one"));
     assert_eq!((count(&page), event.kind, event.placement, event.nsid), (1, 3, 9, 1));
     assert_eq!(count(&sets.log(0x23, 0, 1, 0, 128).expect("those of the drive")), 0);
+    // The feature says how many kinds there are, and of each whether it is enabled.
+    let get = SubmissionEntry::new(10, 0, 1).with_cdw(10, 0x1E).with_cdw(11, 255 << 16);
+    let cid = sets.world.command(sets.admin, get.with_sgl(SglDescriptor::transport(510)), &[]);
+    let count = sets.world.end(sets.admin, cid).dw0() as usize;
+    let list = sets.world.links[sets.admin].host.data.remove(&cid).expect("a list");
+    assert_eq!((count > 3, list.len()), (true, 2 * count));
+    let enabled: Vec<u8> = list.chunks_exact(2).filter(|kind| kind[1] & 1 == 1).map(|kind| kind[0]).collect();
+    assert_eq!(enabled, [3]);
 }
 
 #[test]

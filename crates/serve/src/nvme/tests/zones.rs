@@ -1,0 +1,205 @@
+//! A zoned namespace: its commands, and what a host learns of zones that fail.
+
+use super::common;
+use super::world::{SECTOR, World, in_capsule};
+use pellucid_flash::DieId;
+use pellucid_media::Fault;
+use pellucid_wire::nvme::zns::{ZoneReportHeader, ZonedNamespace};
+use pellucid_wire::nvme::{IdentifyController, Status, SubmissionEntry};
+use pellucid_wire::tcp::IcReq;
+
+const PLAIN: IcReq = IcReq { alignment: 0, header_digest: false, data_digest: false, r2t_max: 0 };
+const ZONES: u64 = 4;
+/// Written sectors of a zone: two blocks of 16 pages of 8 sectors.
+const CAPACITY: u64 = 256;
+
+const CLOSE: u32 = 1;
+const FINISH: u32 = 2;
+const OPEN: u32 = 3;
+const RESET: u32 = 4;
+const OFFLINE: u32 = 5;
+
+const EMPTY: u8 = 1;
+const IMPLICITLY_OPEN: u8 = 2;
+const EXPLICITLY_OPEN: u8 = 3;
+const CLOSED: u8 = 4;
+const READ_ONLY: u8 = 13;
+const FULL: u8 = 14;
+const OFF: u8 = 15;
+
+struct Zoned {
+    world: World,
+    admin: usize,
+    io: usize,
+    /// Sectors from one zone to the next.
+    size: u64,
+}
+
+fn zoned() -> Zoned {
+    let mut world = World::of(vec![("zones".into(), common::drive_of_zones())], None);
+    let (admin, id) = world.attach(PLAIN);
+    let io = world.queue(PLAIN, id, 1);
+    let entry = SubmissionEntry::new(6, 0, 1).with_cdw(10, 5).with_cdw(11, 2 << 24);
+    let page = world.fetch(admin, entry, 4096).expect("identify");
+    let described = ZonedNamespace::decode(page.first_chunk().expect("4096 bytes"));
+    assert_eq!((described.active_max, described.open_max), (3, 2), "0-based");
+    Zoned { world, admin, io, size: described.formats[0].zone_blocks }
+}
+
+fn no(status: Status) -> Status {
+    status.do_not_retry()
+}
+
+impl Zoned {
+    fn write(&mut self, opcode: u8, lba: u64, sectors: u32) -> (Status, u64) {
+        let data = vec![lba as u8 ^ 0x5a; sectors as usize * SECTOR];
+        let entry = SubmissionEntry::new(opcode, 0, 1).with_cdw_pair(10, lba).with_cdw(12, sectors - 1);
+        let ended = self.world.ask(self.io, in_capsule(entry, &data), &data);
+        (ended.status, ended.result)
+    }
+
+    fn send(&mut self, zone: u64, action: u32) -> Status {
+        let entry = SubmissionEntry::new(0x79, 0, 1).with_cdw_pair(10, zone * self.size).with_cdw(13, action);
+        self.world.ask(self.io, entry, &[]).status
+    }
+
+    /// State, capacity, start and write pointer of every zone that is listed.
+    fn report(
+        &mut self,
+        from: u64,
+        filter: u32,
+        partial: bool,
+        room: u32,
+    ) -> (u64, Vec<(u8, u64, u64, u64)>) {
+        let bytes = 64 * (room + 1);
+        let entry = SubmissionEntry::new(0x7A, 0, 1)
+            .with_cdw_pair(10, from)
+            .with_cdw(12, bytes / 4 - 1)
+            .with_cdw(13, filter << 8 | u32::from(partial) << 16);
+        let page = self.world.fetch(self.io, entry, bytes).expect("a report");
+        let header = ZoneReportHeader::decode(page.first_chunk().expect("a header"));
+        let word = |zone: &[u8], at: usize| u64::from_le_bytes(zone[at..at + 8].try_into().expect("8 bytes"));
+        let zones = page[64..].chunks_exact(64).filter(|zone| zone[0] == 2);
+        let zones = zones.map(|z| (z[1] >> 4, word(z, 8), word(z, 16), word(z, 24)));
+        (header.zones, zones.collect())
+    }
+
+    fn state(&mut self, zone: u64) -> u8 {
+        self.report(zone * self.size, 0, true, 1).1[0].0
+    }
+
+    fn changed(&mut self, retain: bool) -> Vec<u64> {
+        let entry = SubmissionEntry::new(2, 0, 1).with_cdw(10, 0xBF | 1023 << 16 | u32::from(retain) << 15);
+        let page = self.world.fetch(self.admin, entry, 4096).expect("the changed zone list");
+        let count = u16::from_le_bytes([page[0], page[1]]);
+        let starts = page[8..].as_chunks::<8>().0.iter().take(count.into());
+        starts.map(|start| u64::from_le_bytes(*start)).collect()
+    }
+
+    fn await_event(&mut self) -> u16 {
+        self.world.command(self.admin, SubmissionEntry::new(0x0C, 0, 0), &[])
+    }
+
+    fn told(&mut self, event: u16) -> Option<u32> {
+        let now = self.world.core.now_ns();
+        self.world.tick(self.admin, now);
+        self.world.pump();
+        self.world.links[self.admin].host.responses.remove(&event).map(|ended| ended.dw0())
+    }
+}
+
+#[test]
+fn zones_are_written_appended_managed_and_reported() {
+    let mut zoned = zoned();
+    let size = zoned.size;
+    assert_eq!(zoned.write(1, 0, 8).0, Status::SUCCESS);
+    assert!(zoned.write(1, 0, 8).0.is(Status::ZONE_INVALID_WRITE), "not at the write pointer");
+    assert_eq!(zoned.write(0x7D, 0, 4), (Status::SUCCESS, 8), "an append says where");
+    assert!(zoned.write(0x7D, 1, 4).0.is(Status::INVALID_FIELD), "an append names the zone's start");
+    assert!(zoned.write(0x7D, 0, 17).0.is(Status::INVALID_FIELD), "longer than allowed");
+    assert_eq!(zoned.send(1, OPEN), Status::SUCCESS);
+    assert_eq!(zoned.send(2, CLOSE), no(Status::ZONE_INVALID_TRANSITION), "an empty one");
+    assert_eq!(zoned.send(2, FINISH), Status::SUCCESS);
+    let (count, zones) = zoned.report(0, 0, false, 8);
+    let expected = [
+        (IMPLICITLY_OPEN, CAPACITY, 0, 12),
+        (EXPLICITLY_OPEN, CAPACITY, size, size),
+        (FULL, CAPACITY, 2 * size, u64::MAX),
+        (EMPTY, CAPACITY, 3 * size, 3 * size),
+    ];
+    assert_eq!(count, ZONES);
+    for (zone, expected) in zones.iter().zip(expected) {
+        // What the write pointer of a full zone is, nobody may ask.
+        let pointer = if expected.3 == u64::MAX { zone.3 } else { expected.3 };
+        assert_eq!(*zone, (expected.0, expected.1, expected.2, pointer));
+    }
+    // Filters, parts, and room for less than there is.
+    assert_eq!(zoned.report(0, 1, false, 8).1.len(), 1, "the empty one");
+    assert_eq!((zoned.report(0, 0, false, 2).0, zoned.report(0, 0, true, 2).0), (4, 2));
+    assert_eq!(zoned.report(2 * size + 5, 0, true, 8).0, 2, "from the zone that holds the block");
+    let beyond = SubmissionEntry::new(0x7A, 0, 1).with_cdw_pair(10, ZONES * size).with_cdw(12, 63);
+    assert_eq!(zoned.world.fetch(zoned.io, beyond, 256), Err(no(Status::LBA_OUT_OF_RANGE)));
+    assert_eq!(zoned.send(0, CLOSE), Status::SUCCESS);
+    assert_eq!((zoned.state(0), zoned.send(0, RESET), zoned.state(0)), (CLOSED, Status::SUCCESS, EMPTY));
+    assert_eq!(zoned.send(0, OFFLINE), no(Status::ZONE_INVALID_TRANSITION));
+    assert_eq!(zoned.send(0, 0x10), no(Status::INVALID_FIELD), "there are no zone extensions");
+    let all = SubmissionEntry::new(0x79, 0, 1).with_cdw(13, RESET | 1 << 8);
+    assert_eq!(zoned.world.ask(zoned.io, all, &[]).status, Status::SUCCESS);
+    assert_eq!(zoned.report(0, 1, true, 8).0, ZONES, "all are empty");
+}
+
+#[test]
+fn limits_are_kept_and_reads_are_zeros_behind_the_pointer() {
+    let mut zoned = zoned();
+    let size = zoned.size;
+    for zone in 0..3 {
+        assert_eq!(zoned.send(zone, OPEN), Status::SUCCESS);
+    }
+    assert!(zoned.send(3, OPEN).is(Status::ZONE_TOO_MANY_OPEN));
+    assert!(zoned.write(1, 3 * size, 8).0.is(Status::ZONE_TOO_MANY_OPEN));
+    assert_eq!(zoned.send(0, RESET), Status::SUCCESS);
+    assert_eq!(zoned.write(1, 3 * size, 8).0, Status::SUCCESS);
+    let read = SubmissionEntry::new(2, 0, 1).with_cdw_pair(10, 3 * size).with_cdw(12, 15);
+    let data = zoned.world.fetch(zoned.io, read, 16 * SECTOR as u32).expect("across the pointer");
+    let (written, rest) = data.split_at(8 * SECTOR);
+    assert!(written.iter().all(|&byte| byte == (3 * size) as u8 ^ 0x5a) && rest.iter().all(|&b| b == 0));
+    let over = zoned.write(1, 2 * size + CAPACITY - 4, 8).0;
+    assert!(over.is(Status::ZONE_BOUNDARY) || over.is(Status::ZONE_INVALID_WRITE), "{over:?}");
+}
+
+/// The media let a zone down: an event for who asked for it, once, and a list that is read once.
+#[test]
+fn a_host_is_told_of_zones_that_fail() {
+    let mut zoned = zoned();
+    let size = zoned.size;
+    let page = zoned.world.fetch(zoned.admin, SubmissionEntry::new(6, 0, 0).with_cdw(10, 1), 4096);
+    let identified = IdentifyController::decode(page.expect("identify").first_chunk().expect("4096 bytes"));
+    assert_eq!(identified.async_events, 1 << 27, "it can tell");
+    assert_eq!(zoned.write(1, size, 16).0, Status::SUCCESS);
+    assert_eq!(zoned.world.ask(zoned.io, SubmissionEntry::new(0, 0, 1), &[]).status, Status::SUCCESS);
+    let event = zoned.await_event();
+    for die in 0..4 {
+        zoned.world.core.inject(0, Fault::KillDie { die: DieId(die) }).expect("there are four");
+    }
+    // Not asked for yet, nobody is told; the list has it all the same.
+    let (status, _) = zoned.write(1, size + 16, 16);
+    let flushed = zoned.world.ask(zoned.io, SubmissionEntry::new(0, 0, 1), &[]).status;
+    assert!(!status.is_success() || !flushed.is_success(), "{status:?} {flushed:?}");
+    assert_eq!(zoned.told(event), None);
+    assert_eq!(zoned.state(1), READ_ONLY, "it holds something");
+    assert_eq!((zoned.changed(true), zoned.changed(false)), (vec![size], vec![size]));
+    assert!(zoned.changed(false).is_empty());
+    let enable = SubmissionEntry::new(9, 0, 0).with_cdw(10, 0x0B).with_cdw(11, 1 << 27);
+    assert!(zoned.world.ask(zoned.admin, enable, &[]).status.is_success());
+    assert_eq!(zoned.told(event), Some(2 | 0xEF << 8 | 0xBF << 16), "the first one, late");
+    let event = zoned.await_event();
+    // What is in the buffer may be acknowledged before the media fail; then the event is all that tells.
+    zoned.write(1, 3 * size, 16);
+    zoned.world.ask(zoned.io, SubmissionEntry::new(0, 0, 1), &[]);
+    // An event comes again only when its log page has been read.
+    assert_eq!(zoned.changed(false), [3 * size]);
+    assert_eq!(zoned.told(event), Some(2 | 0xEF << 8 | 0xBF << 16));
+    assert!([READ_ONLY, OFF].contains(&zoned.state(3)));
+    assert_eq!((zoned.send(1, OFFLINE), zoned.state(1)), (Status::SUCCESS, OFF));
+    assert!(zoned.changed(false).is_empty(), "by a command is no news");
+}
