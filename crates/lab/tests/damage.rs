@@ -260,7 +260,7 @@ fn chunks_are_counted_by_their_wrong_bits() {
     }
     let mut lossy = erring(&["ecc.correctable=3", "scheduler.read_retries=0"]);
     filled(&mut lossy, 20);
-    (0..20).for_each(|unit| drop(read(&mut lossy, unit)));
+    (0..20).for_each(|unit| _ = read(&mut lossy, unit));
     let lost = lossy.chunks_by_wrong_bits()[4];
     assert!(lost > 100, "{lost} of 320 chunks have more than three");
     assert!(drive(&[]).chunks_by_wrong_bits().is_empty(), "no model, no count");

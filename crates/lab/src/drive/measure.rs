@@ -299,7 +299,9 @@ mod tests {
 
     fn run(job: &str) -> Report {
         let text = format!("{TINY}[precondition]\nfill = 1.0\n[[job]]\n{job}\n");
-        let spec = spec::from_str(&text, "ramp", &[]).unwrap_or_else(|e| panic!("{e}"));
+        // A buffer that does not hold the whole drive, and writes that take time.
+        let sets = ["buffer.entries=8".to_string(), "host.link_rate=\"1GB/s\"".into()];
+        let spec = spec::from_str(&text, "ramp", &sets).unwrap_or_else(|e| panic!("{e}"));
         let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
         execute(&spec, &jobs, &|| 0.0, |_| ()).unwrap_or_else(|e| panic!("{e}")).1
     }
