@@ -236,8 +236,8 @@ fn wrong_bits(drive: &DriveFigures) -> String {
     let (mean, most) = (optional(bins.mean(), |mean| format!("{mean:.2}")), bins.quantile(1.0));
     let of = drive.chunks_by_wrong_bits.len().saturating_sub(2);
     match most {
-        Some(most) => format!("wrong bits per chunk: mean {mean}, most {most}; {of} are mended"),
-        None => "wrong bits per chunk: none are modelled".into(),
+        Some(most) => format!("wrong bits in a chunk {mean}, most {most} ({of} mended)"),
+        None => "wrong bits: not modelled".into(),
     }
 }
 
@@ -251,7 +251,7 @@ fn slowest_way(drive: &DriveFigures, ways: &[WayFigures]) -> Option<String> {
     let per_channel = drive.ways_per_channel().max(1);
     let (channel, way) = (at / per_channel, at % per_channel);
     let (slowest, middle) = (duration(slowest as f64), duration(middle as f64));
-    Some(format!("read p99 of ways: {middle}, slowest {slowest} (channel {channel} way {way})"))
+    Some(format!("read p99 of ways {middle}, ch {channel} way {way} {slowest}"))
 }
 
 fn media(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
@@ -413,8 +413,8 @@ mod tests {
             "ch 0  ··▓▓ bus  10 %",
             "ch 1  ···· bus   0 %",
             "free blocks 16 of 64, 25 %",
-            "wrong bits per chunk: mean 0.90, most 3; 3 are mended",
-            "read p99 of ways: 600 us, slowest 600 us (channel 0 way 1)",
+            "wrong bits in a chunk 0.90, most 3 (3 mended)",
+            "read p99 of ways 600 us, ch 0 way 1 600 us",
         ] {
             assert!(text.contains(part), "{part:?} is missing in\n{text}");
         }
