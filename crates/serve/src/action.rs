@@ -89,7 +89,7 @@ impl Action {
     ///
     /// # Errors
     /// The thing that is wrong, and what is allowed.
-    pub fn check(self, drive: usize, core: &Core) -> Result<(), String> {
+    pub fn check(self, drive: usize, core: &mut Core) -> Result<(), String> {
         match self {
             Action::PowerCut | Action::Chances(_) => Ok(()),
             Action::Damage(fault) => {

@@ -165,11 +165,11 @@ fn damage_can_be_planned() {
     };
     for token in 1..900 {
         assert_eq!(write(&mut core, token), Status::Success, "operation {token}");
-        let device = core.device(0);
+        let device = core.device(0).expect("it is here");
         let killed = device.media().is_dead(pellucid_flash::DieId(1));
         assert_eq!((killed, device.is_read_only()), (token >= 600, false), "operation {token}");
     }
-    let counters = core.device(0).counters();
+    let counters = core.device(0).expect("it is here").counters();
     assert!(counters.program_failures >= 3, "{}", counters.program_failures);
     // The 900th is accepted before the drive has no block left, and none is behind it.
     write(&mut core, 900);

@@ -143,7 +143,9 @@ pub(super) fn take_changed(subsystem: &mut Subsystem, port: &mut Port<'_>) {
     for at in 0..subsystem.config.namespaces.len() {
         let namespace = subsystem.config.namespaces[at];
         let number = port.namespaces()[namespace].number;
-        for Lba(start) in port.device_mut(namespace).take_changed_zones(number) {
+        // A drive elsewhere does not say.
+        let changed = port.device_mut(namespace).map(|device| device.take_changed_zones(number));
+        for Lba(start) in changed.unwrap_or_default() {
             let zone = (at as u32 + 1, start);
             if !subsystem.changed_zones.contains(&zone) {
                 subsystem.changed_zones.push(zone);
