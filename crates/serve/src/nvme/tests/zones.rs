@@ -197,8 +197,12 @@ fn a_host_is_told_of_zones_that_fail() {
     zoned.write(1, 3 * size, 16);
     zoned.world.ask(zoned.io, SubmissionEntry::new(0, 0, 1), &[]);
     // An event comes again only when its log page has been read.
+    assert_eq!(zoned.told(event), None);
     assert_eq!(zoned.changed(false), [3 * size]);
+    zoned.write(1, 0, 16);
+    zoned.world.ask(zoned.io, SubmissionEntry::new(0, 0, 1), &[]);
     assert_eq!(zoned.told(event), Some(2 | 0xEF << 8 | 0xBF << 16));
+    assert_eq!(zoned.changed(false), [0]);
     assert!([READ_ONLY, OFF].contains(&zoned.state(3)));
     assert_eq!((zoned.send(1, OFFLINE), zoned.state(1)), (Status::SUCCESS, OFF));
     assert!(zoned.changed(false).is_empty(), "by a command is no news");
