@@ -21,7 +21,6 @@ use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
 use pellucid_monitor::{Board, Figures, Protocol, Serving, View};
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,9 +28,11 @@ use std::time::{Duration, Instant};
 const LATENESS_MAX_NS: u64 = 60_000_000_000;
 /// Events that a drive may run before the sockets are looked at again.
 const EVENTS_MAX: u32 = 4096;
-/// Half of what is outstanding, within these bounds, is sent at once: few system calls, and yet the host has something to
-/// do while the drive goes on.
-const PART: RangeInclusive<usize> = 16..=64;
+/// Half of what is outstanding is sent at once, so that the host has something to do while the drive goes on; but no fewer
+/// than this, for the sake of few system calls,
+const PART_MIN: usize = 8;
+/// and no more than this.
+const PART_MAX: usize = 64;
 
 /// How the drives' time goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -152,6 +153,12 @@ struct Operations {
     had: u64,
     /// With this one a planned fault comes.
     strike: u64,
+}
+
+/// How many completions of so many outstanding operations are sent together.
+#[inline]
+fn part_of(outstanding: usize) -> usize {
+    if outstanding < 2 * PART_MIN { outstanding } else { (outstanding / 2).min(PART_MAX) }
 }
 
 /// The namespaces of a drive. A drive that has one gives it its own name; of several, each has its number behind that.
@@ -545,7 +552,7 @@ impl Core {
             Time::Instant => {
                 let mut more = false;
                 for device in self.devices.iter_mut().filter(|device| !device.is_remote()) {
-                    let part = (device.outstanding_commands() / 2).clamp(*PART.start(), *PART.end());
+                    let part = part_of(device.outstanding_commands());
                     for _ in 0..EVENTS_MAX {
                         let Some(at) = device.next_event().filter(|_| device.outstanding_commands() > 0)
                         else {

@@ -5,58 +5,21 @@
 //!  | 0 | 1 | 2 | 3 | ...      | 2^s | 2^s + 1 | ...
 //! ```
 //! Reads at random over gigabytes spend most of their time on looking up where pages of 4 KiB lie, so chunks are mapped by
-//! themselves and the system is asked for large pages. Where all pieces together are small, each is a chunk, from the
-//! allocator: drives that live for a few operations are made and copied often.
+//! themselves and the system is asked for large pages.
 //!
 //! Invariant: piece p lies in chunk `p >> shift`; every chunk but the last has `1 << shift` pieces.
 
 use memmap2::{Advice, MmapMut};
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 
 /// What one mapping holds at most, unless a single piece is longer.
 const CHUNK_BYTES: usize = 32 << 20;
-/// Less than this in all is left to the allocator.
-const MAPPED_BYTES_MIN: usize = 4 << 20;
 
-/// Zeroed memory.
-#[derive(Debug)]
-enum Chunk {
-    Allocated(Box<[u8]>),
-    Mapped(MmapMut),
-}
-
-impl Chunk {
-    fn new(bytes: usize, mapped: bool) -> Chunk {
-        if !mapped {
-            return Chunk::Allocated(vec![0; bytes].into_boxed_slice());
-        }
-        let map = MmapMut::map_anon(bytes).unwrap_or_else(|e| panic!("memory for {bytes} bytes: {e}"));
-        // Small pages do as well; they are slower.
-        let _ = map.advise(Advice::HugePage);
-        Chunk::Mapped(map)
-    }
-}
-
-impl Deref for Chunk {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            Chunk::Allocated(bytes) => bytes,
-            Chunk::Mapped(map) => map,
-        }
-    }
-}
-
-impl DerefMut for Chunk {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        match self {
-            Chunk::Allocated(bytes) => bytes,
-            Chunk::Mapped(map) => map,
-        }
-    }
+/// Zeroed memory in large pages, where the system has them; small ones do as well, they are slower.
+fn map(bytes: usize) -> MmapMut {
+    let map = MmapMut::map_anon(bytes).unwrap_or_else(|e| panic!("{bytes} bytes of memory: {e}"));
+    let _ = map.advise(Advice::HugePage);
+    map
 }
 
 /// Pieces of memory.
@@ -66,16 +29,14 @@ pub(crate) struct Arena {
     pieces_max: u32,
     pieces: u32,
     shift: u32,
-    mapped: bool,
-    chunks: Vec<Chunk>,
+    chunks: Vec<MmapMut>,
 }
 
 impl Arena {
     /// For at most `pieces_max` pieces of `piece_bytes` each.
     pub(crate) fn new(pieces_max: u32, piece_bytes: usize) -> Arena {
-        let mapped = piece_bytes.saturating_mul(pieces_max as usize) >= MAPPED_BYTES_MIN;
-        let per_chunk = if mapped { (CHUNK_BYTES / piece_bytes).max(1) } else { 1 };
-        Arena { piece_bytes, pieces_max, pieces: 0, shift: per_chunk.ilog2(), mapped, chunks: Vec::new() }
+        let per_chunk = (CHUNK_BYTES / piece_bytes).max(1);
+        Arena { piece_bytes, pieces_max, pieces: 0, shift: per_chunk.ilog2(), chunks: Vec::new() }
     }
 
     /// Hands out the next piece, zeroed.
@@ -86,7 +47,7 @@ impl Arena {
         assert!(self.pieces < self.pieces_max, "all {} pieces are taken", self.pieces_max);
         if (self.pieces >> self.shift) as usize == self.chunks.len() {
             let count = (self.pieces_max - self.pieces).min(1 << self.shift);
-            self.chunks.push(Chunk::new(count as usize * self.piece_bytes, self.mapped));
+            self.chunks.push(map(count as usize * self.piece_bytes));
         }
         self.pieces += 1;
         self.pieces - 1
@@ -116,9 +77,9 @@ impl Arena {
         }
     }
 
-    /// Bytes of the pieces that have been handed out.
-    pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.pieces) * self.piece_bytes as u64
+    /// Length of a piece.
+    pub(crate) fn piece_bytes(&self) -> usize {
+        self.piece_bytes
     }
 
     #[inline]
@@ -131,9 +92,9 @@ impl Arena {
 impl Clone for Arena {
     /// Copies what has been handed out, and touches nothing else.
     fn clone(&self) -> Arena {
-        let mut left = self.bytes() as usize;
-        let copy = |chunk: &Chunk| {
-            let mut copy = Chunk::new(chunk.len(), self.mapped);
+        let mut left = self.pieces as usize * self.piece_bytes;
+        let copy = |chunk: &MmapMut| {
+            let mut copy = map(chunk.len());
             let used = left.min(chunk.len());
             copy[..used].copy_from_slice(&chunk[..used]);
             left -= used;
@@ -147,7 +108,7 @@ impl Clone for Arena {
 mod tests {
     use super::*;
 
-    /// Pieces of both kinds of memory, more than a chunk of them, keep what is put into them, and so does a copy.
+    /// Pieces, more than a chunk of them, keep what is put into them, and so does a copy.
     #[test]
     fn pieces_are_apart() {
         for (pieces, piece_bytes) in [(7, 1000), (50, 3 << 20), (3, 40 << 20)] {
@@ -159,7 +120,6 @@ mod tests {
                 bytes[0] = piece as u8 + 1;
                 bytes[piece_bytes - 1] = piece as u8 + 101;
             }
-            assert_eq!(arena.bytes(), u64::from(pieces) * piece_bytes as u64);
             let copy = arena.clone();
             arena.get_mut(0).fill(0);
             for piece in 0..pieces {

@@ -2,41 +2,55 @@
 //! `sector_bytes` per sector it keeps the data, with one of 4 bytes a stamp; nothing else differs.
 //!
 //! A block's memory is allocated zeroed, kept across erases, and never cleared: validity is the block state's business.
-//! Data come first in it, and blocks begin on whole pages of memory, so that a unit of whole pages is just those.
 
-use super::StoreShape;
 use super::arena::Arena;
+use super::{STAMP_BYTES, StoreShape};
 use crate::state::BlockState;
 use std::ops::Range;
 
 const CACHE_LINE_BYTES: usize = 64;
 const PAGE_BYTES: usize = 4096;
+/// Less data than this are left to the allocator: small drives are made and copied often.
+const ARENA_BYTES_MIN: usize = 4 << 20;
 /// The place of a block that has never been programmed.
 const NOWHERE: u32 = u32::MAX;
+
+/// Images, then metadata, of each block that has ever been programmed.
+#[derive(Clone, Debug)]
+enum Blocks {
+    /// Stamps, and data of small drives.
+    Apart(Vec<Option<Box<[u8]>>>),
+    /// Data: the piece of an arena that belongs to each block. It begins on a whole page of memory, so that a unit of
+    /// whole pages is just those.
+    Together { places: Vec<u32>, arena: Arena },
+}
 
 /// The memory store.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryStore {
+    shape: StoreShape,
     states: Vec<BlockState>,
-    /// The piece of the arena that belongs to each block.
-    places: Vec<u32>,
-    /// Images, then metadata, of each block that has ever been programmed.
-    pieces: Arena,
-    images_bytes: usize,
-    meta_bytes: usize,
+    blocks: Blocks,
+    allocated_blocks: u64,
 }
 
 impl MemoryStore {
     pub(crate) fn new(shape: StoreShape) -> MemoryStore {
-        let (images_bytes, meta_bytes) = (shape.image_bytes_per_block, shape.meta.bytes);
-        // Stamps are too small for pages to matter.
-        let align = if shape.unit_image_bytes < PAGE_BYTES { CACHE_LINE_BYTES } else { PAGE_BYTES };
+        let blocks = shape.blocks as usize;
+        let piece_bytes = (shape.image_bytes_per_block + shape.meta.bytes).next_multiple_of(PAGE_BYTES);
+        let together =
+            shape.image_bytes > STAMP_BYTES && piece_bytes.saturating_mul(blocks) >= ARENA_BYTES_MIN;
         MemoryStore {
-            states: vec![BlockState::default(); shape.blocks as usize],
-            places: vec![NOWHERE; shape.blocks as usize],
-            pieces: Arena::new(shape.blocks, (images_bytes + meta_bytes).next_multiple_of(align)),
-            images_bytes,
-            meta_bytes,
+            states: vec![BlockState::default(); blocks],
+            blocks: match together {
+                true => Blocks::Together {
+                    places: vec![NOWHERE; blocks],
+                    arena: Arena::new(shape.blocks, piece_bytes),
+                },
+                false => Blocks::Apart(vec![None; blocks]),
+            },
+            allocated_blocks: 0,
+            shape,
         }
     }
 
@@ -52,20 +66,18 @@ impl MemoryStore {
 
     #[inline]
     pub(crate) fn meta(&self, block: u32) -> &[u8] {
-        &self.pieces.get(self.place(block))[self.images_bytes..][..self.meta_bytes]
+        &self.bytes(block)[self.shape.image_bytes_per_block..][..self.shape.meta.bytes]
     }
 
     #[inline]
     pub(crate) fn images(&self, block: u32) -> &[u8] {
-        &self.pieces.get(self.place(block))[..self.images_bytes]
+        &self.bytes(block)[..self.shape.image_bytes_per_block]
     }
 
     /// Has the processor fetch `bytes` bytes of images from `start` on, which will be read soon.
     #[inline]
     pub(crate) fn prefetch(&self, block: u32, start: usize, bytes: usize) {
-        let place = self.places[block as usize];
-        if place != NOWHERE {
-            let images = self.pieces.get(place);
+        if let Some(images) = self.find(block) {
             for line in (start..start + bytes).step_by(CACHE_LINE_BYTES) {
                 prefetch_index::prefetch_index(images, line);
             }
@@ -75,28 +87,73 @@ impl MemoryStore {
     /// Metadata and images; allocates the block on its first program.
     #[inline]
     pub(crate) fn both_mut(&mut self, block: u32) -> (&mut [u8], &mut [u8]) {
-        let place = &mut self.places[block as usize];
-        if *place == NOWHERE {
-            *place = self.pieces.take();
-        }
-        let (images, rest) = self.pieces.get_mut(*place).split_at_mut(self.images_bytes);
-        (&mut rest[..self.meta_bytes], images)
+        let (images_bytes, meta_bytes) = (self.shape.image_bytes_per_block, self.shape.meta.bytes);
+        let all = match &mut self.blocks {
+            Blocks::Apart(blocks) => {
+                let slot = &mut blocks[block as usize];
+                if slot.is_none() {
+                    self.allocated_blocks += 1;
+                }
+                slot.get_or_insert_with(|| vec![0; images_bytes + meta_bytes].into_boxed_slice())
+            }
+            Blocks::Together { places, arena } => {
+                let place = &mut places[block as usize];
+                if *place == NOWHERE {
+                    *place = arena.take();
+                    self.allocated_blocks += 1;
+                }
+                arena.get_mut(*place)
+            }
+        };
+        let (images, rest) = all.split_at_mut(images_bytes);
+        (&mut rest[..meta_bytes], images)
     }
 
+    /// Copies images from one block to another, or inside one; both have memory.
     pub(crate) fn copy_images(&mut self, from: (u32, Range<usize>), to: (u32, usize)) {
-        self.pieces.copy((self.place(from.0), from.1), (self.place(to.0), to.1));
+        let (source, target) = (from.1, to.1);
+        match &mut self.blocks {
+            Blocks::Together { places, arena } => {
+                arena.copy((places[from.0 as usize], source), (places[to.0 as usize], target));
+            }
+            Blocks::Apart(blocks) => match blocks.get_disjoint_mut([from.0 as usize, to.0 as usize]) {
+                Ok([Some(from), Some(to)]) => {
+                    to[target..target + source.len()].copy_from_slice(&from[source]);
+                }
+                Ok(_) => panic!("a begun stripe has memory"),
+                Err(_) => {
+                    let block = blocks[to.0 as usize].as_mut().expect("a begun stripe has memory");
+                    block.copy_within(source, target);
+                }
+            },
+        }
     }
 
-    /// Bytes of memory held, counting what has been handed out to blocks.
+    /// Bytes of memory held, counting what has been allocated.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let per_block = size_of::<BlockState>() + size_of::<u32>();
-        self.states.len() as u64 * per_block as u64 + self.pieces.bytes()
+        let (per_block, allocated) = match &self.blocks {
+            Blocks::Apart(_) => {
+                (size_of::<Option<Box<[u8]>>>(), self.shape.meta.bytes + self.shape.image_bytes_per_block)
+            }
+            Blocks::Together { arena, .. } => (size_of::<u32>(), arena.piece_bytes()),
+        };
+        let per_block = size_of::<BlockState>() + per_block;
+        self.states.len() as u64 * per_block as u64 + self.allocated_blocks * allocated as u64
     }
 
     #[inline]
-    fn place(&self, block: u32) -> u32 {
-        let place = self.places[block as usize];
-        assert!(place != NOWHERE, "a block with programmed stripes has memory");
-        place
+    fn find(&self, block: u32) -> Option<&[u8]> {
+        match &self.blocks {
+            Blocks::Apart(blocks) => blocks[block as usize].as_deref(),
+            Blocks::Together { places, arena } => {
+                let place = places[block as usize];
+                (place != NOWHERE).then(|| arena.get(place))
+            }
+        }
+    }
+
+    #[inline]
+    fn bytes(&self, block: u32) -> &[u8] {
+        self.find(block).expect("a block with programmed stripes has memory")
     }
 }
