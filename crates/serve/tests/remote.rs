@@ -377,3 +377,69 @@ fn a_local_drive_is_served_under_its_layer_and_comes_back_after_a_power_cut() {
     client.leave();
     served.stop();
 }
+
+/// A target that has an answer to the first bytes of a host (ICReq) and to the next (Connect), and listens on.
+fn impostor(answers: [Vec<u8>; 2]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        for mut host in listener.incoming().flatten() {
+            let mut bytes = [0; 4096];
+            for answer in &answers {
+                let _ = host.read(&mut bytes);
+                let _ = host.write_all(answer);
+            }
+            let _ = host.shutdown(Shutdown::Write);
+            while host.read(&mut bytes).is_ok_and(|count| count > 0) {}
+        }
+    });
+    address
+}
+
+#[test]
+fn no_answer_of_a_target_is_believed_or_makes_the_host_panic() {
+    use pellucid_wire::nvme::Completion;
+    use pellucid_wire::tcp::{
+        DataHeader, Encoder, HEADER_BYTES_MAX, IcResp, ReadyToTransfer, Terms, encode_ic_resp,
+    };
+    let good = IcResp { alignment: 0, header_digest: false, data_digest: false, h2c_data_max: 4096 };
+    let encoder = Encoder::controller(&Terms::default());
+    let pdu = |write: &dyn Fn(&mut [u8]) -> usize| {
+        let mut out = [0; HEADER_BYTES_MAX];
+        let length = write(&mut out);
+        out[..length].to_vec()
+    };
+    let r2t =
+        |offset_bytes, length_bytes| ReadyToTransfer { cid: 0, transfer_tag: 0, offset_bytes, length_bytes };
+    let cases = [
+        (Vec::new(), "closed"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "does not speak NVMe/TCP"),
+        (
+            pdu(&|out| encoder.response(&Completion { cid: 77, ..Completion::default() }, out)),
+            "not under way",
+        ),
+        (
+            pdu(&|out| encoder.c2h_data(&DataHeader { length_bytes: 64, ..DataHeader::default() }, out)),
+            "nobody asked",
+        ),
+        (pdu(&|out| encoder.r2t(&r2t(0, u32::MAX), out)), "not there to be sent"),
+        // More than once, each within bounds.
+        (
+            [pdu(&|out| encoder.r2t(&r2t(0, 1024), out)), pdu(&|out| encoder.r2t(&r2t(0, 1024), out))]
+                .concat(),
+            "sent",
+        ),
+    ];
+    let mut rng = pellucid_flash::Rng::new(9);
+    for (answer, named) in cases {
+        let set_up = encode_ic_resp(&good).to_vec();
+        let answers = if named.contains("speak") { [answer, Vec::new()] } else { [set_up, answer] };
+        let why = Remote::connect(remote_config(impostor(answers))).err().expect("no drive").to_string();
+        assert!(why.contains(named), "{named}: {why}");
+    }
+    for _ in 0..50 {
+        let noise = pattern(rng.next_u64(), 8 * (1 + rng.below(20) as usize));
+        let answers = [encode_ic_resp(&good).to_vec(), noise];
+        assert!(Remote::connect(remote_config(impostor(answers))).is_err());
+    }
+}

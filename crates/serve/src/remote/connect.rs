@@ -26,6 +26,11 @@ const ADMIN_ENTRIES: u32 = 32;
 const IO_ENTRIES: u32 = 256;
 /// Data of one command where the drive sets no limit of its own.
 const DATA_MAX: u32 = 1 << 20;
+/// Bytes of a sector, as a power of two.
+const SECTOR_SHIFT_MIN: u8 = 9;
+const SECTOR_SHIFT_MAX: u8 = 16;
+/// Chunks that a drive may have: each takes some memory here.
+const CHUNKS_MAX: u64 = 1 << 24;
 /// Log page of the chunks.
 const CHUNKS: u8 = 0xCA;
 /// Enabled, entry sizes of 64 and 16 bytes, NVM command set.
@@ -100,7 +105,7 @@ impl RemoteConfig {
         let controller = IdentifyController::decode(&controller);
         let data_max = match controller.transfer_max_shift {
             0 => DATA_MAX,
-            shift => 4096u32.checked_shl(shift.into()).unwrap_or(DATA_MAX).min(DATA_MAX),
+            shift => (4096u64 << shift.min(20)).min(DATA_MAX.into()) as u32,
         };
         let (nsid, geometry) = self.open_channel(&mut admin, &subsystem, controller.namespaces)?;
         let sectors_max = (data_max / geometry.sector_bytes).min(Vector::ADDRESSES_MAX as u32);
@@ -244,7 +249,13 @@ impl RemoteConfig {
             let entry = SubmissionEntry::new(GEOMETRY_OPCODE, 0, nsid);
             let answer = done(admin.ask(entry, Payload::In(vec![0; Geometry::BYTES])), "geometry")?.data;
             let geometry = Geometry::decode(answer.first_chunk().expect("as many bytes as asked for"));
-            return Ok((nsid, understand(&geometry, 1u32 << (format.data_shift & 31))?));
+            if !(SECTOR_SHIFT_MIN..=SECTOR_SHIFT_MAX).contains(&format.data_shift) {
+                let bits = format.data_shift;
+                return Err(format!(
+                    "its sectors are of 2^{bits} bytes; allowed: 2^{SECTOR_SHIFT_MIN} to 2^{SECTOR_SHIFT_MAX}"
+                ));
+            }
+            return Ok((nsid, understand(&geometry, 1u32 << format.data_shift)?));
         }
         Err(match self.nsid {
             Some(nsid) => {
@@ -282,13 +293,18 @@ fn understand(geometry: &Geometry, sector_bytes: u32) -> Result<ChunkGeometry, S
         reset_ns: times(geometry.reset_ns),
     };
     let counts = [chunks.groups, chunks.units, chunks.chunks, chunks.chunk_sectors];
-    let all = counts.iter().map(|&count| u64::from(count)).fold(1u64, u64::saturating_mul);
+    let in_all = counts[..3].iter().map(|&count| u64::from(count)).fold(1u64, u64::saturating_mul);
     let bits =
         [geometry.group_bits, geometry.unit_bits, geometry.chunk_bits, geometry.block_bits].map(u32::from);
-    if all == 0 || all > 1 << 40 || chunks.write_min_sectors == 0 || chunks.address_bits() != bits {
+    let sound = (1..=CHUNKS_MAX).contains(&in_all)
+        && (1..=1 << 24).contains(&chunks.chunk_sectors)
+        && (1..=chunks.chunk_sectors).contains(&chunks.write_min_sectors)
+        && (1..=chunks.chunk_sectors).contains(&chunks.write_optimal_sectors)
+        && chunks.address_bits() == bits;
+    if !sound {
         return Err(format!(
             "its geometry ({counts:?} groups, units, chunks and sectors, with {bits:?} bits of address) is none that a host FTL \
-             can use; allowed: numbers above 0 with just as many bits as they need"
+             can use; allowed: numbers above 0 with just as many bits as they need, at most 2^24 chunks, writes within a chunk"
         ));
     }
     Ok(chunks)

@@ -81,6 +81,8 @@ struct Slot {
     busy: bool,
     is_out: bool,
     data: Vec<u8>,
+    /// Bytes that the drive has asked for.
+    asked: usize,
     /// A data digest did not match.
     damaged: bool,
 }
@@ -190,7 +192,7 @@ impl Queue {
         if in_capsule && !data.is_empty() {
             put_data(&mut self.output, &data, self.encoder.data_digest());
         }
-        self.slots[usize::from(cid)] = Slot { token, busy: true, is_out, data, damaged: false };
+        self.slots[usize::from(cid)] = Slot { token, busy: true, is_out, data, asked: 0, damaged: false };
     }
 
     /// Starts a command and waits for its end; for a socket that blocks.
@@ -315,7 +317,8 @@ impl Queue {
         let (from, length) = (request.offset_bytes as usize, request.length_bytes as usize);
         let cid = request.cid;
         let slot = self.busy(cid)?;
-        if !slot.is_out || length == 0 || from + length > slot.data.len() {
+        slot.asked += length;
+        if !slot.is_out || length == 0 || from + length > slot.data.len() || slot.asked > slot.data.len() {
             return Err(wrong(format!(
                 "command {cid}: {length} bytes from byte {from} on are not there to be sent"
             )));

@@ -134,11 +134,11 @@ pub fn drive(store: StoreKind) -> Device {
 
 /// A drive with data placement, and one of chunks beside it: namespaces 1 and 2 of one drive.
 pub fn drive_of_sets() -> Device {
-    drive_of_sets_with(Vec::new())
+    drive_of_sets_with(Vec::new(), Management::Host)
 }
 
-/// The same, with operations that fail.
-pub fn drive_of_sets_with(faults: Vec<ListedFault>) -> Device {
+/// The same, with operations that fail, and its chunks managed by the host or by the drive.
+pub fn drive_of_sets_with(faults: Vec<ListedFault>, management: Management) -> Device {
     let mut config = config(StoreKind::Ram);
     config.media.faults.list = faults;
     config.ftl.handles = 3;
@@ -151,7 +151,7 @@ pub fn drive_of_sets_with(faults: Vec<ListedFault>) -> Device {
         Namespace::OpenChannel {
             chunks: ChunkConfig {
                 blocks: blocks / 2..blocks,
-                management: Management::Host,
+                management,
                 write_optimal_stripes: 1,
                 cached_stripes: 0,
                 open_max: 0,

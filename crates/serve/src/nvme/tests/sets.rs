@@ -2,7 +2,10 @@
 
 use super::common;
 use super::world::{SECTOR, World, blocks, in_capsule};
-use pellucid_media::ListedFault;
+use pellucid_device::Device;
+use pellucid_flash::DieId;
+use pellucid_ftl::Management;
+use pellucid_media::{Fault, ListedFault};
 use pellucid_wire::nvme::fdp::{
     Configuration, ConfigurationsHeader, Event, EventsHeader, HandleStatus, HandleStatusHeader, Statistics,
 };
@@ -30,7 +33,11 @@ fn sets() -> Sets {
 }
 
 fn failing_sets(faults: Vec<ListedFault>) -> Sets {
-    let mut world = World::of(vec![("sets".into(), common::drive_of_sets_with(faults))], None);
+    sets_on(common::drive_of_sets_with(faults, Management::Host))
+}
+
+fn sets_on(drive: Device) -> Sets {
+    let mut world = World::of(vec![("sets".into(), drive)], None);
     let (admin, id) = world.attach(PLAIN);
     let io = world.queue(PLAIN, id, 1);
     Sets { world, admin, io }
@@ -280,6 +287,35 @@ fn out_of_band_data_travel_behind_their_sectors() {
     assert!(ended.status.is(Status::DEALLOCATED_BLOCK), "{:?}", ended.status);
     assert_eq!(ended.result, 0b010, "the address that failed");
     assert!(found[..BLOCK] == blocks[..BLOCK] && found[2 * BLOCK..] == blocks[BLOCK..2 * BLOCK]);
+}
+
+/// Whoever manages the media, the host or the drive: a sector that is lost is an event, and the log says which.
+#[test]
+fn a_host_is_told_of_chunks_that_it_did_not_ask_about() {
+    const ASYNC_EVENT_REQUEST: u8 = 0x0C;
+    for management in [Management::Host, Management::Shared { spare_blocks: 2 }] {
+        let mut sets = sets_on(common::drive_of_sets_with(Vec::new(), management));
+        let start = sets.chunk(1).start;
+        let data = [7; 8 * SECTOR];
+        let write = of_two(blocks(WRITE, start, 8));
+        assert!(sets.world.ask(sets.io, in_capsule(write, &data), &data).status.is_success());
+        let request = sets.world.command(sets.admin, SubmissionEntry::new(ASYNC_EVENT_REQUEST, 0, 0), &[]);
+        sets.world.tick(sets.admin, 1);
+        sets.world.pump();
+        assert!(!sets.world.has_ended(sets.admin, request), "nothing has happened yet");
+        sets.world.core.inject(1, Fault::KillDie { die: DieId(0) }).expect("such a die");
+        let lost = sets.world.fetch(sets.io, of_two(blocks(READ, start, 8)), 8 * SECTOR as u32);
+        assert!(lost.is_err_and(|status| status.is(Status::UNRECOVERED_READ_ERROR)));
+        sets.world.tick(sets.admin, 2);
+        sets.world.pump();
+        let event = sets.world.end(sets.admin, request);
+        assert_eq!((event.status, event.result >> 16 & 0xFF), (Status::SUCCESS, 0xD0), "the log to look at");
+        let log = sets.log(0xD0, 2, 0, 0, 128).expect("a log");
+        let [first, second] = [&log[..64], &log[64..]]
+            .map(|entry| ChunkNotification::decode(entry.first_chunk().expect("64 bytes")));
+        assert_eq!((first.count, first.nsid, first.lba, first.state), (1, 2, start, 1 << 3));
+        assert_eq!(second.count, 0, "no other");
+    }
 }
 
 #[test]

@@ -328,6 +328,10 @@ impl World {
         found.unwrap_or_else(|| panic!("command {cid} has not ended; {:?}", self.links[link].closed))
     }
 
+    pub fn has_ended(&self, link: usize, cid: u16) -> bool {
+        self.links[link].host.responses.contains_key(&cid)
+    }
+
     /// A command from start to end.
     pub fn ask(&mut self, link: usize, entry: SubmissionEntry, data: &[u8]) -> Completion {
         let cid = self.command(link, entry, data);
