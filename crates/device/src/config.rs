@@ -96,6 +96,8 @@ pub struct Firmware {
     pub poll: StepCost,
     /// Loop: writing one register of a flash control word, of which an operation has several.
     pub register: StepCost,
+    /// Loop: reading a word that a controller writes to memory.
+    pub word: StepCost,
     /// Loop: each step of the processor that finds something takes a time drawn uniformly from `1 +- spread` of its cost
     /// (cache misses, others on the buses); 0 up to, not including, 1.
     pub spread: f64,
@@ -163,6 +165,8 @@ pub struct Scheduler {
     /// A read that corrects more bits than this in one chunk has its block refreshed: its data are written anew elsewhere,
     /// and it is erased. `None`: never.
     pub refresh_above: Option<u32>,
+    /// Under a firmware loop: control words that a channel's controller holds beside the one that it carries out.
+    pub queue: u32,
     /// Time for which a read transfer keeps its channel busy after the last byte, until its data path has drained.
     pub drain_ns: Nanos,
     /// Latency of ECC decoding after a read transfer; does not occupy the channel.

@@ -603,7 +603,9 @@ impl Device {
     /// The firmware has taken a command.
     fn start(&mut self, work: u32) {
         let record = &mut self.works[work];
-        record.stages.add(Stage::Firmware, self.now - record.mark);
+        // A loop reads the command out of the controller word by word, and has it only then.
+        let stage = if self.firmware.polling.is_some() { Stage::Queue } else { Stage::Firmware };
+        record.stages.add(stage, self.now - record.mark);
         record.mark = self.now;
         if record.command.namespace != self.block_namespace {
             return self.start_direct(work);

@@ -55,7 +55,7 @@ impl Firmware {
         let costs = [fetch, slice, dma, issue, status, status + arrival, complete];
         let polling = (config.model == FirmwareModel::Loop).then(|| {
             Loop::new(
-                [config.turn, config.visit, config.poll, config.register].map(cost),
+                [config.turn, config.visit, config.poll, config.register, config.word].map(cost),
                 config.spread,
                 seed,
             )

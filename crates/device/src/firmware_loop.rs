@@ -7,10 +7,10 @@
 //!      │ no                                                                                         │
 //!      ├─ reservation station empty ────────────────────────────────────────────────────────────────┤
 //!      ▼                                                                                            │
-//!    host DMA: read the state; deal with each that has ended                                        │
+//!    host DMA: read the state for each, newest first; deal with each that has ended                 │
 //!      ▼                                                                                            │
 //!    channel 0, 1, ...: look (lists, ready/busy, status words) ─► deal with each end that it showed │
-//!                       ─► issue by priority until the controller is busy ──────────────────────────┘
+//!                       ─► issue one of each class, by priority, until the controller is full ──────┘
 //! ```
 //! Hardware sets state; nothing follows until the loop comes by. What a step calls (a host DMA to issue, a command to complete)
 //! runs before the loop goes on, as a function call would. The public firmware skips the scheduler in a turn that took a
@@ -63,6 +63,7 @@ pub(crate) struct Loop {
     visit: Nanos,
     poll: Nanos,
     register: Nanos,
+    word: Nanos,
     spread: f64,
     rng: Rng,
     at: At,
@@ -74,14 +75,15 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// `costs`: turn, visit, poll, register; each step's is drawn from `1 +- spread` of it.
-    pub fn new(costs: [Nanos; 4], spread: f64, seed: u64) -> Loop {
-        let [turn, visit, poll, register] = costs;
+    /// `costs`: turn, visit, poll, register, word; each step's is drawn from `1 +- spread` of it.
+    pub fn new(costs: [Nanos; 5], spread: f64, seed: u64) -> Loop {
+        let [turn, visit, poll, register, word] = costs;
         Loop {
             turn,
             visit,
             poll,
             register,
+            word,
             spread,
             rng: Rng::stream(seed, "firmware.spread"),
             at: At::Turn,
@@ -99,7 +101,7 @@ impl Loop {
 
     /// Forgets everything (power cut).
     pub fn reset(&mut self) {
-        let costs = [self.turn, self.visit, self.poll, self.register];
+        let costs = [self.turn, self.visit, self.poll, self.register, self.word];
         *self = Loop { rng: self.rng.clone(), ..Loop::new(costs, self.spread, 0) };
     }
 }
@@ -164,7 +166,8 @@ impl Device {
             return self.work(Doing::Passing, left);
         }
         if let Some(task) = self.firmware.waiting.pop_front() {
-            return self.work(Doing::Task(task), self.firmware.cost(task));
+            let cost = self.task_cost(task);
+            return self.work(Doing::Task(task), cost);
         }
         loop {
             let now = self.now;
@@ -198,6 +201,17 @@ impl Device {
         }
     }
 
+    /// Cost of a task. A host DMA is handed over unit by unit: the room in the engine's queue is read, two words are written.
+    fn task_cost(&mut self, task: Task) -> Nanos {
+        let units = match task {
+            Task::Dma(slice) => self.dma_units(slice),
+            _ => 0,
+        };
+        let polling = self.polling();
+        let unit = polling.poll.0 + 2 * polling.register.0;
+        self.firmware.cost(task) + Nanos(unit * u64::from(units))
+    }
+
     fn work(&mut self, doing: Doing, cost: Nanos) {
         let polling = self.polling();
         polling.doing = Some(doing);
@@ -223,11 +237,14 @@ impl Device {
 
     /// Cost of a step that finds nothing.
     fn step_cost(&mut self, at: At) -> Nanos {
-        let polls = match at {
-            At::HostDma => u32::from(self.polling().dma_running > 0),
+        let polling = self.polling();
+        let (ended, running) = (polling.dma_ended.len() as u32, polling.dma_running);
+        let (polls, words) = match at {
+            // From the newest back to the first that has ended: the engine works in order.
+            At::HostDma => (running - ended + ended.min(1), 0),
             At::Look(channel) => self.scheduler.reads_of_look(channel),
-            At::Recheck(_) => 1,
-            _ => 0,
+            At::Recheck(_) => (1, 0),
+            _ => (0, 0),
         };
         let polling = self.polling();
         let base = match at {
@@ -235,7 +252,7 @@ impl Device {
             At::Look(_) => polling.visit,
             _ => Nanos::ZERO,
         };
-        base + Nanos(polling.poll.0 * u64::from(polls))
+        base + Nanos(polling.poll.0 * u64::from(polls) + polling.word.0 * u64::from(words))
     }
 
     /// Whether a whole turn would find nothing.

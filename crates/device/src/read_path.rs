@@ -340,6 +340,16 @@ impl Device {
         self.settle(entry);
     }
 
+    /// Host DMA operations of a slice.
+    pub(crate) fn dma_units(&self, slice: u32) -> u32 {
+        let record = &self.slices[slice];
+        if record.zero {
+            0
+        } else {
+            (record.sectors * self.layout.sector_bytes).div_ceil(self.config.host.dma_unit_bytes)
+        }
+    }
+
     /// Starts the host DMA of a slice.
     pub(crate) fn start_dma(&mut self, slice: u32) {
         let record = &mut self.slices[slice];

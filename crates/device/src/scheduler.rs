@@ -145,6 +145,8 @@ struct Die {
     suspended_left: Nanos,
     busy_since: SimTime,
     busy: Nanos,
+    /// Polled: when it came to the list it is in, counted in such moments.
+    listed: u64,
 }
 
 /// Classes of what can want a channel: each kind has its own at most.
@@ -156,7 +158,11 @@ struct Channel {
     wants: [u64; CLASSES],
     last: [u32; CLASSES],
     busy: Nanos,
+    /// Dies whose control words the controller holds beside the one that it carries out.
+    queue: VecDeque<u32>,
     seen: poll::Ways,
+    /// Polled: the first class of which this look has issued nothing.
+    issued: usize,
 }
 
 /// Channels, dies and the operations on them.
@@ -183,6 +189,10 @@ pub(crate) struct Scheduler {
     active: (u32, u32),
     /// A firmware loop looks at the channels and issues; nothing starts by itself.
     polled: bool,
+    /// Control words that a controller holds beside the one that it carries out.
+    queue: usize,
+    /// Polled: moments at which a die came to a list.
+    listings: u64,
     /// Class of: status check, read trigger, erase, write, read transfer.
     classes: [usize; CLASSES],
 }
@@ -214,6 +224,7 @@ impl Scheduler {
             suspended_left: Nanos::ZERO,
             busy_since: SimTime::ZERO,
             busy: Nanos::ZERO,
+            listed: 0,
         };
         let rate = timing.channel_bytes_per_second;
         let transfer =
@@ -240,6 +251,8 @@ impl Scheduler {
             suspensions: 0,
             active: (0, 0),
             polled,
+            queue: config.queue as usize,
+            listings: 0,
             classes,
         }
     }
@@ -329,6 +342,9 @@ impl Scheduler {
         self.channels[channel as usize].wants[self.classes[class]] |= 1 << bit;
         if !self.polled {
             self.kick_channel(now, channel, events);
+        } else if what != Phase::Status {
+            // For its status a way is asked in the order of the array's operations.
+            self.put_last(die);
         }
     }
 
@@ -402,19 +418,18 @@ impl Scheduler {
             }
             Phase::Status => {
                 d.phase = Phase::Held;
-                if self.polled {
-                    return self.reported(die);
+                match self.polled {
+                    true => self.reported(die),
+                    false => self.steps.push_back(Step::ArrayDone(op)),
                 }
-                self.steps.push_back(Step::ArrayDone(op));
+            }
+            _ if self.polled => {
+                d.phase = Phase::Held;
+                let decode = self.solved(now, channel) + self.decode;
+                events.at(now + decode, Event::Decoded(op));
             }
             _ => {
-                let solved = self.solvers.as_mut().map_or(Nanos::ZERO, |solvers| solvers.end(now, channel));
-                let decode = solved + self.decode;
-                if self.polled {
-                    d.phase = Phase::Held;
-                    events.at(now + decode, Event::Decoded(op));
-                    return;
-                }
+                let decode = self.solved(now, channel) + self.decode;
                 self.vacate(now, die);
                 if decode == Nanos::ZERO {
                     self.steps.push_back(Step::DataOut(op));
@@ -424,9 +439,15 @@ impl Scheduler {
                 self.kick_die(now, die, events);
             }
         }
-        if !self.polled {
-            self.kick_channel(now, channel, events);
+        match self.polled {
+            true => self.next_word(now, channel, events),
+            false => self.kick_channel(now, channel, events),
         }
+    }
+
+    /// How long the key-equation solver keeps what `channel` has just transferred.
+    fn solved(&mut self, now: SimTime, channel: u32) -> Nanos {
+        self.solvers.as_mut().map_or(Nanos::ZERO, |solvers| solvers.end(now, channel))
     }
 
     /// The data of `op` are decoded.
@@ -495,6 +516,9 @@ impl Scheduler {
         let die = self.ops[op].die;
         self.vacate(now, die);
         self.kick_die(now, die, events);
+        if self.polled {
+            self.next_of_way(now, die, events);
+        }
     }
 
     #[inline]
@@ -583,6 +607,7 @@ impl Scheduler {
         }
         for c in &mut self.channels {
             c.die = None;
+            c.queue.clear();
             c.wants.fill(0);
             c.seen = poll::Ways::default();
         }

@@ -91,6 +91,8 @@ pub fn random_harder_sets(rng: &mut Rng) -> Vec<String> {
         let mlc = sets.iter().any(|set| set == "media.cell=mlc");
         random_bit_errors(rng, mlc, &mut sets);
     }
+    sets.push(format!("scheduler.queue={}", rng.below(4)));
+    sets.push(format!("firmware.word.fixed={}", 100 * rng.below(2)));
     sets
 }
 

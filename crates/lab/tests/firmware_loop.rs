@@ -1,7 +1,7 @@
 //! The polling firmware: what has ended is noticed when the loop comes by, and not before.
 
 use pellucid_device::Device;
-use pellucid_flash::{Command, Completion, Lba, Opcode, SimTime};
+use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime, Stage};
 use pellucid_lab::swarm::tiny;
 
 /// A turn of the loop lasts a millisecond, everything else on the processor nothing.
@@ -68,4 +68,47 @@ fn a_turn_that_takes_a_command_skips_the_scheduler() {
 fn tasks_notice_at_once() {
     let mut device = drive(&["media.timing.op_spread=0.0"]);
     assert_eq!(run(&mut device, us(300), Opcode::Read, 0).completed, us(300));
+}
+
+#[test]
+fn a_host_dma_costs_the_processor_by_its_units() {
+    let units = |unit: &str| {
+        let unit = format!("host.dma_unit={unit}");
+        let mut device = drive(&["firmware.model=loop", "firmware.poll.fixed=\"10us\"", &unit]);
+        run(&mut device, us(300), Opcode::Read, 0).stages.get(Stage::Firmware)
+    };
+    // Four sectors of 512 bytes: four units against one.
+    assert_eq!(units("512") - units("2048"), Nanos::from_us(30));
+}
+
+#[test]
+fn a_controller_that_holds_control_words_lets_no_channel_stand_still() {
+    // One channel, transfers of 21 us, a loop of 10 us: without room the next transfer waits for the loop.
+    let end = |queue: &str| {
+        let queue = format!("scheduler.queue={queue}");
+        let mut device = drive(&[
+            "firmware.model=loop",
+            "firmware.turn.fixed=\"10us\"",
+            "media.channels=1",
+            "media.ways=2",
+            "media.timing.op_spread=0.0",
+            "buffer.write=write-through",
+            "buffer.retain=false",
+            &queue,
+        ]);
+        let unit = u64::from(device.layout().sectors_per_unit);
+        for tag in 0..8 {
+            let data = vec![0; unit as usize * device.image_bytes()];
+            device.submit(us(0), Command::new(tag, Opcode::Write, Lba(tag * unit), unit as u32, data));
+        }
+        let mut last = SimTime::ZERO;
+        while let Some(next) = device.next_event() {
+            device.advance(next);
+            while let Some(done) = device.pop() {
+                last = done.completed;
+            }
+        }
+        last
+    };
+    assert!(end("4") < end("0"), "{:?} {:?}", end("4"), end("0"));
 }

@@ -1,19 +1,22 @@
 //! The scheduler as a polling firmware sees it: registers and words in memory, looked at when the loop comes by.
 //!
 //! ```text
-//!            (loop)             (loop)            (hardware)        (loop)               (loop)
-//!  queued ─► look: listed ──► issue ──► running ─► ready ──► look: wants status ─► issue ─► reported ─► sensed
-//!  read transfer:            issue ──► channel, decode ──────────────────────────────────► reported ─► sensed
+//!  reservation station          controller of the channel           status checker
+//!  queue of the way ─► list ─► [control words it holds] ─► bus, array ─► ready ─► list ─► [..] ─► word set ─► sensed
+//!                   look     issue                                        look      issue          look
+//!  read transfer:      list ─► [..] ─► bus, decode ─► flag set ─────────────────────────────────────────► sensed
 //! ```
 //! The hardware only sets bits here; nothing follows from them until [`Scheduler::look`]. A way keeps its operation until
-//! its end is sensed, so a die whose work is done stays idle for as long as the loop is elsewhere.
+//! its end is sensed, so a die whose work is done stays idle for as long as the loop is elsewhere. There is a list for each
+//! class of Table 2, first in, first out. A look issues at most one operation of each class: to the public firmware, the way
+//! that it has just moved to another list is the last one of its own. The controller carries out control words in the order
+//! in which it got them; it takes more while it works, as many as its queue has room for (section 3.2), so that a channel
+//! need not stand still until the loop comes by again.
 //!
-//! Time is booked as Cosmos+ section 6.4 measures it. Until the look that hands its way to the issuer an operation waits
-//! for the way, in the reservation station (firmware); from there to the sensed end it is the storage controller's, but
-//! for the processor's own work on it. Table 7 supports that the wait for a free controller counts as the latter's: were
-//! it the firmware's, its part for 16 outstanding reads and 64 writes would be twice the published one.
+//! Time is booked as Cosmos+ section 6.4 measures it. Until it is issued an operation waits in the reservation station
+//! (firmware); from there to the sensed end it is the storage controller's, but for the processor's own work on it.
 
-use super::{OpKind, Phase, Scheduler, Step};
+use super::{Channel, OpKind, Phase, Scheduler, Step};
 use crate::events::Events;
 use pellucid_flash::{Nanos, SimTime, Stage};
 
@@ -22,8 +25,10 @@ use pellucid_flash::{Nanos, SimTime, Stage};
 pub(super) struct Ways {
     /// A new operation stands at the head of the queue and is not listed yet.
     fresh: u64,
-    /// Issued and not known to have ended: the ready/busy register is read for these.
-    watched: u64,
+    /// Data and command are with the controller or the array works: asked for its status once it is ready.
+    checking: u64,
+    /// A status check or a transfer was issued: its word or flag is read until it is set.
+    reporting: u64,
     /// The array has ended, says the register.
     ready: u64,
     /// The word or flag is set.
@@ -64,7 +69,7 @@ impl Scheduler {
         self.channels.iter().all(|c| {
             let ways = &c.seen;
             (ways.fresh | ways.ready | ways.reported | ways.sensed) == 0
-                && (c.die.is_some() || c.wants.iter().all(|&w| w == 0))
+                && (!self.accepts(c) || c.wants.iter().all(|&w| w == 0))
         })
     }
 
@@ -73,12 +78,15 @@ impl Scheduler {
         self.channels.len() as u32
     }
 
-    /// Registers that a look at `channel` reads: ready/busy if a way is watched, and the controller's own state if an
-    /// operation wants to be issued. Status words and completion flags lie in memory; they are part of the visit.
-    pub fn reads_of_look(&self, channel: u32) -> u32 {
+    /// Registers that a look at `channel` reads, and words in memory. Ready/busy if a word or flag is awaited; the controller's
+    /// own state if any way is not idle and not awaiting one; and if the controller is free, ready/busy again for the ways
+    /// that may be asked for their status. A word or flag for each way that awaits one.
+    pub fn reads_of_look(&self, channel: u32) -> (u32, u32) {
         let c = &self.channels[channel as usize];
-        let wanted = c.wants.iter().any(|&w| w != 0) || c.seen.fresh != 0;
-        u32::from(c.seen.watched != 0) + u32::from(wanted)
+        let asked = c.seen.checking | c.wants[self.classes[0]];
+        let active = (asked | c.seen.fresh) != 0 || c.wants.iter().any(|&w| w != 0);
+        let registers = [c.seen.reporting != 0, active, asked != 0 && self.accepts(c)];
+        (registers.map(u32::from).iter().sum(), c.seen.reporting.count_ones())
     }
 
     /// Looks at `channel`: lists new heads, asks ready ways for their status, and notes what has ended.
@@ -86,27 +94,43 @@ impl Scheduler {
         let first = channel * (self.dies.len() / self.channels.len()) as u32;
         let ways = self.channels[channel as usize].seen;
         for bit in bits(ways.fresh) {
-            let op = self.dies[(first + bit) as usize].current;
-            self.ops[op].book(Stage::WaitWay, now);
-            self.want(now, first + bit, Phase::Command, events);
+            self.list(now, first + bit, events);
         }
         let checked = if self.status == Nanos::ZERO { 0 } else { ways.ready };
         for bit in bits(checked) {
             self.want(now, first + bit, Phase::Status, events);
         }
         let sensed = ways.reported | (ways.ready & !checked);
-        let ways = &mut self.channels[channel as usize].seen;
+        let c = &mut self.channels[channel as usize];
+        c.issued = 0;
+        let ways = &mut c.seen;
         (ways.fresh, ways.ready, ways.reported) = (0, 0, 0);
-        ways.watched &= !(sensed | checked);
+        ways.checking &= !(sensed | checked);
+        ways.reporting &= !sensed;
         ways.sensed |= sensed;
+    }
+
+    /// The operation at the head of the queue of `die` waits to be issued from now on.
+    fn list(&mut self, now: SimTime, die: u32, events: &mut Events) {
+        let op = self.dies[die as usize].current;
+        self.ops[op].book(Stage::WaitWay, now);
+        self.want(now, die, Phase::Command, events);
+    }
+
+    /// An operation has ended; if its way has another one, that is listed at once.
+    pub(super) fn next_of_way(&mut self, now: SimTime, die: u32, events: &mut Events) {
+        let (ways, bit) = self.ways(die);
+        if ways.fresh & bit != 0 {
+            ways.fresh &= !bit;
+            self.list(now, die, events);
+        }
     }
 
     /// The next operation of `channel` whose end was sensed; the processor turns to it.
     pub fn next_sensed(&mut self, now: SimTime, channel: u32) -> Option<u32> {
         let first = channel * (self.dies.len() / self.channels.len()) as u32;
-        let ways = &mut self.channels[channel as usize].seen;
-        let bit = bits(ways.sensed).next()?;
-        ways.sensed &= !(1 << bit);
+        let bit = self.first_listed(channel, self.channels[channel as usize].seen.sensed)?;
+        self.channels[channel as usize].seen.sensed &= !(1 << bit);
         let d = &self.dies[(first + bit) as usize];
         let stage = if d.wanted == Phase::Transfer { Stage::Transfer } else { Stage::Media };
         self.ops[d.current].book(stage, now);
@@ -126,14 +150,47 @@ impl Scheduler {
             self.vacate(now, die);
             self.steps.push_back(Step::DataOut(op));
             self.kick_die(now, die, events);
+            self.next_of_way(now, die, events);
         } else {
             self.steps.push_back(Step::ArrayDone(op));
         }
     }
 
-    /// If the controller of `channel` is free: the die whose operation the processor begins to issue.
+    /// If the controller of `channel` is free: the die whose operation the processor begins to issue. One look issues at most
+    /// one of each class, that which has been in its list for longest.
     pub fn next_issue(&mut self, now: SimTime, channel: u32) -> Option<u32> {
-        self.choose(now, channel)
+        let c = &self.channels[channel as usize];
+        if !self.accepts(c) {
+            return None;
+        }
+        let left = c.wants.iter().enumerate().skip(c.issued);
+        let (class, wants) = left.map(|(class, &wants)| (class, wants)).find(|&(_, wants)| wants != 0)?;
+        let bit = self.first_listed(channel, wants)?;
+        let c = &mut self.channels[channel as usize];
+        c.issued = class + 1;
+        c.wants[class] &= !(1 << bit);
+        let die = channel * (self.dies.len() / self.channels.len()) as u32 + bit;
+        let d = &self.dies[die as usize];
+        let stage = if d.wanted == Phase::Status { Stage::WaitChannel } else { Stage::WaitWay };
+        self.ops[d.current].book(stage, now);
+        Some(die)
+    }
+
+    /// Whether the controller of a channel takes another control word.
+    fn accepts(&self, channel: &Channel) -> bool {
+        channel.die.is_none() || channel.queue.len() < self.queue
+    }
+
+    /// Of `ways` of a channel, the one that has been in its list for longest.
+    fn first_listed(&self, channel: u32, ways: u64) -> Option<u32> {
+        let first = channel * (self.dies.len() / self.channels.len()) as u32;
+        bits(ways).min_by_key(|bit| self.dies[(first + bit) as usize].listed)
+    }
+
+    /// `die` goes to the end of a list.
+    pub(super) fn put_last(&mut self, die: u32) {
+        self.listings += 1;
+        self.dies[die as usize].listed = self.listings;
     }
 
     /// Registers that the control word of what `die` wants has: a status check has way, place of the result and command; a
@@ -157,9 +214,25 @@ impl Scheduler {
         let stage = if wanted == Phase::Status { Stage::WaitChannel } else { Stage::Firmware };
         self.ops[op].book(stage, now);
         let (ways, bit) = self.ways(die);
-        ways.watched |= bit;
-        self.occupy(now, die, events);
+        match wanted {
+            Phase::Command => ways.checking |= bit,
+            _ => ways.reporting |= bit,
+        }
+        self.put_last(die);
+        match self.channels[channel as usize].die {
+            Some(_) => self.channels[channel as usize].queue.push_back(die),
+            None => self.occupy(now, die, events),
+        }
         channel
+    }
+
+    /// The controller of `channel` has carried out a control word: it turns to the next one that it holds.
+    pub(super) fn next_word(&mut self, now: SimTime, channel: u32, events: &mut Events) {
+        if let Some(die) = self.channels[channel as usize].queue.pop_front() {
+            let op = self.dies[die as usize].current;
+            self.ops[op].book(Stage::WaitChannel, now);
+            self.occupy(now, die, events);
+        }
     }
 }
 

@@ -150,6 +150,8 @@ pub enum Limit {
     Between(f64, f64),
     /// Nothing can be measured: the model has no such part.
     NotModelled,
+    /// Nothing: it is there to be seen, and other checks decide.
+    Shown,
 }
 
 /// One number beside its limit.
@@ -184,6 +186,11 @@ impl Check {
         Check { what: what.into(), published: None, measured, unit, limit }
     }
 
+    /// A number that decides nothing.
+    pub fn shown(what: impl Into<String>, unit: Unit, published: Option<f64>, measured: f64) -> Check {
+        Check { what: what.into(), published, measured, unit, limit: Limit::Shown }
+    }
+
     /// A part of the claim that nothing here models.
     pub fn not_modelled(what: impl Into<String>) -> Check {
         Check::bound(what, Unit::Plain, f64::NAN, Limit::NotModelled)
@@ -198,6 +205,7 @@ impl Check {
     pub fn verdict(&self) -> Verdict {
         match self.limit {
             Limit::NotModelled => Verdict::NotModelled,
+            Limit::Shown => Verdict::Holds,
             _ if self.strain() <= 1.0 => Verdict::Holds,
             _ => Verdict::Misses,
         }
@@ -215,7 +223,7 @@ impl Check {
             Limit::AtMost(most) if measured <= most => 0.0,
             Limit::AtMost(most) => 1.0 + (measured - most),
             Limit::Between(low, high) => (measured - f64::midpoint(low, high)).abs() / ((high - low) / 2.0),
-            Limit::NotModelled => 0.0,
+            Limit::NotModelled | Limit::Shown => 0.0,
         };
         if strain.is_nan() { f64::INFINITY } else { strain }
     }

@@ -43,7 +43,7 @@ pub fn render_details(outcome: &Outcome, all: bool) -> String {
     let wanted = outcome.checks.iter().filter(|check| all || new(check));
     let line = |check: &Check| {
         let [published, measured, ratio, what] = cells(check);
-        row(&[String::new(), String::new(), published, measured, ratio, check.verdict().name().into(), what])
+        row(&[String::new(), String::new(), published, measured, ratio, word(check).into(), what])
     };
     wanted.map(line).collect()
 }
@@ -90,13 +90,20 @@ fn show(unit: Unit, value: f64) -> String {
     }
 }
 
+/// The verdict on one check; one that decides nothing has none.
+fn word(check: &Check) -> &'static str {
+    if check.limit == Limit::Shown { "shown" } else { check.verdict().name() }
+}
+
 /// The tolerance in words.
 fn tolerance(check: &Check) -> String {
     match check.limit {
         Limit::Within(share) => format!("within {} %", significant(share * 100.0)),
         Limit::Points(points) => format!("within {} points", significant(points * 100.0)),
         // A bound stands in the column before already.
-        Limit::AtLeast(_) | Limit::AtMost(_) | Limit::Between(..) | Limit::NotModelled => String::new(),
+        Limit::AtLeast(_) | Limit::AtMost(_) | Limit::Between(..) | Limit::NotModelled | Limit::Shown => {
+            String::new()
+        }
     }
 }
 
@@ -128,6 +135,7 @@ fn check_json(check: &Check) -> Value {
         Limit::AtMost(most) => ("at_most", vec![most]),
         Limit::Between(low, high) => ("between", vec![low, high]),
         Limit::NotModelled => ("not_modelled", Vec::new()),
+        Limit::Shown => ("none", Vec::new()),
     };
     let unit = match check.unit {
         Unit::Nanos => "ns",
@@ -144,7 +152,7 @@ fn check_json(check: &Check) -> Value {
         "measured": check.measured.is_finite().then_some(check.measured),
         "ratio": check.ratio(),
         "limit": { "kind": limit, "values": values },
-        "verdict": check.verdict().name(),
+        "verdict": word(check),
     })
 }
 
@@ -202,7 +210,7 @@ fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
     let head = ["check", "published or limit", "tolerance", "measured", "ratio", "verdict"];
     let rows = outcome.checks.iter().map(|check| {
         let [published, measured, ratio, what] = cells(check);
-        let (tolerance, verdict) = (escape(&tolerance(check)), check.verdict().name().to_string());
+        let (tolerance, verdict) = (escape(&tolerance(check)), word(check).to_string());
         [escape(&what), escape(&published), tolerance, measured, ratio, verdict]
     });
     let _ = write!(out, "<div class=\"card scroll wide\">{}</div></div></section>", table(&head, rows));

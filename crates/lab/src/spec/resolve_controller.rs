@@ -93,6 +93,8 @@ pub(crate) const KEYS: &[Key] = &[
         "Loop: writing a register of a control word: cycles",
     ),
     key("drive.firmware.register.fixed", FIXED, Whole(0), "... and register accesses"),
+    key("drive.firmware.word.cycles", CYCLES, Whole(0), "Loop: reading a word that hardware wrote: cycles"),
+    key("drive.firmware.word.fixed", FIXED, Whole(0), "... and memory accesses"),
     key(
         "drive.firmware.spread",
         SPREAD,
@@ -132,6 +134,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.scheduler.suspend", Kind::Flag, Flag(false), "Suspend a program or erase for a host read"),
     key("drive.scheduler.read_retries", count(0), Whole(5), "How often a failed read is tried again"),
     key("drive.scheduler.retry", TIME, Whole(0), "Extra sense time of each retry"),
+    key(
+        "drive.scheduler.queue",
+        count(0),
+        Whole(0),
+        "Firmware loop: control words that a channel's controller holds beside the one it carries out",
+    ),
     key(
         "drive.scheduler.drain",
         TIME,
@@ -218,6 +226,7 @@ pub(crate) fn firmware(values: &Values) -> Firmware {
         visit: step("visit"),
         poll: step("poll"),
         register: step("register"),
+        word: step("word"),
         spread: values.real("drive.firmware.spread"),
     }
 }
@@ -274,6 +283,7 @@ pub(crate) fn scheduler(values: &Values, timing: &Timing) -> Result<Scheduler, S
         read_retries: values.u32("drive.scheduler.read_retries"),
         retry_ns: values.time("drive.scheduler.retry"),
         refresh_above: values.whole_or_none("drive.ecc.refresh_above").map(|bits| bits as u32),
+        queue: values.u32("drive.scheduler.queue"),
         drain_ns: values.time("drive.scheduler.drain"),
         decode_ns: values.time("drive.scheduler.decode"),
         solver,
