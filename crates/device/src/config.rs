@@ -96,7 +96,7 @@ pub struct Firmware {
     pub poll: StepCost,
     /// Loop: writing one register of a flash control word, of which an operation has several.
     pub register: StepCost,
-    /// Loop: reading a word that a controller writes to memory.
+    /// Loop: a look at one way whose operation may have ended, with the word that tells.
     pub word: StepCost,
     /// Loop: each step of the processor that finds something takes a time drawn uniformly from `1 +- spread` of its cost
     /// (cache misses, others on the buses); 0 up to, not including, 1.

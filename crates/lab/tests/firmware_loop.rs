@@ -1,7 +1,7 @@
 //! The polling firmware: what has ended is noticed when the loop comes by, and not before.
 
 use pellucid_device::Device;
-use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime, Stage};
+use pellucid_flash::{Command, Completion, Lba, Opcode, SimTime, Stage};
 use pellucid_lab::swarm::tiny;
 
 /// A turn of the loop lasts a millisecond, everything else on the processor nothing.
@@ -77,8 +77,8 @@ fn a_host_dma_costs_the_processor_by_its_units() {
         let mut device = drive(&["firmware.model=loop", "firmware.poll.fixed=\"10us\"", &unit]);
         run(&mut device, us(300), Opcode::Read, 0).stages.get(Stage::Firmware)
     };
-    // Four sectors of 512 bytes: four units against one.
-    assert_eq!(units("512") - units("2048"), Nanos::from_us(30));
+    // Four sectors of 1 KiB: eight units against two.
+    assert_eq!(units("512").0 - units("2048").0, 60_000);
 }
 
 #[test]

@@ -78,15 +78,18 @@ impl Scheduler {
         self.channels.len() as u32
     }
 
-    /// Registers that a look at `channel` reads, and words in memory. Ready/busy if a word or flag is awaited; the controller's
-    /// own state if any way is not idle and not awaiting one; and if the controller is free, ready/busy again for the ways
-    /// that may be asked for their status. A word or flag for each way that awaits one.
+    /// Registers that a look at `channel` reads, and ways that it goes through one by one. Ready/busy if a word or flag is
+    /// awaited; the controller's own state if any way is not idle and not awaiting one; and if the controller takes more,
+    /// ready/busy again for the ways that may be asked for their status. Ways: those that await a word or flag, and those that
+    /// may be asked; the status checker's work grows with them (section 3.3.3).
     pub fn reads_of_look(&self, channel: u32) -> (u32, u32) {
         let c = &self.channels[channel as usize];
         let asked = c.seen.checking | c.wants[self.classes[0]];
         let active = (asked | c.seen.fresh) != 0 || c.wants.iter().any(|&w| w != 0);
-        let registers = [c.seen.reporting != 0, active, asked != 0 && self.accepts(c)];
-        (registers.map(u32::from).iter().sum(), c.seen.reporting.count_ones())
+        let asked = if self.accepts(c) { asked } else { 0 };
+        let registers = [c.seen.reporting != 0, active, asked != 0];
+        let ways = c.seen.reporting.count_ones() + asked.count_ones();
+        (registers.map(u32::from).iter().sum(), ways)
     }
 
     /// Looks at `channel`: lists new heads, asks ready ways for their status, and notes what has ended.
