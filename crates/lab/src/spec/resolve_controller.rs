@@ -93,7 +93,12 @@ pub(crate) const KEYS: &[Key] = &[
         "Loop: writing a register of a control word: cycles",
     ),
     key("drive.firmware.register.fixed", FIXED, Whole(0), "... and register accesses"),
-    key("drive.firmware.word.cycles", CYCLES, Whole(0), "Loop: looking at a way whose operation may be over: cycles"),
+    key(
+        "drive.firmware.word.cycles",
+        CYCLES,
+        Whole(0),
+        "Loop: looking at a way whose operation may be over: cycles",
+    ),
     key("drive.firmware.word.fixed", FIXED, Whole(0), "... and memory accesses"),
     key(
         "drive.firmware.spread",
