@@ -1,5 +1,6 @@
 //! Peers that break the protocol, by design and by chance.
 
+use super::common;
 use super::world::{SECTOR, World, blocks, in_capsule};
 use crate::session::Close;
 use pellucid_wire::nvme::{SglDescriptor, SubmissionEntry};
@@ -129,6 +130,62 @@ fn commands(world: &World, link: usize, choices: &[(u8, u32, u64, u32)]) -> Vec<
         stream.extend(world.capsule(link, &entry, &data));
     }
     stream
+}
+
+/// Commands of open-channel, zoned and placed namespaces: mostly such as a drive could carry out.
+fn direct_command() -> impl Strategy<Value = (u8, u32, u64, u32, u32, usize)> {
+    let opcode = prop_oneof![
+        prop::sample::select(vec![
+            1u8, 1, 1, 2, 9, 0x90, 0x91, 0x91, 0x92, 0x93, 0x95, 0x79, 0x79, 0x7D, 0x7D
+        ]),
+        prop::sample::select(vec![0u8, 5, 8, 0x0C, 0x12, 0x1D, 0x7A]),
+        any::<u8>(),
+    ];
+    // Starts of chunks and zones, write pointers near them, and anything.
+    let starts = (0u64..12, 0u64..5).prop_map(|(number, stripe)| number * 128 + stripe * 8);
+    let address = prop_oneof![starts, 0u64..4096, any::<u64>()];
+    let count = prop_oneof![Just(7u32), Just(15), 0u32..64, any::<u32>()];
+    let action = prop_oneof![1u32..6, (1u32..6).prop_map(|action| action | 1 << 8), any::<u32>()];
+    (opcode, prop_oneof![1u32..3, 0u32..5], address, count, action, 0usize..17)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever is asked of chunks and zones: each command ends, the drive's invariants hold, and others are served.
+    #[test]
+    fn any_commands_to_chunks_and_zones_end(
+        zoned in any::<bool>(),
+        choices in proptest::collection::vec(direct_command(), 1..60),
+    ) {
+        let drive = if zoned { common::drive_of_zones() } else { common::drive_of_sets() };
+        let mut world = World::of(vec![("one".into(), drive)], None);
+        let (_, id) = world.attach(PLAIN);
+        let link = world.queue(PLAIN, id, 1);
+        world.forgiving(link);
+        for (opcode, nsid, address, count, action, sectors) in choices {
+            let data: Vec<u8> = address.to_le_bytes().repeat(sectors * SECTOR / 8);
+            let entry = SubmissionEntry::new(opcode, 0, nsid)
+                .with_cdw_pair(10, address)
+                .with_cdw(12, count)
+                .with_cdw(13, action);
+            let entry = match data.is_empty() {
+                true => entry.with_sgl(SglDescriptor::transport((count % 64 + 1) * SECTOR as u32)),
+                false => in_capsule(entry, &data),
+            };
+            world.command(link, entry, &data);
+            if world.links[link].closed.is_some() {
+                break;
+            }
+        }
+        world.pump();
+        prop_assert_eq!(world.core.outstanding(), 0);
+        world.core.device(0).expect("it is here").check();
+        let (_, other) = world.attach(PLAIN);
+        let link = world.queue(PLAIN, other, 1);
+        let read = world.fetch(link, blocks(2, 0, 8), 4096);
+        prop_assert!(read.is_ok() || zoned, "{read:?}");
+    }
 }
 
 proptest! {
