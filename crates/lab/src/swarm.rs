@@ -3,11 +3,69 @@
 //! Everything follows from one seed: drive, policies, faults, commands, and where the power is cut. A failure is a panic
 //! that names the seed. After every step that the caller asks for, `Device::check` walks the invariants.
 
+mod host;
+
+pub use host::{HostDrive, host_drive, host_text};
+
 use crate::drive::{Mismatch, Oracle, Promise, fill_images, version_of};
 use crate::spec;
 use pellucid_device::{Device, DeviceConfig, DeviceError};
-use pellucid_flash::{Command, Completion, DieId, Lba, Opcode, Rng, SimTime, Status};
+use pellucid_flash::{Command, Completion, DieId, Drive, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_media::Fault;
+
+/// What a swarm works on: a drive, or a host's layer on one.
+pub trait Subject: Drive {
+    /// The drive at the bottom.
+    fn device(&self) -> &Device;
+    /// Sectors that can be addressed.
+    fn capacity_sectors(&self) -> u64;
+    /// Simulated time.
+    fn now(&self) -> SimTime;
+    /// Walks every invariant and panics where one is broken.
+    fn check(&self);
+    /// Whether it stores nothing any more.
+    fn is_read_only(&self) -> bool;
+    /// Does damage to the media.
+    fn inject(&mut self, now: SimTime, fault: Fault);
+    /// Cuts the power and switches on again; a sentence where it does not come back.
+    fn power_cut(&mut self) -> Result<(), String>;
+    /// Whether every acknowledged write is on the media.
+    fn writes_through(&self) -> bool;
+}
+
+impl Subject for Device {
+    fn device(&self) -> &Device {
+        self
+    }
+
+    fn capacity_sectors(&self) -> u64 {
+        Device::capacity_sectors(self)
+    }
+
+    fn now(&self) -> SimTime {
+        Device::now(self)
+    }
+
+    fn check(&self) {
+        Device::check(self);
+    }
+
+    fn is_read_only(&self) -> bool {
+        Device::is_read_only(self)
+    }
+
+    fn inject(&mut self, now: SimTime, fault: Fault) {
+        Device::inject(self, now, fault).unwrap_or_else(|e| panic!("{e}"));
+    }
+
+    fn power_cut(&mut self) -> Result<(), String> {
+        Device::power_cut(self).map(drop).map_err(|e| e.to_string())
+    }
+
+    fn writes_through(&self) -> bool {
+        self.config().buffer.write == pellucid_device::WritePolicy::WriteThrough
+    }
+}
 
 /// A small random drive as TOML `--set`s on the tiny base.
 pub fn random_sets(rng: &mut Rng) -> Vec<String> {
@@ -184,9 +242,9 @@ struct Pending {
 
 /// A drive, its oracle and a stream of random commands. Clone it to try a power cut without losing the present.
 #[derive(Clone, Debug)]
-pub struct Swarm {
-    /// The drive.
-    pub device: Device,
+pub struct Swarm<T = Device> {
+    /// The drive, or what stands on it.
+    pub device: T,
     oracle: Oracle,
     rng: Rng,
     pending: Vec<Pending>,
@@ -204,7 +262,14 @@ pub struct Swarm {
 impl Swarm {
     /// A drive of `config`, driven by `seed`.
     pub fn new(config: &DeviceConfig, seed: u64) -> Swarm {
-        let device = Device::new(config).unwrap_or_else(|e| panic!("{e}"));
+        Swarm::over(Device::new(config).unwrap_or_else(|e| panic!("{e}")), seed)
+    }
+}
+
+impl<T: Subject> Swarm<T> {
+    /// A drive in its first moment, driven by `seed`.
+    pub fn over(device: T, seed: u64) -> Swarm<T> {
+        let config = device.device().config();
         let faults = &config.media.faults;
         let lossy = faults.read_fail > 0.0
             || faults.program_fail > 0.0
@@ -216,7 +281,7 @@ impl Swarm {
             rng: Rng::stream(seed, "swarm"),
             pending: Vec::new(),
             in_flight: 0,
-            now: SimTime::ZERO,
+            now: device.now(),
             completed: 0,
             canary: false,
             lossy,
@@ -273,7 +338,7 @@ impl Swarm {
         let tag = self.pending.len() as u64;
         self.pending.push(Pending { opcode, lba, sectors, fua, promise, covered, open: true });
         self.in_flight += 1;
-        let queue = match self.device.config().host.queues {
+        let queue = match self.device.device().config().host.queues {
             1 => 0,
             queues => self.rng.below(queues.into()) as u16,
         };
@@ -290,7 +355,7 @@ impl Swarm {
 
     /// Parts of the drive have a handle each, but now and then a write comes with another one.
     fn handle(&mut self, opcode: Opcode, lba: Lba) -> u16 {
-        let handles = u64::from(self.device.config().ftl.handles);
+        let handles = u64::from(self.device.device().config().ftl.handles);
         let writes = matches!(opcode, Opcode::Write | Opcode::WriteZeroes);
         let handle = match handles {
             2.. if writes && self.rng.chance(0.9) => lba.0 * handles / self.device.capacity_sectors(),
@@ -302,10 +367,10 @@ impl Swarm {
 
     /// Does random damage to the drive, now.
     pub fn damage(&mut self) {
-        let die = DieId(self.rng.below(self.device.layout().dies.into()) as u32);
+        let die = DieId(self.rng.below(self.device.device().layout().dies.into()) as u32);
         let count = 1 + self.rng.below(5) as u32;
         let fault = match self.rng.below(20) {
-            0..3 if self.device.config().media.integrity.bit_errors.is_some() => {
+            0..3 if self.device.device().config().media.integrity.bit_errors.is_some() => {
                 Fault::BitErrors { die: Some(die), factor: [0.0, 2.0, 10.0][self.rng.below(3) as usize] }
             }
             0..5 => Fault::FailPrograms { count },
@@ -315,7 +380,7 @@ impl Swarm {
             _ => Fault::WearOut,
         };
         self.lossy = true;
-        self.device.inject(self.now, fault).unwrap_or_else(|e| panic!("{e}"));
+        self.device.inject(self.now, fault);
         self.collect();
         self.device.check();
     }
@@ -385,19 +450,16 @@ impl Swarm {
                 lba,
                 sectors,
                 ok,
-                ok && opcode == Opcode::Write && (fua || self.writes_through()),
+                ok && opcode == Opcode::Write && (fua || self.device.writes_through()),
             ),
         }
         Ok(())
     }
 
-    fn writes_through(&self) -> bool {
-        self.device.config().buffer.write == pellucid_device::WritePolicy::WriteThrough
-    }
-
     /// Cuts the power now, switches on, and reads everything back.
     pub fn power_cut(&mut self) {
         self.device.power_cut().unwrap_or_else(|e| panic!("mount after a power cut: {e}"));
+        self.now = self.now.max(self.device.now());
         self.collect();
         self.oracle.power_cut();
         self.device.check();
@@ -448,6 +510,14 @@ pub fn run_harder_seed(seed: u64, commands: u32) {
     run(seed, &tiny(&harder_sets_of(seed)), commands, Trouble::Damage);
 }
 
+/// As [`run_seed`], with the host's translation on small open-channel drives, every other one of which has failing flash.
+/// False: the drive of this seed is refused, as it is too small.
+pub fn run_host_seed(seed: u64, commands: u32) -> bool {
+    let Some(drive) = host_drive(seed) else { return false };
+    work(Swarm::over(drive, seed), Rng::stream(seed, "host swarm"), commands, Trouble::None);
+    true
+}
+
 /// As [`run_seed`], with the planted bug: must panic for some seed.
 #[doc(hidden)]
 pub fn run_seed_with_canary(seed: u64, commands: u32) {
@@ -473,6 +543,11 @@ fn run(seed: u64, config: &DeviceConfig, commands: u32, trouble: Trouble) {
     }
     let mut swarm = Swarm::new(config, seed);
     swarm.canary = trouble == Trouble::Canary;
+    work(swarm, rng, commands, trouble);
+}
+
+/// Random commands, checks, damage and power cuts.
+fn work<T: Subject>(mut swarm: Swarm<T>, mut rng: Rng, commands: u32, trouble: Trouble) {
     let depth = 1 + rng.below(20) as u32;
     let cut_every = 50 + rng.below(400);
     // A damaged drive is used for a while after it has become read-only.

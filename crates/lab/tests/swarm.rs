@@ -38,6 +38,21 @@ fn damaged_drives_never_return_a_wrong_sector() {
     all_clean(seeds(), swarm::run_harder_seed, swarm::harder_sets_of);
 }
 
+/// Host FTLs on random open-channel drives: power cuts, failing flash, sectors that the drive holds back.
+#[test]
+fn host_translation_never_returns_a_wrong_sector() {
+    let refused = std::cell::Cell::new(0);
+    let seeds = seeds();
+    let run = |seed| refused.set(refused.get() + u64::from(!swarm::run_host_seed(seed, 1500)));
+    let failed: Vec<u64> =
+        seeds.clone().filter(|&seed| catch_unwind(AssertUnwindSafe(|| run(seed))).is_err()).collect();
+    if let Some(&seed) = failed.first() {
+        let text = swarm::host_text(seed);
+        panic!("seeds {failed:?} failed; repeat the first with PELLUCID_SEED={seed}; drive: {text}");
+    }
+    assert!(refused.get() * 2 <= seeds.end - seeds.start, "{} of {seeds:?} were refused", refused.get());
+}
+
 fn all_clean(seeds: Range<u64>, run: fn(u64, u32), sets: fn(u64) -> Vec<String>) {
     // All seeds run, so that one bug does not hide another.
     let failed = failing(seeds, run);

@@ -226,6 +226,11 @@ impl HostFtl {
         self.lines.layout().units_per_block
     }
 
+    /// Whether it stores nothing any more.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// What it was told.
     pub fn config(&self) -> &HostFtlConfig {
         &self.config
