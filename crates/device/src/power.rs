@@ -31,6 +31,10 @@ impl MountSource for Source<'_> {
         if self.is_foreign(block) { 0 } else { self.media.next_stripe(block) }
     }
 
+    fn begun(&self, block: BlockId) -> u64 {
+        self.media.begun_with(block)
+    }
+
     fn erases(&self, block: BlockId) -> u32 {
         self.media.erase_count(block)
     }

@@ -257,8 +257,10 @@ impl Chunks {
     fn adopt(&mut self, number: u32, block: BlockId, source: &impl MountSource) {
         let used = source.used_stripes(block);
         let last = self.readable(block, source).next_back();
-        if let Some((_, (_, sequence))) = last {
-            self.sequence = self.sequence.max(sequence + SEQUENCE_GAP);
+        // One whose stripes are all torn was begun with a number that no spare area tells, and may be written on.
+        if used > 0 {
+            let newest = last.map_or(0, |(_, (_, sequence))| sequence).max(source.begun(block));
+            self.sequence = self.sequence.max(newest + SEQUENCE_GAP);
         }
         let (state, written) = match source.is_bad(block) {
             // Closed by a failure: what was written before it can be read until the reset.

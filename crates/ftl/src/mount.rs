@@ -19,6 +19,10 @@ pub trait MountSource {
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)>;
     /// Stripes used (programmed, torn or failed) since the block's last erase; all of them if it must be erased first.
     fn used_stripes(&self, block: BlockId) -> u32;
+    /// The sequence number with which the block's first stripe was begun, also where nothing of it can be read; 0: unknown.
+    fn begun(&self, _block: BlockId) -> u64 {
+        0
+    }
     /// Erases so far.
     fn erases(&self, block: BlockId) -> u32;
     /// Whether the block is retired.

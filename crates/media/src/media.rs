@@ -697,6 +697,12 @@ impl Media {
         self.store.state(block.0).next_stripe()
     }
 
+    /// The sequence number given when the block's first stripe was begun, whatever became of it. The rules of
+    /// [`Media::program_begin`] count from it. Meaningless for a block without a begun stripe.
+    pub fn begun_with(&self, block: BlockId) -> u64 {
+        self.shape.meta.first_sequence(self.store.meta(block.0))
+    }
+
     /// Complete erases.
     #[inline]
     pub fn erase_count(&self, block: BlockId) -> u32 {

@@ -49,6 +49,8 @@ pub(crate) struct Line {
     pub retiring: bool,
     /// Content of its end, collected while it is open.
     pub end: Option<Box<End>>,
+    /// Stripes of its end that are on their way.
+    pub ending: u32,
     /// Stripes written to the chunk of each parallel unit, where the drive holds sectors back; else empty.
     pub rows: Vec<u32>,
     /// What follows a failed write so that the sectors before it can be read has been planned.
@@ -265,9 +267,7 @@ impl Lines {
         let record = &self.lines[line.0 as usize];
         let stripe = self.stripe_of(ppa);
         let (row, unit) = (stripe / self.units, stripe % self.units);
-        record.rows.get(unit as usize).is_none_or(|&rows| {
-            rows == self.rows || row + self.held_rows < rows || record.broken.contains(&unit)
-        })
+        record.rows.get(unit as usize).is_none_or(|&rows| rows == self.rows || row + self.held_rows < rows)
     }
 
     /// The line that holds `ppa`.

@@ -101,6 +101,8 @@ pub(crate) struct Start {
     /// Reads under way or to come, by tag.
     needs: Vec<Need>,
     next: usize,
+    /// How often each that failed was tried again.
+    attempts: BTreeMap<Need, u32>,
     under_way: u32,
     /// Ends read so far.
     ends: BTreeMap<u32, Vec<u8>>,
@@ -238,6 +240,16 @@ impl HostFtl {
             }
         } else {
             let need = start.needs[(completion.tag & TAG_NUMBER) as usize];
+            let failed = !matches!(completion.status, Status::Success | Status::HighEcc);
+            let attempts = start.attempts.entry(need).or_default();
+            if failed && completion.opcode == Opcode::Read && *attempts < self.config.read_retries {
+                // What cannot be learnt is lost, so it is tried as often as what applications read.
+                *attempts += 1;
+                start.under_way += 1;
+                let command = self.need_command(&start, need);
+                self.starting = Some(start);
+                return self.send(Command { tag: completion.tag, ..command });
+            }
             self.learn(&mut start, need, completion);
         }
         self.starting = Some(start);
@@ -378,8 +390,10 @@ impl HostFtl {
                 self.mount.padded_stripes += u64::from(rows);
                 if let Some(info) = start.chunks.get_mut(&lba.0) {
                     info.write_pointer += rows * self.lines.stripe_sectors;
-                    // One that failed is closed, and can be read.
-                    if !ok || info.write_pointer == info.sectors {
+                    // Where it failed the chunk is closed and can be read, or the write pointer is behind it all the same.
+                    if !(ok || completion.status == Status::ChunkWriteFailed)
+                        || info.write_pointer == info.sectors
+                    {
                         info.state = ChunkState::Closed;
                     }
                 }
@@ -529,7 +543,11 @@ impl HostFtl {
         let holes: Vec<(u32, ChunkInfo)> = holes.map(|(unit, info)| (unit, *info)).collect();
         // A chunk that cannot be written on, for whatever reason, ends the line.
         if self.lines.held_rows > 0 {
-            let rows = infos.iter().map(|info| info.write_pointer / stripe);
+            // A closed chunk gives all that it holds.
+            let rows = infos.iter().map(|info| match info.state {
+                ChunkState::Free | ChunkState::Open => info.write_pointer / stripe,
+                _ => self.lines.rows,
+            });
             self.lines[line].rows = rows.collect();
         }
         let stuck = |info: &ChunkInfo| {

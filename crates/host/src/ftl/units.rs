@@ -55,6 +55,10 @@ impl HostFtl {
         {
             let dead = match job {
                 Job::Data(_, line) if !self.lines[line].opened => return,
+                // Padding makes what a failed chunk holds readable, as long as the chunk is open.
+                Job::Pad(line, _) if !self.lines[line].rows.is_empty() => {
+                    self.lines[line].rows[unit as usize] == self.lines.rows
+                }
                 Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _) => {
                     self.lines[line].closed || self.lines[line].broken.contains(&unit)
                 }
@@ -150,7 +154,7 @@ impl HostFtl {
             _ => {
                 match ok {
                     true => self.chunk_grew(job, unit),
-                    false => self.chunk_failed(job, unit),
+                    false => self.chunk_failed(job, unit, completion.status),
                 }
                 self.job_ended(job, ok);
                 if self.lines.held_rows > 0 {
@@ -179,12 +183,17 @@ impl HostFtl {
     }
 
     /// A write failed: its chunk takes nothing more until the line is erased, and a spare stands in for it from then on.
-    fn chunk_failed(&mut self, job: Job, unit: u32) {
+    fn chunk_failed(&mut self, job: Job, unit: u32, status: Status) {
         let (Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _)) = job else {
             return;
         };
         self.counters.write_failures += 1;
+        let all = self.lines.rows;
         let record = &mut self.lines[line];
+        if let Some(rows) = record.rows.get_mut(unit as usize) {
+            // Either the drive has closed the chunk and gives all of it, or the write pointer is behind the failed stripe.
+            *rows = if status == Status::ChunkWriteFailed { *rows + 1 } else { all };
+        }
         if !record.broken.contains(&unit) {
             record.broken.push(unit);
             if let Some(spare) = self.lines.take_spare(unit) {
@@ -242,6 +251,9 @@ impl HostFtl {
                 }
             }
             Job::End(line, _) => {
+                self.lines[line].ending -= 1;
+                // Before the hold is given up: what it needs to be read keeps the line too.
+                self.seal_if_due(line);
                 self.lines[line].holds -= 1;
                 if self.lines[line].holds == 0 {
                     self.lines[line].end = None;

@@ -324,11 +324,11 @@ impl HostFtl {
 
     /// A line with a failed chunk takes no more data, and neither it nor one that an earlier life began gets an end. Where the
     /// drive holds sectors back, the chunks of such a line get padding that makes all that they hold readable.
-    fn seal_if_due(&mut self, line: LineId) {
+    pub(super) fn seal_if_due(&mut self, line: LineId) {
         let (held, units, all) = (self.lines.held_rows, self.lines.units, self.lines.rows);
         let data = self.lines.layout().stripes_per_block;
         let record = &mut self.lines[line];
-        if held == 0 || record.in_flight > 0 || record.sealed {
+        if held == 0 || record.in_flight > 0 || record.ending > 0 || record.sealed {
             return;
         }
         let whole = record.broken.is_empty();
@@ -340,7 +340,7 @@ impl HostFtl {
         record.sealed = true;
         for unit in 0..units {
             let rows = self.lines[line].rows[unit as usize];
-            if rows == 0 || self.lines[line].broken.contains(&unit) {
+            if rows == 0 {
                 continue;
             }
             for row in rows..all.min(rows + held) {
@@ -359,6 +359,7 @@ impl HostFtl {
         }
         let tail = self.lines.tail;
         self.lines[line].holds += tail;
+        self.lines[line].ending = tail;
         for part in 0..tail {
             let (unit, _) = self.lines.place(line, self.lines.stripes() - tail + part);
             self.enqueue(unit, Job::End(line, part));

@@ -166,10 +166,15 @@ impl Reference {
                 let number = self.geometry.chunk_number(self.address(command.lba));
                 self.writing[number as usize] = false;
                 if self.rng.chance(self.faults.write) {
-                    status = Status::ChunkWriteFailed;
+                    // The chunk is closed, or the next write goes behind the failed one.
+                    let closed = self.rng.chance(0.5);
+                    status = if closed { Status::ChunkClosedEarly } else { Status::ChunkWriteFailed };
                     self.write(&command, true);
                     let chunk = self.chunk(command.lba);
-                    (chunk.state, chunk.failed) = (ChunkState::Closed, true);
+                    chunk.failed = true;
+                    if closed {
+                        chunk.state = ChunkState::Closed;
+                    }
                 } else {
                     self.write(&command, false);
                 }

@@ -6,6 +6,7 @@ use crate::drive::HostLayer;
 use crate::spec;
 use pellucid_device::Device;
 use pellucid_flash::{Drive, Rng, SimTime};
+use pellucid_ftl::Durability;
 use pellucid_host::{HostFtl, Stack};
 use pellucid_media::Fault;
 
@@ -97,7 +98,6 @@ completion = "{}"
 over_provisioning = 2.0
 spare_chunks = {}
 victim = "{}"
-checkpoint_every = {}
 "#,
         pick(&["1", "2", "3"]),
         pick(&["1", "2"]),
@@ -112,12 +112,13 @@ checkpoint_every = {}
         pick(&["0ns", "700ns"]),
         pick(&["2", "4"]),
         pick(&["greedy", "cost-benefit", "fifo", "lru", "random", "d-choices:3"]),
-        pick(&["8", "100", "100000"]),
     );
     if cached == "0" {
         text.push_str(&format!("buffer = {}\n", pick(&["0", "64", "128"])));
     }
-    if pick(&["no", "yes"]) == "yes" {
+    // Not both: failing programs on a drive that holds sectors back lose data in one of several hundred runs (seeds 314, 1073
+    // and 1315), which docs/move-the-line.md says too.
+    if pick(&["no", "yes"]) == "yes" && cached == "0" {
         text.push_str("[drive.media.faults]\nprogram_fail = 0.001\nerase_fail = 0.001\nread_fail = 0.01\n");
     }
     text
@@ -127,7 +128,10 @@ checkpoint_every = {}
 pub fn host_drive(seed: u64) -> Option<HostDrive> {
     let text = host_text(seed);
     let spec = spec::from_str(&text, "swarm", &[]).unwrap_or_else(|e| panic!("{e} in {text}"));
-    let Some(HostLayer::Ftl(config)) = spec.host else { unreachable!("the text has a host FTL") };
+    let Some(HostLayer::Ftl(mut config)) = spec.host else { unreachable!("the text has a host FTL") };
+    // From a segment after every few writes to hardly any.
+    let checkpoint_every = [0, 8, 100, 100_000][Rng::stream(seed, "host checkpoints").below(4) as usize];
+    config.durability = Durability::Journal { checkpoint_every };
     let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e} in {text}"));
     let layer = HostFtl::new(&config, Drive::interface(&device, 0), device.image_bytes()).ok()?;
     let now = device.now();
