@@ -4,6 +4,8 @@
 //! layer is stopped, and started again on the same drive; then it is started once more without the stop's help, after a power
 //! cut with as many writes.
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng};
 use pellucid_host::{HostFtl, HostFtlConfig, Stack};

@@ -261,7 +261,7 @@ fn chunks_agree_with_their_host_while_refreshes_fail() {
         while host.step() {}
         host.verify();
         let counters = host.bench.drive.counters();
-        given_up += u64::from(counters.programs[Cause::Refresh as usize] % 8 != 0);
+        given_up += u64::from(!counters.programs[Cause::Refresh as usize].is_multiple_of(8));
     }
     assert!(given_up > 0, "some refresh must have ended early");
 }

@@ -275,7 +275,7 @@ fn out_of_band_data_travel_behind_their_sectors() {
         let count = addresses.len() as u32;
         let stage = SubmissionEntry::new(0x95, 0, 2).with_cdw_pair(10, 1).with_cdw(12, count - 1);
         assert!(sets.world.ask(sets.io, in_capsule(stage, &list), &list).status.is_success());
-        let read = SubmissionEntry::new(0x92, 0, 2).with_cdw_pair(10, 1).with_cdw(12, count - 1 | flag);
+        let read = SubmissionEntry::new(0x92, 0, 2).with_cdw_pair(10, 1).with_cdw(12, (count - 1) | flag);
         sets.world.fetch_part(sets.io, read, count * each as u32)
     };
     let backwards: Vec<u64> = (start..start + 8).rev().collect();
