@@ -16,6 +16,9 @@ const REGRESSIONS: [u64; 19] = [
 /// As `REGRESSIONS`, of harder drives. 646: a copy on its way brought back what a write had been acknowledged over.
 const HARDER_REGRESSIONS: [u64; 6] = [103, 468, 646, 2303, 2590, 2816];
 
+/// As `REGRESSIONS`, of host FTLs: a trim that took a newer version of its page, in the same stripe, with it.
+const HOST_REGRESSIONS: [u64; 3] = [314, 1073, 1315];
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|v| v.parse().ok())
 }
@@ -68,9 +71,12 @@ fn all_clean(seeds: Range<u64>, run: fn(u64, u32), sets: fn(u64) -> Vec<String>)
 fn seeds_that_found_bugs_stay_clean() {
     assert_eq!(failing(REGRESSIONS, swarm::run_seed), [0; 0], "seeds that failed");
     assert_eq!(failing(HARDER_REGRESSIONS, swarm::run_harder_seed), [0; 0], "harder seeds that failed");
+    let host =
+        |seed, commands| assert!(swarm::run_host_seed(seed, commands), "the drive of {seed} is refused");
+    assert_eq!(failing(HOST_REGRESSIONS, host), [0; 0], "seeds of host FTLs that failed");
 }
 
-fn failing(seeds: impl IntoIterator<Item = u64>, run: fn(u64, u32)) -> Vec<u64> {
+fn failing(seeds: impl IntoIterator<Item = u64>, run: impl Fn(u64, u32)) -> Vec<u64> {
     seeds.into_iter().filter(|&seed| catch_unwind(AssertUnwindSafe(|| run(seed, 1500))).is_err()).collect()
 }
 

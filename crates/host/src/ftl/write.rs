@@ -181,9 +181,10 @@ impl HostFtl {
                 positions.iter().map(|&at| Content::Entry(at)),
             );
             self.lines.note(plan.first, plan.sequence, lpns.iter().copied());
-            for (&at, &lpn) in positions.iter().zip(&lpns) {
-                if self.ring.entry(at).trimmed {
-                    self.ftl.trim(lpn);
+            for (i, (&at, lpn)) in positions.iter().zip(&lpns).enumerate() {
+                // A newer version behind it in the stripe has its place in the map, and is on the media when this one is.
+                if self.ring.entry(at).trimmed && !lpns[i + 1..].contains(lpn) {
+                    self.ftl.trim(*lpn);
                 }
             }
             self.programs.last = plan.id;

@@ -1,8 +1,8 @@
 //! Random commands against the plain map, with every invariant walked after each step.
 
-use crate::oracle::{Below, World};
+use crate::oracle::{Below, World, start};
 use crate::reference::{Faults, Reference, geometry};
-use pellucid_flash::{Nanos, Rng};
+use pellucid_flash::{Command, Completion, Drive, Lba, Nanos, Opcode, Rng, SimTime};
 use pellucid_ftl::{Durability, Victim};
 use pellucid_host::{CpuCosts, HostFtlConfig};
 
@@ -124,5 +124,37 @@ fn sectors_that_the_drive_holds_back_come_from_the_ring() {
         let world = run_on(&config, reference, seed, Faults { write, reset: write / 2.0, read: 0.0 }, 1200);
         assert_eq!(world.lost, 0, "seed {seed}");
         assert!(write > 0.0 || world.host.layer.counters().erased_lines > 3, "seed {seed} never collected");
+    }
+}
+
+/// One stripe may hold a page twice, trimmed in between: the trim is of the older version alone.
+#[test]
+fn a_trim_between_two_versions_in_one_stripe_spares_the_newer() {
+    let stripe = 4;
+    for cached in [0, stripe] {
+        let mut geometry = geometry(1, 2, 20, 8 * stripe, stripe);
+        geometry.cached_sectors = cached;
+        let config = HostFtlConfig { over_provisioning: 2.5, ..HostFtlConfig::default() };
+        let mut host = start(&config, Reference::new(geometry, 1), SimTime::ZERO);
+        let mut run = |opcode, lba, fill: u8| {
+            let bytes = if opcode == Opcode::Trim { 0 } else { host.image_bytes() };
+            host.submit(host.now(), Command::new(0, opcode, Lba(lba), 1, vec![fill; bytes]));
+            loop {
+                if let Some(Completion { data, .. }) = host.pop() {
+                    return data;
+                }
+                let next = host.next_event().expect("the command ends");
+                host.advance(next);
+            }
+        };
+        run(Opcode::Write, 5, 1);
+        run(Opcode::Trim, 5, 0);
+        for lba in [5, 6, 7] {
+            run(Opcode::Write, lba, 2);
+        }
+        assert_eq!(run(Opcode::Read, 5, 0)[0], 2, "from the ring");
+        // More than the ring holds.
+        (8..80).for_each(|lba| drop(run(Opcode::Write, lba, 3)));
+        assert_eq!(run(Opcode::Read, 5, 0)[0], 2, "from the media, {cached} sectors held back");
     }
 }

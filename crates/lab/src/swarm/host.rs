@@ -116,9 +116,7 @@ victim = "{}"
     if cached == "0" {
         text.push_str(&format!("buffer = {}\n", pick(&["0", "64", "128"])));
     }
-    // Seeds 314, 1073 and 1315 lose a sector on a drive that holds sectors back: a known fault (docs/move-the-line.md). Failing
-    // programs are left to other drives until it is found.
-    if pick(&["no", "yes"]) == "yes" && cached == "0" {
+    if pick(&["no", "yes"]) == "yes" {
         text.push_str("[drive.media.faults]\nprogram_fail = 0.001\nerase_fail = 0.001\nread_fail = 0.01\n");
     }
     text
