@@ -347,16 +347,27 @@ impl Device {
         space.runs[zone as usize].programs -= 1;
         space.slots[slot].programming = false;
         let action = space.runs[zone as usize].action;
+        let silent = self.acknowledged_in(namespace, slot);
         self.acknowledge_stage(namespace, slot, None, Status::WriteFault);
         if action != NIL {
             self.end_action(namespace, zone, Status::WriteFault);
         }
         let awaited = self.fail_flush(namespace, slot);
+        self.zone_space(namespace).flush.lost |= silent && !awaited;
         self.retire_slot(namespace, slot);
         if awaited {
             self.flush_part(namespace);
         }
         self.zone_quiet(namespace, zone);
+    }
+
+    /// Whether a slot holds sectors whose writes have been acknowledged.
+    fn acknowledged_in(&mut self, namespace: u16, slot: u32) -> bool {
+        let space = self.zone_space(namespace);
+        let (arrived, waiting) = (space.slots[slot].arrived, space.slots[slot].acknowledge);
+        let mut told = 0;
+        waiting.for_each(&mut self.slices, |slice| told += slice.sectors);
+        arrived > told
     }
 
     // ---- the staging log
@@ -529,6 +540,9 @@ impl Device {
         let namespace = self.works[work].command.namespace;
         let space = self.zone_space(namespace);
         if space.protected {
+            if std::mem::take(&mut space.flush.lost) {
+                self.merge_status(work, Status::WriteFault, 0);
+            }
             return;
         }
         space.flush.waiting.push_back(work);
@@ -543,6 +557,10 @@ impl Device {
         }
         let Some(work) = space.flush.waiting.pop_front() else { return };
         space.flush.running = work;
+        if std::mem::take(&mut space.flush.lost) {
+            self.merge_status(work, Status::WriteFault, 0);
+        }
+        let space = self.zone_space(namespace);
         // Held until every slot has been asked.
         space.flush.left = 1;
         let slots: Vec<u32> = space.live().collect();

@@ -118,6 +118,8 @@ pub(crate) struct ZoneFlush {
     pub running: u32,
     /// Slots that it waits for.
     pub left: u32,
+    /// Acknowledged data were lost while no flush waited for them: the next one fails.
+    pub lost: bool,
 }
 
 impl ZoneSpace {
@@ -144,7 +146,7 @@ impl ZoneSpace {
             runs,
             log: VecDeque::new(),
             log_first: 1,
-            flush: ZoneFlush { waiting: VecDeque::new(), running: NIL, left: 0 },
+            flush: ZoneFlush { waiting: VecDeque::new(), running: NIL, left: 0, lost: false },
             spare: vec![0; layout.sectors_per_unit as usize * media.metadata_bytes()],
         };
         for staged in found.staged {

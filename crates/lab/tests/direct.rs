@@ -586,6 +586,20 @@ fn zones_survive_cuts_on_failing_media() {
     }
 }
 
+/// No program succeeds: what a volatile buffer had acknowledged is lost, which the next flush has to say, and only it.
+#[test]
+fn a_flush_tells_of_zone_data_that_were_lost_before_it() {
+    for protected in [false, true] {
+        let faults = ["drive.media.faults.program_fail=1.0"];
+        let ZoneHost { mut bench, .. } = ZoneHost::new(protected, &faults, 1);
+        assert_eq!(bench.write(Lba(0), STRIPE, 7).status, Status::Success, "in the buffer");
+        while bench.step() {}
+        let flush = || Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new());
+        assert_eq!(bench.run(flush()).status, Status::WriteFault);
+        assert_eq!(bench.run(flush()).status, Status::Success, "nothing more was lost");
+    }
+}
+
 #[test]
 fn the_presets_are_drives() {
     use pellucid_flash::{Drive, Interface};
