@@ -7,12 +7,14 @@
 # programs: nvme blkzone fio mkfs.f2fs fsck.f2fs
 # modules: nvme-keyring nvme-auth nvme-core nvme-fabrics nvme-tcp crc32_generic lz4_compress lz4hc_compress zonefs f2fs
 
-B=/dev/nvme0n1; Z=/dev/nvme0n2
 step connect attach -i 2 || { dmesg | tail -20; poweroff -f; }
-step zones until_true 200 block_device $Z
-Q=/sys/block/nvme0n2/queue
+step two-namespaces until_true 200 block_device /dev/nvme0n2
+# Linux looks at namespaces side by side since 6.11, so that the first may get the second name.
+B=/dev/nvme0n1; Z=/dev/nvme0n2
+[ "$(cat /sys/block/nvme0n1/queue/zoned)" = none ] || { B=/dev/nvme0n2; Z=/dev/nvme0n1; }
+Q=/sys/block/${Z#/dev/}/queue
 step linux-sees-zones test "$(cat $Q/zoned)" = host-managed
-step the-other-is-a-block-device test "$(cat /sys/block/nvme0n1/queue/zoned)" = none
+step the-other-is-a-block-device test "$(cat /sys/block/${B#/dev/}/queue/zoned)" = none
 zone=$(($(cat $Q/chunk_sectors) * 512))
 zones() { fio --name=z --filename=$Z --zonemode=zbd --direct=1 --ioengine=psync --max_open_zones=6 "$@"; }
 step fio-write-and-verify zones --rw=write --bs=64k --size=$((8 * zone)) --verify=crc32c --verify_fatal=1
