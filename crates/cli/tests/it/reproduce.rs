@@ -35,7 +35,7 @@ fn a_claim_that_misses_is_named_and_status_1() {
 fn the_list_runs_nothing() {
     let folder = Folder::new();
     let list = folder.run(&["reproduce", "--list"]).answer();
-    assert_eq!(list.lines().count(), 18, "{list}");
+    assert_eq!(list.lines().count(), 19, "{list}");
     assert!(list.contains("\nC6   Table 7 "), "{list}");
     let json = folder.run(&["reproduce", "--list", "theory", "--json"]).json();
     assert_eq!(json.as_array().unwrap().len(), 1);
