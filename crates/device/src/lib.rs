@@ -29,6 +29,8 @@ mod spaces;
 mod taps;
 mod views;
 mod write_path;
+mod zone_actions;
+mod zone_log;
 mod zone_path;
 mod zone_stage;
 

@@ -18,14 +18,12 @@ use crate::spaces::Space;
 use crate::write_path::add_stages;
 use crate::zone_stage::ZoneSpace;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{
-    BlockId, Cause, Command, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, ZoneAction, ZoneState,
-};
-use pellucid_ftl::{LOG, ZoneWork};
+use pellucid_flash::{Cause, Command, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, ZoneState};
+use pellucid_ftl::LOG;
 use pellucid_media::Outcome;
 
 impl Device {
-    fn zone_space(&mut self, namespace: u16) -> &mut ZoneSpace {
+    pub(crate) fn zone_space(&mut self, namespace: u16) -> &mut ZoneSpace {
         match &mut self.spaces[usize::from(namespace)] {
             Space::Zones(space) => space,
             _ => unreachable!("the command is for a zoned namespace"),
@@ -120,7 +118,7 @@ impl Device {
     }
 
     /// A slot became vacant: those who wait go on in their order.
-    fn feed_stage(&mut self, namespace: u16) {
+    pub(crate) fn feed_stage(&mut self, namespace: u16) {
         loop {
             let space = self.zone_space(namespace);
             if space.starved.is_empty() || space.is_full() {
@@ -170,7 +168,7 @@ impl Device {
     }
 
     /// Plans the program of a slot.
-    fn program_stage(&mut self, namespace: u16, slot: u32) {
+    pub(crate) fn program_stage(&mut self, namespace: u16, slot: u32) {
         let space = self.zone_space(namespace);
         let (zone, stripe) = (space.slots[slot].zone, space.slots[slot].stripe);
         if !std::mem::replace(&mut space.slots[slot].programming, true) {
@@ -182,7 +180,7 @@ impl Device {
         }
     }
 
-    fn issue_stage(&mut self, client: Client, first: Ppa, cause: Cause) {
+    pub(crate) fn issue_stage(&mut self, client: Client, first: Ppa, cause: Cause) {
         let die = self.layout.die_of(first).0;
         let kind = if matches!(client, Client::LogErase { .. }) { OpKind::Erase } else { OpKind::Program };
         let op = FlashOp::new(kind, cause, client, die, first, self.layout.units_per_stripe, self.now);
@@ -226,7 +224,7 @@ impl Device {
     }
 
     /// Ends the operation of a slot; whether its stripe is on the media, and the stages of the operation.
-    fn slot_ended(
+    pub(crate) fn slot_ended(
         &mut self,
         op: u32,
         namespace: u16,
@@ -297,7 +295,7 @@ impl Device {
     }
 
     /// Completes the slices that wait for a slot's program.
-    fn acknowledge_stage(
+    pub(crate) fn acknowledge_stage(
         &mut self,
         namespace: u16,
         slot: u32,
@@ -316,7 +314,7 @@ impl Device {
     }
 
     /// A slot whose stripe is on the media is given back, if its log program has ended too.
-    fn retire_slot(&mut self, namespace: u16, slot: u32) {
+    pub(crate) fn retire_slot(&mut self, namespace: u16, slot: u32) {
         let space = self.zone_space(namespace);
         let record = &mut space.slots[slot];
         record.wants_log = false;
@@ -368,420 +366,6 @@ impl Device {
         let mut told = 0;
         waiting.for_each(&mut self.slices, |slice| told += slice.sectors);
         arrived > told
-    }
-
-    // ---- the staging log
-
-    /// Logs what is here of a slot; not before the stripes in front of it are on the media, so that the log's order is theirs.
-    fn log(&mut self, namespace: u16, slot: u32) {
-        let units_per_block = self.layout.units_per_block;
-        let space = self.zone_space(namespace);
-        let zone = space.slots[slot].zone;
-        let busy = space.runs[zone as usize].programs > 0 && !space.slots[slot].tombstone;
-        if busy || space.slots[slot].logging.is_some() {
-            space.slots[slot].wants_log = true;
-            return;
-        }
-        space.slots[slot].wants_log = false;
-        let Some((first, fresh)) = space.zones.log_place() else {
-            return self.lose_log(namespace, slot);
-        };
-        let record = &mut space.slots[slot];
-        record.logging = Some(0);
-        record.with_log = record.acknowledge.take();
-        space.runs[zone as usize].logs += 1;
-        if fresh {
-            space.log.push_back(BlockId(first.0 / units_per_block));
-        }
-        self.issue_stage(Client::Log { namespace, slot }, first, Cause::Journal);
-        if fresh {
-            self.move_log(namespace);
-        }
-    }
-
-    /// A new block of the log was begun: what older ones hold, and is still needed, goes there too.
-    fn move_log(&mut self, namespace: u16) {
-        let space = self.zone_space(namespace);
-        let newest = *space.log.back().expect("just begun");
-        let moves: Vec<u32> = space
-            .live()
-            .filter(|&s| space.slots[s].logged > 0 && space.slots[s].logged_in != newest)
-            .collect();
-        for slot in moves {
-            let record = &self.zone_space(namespace).slots[slot];
-            if !record.programming && !record.doomed {
-                self.log(namespace, slot);
-            }
-        }
-        self.reap_log(namespace);
-    }
-
-    /// Stripes of a zone are on the media: what waited for that may be logged.
-    fn log_waiting(&mut self, namespace: u16, zone: u32) {
-        let space = self.zone_space(namespace);
-        let tail = space.runs[zone as usize].tail;
-        if tail != NIL && space.slots[tail].wants_log {
-            self.log(namespace, tail);
-        }
-    }
-
-    /// The log program of a slot has ended.
-    pub(crate) fn log_ended(&mut self, op: u32, namespace: u16, slot: u32) {
-        let block = self.layout.block_of(self.scheduler.ops[op].ppa);
-        let (ok, stages) = self.slot_ended(op, namespace, slot, Cause::Journal);
-        let space = self.zone_space(namespace);
-        let zone = space.slots[slot].zone;
-        space.runs[zone as usize].logs -= 1;
-        let sectors = space.slots[slot].logging.take().expect("a log program is under way");
-        if !ok {
-            space.zones.log_failed(block);
-            let mut waiting = space.slots[slot].acknowledge.take();
-            let mut first = space.slots[slot].with_log.take();
-            while let Some(slice) = waiting.pop(&mut self.slices) {
-                first.push_back(&mut self.slices, slice);
-            }
-            self.zone_space(namespace).slots[slot].acknowledge = first;
-        } else {
-            if !space.slots[slot].tombstone {
-                space.note_logged(slot, sectors, block);
-            }
-            let mut list = space.slots[slot].with_log.take();
-            while let Some(slice) = list.pop(&mut self.slices) {
-                add_stages(&mut self.slices[slice], &stages, self.now);
-                self.slice_done(slice, Status::Success);
-            }
-        }
-        let space = self.zone_space(namespace);
-        let record = &space.slots[slot];
-        let done = record.finish && !record.programming;
-        if record.tombstone && ok {
-            space.vacate(slot);
-            self.erase_zone(namespace, zone);
-        } else if done {
-            self.retire_slot(namespace, slot);
-        } else if !record.programming {
-            let again = !ok || record.wants_log || !record.acknowledge.is_empty();
-            if ok {
-                self.settle_flush(namespace, slot, sectors);
-            }
-            if again {
-                self.log(namespace, slot);
-            }
-        }
-        self.reap_log(namespace);
-        self.feed_stage(namespace);
-        self.zone_quiet(namespace, zone);
-    }
-
-    /// The log has no room.
-    fn lose_log(&mut self, namespace: u16, slot: u32) {
-        self.acknowledge_stage(namespace, slot, None, Status::WriteFault);
-        let awaited = self.fail_flush(namespace, slot);
-        let space = self.zone_space(namespace);
-        let zone = space.slots[slot].zone;
-        if space.slots[slot].tombstone {
-            space.vacate(slot);
-            space.zones.fail(zone);
-            self.forget_doomed(namespace, zone);
-            self.end_action(namespace, zone, Status::WriteFault);
-        }
-        if awaited {
-            self.flush_part(namespace);
-        }
-    }
-
-    /// Erases the oldest blocks of the log that nobody needs, one after the other.
-    fn reap_log(&mut self, namespace: u16) {
-        loop {
-            let space = self.zone_space(namespace);
-            if space.log.len() < 2 {
-                return;
-            }
-            let oldest = space.log[0];
-            let needed = space.live().any(|s| {
-                let slot = &space.slots[s];
-                slot.logging.is_some() || (slot.logged > 0 && slot.logged_in == oldest)
-            });
-            if needed {
-                return;
-            }
-            space.log.pop_front();
-            space.log_first += 1;
-            if space.zones.is_condemned(oldest) {
-                space.zones.erased(oldest, false, 0);
-                self.media.void(oldest);
-                continue;
-            }
-            let first = self.layout.ppa(oldest, 0);
-            self.issue_stage(Client::LogErase { namespace }, first, Cause::Journal);
-        }
-    }
-
-    /// A block of the log is erased.
-    pub(crate) fn log_erased(&mut self, op: u32, namespace: u16) {
-        let block = self.layout.block_of(self.scheduler.ops[op].ppa);
-        let ok = self.media.erase_end(block) == Outcome::Ok;
-        self.counters.media_operations += 1;
-        self.counters.erases[Cause::Journal as usize] += u64::from(ok);
-        self.counters.erase_failures += u64::from(!ok);
-        if ok {
-            self.tap_erase(block);
-        }
-        self.scheduler.release(self.now, op, &mut self.events);
-        self.tap_operation(op);
-        self.scheduler.ops.release(op);
-        let erases = self.media.erase_count(block);
-        self.zone_space(namespace).zones.erased(block, ok, erases);
-    }
-
-    // ---- flush
-
-    fn zone_flush(&mut self, work: u32) {
-        let namespace = self.works[work].command.namespace;
-        let space = self.zone_space(namespace);
-        if space.protected {
-            if std::mem::take(&mut space.flush.lost) {
-                self.merge_status(work, Status::WriteFault, 0);
-            }
-            return;
-        }
-        space.flush.waiting.push_back(work);
-        self.works[work].slices_left += 1;
-        self.next_zone_flush(namespace);
-    }
-
-    fn next_zone_flush(&mut self, namespace: u16) {
-        let space = self.zone_space(namespace);
-        if space.flush.running != NIL {
-            return;
-        }
-        let Some(work) = space.flush.waiting.pop_front() else { return };
-        space.flush.running = work;
-        if std::mem::take(&mut space.flush.lost) {
-            self.merge_status(work, Status::WriteFault, 0);
-        }
-        let space = self.zone_space(namespace);
-        // Held until every slot has been asked.
-        space.flush.left = 1;
-        let slots: Vec<u32> = space.live().collect();
-        for slot in slots {
-            let space = self.zone_space(namespace);
-            let record = &mut space.slots[slot];
-            if record.programming {
-                record.flushing = u32::MAX;
-                space.flush.left += 1;
-            } else if !(record.tombstone || record.finish || record.doomed) && record.logged < record.arrived
-            {
-                record.flushing = record.arrived;
-                space.flush.left += 1;
-                self.log(namespace, slot);
-            }
-        }
-        self.flush_part(namespace);
-    }
-
-    /// So many sectors of a slot are safe.
-    fn settle_flush(&mut self, namespace: u16, slot: u32, sectors: u32) {
-        let record = &mut self.zone_space(namespace).slots[slot];
-        if record.flushing == 0 || sectors < record.flushing {
-            return;
-        }
-        record.flushing = 0;
-        self.flush_part(namespace);
-    }
-
-    /// What a slot holds cannot be made safe: the flush that waits for it fails. Gives whether one does; it is told so
-    /// ([`Device::flush_part`]) when the slot is out of its way.
-    fn fail_flush(&mut self, namespace: u16, slot: u32) -> bool {
-        let space = self.zone_space(namespace);
-        let awaited = std::mem::take(&mut space.slots[slot].flushing) != 0;
-        if awaited {
-            let work = space.flush.running;
-            self.merge_status(work, Status::WriteFault, 0);
-        }
-        awaited
-    }
-
-    fn flush_part(&mut self, namespace: u16) {
-        let space = self.zone_space(namespace);
-        space.flush.left -= 1;
-        if space.flush.left == 0 {
-            let work = std::mem::replace(&mut space.flush.running, NIL);
-            self.part_done(work);
-            self.next_zone_flush(namespace);
-        }
-    }
-
-    /// The power fails: buffers that are protected are written to their logs.
-    pub(crate) fn save_protected(&mut self) {
-        for space in &mut self.spaces {
-            if let Space::Zones(space) = space
-                && space.protected
-            {
-                space.save(&mut self.media, &self.layout);
-            }
-        }
-    }
-
-    // ---- actions
-
-    fn zone_action(&mut self, work: u32, action: ZoneAction) {
-        let Command { namespace, lba, .. } = self.works[work].command;
-        let space = self.zone_space(namespace);
-        let count = space.zones.geometry().zones;
-        if action as u8 & 0x80 == 0 {
-            let (zone, offset) = space.zones.zone_of(lba).expect("checked at submission");
-            if offset != 0 {
-                return self.merge_status(work, Status::InvalidField, 0);
-            }
-            return self.act_on_zone(work, zone, action);
-        }
-        if action == ZoneAction::OpenAll && !space.zones.may_open_all() {
-            return self.merge_status(work, Status::TooManyOpenZones, 0);
-        }
-        // What one zone's action does to another must not concern the others.
-        let zones = &self.zone_space(namespace).zones;
-        let concerned: Vec<_> =
-            (0..count).filter_map(|zone| Some((zone, zones.concerned(zone, action)?))).collect();
-        for (zone, action) in concerned {
-            self.act_on_zone(work, zone, action);
-        }
-    }
-
-    fn act_on_zone(&mut self, work: u32, zone: u32, action: ZoneAction) {
-        let namespace = self.works[work].command.namespace;
-        match self.zone_space(namespace).zones.act(zone, action) {
-            Err(status) => self.merge_status(work, status, 0),
-            Ok(ZoneWork::Done) => {}
-            Ok(ZoneWork::Reset | ZoneWork::Finish) => {
-                let run = &mut self.zone_space(namespace).runs[zone as usize];
-                (run.action, run.acting) = (work, false);
-                self.works[work].slices_left += 1;
-                self.zone_quiet(namespace, zone);
-            }
-        }
-    }
-
-    /// Begins the action that waits for a zone, if the zone is quiet.
-    fn zone_quiet(&mut self, namespace: u16, zone: u32) {
-        let space = self.zone_space(namespace);
-        let run = &mut space.runs[zone as usize];
-        let quiet = run.inbound == 0 && run.programs == 0 && run.logs == 0;
-        if run.action == NIL || run.acting || !quiet {
-            return;
-        }
-        run.acting = true;
-        let (tail, work) = (std::mem::replace(&mut run.tail, NIL), run.action);
-        let all_or_one = self.works[work].command.opcode;
-        let finish = matches!(all_or_one, Opcode::Zone(ZoneAction::Finish | ZoneAction::FinishAll));
-        let space = self.zone_space(namespace);
-        if finish {
-            let pointer = (space.zones.info(zone).write_pointer.0 - space.zones.info(zone).start.0) as u32;
-            let slot = match tail {
-                NIL => space.take(zone, pointer / space.zones.stripe_sectors()),
-                tail => tail,
-            };
-            space.slots[slot].finish = true;
-            return self.program_stage(namespace, slot);
-        }
-        if tail != NIL {
-            let awaited = std::mem::take(&mut self.zone_space(namespace).slots[tail].flushing) != 0;
-            // Until stripe 0 is erased the reset has not happened, and a protected buffer must not have forgotten this.
-            let space = self.zone_space(namespace);
-            space.slots[tail].doomed = true;
-            space.runs[zone as usize].doomed = tail;
-            if awaited {
-                // Nobody can miss what is forgotten.
-                self.flush_part(namespace);
-            }
-        }
-        let space = self.zone_space(namespace);
-        if space.needs_tombstone(zone) {
-            let slot = space.take(zone, 0);
-            space.slots[slot].tombstone = true;
-            self.log(namespace, slot);
-        } else {
-            self.erase_zone(namespace, zone);
-        }
-        self.feed_stage(namespace);
-    }
-
-    /// Erases the block with stripe 0 of a zone that is being reset, and the others when that is done.
-    fn erase_zone(&mut self, namespace: u16, zone: u32) {
-        let space = self.zone_space(namespace);
-        space.runs[zone as usize].logged_first = 0;
-        let first = self.erase_next(namespace, zone);
-        if !first {
-            self.end_reset(namespace, zone);
-        }
-    }
-
-    /// Starts the erase of the next block; `false`: there is none.
-    fn erase_next(&mut self, namespace: u16, zone: u32) -> bool {
-        loop {
-            let space = self.zone_space(namespace);
-            let Some(block) = space.zones.reset_next(zone) else { return false };
-            if space.zones.is_condemned(block) {
-                space.zones.erased(block, false, 0);
-                self.media.void(block);
-                continue;
-            }
-            space.runs[zone as usize].erases += 1;
-            let work = space.runs[zone as usize].action;
-            let first = self.layout.ppa(block, 0);
-            // What the zone was waited for.
-            let record = &mut self.works[work];
-            record.stages.add(Stage::Media, self.now - record.mark);
-            record.mark = self.now;
-            self.direct_slice(work, Route::Erase, (first, 0), (0, 0), zone);
-            return true;
-        }
-    }
-
-    /// A block of a zone that is being reset is erased.
-    pub(crate) fn zone_block_erased(&mut self, slice: u32, first: Ppa, ok: bool) {
-        let (work, zone) = (self.slices[slice].work, self.slices[slice].lpn.0);
-        let namespace = self.works[work].command.namespace;
-        let block: BlockId = self.layout.block_of(first);
-        let erases = self.media.erase_count(block);
-        self.forget_doomed(namespace, zone);
-        let space = self.zone_space(namespace);
-        space.zones.erased(block, ok, erases);
-        space.runs[zone as usize].erases -= 1;
-        while self.erase_next(namespace, zone) {}
-        if self.zone_space(namespace).runs[zone as usize].erases == 0 {
-            self.end_reset(namespace, zone);
-        }
-    }
-
-    fn forget_doomed(&mut self, namespace: u16, zone: u32) {
-        let space = self.zone_space(namespace);
-        let slot = std::mem::replace(&mut space.runs[zone as usize].doomed, NIL);
-        if slot != NIL {
-            space.vacate(slot);
-            self.reap_log(namespace);
-            self.feed_stage(namespace);
-        }
-    }
-
-    fn end_reset(&mut self, namespace: u16, zone: u32) {
-        self.forget_doomed(namespace, zone);
-        let space = self.zone_space(namespace);
-        if space.runs[zone as usize].action == NIL {
-            return;
-        }
-        space.zones.reset_end(zone);
-        self.end_action(namespace, zone, Status::Success);
-    }
-
-    fn end_action(&mut self, namespace: u16, zone: u32, status: Status) {
-        let run = &mut self.zone_space(namespace).runs[zone as usize];
-        let work = std::mem::replace(&mut run.action, NIL);
-        run.acting = false;
-        if work != NIL {
-            self.merge_status(work, status, 0);
-            self.part_done(work);
-        }
     }
 
     // ---- reads and reports
