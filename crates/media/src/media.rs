@@ -8,14 +8,13 @@
 //!
 //! The media do not queue: who may work when is the scheduler's business.
 
+mod read;
 mod snapshot;
 
 pub use snapshot::SnapshotError;
 
 use crate::MediaConfig;
-use crate::bit_errors::{PageState, Pattern, of_word_line};
-use crate::config::Cell;
-use crate::data_path::{DataPath, Found, Segment, UnitPlace, UnitShape};
+use crate::data_path::{DataPath, UnitPlace};
 use crate::divide::Divisor;
 use crate::error::{MediaError, RuleError, StoreError};
 use crate::faults::{self, FaultPlan};
@@ -119,12 +118,6 @@ struct Place {
     /// Unit of the stripe.
     unit: u32,
 }
-
-/// Less than this (stamps in place of data) is not worth a prefetch.
-const PREFETCH_BYTES_MIN: usize = 512;
-/// The rest of more than this is fetched while the first part is being copied: the processor notices the sequence by
-/// itself, and asking for more lines at once than it can wait for makes it stop (measured: 1 KiB is cheaper than 4 KiB).
-const PREFETCH_BYTES_MAX: usize = 1024;
 
 /// What a unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -519,152 +512,6 @@ impl Media {
         }
         self.store.set_state(block.0, state.erased());
         Outcome::Ok
-    }
-
-    /// Reads whole sectors of one unit, from `first_sector` on, into `out`: a multiple of [`Media::image_bytes`], possibly
-    /// none when only the outcome matters. `attempt` counts retries from 0. Without good data `out` is filled with zeros.
-    ///
-    /// # Panics
-    /// When the sectors reach beyond the unit.
-    #[inline]
-    pub fn read(&mut self, ppa: Ppa, first_sector: u32, out: &mut [u8], attempt: u32) -> ReadResult {
-        let at = self.place(ppa);
-        let start = first_sector as usize * self.shape.image_bytes;
-        assert!(start + out.len() <= self.shape.unit_image_bytes, "sectors beyond the unit");
-        match self.content(at) {
-            Content::Programmed => {}
-            Content::Erased => {
-                out.fill(0);
-                return ReadResult::Erased;
-            }
-            Content::Unreadable => {
-                out.fill(0);
-                return ReadResult::Uncorrectable;
-            }
-        }
-        let by_fault = self.faults.read_fails(at.block, at.stripe, attempt);
-        if by_fault
-            || self.is_condemned(ppa)
-            || (self.injected.is_some() && self.is_dead(self.die_of(at.block)))
-        {
-            out.fill(0);
-            return ReadResult::Uncorrectable;
-        }
-        if self.data_path.is_some() {
-            return self.read_guarded(at, start, out, attempt);
-        }
-        if !out.is_empty() {
-            let start = at.index as usize * self.shape.unit_stored_bytes + start;
-            out.copy_from_slice(&self.store.images(at.block)[start..start + out.len()]);
-        }
-        ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 }
-    }
-
-    /// Tells the processor that [`Media::read`] of a unit will follow: much of its time is waiting for memory.
-    #[inline]
-    pub fn prefetch(&self, ppa: Ppa) {
-        let bytes = self.shape.unit_stored_bytes;
-        if bytes >= PREFETCH_BYTES_MIN {
-            let at = self.place(ppa);
-            self.store.prefetch(at.block, at.index as usize * bytes, bytes.min(PREFETCH_BYTES_MAX));
-        }
-    }
-
-    /// More sectors of a unit that [`Media::read`] has just found good: the same read of the flash, so that nothing can
-    /// fail any more.
-    ///
-    /// # Panics
-    /// When the sectors reach beyond the unit, or the unit is not programmed.
-    pub fn read_more(&self, ppa: Ppa, first_sector: u32, out: &mut [u8]) {
-        let at = self.place(ppa);
-        let start = first_sector as usize * self.shape.image_bytes;
-        assert!(start + out.len() <= self.shape.unit_image_bytes, "sectors beyond the unit");
-        assert!(self.content(at) == Content::Programmed, "unit {} is not programmed", ppa.0);
-        if !out.is_empty() {
-            self.copy_out(at, start, out);
-        }
-    }
-
-    /// The part of [`Media::read`] that knows code, scrambler and bit errors.
-    fn read_guarded(&mut self, at: Place, start: usize, out: &mut [u8], attempt: u32) -> ReadResult {
-        let mut path = self.data_path.take().expect("asked before");
-        let place = unit_place(&self.split, at);
-        let mut found = Found::default();
-        if path.errs() {
-            let state = self.page_state(at.block);
-            let factor = match &self.injected {
-                Some(injected) => injected.error_factor[self.die_of(at.block).0 as usize],
-                None => 1.0,
-            };
-            let (shape, address) = (path.shape, at.block * self.layout.units_per_block + at.index);
-            let pattern = |segment| self.pattern(at, shape, segment);
-            found = path.draw((place, address), state, attempt, factor, pattern);
-        }
-        if !out.is_empty() {
-            self.copy_out_by(Some(&path), at, start, out);
-            if path.must_decode(found) {
-                let stored = self.stored(at);
-                found = path.decode(place, found, start, stored, out);
-            }
-        }
-        self.data_path = Some(path);
-        if found.lost {
-            out.fill(0);
-            return ReadResult::Uncorrectable;
-        }
-        ReadResult::Ok { corrected_bits: found.bits, worst_chunk_bits: found.worst }
-    }
-
-    /// What the error rate of a block's pages depends on, but for the page itself. Counts the read.
-    fn page_state(&mut self, block: u32) -> PageState {
-        let (age_s, pe_cycles) = (self.age(), self.store.state(block).erase_count());
-        let (meta, _) = self.store.both_mut(block);
-        let (born_s, reads) = self.shape.meta.history(meta);
-        self.shape.meta.set_history(meta, (born_s, reads.saturating_add(1)));
-        let retention_s = age_s.saturating_sub(born_s) as f64;
-        let (cell, pattern) = (Cell::Slc, Pattern::Random);
-        PageState { cell, page_type: 0, pe_cycles, retention_s, reads, pattern }
-    }
-
-    /// What is stored on a segment of an MLC page and its word line. Scrambled data, data that are not kept, and word lines
-    /// that are not full count as random.
-    fn pattern(&self, at: Place, shape: UnitShape, segment: Segment) -> Pattern {
-        if !self.sees_patterns {
-            return Pattern::Random;
-        }
-        let (stripe, unit, start) = shape.partner(segment);
-        if stripe >= self.store.state(at.block).next_stripe() {
-            return Pattern::Random;
-        }
-        let images = self.store.images(at.block);
-        let bytes = |index: u32, start: u32| {
-            let from = index as usize * self.shape.unit_stored_bytes + start as usize;
-            &images[from..from + shape.segment_bytes as usize]
-        };
-        let own = bytes(at.index, segment.start);
-        let other = bytes(stripe * self.layout.units_per_stripe + unit, start);
-        if segment.page.is_multiple_of(2) { of_word_line(own, other) } else { of_word_line(other, own) }
-    }
-
-    /// What is stored of a unit.
-    fn stored(&self, at: Place) -> &[u8] {
-        &self.store.images(at.block)[at.index as usize * self.shape.unit_stored_bytes..]
-            [..self.shape.unit_stored_bytes]
-    }
-
-    /// The data of a unit, as they were given.
-    fn copy_out(&self, at: Place, start: usize, out: &mut [u8]) {
-        self.copy_out_by(self.data_path.as_deref(), at, start, out);
-    }
-
-    fn copy_out_by(&self, path: Option<&DataPath>, at: Place, start: usize, out: &mut [u8]) {
-        let stored = self.stored(at);
-        match path {
-            Some(path) if path.stores_code_words() => {
-                path.reveal(unit_place(&self.split, at), start, stored, out);
-            }
-            _ => out.copy_from_slice(&stored[start..start + out.len()]),
-        }
     }
 
     /// Gives up a unit that could not be read: reads find it uncorrectable until its block is erased.

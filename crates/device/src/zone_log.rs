@@ -1,0 +1,268 @@
+//! The staging log of a zoned namespace, and flushes: how sectors short of a stripe become safe.
+//!
+//! ```text
+//!  flush ─► each slot with sectors that are not safe ─► log program ─► settled ─┬─► all: flush done
+//!           each slot that is being programmed ─────────► its end ──────────────┘
+//!  full log block ─► the next one takes what is still needed of the older ─► the oldest is erased, in order
+//! ```
+//! Invariants: a slot has at most one log program under way; blocks are erased in the order in which they were written; a flush
+//! ends well only if nothing that was acknowledged before it has been lost since the flush before.
+
+use crate::device::Device;
+use crate::scheduler::Client;
+use crate::spaces::Space;
+use crate::write_path::add_stages;
+use pellucid_flash::slab::NIL;
+use pellucid_flash::{BlockId, Cause, Status};
+use pellucid_media::Outcome;
+
+impl Device {
+    /// Logs what is here of a slot; not before the stripes in front of it are on the media, so that the log's order is theirs.
+    pub(crate) fn log(&mut self, namespace: u16, slot: u32) {
+        let units_per_block = self.layout.units_per_block;
+        let space = self.zone_space(namespace);
+        let zone = space.slots[slot].zone;
+        let busy = space.runs[zone as usize].programs > 0 && !space.slots[slot].tombstone;
+        if busy || space.slots[slot].logging.is_some() {
+            space.slots[slot].wants_log = true;
+            return;
+        }
+        space.slots[slot].wants_log = false;
+        let Some((first, fresh)) = space.zones.log_place() else {
+            return self.lose_log(namespace, slot);
+        };
+        let record = &mut space.slots[slot];
+        record.logging = Some(0);
+        record.with_log = record.acknowledge.take();
+        space.runs[zone as usize].logs += 1;
+        if fresh {
+            space.log.push_back(BlockId(first.0 / units_per_block));
+        }
+        self.issue_stage(Client::Log { namespace, slot }, first, Cause::Journal);
+        if fresh {
+            self.move_log(namespace);
+        }
+    }
+
+    /// A new block of the log was begun: what older ones hold, and is still needed, goes there too.
+    fn move_log(&mut self, namespace: u16) {
+        let space = self.zone_space(namespace);
+        let newest = *space.log.back().expect("just begun");
+        let moves: Vec<u32> = space
+            .live()
+            .filter(|&s| space.slots[s].logged > 0 && space.slots[s].logged_in != newest)
+            .collect();
+        for slot in moves {
+            let record = &self.zone_space(namespace).slots[slot];
+            if !record.programming && !record.doomed {
+                self.log(namespace, slot);
+            }
+        }
+        self.reap_log(namespace);
+    }
+
+    /// Stripes of a zone are on the media: what waited for that may be logged.
+    pub(crate) fn log_waiting(&mut self, namespace: u16, zone: u32) {
+        let space = self.zone_space(namespace);
+        let tail = space.runs[zone as usize].tail;
+        if tail != NIL && space.slots[tail].wants_log {
+            self.log(namespace, tail);
+        }
+    }
+
+    /// The log program of a slot has ended.
+    pub(crate) fn log_ended(&mut self, op: u32, namespace: u16, slot: u32) {
+        let block = self.layout.block_of(self.scheduler.ops[op].ppa);
+        let (ok, stages) = self.slot_ended(op, namespace, slot, Cause::Journal);
+        let space = self.zone_space(namespace);
+        let zone = space.slots[slot].zone;
+        space.runs[zone as usize].logs -= 1;
+        let sectors = space.slots[slot].logging.take().expect("a log program is under way");
+        if !ok {
+            space.zones.log_failed(block);
+            let mut waiting = space.slots[slot].acknowledge.take();
+            let mut first = space.slots[slot].with_log.take();
+            while let Some(slice) = waiting.pop(&mut self.slices) {
+                first.push_back(&mut self.slices, slice);
+            }
+            self.zone_space(namespace).slots[slot].acknowledge = first;
+        } else {
+            if !space.slots[slot].tombstone {
+                space.note_logged(slot, sectors, block);
+            }
+            let mut list = space.slots[slot].with_log.take();
+            while let Some(slice) = list.pop(&mut self.slices) {
+                add_stages(&mut self.slices[slice], &stages, self.now);
+                self.slice_done(slice, Status::Success);
+            }
+        }
+        let space = self.zone_space(namespace);
+        let record = &space.slots[slot];
+        let done = record.finish && !record.programming;
+        if record.tombstone && ok {
+            space.vacate(slot);
+            self.erase_zone(namespace, zone);
+        } else if done {
+            self.retire_slot(namespace, slot);
+        } else if !record.programming {
+            let again = !ok || record.wants_log || !record.acknowledge.is_empty();
+            if ok {
+                self.settle_flush(namespace, slot, sectors);
+            }
+            if again {
+                self.log(namespace, slot);
+            }
+        }
+        self.reap_log(namespace);
+        self.feed_stage(namespace);
+        self.zone_quiet(namespace, zone);
+    }
+
+    /// The log has no room.
+    fn lose_log(&mut self, namespace: u16, slot: u32) {
+        self.acknowledge_stage(namespace, slot, None, Status::WriteFault);
+        let awaited = self.fail_flush(namespace, slot);
+        let space = self.zone_space(namespace);
+        let zone = space.slots[slot].zone;
+        if space.slots[slot].tombstone {
+            space.vacate(slot);
+            space.zones.fail(zone);
+            self.forget_doomed(namespace, zone);
+            self.end_action(namespace, zone, Status::WriteFault);
+        }
+        if awaited {
+            self.flush_part(namespace);
+        }
+    }
+
+    /// Erases the oldest blocks of the log that nobody needs, one after the other.
+    pub(crate) fn reap_log(&mut self, namespace: u16) {
+        loop {
+            let space = self.zone_space(namespace);
+            if space.log.len() < 2 {
+                return;
+            }
+            let oldest = space.log[0];
+            let needed = space.live().any(|s| {
+                let slot = &space.slots[s];
+                slot.logging.is_some() || (slot.logged > 0 && slot.logged_in == oldest)
+            });
+            if needed {
+                return;
+            }
+            space.log.pop_front();
+            space.log_first += 1;
+            if space.zones.is_condemned(oldest) {
+                space.zones.erased(oldest, false, 0);
+                self.media.void(oldest);
+                continue;
+            }
+            let first = self.layout.ppa(oldest, 0);
+            self.issue_stage(Client::LogErase { namespace }, first, Cause::Journal);
+        }
+    }
+
+    /// A block of the log is erased.
+    pub(crate) fn log_erased(&mut self, op: u32, namespace: u16) {
+        let block = self.layout.block_of(self.scheduler.ops[op].ppa);
+        let ok = self.media.erase_end(block) == Outcome::Ok;
+        self.counters.media_operations += 1;
+        self.counters.erases[Cause::Journal as usize] += u64::from(ok);
+        self.counters.erase_failures += u64::from(!ok);
+        if ok {
+            self.tap_erase(block);
+        }
+        self.scheduler.release(self.now, op, &mut self.events);
+        self.tap_operation(op);
+        self.scheduler.ops.release(op);
+        let erases = self.media.erase_count(block);
+        self.zone_space(namespace).zones.erased(block, ok, erases);
+    }
+
+    pub(crate) fn zone_flush(&mut self, work: u32) {
+        let namespace = self.works[work].command.namespace;
+        let space = self.zone_space(namespace);
+        if space.protected {
+            if std::mem::take(&mut space.flush.lost) {
+                self.merge_status(work, Status::WriteFault, 0);
+            }
+            return;
+        }
+        space.flush.waiting.push_back(work);
+        self.works[work].slices_left += 1;
+        self.next_zone_flush(namespace);
+    }
+
+    fn next_zone_flush(&mut self, namespace: u16) {
+        let space = self.zone_space(namespace);
+        if space.flush.running != NIL {
+            return;
+        }
+        let Some(work) = space.flush.waiting.pop_front() else { return };
+        space.flush.running = work;
+        if std::mem::take(&mut space.flush.lost) {
+            self.merge_status(work, Status::WriteFault, 0);
+        }
+        let space = self.zone_space(namespace);
+        // Held until every slot has been asked.
+        space.flush.left = 1;
+        let slots: Vec<u32> = space.live().collect();
+        for slot in slots {
+            let space = self.zone_space(namespace);
+            let record = &mut space.slots[slot];
+            if record.programming {
+                record.flushing = u32::MAX;
+                space.flush.left += 1;
+            } else if !(record.tombstone || record.finish || record.doomed) && record.logged < record.arrived
+            {
+                record.flushing = record.arrived;
+                space.flush.left += 1;
+                self.log(namespace, slot);
+            }
+        }
+        self.flush_part(namespace);
+    }
+
+    /// So many sectors of a slot are safe.
+    fn settle_flush(&mut self, namespace: u16, slot: u32, sectors: u32) {
+        let record = &mut self.zone_space(namespace).slots[slot];
+        if record.flushing == 0 || sectors < record.flushing {
+            return;
+        }
+        record.flushing = 0;
+        self.flush_part(namespace);
+    }
+
+    /// What a slot holds cannot be made safe: the flush that waits for it fails. Gives whether one does; it is told so
+    /// ([`Device::flush_part`]) when the slot is out of its way.
+    pub(crate) fn fail_flush(&mut self, namespace: u16, slot: u32) -> bool {
+        let space = self.zone_space(namespace);
+        let awaited = std::mem::take(&mut space.slots[slot].flushing) != 0;
+        if awaited {
+            let work = space.flush.running;
+            self.merge_status(work, Status::WriteFault, 0);
+        }
+        awaited
+    }
+
+    pub(crate) fn flush_part(&mut self, namespace: u16) {
+        let space = self.zone_space(namespace);
+        space.flush.left -= 1;
+        if space.flush.left == 0 {
+            let work = std::mem::replace(&mut space.flush.running, NIL);
+            self.part_done(work);
+            self.next_zone_flush(namespace);
+        }
+    }
+
+    /// The power fails: buffers that are protected are written to their logs.
+    pub(crate) fn save_protected(&mut self) {
+        for space in &mut self.spaces {
+            if let Space::Zones(space) = space
+                && space.protected
+            {
+                space.save(&mut self.media, &self.layout);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Which die and block take the next stripe of a stream.
+//!
+//! ```text
+//!  stream ─► shared with others? ─► die: the next in the order of placement that can take it ─► its open block, or a free one
+//! ```
+//! Invariant: the last free blocks of a die are kept for what collection and map segments need, so that room can always be made.
+
+use super::{OpenBlock, PageMap, Stream};
+use crate::{Durability, Isolation, Placement, Separation};
+use pellucid_flash::{BlockId, DieId, Layout, Ppa};
+
+impl PageMap {
+    pub(super) fn shared(&self, stream: Stream) -> Stream {
+        match (self.config.separation, stream) {
+            (Separation::Off, Stream::Collected | Stream::HostCold) => Stream::Host,
+            (Separation::Off, Stream::PlacedCollected(handle)) => Stream::Placed(handle),
+            (Separation::Collected, Stream::HostCold) => Stream::Host,
+            (_, Stream::MetaMoved) => Stream::Meta,
+            _ => stream,
+        }
+    }
+
+    #[inline]
+    pub(super) fn open_at(&self, die: DieId, stream: Stream) -> usize {
+        die.0 as usize * self.places + stream.place()
+    }
+
+    #[inline]
+    pub(super) fn open_block(&self, die: DieId, stream: Stream) -> Option<OpenBlock> {
+        self.open[self.open_at(die, stream)]
+    }
+
+    /// Whose open block in `die` data of `stream` go to. Relocated data without a block of their own go to the host's when
+    /// no block is free, as collection must come to an end.
+    #[inline]
+    pub(super) fn slot(&self, die: DieId, stream: Stream) -> Stream {
+        let shared = self.shared(stream);
+        let last_resort = shared.is_relocation()
+            && self.open_block(die, shared).is_none()
+            && self.blocks.free_count(die) == 0;
+        if last_resort { self.last_resort(die, shared) } else { shared }
+    }
+
+    /// An open block that relocated data may use when there is no other: of their own handle where handles are kept apart.
+    #[cold]
+    fn last_resort(&self, die: DieId, shared: Stream) -> Stream {
+        let is_open = |s: &Stream| self.open_block(die, *s).is_some();
+        if let Stream::PlacedCollected(handle) = shared {
+            return Some(Stream::Placed(handle)).filter(is_open).unwrap_or(shared);
+        }
+        let apart = self.config.isolation == Isolation::Persistent;
+        let placed = (1..self.config.handles).filter(|_| !apart).map(Stream::Placed);
+        let others = [Stream::Collected, Stream::Host, Stream::HostCold].into_iter().chain(placed);
+        others.into_iter().find(is_open).unwrap_or(shared)
+    }
+
+    /// Whether `die` can take a stripe of `stream` now. The last free block of a die is kept for relocation; while it is
+    /// in use by a shared open block, only relocation may write there.
+    #[inline]
+    pub(super) fn can_take(&self, die: DieId, stream: Stream) -> bool {
+        let free = self.blocks.free_count(die);
+        let relocation = stream.is_relocation();
+        let off = self.config.separation == Separation::Off;
+        // The most frequent answer of a full drive: what host data share with relocation has no free block behind it.
+        if free == 0 && off && matches!(stream, Stream::Host | Stream::HostCold | Stream::Placed(_)) {
+            return false;
+        }
+        let shared = self.slot(die, stream);
+        let mixed = off && matches!(shared, Stream::Host | Stream::Placed(_));
+        match self.open_block(die, shared) {
+            Some(_) if relocation || !mixed => true,
+            Some(_) => free >= 1 && self.segments_have_room(),
+            None if relocation => free > 0,
+            None if shared == Stream::Meta => free > 1,
+            None => free > 1 && self.blocks.free_total() > self.live_dies + self.meta_reserve(),
+        }
+    }
+
+    /// Whether a map segment finds room without what the dies need to collect. Erases may wait for one, so that host data
+    /// must not use up the open block of collection before.
+    fn segments_have_room(&self) -> bool {
+        self.config.durability == Durability::Volatile
+            || self.blocks.free_total() > self.live_dies
+            || (0..self.layout.dies).any(|die| self.open_block(DieId(die), Stream::Meta).is_some())
+    }
+
+    /// Blocks of the drive, beside one in each die, that host data leave free: collection may wait for a map segment.
+    pub(crate) fn meta_reserve(&self) -> u32 {
+        u32::from(self.config.durability != Durability::Volatile)
+    }
+
+    /// Whether `die` can take data that another die's full blocks have to leave, without touching what it needs to collect.
+    pub(super) fn can_take_guest(&self, die: DieId, stream: Stream) -> bool {
+        let open = self.open_block(die, self.slot(die, stream)).is_some();
+        self.blocks.free_count(die) > u32::from(!open)
+    }
+
+    /// Whether relocated data of `stream` can go to `die` now.
+    pub fn has_room(&self, die: DieId, stream: Stream) -> bool {
+        self.can_take(die, stream)
+    }
+
+    pub(super) fn choose_die(&mut self, can_take: impl Fn(&PageMap, DieId) -> bool) -> Option<DieId> {
+        if self.config.placement == Placement::Random {
+            self.cursor = self.rng.below(self.order.len() as u64) as usize;
+        }
+        for _ in 0..self.order.len() {
+            let die = self.order[self.cursor];
+            self.cursor = if self.cursor + 1 == self.order.len() { 0 } else { self.cursor + 1 };
+            if can_take(self, die) {
+                return Some(die);
+            }
+        }
+        None
+    }
+
+    pub(super) fn take_stripe(&mut self, die: DieId, stream: Stream) -> (Ppa, BlockId, Stream) {
+        let shared = self.slot(die, stream);
+        let at = self.open_at(die, shared);
+        let OpenBlock { block, stripe } = match self.open[at] {
+            Some(open) => open,
+            None => {
+                let block = self.blocks.take(die, stream == Stream::Worn).expect("can_take was asked");
+                self.blocks.set_kind(block, shared == Stream::Meta, shared.owner());
+                OpenBlock { block, stripe: 0 }
+            }
+        };
+        let last = stripe + 1 == self.layout.stripes_per_block;
+        self.open[at] = (!last).then_some(OpenBlock { block, stripe: stripe + 1 });
+        self.blocks.planned(block, last);
+        (self.layout.ppa(block, stripe * self.layout.units_per_stripe), block, shared)
+    }
+}
+
+pub(super) fn placement_order(placement: Placement, layout: &Layout) -> Vec<DieId> {
+    let (channels, per_channel) = (layout.channels, layout.dies_per_channel);
+    match placement {
+        Placement::ChannelFirst => (0..per_channel)
+            .flat_map(|way| (0..channels).map(move |channel| DieId(channel * per_channel + way)))
+            .collect(),
+        Placement::WayFirst | Placement::Random => (0..layout.dies).map(DieId).collect(),
+    }
+}
