@@ -37,6 +37,8 @@ NETWORK_MODULES = (
 HOST_ID = "2f1b1c5e-7a07-4f3e-9d53-0a9c1f1f7a11"
 HOST_NQN = f"nqn.2014-08.org.nvmexpress:uuid:{HOST_ID}"
 GUEST_SECONDS = 240
+# Tries to bring a kernel up.
+BOOTS_MAX = 3
 # Where kernels come from that are newer than this machine's Debian.
 NEWER_SUITE = "deb http://deb.debian.org/debian trixie main"
 
@@ -207,33 +209,48 @@ def visit(theme: Theme, port: int, nqn: str, count: Count, options, server: Serv
     with tempfile.TemporaryDirectory() as scratch:
         initrd = pathlib.Path(scratch) / "initrd.gz"
         initramfs(theme, kernel, settings, options.pellucid, initrd)
-        guest, done, explain, began = Guest(kernel, initrd), False, 0, time.monotonic()
-        answers, last = {}, collections.deque(maxlen=20)
-        try:
-            for line in guest.lines():
-                last.append(line)
-                if step := re.search(r"STEP (PASS|FAIL) (.*)", line):
-                    explain = 0 if step[1] == "PASS" else 40
-                    name = f"guest-{theme.name}{f' (boot {boot})' if theme.boots > 1 else ''}: {step[2]}"
-                    count.ok(name) if step[1] == "PASS" else count.fail(name, "")
-                elif re.search(r"\bHOST \d+ power-off$", line):
-                    # The machine first: what it would do behind the drive's cut, no machine without power does.
-                    guest.end()
-                    server.ask(do="power-cut")
-                    done = True
-                elif asked := re.search(r"\bHOST (\d+) (.+)$", line):
-                    if asked[1] not in answers:
-                        answers[asked[1]] = host_action(server, asked[2])
-                    guest.tell(answers[asked[1]].replace("@", asked[1]))
-                elif options.verbose or explain > 0:
-                    explain -= 1
-                    print(f"     {line}", flush=True)
-                done |= "GUEST DONE" in line
-        finally:
-            guest.end()
+        # Under emulation a kernel now and then dies before it comes to its init, which tells nothing of us.
+        for attempt in range(1, BOOTS_MAX + 1):
+            if follow(theme, kernel, initrd, count, options, server, boot):
+                return
+            print(f"     guest-{theme.name}: its kernel did not come up (try {attempt})", flush=True)
+        count.fail(f"guest-{theme.name}", f"its kernel did not come up in {BOOTS_MAX} tries")
+
+
+def follow(theme: Theme, kernel: pathlib.Path, initrd: pathlib.Path, count: Count, options, server: Server | None,
+           boot: int) -> bool:
+    """Runs a guest to its end and counts its steps; `False` if it never came to its init and may be tried again."""
+    guest, init, done, explain, began = Guest(kernel, initrd), False, False, 0, time.monotonic()
+    answers, last = {}, collections.deque(maxlen=20)
+    try:
+        for line in guest.lines():
+            last.append(line)
+            init |= "GUEST BEGINS" in line
+            if step := re.search(r"STEP (PASS|FAIL) (.*)", line):
+                explain = 0 if step[1] == "PASS" else 40
+                name = f"guest-{theme.name}{f' (boot {boot})' if theme.boots > 1 else ''}: {step[2]}"
+                count.ok(name) if step[1] == "PASS" else count.fail(name, "")
+            elif re.search(r"\bHOST \d+ power-off$", line):
+                # The machine first: what it would do behind the drive's cut, no machine without power does.
+                guest.end()
+                server.ask(do="power-cut")
+                done = True
+            elif asked := re.search(r"\bHOST (\d+) (.+)$", line):
+                if asked[1] not in answers:
+                    answers[asked[1]] = host_action(server, asked[2])
+                guest.tell(answers[asked[1]].replace("@", asked[1]))
+            elif options.verbose or explain > 0:
+                explain -= 1
+                print(f"     {line}", flush=True)
+            done |= "GUEST DONE" in line
+    finally:
+        guest.end()
     if not done:
-        count.fail(f"guest-{theme.name}", f"did not come to its end in {time.monotonic() - began:.0f} s; its last lines:")
+        seconds = time.monotonic() - began
+        if init:
+            count.fail(f"guest-{theme.name}", f"did not come to its end in {seconds:.0f} s; its last lines:")
         print("\n".join(f"     {line}" for line in last), flush=True)
+    return done or init
 
 
 def serve_and_visit(theme: Theme, count: Count, options):

@@ -6,6 +6,7 @@ export PATH=/bin:/sbin
 mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp
 ln -sf /proc/mounts /etc/mtab
 stty -echo </dev/ttyS0
+echo GUEST BEGINS
 . /settings
 
 # step NAME COMMAND...: runs a command and says how it went.
