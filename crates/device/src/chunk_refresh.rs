@@ -18,7 +18,7 @@ use crate::scheduler::{Client, FlashOp, OpKind};
 use crate::spaces::{ChunkSpace, Space};
 use pellucid_flash::{Cause, ChunkReason, ChunkScope, Lpn, Nanos, Ppa, Stage};
 use pellucid_ftl::ChunkMove;
-use pellucid_media::{Outcome, ReadResult};
+use pellucid_media::ReadResult;
 use std::collections::VecDeque;
 
 /// Chunks that are written anew.
@@ -224,31 +224,13 @@ impl Device {
     /// A program or an erase has ended, and the firmware knows.
     pub(crate) fn refresh_ended(&mut self, op: u32) {
         let (kind, ppa) = (self.scheduler.ops[op].kind, self.scheduler.ops[op].ppa);
-        self.counters.media_operations += 1;
         let block = self.layout.block_of(ppa);
         let ok = match kind {
-            OpKind::Erase => {
-                let ok = self.media.erase_end(block) == Outcome::Ok;
-                self.counters.erases[Cause::Refresh as usize] += u64::from(ok);
-                self.counters.erase_failures += u64::from(!ok);
-                ok
-            }
-            _ => {
-                let ok = self.media.program_end(ppa) == Outcome::Ok;
-                let sectors = self.layout.units_per_stripe * self.layout.sectors_per_unit;
-                self.counters.programs[Cause::Refresh as usize] += 1;
-                self.counters.programmed_sectors[Cause::Refresh as usize] += u64::from(sectors);
-                self.counters.program_failures += u64::from(!ok);
-                ok
-            }
+            OpKind::Erase => self.end_erase(block, Cause::Refresh),
+            _ => self.end_full_stripe(ppa, Cause::Refresh),
         };
-        self.scheduler.release(self.now, op, &mut self.events);
-        self.tap_operation(op);
-        self.scheduler.ops.release(op);
+        self.let_go(op);
         if kind == OpKind::Erase {
-            if ok {
-                self.tap_erase(block);
-            }
             return self.refresh_done(ok);
         }
         let job = self.refresh_job();

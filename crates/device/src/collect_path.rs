@@ -13,7 +13,7 @@ use crate::scheduler::{Client, FlashOp, OpKind};
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{Cause, DieId, Layout, Lpn, Ppa};
 use pellucid_ftl::{Emptied, FtlConfig, Isolation, Stream};
-use pellucid_media::{Outcome, ReadResult};
+use pellucid_media::ReadResult;
 use std::collections::VecDeque;
 
 /// A unit being moved.
@@ -364,16 +364,8 @@ impl Device {
     /// The erase of a block has ended.
     pub(crate) fn erase_done(&mut self, op: u32) {
         let (block, cause) = (self.layout.block_of(self.scheduler.ops[op].ppa), self.scheduler.ops[op].cause);
-        let ok = self.media.erase_end(block) == Outcome::Ok;
-        self.counters.media_operations += 1;
-        self.counters.erases[cause as usize] += u64::from(ok);
-        self.counters.erase_failures += u64::from(!ok);
-        if ok {
-            self.tap_erase(block);
-        }
-        self.scheduler.release(self.now, op, &mut self.events);
-        self.tap_operation(op);
-        self.scheduler.ops.release(op);
+        let ok = self.end_erase(block, cause);
+        self.let_go(op);
         self.ftl.erase_ended(block, ok);
         self.read_only |= !ok && self.ftl.worn_out();
         if std::mem::take(&mut self.collect.stalled) {

@@ -25,7 +25,7 @@ use pellucid_flash::{
     Cause, ChunkNotice, Command, Geometry, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, Vector,
 };
 use pellucid_ftl::{ChunkPlan, Management};
-use pellucid_media::{Outcome, ReadResult};
+use pellucid_media::ReadResult;
 use std::collections::VecDeque;
 
 /// What the direct path keeps between steps.
@@ -235,32 +235,16 @@ impl Device {
     pub(crate) fn direct_ended(&mut self, op: u32, slice: u32) {
         let FlashOp { kind, cause, ppa, .. } = self.scheduler.ops[op];
         let ok = match kind {
-            OpKind::Erase => {
-                let ok = self.media.erase_end(self.layout.block_of(ppa)) == Outcome::Ok;
-                self.counters.media_operations += 1;
-                self.counters.erases[cause as usize] += u64::from(ok);
-                self.counters.erase_failures += u64::from(!ok);
-                if ok {
-                    self.tap_erase(self.layout.block_of(ppa));
-                }
-                ok
-            }
+            OpKind::Erase => self.end_erase(self.layout.block_of(ppa), cause),
             _ if self.slices[slice].zero => false,
             _ => {
-                let ok = self.media.program_end(ppa) == Outcome::Ok;
-                let sectors = self.layout.units_per_stripe * self.layout.sectors_per_unit;
-                self.counters.media_operations += 1;
-                self.counters.programs[cause as usize] += 1;
-                self.counters.programmed_sectors[cause as usize] += u64::from(sectors);
-                self.counters.program_failures += u64::from(!ok);
+                let ok = self.end_full_stripe(ppa, cause);
                 self.counters.copybacks += u64::from(ok && kind == OpKind::Copyback);
                 ok
             }
         };
-        self.scheduler.release(self.now, op, &mut self.events);
-        self.tap_operation(op);
-        add_stages(&mut self.slices[slice], &self.scheduler.ops[op].stages, self.now);
-        self.scheduler.ops.release(op);
+        let stages = self.let_go(op);
+        add_stages(&mut self.slices[slice], &stages, self.now);
         let zoned = self.slices[slice].route == Route::Erase && self.is_zoned(slice);
         match kind {
             OpKind::Erase if zoned => self.zone_block_erased(slice, ppa, ok),

@@ -19,6 +19,7 @@ mod flush_path;
 mod host_interface;
 mod manage;
 mod monitor;
+mod operation_end;
 mod placement;
 mod port;
 mod power;

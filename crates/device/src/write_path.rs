@@ -372,9 +372,7 @@ impl Device {
         self.counters.media_operations += 1;
         self.counters.program_failures += u64::from(!ok);
         self.counters.copybacks += u64::from(copyback && ok);
-        self.scheduler.release(self.now, op, &mut self.events);
-        self.tap_operation(op);
-        self.scheduler.ops.release(op);
+        self.let_go(op);
         let die = self.layout.die_of(first);
         // What follows may plan the next program under the same number.
         let mut ended = std::mem::take(&mut self.writes.ended);

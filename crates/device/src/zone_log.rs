@@ -14,7 +14,6 @@ use crate::spaces::Space;
 use crate::write_path::add_stages;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, Cause, Status};
-use pellucid_media::Outcome;
 
 impl Device {
     /// Logs what is here of a slot; not before the stripes in front of it are on the media, so that the log's order is theirs.
@@ -165,16 +164,8 @@ impl Device {
     /// A block of the log is erased.
     pub(crate) fn log_erased(&mut self, op: u32, namespace: u16) {
         let block = self.layout.block_of(self.scheduler.ops[op].ppa);
-        let ok = self.media.erase_end(block) == Outcome::Ok;
-        self.counters.media_operations += 1;
-        self.counters.erases[Cause::Journal as usize] += u64::from(ok);
-        self.counters.erase_failures += u64::from(!ok);
-        if ok {
-            self.tap_erase(block);
-        }
-        self.scheduler.release(self.now, op, &mut self.events);
-        self.tap_operation(op);
-        self.scheduler.ops.release(op);
+        let ok = self.end_erase(block, Cause::Journal);
+        self.let_go(op);
         let erases = self.media.erase_count(block);
         self.zone_space(namespace).zones.erased(block, ok, erases);
     }

@@ -247,9 +247,7 @@ impl Device {
                 self.media.retire(self.layout.block_of(first));
             }
         }
-        self.scheduler.release(self.now, op, &mut self.events);
-        self.tap_operation(op);
-        self.scheduler.ops.release(op);
+        self.let_go(op);
         (ok, stages)
     }
 

@@ -115,6 +115,18 @@ impl ChunkHost {
         self.reap();
     }
 
+    /// Random commands, six at a time at most, and what they left behind.
+    fn work(&mut self) {
+        for _ in 0..600 {
+            self.submit();
+            while self.under_way.len() >= 6 {
+                assert!(self.step());
+            }
+        }
+        while self.step() {}
+        self.verify();
+    }
+
     fn step(&mut self) -> bool {
         let stepped = self.bench.step();
         self.reap();
@@ -252,14 +264,7 @@ fn chunks_agree_with_their_host_while_refreshes_fail() {
             [&ERRING[..], &["drive.media.faults.program_fail=0.01", "drive.media.faults.erase_fail=0.02"]];
         let host = ChunkHost::new(SHARED, &sets.concat(), seed);
         let mut host = ChunkHost { reads: true, ..host };
-        for _ in 0..600 {
-            host.submit();
-            while host.under_way.len() >= 6 {
-                assert!(host.step());
-            }
-        }
-        while host.step() {}
-        host.verify();
+        host.work();
         let counters = host.bench.drive.counters();
         given_up += u64::from(!counters.programs[Cause::Refresh as usize].is_multiple_of(8));
     }
@@ -330,14 +335,7 @@ fn chunks_agree_with_their_host_on_failing_media() {
         for namespace in [CHUNKS, SHARED] {
             let sets = ["drive.media.faults.program_fail=0.01", "drive.media.faults.erase_fail=0.02"];
             let mut host = ChunkHost::new(namespace, &sets, seed);
-            for _ in 0..600 {
-                host.submit();
-                while host.under_way.len() >= 6 {
-                    assert!(host.step());
-                }
-            }
-            while host.step() {}
-            host.verify();
+            host.work();
         }
     }
 }

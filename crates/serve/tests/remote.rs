@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Client, config, pattern, scratch};
-use pellucid_device::{Device, Feedback, Namespace};
+use common::{Client, chunk_namespace, config, pattern, scratch};
+use pellucid_device::Device;
 use pellucid_flash::Drive;
-use pellucid_ftl::{ChunkConfig, Management, WriteFailure};
+use pellucid_ftl::Management;
 use pellucid_host::{HostFtl, HostFtlConfig};
 use pellucid_media::StoreKind;
 use pellucid_serve::control::ControlSession;
@@ -32,27 +32,7 @@ fn chunks() -> Device {
     config.media.metadata_bytes = 16;
     config.media.geometry.spare_bytes = 256;
     let all = 0..config.media.geometry.blocks;
-    config.namespaces = vec![Namespace::OpenChannel {
-        chunks: ChunkConfig {
-            blocks: all,
-            management: Management::Host,
-            write_optimal_stripes: 1,
-            cached_stripes: 0,
-            open_max: 0,
-            open_per_unit_max: 0,
-            failure: WriteFailure::CloseChunk,
-            rated_erases: 3000,
-        },
-        feedback: Feedback {
-            unwritten_is_error: false,
-            copyback: false,
-            high_ecc: false,
-            very_high_ecc: false,
-            high_ecc_bits: 8,
-            very_high_ecc_bits: 16,
-            wear_gap: 0,
-        },
-    }];
+    config.namespaces = vec![chunk_namespace(all, Management::Host)];
     Device::new(&config).expect("a good configuration")
 }
 

@@ -26,6 +26,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
 
+/// The kernel's number of an error of the drive.
+const EIO: i32 = 5;
 /// Requests at once.
 const DEPTH: u16 = 128;
 /// The longest request.
@@ -268,16 +270,14 @@ impl BlockDevice {
     }
 }
 
-const EIO: i32 = 5;
-
 /// A status as the kernel's error number, negative.
 fn error_of(status: Status) -> i32 {
     const EINVAL: i32 = 22;
-    const ENOTSUPP: i32 = 95;
+    const EOPNOTSUPP: i32 = 95;
     const EROFS: i32 = 30;
     -match status {
         Status::LbaOutOfRange | Status::InvalidField => EINVAL,
-        Status::InvalidOpcode => ENOTSUPP,
+        Status::InvalidOpcode => EOPNOTSUPP,
         Status::ReadOnly => EROFS,
         _ => EIO,
     }

@@ -134,6 +134,31 @@ pub fn drive(store: StoreKind) -> Device {
     Device::new(&config(store)).expect("a good configuration")
 }
 
+/// An open-channel namespace of these blocks, without limits.
+pub fn chunk_namespace(blocks: std::ops::Range<u32>, management: Management) -> Namespace {
+    Namespace::OpenChannel {
+        chunks: ChunkConfig {
+            blocks,
+            management,
+            write_optimal_stripes: 1,
+            cached_stripes: 0,
+            open_max: 0,
+            open_per_unit_max: 0,
+            failure: WriteFailure::CloseChunk,
+            rated_erases: 3000,
+        },
+        feedback: Feedback {
+            unwritten_is_error: false,
+            copyback: false,
+            high_ecc: false,
+            very_high_ecc: false,
+            high_ecc_bits: 8,
+            very_high_ecc_bits: 16,
+            wear_gap: 0,
+        },
+    }
+}
+
 /// A drive with data placement, and one of chunks beside it: namespaces 1 and 2 of one drive.
 pub fn drive_of_sets() -> Device {
     drive_of_sets_with(Vec::new(), Management::Host)
@@ -148,30 +173,8 @@ pub fn drive_of_sets_with(faults: Vec<ListedFault>, management: Management) -> D
     config.media.geometry.spare_bytes = 256;
     let blocks = config.media.geometry.blocks;
     config.ftl.over_provisioning = 1.0;
-    config.namespaces = vec![
-        Namespace::Block { blocks: 0..blocks / 2 },
-        Namespace::OpenChannel {
-            chunks: ChunkConfig {
-                blocks: blocks / 2..blocks,
-                management,
-                write_optimal_stripes: 1,
-                cached_stripes: 0,
-                open_max: 0,
-                open_per_unit_max: 0,
-                failure: WriteFailure::CloseChunk,
-                rated_erases: 3000,
-            },
-            feedback: Feedback {
-                unwritten_is_error: false,
-                copyback: false,
-                high_ecc: false,
-                very_high_ecc: false,
-                high_ecc_bits: 8,
-                very_high_ecc_bits: 16,
-                wear_gap: 0,
-            },
-        },
-    ];
+    config.namespaces =
+        vec![Namespace::Block { blocks: 0..blocks / 2 }, chunk_namespace(blocks / 2..blocks, management)];
     Device::new(&config).expect("a good configuration")
 }
 
