@@ -160,7 +160,7 @@ class Guest:
         (image,) = kernel.glob("boot/vmlinuz-*")
         # A plain processor: with all that QEMU 7.2 can emulate, Linux 6.12 now and then dies in memory of its own.
         command = [
-            program("qemu-system-x86_64"), "-machine", "q35,accel=tcg", "-cpu", "Nehalem", "-smp", "2", "-m", "512",
+            program("qemu-system-x86_64"), "-machine", "q35,accel=tcg", "-cpu", "Nehalem,-cx16", "-smp", "2", "-m", "512",
             "-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot",
             "-kernel", str(image), "-initrd", str(initrd), "-append", "console=ttyS0 quiet panic=-1 mitigations=off",
             "-netdev", "user,id=n", "-device", "virtio-net-pci,netdev=n,romfile=",
