@@ -8,9 +8,10 @@
 //! ```
 //! Writes are acknowledged when they are programmed, so a flush has nothing to do.
 
-use crate::device::{Device, Route};
+use crate::device::Device;
 use crate::direct_path::{address, bits};
 use crate::spaces::{ChunkSpace, Space};
+use crate::work::Route;
 use pellucid_flash::{
     ChunkInfo, ChunkNotice, ChunkReason, ChunkScope, Command, Lba, Lpn, Nanos, Opcode, Ppa, Status, Vector,
 };

@@ -14,11 +14,12 @@
 //! firmware serve first come, first served, and so does a die but for reads; an erase is planned only when no program of its
 //! unit is under way.
 
-use crate::device::{Device, Route, Slice};
+use crate::device::Device;
 use crate::firmware::Task;
 use crate::host_interface::Direction;
 use crate::scheduler::{Client, FlashOp, OpKind};
 use crate::spaces::Space;
+use crate::work::{Route, Slice};
 use crate::write_path::add_stages;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{

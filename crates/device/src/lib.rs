@@ -5,9 +5,11 @@
 //! thread, and can be cloned at any moment.
 
 mod buffer;
+mod build;
 mod chunk_path;
 mod chunk_refresh;
 mod collect_path;
+mod command_path;
 mod config;
 mod damage;
 mod device;
@@ -29,17 +31,19 @@ mod scheduler;
 mod spaces;
 mod taps;
 mod views;
+mod work;
 mod write_path;
 mod zone_actions;
 mod zone_log;
 mod zone_path;
 mod zone_stage;
 
+pub use build::DeviceError;
 pub use config::{
     Arbitration, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback, Firmware, FirmwareModel,
     HostInterface, Namespace, Priorities, Scheduler, Solver, StepCost, WritePolicy,
 };
-pub use device::{Device, DeviceError};
+pub use device::Device;
 pub use monitor::Counters;
 pub use placement::PlacementStatistics;
 pub use precondition::{Filler, NoRoom};

@@ -1,8 +1,9 @@
 //! Mount and power cut: what translation is told about the media when the drive is switched on.
 
 use crate::buffer::Buffer;
+use crate::build::DeviceError;
 use crate::config::{DeviceConfig, Namespace};
-use crate::device::{Device, DeviceError};
+use crate::device::Device;
 use pellucid_flash::{BlockId, Completion, Layout, Lpn, Ppa, Status};
 use pellucid_ftl::{MountReport, MountSource, PageMap};
 use pellucid_media::{Health, Media};

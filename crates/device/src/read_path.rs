@@ -9,10 +9,11 @@
 //! Slices that come while a fill is under way join it. A fill brings only the sectors that the entry does not have, so a
 //! write that arrives meanwhile is not undone.
 
-use crate::device::{Device, Route};
+use crate::device::Device;
 use crate::firmware::Task;
 use crate::host_interface::Direction;
 use crate::scheduler::{Client, FlashOp, OpKind};
+use crate::work::Route;
 use pellucid_flash::{Cause, Opcode, Ppa, Stage, Status};
 use pellucid_media::ReadResult;
 

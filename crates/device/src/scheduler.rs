@@ -15,97 +15,21 @@
 //! Invariants: a die has at most one current operation and at most one suspended one; a channel carries one transfer; a
 //! die's bit is set in a class of its channel if and only if its current operation wants the channel for that class.
 
+mod channel;
+mod operation;
 mod poll;
 mod solver;
+
+use channel::{CLASSES, Channel};
+pub(crate) use operation::{Client, FlashOp, OpKind};
 
 use crate::config::{DieOrder, Scheduler as Config};
 use crate::events::{Event, Events};
 use crate::taps::{ChannelView, WayView};
-use pellucid_flash::slab::{Linked, List, NIL, Slab};
-use pellucid_flash::{Cause, Layout, Nanos, Ppa, SimTime, Stage, StageTimes};
+use pellucid_flash::slab::{List, NIL, Slab};
+use pellucid_flash::{Layout, Nanos, SimTime, Stage};
 use pellucid_media::Timing;
 use std::collections::VecDeque;
-
-/// What a flash operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OpKind {
-    Read,
-    Program,
-    Erase,
-    /// Sense and program inside the die, without a transfer.
-    Copyback,
-}
-
-/// Whom the end of an operation concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Client {
-    /// A data-buffer entry that is being filled.
-    Fill(u32),
-    /// A relocation that is being read.
-    Relocation(u32),
-    /// A planned program.
-    Program(u32),
-    /// A block that is being erased.
-    Erase,
-    /// A slice of a command that addresses the media.
-    Direct(u32),
-    /// A buffered stripe of a zoned namespace, on its way to its zone.
-    Stage { namespace: u16, slot: u32 },
-    /// One on its way to the staging log.
-    Log { namespace: u16, slot: u32 },
-    /// A block of the staging log that is being erased.
-    LogErase { namespace: u16 },
-    /// The chunk that is being written anew.
-    Refresh,
-}
-
-/// One flash operation.
-#[derive(Clone, Debug)]
-pub(crate) struct FlashOp {
-    pub kind: OpKind,
-    pub cause: Cause,
-    pub client: Client,
-    pub die: u32,
-    /// First unit concerned; of an erase, the block's first unit.
-    pub ppa: Ppa,
-    /// Units that cross the channel.
-    pub units: u32,
-    /// Failed attempts so far (reads).
-    pub attempts: u32,
-    /// Since when the operation is in its present stage.
-    pub mark: SimTime,
-    pub stages: StageTimes,
-    next: u32,
-}
-
-impl Linked for FlashOp {
-    fn next(&mut self) -> &mut u32 {
-        &mut self.next
-    }
-}
-
-impl FlashOp {
-    pub fn new(
-        kind: OpKind,
-        cause: Cause,
-        client: Client,
-        die: u32,
-        ppa: Ppa,
-        units: u32,
-        now: SimTime,
-    ) -> FlashOp {
-        let stages = StageTimes::default();
-        FlashOp { kind, cause, client, die, ppa, units, attempts: 0, mark: now, stages, next: NIL }
-    }
-
-    /// Books the time since the last transition to `stage`; after a failed read everything counts as retry.
-    #[inline]
-    pub fn book(&mut self, stage: Stage, now: SimTime) {
-        let stage = if self.attempts > 0 { Stage::Retry } else { stage };
-        self.stages.add(stage, now - self.mark);
-        self.mark = now;
-    }
-}
 
 /// What the rest of the drive must do for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,22 +71,6 @@ struct Die {
     busy: Nanos,
     /// Polled: when it came to the list it is in, counted in such moments.
     listed: u64,
-}
-
-/// Classes of what can want a channel: each kind has its own at most.
-const CLASSES: usize = 5;
-
-#[derive(Clone, Debug, Default)]
-struct Channel {
-    die: Option<u32>,
-    wants: [u64; CLASSES],
-    last: [u32; CLASSES],
-    busy: Nanos,
-    /// Dies whose control words the controller holds beside the one that it carries out.
-    queue: VecDeque<u32>,
-    seen: poll::Ways,
-    /// Polled: the first class of which this look has issued nothing.
-    issued: usize,
 }
 
 /// Channels, dies and the operations on them.
@@ -323,131 +231,6 @@ impl Scheduler {
         } else {
             self.want(now, die, Phase::Command, events);
         }
-    }
-
-    /// The current operation of `die` needs its channel.
-    #[inline]
-    fn want(&mut self, now: SimTime, die: u32, what: Phase, events: &mut Events) {
-        let d = &mut self.dies[die as usize];
-        d.phase = Phase::Want;
-        d.wanted = what;
-        let class = match (what, self.ops[d.current].kind) {
-            (Phase::Status, _) => 0,
-            (Phase::Transfer, _) => 4,
-            (_, OpKind::Read | OpKind::Copyback) => 1,
-            (_, OpKind::Erase) => 2,
-            (_, OpKind::Program) => 3,
-        };
-        let (channel, bit) = (d.channel, d.bit);
-        self.channels[channel as usize].wants[self.classes[class]] |= 1 << bit;
-        if !self.polled {
-            self.kick_channel(now, channel, events);
-        } else if what != Phase::Status {
-            // For its status a way is asked in the order of the array's operations.
-            self.put_last(die);
-        }
-    }
-
-    #[inline]
-    fn kick_channel(&mut self, now: SimTime, channel: u32, events: &mut Events) {
-        if let Some(die) = self.choose(now, channel) {
-            self.occupy(now, die, events);
-        }
-    }
-
-    /// Takes the best of what wants a free channel.
-    #[inline]
-    fn choose(&mut self, now: SimTime, channel: u32) -> Option<u32> {
-        let c = &mut self.channels[channel as usize];
-        if c.die.is_some() {
-            return None;
-        }
-        let class = c.wants.iter().position(|&w| w != 0)?;
-        // Round robin: the first that wants it after the last one served.
-        let wants = c.wants[class];
-        let turn = c.last[class];
-        let after = wants & !((2u64 << turn).wrapping_sub(1));
-        let bit = if after != 0 { after } else { wants }.trailing_zeros();
-        c.wants[class] &= !(1 << bit);
-        c.last[class] = bit;
-        let die = channel * self.dies_per_channel + bit;
-        let op = self.dies[die as usize].current;
-        self.ops[op].book(Stage::WaitChannel, now);
-        Some(die)
-    }
-
-    /// The channel carries what the current operation of `die` wants it for.
-    #[inline]
-    fn occupy(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        let d = &mut self.dies[die as usize];
-        let op = &self.ops[d.current];
-        let channel = d.channel;
-        d.phase = d.wanted;
-        let time = match (d.wanted, op.kind) {
-            (Phase::Status, _) => self.status,
-            (Phase::Transfer, _) => {
-                let data = Nanos(self.unit_transfer.0 * u64::from(op.units));
-                // To a polled controller the transfer is a control word of its own.
-                let setup = if self.polled { self.command } else { Nanos::ZERO };
-                if let Some(solvers) = &mut self.solvers {
-                    solvers.begin(now + setup, channel, self.unit_bytes * u64::from(op.units), data);
-                }
-                setup + data + self.drain
-            }
-            (_, OpKind::Program) => self.command + self.stripe_transfer,
-            _ => self.command,
-        };
-        let c = &mut self.channels[channel as usize];
-        c.die = Some(die);
-        c.busy += time;
-        self.active.1 += 1;
-        events.at(now + time, Event::Channel(channel));
-    }
-
-    /// The transfer on `channel` has ended.
-    pub fn channel_done(&mut self, now: SimTime, channel: u32, events: &mut Events) {
-        let die = self.channels[channel as usize].die.take().expect("a channel event without a transfer");
-        self.active.1 -= 1;
-        let d = &mut self.dies[die as usize];
-        let op = d.current;
-        self.ops[op].book(Stage::Transfer, now);
-        match d.phase {
-            Phase::Command => {
-                d.phase = Phase::Array;
-                self.steps.push_back(Step::Array(op));
-            }
-            Phase::Status => {
-                d.phase = Phase::Held;
-                match self.polled {
-                    true => self.reported(die),
-                    false => self.steps.push_back(Step::ArrayDone(op)),
-                }
-            }
-            _ if self.polled => {
-                d.phase = Phase::Held;
-                let decode = self.solved(now, channel) + self.decode;
-                events.at(now + decode, Event::Decoded(op));
-            }
-            _ => {
-                let decode = self.solved(now, channel) + self.decode;
-                self.vacate(now, die);
-                if decode == Nanos::ZERO {
-                    self.steps.push_back(Step::DataOut(op));
-                } else {
-                    events.at(now + decode, Event::Decoded(op));
-                }
-                self.kick_die(now, die, events);
-            }
-        }
-        match self.polled {
-            true => self.next_word(now, channel, events),
-            false => self.kick_channel(now, channel, events),
-        }
-    }
-
-    /// How long the key-equation solver keeps what `channel` has just transferred.
-    fn solved(&mut self, now: SimTime, channel: u32) -> Nanos {
-        self.solvers.as_mut().map_or(Nanos::ZERO, |solvers| solvers.end(now, channel))
     }
 
     /// The data of `op` are decoded.

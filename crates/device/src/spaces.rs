@@ -3,8 +3,8 @@
 //! Every namespace has the same blocks of every die, so all of them share all channels and dies. To the page map the blocks of
 //! others are bad ones; to the others they do not exist.
 
+use crate::build::DeviceError;
 use crate::config::{DeviceConfig, Feedback, Namespace};
-use crate::device::DeviceError;
 use crate::power::Source;
 use crate::zone_stage::ZoneSpace;
 use pellucid_flash::{BlockId, ChunkGeometry, Layout, Nanos, Vector};

@@ -537,11 +537,7 @@ impl Device {
     }
 }
 
-pub(crate) fn add_stages(
-    slice: &mut crate::device::Slice,
-    stages: &StageTimes,
-    now: pellucid_flash::SimTime,
-) {
+pub(crate) fn add_stages(slice: &mut crate::work::Slice, stages: &StageTimes, now: pellucid_flash::SimTime) {
     // One that joined the operation under way only waited for it.
     if stages.total() != now - slice.mark {
         return slice.book(Stage::Buffer, now);

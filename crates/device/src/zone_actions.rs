@@ -8,7 +8,8 @@
 //! ```
 //! Invariant: until stripe 0 is erased a reset has not happened.
 
-use crate::device::{Device, Route};
+use crate::device::Device;
+use crate::work::Route;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, Command, Opcode, Ppa, Stage, Status, ZoneAction};
 use pellucid_ftl::ZoneWork;

@@ -11,10 +11,11 @@
 //! ```
 //! A zone is *quiet* when none of its data are between acceptance and the media, the stripe being filled apart.
 
-use crate::device::{Device, Route};
+use crate::device::Device;
 use crate::firmware::Task;
 use crate::scheduler::{Client, FlashOp, OpKind};
 use crate::spaces::Space;
+use crate::work::Route;
 use crate::write_path::add_stages;
 use crate::zone_stage::ZoneSpace;
 use pellucid_flash::slab::NIL;

@@ -16,7 +16,8 @@
 //! Time is booked as Cosmos+ section 6.4 measures it. Until it is issued an operation waits in the reservation station
 //! (firmware); from there to the sensed end it is the storage controller's, but for the processor's own work on it.
 
-use super::{Channel, OpKind, Phase, Scheduler, Step};
+use super::channel::Channel;
+use super::{OpKind, Phase, Scheduler, Step};
 use crate::events::Events;
 use pellucid_flash::{Nanos, SimTime, Stage};
 

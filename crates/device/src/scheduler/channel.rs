@@ -1,0 +1,155 @@
+//! Channels: which die's operation crosses next, and what follows when it has.
+//!
+//! ```text
+//!  want ─► class of the channel (a bit for each die) ─► choose: best class, round robin ─► occupy ─► channel_done
+//! ```
+//! Invariants: a channel carries one transfer; a die's bit is set in a class of its channel if and only if its current
+//! operation wants the channel for that class.
+
+use super::{OpKind, Phase, Scheduler, Step, poll};
+use crate::events::{Event, Events};
+use pellucid_flash::{Nanos, SimTime, Stage};
+use std::collections::VecDeque;
+
+/// Classes of what can want a channel: each kind has its own at most.
+pub(super) const CLASSES: usize = 5;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Channel {
+    pub(super) die: Option<u32>,
+    pub(super) wants: [u64; CLASSES],
+    pub(super) last: [u32; CLASSES],
+    pub(super) busy: Nanos,
+    /// Dies whose control words the controller holds beside the one that it carries out.
+    pub(super) queue: VecDeque<u32>,
+    pub(super) seen: poll::Ways,
+    /// Polled: the first class of which this look has issued nothing.
+    pub(super) issued: usize,
+}
+
+impl Scheduler {
+    /// The current operation of `die` needs its channel.
+    #[inline]
+    pub(super) fn want(&mut self, now: SimTime, die: u32, what: Phase, events: &mut Events) {
+        let d = &mut self.dies[die as usize];
+        d.phase = Phase::Want;
+        d.wanted = what;
+        let class = match (what, self.ops[d.current].kind) {
+            (Phase::Status, _) => 0,
+            (Phase::Transfer, _) => 4,
+            (_, OpKind::Read | OpKind::Copyback) => 1,
+            (_, OpKind::Erase) => 2,
+            (_, OpKind::Program) => 3,
+        };
+        let (channel, bit) = (d.channel, d.bit);
+        self.channels[channel as usize].wants[self.classes[class]] |= 1 << bit;
+        if !self.polled {
+            self.kick_channel(now, channel, events);
+        } else if what != Phase::Status {
+            // For its status a way is asked in the order of the array's operations.
+            self.put_last(die);
+        }
+    }
+
+    #[inline]
+    pub(super) fn kick_channel(&mut self, now: SimTime, channel: u32, events: &mut Events) {
+        if let Some(die) = self.choose(now, channel) {
+            self.occupy(now, die, events);
+        }
+    }
+
+    /// Takes the best of what wants a free channel.
+    #[inline]
+    pub(super) fn choose(&mut self, now: SimTime, channel: u32) -> Option<u32> {
+        let c = &mut self.channels[channel as usize];
+        if c.die.is_some() {
+            return None;
+        }
+        let class = c.wants.iter().position(|&w| w != 0)?;
+        // Round robin: the first that wants it after the last one served.
+        let wants = c.wants[class];
+        let turn = c.last[class];
+        let after = wants & !((2u64 << turn).wrapping_sub(1));
+        let bit = if after != 0 { after } else { wants }.trailing_zeros();
+        c.wants[class] &= !(1 << bit);
+        c.last[class] = bit;
+        let die = channel * self.dies_per_channel + bit;
+        let op = self.dies[die as usize].current;
+        self.ops[op].book(Stage::WaitChannel, now);
+        Some(die)
+    }
+
+    /// The channel carries what the current operation of `die` wants it for.
+    #[inline]
+    pub(super) fn occupy(&mut self, now: SimTime, die: u32, events: &mut Events) {
+        let d = &mut self.dies[die as usize];
+        let op = &self.ops[d.current];
+        let channel = d.channel;
+        d.phase = d.wanted;
+        let time = match (d.wanted, op.kind) {
+            (Phase::Status, _) => self.status,
+            (Phase::Transfer, _) => {
+                let data = Nanos(self.unit_transfer.0 * u64::from(op.units));
+                // To a polled controller the transfer is a control word of its own.
+                let setup = if self.polled { self.command } else { Nanos::ZERO };
+                if let Some(solvers) = &mut self.solvers {
+                    solvers.begin(now + setup, channel, self.unit_bytes * u64::from(op.units), data);
+                }
+                setup + data + self.drain
+            }
+            (_, OpKind::Program) => self.command + self.stripe_transfer,
+            _ => self.command,
+        };
+        let c = &mut self.channels[channel as usize];
+        c.die = Some(die);
+        c.busy += time;
+        self.active.1 += 1;
+        events.at(now + time, Event::Channel(channel));
+    }
+
+    /// The transfer on `channel` has ended.
+    pub fn channel_done(&mut self, now: SimTime, channel: u32, events: &mut Events) {
+        let die = self.channels[channel as usize].die.take().expect("a channel event without a transfer");
+        self.active.1 -= 1;
+        let d = &mut self.dies[die as usize];
+        let op = d.current;
+        self.ops[op].book(Stage::Transfer, now);
+        match d.phase {
+            Phase::Command => {
+                d.phase = Phase::Array;
+                self.steps.push_back(Step::Array(op));
+            }
+            Phase::Status => {
+                d.phase = Phase::Held;
+                match self.polled {
+                    true => self.reported(die),
+                    false => self.steps.push_back(Step::ArrayDone(op)),
+                }
+            }
+            _ if self.polled => {
+                d.phase = Phase::Held;
+                let decode = self.solved(now, channel) + self.decode;
+                events.at(now + decode, Event::Decoded(op));
+            }
+            _ => {
+                let decode = self.solved(now, channel) + self.decode;
+                self.vacate(now, die);
+                if decode == Nanos::ZERO {
+                    self.steps.push_back(Step::DataOut(op));
+                } else {
+                    events.at(now + decode, Event::Decoded(op));
+                }
+                self.kick_die(now, die, events);
+            }
+        }
+        match self.polled {
+            true => self.next_word(now, channel, events),
+            false => self.kick_channel(now, channel, events),
+        }
+    }
+
+    /// How long the key-equation solver keeps what `channel` has just transferred.
+    pub(super) fn solved(&mut self, now: SimTime, channel: u32) -> Nanos {
+        self.solvers.as_mut().map_or(Nanos::ZERO, |solvers| solvers.end(now, channel))
+    }
+}

@@ -1,0 +1,357 @@
+//! What the start has to know: which reads tell it, what the answers say, and what the engine's mount is told of them.
+//!
+//! ```text
+//!  mount asks (Source) ─► not known: missing ─► needs ─► commands, READS_AT_ONCE at a time ─► learn ─► asked again
+//! ```
+//! Invariants: each need is sent once, and again only where it failed; what cannot be read is known as unreadable, so that the
+//! mount never asks for it a second time.
+
+use super::Start;
+use crate::ftl::{HostFtl, TAG_START, meta};
+use pellucid_flash::{
+    BlockId, ChunkState, Command, Completion, Layout, Lba, Lpn, Opcode, Ppa, Status, Vector,
+};
+use pellucid_ftl::MountSource;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+/// A sector that cannot be read.
+pub(super) const UNREADABLE: Lpn = Lpn(u32::MAX - 1);
+
+/// What is known of the pages of a line.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Known {
+    #[default]
+    Nothing,
+    /// Page and sequence number of the first sector, and of the first sector of the last stripe used.
+    Range([(Lpn, u64); 2]),
+    /// Sequence number of each stripe (0: unreadable) and page of each sector.
+    Pages(Vec<u64>, Vec<Lpn>),
+}
+
+/// Something to be read from the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// Not a read: a write of so many stripes of padding, from which on the start of a chunk can be read.
+    Reveal(Lba, u32),
+    /// The start of the line whose first chunk this is.
+    Start(Lba),
+    /// Head of a line's end.
+    Head(u32),
+    /// The whole of it, from this sector on.
+    End(u32, u32),
+    /// Out-of-band data of the first and the last stripe used of a line without an end.
+    Edges(u32),
+    /// Out-of-band data of a line, from this unit of the engine on.
+    Scan(u32, u32),
+    /// Map segments: so many units from the first.
+    Segments(u32, u32),
+}
+
+/// What the engine's mount is told.
+pub(super) struct Source<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) start: &'a Start,
+    pub(super) bad: &'a BTreeSet<u32>,
+    pub(super) missing: RefCell<BTreeSet<Need>>,
+}
+
+impl Source<'_> {
+    fn miss(&self, need: Need) {
+        self.missing.borrow_mut().insert(need);
+    }
+
+    /// What to read to know the pages of a line.
+    fn pages(&self, line: u32) -> Need {
+        if self.start.ended.contains(&line) { Need::End(line, 0) } else { Need::Scan(line, 0) }
+    }
+}
+
+impl MountSource for Source<'_> {
+    fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)> {
+        let block = self.layout.block_of(ppa);
+        let line = block.0;
+        let (index, stripe) = (self.layout.index_in_block(ppa), self.layout.stripe_of(ppa));
+        match self.start.known.get(&line).unwrap_or(&Known::Nothing) {
+            Known::Pages(sequences, pages) => {
+                let page = pages[index as usize];
+                (page != UNREADABLE && sequences[stripe as usize] > 0)
+                    .then_some((page, sequences[stripe as usize]))
+            }
+            Known::Range([first, _]) if index == 0 => Some(*first),
+            Known::Range([_, last])
+                if index + self.layout.units_per_stripe
+                    == self.used_stripes(block) * self.layout.units_per_stripe =>
+            {
+                Some(*last)
+            }
+            // A head does not say whose the last stripe is; with a third sector to ask for, the replay finds out.
+            Known::Nothing if self.start.ended.contains(&line) && self.layout.units_per_block > 2 => {
+                self.miss(Need::Head(line));
+                None
+            }
+            Known::Nothing if !self.start.ended.contains(&line) && !self.start.torn.contains(&line) => {
+                self.miss(Need::Edges(line));
+                None
+            }
+            _ => {
+                self.miss(self.pages(line));
+                None
+            }
+        }
+    }
+
+    fn used_stripes(&self, block: BlockId) -> u32 {
+        self.start.used.get(&block.0).copied().unwrap_or(0)
+    }
+
+    fn erases(&self, _: BlockId) -> u32 {
+        0
+    }
+
+    fn is_bad(&self, block: BlockId) -> bool {
+        self.bad.contains(&block.0)
+    }
+
+    fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
+        let found = self.start.segments.get(&ppa.0);
+        if found.is_none() {
+            self.miss(Need::Segments(ppa.0, 1));
+        }
+        found.filter(|bytes| !bytes.is_empty()).cloned()
+    }
+}
+
+/// Reads of the start that the drive has at a time.
+const READS_AT_ONCE: u32 = 256;
+
+impl HostFtl {
+    /// Sends reads, as many as may be under way.
+    pub(super) fn send_needs(&mut self, start: &mut Start) {
+        while start.next < start.needs.len() && start.under_way < READS_AT_ONCE {
+            let at = start.next;
+            start.next += 1;
+            start.under_way += 1;
+            let command = self.need_command(start, start.needs[at]);
+            if command.opcode == Opcode::Read {
+                self.mount.reads += 1;
+                self.mount.sectors += u64::from(command.sectors);
+            }
+            self.send(Command { tag: TAG_START | at as u64, ..command });
+        }
+    }
+
+    pub(super) fn need_command(&self, start: &Start, need: Need) -> Command {
+        let sector_bytes = u64::from(self.sector_bytes());
+        let read = |lba: Lba, sectors: u32| {
+            let data = vec![0; sectors as usize * self.image_bytes];
+            Command::new(0, Opcode::Read, lba, sectors, data)
+        };
+        match need {
+            Need::Reveal(lba, rows) => {
+                let (sectors, at) = (rows * self.lines.stripe_sectors, start.chunks[&lba.0].write_pointer);
+                let data = vec![0; sectors as usize * self.image_bytes];
+                // Nobody's sectors: they carry no signature.
+                let metadata = vec![0; sectors as usize * meta::OOB_BYTES];
+                let vector = Some(Box::new(Vector { metadata, ..Vector::default() }));
+                let lba = Lba(lba.0 + u64::from(at));
+                Command { vector, ..Command::new(0, Opcode::Write, lba, sectors, data) }
+            }
+            Need::Start(lba) => read(lba, meta::start_bytes(self.lines.units).div_ceil(sector_bytes) as u32),
+            Need::Head(line) => read(self.end_sector(line, 0), 1),
+            Need::End(line, from) => read(self.end_sector(line, from), self.piece(from)),
+            Need::Segments(first, count) => {
+                let data = vec![0; count as usize * self.image_bytes];
+                self.vector_read(first..first + count, data, false)
+            }
+            Need::Edges(line) => {
+                let layout = self.lines.layout();
+                let last = (start.used[&line] - 1) * layout.units_per_stripe;
+                let edges = [0, last].map(|at| layout.ppa(BlockId(line), at).0);
+                self.vector_read(edges, Vec::new(), true)
+            }
+            Need::Scan(line, from) => {
+                let first = self.lines.layout().ppa(BlockId(line), from).0;
+                self.vector_read(first..first + self.piece(from), Vec::new(), true)
+            }
+        }
+    }
+
+    /// A read of single units of the engine, with or without their out-of-band data.
+    fn vector_read(&self, units: impl IntoIterator<Item = u32>, data: Vec<u8>, metadata: bool) -> Command {
+        let addresses: Vec<Lba> = units.into_iter().map(|ppa| self.lines.address(Ppa(ppa))).collect();
+        let count = addresses.len();
+        let metadata = if metadata { vec![0; count * meta::OOB_BYTES] } else { Vec::new() };
+        let vector = Some(Box::new(Vector { addresses, metadata, ..Vector::default() }));
+        Command { vector, ..Command::new(0, Opcode::Read, Lba(0), count as u32, data) }
+    }
+
+    /// Where sector `from` of a line's end lies.
+    fn end_sector(&self, line: u32, from: u32) -> Lba {
+        let stripe = self.lines.stripes() - self.lines.tail + from / self.lines.stripe_sectors;
+        let (_, lba) = self.lines.place(BlockId(line), stripe);
+        Lba(lba.0 + u64::from(from % self.lines.stripe_sectors))
+    }
+
+    /// Sectors of a line that are read together from sector `from` of its data, or its end, on: those of a stripe.
+    fn piece(&self, from: u32) -> u32 {
+        (self.lines.stripe_sectors - from % self.lines.stripe_sectors).min(Vector::ADDRESSES_MAX as u32)
+    }
+
+    pub(super) fn learn(&mut self, start: &mut Start, need: Need, completion: Completion) {
+        let layout = self.lines.layout();
+        let (stripes, sectors) = (layout.stripes_per_block, layout.units_per_block);
+        let ok = matches!(completion.status, Status::Success | Status::HighEcc);
+        let uuid = self.config.uuid;
+        let data = if ok { &completion.data[..] } else { &[] };
+        match need {
+            Need::Reveal(lba, rows) => {
+                self.mount.padded_stripes += u64::from(rows);
+                if let Some(info) = start.chunks.get_mut(&lba.0) {
+                    info.write_pointer += rows * self.lines.stripe_sectors;
+                    // Where it failed the chunk is closed and can be read, or the write pointer is behind it all the same.
+                    if !(ok || completion.status == Status::ChunkWriteFailed)
+                        || info.write_pointer == info.sectors
+                    {
+                        info.state = ChunkState::Closed;
+                    }
+                }
+            }
+            Need::Start(lba) => {
+                let found = meta::parse_start(data, uuid, self.lines.units);
+                let Some((header, chunks)) = found.filter(|(h, c)| h.line.0 < layout.blocks && c[0] == lba)
+                else {
+                    return;
+                };
+                // A chunk that failed may still hold the start of a line that has another one since.
+                let slot = start.starts.entry(header.line.0).or_insert((0, Vec::new()));
+                if header.first >= slot.0 {
+                    *slot = (header.first, chunks);
+                }
+            }
+            Need::Head(line) => match meta::parse_end_header(data, uuid, BlockId(line), stripes, sectors) {
+                Some(h) => {
+                    start.known.insert(line, Known::Range([(h.first_page, h.first), (Lpn::NONE, h.last)]));
+                }
+                None => {
+                    start.ended.remove(&line);
+                }
+            },
+            Need::End(line, _) => {
+                let bytes = start.ends.entry(line).or_default();
+                bytes.extend_from_slice(data);
+                let whole = self.lines.tail * self.lines.stripe_sectors * self.sector_bytes();
+                if !ok {
+                    start.ended.remove(&line);
+                } else if bytes.len() == whole as usize {
+                    match meta::parse_end(bytes, uuid, BlockId(line), stripes, sectors) {
+                        Some(end) => {
+                            start.known.insert(line, Known::Pages(end.sequences, end.pages));
+                        }
+                        None => {
+                            start.ended.remove(&line);
+                        }
+                    }
+                    start.ends.remove(&line);
+                }
+            }
+            Need::Segments(first, count) => {
+                let image = self.image_bytes;
+                for i in 0..count {
+                    let good = ok || (completion.result != 0 && completion.result >> i & 1 == 0);
+                    let place = i as usize * image..(i as usize + 1) * image;
+                    let bytes = completion.data.get(place).filter(|_| good).unwrap_or_default();
+                    start.segments.insert(first + i, bytes.to_vec());
+                }
+            }
+            Need::Edges(line) => {
+                let oob = completion.vector.as_ref().map_or(&[][..], |vector| &vector.metadata);
+                let edge = |at: usize| {
+                    let bytes = oob.get(at..at + meta::OOB_BYTES).filter(|_| ok)?;
+                    // Padding has no number.
+                    meta::parse_oob(bytes, uuid, BlockId(line)).filter(|&(_, sequence)| sequence > 0)
+                };
+                match (edge(0), edge(meta::OOB_BYTES)) {
+                    (Some(first), Some(last)) => {
+                        start.known.insert(line, Known::Range([first, last]));
+                    }
+                    _ => {
+                        start.torn.insert(line);
+                    }
+                }
+            }
+            Need::Scan(line, from) => {
+                let count = self.piece(from);
+                let known = start.known.entry(line).or_default();
+                if !matches!(known, Known::Pages(..)) {
+                    *known = Known::Pages(vec![0; stripes as usize], vec![UNREADABLE; sectors as usize]);
+                }
+                let (Known::Pages(sequences, pages), Some(vector)) = (known, &completion.vector) else {
+                    return;
+                };
+                for i in 0..count {
+                    let good = ok || (completion.result != 0 && completion.result >> i & 1 == 0);
+                    let at = i as usize * meta::OOB_BYTES;
+                    let oob = vector.metadata.get(at..at + meta::OOB_BYTES).unwrap_or_default();
+                    if let Some((page, sequence)) = meta::parse_oob(oob, uuid, BlockId(line)).filter(|_| good)
+                    {
+                        pages[(from + i) as usize] = page;
+                        sequences[((from + i) / self.lines.stripe_sectors) as usize] = sequence;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whole ends and scans are read in pieces.
+    pub(super) fn read_missing(&mut self, start: &mut Start, missing: BTreeSet<Need>) {
+        start.needs.clear();
+        start.next = 0;
+        for need in missing {
+            match need {
+                Need::End(line, _) => {
+                    let sectors = self.lines.tail * self.lines.stripe_sectors;
+                    let mut from = 0;
+                    while from < sectors {
+                        start.needs.push(Need::End(line, from));
+                        from += self.piece(from);
+                    }
+                }
+                Need::Scan(line, _) => self.scan(start, line),
+                // Neighbours in a stripe are read together.
+                Need::Segments(unit, _) => match start.needs.last_mut() {
+                    Some(Need::Segments(first, count))
+                        if *first + *count == unit
+                            && *count < Vector::ADDRESSES_MAX as u32
+                            && *first / self.lines.stripe_sectors == unit / self.lines.stripe_sectors =>
+                    {
+                        *count += 1;
+                    }
+                    _ => start.needs.push(Need::Segments(unit, 1)),
+                },
+                other => start.needs.push(other),
+            }
+        }
+        self.send_needs(start);
+    }
+
+    /// Every sector of a line that its chunks' write pointers cover.
+    fn scan(&self, start: &mut Start, line: u32) {
+        let layout = self.lines.layout();
+        let pages = vec![UNREADABLE; layout.units_per_block as usize];
+        start.known.insert(line, Known::Pages(vec![0; layout.stripes_per_block as usize], pages));
+        let mut from = 0;
+        while from < layout.units_per_block {
+            let piece = self.piece(from);
+            let (unit, lba) = self.lines.place(BlockId(line), from / self.lines.stripe_sectors + 1);
+            let written = self.lines.chunk_of(BlockId(line), unit).is_some_and(|chunk| {
+                let end = lba.0 - chunk.0 + u64::from(from % self.lines.stripe_sectors + piece);
+                start.chunks[&chunk.0].write_pointer as u64 >= end
+            });
+            if written {
+                start.needs.push(Need::Scan(line, from));
+            }
+            from += piece;
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The chunks that a former life has left: which line has which, how far each line was written, and what fills its holes.
+//!
+//! ```text
+//!  starts of lines ─► claims: the newest line has a chunk ─┬─ has it ──► measured: ended, torn, or padded where there are holes
+//!                                                          └─ none ────► reset (orphan), later one of a free line or a spare
+//! ```
+//! Invariants: a chunk belongs to one line at most; a line that goes on has no hole below its last written stripe.
+
+use super::{Phase, Start};
+use crate::ftl::units::Job;
+use crate::ftl::{HostFtl, LineId, TAG_START};
+use pellucid_flash::{BlockId, ChunkInfo, ChunkState, Command, Lba, Opcode};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+impl HostFtl {
+    /// Lines that are known now get their chunks; what belongs to none is reset, and holes are padded.
+    pub(super) fn begin_repair(&mut self, start: &mut Start) {
+        start.phase = Phase::Repair;
+        let mut claims: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
+        for (&line, (sequence, chunks)) in &start.starts {
+            for chunk in chunks {
+                let claim = claims.entry(chunk.0).or_insert((*sequence, line));
+                *claim = (*claim).max((*sequence, line));
+            }
+        }
+        // The start of a line that is long gone, on a chunk that failed: its other chunks have other owners.
+        start.starts.retain(|line, (_, chunks)| {
+            chunks.iter().all(|c| claims[&c.0].1 == *line && start.chunks.contains_key(&c.0))
+        });
+        let owned: BTreeSet<u64> =
+            start.starts.values().flat_map(|(_, chunks)| chunks.iter().map(|c| c.0)).collect();
+        start.orphans = start
+            .chunks
+            .values()
+            .filter(|info| matches!(info.state, ChunkState::Open | ChunkState::Closed))
+            .filter(|info| !owned.contains(&info.start.0))
+            .map(|info| info.start)
+            .collect();
+        for (at, &lba) in start.orphans.iter().enumerate() {
+            start.under_way += 1;
+            self.mount.orphans += 1;
+            self.send(Command::new(TAG_START | at as u64, Opcode::Reset, lba, 0, Vec::new()));
+        }
+        let found: Vec<u32> = start.starts.keys().copied().collect();
+        for line in found {
+            let (sequence, chunks) = start.starts[&line].clone();
+            for (unit, chunk) in (0..).zip(&chunks) {
+                self.lines.set_chunk(BlockId(line), unit, Some(*chunk));
+            }
+            let record = &mut self.lines[BlockId(line)];
+            (record.begun, record.opened, record.sequence) = (true, true, sequence);
+            self.measure(start, BlockId(line), &chunks);
+        }
+    }
+
+    /// How far a line was written, from the write pointers of its chunks; stripes that a crash has left out are padded.
+    fn measure(&mut self, start: &mut Start, line: LineId, chunks: &[Lba]) {
+        let (units, stripe) = (self.lines.units, self.lines.stripe_sectors);
+        let data = self.lines.layout().stripes_per_block;
+        let infos: Vec<ChunkInfo> = chunks.iter().map(|c| start.chunks[&c.0]).collect();
+        let reach = |(unit, info): (u32, &ChunkInfo)| match info.write_pointer.div_ceil(stripe) {
+            0 => 0,
+            rows => (rows - 1) * units + unit + 1,
+        };
+        let reached = (0..).zip(&infos).map(reach).max().unwrap_or(0);
+        if reached == self.lines.stripes() {
+            start.ended.insert(line.0);
+        }
+        let rows_below = |unit: u32| (reached + units - 1 - unit) / units;
+        let holes =
+            (0..).zip(&infos).filter(|(unit, info)| info.write_pointer.div_ceil(stripe) < rows_below(*unit));
+        let holes: Vec<(u32, ChunkInfo)> = holes.map(|(unit, info)| (unit, *info)).collect();
+        // A chunk that cannot be written on, for whatever reason, ends the line.
+        if self.lines.held_rows > 0 {
+            // A closed chunk gives all that it holds.
+            let rows = infos.iter().map(|info| match info.state {
+                ChunkState::Free | ChunkState::Open => info.write_pointer / stripe,
+                _ => self.lines.rows,
+            });
+            self.lines[line].rows = rows.collect();
+        }
+        let stuck = |info: &ChunkInfo| {
+            let short = info.write_pointer < self.lines.geometry.chunk_sectors;
+            !info.write_pointer.is_multiple_of(stripe)
+                || (short && !matches!(info.state, ChunkState::Free | ChunkState::Open))
+                || info.state == ChunkState::Offline
+        };
+        if reached > data || infos.iter().any(stuck) {
+            start.used.insert(line.0, data);
+            start.torn.insert(line.0);
+            let open = (0..).zip(&infos).filter(|(_, info)| {
+                info.state == ChunkState::Open && info.write_pointer.is_multiple_of(stripe)
+            });
+            for (unit, info) in open {
+                let row = info.write_pointer / stripe;
+                self.pad(start, line, unit, row..row + self.lines.held_rows);
+            }
+            return;
+        }
+        for (unit, info) in holes {
+            self.pad(start, line, unit, info.write_pointer / stripe..rows_below(unit));
+        }
+        let held = self.lines.held_rows;
+        let padded = if reached > 0 { (reached + held * units).min(self.lines.stripes()) } else { 0 };
+        if padded > reached {
+            start.torn.insert(line.0);
+            (0..units)
+                .for_each(|unit| self.pad(start, line, unit, rows_below(unit)..rows_below(unit) + held));
+        }
+        start.used.insert(line.0, padded.saturating_sub(1).min(data));
+    }
+
+    /// Writes padding to some stripes of a line's chunk, as far as it goes.
+    fn pad(&mut self, start: &mut Start, line: LineId, unit: u32, rows: Range<u32>) {
+        for row in rows.start..rows.end.min(self.lines.rows) {
+            start.under_way += 1;
+            self.mount.padded_stripes += 1;
+            self.enqueue(unit, Job::Pad(line, row * self.lines.units + unit));
+        }
+    }
+
+    /// A stripe of padding has been written, or not.
+    pub(in crate::ftl) fn pad_ended(&mut self) {
+        if let Some(start) = &mut self.starting {
+            start.under_way -= 1;
+        }
+    }
+
+    /// Free chunks make up the lines that are not in use; what is left over is spare.
+    pub(super) fn assign_chunks(&mut self, start: &Start) {
+        let mut free: Vec<Vec<Lba>> = vec![Vec::new(); self.lines.units as usize];
+        let owned: BTreeSet<u64> =
+            start.starts.values().flat_map(|(_, chunks)| chunks.iter().map(|c| c.0)).collect();
+        for info in start.chunks.values().rev().filter(|info| info.state == ChunkState::Free) {
+            if let Some((unit, _)) = self.lines.unit_of(info.start).filter(|_| !owned.contains(&info.start.0))
+            {
+                free[unit as usize].push(info.start);
+            }
+        }
+        for line in (0..self.lines.layout().blocks).filter(|line| !start.starts.contains_key(line)) {
+            if free.iter().any(Vec::is_empty) {
+                break;
+            }
+            for (unit, chunks) in (0..).zip(&mut free) {
+                self.lines.set_chunk(BlockId(line), unit, chunks.pop());
+            }
+        }
+        for (unit, chunks) in (0..).zip(free) {
+            chunks.into_iter().for_each(|chunk| self.lines.add_spare(unit, chunk));
+        }
+    }
+
+    /// Of the lines that a former life has left partly written one of a kind goes on; the others do not.
+    pub(super) fn finish_closed(&mut self, start: &Start) {
+        for line in start.starts.keys().map(|&line| BlockId(line)) {
+            if self.ftl.takes_data(line) {
+                continue;
+            }
+            for unit in 0..self.lines.units {
+                let chunk = self.lines.chunk_of(line, unit);
+                if chunk.is_some_and(|lba| start.chunks[&lba.0].state == ChunkState::Open) {
+                    self.finish_chunk(line, unit);
+                }
+            }
+        }
+    }
+}

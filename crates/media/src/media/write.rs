@@ -1,0 +1,279 @@
+//! Programs and erases: the rules that they obey, and what each leaves behind.
+//!
+//! ```text
+//!  erased ─► program_begin ─► put_unit, copy_unit .. ─► program_end ─┬─► programmed
+//!    ▲                  └─ power cut ─► torn                         └─► failed: the stripe is unreadable
+//!    └── erase_end ◄── erase_begin ◄── (any)
+//!         └─ failed, or cut off: nothing readable, and bad or to be erased again
+//! ```
+//! Invariants: the stripes of a block are begun in order, one at a time; what has begun is unreadable until its end; a refused
+//! operation changes nothing and draws no random number.
+
+use super::{Content, Health, Media, Outcome, Place, unit_place};
+use crate::error::RuleError;
+use crate::state::{BlockState, Flag};
+use crate::store::UNREADABLE;
+use pellucid_flash::{BlockId, Lpn, Ppa};
+
+impl Media {
+    /// Starts to program the stripe whose first unit is `first`; its units follow with [`Media::put_unit`] or
+    /// [`Media::copy_unit`]. Until [`Media::program_end`] the stripe is unreadable.
+    pub fn program_begin(&mut self, first: Ppa, sequence: u64) -> Result<(), RuleError> {
+        let at = self.place(first);
+        let state = self.store.state(at.block);
+        self.check_program(state, at)?;
+        let first_sequence = match at.stripe {
+            0 => sequence,
+            _ => self.shape.meta.first_sequence(self.store.meta(at.block)),
+        };
+        let offset = sequence.checked_sub(first_sequence).and_then(|d| u32::try_from(d).ok());
+        let Some(offset) = offset.filter(|&d| d != UNREADABLE) else {
+            let (die, block) = self.name(at.block);
+            return Err(RuleError::Sequence {
+                die,
+                block,
+                stripe: at.stripe,
+                sequence,
+                first: first_sequence,
+            });
+        };
+        let age_s = self.age();
+        let (meta, _) = self.store.both_mut(at.block);
+        self.shape.meta.begin(meta, at.stripe, first_sequence, offset);
+        if at.stripe == 0 {
+            self.shape.meta.set_born(meta, age_s);
+            self.store.set_age(age_s);
+        }
+        self.store.set_state(at.block, state.with(Flag::Programming));
+        Ok(())
+    }
+
+    /// Gives the content of one unit of a begun stripe; `images` are `sectors_per_unit * image_bytes` bytes. Units never
+    /// given hold [`Lpn::NONE`] and zeros.
+    ///
+    /// # Panics
+    /// When the stripe has not begun, or `images` has another length.
+    #[inline]
+    pub fn put_unit(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8]) {
+        let at = self.begun(ppa);
+        let bytes = self.shape.unit_image_bytes;
+        assert_eq!(images.len(), bytes, "image bytes of one unit");
+        let (meta, target) = self.store.both_mut(at.block);
+        self.shape.meta.put(meta, at.unit, at.index, lpn);
+        let stored = self.shape.unit_stored_bytes;
+        let target = &mut target[at.index as usize * stored..][..stored];
+        match &self.data_path {
+            Some(path) if path.stores_code_words() => {
+                path.store(unit_place(&self.split, at), images, target);
+            }
+            _ => target.copy_from_slice(images),
+        }
+    }
+
+    /// Gives the host's metadata of one unit of a begun stripe, after its [`Media::put_unit`]: `sectors_per_unit *
+    /// metadata_bytes` bytes, or none for zeros.
+    ///
+    /// # Panics
+    /// When the stripe has not begun, or `metadata` has another length.
+    #[inline]
+    pub fn put_metadata(&mut self, ppa: Ppa, metadata: &[u8]) {
+        let at = self.begun(ppa);
+        let bytes = self.shape.unit_metadata_bytes;
+        let start = self.shape.metadata_at + at.index as usize * bytes;
+        let target = &mut self.store.both_mut(at.block).1[start..start + bytes];
+        match metadata {
+            [] => target.fill(0),
+            given => target.copy_from_slice(given),
+        }
+    }
+
+    /// As [`Media::put_unit`], for a unit that holds all its bytes (`unit_bytes`) whatever the store keeps of host data:
+    /// a piece of the map, which must be read back to mount.
+    pub fn put_segment(&mut self, ppa: Ppa, lpn: Lpn, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.layout.unit_bytes as usize, "bytes of one unit");
+        if self.shape.image_bytes == self.layout.sector_bytes as usize {
+            return self.put_unit(ppa, lpn, bytes);
+        }
+        let at = self.begun(ppa);
+        let (meta, _) = self.store.both_mut(at.block);
+        self.shape.meta.put(meta, at.unit, at.index, lpn);
+        self.segments.insert(ppa.0, bytes.into());
+    }
+
+    /// Copies content and logical page of a unit into a unit of a begun stripe, inside the die. Nothing checks the data on
+    /// this way: if `from` is unreadable, the program of the stripe fails at its end. An erased unit copies as padding.
+    ///
+    /// # Panics
+    /// When the stripe of `to` has not begun.
+    pub fn copy_unit(&mut self, from: Ppa, to: Ppa) {
+        let (source, at) = (self.place(from), self.begun(to));
+        match self.content(source) {
+            Content::Programmed => {}
+            Content::Erased => return,
+            Content::Unreadable => return self.shape.meta.poison(self.store.both_mut(at.block).0),
+        }
+        let lpn = self.shape.meta.lpn(self.store.meta(source.block), source.index);
+        let (meta, _) = self.store.both_mut(at.block);
+        self.shape.meta.put(meta, at.unit, at.index, lpn);
+        let bytes = self.shape.unit_stored_bytes;
+        let start = source.index as usize * bytes;
+        self.store.copy_images((source.block, start..start + bytes), (at.block, at.index as usize * bytes));
+        let (bytes, base) = (self.shape.unit_metadata_bytes, self.shape.metadata_at);
+        if bytes > 0 {
+            let start = base + source.index as usize * bytes;
+            let to = (at.block, base + at.index as usize * bytes);
+            self.store.copy_images((source.block, start..start + bytes), to);
+        }
+    }
+
+    /// Ends the program of the stripe that starts at `first`. When it failed the stripe is unreadable, and the caller should
+    /// retire the block.
+    ///
+    /// # Panics
+    /// When the stripe has not begun.
+    pub fn program_end(&mut self, first: Ppa) -> Outcome {
+        let at = self.begun(first);
+        let state = self.store.state(at.block);
+        let die = self.die_of(at.block);
+        let injected = self.injected.as_mut().is_some_and(|injected| injected.program_fails(die));
+        let by_fault = self.faults.program_fails(at.block, at.stripe, state.erase_count()) || injected;
+        let failed = by_fault || self.worn_out(state) || self.shape.meta.poisoned(self.store.meta(at.block));
+        if failed {
+            self.end_unreadable(at.block, state);
+            return Outcome::Failed;
+        }
+        self.pad(at);
+        let done = state.without(Flag::Programming).with_next_stripe(at.stripe + 1);
+        self.store.set_state(at.block, done);
+        Outcome::Ok
+    }
+
+    /// Starts to erase `block`. Until [`Media::erase_end`] all of it is unreadable.
+    pub fn erase_begin(&mut self, block: BlockId) -> Result<(), RuleError> {
+        let state = self.store.state(block.0);
+        self.check_usable(block.0, state)?;
+        // Full of nothing readable: no stripe may be programmed before the erase is complete.
+        let full = state.with(Flag::Erasing).with_next_stripe(self.layout.stripes_per_block);
+        self.store.set_state(block.0, full);
+        let first = block.0 * self.layout.units_per_block;
+        let units = first..first + self.layout.units_per_block;
+        while let Some((&unit, _)) = self.segments.range(units.clone()).next() {
+            self.segments.remove(&unit);
+        }
+        while let Some(&unit) = self.lost.range(units.clone()).next() {
+            self.lost.remove(&unit);
+        }
+        Ok(())
+    }
+
+    /// Ends the erase of `block`. When it failed the block is [`Health::GrownBad`] and holds nothing readable.
+    ///
+    /// # Panics
+    /// When the erase has not begun.
+    pub fn erase_end(&mut self, block: BlockId) -> Outcome {
+        let state = self.store.state(block.0);
+        assert!(state.is(Flag::Erasing), "no erase has begun on block {}", block.0);
+        let die = self.die_of(block.0);
+        let injected = self.injected.as_mut().is_some_and(|injected| injected.erase_fails(die));
+        let by_fault = self.faults.erase_fails(block.0, state.erase_count()) || injected;
+        if by_fault || self.worn_out(state) {
+            let bad = state.without(Flag::Erasing).with(Flag::HalfErased).with(Flag::GrownBad);
+            self.store.set_state(block.0, bad);
+            return Outcome::Failed;
+        }
+        self.store.set_state(block.0, state.erased());
+        Outcome::Ok
+    }
+
+    /// Gives up what a retired block holds: it reads as unreadable from now on, as after an erase that failed.
+    ///
+    /// # Panics
+    /// When the block is good; a good one can be erased.
+    pub fn void(&mut self, block: BlockId) {
+        let state = self.store.state(block.0);
+        assert!(state.health() != Health::Good, "block {} is good", block.0);
+        let full = state.without(Flag::Programming).with(Flag::HalfErased);
+        self.store.set_state(block.0, full.with_next_stripe(self.layout.stripes_per_block));
+    }
+
+    /// The drive loses power: begun stripes are torn, blocks in erase are half erased.
+    pub fn power_cut(&mut self) {
+        for block in 0..self.layout.blocks {
+            let state = self.store.state(block);
+            if state.is(Flag::Programming) {
+                self.end_unreadable(block, state);
+            } else if state.is(Flag::Erasing) {
+                self.store.set_state(block, state.without(Flag::Erasing).with(Flag::HalfErased));
+            }
+        }
+    }
+
+    /// The place of a unit whose stripe is being programmed.
+    #[inline]
+    fn begun(&self, ppa: Ppa) -> Place {
+        let at = self.place(ppa);
+        let state = self.store.state(at.block);
+        let begun = state.is(Flag::Programming) && state.next_stripe() == at.stripe;
+        assert!(begun, "no program has begun on block {} stripe {}", at.block, at.stripe);
+        at
+    }
+
+    fn check_program(&self, state: BlockState, at: Place) -> Result<(), RuleError> {
+        self.check_usable(at.block, state)?;
+        let next_stripe = state.next_stripe();
+        if at.stripe == next_stripe && at.unit == 0 {
+            return Ok(());
+        }
+        let ((die, block), stripe) = (self.name(at.block), at.stripe);
+        Err(if stripe < next_stripe {
+            RuleError::NotErased { die, block, stripe }
+        } else {
+            RuleError::OutOfOrder { die, block, stripe, unit: at.unit, next_stripe }
+        })
+    }
+
+    fn check_usable(&self, block: u32, state: BlockState) -> Result<(), RuleError> {
+        let health = state.health();
+        if health == Health::Good && !state.busy() {
+            return Ok(());
+        }
+        let (die, block) = self.name(block);
+        Err(if health == Health::Good {
+            RuleError::Busy { die, block }
+        } else {
+            RuleError::BadBlock { die, block, health }
+        })
+    }
+
+    fn worn_out(&self, state: BlockState) -> bool {
+        self.endurance.is_some_and(|limit| state.erase_count() >= limit)
+    }
+
+    /// Ends the begun stripe of `block` as torn or failed.
+    fn end_unreadable(&mut self, block: u32, state: BlockState) {
+        let stripe = state.next_stripe();
+        let (meta, _) = self.store.both_mut(block);
+        self.shape.meta.set_offset(meta, stripe, UNREADABLE);
+        let ended = state.without(Flag::Programming).with(Flag::HasUnreadable).with_next_stripe(stripe + 1);
+        self.store.set_state(block, ended);
+    }
+
+    /// Fills the units of a begun stripe that nobody gave.
+    #[inline]
+    fn pad(&mut self, at: Place) {
+        let first = at.index - at.unit;
+        let bytes = self.shape.unit_stored_bytes;
+        let (meta, images) = self.store.both_mut(at.block);
+        let mut from = 0;
+        while let Some(unit) = self.shape.meta.next_missing(meta, from) {
+            let index = first + unit;
+            self.shape.meta.put(meta, unit, index, Lpn::NONE);
+            let start = index as usize * bytes;
+            // Padding is never read, so it needs no code words.
+            images[start..start + bytes].fill(0);
+            let (length, base) = (self.shape.unit_metadata_bytes, self.shape.metadata_at);
+            images[base + index as usize * length..][..length].fill(0);
+            from = unit + 1;
+        }
+    }
+}
