@@ -1,14 +1,14 @@
 //! The drives, their time, and whose operation is whose.
 //!
-//! Paced: the drive's time is wall time since the start, divided by the dilation; an arrival is stamped
-//! `max(wall, drive)`. With a lead, completions are handed out that much before their time, for what the way to the host and
-//! back costs; arrivals are stamped as without. Instant: wall time plays no part; while operations are in a drive it jumps from event to event.
+//! Paced: an arrival is stamped `max(wall, drive)` ([`Pacer`] has the clocks). Instant: wall time plays no part; while operations are in
+//! a drive it jumps from event to event.
 //!
 //! Invariants: a drive is never told a time before one it was told already; a tag of the drive is the number of the route
 //! that its completion takes, and is in use from submit to completion.
 
 use crate::control;
 use crate::drive::{Layered, Served};
+use crate::pacer::{Pacer, Time};
 use crate::plan::{Plan, PlannedFault};
 use crate::pool::Pool;
 use crate::remote::{Remote, TOKENS};
@@ -22,10 +22,8 @@ use pellucid_media::{Fault, Faults};
 use pellucid_monitor::{Board, Figures, Protocol, Serving, View};
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Lateness above this is counted as this.
-const LATENESS_MAX_NS: u64 = 60_000_000_000;
 /// Events that a drive may run before the sockets are looked at again.
 const EVENTS_MAX: u32 = 4096;
 /// Half of what is outstanding is sent at once, so that the host has something to do while the drive goes on; but no fewer
@@ -33,18 +31,6 @@ const EVENTS_MAX: u32 = 4096;
 const PART_MIN: usize = 8;
 /// and no more than this.
 const PART_MAX: usize = 64;
-
-/// How the drives' time goes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Time {
-    /// Real time: modelled latency is kept. A dilation of 2 makes everything take twice as long.
-    Paced {
-        /// Wall time per simulated time, above 0.
-        dilation: f64,
-    },
-    /// As fast as possible: modelled latency is not waited for.
-    Instant,
-}
 
 /// Why drives cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,17 +178,13 @@ pub struct Core {
     /// Names of the drives.
     names: Vec<String>,
     devices: Vec<Served>,
-    time: Time,
-    /// Wall time by which completions are handed out early.
-    lead_ns: u64,
-    began: Instant,
+    pacer: Pacer,
     /// Of each drive.
     operations: Vec<Operations>,
     plan: Plan,
     pending: Vec<Pending>,
     idle_tags: Vec<u32>,
     observer: Option<Box<dyn Observer>>,
-    lateness_ns: Histogram<u64>,
     bytes_in_drives: usize,
     /// Bytes in the outputs of all connections; kept by the reactor.
     pub(crate) bytes_in_outputs: usize,
@@ -259,13 +241,10 @@ impl Core {
             namespaces,
             names,
             devices,
-            time,
-            lead_ns: 0,
-            began: Instant::now(),
+            pacer: Pacer::new(time),
             pending: Vec::new(),
             idle_tags: Vec::new(),
             observer: None,
-            lateness_ns: Histogram::new_with_bounds(1, LATENESS_MAX_NS, 2).expect("constant bounds"),
             bytes_in_drives: 0,
             bytes_in_outputs: 0,
             pool: Pool::default(),
@@ -283,11 +262,11 @@ impl Core {
         self.observer = Some(observer);
     }
 
-    /// From now on completions are handed out so much before their time (paced only), because that is what the way from the
-    /// host to the drive and back costs: what the host sees is then the modelled latency. What is modelled as quicker than
-    /// the way is done at once.
+    /// From now on completions are handed out so much more before their time (paced only), because that is what the way from
+    /// the host to the drive and back costs outside of this process: what the host sees is then the modelled latency. What is modelled
+    /// as quicker than the way is done at once.
     pub fn lead(&mut self, lead: Duration) {
-        self.lead_ns = u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX);
+        self.pacer.set_lead(lead);
     }
 
     /// From now on the drives are watched.
@@ -318,7 +297,7 @@ impl Core {
     #[cold]
     fn view(&self) -> View {
         let mut lateness_ns = pellucid_device::Histogram::default();
-        for late in self.lateness_ns.iter_recorded() {
+        for late in self.pacer.lateness_ns.iter_recorded() {
             lateness_ns.record(late.value_iterated_to(), late.count_at_value());
         }
         let drives = self.names.iter().zip(&self.devices);
@@ -398,17 +377,17 @@ impl Core {
 
     /// How time goes.
     pub fn time(&self) -> Time {
-        self.time
+        self.pacer.time
     }
 
     /// Wall time since the start.
     pub fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.pacer.now_ns()
     }
 
     /// How late completions were handed out, in wall nanoseconds; empty unless paced.
     pub fn lateness_ns(&self) -> &Histogram<u64> {
-        &self.lateness_ns
+        &self.pacer.lateness_ns
     }
 
     /// Bytes of data in drives and outputs.
@@ -421,39 +400,10 @@ impl Core {
         self.pending.len() - self.idle_tags.len()
     }
 
-    /// The time up to which the drives run. Instant: no clock is read, it plays no part.
+    /// All that was taken since [`Core::run`] has been sent, as far as the sockets took it.
     #[inline]
-    fn drive_now(&self) -> SimTime {
-        match self.time {
-            Time::Paced { .. } => self.drive_time(self.now_ns().saturating_add(self.lead_ns)),
-            Time::Instant => SimTime::ZERO,
-        }
-    }
-
-    /// The drive's time of what arrives now.
-    #[inline]
-    fn arrival_now(&self) -> SimTime {
-        match self.time {
-            Time::Paced { .. } => self.drive_time(self.now_ns()),
-            Time::Instant => SimTime::ZERO,
-        }
-    }
-
-    /// The drive's time at a point of wall time.
-    fn drive_time(&self, wall_ns: u64) -> SimTime {
-        match self.time {
-            Time::Paced { dilation: 1.0 } => SimTime(wall_ns),
-            Time::Paced { dilation } => SimTime((wall_ns as f64 / dilation) as u64),
-            Time::Instant => SimTime::ZERO,
-        }
-    }
-
-    /// A length of the drive's time as wall time, rounded up.
-    fn wall_ns(&self, drive_ns: u64) -> u64 {
-        match self.time {
-            Time::Paced { dilation } if dilation != 1.0 => (drive_ns as f64 * dilation).ceil() as u64,
-            _ => drive_ns,
-        }
+    pub(crate) fn handed_out(&mut self) {
+        self.pacer.handed_out();
     }
 
     /// Hands an operation to a drive.
@@ -463,7 +413,7 @@ impl Core {
     pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
         let Namespace { drive, number, sector_bytes, .. } = self.namespaces[namespace];
         let now = match self.devices[drive].on_remote() {
-            None => self.arrival_now(),
+            None => self.pacer.arrival_now(),
             Some(_) => SimTime(self.now_ns()),
         };
         let device = &mut self.devices[drive];
@@ -538,9 +488,9 @@ impl Core {
         if self.remotes {
             self.run_remotes();
         }
-        match self.time {
+        match self.pacer.time {
             Time::Paced { .. } => {
-                let now = self.drive_now();
+                let now = self.pacer.look();
                 for device in self.devices.iter_mut().filter(|device| !device.is_remote()) {
                     // No further than its events go: with a lead, what arrives would be stamped late.
                     while let Some(at) = device.next_event().filter(|&at| at <= now) {
@@ -582,7 +532,7 @@ impl Core {
 
     /// Instant: runs a little of what the drives do by themselves while nobody waits. Returns whether there is more.
     pub fn run_background(&mut self) -> bool {
-        if self.time != Time::Instant {
+        if self.pacer.time != Time::Instant {
             return false;
         }
         let mut more = false;
@@ -598,11 +548,9 @@ impl Core {
 
     /// Wall time, on the clock of [`Core::now_ns`], at which a drive next does something; `None`: not by itself.
     pub fn next_due_ns(&self) -> Option<u64> {
-        let due = |device: &Served| match (device.is_remote(), self.time) {
+        let due = |device: &Served| match (device.is_remote(), self.pacer.time) {
             (true, _) => device.next_event().map(|at| at.0),
-            (false, Time::Paced { .. }) => {
-                device.next_event().map(|at| self.wall_ns(at.0).saturating_sub(self.lead_ns))
-            }
+            (false, Time::Paced { .. }) => device.next_event().map(|at| self.pacer.due_ns(at)),
             (false, Time::Instant) => None,
         };
         self.devices.iter().filter_map(due).min()
@@ -616,10 +564,7 @@ impl Core {
         if let Some(observer) = &mut self.observer {
             observer.completed(namespace, &completion);
         }
-        if let Time::Paced { .. } = self.time {
-            let late = self.drive_now().since(completion.completed);
-            self.lateness_ns.saturating_record(self.wall_ns(late.0).max(1));
-        }
+        self.pacer.took(completion.completed);
         self.idle_tags.push(completion.tag as u32);
         self.bytes_in_drives -= bytes;
         Some(Done { route, bytes, completion })
@@ -630,7 +575,7 @@ impl Core {
     /// # Errors
     /// When it cannot be mounted.
     pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
-        let now = self.drive_now();
+        let now = self.pacer.drive_now();
         let device = &mut self.devices[self.namespaces[namespace].drive];
         if !device.is_remote() && now > device.now() {
             device.advance(now);
@@ -651,7 +596,7 @@ impl Core {
     /// # Errors
     /// A die that is not there, or a factor out of range; nothing has happened then.
     pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), String> {
-        let now = self.drive_now();
+        let now = self.pacer.drive_now();
         let device = self.device_here(namespace)?;
         device.inject(now.max(device.now()), fault).map_err(|error| error.to_string())
     }

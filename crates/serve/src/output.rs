@@ -4,6 +4,8 @@
 //!  heads   |28 bytes|28 bytes|20|...            one growing buffer
 //!  pieces  Head(28) Data(4096) Head(28) Data(4096) Head(20) ...
 //! ```
+//! What is to stand behind everything waits apart until the next write ([`Output::behind`]).
+//!
 //! Invariants: `heads[sent_heads..]` is exactly what the `Head` pieces stand for, in order; no piece is empty.
 
 use crate::pool::Pool;
@@ -27,6 +29,8 @@ pub struct Output {
     heads: Vec<u8>,
     sent_heads: usize,
     pieces: VecDeque<Piece>,
+    behind: Vec<u8>,
+    /// Of all these together.
     bytes: usize,
 }
 
@@ -51,6 +55,25 @@ impl Output {
             Some(Piece::Head(length)) => *length += added,
             _ => self.pieces.push_back(Piece::Head(added)),
         }
+    }
+
+    /// Adds bytes that go behind whatever else is added before the next write, and behind what was added like this before.
+    #[inline]
+    pub fn behind(&mut self, bytes: &[u8]) {
+        self.behind.extend_from_slice(bytes);
+        self.bytes += bytes.len();
+    }
+
+    /// What was to be behind takes its place: what is added from now on follows it.
+    fn settle(&mut self) {
+        if self.behind.is_empty() {
+            return;
+        }
+        let mut behind = std::mem::take(&mut self.behind);
+        self.bytes -= behind.len();
+        self.head(&behind);
+        behind.clear();
+        self.behind = behind;
     }
 
     /// Adds a whole buffer without copying it; it goes back to the pool when sent.
@@ -86,6 +109,7 @@ impl Output {
 
     /// All bytes that wait, in one piece; for tests of a session without a socket.
     pub fn take_all(&mut self) -> Vec<u8> {
+        self.settle();
         let mut bytes = Vec::with_capacity(self.bytes);
         let mut at = self.sent_heads;
         for piece in std::mem::take(self).pieces_of(&mut at) {
@@ -111,6 +135,7 @@ impl Output {
     /// # Errors
     /// Of the socket, except `WouldBlock` and `Interrupted`.
     pub fn write_to(&mut self, socket: &mut impl Write, pool: &mut Pool) -> io::Result<bool> {
+        self.settle();
         while self.bytes > 0 {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = self.gather(&mut slices);
@@ -178,6 +203,7 @@ impl Output {
             }
         }
         self.heads.clear();
+        self.behind.clear();
         (self.sent_heads, self.bytes) = (0, 0);
     }
 }

@@ -281,6 +281,7 @@ impl Server {
             self.more = self.core.run();
             self.deliver();
             self.send();
+            self.core.handed_out();
             if !self.more {
                 return;
             }

@@ -6,10 +6,12 @@ use common::{Client, SECTOR, Transport, config, drive, pattern, read_some, scrat
 use pellucid_device::Device;
 use pellucid_flash::Rng;
 use pellucid_media::{BitErrors, Ecc, EccData, Integrity, StoreKind};
-use pellucid_serve::{Core, Refusal, Time};
+use pellucid_serve::nbd::NbdSession;
+use pellucid_serve::session::{ConnectionId, Load, Port, Session};
+use pellucid_serve::{Core, Output, Refusal, Time};
 use pellucid_wire::nbd::{
-    ClientHandshake, ClientHandshakeEvent, Command, OptionKind, OptionReply, allocation, command_flag,
-    encode_client_flags, encode_option, transmission_flag,
+    ClientHandshake, ClientHandshakeEvent, Command, Info, InfoRequest, MetaContextRequest, OptionKind,
+    OptionReply, Request, allocation, command_flag, encode_client_flags, encode_option, transmission_flag,
 };
 use std::io::Write;
 use std::net::TcpStream;
@@ -64,6 +66,50 @@ fn block_status_tells_holes_from_data() {
     assert_eq!(status(&mut client, command_flag::REQ_ONE), expected[..1]);
     assert_eq!(client.ask(Command::Trim, 0, 16 << 10, 8 << 10, &[]).error, 0);
     assert_eq!(status(&mut client, 0), [(64 << 10, hole)]);
+}
+
+/// A session on request answers in the short form only, and refuses what needs the long one.
+#[test]
+fn simple_replies_instead_of_structured_ones() {
+    const SIMPLE: [u8; 4] = 0x6744_6698u32.to_be_bytes();
+    const STRUCTURED: [u8; 4] = 0x668E_33EFu32.to_be_bytes();
+    let mut core = Core::new(vec![("one".into(), drive(StoreKind::Ram))], Time::Instant).expect("a drive");
+    for (simple, magic, refused) in [(false, STRUCTURED, 0), (true, SIMPLE, 2)] {
+        let session = NbdSession::default();
+        let mut session = if simple { session.with_simple_replies() } else { session };
+        let (mut load, mut output) = (Load::default(), Output::default());
+        let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
+        let mut input = encode_client_flags(true).to_vec();
+        encode_option(OptionKind::StructuredReply, &[], &mut input);
+        let contexts = MetaContextRequest::encode("one", &["base:allocation"]);
+        encode_option(OptionKind::SetMetaContext, &contexts, &mut input);
+        encode_option(OptionKind::Go, &InfoRequest::encode("one", &[]), &mut input);
+        session.opened(&mut port);
+        session.receive(&mut &input[..], &mut port).expect("a good handshake");
+        let (mut handshake, answers) = (ClientHandshake::default(), output.take_all());
+        let (mut rest, mut errors, mut export) = (&answers[..], 0, None);
+        while let Some(event) = handshake.decode(&mut rest).expect("good answers") {
+            match event {
+                ClientHandshakeEvent::Reply { reply: OptionReply::Error { .. }, .. } => errors += 1,
+                ClientHandshakeEvent::Reply {
+                    reply: OptionReply::Info(Info::Export { flags, .. }), ..
+                } => {
+                    export = Some(flags & transmission_flag::SEND_DF == 0);
+                }
+                _ => {}
+            }
+        }
+        assert_eq!((errors, export), (refused, Some(simple)));
+        let command = Command::Read.raw();
+        let read = Request { flags: 0, command, cookie: 5, offset_bytes: 0, length_bytes: 512 };
+        let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
+        session.receive(&mut &read.encode()[..], &mut port).expect("a good request");
+        while core.run() {}
+        let done = core.pop().expect("the read has ended");
+        let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
+        session.completed(done.route.token, done.completion, &mut port);
+        assert_eq!(output.take_all()[..4], magic);
+    }
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub(super) struct Handshake {
     decoder: ServerHandshake,
     no_zeroes: bool,
     structured: bool,
+    /// Structured replies are not offered.
+    simple_only: bool,
     /// The namespace whose allocation context was chosen; another choice of export forgets it.
     context: Option<usize>,
     /// Nothing is told before the client goes over to TLS.
@@ -51,10 +53,14 @@ impl Handshake {
         Handshake { tls_required: true, ..self }
     }
 
+    pub(super) fn with_simple_replies(self) -> Handshake {
+        Handshake { simple_only: true, ..self }
+    }
+
     pub(super) fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<Step, Close> {
         // The decoder lends the option out of itself, while the answer needs the rest of us.
-        let Handshake { decoder, no_zeroes, structured, context, tls_required } = self;
-        let mut answers = Answers { no_zeroes, structured, context, port };
+        let Handshake { decoder, no_zeroes, structured, simple_only, context, tls_required } = self;
+        let mut answers = Answers { no_zeroes, structured, simple_only: *simple_only, context, port };
         while let Some(event) = decoder.decode(input).map_err(refused)? {
             match event {
                 ServerHandshakeEvent::ClientFlags { fixed: false, .. } => {
@@ -91,6 +97,7 @@ impl Handshake {
 struct Answers<'h, 'p, 'c> {
     no_zeroes: &'h mut bool,
     structured: &'h mut bool,
+    simple_only: bool,
     context: &'h mut Option<usize>,
     port: &'p mut Port<'c>,
 }
@@ -118,6 +125,10 @@ impl Answers<'_, '_, '_> {
             }
             OptionRequest::Info(request) => drop(self.info(OptionKind::Info, request)),
             OptionRequest::Go(request) => return Ok(self.info(OptionKind::Go, request)),
+            OptionRequest::StructuredReply if self.simple_only => {
+                let why = "simple replies only";
+                self.refuse(OptionKind::StructuredReply.raw(), ReplyError::Unsupported, why);
+            }
             OptionRequest::StructuredReply => {
                 *self.structured = true;
                 self.reply(OptionKind::StructuredReply, &OptionReply::Ack);

@@ -48,6 +48,18 @@ impl NbdSession {
         NbdSession { state: State::Handshake(handshake), offer: Some(offer), ..NbdSession::default() }
     }
 
+    /// The same session without structured replies: a client then takes fewer steps for each answer, and cannot ask which ranges hold
+    /// data.
+    #[must_use]
+    pub fn with_simple_replies(self) -> NbdSession {
+        match self.state {
+            State::Handshake(handshake) => {
+                NbdSession { state: State::Handshake(handshake.with_simple_replies()), ..self }
+            }
+            State::Transmission(_) => self,
+        }
+    }
+
     /// Takes what a client says in the clear, or inside TLS.
     fn take(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
         if let State::Handshake(handshake) = &mut self.state {

@@ -172,7 +172,7 @@ impl Connection {
     fn fatal(&mut self, fatal: &Fatal, port: &mut Port<'_>) -> Close {
         let mut out = [0; TERM_BYTES_MAX];
         let length = self.decoder.term_req(fatal, &mut out);
-        port.output().head(&out[..length]);
+        port.output().behind(&out[..length]);
         Close::Refused(fatal.to_string())
     }
 
@@ -367,13 +367,15 @@ impl Connection {
         self.respond(cid, status, result, port);
     }
 
+    /// Response capsules go behind the data that are sent with them: a host then reads many of them at once, ends as many commands, and
+    /// has as many new ones to send together. All do, so that the head pointers in them never run backwards.
     #[inline]
     fn respond(&mut self, cid: u16, status: Status, result: u64, port: &mut Port<'_>) {
         let sq_head = if self.flow_control { self.sq_head } else { 0 };
         let completion = Completion { result, sq_head, cid, status, ..Completion::default() };
         let mut out = [0; HEADER_BYTES_MAX];
         let length = self.encoder.response(&completion, &mut out);
-        port.output().head(&out[..length]);
+        port.output().behind(&out[..length]);
     }
 
     /// Sends a command's data and its end. The SUCCESS flag of the data stands for a response capsule only where the host

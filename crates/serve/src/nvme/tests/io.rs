@@ -317,3 +317,28 @@ proptest! {
         }
     }
 }
+
+/// A batch of reads and writes ends with all data first and then all responses, whose head pointers never run backwards.
+#[test]
+fn responses_follow_the_data_that_are_sent_with_them() {
+    let mut world = World::new();
+    let (_, id) = world.attach(digests(false));
+    let link = world.queue(digests(false), id, 1);
+    let data = pattern(3, 4096);
+    assert!(world.ask(link, in_capsule(blocks(WRITE, 0, 8), &data), &data).status.is_success());
+    world.links[link].host.heads.clear();
+    let mut capsules = Vec::new();
+    for cid in 100..140u16 {
+        let (mut entry, data) = match cid % 5 {
+            0 => (in_capsule(blocks(WRITE, u64::from(cid) * 8, 8), &data), &data[..]),
+            _ => (blocks(READ, 0, 8).with_sgl(SglDescriptor::transport(4096)), &[][..]),
+        };
+        entry.0[2..4].copy_from_slice(&cid.to_le_bytes());
+        capsules.extend(world.capsule(link, &entry, data));
+    }
+    world.bytes(link, &capsules);
+    let host = &mut world.links[link].host;
+    assert_eq!((host.responses.len(), host.late_data), (40, 0));
+    assert!(host.heads.is_sorted(), "{:?}", host.heads);
+    assert!((100..140).filter(|cid| cid % 5 != 0).all(|cid| host.data.remove(&cid) == Some(data.clone())));
+}

@@ -29,6 +29,10 @@ pub struct Host {
     pub r2ts: Vec<ReadyToTransfer>,
     /// Commands that ended with the SUCCESS flag of their data.
     pub flagged: u32,
+    /// The queue's head in each response capsule, in the order in which they came.
+    pub heads: Vec<u16>,
+    /// Data that came behind the response to another command, though both were sent together.
+    pub late_data: u32,
     pub term: Option<TermReq>,
     receiving: Option<(DataHeader, Vec<u8>)>,
     /// Answers are only checked for their form: the host does not know what it asked.
@@ -45,6 +49,8 @@ impl Host {
             data: BTreeMap::new(),
             r2ts: Vec::new(),
             flagged: 0,
+            heads: Vec::new(),
+            late_data: 0,
             term: None,
             receiving: None,
             forgiving: false,
@@ -53,15 +59,23 @@ impl Host {
 
     fn take(&mut self, bytes: &[u8]) {
         let mut input = bytes;
+        let mut responded = false;
         while let Some(event) = self.decoder.decode(&mut input).expect("the target keeps the protocol") {
             match event {
                 Event::Pdu(Pdu::IcResp(_)) => {
                     self.encoder = Encoder::host(self.decoder.terms().expect("settled"));
                     self.ready = true;
                 }
-                Event::Pdu(Pdu::Response(completion)) => self.respond(completion),
+                Event::Pdu(Pdu::Response(completion)) => {
+                    responded = true;
+                    self.heads.push(completion.sq_head);
+                    self.respond(completion);
+                }
                 Event::Pdu(Pdu::R2t(r2t)) => self.r2ts.push(r2t),
-                Event::Pdu(Pdu::C2hData(header)) => self.receiving = Some((header, Vec::new())),
+                Event::Pdu(Pdu::C2hData(header)) => {
+                    self.late_data += u32::from(responded);
+                    self.receiving = Some((header, Vec::new()));
+                }
                 Event::Pdu(Pdu::TermReq(term)) => self.term = Some(term),
                 Event::Pdu(pdu) => panic!("not from a controller: {pdu:?}"),
                 Event::Data { bytes, .. } => {

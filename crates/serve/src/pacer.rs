@@ -1,0 +1,187 @@
+//! The drives' time and wall time.
+//!
+//! ```text
+//!   wall ── arrival ─────────────► look ── run, deliver, send ─► handed out
+//!              │                    │  `───── cost, measured ──────'  │
+//!              ▼                    ▼                                 ▼
+//!   drive   stamped as it is     runs up to wall + lead        due: wall = the completion's time - what the host and the way cost
+//! ```
+//! Paced: the drive's time is wall time since the start, divided by the dilation. Completions are looked for a lead before their time:
+//! what handing one out costs here, which is measured all the time, and what the user says of the host and the way to it. Arrivals are
+//! stamped as without. Instant: wall time plays no part.
+//!
+//! Invariant: the estimate of the cost is at most [`COST_NS_MAX`], and moves by one step for each completion that is handed out alone.
+
+use hdrhistogram::Histogram;
+use pellucid_flash::SimTime;
+use std::time::{Duration, Instant};
+
+/// Lateness above this is counted as this.
+const LATENESS_MAX_NS: u64 = 60_000_000_000;
+/// A step of the estimate, up or down: it settles at the median, on which a turn that was interrupted has no more weight than another.
+const COST_STEP_NS: u64 = 50;
+/// What takes longer is a large transfer; with that as the measure small ones would be early.
+const COST_NS_MAX: u64 = 20_000;
+
+/// How the drives' time goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Time {
+    /// Real time: modelled latency is kept. A dilation of 2 makes everything take twice as long.
+    Paced {
+        /// Wall time per simulated time, above 0.
+        dilation: f64,
+    },
+    /// As fast as possible: modelled latency is not waited for.
+    Instant,
+}
+
+/// Ties the drives' time to wall time.
+pub(crate) struct Pacer {
+    pub time: Time,
+    began: Instant,
+    /// Wall time for what the host and the way to it cost.
+    lead_ns: u64,
+    /// Estimate of the wall time from a look at the drives to a completion being with the system.
+    cost_ns: u64,
+    /// When the drives were last looked at, and how many completions have been taken since.
+    looked_ns: u64,
+    taken: u32,
+    /// How late completions were taken, in wall time; empty unless paced.
+    pub lateness_ns: Histogram<u64>,
+}
+
+impl Pacer {
+    pub fn new(time: Time) -> Pacer {
+        Pacer {
+            time,
+            began: Instant::now(),
+            lead_ns: 0,
+            cost_ns: 0,
+            looked_ns: 0,
+            taken: 0,
+            lateness_ns: Histogram::new_with_bounds(1, LATENESS_MAX_NS, 2).expect("constant bounds"),
+        }
+    }
+
+    pub fn set_lead(&mut self, lead: Duration) {
+        self.lead_ns = u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX);
+    }
+
+    /// Wall time since the start.
+    pub fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The time up to which the drives run. Instant: no clock is read, it plays no part.
+    #[inline]
+    pub fn drive_now(&self) -> SimTime {
+        match self.time {
+            Time::Paced { .. } => self.drive_time(self.now_ns().saturating_add(self.early_ns())),
+            Time::Instant => SimTime::ZERO,
+        }
+    }
+
+    /// The drive's time of what arrives now.
+    #[inline]
+    pub fn arrival_now(&self) -> SimTime {
+        match self.time {
+            Time::Paced { .. } => self.drive_time(self.now_ns()),
+            Time::Instant => SimTime::ZERO,
+        }
+    }
+
+    /// As [`Pacer::drive_now`], and what is handed out from now on is the outcome of this look.
+    pub fn look(&mut self) -> SimTime {
+        self.looked_ns = self.now_ns();
+        self.drive_time(self.looked_ns.saturating_add(self.early_ns()))
+    }
+
+    /// A completion of this time has been taken.
+    #[inline]
+    pub fn took(&mut self, completed: SimTime) {
+        if let Time::Paced { .. } = self.time {
+            let late = self.drive_now().since(completed);
+            self.lateness_ns.saturating_record(self.wall_ns(late.0).max(1));
+            self.taken += 1;
+        }
+    }
+
+    /// All that was taken since the last look has been sent, as far as the sockets took it.
+    #[inline]
+    pub fn handed_out(&mut self) {
+        // Of several, each but the last was out sooner than the whole took.
+        if std::mem::take(&mut self.taken) == 1 {
+            let cost_ns = self.now_ns() - self.looked_ns;
+            self.cost_ns = match cost_ns > self.cost_ns {
+                true => (self.cost_ns + COST_STEP_NS).min(COST_NS_MAX),
+                false => self.cost_ns.saturating_sub(COST_STEP_NS),
+            };
+        }
+    }
+
+    /// Wall time at which the drives are to run, so that what happens at `at` in theirs is handed out in time.
+    pub fn due_ns(&self, at: SimTime) -> u64 {
+        self.wall_ns(at.0).saturating_sub(self.early_ns())
+    }
+
+    /// Wall time by which completions are taken before their time.
+    fn early_ns(&self) -> u64 {
+        self.lead_ns.saturating_add(self.cost_ns)
+    }
+
+    /// The drive's time at a point of wall time.
+    fn drive_time(&self, wall_ns: u64) -> SimTime {
+        match self.time {
+            Time::Paced { dilation: 1.0 } => SimTime(wall_ns),
+            Time::Paced { dilation } => SimTime((wall_ns as f64 / dilation) as u64),
+            Time::Instant => SimTime::ZERO,
+        }
+    }
+
+    /// A length of the drive's time as wall time, rounded up.
+    fn wall_ns(&self, drive_ns: u64) -> u64 {
+        match self.time {
+            Time::Paced { dilation } if dilation != 1.0 => (drive_ns as f64 * dilation).ceil() as u64,
+            _ => drive_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A paced drive of whose completions `taken` at a time were handed out, `turns` times, each time so long after the look.
+    fn hand_out(pacer: &mut Pacer, turns: u32, taken: u32, cost_ns: u64) {
+        for _ in 0..turns {
+            (0..taken).for_each(|_| pacer.took(SimTime::ZERO));
+            // The look was so long ago.
+            while pacer.now_ns() < cost_ns {}
+            pacer.looked_ns = pacer.now_ns() - cost_ns;
+            pacer.handed_out();
+        }
+    }
+
+    #[test]
+    fn the_cost_of_handing_out_one_is_learnt_and_bounded() {
+        let mut pacer = Pacer::new(Time::Paced { dilation: 1.0 });
+        hand_out(&mut pacer, 100, 2, 1_000_000);
+        assert_eq!(pacer.cost_ns, 0, "of two together nothing is learnt");
+        hand_out(&mut pacer, 10, 1, 1_000_000);
+        assert_eq!(pacer.cost_ns, 10 * COST_STEP_NS);
+        hand_out(&mut pacer, 1000, 1, 1_000_000);
+        assert_eq!(pacer.cost_ns, COST_NS_MAX, "and no more");
+        assert_eq!(pacer.due_ns(SimTime(1_000_000)), 1_000_000 - COST_NS_MAX);
+        hand_out(&mut pacer, 1000, 1, 0);
+        assert!(pacer.cost_ns < COST_NS_MAX / 2, "{}", pacer.cost_ns);
+        assert!(pacer.arrival_now() <= pacer.look(), "arrivals are stamped without it");
+    }
+
+    #[test]
+    fn instant_time_knows_no_clock() {
+        let mut pacer = Pacer::new(Time::Instant);
+        hand_out(&mut pacer, 10, 1, 1000);
+        assert_eq!((pacer.cost_ns, pacer.lateness_ns.len()), (0, 0));
+        assert_eq!((pacer.drive_now(), pacer.arrival_now()), (SimTime::ZERO, SimTime::ZERO));
+    }
+}
