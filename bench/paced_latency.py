@@ -10,8 +10,8 @@ three measurements, several turns of the last two:
 
     bench/paced_latency.py --pellucid target/release/pellucid --lead-us 0,10
 
-With --lead-us the server hands completions out early by that much; it is to be what the way between client and drive
-costs. Asked for is a difference of at most 3 % between virtual and client.
+The server measures what handing a completion out costs it, and does so that much early. With --lead-us it does so by that much more; it
+is to be what the client and the way to it cost. Asked for is a difference of at most 3 % between virtual and client.
 """
 
 import argparse

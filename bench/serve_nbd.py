@@ -5,6 +5,9 @@ Both serve one Unix socket each on one core; fio runs on another. The two take t
 whatever else the machine does hits both; the table shows the median of the turns and their spread.
 
     bench/serve_nbd.py --pellucid target/release/pellucid --seconds 3 --turns 3
+
+fio's engine reads a structured reply with four system calls and a simple one with two, and most of the time is spent there; --simple
+has ours answer in the short form.
 """
 
 import argparse
@@ -74,6 +77,7 @@ def main():
     parser.add_argument("--depths", default="1,32,128")
     parser.add_argument("--jobs", type=int, default=1, help="connections")
     parser.add_argument("--rw", default="randread", choices=["randread", "randwrite"])
+    parser.add_argument("--simple", action="store_true", help="without structured replies (--nbd-simple-replies)")
     parser.add_argument("--poll-us", type=int, default=100)
     parser.add_argument("--server-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
@@ -88,7 +92,7 @@ def main():
             ours: on + [
                 options.pellucid, "serve", options.drive, "--nbd", f"unix:{ours}", "--time", "instant",
                 "--poll-us", str(options.poll_us), "--quiet",
-            ],
+            ] + ["--nbd-simple-replies"] * options.simple,
             theirs: on + ["nbdkit", "--foreground", "-U", theirs, "memory", SIZE],
         }
         servers = []

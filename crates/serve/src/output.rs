@@ -4,7 +4,7 @@
 //!  heads   |28 bytes|28 bytes|20|...            one growing buffer
 //!  pieces  Head(28) Data(4096) Head(28) Data(4096) Head(20) ...
 //! ```
-//! What is to stand behind everything waits apart until the next write ([`Output::behind`]).
+//! What is to stand behind data waits apart until the next write, or until there are enough of them ([`Output::behind`]).
 //!
 //! Invariants: `heads[sent_heads..]` is exactly what the `Head` pieces stand for, in order; no piece is empty.
 
@@ -15,6 +15,8 @@ use std::ops::Range;
 
 /// Pieces handed to one vectored write.
 const SLICES_MAX: usize = 128;
+/// Data that may stand in front of what is to be behind them: who waits for that waits for all of them.
+const AHEAD_BYTES_MAX: usize = 128 << 10;
 
 enum Piece {
     /// So many bytes of `heads`.
@@ -30,6 +32,8 @@ pub struct Output {
     sent_heads: usize,
     pieces: VecDeque<Piece>,
     behind: Vec<u8>,
+    /// Data added since the last of `behind` took their places.
+    ahead_bytes: usize,
     /// Of all these together.
     bytes: usize,
 }
@@ -57,15 +61,20 @@ impl Output {
         }
     }
 
-    /// Adds bytes that go behind whatever else is added before the next write, and behind what was added like this before.
+    /// Adds bytes that go behind whatever else is added before the next write, as long as that is not too much, and behind what
+    /// was added like this before.
     #[inline]
     pub fn behind(&mut self, bytes: &[u8]) {
         self.behind.extend_from_slice(bytes);
         self.bytes += bytes.len();
+        if self.ahead_bytes >= AHEAD_BYTES_MAX {
+            self.settle();
+        }
     }
 
     /// What was to be behind takes its place: what is added from now on follows it.
     fn settle(&mut self) {
+        self.ahead_bytes = 0;
         if self.behind.is_empty() {
             return;
         }
@@ -94,6 +103,7 @@ impl Output {
             return;
         }
         self.bytes += range.len();
+        self.ahead_bytes += range.len();
         self.pieces.push_back(Piece::Data(buffer, range));
     }
 
@@ -204,6 +214,39 @@ impl Output {
         }
         self.heads.clear();
         self.behind.clear();
-        (self.sent_heads, self.bytes) = (0, 0);
+        (self.sent_heads, self.ahead_bytes, self.bytes) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_behind_follows_what_is_added_before_the_next_write() {
+        let (mut output, mut pool, mut sent) = (Output::default(), Pool::default(), Vec::new());
+        output.behind(b"1");
+        output.head(b"a");
+        output.data(b"bb".to_vec());
+        output.behind(b"2");
+        output.head(b"c");
+        assert_eq!(output.bytes(), 6);
+        assert!(output.write_to(&mut sent, &mut pool).expect("memory takes all"));
+        output.head(b"d");
+        output.behind(b"3");
+        assert!(output.write_to(&mut sent, &mut pool).expect("memory takes all"));
+        assert_eq!((&sent[..], output.is_empty()), (&b"abbc12d3"[..], true));
+    }
+
+    #[test]
+    fn what_is_behind_does_not_wait_for_more_than_so_many_data() {
+        let mut output = Output::default();
+        for at in 0..4 {
+            output.data(vec![at; AHEAD_BYTES_MAX / 2]);
+            output.behind(&[0x80 + at]);
+        }
+        let mut runs = output.take_all();
+        runs.dedup();
+        assert_eq!(runs, [0, 1, 0x80, 0x81, 2, 3, 0x82, 0x83]);
     }
 }
