@@ -28,7 +28,7 @@ use std::time::Duration;
 const EVENTS_MAX: u32 = 4096;
 /// Half of what is outstanding is sent at once, so that the host has something to do while the drive goes on; but no fewer
 /// than this, for the sake of few system calls,
-const PART_MIN: usize = 8;
+const PART_MIN: usize = 32;
 /// and no more than this.
 const PART_MAX: usize = 64;
 
