@@ -84,8 +84,8 @@ pub struct Serve {
     /// Keep looking for work for N microseconds after the last, instead of sleeping
     #[arg(long, value_name = "N", default_value_t = 0)]
     poll_us: u64,
-    /// Hand completions out N microseconds before their time, for what the way from the host to the drive and back costs: then
-    /// the host sees the modelled latency. Measure N with --time instant
+    /// Hand completions out N microseconds before their time, for what the host and the way to it cost: then the host sees the
+    /// modelled latency. What handing one out costs here is measured all the time, and taken off besides
     #[arg(long, value_name = "N", default_value_t = 0)]
     lead_us: u64,
     /// Connections at once; more are turned away
