@@ -1,16 +1,17 @@
 //! Collection carried out: relocations read and programmed, empty blocks erased, and power cuts.
 //!
 //! ```text
-//!  pump(die) ─► read one valid unit ─► still current? ─► packed per die ─► stripe full or victim read ─► program
-//!                 (or copyback)            no: nothing to do                                              │
-//!  erase ◄── block holds nothing valid ◄── translation ◄────────────────────────────────────────────────┘
+//!  pump(die) ─► read valid units ─► still current? ─► packed per die ─► stripe full or victim read ─► program
+//!                (or copyback)         no: nothing to do                                              │
+//!  erase ◄── block holds nothing valid ◄── translation ◄────────────────────────────────────────────┘
 //! ```
+//! One read brings the valid units that one sense has put into the page registers: those of a page, of all planes that work together.
 //! A die keeps at most `gc_parallel` stripes' worth of relocations in flight, so that host requests are not starved.
 
 use crate::device::{Device, StripeUnit};
 use crate::firmware::Task;
 use crate::scheduler::{Client, FlashOp, OpKind};
-use pellucid_flash::slab::Slab;
+use pellucid_flash::slab::{Linked, List, NIL, Slab};
 use pellucid_flash::{Cause, DieId, Layout, Lpn, Ppa};
 use pellucid_ftl::{Emptied, FtlConfig, Isolation, Stream};
 use pellucid_media::ReadResult;
@@ -24,6 +25,14 @@ struct Relocation {
     die: u32,
     stream: Stream,
     cause: Cause,
+    /// The next one that the same sense brings.
+    next: u32,
+}
+
+impl Linked for Relocation {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
 }
 
 /// What collection keeps between steps.
@@ -38,7 +47,7 @@ pub(crate) struct Collect {
     packers: usize,
     /// Per die: relocations under way.
     moving: Vec<u32>,
-    /// Per die: of these, reads under way.
+    /// Per die: of these, those that are being read.
     reading: Vec<u32>,
     /// Dies whose relocated data found no room.
     stalled: bool,
@@ -133,8 +142,7 @@ impl Device {
         while self.collect.moving[die.0 as usize] < limit && self.ftl.wants_collection(die, idle) {
             let Some(relocation) = self.ftl.next_relocation(die, idle) else { break };
             if !self.try_copyback(die, &relocation) {
-                let pellucid_ftl::Relocation { from, cause, stream } = relocation;
-                self.read_for_relocation(die, from, cause, stream);
+                self.read_for_relocation(die, relocation);
             }
         }
         self.pack_relocated(die);
@@ -160,15 +168,26 @@ impl Device {
         }
     }
 
-    fn read_for_relocation(&mut self, die: DieId, from: Ppa, cause: Cause, stream: Stream) {
-        if let Some(spare) = self.media.spare(from) {
-            self.ftl.touch(spare.lpn);
+    /// Reads a unit, and what else the same sense brings of those that move.
+    fn read_for_relocation(&mut self, die: DieId, relocation: pellucid_ftl::Relocation) {
+        let (first, cause, sense) = (relocation.from, relocation.cause, self.direct.sense_units);
+        let begin = first.0 - first.0 % sense;
+        let (mut units, mut head, mut count) = (List::EMPTY, NIL, 0);
+        let mut next = Some(relocation);
+        while let Some(pellucid_ftl::Relocation { from, cause, stream }) = next {
+            if let Some(spare) = self.media.spare(from) {
+                self.ftl.touch(spare.lpn);
+            }
+            let record = Relocation { from, lpn: Lpn::NONE, die: die.0, stream, cause, next: NIL };
+            let unit = self.collect.relocations.insert(record);
+            units.push_back(&mut self.collect.relocations, unit);
+            head = if count == 0 { unit } else { head };
+            count += 1;
+            next = self.ftl.next_relocation_in(die, Ppa(begin)..Ppa(begin + sense));
         }
-        let record = Relocation { from, lpn: Lpn::NONE, die: die.0, stream, cause };
-        let relocation = self.collect.relocations.insert(record);
-        self.collect.moving[die.0 as usize] += 1;
-        self.collect.reading[die.0 as usize] += 1;
-        let op = FlashOp::new(OpKind::Read, cause, Client::Relocation(relocation), die.0, from, 1, self.now);
+        self.collect.moving[die.0 as usize] += count;
+        self.collect.reading[die.0 as usize] += count;
+        let op = FlashOp::new(OpKind::Read, cause, Client::Relocation(head), die.0, first, count, self.now);
         let op = self.scheduler.ops.insert(op);
         self.ask(Task::Issue(op));
     }
@@ -202,15 +221,41 @@ impl Device {
         self.collect.moving[die.0 as usize] -= 1;
         // After a failure the data go through the controller.
         if !ok && self.ftl.is_current(lpn, from) {
-            let stream = self.ftl.relocation_stream(self.layout.block_of(from), Cause::Retirement);
-            self.read_for_relocation(die, from, Cause::Retirement, stream);
+            let cause = Cause::Retirement;
+            let stream = self.ftl.relocation_stream(self.layout.block_of(from), cause);
+            self.read_for_relocation(die, pellucid_ftl::Relocation { from, cause, stream });
         }
     }
 
-    /// A unit of a victim is in the controller.
-    pub(crate) fn relocation_arrived(&mut self, op: u32, relocation: u32) {
-        let attempts = self.scheduler.ops[op].attempts;
-        let Relocation { from, die, cause, .. } = self.collect.relocations[relocation];
+    /// Units of a victim are in the controller: `head` and those behind it.
+    pub(crate) fn relocations_arrived(&mut self, op: u32, head: u32) {
+        let FlashOp { attempts, die, .. } = self.scheduler.ops[op];
+        let (mut again, mut first, mut count) = (List::EMPTY, NIL, 0);
+        let mut at = head;
+        while at != NIL {
+            let unit = at;
+            at = self.collect.relocations[unit].next;
+            if !self.take_relocation(unit, attempts) {
+                again.push_back(&mut self.collect.relocations, unit);
+                first = if count == 0 { unit } else { first };
+                count += 1;
+            }
+        }
+        if count > 0 {
+            let from = self.collect.relocations[first].from;
+            let record = &mut self.scheduler.ops[op];
+            (record.client, record.ppa, record.units) = (Client::Relocation(first), from, count);
+            self.retry(op, from);
+        } else {
+            self.tap_operation(op);
+            self.scheduler.ops.release(op);
+        }
+        self.pump(DieId(die));
+    }
+
+    /// Takes in a unit that was read; `false`: it must be read again.
+    fn take_relocation(&mut self, relocation: u32, attempts: u32) -> bool {
+        let Relocation { from, die, cause, stream, .. } = self.collect.relocations[relocation];
         let spare = self.media.spare(from);
         // Without a spare area it is unreadable, or overwritten and already being erased while it was decoded.
         let current = match spare {
@@ -229,23 +274,20 @@ impl Device {
                         self.rewrite_segment(spare.lpn, cause);
                     }
                 }
-                _ if self.tries_again(from, attempts) => return self.retry(op, from),
+                _ if self.tries_again(from, attempts) => return false,
                 _ => {
                     self.counters.uncorrectable_reads += 1;
                     self.ftl.relocation_lost(from);
                 }
             }
         }
-        self.tap_operation(op);
-        self.scheduler.ops.release(op);
         self.collect.reading[die as usize] -= 1;
         if keep {
-            let packer = packer_of(self.collect.relocations[relocation].stream);
-            self.collect.packed(DieId(die), packer).push_back(relocation);
+            self.collect.packed(DieId(die), packer_of(stream)).push_back(relocation);
         } else {
             self.drop_relocation(relocation);
         }
-        self.pump(DieId(die));
+        true
     }
 
     fn drop_relocation(&mut self, relocation: u32) {

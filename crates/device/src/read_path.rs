@@ -168,7 +168,7 @@ impl Device {
         self.counters.media_operations += 1;
         match record.client {
             Client::Fill(entry) => self.fill_arrived(op, entry),
-            Client::Relocation(relocation) => self.relocation_arrived(op, relocation),
+            Client::Relocation(head) => self.relocations_arrived(op, head),
             Client::Direct(slice) => self.direct_arrived(op, slice),
             Client::Refresh => self.refresh_arrived(op),
             Client::Program(_)

@@ -67,10 +67,18 @@ struct Die {
     array_ends: SimTime,
     suspended: u32,
     suspended_left: Nanos,
-    busy_since: SimTime,
+    /// Since when it works on its current operation; `None`: the channel has not brought that one's command yet.
+    busy_since: Option<SimTime>,
     busy: Nanos,
     /// Polled: when it came to the list it is in, counted in such moments.
     listed: u64,
+}
+
+impl Die {
+    /// How long it has worked on its current operation.
+    fn worked(&self, now: SimTime) -> Nanos {
+        self.busy_since.map_or(Nanos::ZERO, |since| now.since(since))
+    }
 }
 
 /// Channels, dies and the operations on them.
@@ -93,7 +101,7 @@ pub(crate) struct Scheduler {
     unit_transfer: Nanos,
     stripe_transfer: Nanos,
     pub suspensions: u64,
-    /// Dies that hold an operation, and channels that carry a transfer.
+    /// Dies that work, and channels that carry a transfer.
     active: (u32, u32),
     /// A firmware loop looks at the channels and issues; nothing starts by itself.
     polled: bool,
@@ -130,7 +138,7 @@ impl Scheduler {
             array_ends: SimTime::ZERO,
             suspended: NIL,
             suspended_left: Nanos::ZERO,
-            busy_since: SimTime::ZERO,
+            busy_since: None,
             busy: Nanos::ZERO,
             listed: 0,
         };
@@ -218,8 +226,6 @@ impl Scheduler {
             },
         };
         d.current = op;
-        d.busy_since = now;
-        self.active.0 += 1;
         if self.polled {
             return self.head_changed(die);
         }
@@ -227,6 +233,8 @@ impl Scheduler {
         record.book(Stage::WaitWay, now);
         if self.command == Nanos::ZERO && record.kind != OpKind::Program {
             d.phase = Phase::Array;
+            d.busy_since = Some(now);
+            self.active.0 += 1;
             self.steps.push_back(Step::Array(op));
         } else {
             self.want(now, die, Phase::Command, events);
@@ -277,10 +285,7 @@ impl Scheduler {
             }
             Phase::Suspending => {
                 d.suspended = d.current;
-                d.current = NIL;
-                d.phase = Phase::Idle;
-                d.busy += now - d.busy_since;
-                self.active.0 -= 1;
+                self.vacate(now, die);
                 self.kick_die(now, die, events);
             }
             _ => {}
@@ -309,8 +314,8 @@ impl Scheduler {
         let d = &mut self.dies[die as usize];
         d.current = NIL;
         d.phase = Phase::Idle;
-        d.busy += now - d.busy_since;
-        self.active.0 -= 1;
+        d.busy += d.worked(now);
+        self.active.0 -= u32::from(d.busy_since.take().is_some());
     }
 
     /// A host read waits behind a running program or erase: suspend it if the part can.
@@ -336,7 +341,7 @@ impl Scheduler {
     fn resume(&mut self, now: SimTime, die: u32, events: &mut Events) {
         let d = &mut self.dies[die as usize];
         d.current = std::mem::replace(&mut d.suspended, NIL);
-        d.busy_since = now;
+        d.busy_since = Some(now);
         self.active.0 += 1;
         (d.phase, d.wanted) = (Phase::Array, Phase::Command);
         d.array_ends = now + self.resume + d.suspended_left;
@@ -349,21 +354,18 @@ impl Scheduler {
         self.channels.iter().map(|c| c.busy)
     }
 
-    /// Busy time of every die up to `now`: from the moment an operation is at its head until it has left the die.
+    /// Busy time of every die up to `now`: from the first command of an operation on the channel until it has left the die.
     pub fn die_busy(&self, now: SimTime) -> impl Iterator<Item = Nanos> + '_ {
-        self.dies.iter().map(move |d| match d.phase {
-            Phase::Idle => d.busy,
-            _ => d.busy + now.since(d.busy_since),
-        })
+        self.dies.iter().map(move |d| d.busy + d.worked(now))
     }
 
-    /// Dies that hold an operation now, and channels that carry a transfer.
+    /// Dies that work now, and channels that carry a transfer.
     #[inline]
     pub fn active(&self) -> (u32, u32) {
         self.active
     }
 
-    /// Dies that hold an operation now.
+    /// Dies that work now.
     pub fn busy_dies(&self) -> u32 {
         self.active.0
     }
@@ -382,9 +384,8 @@ impl Scheduler {
     /// Forgets all operations (power cut); busy times are kept.
     pub fn reset(&mut self, now: SimTime) {
         for d in &mut self.dies {
-            if d.phase != Phase::Idle {
-                d.busy += now - d.busy_since;
-            }
+            d.busy += d.worked(now);
+            d.busy_since = None;
             (d.reads, d.rest) = (List::default(), List::default());
             (d.current, d.suspended, d.phase) = (NIL, NIL, Phase::Idle);
         }

@@ -175,7 +175,7 @@ pub struct Taps {
     pub operations: [[Histogram; Part::COUNT]; OperationKind::COUNT],
     /// Each way, in the order of dies.
     pub ways: Vec<WayTaps>,
-    /// Simulated time with n ways holding an operation, by n, ns.
+    /// Simulated time with n ways at work, or holding data for the channel, by n, ns.
     pub active_ways_ns: Vec<u64>,
     /// Simulated time with n channels carrying a transfer, by n, ns.
     pub active_channels_ns: Vec<u64>,

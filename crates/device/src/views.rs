@@ -116,7 +116,7 @@ impl Device {
         self.scheduler.die_busy(self.now).collect()
     }
 
-    /// Dies that hold an operation at this moment.
+    /// Dies that work at this moment, or hold data for the channel.
     pub fn busy_dies(&self) -> u32 {
         self.scheduler.busy_dies()
     }

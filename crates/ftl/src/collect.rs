@@ -9,6 +9,7 @@ use crate::blocks::BlockState;
 use crate::page_map::{PageMap, Stream};
 use crate::{Isolation, Victim};
 use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
+use std::ops::Range;
 
 /// The collection of one die.
 #[derive(Clone, Debug, Default)]
@@ -141,9 +142,21 @@ impl PageMap {
             self.collections[die.0 as usize].current = None;
             return None;
         };
-        let next = self.layout.index_in_block(from) + 1;
-        self.collections[die.0 as usize].current = Some(Current { victim, cursor: next, cause });
-        Some(Relocation { from, cause, stream: self.relocation_stream(victim, cause) })
+        Some(self.move_next(die, from, cause))
+    }
+
+    /// The next unit of the victim of `die`, if there is one in `places`: what a sense brings anyhow.
+    pub fn next_relocation_in(&mut self, die: DieId, places: Range<Ppa>) -> Option<Relocation> {
+        let Current { victim, cursor, cause } = self.collections[die.0 as usize].current?;
+        let from = self.next_valid(victim, cursor).filter(|from| places.contains(from))?;
+        Some(self.move_next(die, from, cause))
+    }
+
+    /// `from`, in the victim of `die`, is the unit that moves.
+    fn move_next(&mut self, die: DieId, from: Ppa, cause: Cause) -> Relocation {
+        let (victim, cursor) = (self.layout.block_of(from), self.layout.index_in_block(from) + 1);
+        self.collections[die.0 as usize].current = Some(Current { victim, cursor, cause });
+        Relocation { from, cause, stream: self.relocation_stream(victim, cause) }
     }
 
     /// Where data of `block` go when they are moved.

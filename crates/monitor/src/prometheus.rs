@@ -342,12 +342,9 @@ fn ways(figures: &Figures, mut each: impl FnMut([Label<'_>; 4], &crate::figures:
 fn activity(text: &mut Text, figures: &Figures) {
     type Times = fn(&WatchedFigures) -> &[u64];
     let families: [(&str, &str, &str, Times); 2] = [
-        (
-            "pellucid_active_ways_seconds_total",
-            "ways",
-            "Simulated time with so many ways holding an operation.",
-            |w| &w.active_ways_ns,
-        ),
+        ("pellucid_active_ways_seconds_total", "ways", "Simulated time with so many ways at work.", |w| {
+            &w.active_ways_ns
+        }),
         (
             "pellucid_active_channels_seconds_total",
             "channels",

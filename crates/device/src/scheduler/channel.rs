@@ -86,6 +86,10 @@ impl Scheduler {
         let op = &self.ops[d.current];
         let channel = d.channel;
         d.phase = d.wanted;
+        if d.busy_since.is_none() {
+            d.busy_since = Some(now);
+            self.active.0 += 1;
+        }
         let time = match (d.wanted, op.kind) {
             (Phase::Status, _) => self.status,
             (Phase::Transfer, _) => {

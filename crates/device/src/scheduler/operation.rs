@@ -18,7 +18,7 @@ pub(crate) enum OpKind {
 pub(crate) enum Client {
     /// A data-buffer entry that is being filled.
     Fill(u32),
-    /// A relocation that is being read.
+    /// Relocations that one sense brings: the first of them.
     Relocation(u32),
     /// A planned program.
     Program(u32),

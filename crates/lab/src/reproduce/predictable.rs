@@ -116,10 +116,13 @@ fn run(
     }
 }
 
-/// The drive's media and controller with a page map of its own in place of chunks.
+/// The drive's media and controller with a page map of its own in place of chunks, and with the write buffer that Fig. 1 puts
+/// into a block drive: a write is acknowledged there, and leaves as soon as a stripe is full.
 fn block_drive(bench: &Bench) -> Result<Spec, ReproduceError> {
     let fill = format!("precondition.fill={BLOCK_FILL:?}");
-    let own = ["drive.namespace=[]".to_string(), "host.layers=[]".to_string(), fill];
+    let own =
+        ["drive.namespace=[]", "host.layers=[]", "buffer.write=write-back", "buffer.dirty_high=0.0", &fill];
+    let own: Vec<String> = own.map(String::from).into();
     Ok(spec::load("open-channel", &bench.sets_with(&own))?)
 }
 

@@ -20,17 +20,23 @@ use pellucid_flash::{Command, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime
 
 /// Over-provisioning of the block drives.
 const BLOCK_DRIVES: [f64; 2] = [0.07, 0.28];
-/// Bytes that the host writes in a second: 7 to 30 % of what the dies can program.
-const RATES: [u64; 4] = [100_000_000, 200_000_000, 300_000_000, 400_000_000];
+/// Bytes that the host writes in a second: 7 to 60 % of what the dies can program, the last beyond what any block drive takes.
+const RATES: [u64; 8] =
+    [100_000_000, 200_000_000, 300_000_000, 400_000_000, 500_000_000, 600_000_000, 700_000_000, 800_000_000];
 /// A drive keeps the pace if it takes this share of what is asked.
 const PACE: f64 = 0.98;
 const WRITERS: usize = 4;
 const WRITE_BYTES: u32 = 192 << 10;
-/// Every file is written this many times on average before the measurement, and once during it.
+/// Every file is written this many times on average before the measurement.
 const WARM_UP_ROUNDS: u64 = 1;
+/// Then one of so many at the pace that is measured: the buffer that the warm-up has filled must empty itself.
+const SETTLING_SHARE: u64 = 8;
+/// And one of so many during the measurement.
+const MEASURED_SHARE: u64 = 2;
 const READ: u64 = WRITERS as u64;
 
 /// The files of a host: each a zone, or as many sectors of a block drive.
+#[derive(Clone, Debug)]
 struct Files {
     zoned: bool,
     count: u64,
@@ -40,7 +46,7 @@ struct Files {
 }
 
 /// One file being written.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Writer {
     file: u64,
     /// Sectors written so far.
@@ -49,8 +55,10 @@ struct Writer {
     busy: bool,
 }
 
-struct Host<'a> {
-    device: &'a mut Device,
+/// A drive and who works on it.
+#[derive(Clone, Debug)]
+struct Host {
+    device: Device,
     files: Files,
     rng: Rng,
     writers: [Writer; WRITERS],
@@ -60,8 +68,8 @@ struct Host<'a> {
     recorder: LatencyRecorder,
 }
 
-impl<'a> Host<'a> {
-    fn new(device: &'a mut Device, files: Files, seed: u64) -> Host<'a> {
+impl Host {
+    fn new(device: Device, files: Files, seed: u64) -> Host {
         let writer = |file| Writer { file, at: 0, forgotten: false, busy: false };
         Host {
             device,
@@ -114,6 +122,11 @@ impl<'a> Host<'a> {
         self.device.submit(now, Command::new(number as u64, Opcode::Write, lba, length as u32, data));
         self.writers[number].at += length;
         self.written += length;
+    }
+
+    /// Sectors of all files.
+    fn round(&self) -> u64 {
+        self.files.count * self.files.sectors
     }
 
     /// Sectors of a write.
@@ -203,33 +216,40 @@ fn drive(bench: &Bench, over_provisioning: Option<f64>) -> Result<Spec, Reproduc
     Ok(spec::load("zoned", &bench.sets_with(&own))?)
 }
 
-/// The drive after the warm-up, and what its host goes on with.
-fn point(bench: &Bench, over_provisioning: Option<f64>, rate: u64) -> Result<Point, ReproduceError> {
-    let mut zones = prepare(&drive(bench, None)?, None)?;
+/// A drive that has been written over and over, which is the same at every rate.
+fn aged(bench: &Bench, over_provisioning: Option<f64>) -> Result<Host, ReproduceError> {
+    let zones = prepare(&drive(bench, None)?, None)?;
     let Some(Interface::Zoned(geometry)) = Drive::interface(&zones, 0) else {
         return Err(RunError::Host("namespace 0 has no zones".into()).into());
     };
     let sectors = geometry.capacity_sectors;
-    let zoned = over_provisioning.is_none();
-    let mut block;
-    let (device, files) = if zoned {
-        let files = Files { zoned, count: geometry.zones.into(), stride: geometry.zone_sectors, sectors };
-        (&mut zones, files)
-    } else {
-        block = prepare(&drive(bench, over_provisioning)?, None)?;
-        let files = Files { zoned, count: block.capacity_sectors() / sectors, stride: sectors, sectors };
-        (&mut block, files)
+    let (device, files) = match over_provisioning {
+        None => {
+            let stride = geometry.zone_sectors;
+            (zones, Files { zoned: true, count: geometry.zones.into(), stride, sectors })
+        }
+        Some(_) => {
+            let block = prepare(&drive(bench, over_provisioning)?, None)?;
+            let count = block.capacity_sectors() / sectors;
+            (block, Files { zoned: false, count, stride: sectors, sectors })
+        }
     };
-    let round = files.count * sectors;
-    let write_sectors = f64::from(WRITE_BYTES / geometry.sector_bytes);
-    let pace = write_sectors * f64::from(geometry.sector_bytes) * 1e9 / rate as f64;
     let mut host = Host::new(device, files, bench.seed());
     host.fill()?;
-    host.work(WARM_UP_ROUNDS * round, None)?;
+    host.work(WARM_UP_ROUNDS * host.round(), None)?;
+    Ok(host)
+}
+
+/// What the host of an aged drive measures while it writes at `rate`.
+fn point(mut host: Host, rate: u64) -> Result<Point, RunError> {
+    let sector_bytes = u64::from(host.device.layout().sector_bytes);
+    let pace = (host.length() * sector_bytes) as f64 * 1e9 / rate as f64;
+    host.work(host.round() / SETTLING_SHARE, Some(pace))?;
+    host.recorder = LatencyRecorder::new();
     let before = host.device.counters();
     let (written, start) = (host.written, host.device.now());
-    host.work(round, Some(pace))?;
-    let bytes = (host.written - written) * u64::from(geometry.sector_bytes);
+    host.work(host.round() / MEASURED_SHARE, Some(pace))?;
+    let bytes = (host.written - written) * sector_bytes;
     let rate = bytes as f64 * 1e9 / (host.device.now() - start).0 as f64;
     let after = host.device.counters();
     let programmed = |counters: &pellucid_device::Counters| counters.programmed_sectors.iter().sum::<u64>();
@@ -249,7 +269,10 @@ pub(super) fn tail(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let drives: Vec<Option<f64>> = [None].into_iter().chain(BLOCK_DRIVES.map(Some)).collect();
     let points: Vec<(Option<f64>, u64)> =
         drives.iter().flat_map(|&drive| RATES.map(|rate| (drive, rate))).collect();
-    let measured = bench.map(&points, |&(drive, rate)| point(bench, drive, rate))?;
+    let hosts = bench.map(&drives, |&drive| aged(bench, drive))?;
+    let numbers: Vec<(usize, u64)> =
+        (0..drives.len()).flat_map(|drive| RATES.map(|rate| (drive, rate))).collect();
+    let measured = bench.map(&numbers, |&(drive, rate)| Ok(point(hosts[drive].clone(), rate)?))?;
     let (zones, blocks) = measured.split_at(RATES.len());
     let mut checks = vec![Check::bound(
         "zones, write amplification, largest",
