@@ -20,9 +20,8 @@ use pellucid_flash::{Command, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime
 
 /// Over-provisioning of the block drives.
 const BLOCK_DRIVES: [f64; 2] = [0.07, 0.28];
-/// Bytes that the host writes in a second: 7 to 60 % of what the dies can program, the last beyond what any block drive takes.
-const RATES: [u64; 8] =
-    [100_000_000, 200_000_000, 300_000_000, 400_000_000, 500_000_000, 600_000_000, 700_000_000, 800_000_000];
+/// Bytes that the host writes in a second: 7 to 45 % of what the dies can program, the last more than any block drive here takes.
+const RATES: [u64; 6] = [100_000_000, 200_000_000, 300_000_000, 400_000_000, 500_000_000, 600_000_000];
 /// A drive keeps the pace if it takes this share of what is asked.
 const PACE: f64 = 0.98;
 const WRITERS: usize = 4;
