@@ -58,7 +58,9 @@ impl From<ExperimentError> for Failure {
     fn from(error: ExperimentError) -> Failure {
         let status = match &error {
             ExperimentError::NoWork | ExperimentError::Job { .. } | ExperimentError::Format(_) => ASKED,
-            ExperimentError::Run(RunError::Device(_) | RunError::Job(_) | RunError::Trace(_)) => ASKED,
+            ExperimentError::Run(
+                RunError::Device(_) | RunError::Job(_) | RunError::Trace(_) | RunError::Endless { .. },
+            ) => ASKED,
             ExperimentError::Run(_) | ExperimentError::File { .. } => WORK,
         };
         Failure { status, error: error.into() }

@@ -31,12 +31,70 @@ pub(crate) enum Task {
     Complete(u32),
 }
 
+/// A module of the firmware, by which the processor's time is counted (Cosmos+ section 7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FirmwareModule {
+    /// Looking for a command, and taking it.
+    Fetch = 0,
+    /// Slices: data buffer, address translation, dependency check.
+    Slice = 1,
+    /// Handing host DMA operations to their engine.
+    Dma = 2,
+    /// The scheduler's issuer: handing flash operations to their channels.
+    Issue = 3,
+    /// The scheduler's status checker: finding out what has ended, host DMA or flash, and dealing with it.
+    Status = 4,
+    /// Completing commands.
+    Complete = 5,
+}
+
+impl FirmwareModule {
+    /// How many modules there are.
+    pub const COUNT: usize = 6;
+    /// All modules in the order of their numbers.
+    pub const ALL: [FirmwareModule; FirmwareModule::COUNT] = [
+        FirmwareModule::Fetch,
+        FirmwareModule::Slice,
+        FirmwareModule::Dma,
+        FirmwareModule::Issue,
+        FirmwareModule::Status,
+        FirmwareModule::Complete,
+    ];
+
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            FirmwareModule::Fetch => "fetch",
+            FirmwareModule::Slice => "slice",
+            FirmwareModule::Dma => "dma",
+            FirmwareModule::Issue => "issue",
+            FirmwareModule::Status => "status",
+            FirmwareModule::Complete => "complete",
+        }
+    }
+}
+
+impl Task {
+    /// Whose work it is.
+    pub fn module(self) -> FirmwareModule {
+        match self {
+            Task::Fetch(_) => FirmwareModule::Fetch,
+            Task::Slice(_) => FirmwareModule::Slice,
+            Task::Dma(_) => FirmwareModule::Dma,
+            Task::Issue(_) => FirmwareModule::Issue,
+            Task::DmaStatus(_) | Task::Status(_) | Task::DataStatus(_) => FirmwareModule::Status,
+            Task::Complete(_) => FirmwareModule::Complete,
+        }
+    }
+}
+
 /// The processor and what waits for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Firmware {
     pub waiting: VecDeque<Task>,
     running: bool,
-    pub busy: Nanos,
+    busy: [Nanos; FirmwareModule::COUNT],
     costs: [Nanos; 7],
     free: bool,
     /// The loop, if the firmware is one.
@@ -61,7 +119,14 @@ impl Firmware {
             )
         });
         let free = polling.is_none() && costs.iter().all(|&c| c == Nanos::ZERO);
-        Firmware { waiting: VecDeque::new(), running: false, busy: Nanos::ZERO, costs, free, polling }
+        Firmware {
+            waiting: VecDeque::new(),
+            running: false,
+            busy: [Nanos::ZERO; FirmwareModule::COUNT],
+            costs,
+            free,
+            polling,
+        }
     }
 
     pub fn cost(&self, task: Task) -> Nanos {
@@ -94,7 +159,7 @@ impl Firmware {
         if let Some(&task) = self.waiting.front() {
             let cost = self.cost(task);
             self.running = true;
-            self.busy += cost;
+            self.book(task.module(), cost);
             events.at(now + cost, Event::Processor);
         }
     }
@@ -107,8 +172,14 @@ impl Firmware {
         task
     }
 
-    /// Time the processor has worked.
-    pub fn busy(&self) -> Nanos {
+    /// The processor works for a module.
+    #[inline]
+    pub fn book(&mut self, module: FirmwareModule, time: Nanos) {
+        self.busy[module as usize] += time;
+    }
+
+    /// Time the processor has worked, by [`FirmwareModule`].
+    pub fn busy(&self) -> [Nanos; FirmwareModule::COUNT] {
         self.busy
     }
 

@@ -24,7 +24,7 @@
 
 use crate::device::Device;
 use crate::events::Event;
-use crate::firmware::Task;
+use crate::firmware::{FirmwareModule, Task};
 use pellucid_flash::{Nanos, Rng, SimTime, Stage};
 use std::collections::VecDeque;
 
@@ -43,8 +43,8 @@ enum At {
 /// What the processor does until its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
-    /// The rest of a step that had nothing new, when a parked loop goes on.
-    Passing,
+    /// The rest of a step of this module that had nothing new, when a parked loop goes on.
+    Passing(FirmwareModule),
     Turn,
     HostDma,
     Look(u32),
@@ -54,6 +54,18 @@ enum Doing {
     /// Issuing this die's operation.
     Issue(u32),
     Recheck(u32),
+}
+
+impl Doing {
+    fn module(self) -> FirmwareModule {
+        match self {
+            Doing::Passing(module) => module,
+            Doing::Turn => FirmwareModule::Fetch,
+            Doing::Task(task) => task.module(),
+            Doing::Issue(_) => FirmwareModule::Issue,
+            Doing::HostDma | Doing::Look(_) | Doing::Sensed(_) | Doing::Recheck(_) => FirmwareModule::Status,
+        }
+    }
 }
 
 /// The loop's state.
@@ -121,10 +133,10 @@ impl Device {
         let now = self.now;
         let doing = self.polling().doing.take().expect("a processor event of an idle loop");
         match doing {
-            Doing::Passing => {}
+            Doing::Passing(_) => {}
             Doing::Turn => {
                 let took = self.fetch_one();
-                let work = self.polling().dma_running > 0 || self.scheduler.occupied();
+                let work = self.has_outstanding();
                 self.polling().at = if work && !took { At::HostDma } else { At::Turn };
             }
             Doing::HostDma => {
@@ -161,9 +173,12 @@ impl Device {
                 return;
             }
             let (at, left) = self.position(since);
+            // The turn is its own step; every other one looks at what has ended.
+            let turning = at == At::HostDma || !self.has_outstanding();
+            let module = if turning { FirmwareModule::Fetch } else { FirmwareModule::Status };
             let polling = self.polling();
             (polling.at, polling.parked) = (at, None);
-            return self.work(Doing::Passing, left);
+            return self.work(Doing::Passing(module), left);
         }
         if let Some(task) = self.firmware.waiting.pop_front() {
             let cost = self.task_cost(task);
@@ -219,7 +234,7 @@ impl Device {
             0.0 => cost,
             spread => Nanos((cost.0 as f64 * (1.0 + spread * (2.0 * polling.rng.unit_f64() - 1.0))) as u64),
         };
-        self.firmware.busy += cost;
+        self.firmware.book(doing.module(), cost);
         self.events.at(self.now + cost, Event::Processor);
     }
 
@@ -255,6 +270,11 @@ impl Device {
         base + Nanos(polling.poll.0 * u64::from(polls) + polling.word.0 * u64::from(words))
     }
 
+    /// Whether the reservation station holds something, so that a turn looks at the channels too.
+    fn has_outstanding(&mut self) -> bool {
+        self.polling().dma_running > 0 || self.scheduler.occupied()
+    }
+
     /// Whether a whole turn would find nothing.
     fn nothing_new(&mut self) -> bool {
         let polling = self.polling();
@@ -266,7 +286,7 @@ impl Device {
 
     /// Where a loop is now that has turned in vain since `since`: the step it comes to next, and how long until then.
     fn position(&mut self, since: SimTime) -> (At, Nanos) {
-        let working = self.polling().dma_running > 0 || self.scheduler.occupied();
+        let working = self.has_outstanding();
         let channels = if working { self.scheduler.channels() } else { 0 };
         let steps = || {
             let scheduler = working.then_some(At::HostDma).into_iter().chain((0..channels).map(At::Look));

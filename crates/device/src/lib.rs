@@ -44,6 +44,7 @@ pub use config::{
     HostInterface, Namespace, Priorities, Scheduler, Solver, StepCost, WritePolicy,
 };
 pub use device::Device;
+pub use firmware::FirmwareModule;
 pub use monitor::Counters;
 pub use placement::PlacementStatistics;
 pub use precondition::{Filler, NoRoom};

@@ -2,6 +2,7 @@
 
 use crate::config::DeviceConfig;
 use crate::device::Device;
+use crate::firmware::FirmwareModule;
 use crate::monitor::Counters;
 use crate::spaces::Space;
 use pellucid_flash::{BlockId, Layout, Lba, Lpn, Nanos, Ppa, SimTime};
@@ -128,6 +129,11 @@ impl Device {
 
     /// Busy time of the firmware processor.
     pub fn firmware_busy(&self) -> Nanos {
+        Nanos(self.firmware.busy().iter().map(|time| time.0).sum())
+    }
+
+    /// The same by module. Turns of a loop that find nothing are in neither.
+    pub fn firmware_busy_by_module(&self) -> [Nanos; FirmwareModule::COUNT] {
         self.firmware.busy()
     }
 

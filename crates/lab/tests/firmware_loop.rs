@@ -1,7 +1,7 @@
 //! The polling firmware: what has ended is noticed when the loop comes by, and not before.
 
-use pellucid_device::Device;
-use pellucid_flash::{Command, Completion, Lba, Opcode, SimTime, Stage};
+use pellucid_device::{Device, FirmwareModule};
+use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime, Stage};
 use pellucid_lab::swarm::tiny;
 
 /// A turn of the loop lasts a millisecond, everything else on the processor nothing.
@@ -111,4 +111,55 @@ fn a_controller_that_holds_control_words_lets_no_channel_stand_still() {
         last
     };
     assert!(end("4") < end("0"), "{:?} {:?}", end("4"), end("0"));
+}
+
+/// Each step alone takes time, so its module alone has worked: as long as the step takes, as often as there was cause.
+#[test]
+fn the_time_of_the_processor_is_booked_to_the_module_that_works() {
+    use FirmwareModule::*;
+    const COMMANDS: u64 = 6;
+    // Three writes and three reads of one slice each: three programs, three reads. The task queue starts a read twice
+    // (sense, transfer) and so sees two ends; the loop issues both, too.
+    let flash = 3 + 2 * 3;
+    let steps = [
+        ("fetch", Fetch, COMMANDS),
+        ("slice", Slice, COMMANDS),
+        ("dma", Dma, COMMANDS),
+        ("issue", Issue, flash),
+        ("status", Status, COMMANDS + flash),
+        ("arrival", Status, 3),
+        ("complete", Complete, COMMANDS),
+    ];
+    for model in ["tasks", "loop"] {
+        for (step, module, times) in steps {
+            let [model_key, cost] =
+                [format!("firmware.model={model}"), format!("firmware.{step}.fixed=\"7us\"")];
+            let mut device = drive(&[&model_key, &cost, "buffer.write=write-through", "buffer.retain=false"]);
+            for (n, opcode) in
+                [Opcode::Write, Opcode::Read].into_iter().cycle().take(COMMANDS as usize).enumerate()
+            {
+                run(&mut device, us(10_000 * n as u64), opcode, 4 * (n as u64 / 2));
+            }
+            while let Some(next) = device.next_event() {
+                device.advance(next);
+            }
+            let busy = device.firmware_busy_by_module();
+            let expected = FirmwareModule::ALL.map(|m| Nanos(if m == module { 7_000 * times } else { 0 }));
+            assert_eq!(busy, expected, "{model}: {step}");
+        }
+    }
+}
+
+#[test]
+fn looks_of_the_loop_are_the_status_checkers_and_turns_are_the_fetchers() {
+    let busy = |cost: &str| {
+        let mut device = drive(&["firmware.model=loop", cost, "buffer.write=write-through"]);
+        run(&mut device, us(300), Opcode::Write, 0);
+        let busy = device.firmware_busy_by_module();
+        FirmwareModule::ALL.map(|module| busy[module as usize] > Nanos::ZERO)
+    };
+    let only = |module| FirmwareModule::ALL.map(|m| m == module);
+    assert_eq!(busy("firmware.turn.fixed=\"1us\""), only(FirmwareModule::Fetch));
+    assert_eq!(busy("firmware.visit.fixed=\"1us\""), only(FirmwareModule::Status));
+    assert_eq!(busy("firmware.word.fixed=\"1us\""), only(FirmwareModule::Status));
 }

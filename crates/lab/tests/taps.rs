@@ -77,6 +77,7 @@ fn taps_agree_with_counters_and_report() {
         commands_agree(&snapshot, &report, i);
         operations_agree(&snapshot, i);
         times_agree(&snapshot, i);
+        firmware_agrees(&snapshot, &report, i);
         let mut blocks = vec![0; snapshot.taps.as_ref().map_or(0, |t| t.blocks_by_erases.len())];
         device.erase_counts().for_each(|erases| blocks[erases as usize] += 1);
         suspensions += snapshot.counters.suspensions;
@@ -128,6 +129,18 @@ fn commands_agree(snapshot: &Snapshot, report: &Report, i: usize) {
         assert_eq!(taps.failed[at], direction.errors, "drive {i}: failed {kind:?}");
         let latency: u64 = Stage::ALL.iter().map(|&s| taps.stages[at][s as usize].sum()).sum();
         assert_eq!(latency, taps.commands[at].sum(), "drive {i}: stages of {kind:?}");
+    }
+}
+
+fn firmware_agrees(snapshot: &Snapshot, report: &Report, i: usize) {
+    let busy_ns: u64 = snapshot.firmware_busy.iter().map(|time| time.0).sum();
+    let utilisation = &report.utilisation;
+    assert_eq!(utilisation.firmware.is_some(), busy_ns > 0, "drive {i}");
+    let Some(modules) = &utilisation.firmware_modules else { return assert_eq!(busy_ns, 0, "drive {i}") };
+    let shares: f64 = modules.named().iter().map(|(_, share)| share).sum();
+    assert!((shares - 1.0).abs() < 1e-9, "drive {i}: {shares}");
+    for ((name, share), time) in modules.named().into_iter().zip(snapshot.firmware_busy) {
+        assert!((share - time.0 as f64 / busy_ns as f64).abs() < 1e-9, "drive {i}: {name} {share}");
     }
 }
 

@@ -4,7 +4,7 @@
 //! rates of two of them ([`Bins::since`]). Times of the drive are simulated nanoseconds. Keys stand in `docs/monitors.md`.
 
 use crate::board::{Serving, View};
-use pellucid_device::{CommandKind, Histogram, OperationKind, Part, Snapshot, Taps};
+use pellucid_device::{CommandKind, FirmwareModule, Histogram, OperationKind, Part, Snapshot, Taps};
 use pellucid_flash::{Cause, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -144,6 +144,9 @@ pub struct DriveFigures {
     pub link_busy_ns: [u64; 2],
     /// Busy time of the firmware processor, ns.
     pub firmware_busy_ns: u64,
+    /// The same by module: `fetch`, `slice`, `dma`, `issue`, `status`, `complete`.
+    #[serde(default)]
+    pub firmware_module_ns: BTreeMap<String, u64>,
     /// Busy time of each channel, ns.
     pub channel_busy_ns: Vec<u64>,
     /// Channels that carry a transfer.
@@ -363,7 +366,12 @@ impl DriveFigures {
             grown_bad_blocks: snapshot.ftl.grown_bad,
             read_only: snapshot.read_only,
             link_busy_ns: snapshot.link_busy.map(|busy| busy.0),
-            firmware_busy_ns: snapshot.firmware_busy.0,
+            firmware_busy_ns: snapshot.firmware_busy.iter().map(|time| time.0).sum(),
+            firmware_module_ns: FirmwareModule::ALL
+                .iter()
+                .zip(snapshot.firmware_busy)
+                .map(|(module, time)| (module.name().into(), time.0))
+                .collect(),
             channel_busy_ns: snapshot.channels.iter().map(|c| c.busy.0).collect(),
             channels_active: snapshot.channels.iter().filter(|c| c.active).count() as u32,
             way_busy_ns: snapshot.ways.iter().map(|w| w.busy.0).collect(),

@@ -243,6 +243,13 @@ fn busy(text: &mut Text, figures: &Figures) {
     text.each(figures, (name, "counter", "Simulated time that the firmware processor was busy."), |d| {
         seconds(d.firmware_busy_ns)
     });
+    let name = "pellucid_firmware_module_seconds_total";
+    text.metric(name, "counter", "Simulated time that the firmware processor worked for a module.");
+    for drive in &figures.drives {
+        for (module, &ns) in &drive.firmware_module_ns {
+            text.sample(name, &[("drive", &drive.name), ("module", module)], seconds(ns));
+        }
+    }
 }
 
 fn place(drive: &DriveFigures, way: usize) -> (String, String) {
@@ -416,6 +423,7 @@ mod tests {
             name: "a\"b\\c\nd".into(),
             channel_busy_ns: vec![5, 6],
             way_busy_ns: vec![1; 4],
+            firmware_module_ns: [("fetch".to_string(), 7), ("issue".to_string(), 9)].into(),
             chunks_by_wrong_bits: vec![7, 0, 2, 1],
             watched: Some(watched),
             ..Default::default()

@@ -11,7 +11,7 @@ use pellucid_serve::{Core, Options, Output, Time};
 use pellucid_wire::nbd::{Command, OptionKind, Request, encode_client_flags, encode_option};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const OVERFLOW: u32 = 75;
 
@@ -21,7 +21,7 @@ fn served(name: &str) -> Served {
 
 fn connect(served: &Served) -> TcpStream {
     let stream = TcpStream::connect(served.nbd).expect("the server listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a TCP option");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a TCP option");
     stream
 }
 
@@ -46,15 +46,8 @@ fn number(status: &str, key: &str) -> u64 {
 
 /// Waits until a number of the status is `wanted`.
 fn settles(served: &Served, key: &str, wanted: u64) {
-    let end = Instant::now() + Duration::from_secs(10);
-    loop {
-        let found = number(&served.control(r#"{"do":"status"}"#), key);
-        if found == wanted {
-            return;
-        }
-        assert!(Instant::now() < end, "{key} stays at {found}, not {wanted}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let found = || number(&served.control(r#"{"do":"status"}"#), key);
+    common::eventually(&format!("{key} is {wanted}"), || found() == wanted);
 }
 
 #[test]

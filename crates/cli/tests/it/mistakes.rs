@@ -170,6 +170,25 @@ fn workload_mistakes_are_named() {
     );
 }
 
+/// Reading what was never written takes no time on a drive whose controller takes none.
+#[test]
+fn a_runtime_that_would_never_be_over_is_refused() {
+    let folder = Folder::with_drive();
+    let words = ["run", "tiny.toml", "--set", "precondition.fill=0.0", "--rw", "randread", "--runtime", "1s"];
+    let done = folder.run(&words);
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    assert!(
+        done.stderr.starts_with("error: job 1: 2097152 requests took no simulated time"),
+        "{}",
+        done.stderr
+    );
+    // What ends otherwise too is done, and so is what has a rate.
+    for (end, requests) in [(["--number_ios", "3000"], 3_000), (["--rate_iops", "1000"], 1_000)] {
+        let report = folder.run(&[&words[..], &end, &["--json"]].concat()).json();
+        assert_eq!(report["requests"], requests, "{end:?}");
+    }
+}
+
 #[test]
 fn a_missing_file_and_a_malformed_line_are_named() {
     let folder = Folder::with_drive();

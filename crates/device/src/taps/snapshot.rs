@@ -2,6 +2,7 @@
 
 use super::{OperationKind, Taps};
 use crate::device::Device;
+use crate::firmware::FirmwareModule;
 use crate::monitor::Counters;
 use pellucid_flash::{Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
@@ -50,8 +51,8 @@ pub struct Snapshot {
     pub read_only: bool,
     /// Busy time of the host link: to the drive, to the host.
     pub link_busy: [Nanos; 2],
-    /// Busy time of the firmware processor.
-    pub firmware_busy: Nanos,
+    /// Busy time of the firmware processor, by [`FirmwareModule`].
+    pub firmware_busy: [Nanos; FirmwareModule::COUNT],
     /// Bytes of a host sector.
     pub sector_bytes: u32,
     /// Host bytes.
@@ -75,7 +76,7 @@ impl Device {
             blocks: self.layout.blocks,
             read_only: self.read_only,
             link_busy: self.link_busy(),
-            firmware_busy: self.firmware_busy(),
+            firmware_busy: self.firmware_busy_by_module(),
             sector_bytes: self.layout.sector_bytes,
             capacity_bytes: self.capacity_bytes(),
             taps: self.taps.clone(),

@@ -3,10 +3,10 @@
 use super::target::{HostUse, Target};
 use super::{Run, RunError, busy};
 use crate::report::{
-    ByCause, Collection, Directions, Drive, EraseCounts, HostCost, HostLayer, MediaHealth, Mount, Report,
-    Series, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
+    ByCause, Collection, Directions, Drive, EraseCounts, FirmwareModules, HostCost, HostLayer, MediaHealth,
+    Mount, Report, Series, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
-use pellucid_device::{Counters, Device};
+use pellucid_device::{Counters, Device, FirmwareModule};
 use pellucid_flash::{Cause, Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
 use pellucid_host::HostCounters;
@@ -35,8 +35,8 @@ pub struct Measured {
     pub die_busy: Vec<u64>,
     /// As `channel_busy`, of the link: to the drive, to the host.
     pub link_busy: [u64; 2],
-    /// As `channel_busy`, of the firmware processor.
-    pub firmware_busy: u64,
+    /// As `channel_busy`, of the firmware processor, by module.
+    pub firmware_busy: [u64; FirmwareModule::COUNT],
     /// The run over time.
     pub series: Series,
 }
@@ -65,7 +65,7 @@ impl Measured {
             channel_busy: since(channels, &run.busy_before.0),
             die_busy: since(dies, &run.busy_before.1),
             link_busy: [link[0] - run.busy_before.2[0], link[1] - run.busy_before.2[1]],
-            firmware_busy: firmware - run.busy_before.3,
+            firmware_busy: std::array::from_fn(|i| firmware[i] - run.busy_before.3[i]),
             series: run.series.finish(end, layout.channels, layout.dies),
         };
         while let Some(next) = run.device.next_event() {
@@ -253,11 +253,13 @@ fn utilisation(device: &Device, measured: &Measured) -> Utilisation {
         |busy: u64| if measured.simulated.0 == 0 { 0.0 } else { busy as f64 / measured.simulated.0 as f64 };
     let per_channel = device.layout().dies_per_channel as usize;
     let config = device.config();
+    let firmware: u64 = measured.firmware_busy.iter().sum();
     let link = config.host.link_bytes_per_second > 0 || config.host.dma_overhead_ns.0 > 0;
     Utilisation {
         channels: measured.channel_busy.iter().map(|&b| share(b)).collect(),
         dies: measured.die_busy.chunks(per_channel).map(|c| c.iter().map(|&b| share(b)).collect()).collect(),
-        firmware: (measured.firmware_busy > 0).then(|| share(measured.firmware_busy)),
+        firmware: (firmware > 0).then(|| share(firmware)),
+        firmware_modules: (firmware > 0).then(|| FirmwareModules::new(&measured.firmware_busy)),
         link_to_host: link.then(|| share(measured.link_busy[1])),
         link_to_drive: link.then(|| share(measured.link_busy[0])),
         dma_unseen_ns: measured.counters.dma_unseen_ns,

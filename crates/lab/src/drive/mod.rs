@@ -24,7 +24,7 @@ pub use target::{HostLayer, HostStack, HostUse, Target};
 use crate::report::{RequestLog, RequestRecorder, Sample, TimeSeries};
 use crate::trace::TraceError;
 use crate::workload::JobError;
-use pellucid_device::{Counters, Device, DeviceError, NoRoom};
+use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom};
 use pellucid_flash::{Cause, Command, Completion, Lba, Nanos, Opcode, SimTime, Status};
 use pellucid_ftl::FtlCounters;
 use std::io::Write;
@@ -44,6 +44,13 @@ pub enum RunError {
     Trace(TraceError),
     /// The drive could not be filled.
     Precondition(NoRoom),
+    /// A job that only `runtime` ends, on a drive that takes no time: so many requests completed while the clock stood still.
+    Endless {
+        /// The job, counted from 0.
+        job: u32,
+        /// Requests.
+        requests: u64,
+    },
     /// The layers above the drive cannot be put there, or cannot go on; a sentence.
     Host(String),
     /// A sector came back wrong.
@@ -59,6 +66,12 @@ impl std::fmt::Display for RunError {
             RunError::Job(e) => e.fmt(f),
             RunError::Trace(e) => e.fmt(f),
             RunError::Precondition(e) => e.fmt(f),
+            RunError::Endless { job, requests } => write!(
+                f,
+                "job {}: {requests} requests took no simulated time, so that runtime would never be over; allowed: \
+                 number_ios, io_size or rate_iops beside runtime, or a drive that takes time for them",
+                job + 1
+            ),
             RunError::Host(sentence) => f.write_str(sentence),
             RunError::Mismatch(e) => write!(f, "verification failed: {e}"),
             RunError::Log(e) => write!(f, "request log: {e}"),
@@ -91,7 +104,7 @@ pub struct Run<'a, T: Target = Device> {
     ftl_before: FtlCounters,
     wrong_bits_before: Vec<u64>,
     host_before: Option<HostUse>,
-    busy_before: (Vec<u64>, Vec<u64>, [u64; 2], u64),
+    busy_before: (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule::COUNT]),
     recorder: RequestRecorder,
     series: TimeSeries,
     log: Option<RequestLog<Box<dyn Write>>>,
@@ -255,6 +268,9 @@ impl<'a, T: Target> Run<'a, T> {
                     }
                 }
                 Next::At(time) => return Ok(Some(time)),
+                Next::Endless(job) => {
+                    return Err(RunError::Endless { job, requests: source::STANDSTILL_REQUESTS });
+                }
                 Next::Blocked | Next::End => return Ok(None),
             }
         }
@@ -374,12 +390,12 @@ impl<'a, T: Target> Run<'a, T> {
     }
 }
 
-fn busy(device: &Device) -> (Vec<u64>, Vec<u64>, [u64; 2], u64) {
+fn busy(device: &Device) -> (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule::COUNT]) {
     (
         device.channel_busy().iter().map(|n| n.0).collect(),
         device.die_busy().iter().map(|n| n.0).collect(),
         device.link_busy().map(|n| n.0),
-        device.firmware_busy().0,
+        device.firmware_busy_by_module().map(|n| n.0),
     )
 }
 

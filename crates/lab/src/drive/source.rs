@@ -1,7 +1,7 @@
 //! Where requests come from: jobs, or a trace.
 
 use crate::trace::{Shaped, TraceError};
-use crate::workload::{Generator, Handles, Io, Job, JobError, Rate};
+use crate::workload::{Generator, Handles, Io, IoLimit, Job, JobError, Rate};
 use pellucid_flash::{Lba, Nanos, Opcode, SimTime};
 
 /// A request that wants to be submitted.
@@ -34,7 +34,13 @@ pub enum Next {
     Blocked,
     /// Nothing any more.
     End,
+    /// Requests without end: only `runtime` ends this job, and [`STANDSTILL_REQUESTS`] of them took no time.
+    Endless(u32),
 }
+
+/// So many requests of a job at one moment are taken for a clock that stands still. More than any data buffer takes in before
+/// it has to wait for the media.
+pub const STANDSTILL_REQUESTS: u64 = 1 << 21;
 
 /// One job at work.
 struct Worker {
@@ -48,6 +54,10 @@ struct Worker {
     /// Drawn ahead, for a job whose requests have no release times: so the drive can be told what will come.
     ahead: Option<Io>,
     draws_ahead: bool,
+    /// Nothing but `runtime` ends it.
+    only_timed: bool,
+    /// When it last submitted something, and how much at that moment.
+    at_once: (SimTime, u64),
 }
 
 /// Several jobs side by side; a job with `stonewall` starts when all before it have ended, one with `wait_for` when the
@@ -73,6 +83,8 @@ impl Jobs {
                 in_flight: 0,
                 ahead: None,
                 draws_ahead: job.think.is_none() && job.rate.iter().all(|r| *r == Rate::Unlimited),
+                only_timed: job.runtime.is_some() && job.number_ios.is_none() && job.limit == IoLimit::None,
+                at_once: (SimTime::ZERO, 0),
             })
         };
         Ok(Jobs { workers: jobs.iter().map(worker).collect::<Result<_, JobError>>()?, turn: 0, full: false })
@@ -104,6 +116,7 @@ impl Jobs {
                 Next::Now(request) => return Next::Now(request),
                 Next::At(time) => soonest = Some(soonest.map_or(time, |s| s.min(time))),
                 Next::Blocked => blocked = true,
+                Next::Endless(job) => return Next::Endless(job),
                 Next::End => {}
             }
         }
@@ -140,6 +153,9 @@ impl Jobs {
         let release = worker.generator.earliest();
         if release > now {
             return Next::At(release.min(worker.generator.deadline()));
+        }
+        if worker.only_timed && worker.stands_still(now) {
+            return Next::Endless(at as u32);
         }
         match worker.draw() {
             Some(io) => {
@@ -194,6 +210,16 @@ impl Worker {
             Nanos::ZERO => SimTime::ZERO,
             ramp => SimTime(self.job.start_delay.0.saturating_add(ramp.0)),
         }
+    }
+
+    /// Counts a request at `now`.
+    #[inline]
+    fn stands_still(&mut self, now: SimTime) -> bool {
+        if self.at_once.0 != now {
+            self.at_once = (now, 0);
+        }
+        self.at_once.1 += 1;
+        self.at_once.1 > STANDSTILL_REQUESTS
     }
 
     #[inline]

@@ -336,6 +336,10 @@ fn utilisation(report: &Report) -> Vec<Part> {
             ("link, host to drive", of(utilisation.link_to_drive)),
         ],
     )));
+    if let Some(modules) = &utilisation.firmware_modules {
+        let rows = modules.named().map(|(name, share)| (name, Unit::Percent.show(share)));
+        parts.push(Part::Wide(facts("Busy time of the firmware processor", &rows)));
+    }
     parts
 }
 

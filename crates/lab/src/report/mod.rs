@@ -33,6 +33,7 @@ pub use series::{FlowSeries, Sample, Series, TimeSeries};
 pub use tables::{ByCause, ByStage, key};
 pub use text::render_text;
 
+use pellucid_device::FirmwareModule;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
@@ -343,12 +344,59 @@ pub struct Utilisation {
     pub dies: Vec<Vec<f64>>,
     /// The firmware processor; absent when its steps take no time.
     pub firmware: Option<f64>,
+    /// What the processor was busy with; absent when its steps take no time.
+    pub firmware_modules: Option<FirmwareModules>,
     /// The host link from drive to host (reads); absent when transfers take no time.
     pub link_to_host: Option<f64>,
     /// The host link from host to drive (writes); absent when transfers take no time.
     pub link_to_drive: Option<f64>,
     /// From the end of a host DMA until a polling firmware saw it, over all of them, in nanoseconds.
     pub dma_unseen_ns: u64,
+}
+
+/// Shares of the firmware processor's busy time by module, 0 to 1. They sum to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct FirmwareModules {
+    /// Looking for commands, and taking them.
+    pub fetch: f64,
+    /// Slices: data buffer, address translation, dependency check.
+    pub slice: f64,
+    /// Handing host DMA operations to their engine.
+    pub dma: f64,
+    /// The scheduler's issuer.
+    pub issue: f64,
+    /// The scheduler's status checker.
+    pub status: f64,
+    /// Completing commands.
+    pub complete: f64,
+}
+
+impl FirmwareModules {
+    /// From busy times in the order of [`FirmwareModule`]; one of them must not be zero.
+    pub fn new(busy_ns: &[u64; FirmwareModule::COUNT]) -> FirmwareModules {
+        let total: u64 = busy_ns.iter().sum();
+        let share = |module: FirmwareModule| busy_ns[module as usize] as f64 / total as f64;
+        FirmwareModules {
+            fetch: share(FirmwareModule::Fetch),
+            slice: share(FirmwareModule::Slice),
+            dma: share(FirmwareModule::Dma),
+            issue: share(FirmwareModule::Issue),
+            status: share(FirmwareModule::Status),
+            complete: share(FirmwareModule::Complete),
+        }
+    }
+
+    /// Each module as people read it, with its share.
+    pub fn named(&self) -> [(&'static str, f64); FirmwareModule::COUNT] {
+        [
+            ("fetch", self.fetch),
+            ("slices", self.slice),
+            ("host DMA", self.dma),
+            ("issuer", self.issue),
+            ("status checker", self.status),
+            ("completion", self.complete),
+        ]
+    }
 }
 
 impl Utilisation {

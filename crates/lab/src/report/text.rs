@@ -30,6 +30,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, "collection", &collection(report));
     labelled(&mut out, width, "wear", &wear(report));
     labelled(&mut out, width, "busy", &busy(report));
+    labelled(&mut out, width, "firmware time", &firmware(report));
     labelled(&mut out, width, "host", &host_layer(report));
     labelled(&mut out, width, "failed requests", &errors(report));
     labelled(&mut out, width, "media", &media(report));
@@ -179,6 +180,14 @@ fn busy(report: &Report) -> Vec<String> {
     ];
     let known = parts.iter().filter_map(|(name, share)| share.map(|share| (name, share)));
     known.map(|(name, share)| format!("{name} {}   ", percent(share))).collect()
+}
+
+fn firmware(report: &Report) -> Vec<String> {
+    let modules = report.utilisation.firmware_modules.iter().flat_map(|modules| modules.named());
+    modules
+        .filter(|(_, share)| *share > 0.0)
+        .map(|(name, share)| format!("{name} {}   ", percent(share)))
+        .collect()
 }
 
 fn host_layer(report: &Report) -> Vec<String> {

@@ -24,9 +24,18 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const SECTOR: usize = 512;
+
+/// Waits until `is_so`; longer than a loaded machine takes, so that only what never happens fails.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 /// A drive of 4 dies and about 6 MiB.
 pub fn config(store: StoreKind) -> DeviceConfig {
@@ -303,7 +312,7 @@ impl Client {
     pub fn tcp(served: &Served, export: &str) -> Client {
         let stream = TcpStream::connect(served.nbd).expect("the server listens");
         stream.set_nodelay(true).expect("a TCP option");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a TCP option");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a TCP option");
         Client::begin(Box::new(stream), export, true)
     }
 
