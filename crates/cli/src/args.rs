@@ -13,7 +13,7 @@ Examples:
 A DRIVE is a preset (see pellucid presets), a TOML file, or an image made by pellucid age.
 It may carry overrides of its own: cosmos-plus,ftl.victim=fifo,media.ways=4";
 
-/// An open SSD in virtual time: describe a drive, run a workload or a trace, see inside.
+/// An open SSD: describe a drive, run work on it in simulated time or serve it to real hosts, see inside.
 #[derive(Debug, Parser)]
 #[command(name = "pellucid", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 pub struct Args {

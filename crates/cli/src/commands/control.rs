@@ -40,7 +40,13 @@ Examples:
   pellucid fault --control /tmp/pellucid.control --bit-errors --factor 100
   pellucid fault --control /tmp/pellucid.control --wear-out";
 
-/// Break a drive in service: have operations fail, slow or kill a die, raise bit errors, wear it out
+fn chance(text: &str) -> Result<f64, String> {
+    let chance = text.parse().ok().filter(|p| (0.0..=1.0).contains(p));
+    chance.ok_or_else(|| "allowed: a probability from 0 to 1".into())
+}
+
+/// Break a drive in service: have operations fail, slow or kill a die, raise bit errors, wear it out; asked for nothing, it
+/// prints the chances
 #[derive(Debug, clap::Args)]
 #[command(after_help = FAULT_EXAMPLES)]
 pub struct Fault {
@@ -52,13 +58,13 @@ pub struct Fault {
     #[arg(long, value_name = "F")]
     factor: Option<f64>,
     /// Chance that a program fails
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = chance)]
     program_fail: Option<f64>,
     /// Chance that an erase fails
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = chance)]
     erase_fail: Option<f64>,
     /// Chance that an attempt to read fails
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = chance)]
     read_fail: Option<f64>,
 }
 
@@ -177,7 +183,12 @@ impl Control {
             stream.set_read_timeout(Some(ANSWER_MAX))?;
             Ok(stream)
         });
-        let stream = stream.map_err(|error| Failure::work(anyhow!("{}: {error}", path.display())))?;
+        let stream = stream.map_err(|error| {
+            let path = path.display();
+            Failure::work(anyhow!(
+                "{path}: no server answers here (pellucid serve --control {path}): {error}"
+            ))
+        })?;
         Ok(Control { path: path.into(), stream: BufReader::new(stream) })
     }
 

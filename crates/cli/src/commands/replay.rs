@@ -49,6 +49,10 @@ impl Replay {
             format!("pellucid compare {} {other} --trace {trace}", self.drive),
             format!("pellucid show {}", self.drive),
         ];
+        if self.drive == "cosmos-plus" {
+            hints.push("pellucid serve cosmos-plus --set media.store=ram --nvme-tcp 4420".into());
+            hints.push("pellucid reproduce C6".into());
+        }
         if directory.is_none() {
             hints.push(format!("pellucid replay {} {trace} --report report", self.drive));
         }

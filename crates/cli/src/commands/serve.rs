@@ -55,7 +55,7 @@ pub struct Serve {
     #[arg(long, requires = "remote")]
     remote_digests: bool,
     /// Serve NBD here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times
-    #[arg(long, value_name = "ADDR", required_unless_present_any = ["nvme_tcp", "ublk"])]
+    #[arg(long, value_name = "ADDR")]
     nbd: Vec<Address>,
     /// Serve NBD to those only who go over to TLS; DIR holds server-cert.pem and server-key.pem
     #[arg(long, value_name = "DIR", requires = "nbd")]
@@ -135,6 +135,13 @@ fn parse_time(text: &str) -> Result<Time, String> {
 
 impl Serve {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        if self.nbd.is_empty() && self.nvme_tcp.is_empty() && !self.ublk {
+            let drive = self.drives.first().map_or("DRIVE", String::as_str);
+            return Err(Failure::asked(anyhow!(
+                "no way to reach the drive; allowed: --nvme-tcp ADDR, --nbd ADDR, --ublk; for one: \
+                 pellucid serve {drive} --set media.store=ram --nvme-tcp 4420"
+            )));
+        }
         let drives = self.open_drives(global)?;
         let names: Vec<String> = drives.iter().map(|(name, _)| name.clone()).collect();
         let mut core = Core::new(drives, self.time)

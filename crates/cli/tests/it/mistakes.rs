@@ -147,7 +147,7 @@ fn workload_mistakes_are_named() {
     );
     assert_eq!(
         refused(&folder, &["run", "tiny.toml", "--rw", "randraed"]),
-        "--rw: rw = randraed: allowed: read, write, trim, rw, readwrite, trimwrite, randread, randwrite, randtrim, \
+        "--rw: rw = randraed (did you mean randread?): allowed: read, write, trim, rw, readwrite, trimwrite, randread, randwrite, randtrim, \
          randrw, randtrimwrite"
     );
     let sentence = refused(&folder, &["run", "tiny.toml", "--job", "rw=read,iodeth=4"]);
@@ -230,6 +230,17 @@ fn files_that_cannot_be_written_are_failed_work() {
 #[test]
 fn mistakes_in_serving_are_named() {
     let folder = Folder::with_drive();
+    assert_eq!(
+        refused(&folder, &["serve", "tiny.toml"]),
+        "no way to reach the drive; allowed: --nvme-tcp ADDR, --nbd ADDR, --ublk; for one: pellucid serve tiny.toml \
+         --set media.store=ram --nvme-tcp 4420"
+    );
+    let done = folder.run(&["status", "--control", "nowhere"]);
+    assert_eq!((done.status, done.stdout.as_str()), (1, ""));
+    let why = "error: nowhere: no server answers here (pellucid serve --control nowhere): ";
+    assert!(done.stderr.starts_with(why), "{}", done.stderr);
+    let sentence = refused(&folder, &["fault", "--control", "nowhere", "--program-fail", "2"]);
+    assert!(sentence.contains("allowed: a probability from 0 to 1"), "{sentence}");
     let serve = ["serve", "tiny.toml", "--set", "media.store=ram", "--nbd", "unix:socket"];
     let fault = |text| folder.run(&[&serve[..], &["--fault", text]].concat());
     for (text, named) in [
@@ -257,9 +268,23 @@ fn mistakes_in_serving_are_named() {
 #[test]
 fn usage_is_explained_with_examples() {
     let folder = Folder::new();
-    for command in ["run", "replay", "compare", "age", "show", "presets"] {
+    for command in [
+        "run",
+        "replay",
+        "compare",
+        "age",
+        "reproduce",
+        "show",
+        "presets",
+        "serve",
+        "target",
+        "top",
+        "status",
+        "power-cut",
+        "fault",
+    ] {
         let help = folder.run(&[command, "--help"]).answer();
-        assert!(help.contains(&format!("Examples:\n  pellucid {command}")), "{help}");
+        assert!(help.contains(&format!(":\n  pellucid {command}")), "{help}");
         assert!(!help.contains('\u{1b}'), "{help}");
     }
     let help = folder.run(&["run", "--help"]).answer();

@@ -76,7 +76,7 @@ impl Document {
     /// `full_key` completes the key.
     pub fn parse_set(set: &str, full_key: impl Fn(&str) -> String) -> Result<Document, SpecError> {
         let place = |key: &str| Place::Set { key: key.trim().to_string() };
-        let Some((key, value)) = set.split_once('=') else {
+        let Some((key, value)) = set.split_once('=').filter(|(key, _)| !key.trim().is_empty()) else {
             return Err(SpecError::Syntax {
                 place: place(set),
                 reason: "not allowed; allowed: KEY=VALUE, for example ftl.victim=fifo".into(),

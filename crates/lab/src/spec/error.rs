@@ -1,5 +1,6 @@
 //! Why a description is refused: always the place, the key, its value and what is allowed.
 
+use crate::suggest::{hint, meant};
 use std::fmt;
 
 /// Where a value was written.
@@ -100,18 +101,20 @@ impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SpecError::NotFound { name, reason, near } => {
-                write!(f, "{name}: not a preset")?;
-                did_you_mean(f, near)?;
-                write!(f, ", and not a file that can be read: {reason}; presets: {}", preset_names())
+                let (near, presets) = (hint(near.as_deref()), preset_names());
+                write!(
+                    f,
+                    "{name}: not a preset{near}, and not a file that can be read: {reason}; presets: {presets}"
+                )
             }
             SpecError::Syntax { place, reason } => write!(f, "{place}: {reason}"),
             SpecError::UnknownKey { place, key, near, allowed } => {
-                write!(f, "{place}: {key}: unknown key")?;
-                did_you_mean(f, near)?;
-                write!(f, "; allowed: {}", allowed.join(", "))
+                let near = hint(near.as_deref());
+                write!(f, "{place}: {key}: unknown key{near}; allowed: {}", allowed.join(", "))
             }
             SpecError::NotAllowed { place, key, value, allowed } => {
-                write!(f, "{place}: {key} = {value}: not allowed; allowed: {allowed}")
+                let meant = hint(meant(value, allowed).as_deref());
+                write!(f, "{place}: {key} = {value}: not allowed{meant}; allowed: {allowed}")
             }
             SpecError::Missing { name, key, allowed } => write!(
                 f,
@@ -124,58 +127,6 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-fn did_you_mean(f: &mut fmt::Formatter<'_>, near: &Option<String>) -> fmt::Result {
-    near.as_ref().map_or(Ok(()), |near| write!(f, " (did you mean {near}?)"))
-}
-
 fn preset_names() -> String {
     super::presets::names().join(", ")
-}
-
-/// The candidate most like `word`, if any is like it at all: at most a third of its letters differ.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    // A misspelling is short; comparing a long text would only cost time.
-    let limit = (word.chars().count().min(60) / 3).max(1);
-    candidates
-        .into_iter()
-        .map(|candidate| (distance(word, candidate, limit), candidate))
-        .filter(|&(distance, _)| distance <= limit)
-        .min_by_key(|&(distance, _)| distance)
-        .map(|(_, candidate)| candidate.to_string())
-}
-
-/// Letters to insert, remove or replace to get from `a` to `b` (Levenshtein), or more than `limit` when
-/// lengths differ by more.
-fn distance(a: &str, b: &str, limit: usize) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let a_len = a.chars().count();
-    if a_len.abs_diff(b.len()) > limit {
-        return limit + 1;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nearest_finds_misspellings_and_nothing_else() {
-        let keys = ["victim", "placement", "map"];
-        assert_eq!(nearest("victm", keys), Some("victim".into()));
-        assert_eq!(nearest("palcement", keys), Some("placement".into()));
-        assert_eq!(nearest("colour", keys), None);
-        assert_eq!(nearest("", keys), None);
-        assert_eq!(distance("kitten", "sitting", 9), 3);
-    }
 }

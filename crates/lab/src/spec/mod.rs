@@ -41,6 +41,7 @@ pub use resolve_run::{Overwrite, Precondition, RawJob, RawPair, RunSpec};
 pub use show::show;
 
 use crate::drive::HostLayer;
+use crate::suggest::nearest;
 use document::{Document, Value};
 use pellucid_device::DeviceConfig;
 use pellucid_host::HostFtlConfig;
@@ -152,7 +153,7 @@ pub fn load(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
     let text = std::fs::read_to_string(path_or_preset).map_err(|error| SpecError::NotFound {
         name: path_or_preset.to_string(),
         reason: error.to_string(),
-        near: error::nearest(path_or_preset, presets::names()),
+        near: nearest(path_or_preset, presets::names()).map(String::from),
     })?;
     from_str(&text, path_or_preset, sets)
 }

@@ -5,8 +5,9 @@
 //! getters panic only when the code asks for a key that is not in the schema or under a wrong type.
 
 use super::document::{Document, Leaf, Origin, Row, Value};
-use super::error::{Place, SpecError, nearest};
+use super::error::{Place, SpecError};
 use super::value::{Quantity, quote, write_real};
+use crate::suggest::nearest;
 use pellucid_flash::Nanos;
 
 /// The type of a key's value.
@@ -433,7 +434,7 @@ fn check_name(path: &str, place: &Place, value: Option<&Value>, paths: &[&str]) 
     Err(SpecError::UnknownKey {
         place: place.clone(),
         key: path[..end].to_string(),
-        near: nearest(&path[depth..end], allowed.iter().map(String::as_str)),
+        near: nearest(&path[depth..end], allowed.iter().map(String::as_str)).map(String::from),
         allowed,
     })
 }

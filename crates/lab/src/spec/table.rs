@@ -1,8 +1,9 @@
 //! One table of a list of tables: its fields read and checked by their kinds.
 
 use super::document::{Leaf, Row};
-use super::error::{SpecError, nearest};
+use super::error::SpecError;
 use super::schema::{Kind, Typed};
+use crate::suggest::nearest;
 
 /// One table, with the name of its list for messages.
 #[derive(Clone, Copy)]
@@ -83,7 +84,7 @@ impl Table<'_> {
             Err(SpecError::UnknownKey {
                 place: field.origin.place.clone(),
                 key: self.path(&field.path),
-                near: nearest(&field.path, names.iter().copied()),
+                near: nearest(&field.path, names.iter().copied()).map(String::from),
                 allowed: names.iter().map(|name| name.to_string()).collect(),
             })
         })

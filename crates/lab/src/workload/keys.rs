@@ -9,6 +9,7 @@ use super::{
     BlockSize, Dialect, Distribution, HandleList, HandleSelect, IoLimit, Job, Pattern, Rate, RateProcess,
     Think, Zone,
 };
+use crate::suggest;
 use pellucid_flash::Nanos;
 use pellucid_ftl::HANDLES_MAX;
 use std::fmt;
@@ -51,14 +52,14 @@ impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JobError::UnknownKey { key, nearest } => {
-                write!(f, "{key}: unknown key")?;
-                if let Some(nearest) = nearest {
-                    write!(f, " (did you mean {nearest}?)")?;
-                }
                 let names: Vec<&str> = KEYS.iter().map(|doc| doc.name).collect();
-                write!(f, "; allowed: {}", names.join(", "))
+                let nearest = suggest::hint(*nearest);
+                write!(f, "{key}: unknown key{nearest}; allowed: {}", names.join(", "))
             }
-            JobError::Value { key, value, allowed } => write!(f, "{key} = {value}: allowed: {allowed}"),
+            JobError::Value { key, value, allowed } => {
+                let meant = suggest::hint(suggest::meant(value, allowed).as_deref());
+                write!(f, "{key} = {value}{meant}: allowed: {allowed}")
+            }
         }
     }
 }
@@ -399,27 +400,7 @@ impl JobBuilder {
 
 /// The key spelt most like `key`, when at most a third of its letters differ.
 fn nearest(key: &str) -> Option<&'static str> {
-    let names = KEYS.iter().flat_map(|doc| std::iter::once(&doc.name).chain(doc.aliases));
-    names
-        .map(|name| (edit_distance(key, name), *name))
-        .filter(|(distance, name)| *distance <= (name.len() / 3).max(1))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
-}
-
-/// Letters to insert, delete or replace to get from `a` to `b` (Levenshtein).
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let substitute = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = substitute.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    suggest::nearest(key, KEYS.iter().flat_map(|doc| std::iter::once(&doc.name).chain(doc.aliases)).copied())
 }
 
 /// fio's `read,write,trim`: an empty part keeps what was there; a missing one repeats the part before it.

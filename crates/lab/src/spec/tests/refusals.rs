@@ -45,7 +45,7 @@ fn wrong_values_are_named_with_what_is_allowed() {
     for (more, expected) in [
         (
             "victim = 'gredy'",
-            "15: drive.ftl.victim = \"gredy\": not allowed; allowed: greedy, cost-benefit, fifo, lru, \
+            "15: drive.ftl.victim = \"gredy\": not allowed (did you mean greedy?); allowed: greedy, cost-benefit, fifo, lru, \
              random, \
              d-choices:N",
         ),

@@ -1,0 +1,104 @@
+//! What somebody who mistyped something probably meant.
+
+/// The candidate most like `word`, if any is like it at all: at most a third of its letters differ.
+pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A misspelling is short; comparing a long text would only cost time.
+    let limit = (word.chars().count().min(60) / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(word, candidate, limit), candidate))
+        .filter(|&(distance, _)| distance <= limit)
+        .min_by_key(|&(distance, _)| distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// A value of those that the sentence `allowed` speaks of: a word of its list, a unit of its examples, a share for percent.
+pub(crate) fn meant(value: &str, allowed: &str) -> Option<String> {
+    let value = value.trim_matches('"');
+    let other = |found: &&str| *found != value;
+    if is_word(value) {
+        return nearest(value, allowed.split(", ").filter(|part| is_word(part)).filter(other))
+            .map(String::from);
+    }
+    if let Some(percent) = value.strip_suffix('%') {
+        let share = percent.trim().parse::<f64>().ok().filter(|_| allowed.starts_with("a number"))? / 100.0;
+        return Some(share.to_string());
+    }
+    let (number, unit) = split_unit(value);
+    let examples = allowed.split('"').skip(1).step_by(2).map(|example| split_unit(example).1);
+    let meant = nearest(unit, examples).filter(|&meant| meant != unit && !unit.is_empty())?;
+    Some(format!("{number}{meant}"))
+}
+
+/// " (did you mean ...?)", or nothing.
+pub(crate) fn hint(meant: Option<&str>) -> String {
+    meant.map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"))
+}
+
+fn is_word(text: &str) -> bool {
+    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    text.len() >= 3 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(letter)
+}
+
+/// A number, and the unit behind it; without a number no unit.
+fn split_unit(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && !"._ ".contains(c)).unwrap_or(text.len());
+    if end == 0 { (text, "") } else { text.split_at(end) }
+}
+
+/// Letters to insert, remove or replace to get from `a` to `b` (Levenshtein), or more than `limit` when
+/// lengths differ by more.
+fn distance(a: &str, b: &str, limit: usize) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let a_len = a.chars().count();
+    if a_len.abs_diff(b.len()) > limit {
+        return limit + 1;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &other) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != other);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_finds_misspellings_and_nothing_else() {
+        let keys = ["victim", "placement", "map"];
+        assert_eq!(nearest("victm", keys), Some("victim"));
+        assert_eq!(nearest("palcement", keys), Some("placement"));
+        assert_eq!(nearest("colour", keys), None);
+        assert_eq!(nearest("", keys), None);
+        assert_eq!(distance("kitten", "sitting", 9), 3);
+    }
+
+    #[test]
+    fn words_units_and_percent_are_understood() {
+        let durations =
+            r#"a duration such as "300ns", "75us", "3.8 ms", "1s", or a whole number of ns; at most 3600s"#;
+        for (value, allowed, expected) in [
+            ("\"gredy\"", "greedy, cost-benefit, fifo, d-choices:N", Some("greedy")),
+            ("cost_benefit", "greedy, cost-benefit", None),
+            ("\"rom\"", "none, ram, file, file:PATH", Some("ram")),
+            ("\"ram\"", "ram, or none", None),
+            ("randwirte", "read, write, randwrite", Some("randwrite")),
+            ("\"5mz\"", durations, Some("5ms")),
+            ("\"5 sx\"", durations, Some("5 s")),
+            ("\"9000s\"", durations, None),
+            ("\"10%\"", "a number from 0 to 100", Some("0.1")),
+            ("\"x%\"", "a number from 0 to 100", None),
+            ("101", "a number from 0 to 100", None),
+        ] {
+            assert_eq!(meant(value, allowed).as_deref(), expected, "{value}");
+        }
+    }
+}
