@@ -6,6 +6,7 @@ use crate::report::{
     ByCause, Collection, Directions, Drive, EraseCounts, FirmwareModules, HostCost, HostLayer, MediaHealth,
     Mount, Report, Series, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
+use crate::spec::victim_name;
 use pellucid_device::{Counters, Device, FirmwareModule};
 use pellucid_flash::{Cause, Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
@@ -277,7 +278,7 @@ pub fn summary(device: &Device) -> String {
     let geometry = &config.media.geometry;
     let translation = if device.has_block_namespace() {
         let spare = layout.units as f64 * f64::from(layout.unit_bytes) / device.capacity_bytes() as f64 - 1.0;
-        let victim = format!("{:?}", config.ftl.victim).to_lowercase();
+        let victim = victim_name(config.ftl.victim);
         let unit = f64::from(layout.unit_bytes) / 1024.0;
         format!("page map of {unit} KiB units, {victim}, {:.1} % over-provisioning", spare * 100.0)
     } else {

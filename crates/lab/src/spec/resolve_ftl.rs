@@ -128,6 +128,18 @@ pub(crate) fn victim(text: &str) -> Victim {
     }
 }
 
+/// The word that [`victim`] reads.
+pub(crate) fn victim_name(victim: Victim) -> String {
+    match victim {
+        Victim::Greedy => "greedy".into(),
+        Victim::CostBenefit => "cost-benefit".into(),
+        Victim::Fifo => "fifo".into(),
+        Victim::Lru => "lru".into(),
+        Victim::Random => "random".into(),
+        Victim::DChoices(d) => format!("d-choices:{d}"),
+    }
+}
+
 /// Blocks of a die beside its share of the user data that collection needs at least: those below its
 /// threshold, one that host data fill and one that relocated data fill; and as many again for each further handle.
 fn spare_needed(ftl: &FtlConfig) -> u64 {
