@@ -47,6 +47,8 @@ impl Compare {
         let (jobs, run) = (first.jobs.clone(), first.run.clone());
         let placing = subjects.iter().any(|subject| subject.spec.drive.ftl.handles > 1);
         let mut reports = Vec::new();
+        // What is said of the job file is said once.
+        let silent = Global { quiet: true, ..global.clone() };
         for mut subject in subjects {
             // The same work: what the first description asks for, with the same seed, unless options say otherwise.
             subject.spec.jobs.clone_from(&jobs);
@@ -56,7 +58,10 @@ impl Compare {
                     self.options.apply(&mut subject.spec, trace.clone());
                     Vec::new()
                 }
-                None => self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?,
+                None => {
+                    let global = if reports.is_empty() { global } else { &silent };
+                    self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?
+                }
             };
             // One drive offers placement: those that do not take the same writes without.
             if placing && (subject.spec.drive.ftl.handles == 1 || subject.spec.host.is_some()) {
