@@ -118,19 +118,18 @@ fn a_controller_that_holds_control_words_lets_no_channel_stand_still() {
 fn the_time_of_the_processor_is_booked_to_the_module_that_works() {
     use FirmwareModule::*;
     const COMMANDS: u64 = 6;
-    // Three writes and three reads of one slice each: three programs, three reads. The task queue starts a read twice
-    // (sense, transfer) and so sees two ends; the loop issues both, too.
-    let flash = 3 + 2 * 3;
-    let steps = [
-        ("fetch", Fetch, COMMANDS),
-        ("slice", Slice, COMMANDS),
-        ("dma", Dma, COMMANDS),
-        ("issue", Issue, flash),
-        ("status", Status, COMMANDS + flash),
-        ("arrival", Status, 3),
-        ("complete", Complete, COMMANDS),
-    ];
-    for model in ["tasks", "loop"] {
+    // Three writes and three reads of one slice each: three programs, three reads. The loop issues a read twice (sense,
+    // transfer) and sees both end; with tasks the hardware goes on to the transfer by itself.
+    for (model, flash) in [("tasks", 3 + 3), ("loop", 3 + 2 * 3)] {
+        let steps = [
+            ("fetch", Fetch, COMMANDS),
+            ("slice", Slice, COMMANDS),
+            ("dma", Dma, COMMANDS),
+            ("issue", Issue, flash),
+            ("status", Status, COMMANDS + flash),
+            ("arrival", Status, 3),
+            ("complete", Complete, COMMANDS),
+        ];
         for (step, module, times) in steps {
             let [model_key, cost] =
                 [format!("firmware.model={model}"), format!("firmware.{step}.fixed=\"7us\"")];
