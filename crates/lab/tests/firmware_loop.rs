@@ -119,14 +119,14 @@ fn the_time_of_the_processor_is_booked_to_the_module_that_works() {
     use FirmwareModule::*;
     const COMMANDS: u64 = 6;
     // Three writes and three reads of one slice each: three programs, three reads. The loop issues a read twice (sense,
-    // transfer) and sees both end; with tasks the hardware goes on to the transfer by itself.
-    for (model, flash) in [("tasks", 3 + 3), ("loop", 3 + 2 * 3)] {
+    // transfer), sees both end, and then the host DMA; with tasks the hardware goes on from sense to transfer to DMA by itself.
+    for (model, flash, dma_ends) in [("tasks", 3 + 3, 3), ("loop", 3 + 2 * 3, 3 + 3)] {
         let steps = [
             ("fetch", Fetch, COMMANDS),
             ("slice", Slice, COMMANDS),
             ("dma", Dma, COMMANDS),
             ("issue", Issue, flash),
-            ("status", Status, COMMANDS + flash),
+            ("status", Status, dma_ends + flash),
             ("arrival", Status, 3),
             ("complete", Complete, COMMANDS),
         ];

@@ -180,7 +180,7 @@ fn drives_without_data_are_refused() {
     assert!(never.is_err_and(|refusal| refusal.to_string().contains("above 0")));
 }
 
-const ROUNDS: u32 = 250;
+const ROUNDS: u32 = 600;
 
 /// Random commands from one connection, many at once where they do not touch, against a plain copy.
 #[test]
