@@ -86,8 +86,8 @@ impl Device {
         if status == Some(Status::InvalidField) {
             self.note_invalid_handle(command.handle);
         }
-        let record = Work::new(command, now, status.unwrap_or(Status::Success));
-        let work = self.works.insert(record);
+        let work = self.works.take();
+        self.works[work].begin(command, now, status.unwrap_or(Status::Success));
         if status.is_some() {
             self.finish(work);
         } else if self.config.host.fetch_ns == Nanos::ZERO {
@@ -153,7 +153,7 @@ impl Device {
     pub(crate) fn drain(&mut self) {
         loop {
             self.carry_out();
-            if self.active == 0 || self.events.next_at().is_some() {
+            if self.active == 0 || !self.events.is_empty() {
                 return;
             }
             debug_assert!(

@@ -57,6 +57,12 @@ impl Events {
         self.heap.push(Reverse(u128::from(at.0) << 64 | u128::from(low)));
     }
 
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
     /// When the next event is due.
     #[inline]
     pub fn next_at(&self) -> Option<SimTime> {

@@ -9,6 +9,9 @@
 //! Off by default: a drive that nobody watches has no taps and pays one comparison per event. On, everything lands in tables
 //! of fixed size; only the list of blocks by erase count grows, by one place per erase count ever reached.
 //!
+//! What several histograms need of an event is kept together and reaches them with a snapshot: sums of stages, sums of parts (which the
+//! ways have), and time with an unchanged number of commands.
+//!
 //! Invariant: a side band. Nothing in the drive reads its taps, so a watched drive does the same as an unwatched one, to the
 //! nanosecond.
 
@@ -183,6 +186,10 @@ pub struct Taps {
     pub outstanding_ns: Histogram,
     /// Blocks that are not bad from the factory, by erase count.
     pub blocks_by_erases: Vec<u32>,
+    /// Sums of `stages`.
+    stage_sums: [StageTimes; 2],
+    /// Commands in the drive, and for how long there have been so many, ns: not in `outstanding_ns` yet.
+    outstanding: (u32, u64),
 }
 
 impl Taps {
@@ -199,6 +206,8 @@ impl Taps {
             active_channels_ns: vec![0; layout.channels as usize + 1],
             outstanding_ns: Histogram::default(),
             blocks_by_erases: Vec::new(),
+            stage_sums: Default::default(),
+            outstanding: (0, 0),
         };
         for erases in device.erase_counts() {
             *taps.blocks_at(erases) += 1;
@@ -221,9 +230,10 @@ impl Taps {
         self.commands[kind].record((completion.completed - completion.submitted).0, 1);
         self.failed[kind] += u64::from(completion.status != Status::Success);
         if let Some(stages) = self.stages.get_mut(kind) {
+            self.stage_sums[kind].add_all(&completion.stages);
             for (histogram, &ns) in stages.iter_mut().zip(&completion.stages.0) {
                 if ns > 0 {
-                    histogram.record(ns, 1);
+                    histogram.count(ns);
                 }
             }
         }
@@ -242,7 +252,7 @@ impl Taps {
         for (part, &ns) in parts.iter().enumerate() {
             way.time_ns[kind][part] += ns;
             if ns > 0 {
-                self.operations[kind][part].record(ns, 1);
+                self.operations[kind][part].count(ns);
             }
         }
     }
@@ -258,7 +268,27 @@ impl Taps {
     pub(crate) fn elapsed(&mut self, time: Nanos, ways: u32, channels: u32, commands: u32) {
         self.active_ways_ns[ways as usize] += time.0;
         self.active_channels_ns[channels as usize] += time.0;
-        self.outstanding_ns.record(commands.into(), time.0);
+        if commands != self.outstanding.0 {
+            self.outstanding_ns.record(self.outstanding.0.into(), self.outstanding.1);
+            self.outstanding = (commands, 0);
+        }
+        self.outstanding.1 += time.0;
+    }
+
+    /// A copy in which everything is where it belongs.
+    fn settled(&self) -> Box<Taps> {
+        let mut taps = Box::new(self.clone());
+        let (commands, time) = std::mem::take(&mut taps.outstanding);
+        taps.outstanding_ns.record(commands.into(), time);
+        for (stages, sums) in taps.stages.iter_mut().zip(&taps.stage_sums) {
+            stages.iter_mut().zip(sums.0).for_each(|(histogram, sum)| histogram.set_sum(sum));
+        }
+        for (kind, parts) in taps.operations.iter_mut().enumerate() {
+            for (part, histogram) in parts.iter_mut().enumerate() {
+                histogram.set_sum(taps.ways.iter().map(|way| way.time_ns[kind][part]).sum());
+            }
+        }
+        taps
     }
 }
 

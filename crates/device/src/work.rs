@@ -9,46 +9,60 @@
 //! its slices that have not ended.
 
 use pellucid_flash::slab::{Linked, NIL};
-use pellucid_flash::{Command, Lpn, Nanos, SimTime, Stage, StageTimes, Status};
+use pellucid_flash::{Command, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
 
-/// A command in the drive.
+/// A command in the drive. In this order what the end of a slice touches lies together, at the beginning.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Work {
-    pub command: Command,
-    pub submitted: SimTime,
-    pub mark: SimTime,
-    pub stages: StageTimes,
     pub slices_left: u32,
-    pub status: Status,
+    /// Slices whose data the controller has still to move before it completes the command by itself.
+    pub dmas_left: u32,
+    pub mark: SimTime,
+    pub submitted: SimTime,
     /// Of the completion.
     pub result: u64,
+    next: u32,
+    pub status: Status,
     /// Open-channel copy: the sources are in the controller.
     pub copied: bool,
     /// Occupied; for walking outstanding commands at a power cut.
     pub live: bool,
     /// Taken from its queue; one of the `active` ones.
     pub fetched: bool,
-    /// Slices whose data the controller has still to move before it completes the command by itself.
-    pub dmas_left: u32,
-    next: u32,
+    pub stages: StageTimes,
+    pub command: Command,
+}
+
+impl Default for Work {
+    fn default() -> Work {
+        Work {
+            slices_left: 0,
+            dmas_left: 0,
+            mark: SimTime::ZERO,
+            submitted: SimTime::ZERO,
+            result: 0,
+            next: NIL,
+            status: Status::Success,
+            copied: false,
+            live: false,
+            fetched: false,
+            stages: StageTimes::default(),
+            command: Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()),
+        }
+    }
 }
 
 impl Work {
-    pub fn new(command: Command, submitted: SimTime, status: Status) -> Work {
-        Work {
-            command,
-            submitted,
-            mark: submitted,
-            stages: StageTimes::default(),
-            slices_left: 0,
-            status,
-            result: 0,
-            copied: false,
-            live: true,
-            fetched: false,
-            dmas_left: 0,
-            next: NIL,
-        }
+    /// Begins anew with another command. Field by field, where the record lies: copying all of it would cost more than what is done
+    /// with it.
+    pub fn begin(&mut self, command: Command, submitted: SimTime, status: Status) {
+        (self.slices_left, self.dmas_left) = (0, 0);
+        (self.mark, self.submitted) = (submitted, submitted);
+        (self.result, self.status, self.next) = (0, status, NIL);
+        (self.copied, self.live, self.fetched) = (false, true, false);
+        self.stages = StageTimes::default();
+        self.command = command;
     }
 }
 

@@ -325,6 +325,7 @@ impl Device {
                 StripeUnit::Entry(entry) if self.buffer[entry].dropped => {}
                 StripeUnit::Entry(entry) => {
                     self.media.put_unit(ppa, self.buffer[entry].lpn, self.buffer.images(entry, 0, sectors));
+                    self.bring_waiting_near(entry);
                 }
                 StripeUnit::Relocation(r) => {
                     let (lpn, images) = self.collect.content(r);
@@ -341,6 +342,15 @@ impl Device {
             }
         }
         time
+    }
+
+    /// The program of an entry begins: who waits for it has not been looked at for as long as the operation waited for its die,
+    /// and is next when it ends.
+    #[inline]
+    fn bring_waiting_near(&self, entry: u32) {
+        if let Some(slice) = self.buffer[entry].acknowledge.first() {
+            prefetch_index::prefetch_index(self.works.records(), self.slices[slice].work as usize);
+        }
     }
 
     fn unit(&self, id: ProgramId, position: u32) -> StripeUnit {

@@ -49,6 +49,12 @@ impl<T> Slab<T> {
         self.records.iter()
     }
 
+    /// The records by number, in use or not; to bring one near before it is needed.
+    #[inline]
+    pub fn records(&self) -> &[T] {
+        &self.records
+    }
+
     /// Records in use.
     pub fn in_use(&self) -> usize {
         self.records.len() - self.vacant.len()
@@ -114,6 +120,12 @@ impl Default for List {
 impl List {
     /// No records.
     pub const EMPTY: List = List { head: NIL, tail: NIL };
+
+    /// The first.
+    #[inline]
+    pub fn first(&self) -> Option<u32> {
+        (self.head != NIL).then_some(self.head)
+    }
 
     /// Whether there is none.
     #[inline]

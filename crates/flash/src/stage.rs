@@ -79,7 +79,8 @@ impl StageTimes {
     /// Adds the times of `other`, stage by stage.
     #[inline]
     pub fn add_all(&mut self, other: &StageTimes) {
-        self.0.iter_mut().zip(&other.0).for_each(|(time, more)| *time += more);
+        // All at once: the sums are copied as a whole right after, and a copy waits for single stores that it covers several of.
+        self.0 = std::array::from_fn(|i| self.0[i] + other.0[i]);
     }
 
     /// Time spent in `stage`.

@@ -263,6 +263,12 @@ impl Blocks {
         }
     }
 
+    /// Asks the processor for what a change of the valid units of `block` will touch.
+    #[inline]
+    pub fn bring_near(&self, block: BlockId) {
+        prefetch_index::prefetch_index(&self.hot, block.0 as usize);
+    }
+
     #[inline]
     pub fn add_valid(&mut self, block: BlockId) {
         // Only blocks that take data gain valid units, and those are in no bucket.

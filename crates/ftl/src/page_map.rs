@@ -15,6 +15,7 @@
 //! before, so that the stripes of a die are programmed in the order of their addresses and no program waits for a read.
 
 mod place;
+mod places;
 mod programs;
 
 pub use programs::{Plan, ProgramId, Settled};
@@ -146,8 +147,7 @@ pub struct PageMap {
     pub(crate) layout: Layout,
     pub(crate) user_units: u32,
     pub(crate) entries_per_segment: u32,
-    /// Physical address + 1 per logical page; 0: unmapped (so that an untouched map costs no memory).
-    map: Vec<u32>,
+    map: places::Places,
     valid: Vec<u64>,
     pub(crate) blocks: Blocks,
     /// Per die and stream.
@@ -240,7 +240,7 @@ impl PageMap {
             layout: layout.clone(),
             user_units,
             entries_per_segment,
-            map: vec![0; user_units as usize + segments as usize],
+            map: places::Places::new(user_units + segments as u32),
             valid: vec![0; (layout.units as usize).div_ceil(64)],
             blocks,
             open: vec![None; layout.dies as usize * Stream::places(config.handles)],
@@ -276,21 +276,19 @@ impl PageMap {
     /// Where `lpn` lies; [`Ppa::NONE`] if it was never written or was trimmed.
     #[inline]
     pub fn lookup(&self, lpn: Lpn) -> Ppa {
-        Ppa(self.map[lpn.0 as usize].wrapping_sub(1))
+        self.map.get(lpn)
     }
 
     /// Asks the processor to bring the map entry of `lpn` near. What is looked up soon after costs no trip to memory
     /// then; a look-up without it is correct all the same.
     #[inline]
     pub fn touch(&self, lpn: Lpn) {
-        if (lpn.0 as usize) < self.map.len() {
-            prefetch_index::prefetch_index(&self.map, lpn.0 as usize);
-        }
+        self.map.touch(lpn);
     }
 
     #[inline]
     pub(crate) fn set_map(&mut self, lpn: Lpn, ppa: Ppa) {
-        self.map[lpn.0 as usize] = ppa.0.wrapping_add(1);
+        self.map.set(lpn, ppa);
     }
 
     /// Whether the copy at `ppa` is some page's newest, or still stands in for one that is being programmed.
@@ -429,7 +427,7 @@ impl PageMap {
         let lost = lost.filter(|&b| self.blocks.state(b) != BlockState::Bad).count() as u64;
         let good = (u64::from(self.layout.blocks - self.blocks.bad_count()) - lost)
             * u64::from(self.layout.units_per_block);
-        good < self.map.len() as u64 + self.working_units()
+        good < u64::from(self.map.entries()) + self.working_units()
     }
 
     /// What translation decided so far.
@@ -454,7 +452,7 @@ impl PageMap {
 
     /// Bytes of memory that a drive would need for the map and block tables, as held here.
     pub fn memory_bytes(&self) -> u64 {
-        (self.map.len() * 4 + self.valid.len() * 8) as u64 + self.blocks.memory_bytes()
+        self.map.memory_bytes() + self.valid.len() as u64 * 8 + self.blocks.memory_bytes()
     }
 
     /// Mount only: `block` can take data of `stream` from `stripe` on.
@@ -474,7 +472,7 @@ impl PageMap {
     }
 
     pub(crate) fn map_length(&self) -> u32 {
-        self.map.len() as u32
+        self.map.entries()
     }
 
     /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.
@@ -496,7 +494,7 @@ impl PageMap {
             );
         }
         let mut owners = std::collections::BTreeMap::new();
-        for lpn in 0..self.map.len() as u32 {
+        for lpn in 0..self.map.entries() {
             let ppa = self.lookup(Lpn(lpn));
             if ppa.is_some() {
                 assert!(self.is_valid(ppa), "lpn {lpn} points to an invalid unit {}", ppa.0);

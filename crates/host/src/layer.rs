@@ -230,11 +230,16 @@ impl<L: Layer, D: Drive> Drive for Stack<L, D> {
             self.now = self.now.max(next);
             self.drive.advance(self.now);
             self.pump();
-            self.layer.advance(self.now);
-            self.pump();
+            // Most events are the drive's own.
+            if self.layer.next_event().is_some_and(|due| due <= self.now) {
+                self.layer.advance(self.now);
+                self.pump();
+            }
         }
-        self.now = now;
-        self.drive.advance(now);
+        if self.now < now {
+            self.now = now;
+            self.drive.advance(now);
+        }
     }
 
     #[inline]

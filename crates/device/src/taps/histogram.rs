@@ -62,6 +62,17 @@ impl Histogram {
         self.sum = self.sum.saturating_add(value.saturating_mul(weight));
     }
 
+    /// Counts one `value` without its sum, which whoever keeps several sums side by side [adds later](Histogram::set_sum): a sum is a
+    /// cache line of its own.
+    #[inline]
+    pub(super) fn count(&mut self, value: u64) {
+        self.weights[bucket_of(value, FINE_BITS, BUCKETS)] += 1;
+    }
+
+    pub(super) fn set_sum(&mut self, sum: u64) {
+        self.sum = sum;
+    }
+
     /// All weights together.
     pub fn total(&self) -> u64 {
         self.weights.iter().sum()

@@ -79,7 +79,7 @@ impl Device {
             firmware_busy: self.firmware_busy_by_module(),
             sector_bytes: self.layout.sector_bytes,
             capacity_bytes: self.capacity_bytes(),
-            taps: self.taps.clone(),
+            taps: self.taps.as_ref().map(|taps| taps.settled()),
         }
     }
 }

@@ -109,6 +109,7 @@ impl PageMap {
             let word = unit.old.0 as usize / 64;
             if word < self.valid.len() {
                 prefetch_index::prefetch_index(&self.valid, word);
+                self.blocks.bring_near(self.layout.block_of(unit.old));
             }
         }
     }

@@ -85,12 +85,17 @@ impl HostFtl {
     }
 
     /// Sectors of a victim have arrived.
-    pub(super) fn relocations_arrived(&mut self, read: u32, completion: Completion) {
+    pub(super) fn relocations_arrived(&mut self, read: u32, completion: &mut Completion) {
         let ok = matches!(completion.status, Status::Success | Status::HighEcc);
-        let Completion { data, vector, result, .. } = completion;
+        let (data, vector) = (std::mem::take(&mut completion.data), completion.vector.take());
+        let result = completion.result;
         let relocations = std::mem::take(&mut self.reads[read].relocations);
         self.collect.reading -= relocations.len() as u32;
         let oob = vector.as_ref().map_or(&[][..], |v| &v.metadata);
+        // Whose they are is looked up in the map one after the other: all of it is asked for at once.
+        for page in oob.chunks_exact(meta::OOB_BYTES).map(meta::page_of) {
+            self.ftl.touch(page);
+        }
         for (i, &Relocation { from, cause, .. }) in relocations.iter().enumerate() {
             if !self.ftl.is_valid(from) {
                 continue;

@@ -134,6 +134,10 @@ impl HostFtl {
     /// Programs the segments that are wanted, a stripe of them at a time. Without room, collection makes some; it comes back
     /// here whenever something has moved.
     pub(super) fn plan_segments(&mut self) {
+        // Asked whenever anything has moved, and seldom there is one.
+        if self.flushes.segments.count() == 0 {
+            return;
+        }
         while let SegmentPlan::Program(plan, batch) =
             self.flushes.segments.plan(&mut self.ftl, self.lines.stripe_sectors)
         {

@@ -55,6 +55,14 @@ pub(crate) struct Request {
     stages: StageTimes,
 }
 
+impl Request {
+    fn begin(&mut self, command: Command, submitted: SimTime) {
+        self.command = Some(command);
+        (self.submitted, self.done, self.left, self.status) = (submitted, 0, 0, None);
+        self.stages = StageTimes::default();
+    }
+}
+
 /// Something that the processor has finished, or has yet to.
 #[derive(Clone, Debug)]
 enum Task {
@@ -313,7 +321,7 @@ impl HostFtl {
             Task::Arrived(request) if self.starting.is_some() => self.early.push_back(request),
             Task::Arrived(request) => self.arrived(request),
             Task::Send(command) => self.down.push_back(command),
-            Task::Ended(completion) => self.ended(completion),
+            Task::Ended(mut completion) => self.ended(&mut completion),
         }
     }
 
@@ -337,7 +345,7 @@ impl HostFtl {
     }
 
     /// A command of the drive has ended.
-    fn ended(&mut self, completion: Completion) {
+    fn ended(&mut self, completion: &mut Completion) {
         self.outstanding -= 1;
         self.moved = true;
         let number = completion.tag & TAG_NUMBER;
@@ -432,14 +440,7 @@ impl Layer for HostFtl {
         let cost =
             Nanos(self.config.cpu.submit_ns.0 + self.config.cpu.sector_ns.0 * u64::from(command.sectors));
         let request = self.requests.take();
-        self.requests[request] = Request {
-            command: Some(command),
-            submitted: now,
-            done: 0,
-            left: 0,
-            status: None,
-            stages: StageTimes::default(),
-        };
+        self.requests[request].begin(command, now);
         match status {
             Some(status) => self.finish(request, status),
             None if cost == Nanos::ZERO => self.run(Task::Arrived(request)),
@@ -448,10 +449,10 @@ impl Layer for HostFtl {
         self.settle();
     }
 
-    fn complete(&mut self, now: SimTime, completion: Completion) {
+    fn complete(&mut self, now: SimTime, mut completion: Completion) {
         self.now = now;
         match self.config.cpu.completion_ns {
-            Nanos::ZERO => self.ended(completion),
+            Nanos::ZERO => self.ended(&mut completion),
             cost => self.after(cost, Task::Ended(completion)),
         }
         self.settle();

@@ -133,7 +133,7 @@ impl HostFtl {
         self.send_read(read, true, Vec::new());
     }
 
-    pub(super) fn read_ended(&mut self, read: u32, completion: Completion) {
+    pub(super) fn read_ended(&mut self, read: u32, completion: &mut Completion) {
         let ok = matches!(completion.status, Status::Success | Status::HighEcc);
         let record = &mut self.reads[read];
         let retry =
@@ -142,10 +142,10 @@ impl HostFtl {
             record.attempts += 1;
             self.counters.read_retries += 1;
             let wanted = !completion.data.is_empty();
-            if let Some(vector) = completion.vector {
+            if let Some(vector) = completion.vector.take() {
                 self.pools.put_back(Vec::new(), Some(vector));
             }
-            return self.send_read(read, wanted, completion.data);
+            return self.send_read(read, wanted, std::mem::take(&mut completion.data));
         }
         for at in 0..self.reads[read].sectors.len() {
             let line = self.lines.line_of(self.reads[read].sectors[at].0);
@@ -159,9 +159,10 @@ impl HostFtl {
         self.reads.release(read);
     }
 
-    fn request_read(&mut self, read: u32, request: u32, completion: Completion) {
+    fn request_read(&mut self, read: u32, request: u32, completion: &mut Completion) {
         let image = self.image_bytes;
-        let Completion { data, vector, status, stages, .. } = completion;
+        let (data, vector) = (std::mem::take(&mut completion.data), completion.vector.take());
+        let Completion { status, stages, .. } = *completion;
         let record = &mut self.requests[request];
         let command = record.command.as_mut().expect("a request has its command");
         let mut spare = Vec::new();

@@ -117,11 +117,11 @@ impl HostFtl {
     }
 
     /// A command of the start has ended.
-    pub(super) fn start_ended(&mut self, completion: Completion) {
+    pub(super) fn start_ended(&mut self, completion: &Completion) {
         let Some(mut start) = self.starting.take() else { return };
         start.under_way -= 1;
         if completion.opcode == Opcode::Report {
-            self.reported(&mut start, &completion);
+            self.reported(&mut start, completion);
         } else if completion.opcode == Opcode::Reset {
             let lba = start.orphans[(completion.tag & TAG_NUMBER) as usize];
             if completion.status == Status::Success

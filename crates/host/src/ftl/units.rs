@@ -138,13 +138,13 @@ impl HostFtl {
     }
 
     /// The drive has ended what a unit was doing.
-    pub(super) fn unit_ended(&mut self, unit: u32, completion: Completion) {
+    pub(super) fn unit_ended(&mut self, unit: u32, completion: &mut Completion) {
         let job = self.units[unit as usize].current.take().expect("the unit was at work");
         if completion.opcode == Opcode::Write {
             self.counters.drive_writes += 1;
             self.counters.drive_write_ns += (completion.completed - completion.submitted).0;
         }
-        self.pools.put_back(completion.data, completion.vector);
+        self.pools.put_back(std::mem::take(&mut completion.data), completion.vector.take());
         let ok = matches!(completion.status, Status::Success | Status::HighEcc);
         match job {
             // A chunk that was never written needs no reset.

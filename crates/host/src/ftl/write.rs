@@ -16,6 +16,10 @@ use pellucid_flash::{Cause, Command, Lpn, Opcode, Ppa, Status};
 use pellucid_ftl::{Plan, ProgramId, Stream};
 use std::collections::VecDeque;
 
+/// So many sectors of the ring before it is planned, the map entry of a sector is brought near: enough for the way to memory, and
+/// few enough to be kept until then.
+const LOOK_AHEAD: u64 = 4;
+
 /// What stands at one place of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
@@ -98,6 +102,9 @@ impl HostFtl {
             && let Some(&request) = self.waiting.front()
         {
             let limit = self.rate.user(self.ftl.free_blocks());
+            if self.ring.held[0] >= limit {
+                return;
+            }
             let record = &mut self.requests[request];
             let command = record.command.as_ref().expect("a request has its command");
             let (lba, sectors, fua) = (command.lba.0, command.sectors, command.fua);
@@ -199,9 +206,20 @@ impl HostFtl {
         self.programs.positions = positions;
         self.programs.lpns = lpns;
         if planned {
+            self.bring_next_near();
             self.synced();
         }
         planned
+    }
+
+    /// Sectors wait in the ring for long. Before their turn comes, their entries of the map are brought near again.
+    #[inline]
+    fn bring_next_near(&self) {
+        let stripe = u64::from(self.lines.stripe_sectors);
+        let from = self.ring.submit + LOOK_AHEAD.max(stripe);
+        for at in from..(from + stripe).min(self.ring.mem) {
+            self.ftl.touch(self.ring.entry(at).lpn);
+        }
     }
 
     /// Adds the sector at `at` of the ring to a stripe, unless nobody needs it.
@@ -261,6 +279,7 @@ impl HostFtl {
     }
 
     pub(super) fn data_command(&mut self, id: ProgramId) -> Command {
+        self.ftl.program_starts(id);
         let Program { first, sequence, .. } = self.programs.programs[id.0 as usize];
         let line = self.lines.line_of(first);
         let (sectors, image) = (self.lines.stripe_sectors as usize, self.image_bytes);

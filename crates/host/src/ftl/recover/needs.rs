@@ -198,7 +198,7 @@ impl HostFtl {
         (self.lines.stripe_sectors - from % self.lines.stripe_sectors).min(Vector::ADDRESSES_MAX as u32)
     }
 
-    pub(super) fn learn(&mut self, start: &mut Start, need: Need, completion: Completion) {
+    pub(super) fn learn(&mut self, start: &mut Start, need: Need, completion: &Completion) {
         let layout = self.lines.layout();
         let (stripes, sectors) = (layout.stripes_per_block, layout.units_per_block);
         let ok = matches!(completion.status, Status::Success | Status::HighEcc);
