@@ -7,10 +7,12 @@ use crate::subject::Subject;
 use anyhow::anyhow;
 use pellucid_device::Device;
 use pellucid_flash::{Drive, Interface};
-use pellucid_host::{CpuCosts, HostFtl, HostFtlConfig, Layer, Stack, ZoneChunks, ZoneChunksConfig};
+use pellucid_host::{CpuCosts, HostFtl, HostFtlConfig, Layer, Stack, Targets, ZoneChunks, ZoneChunksConfig};
 use pellucid_lab::drive::HostLayer;
 use pellucid_lab::spec;
-use pellucid_serve::{Layered, Remote, RemoteConfig, Served};
+use pellucid_lab::targets::{load, registry_path, save};
+use pellucid_serve::{Core, Layered, Remote, RemoteConfig, Served};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A description without a [host] of its own: so the settings of the host FTL are those of the schema.
@@ -49,15 +51,58 @@ impl FromStr for RemoteDrive {
     }
 }
 
+/// What is served of a description or an image.
+pub struct Opened {
+    /// The drive's name.
+    pub name: String,
+    /// The drive, under its layers if it has any.
+    pub drive: Served,
+    /// Where its targets are kept and how they are made, if it has parallel units that nobody else has.
+    pub registry: Option<Registry>,
+}
+
+/// Targets of a drive that is served.
+pub struct Registry {
+    path: PathBuf,
+    targets: Targets,
+    settings: HostFtlConfig,
+}
+
+impl Registry {
+    /// The registry beside a drive that is called so; `None`: it has no parallel units.
+    fn open(drive: &str, device: &Device, settings: &HostFtlConfig) -> Result<Option<Registry>, Failure> {
+        let shape = |namespace| match Drive::interface(device, namespace) {
+            Some(Interface::OpenChannel(geometry)) => Some(geometry),
+            _ => None,
+        };
+        let Some(geometry) = (0..device.namespaces()).find_map(shape) else { return Ok(None) };
+        let path = registry_path(drive);
+        let targets = load(&path, &geometry)?;
+        let settings = HostFtlConfig { cpu: CpuCosts::FREE, ..settings.clone() };
+        Ok(Some(Registry { path, targets, settings }))
+    }
+
+    /// Makes the targets, and has the server keep what becomes of them.
+    pub fn put_on(self, name: &str, core: &mut Core) -> Result<(), Failure> {
+        let Registry { path, targets, settings } = self;
+        let keep = move |targets: &Targets| save(&path, targets).map_err(|error| error.to_string());
+        core.keep_targets(name, settings, &targets, Box::new(keep))
+            .map_err(|why| Failure::asked(anyhow!("{name}: {why}")))
+    }
+}
+
 /// The drive of a description or an image with its name, under its layers if it has any.
-pub fn open(name: &str, global: &Global) -> Result<(String, Served), Failure> {
-    let subject = Subject::open(name, None, global)?;
+pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
+    let subject = Subject::open(called, None, global)?;
     let name = subject.spec.drive_name.clone();
-    let host = subject.spec.host.clone();
+    let (host, settings) = (subject.spec.host.clone(), subject.spec.host_ftl.clone());
     let device = subject.device()?;
-    let Some(host) = host else { return Ok((name, device.into())) };
+    let Some(host) = host else {
+        let registry = Registry::open(called, &device, &settings)?;
+        return Ok(Opened { name, drive: device.into(), registry });
+    };
     let layered = put_on(&host, device).map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
-    Ok((name, layered.into()))
+    Ok(Opened { name, drive: layered.into(), registry: None })
 }
 
 /// Puts the layers of a description on a drive.
@@ -97,7 +142,7 @@ pub fn open_remote(
     digests: bool,
     description: Option<&str>,
     global: &Global,
-) -> Result<(String, Served), Failure> {
+) -> Result<Opened, Failure> {
     let (config, given) = match description {
         Some(name) => {
             let spec = Subject::open(name, None, global)?.spec;
@@ -121,7 +166,7 @@ pub fn open_remote(
     let config = HostFtlConfig { namespace: 0, ..config };
     let layer = host_ftl(&config, remote.interface(0), remote.image_bytes()).map_err(refuse)?;
     let layered = Layered::on_remote(layer, remote).map_err(refuse)?;
-    Ok((name, layered.into()))
+    Ok(Opened { name, drive: layered.into(), registry: None })
 }
 
 #[cfg(test)]

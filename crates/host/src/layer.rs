@@ -7,7 +7,7 @@
 //! Order at one moment: what the drive does at t runs before what the layer does at t; commands that a layer hands out at t are
 //! submitted at t.
 
-use pellucid_flash::{Command, Completion, Drive, Interface, SimTime};
+use pellucid_flash::{Command, Completion, Drive, Interface, Lba, SimTime};
 
 /// A state machine that looks like a drive from above and uses one below.
 pub trait Layer {
@@ -35,6 +35,11 @@ pub trait Layer {
     /// Whether the layer has failed for good, in a sentence; commands are then refused.
     fn failure(&self) -> Option<String> {
         None
+    }
+
+    /// Whether a sector holds data, as far as the layer knows without asking the drive; one that holds none reads as zeros.
+    fn holds(&self, _lba: Lba) -> bool {
+        true
     }
 
     /// Whether the layer is past its own start, which may read from the drive.
@@ -92,6 +97,10 @@ impl<L: Layer + ?Sized> Layer for Box<L> {
 
     fn failure(&self) -> Option<String> {
         (**self).failure()
+    }
+
+    fn holds(&self, lba: Lba) -> bool {
+        (**self).holds(lba)
     }
 
     fn is_ready(&self) -> bool {

@@ -6,16 +6,19 @@
 //! cloned together with what it stands on.
 //!
 //! [`HostFtl`] makes a block drive of an open-channel one: the translation engine of the drives (`ftl`), run by the host.
+//! [`Shared`] puts several of them on ranges of one drive's parallel units, beside applications' raw ranges, while it is in use.
 //! [`ZoneChunks`] makes an open-channel drive of a zoned one, so that `HostFtl` above it is a log on zones.
 
 mod cpu;
 mod ftl;
 mod layer;
+mod shared;
 mod subsystem;
 mod zones;
 
 pub use cpu::{Cpu, CpuCosts};
 pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, MountCost};
 pub use layer::{Layer, Stack};
+pub use shared::{Shared, SharedError, TargetEvent, TargetState};
 pub use subsystem::{Target, TargetError, TargetKind, Targets};
 pub use zones::{ZoneChunks, ZoneChunksConfig, ZoneChunksCounters, ZoneChunksError};

@@ -50,6 +50,15 @@ pub struct Target {
 }
 
 impl Target {
+    /// A target with a uuid that is made of all that says who it is: made again, it finds what it left on its units.
+    pub fn new(name: String, kind: TargetKind, units: Range<u32>) -> Target {
+        let text = format!("{name}/{}/{units:?}", kind.name());
+        let uuid = text.bytes().fold(0x6c62_272e_07bb_0142, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Target { name, kind, units, uuid }
+    }
+
     /// The host FTL of a block target, with these other settings.
     pub fn host_ftl(&self, settings: &HostFtlConfig) -> Option<HostFtlConfig> {
         (self.kind == TargetKind::Block).then(|| HostFtlConfig {

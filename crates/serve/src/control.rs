@@ -5,80 +5,150 @@
 //!  {"do":"power-cut","drive":"NAME"}                  cut its power, mount it, go on
 //!  {"do":"faults","drive":"NAME","program_fail":0.01} failures by chance from now on: program_fail, erase_fail, read_fail
 //!  {"do":"damage","what":"slow-die","die":3,"factor":10}  see the table in [`crate::action`]
+//!  {"do":"targets"}                                   a drive's parallel units and the targets on them
+//!  {"do":"target-create","name":"log","kind":"raw","first_unit":4,"units":2}  answered when the target takes commands
+//!  {"do":"target-remove","name":"log"}                answered when its units are free; refused while a connection uses it
 //!  {"do":"watch"}                                     the figures of monitors; from the first time on, drives are watched
 //!  {"do":"stop"}                                      as SIGTERM
 //! ```
-//! Without `drive`, the first one. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
+//! Without `drive`, the first one; for targets the name of the drive counts. Lines are answered in order. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
 
 use crate::action::Action;
 use crate::core::Core;
 use crate::server::Stopper;
 use crate::session::{Close, Namespace, Port, Session};
 use pellucid_flash::{Cause, Completion};
+use pellucid_host::{Target, TargetKind};
 use serde_json::{Value, json};
 
-/// A longer line ends the connection.
-const LINE_BYTES_MAX: usize = 64 << 10;
+/// More that cannot be answered ends the connection: a longer line, or requests behind one that takes time.
+const INPUT_BYTES_MAX: usize = 64 << 10;
+/// What can be asked for.
+const REQUESTS: &str =
+    "status, watch, power-cut, faults, damage, targets, target-create, target-remove, stop";
 
 /// One connection to the control socket.
 pub struct ControlSession {
-    line: Vec<u8>,
+    /// What has come and has not been answered.
+    input: Vec<u8>,
+    /// A target starts or stops; its end is the answer.
+    waits: bool,
     stopper: Stopper,
 }
 
 impl ControlSession {
     /// A session that may stop the server.
     pub fn new(stopper: Stopper) -> ControlSession {
-        ControlSession { line: Vec::new(), stopper }
+        ControlSession { input: Vec::new(), waits: false, stopper }
     }
 
-    fn answer(&self, line: &[u8], port: &mut Port<'_>) -> Result<Value, String> {
+    /// Answers a request; `None`: it is answered later.
+    fn answer(&self, line: &[u8], port: &mut Port<'_>) -> Result<Option<Value>, String> {
         let request: Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
         let what = request.get("do").and_then(Value::as_str).unwrap_or_default();
         if what == "status" {
-            return status(port.core());
+            return status(port.core()).map(Some);
         }
         if what == "watch" {
             port.core().watch();
-            return figures(port.core());
+            return figures(port.core()).map(Some);
         }
         if what == "stop" {
             self.stopper.stop();
-            return Ok(json!({}));
+            return Ok(Some(json!({})));
         }
         let name = match request.get("drive") {
             None => None,
             Some(name) => Some(name.as_str().ok_or_else(|| format!("drive: {name}; allowed: a name"))?),
         };
+        if what == "targets" || what.starts_with("target-") {
+            let drive = port.core().drive_named(name)?;
+            return targets(what, drive, &request, port);
+        }
         let drive = named(name, port.namespaces())?;
         match Action::of_request(&request) {
-            Some(action) => action?.carry_out(drive, port.core()),
-            None => Err(format!("do: {what:?}; allowed: status, watch, power-cut, faults, damage, stop")),
+            Some(action) => action?.carry_out(drive, port.core()).map(Some),
+            None => Err(format!("do: {what:?}; allowed: {REQUESTS}")),
+        }
+    }
+
+    /// Answers what has come, up to a request whose answer takes time.
+    fn work(&mut self, port: &mut Port<'_>) {
+        while !self.waits
+            && let Some(end) = self.input.iter().position(|&byte| byte == b'\n')
+        {
+            let line: Vec<u8> = self.input.drain(..=end).collect();
+            match self.answer(&line[..end], port).transpose() {
+                Some(answer) => say(answer, port),
+                None => self.waits = true,
+            }
+            self.look(port);
+        }
+    }
+
+    /// Sees whether what is waited for has happened.
+    fn look(&mut self, port: &mut Port<'_>) {
+        let me = port.connection();
+        if self.waits
+            && let Some(outcome) = port.core().outcome(me)
+        {
+            self.waits = false;
+            say(outcome.map(|()| json!({})), port);
         }
     }
 }
 
+/// Carries out a request about targets.
+fn targets(what: &str, drive: usize, request: &Value, port: &mut Port<'_>) -> Result<Option<Value>, String> {
+    let me = port.connection();
+    let field = |key: &str| request.get(key).unwrap_or(&Value::Null);
+    let name = || field("name").as_str().ok_or_else(|| format!("name: {}; allowed: a name", field("name")));
+    let number = |key: &str| {
+        let whole = field(key).as_u64().and_then(|value| u32::try_from(value).ok());
+        whole.ok_or_else(|| format!("{key}: {}; allowed: a whole number from 0 to 4294967295", field(key)))
+    };
+    match what {
+        "targets" => port.core().targets(drive).map(Some),
+        "target-create" => {
+            let kind = field("kind").as_str().and_then(TargetKind::from_name);
+            let kind = kind.ok_or_else(|| format!("kind: {}; allowed: block, raw", field("kind")))?;
+            let (first, units) = (number("first_unit")?, number("units")?);
+            let target = Target::new(name()?.into(), kind, first..first.saturating_add(units));
+            port.core().create_target(me, drive, target).map(|()| None)
+        }
+        "target-remove" => port.core().remove_target(me, drive, name()?).map(|()| None),
+        _ => Err(format!("do: {what:?}; allowed: {REQUESTS}")),
+    }
+}
+
+fn say(answer: Result<Value, String>, port: &mut Port<'_>) {
+    let answer = match answer {
+        Ok(Value::Object(mut fields)) => {
+            fields.insert("ok".into(), true.into());
+            Value::Object(fields)
+        }
+        Ok(other) => json!({"ok": true, "value": other}),
+        Err(error) => json!({"ok": false, "error": error}),
+    };
+    port.output().head(format!("{answer}\n").as_bytes());
+}
+
 impl Session for ControlSession {
     fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
-        while let Some(end) = input.iter().position(|&byte| byte == b'\n') {
-            self.line.extend_from_slice(&input[..end]);
-            *input = &input[end + 1..];
-            let line = std::mem::take(&mut self.line);
-            let answer = match self.answer(&line, port) {
-                Ok(Value::Object(mut fields)) => {
-                    fields.insert("ok".into(), true.into());
-                    Value::Object(fields)
-                }
-                Ok(other) => json!({"ok": true, "value": other}),
-                Err(error) => json!({"ok": false, "error": error}),
-            };
-            port.output().head(format!("{answer}\n").as_bytes());
-        }
-        self.line.extend_from_slice(input);
+        self.input.extend_from_slice(input);
         *input = &[];
-        if self.line.len() > LINE_BYTES_MAX {
-            return Err(Close::Refused(format!("a line of more than {LINE_BYTES_MAX} bytes")));
+        self.work(port);
+        if self.input.len() > INPUT_BYTES_MAX {
+            return Err(Close::Refused(format!(
+                "more than {INPUT_BYTES_MAX} bytes without an answer to wait for"
+            )));
         }
+        Ok(())
+    }
+
+    fn tick(&mut self, _now_ns: u64, port: &mut Port<'_>) -> Result<(), Close> {
+        self.look(port);
+        self.work(port);
         Ok(())
     }
 
@@ -90,8 +160,9 @@ impl Session for ControlSession {
 /// The drive of a name; without one the first.
 pub(crate) fn named(name: Option<&str>, namespaces: &[Namespace]) -> Result<usize, String> {
     let Some(name) = name else { return Ok(0) };
-    namespaces.iter().position(|n| n.name == name).ok_or_else(|| {
-        let names: Vec<&str> = namespaces.iter().map(|n| n.name.as_str()).collect();
+    let there = || namespaces.iter().filter(|n| !n.gone);
+    namespaces.iter().position(|n| !n.gone && n.name == name).ok_or_else(|| {
+        let names: Vec<&str> = there().map(|n| n.name.as_str()).collect();
         format!("drive: {name:?}; allowed: {}", names.join(", "))
     })
 }
@@ -104,7 +175,10 @@ fn figures(core: &Core) -> Result<Value, String> {
 /// What can be told about all drives.
 fn status(core: &Core) -> Result<Value, String> {
     let lateness = core.lateness_ns();
-    let drives: Vec<Value> = (0..core.namespaces().len()).map(|drive| drive_status(core, drive)).collect();
+    let drives: Vec<Value> = (0..core.namespaces().len())
+        .filter(|&namespace| !core.namespaces()[namespace].gone)
+        .map(|namespace| drive_status(core, namespace))
+        .collect();
     Ok(json!({
         "up_ns": core.now_ns(),
         "connections": core.connections,

@@ -6,6 +6,8 @@
 //! Invariants: a drive is never told a time before one it was told already; a tag of the drive is the number of the route
 //! that its completion takes, and is in use from submit to completion.
 
+mod targets;
+
 use crate::control;
 use crate::drive::{Layered, Served};
 use crate::pacer::{Pacer, Time};
@@ -16,13 +18,17 @@ use crate::session::{Close, ConnectionId, Namespace, Operation};
 use hdrhistogram::Histogram;
 use mio::{Poll, Token, Waker};
 use pellucid_device::Device;
-use pellucid_flash::{ChunkNotice, Command, Completion, Interface, Lba, Opcode, SimTime};
+use pellucid_flash::{ChunkInfo, ChunkNotice, Command, Completion, Interface, Lba, Opcode, SimTime};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
 use pellucid_monitor::{Board, Figures, Protocol, Serving, View};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use targets::TargetBook;
+
+pub use targets::KeepTargets;
 
 /// Events that a drive may run before the sockets are looked at again.
 const EVENTS_MAX: u32 = 4096;
@@ -31,6 +37,9 @@ const EVENTS_MAX: u32 = 4096;
 const PART_MIN: usize = 32;
 /// and no more than this.
 const PART_MAX: usize = 64;
+
+/// Chunk notices that are kept for who has not asked yet; older ones are forgotten.
+const CHUNK_NOTICES_MAX: usize = 1024;
 
 /// Why drives cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,6 +156,15 @@ fn part_of(outstanding: usize) -> usize {
     if outstanding < 2 * PART_MIN { outstanding } else { (outstanding / 2).min(PART_MAX) }
 }
 
+/// Host sectors of a namespace; of chunks, those of the sparse address space.
+fn sectors_of(interface: &Interface) -> u64 {
+    match interface {
+        Interface::Block { sectors, .. } => *sectors,
+        Interface::Zoned(zones) => u64::from(zones.zones) * zones.zone_sectors,
+        Interface::OpenChannel(chunks) => chunks.address_space_sectors(),
+    }
+}
+
 /// The namespaces of a drive. A drive that has one gives it its own name; of several, each has its number behind that.
 fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
     let [sector_bytes, unit_bytes, stripe_bytes] = served.sizes();
@@ -159,15 +177,13 @@ fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
         drive,
         number,
         interface,
-        sectors: match interface {
-            Interface::Block { sectors, .. } => sectors,
-            Interface::Zoned(zones) => u64::from(zones.zones) * zones.zone_sectors,
-            Interface::OpenChannel(chunks) => chunks.address_space_sectors(),
-        },
+        sectors: sectors_of(&interface),
         sector_bytes,
         unit_bytes,
         stripe_bytes,
         write_back: served.has_write_cache(),
+        target: None,
+        gone: false,
     };
     interfaces.iter().map(namespace).collect()
 }
@@ -199,8 +215,11 @@ pub struct Core {
     /// Each protocol that is listened for; kept by the reactor and its connections.
     pub(crate) protocols: Vec<Protocol>,
     board: Option<Board>,
+    /// What open-channel namespaces have told and nobody has taken.
+    chunk_notices: VecDeque<(usize, ChunkNotice)>,
     /// There are remote drives.
     remotes: bool,
+    book: TargetBook,
 }
 
 impl Core {
@@ -254,6 +273,8 @@ impl Core {
             connections: 0,
             protocols: Vec::new(),
             board: None,
+            chunk_notices: VecDeque::new(),
+            book: TargetBook::default(),
         })
     }
 
@@ -335,6 +356,12 @@ impl Core {
         self.device_mut(namespace).ok_or_else(|| REMOTE.to_owned())
     }
 
+    /// What a report says of `count` chunks of an open-channel namespace from number `first` on; of a remote drive nothing.
+    pub(crate) fn chunk_infos(&self, namespace: usize, first: u32, count: u32) -> Vec<ChunkInfo> {
+        let Namespace { drive, number, .. } = self.namespaces[namespace];
+        self.devices[drive].chunk_infos(number, first, count)
+    }
+
     /// How a remote drive is connected; `None`: it is of this process.
     pub(crate) fn remote_state(&self, namespace: usize) -> Option<&'static str> {
         self.devices[self.namespaces[namespace].drive].remote().map(Remote::state)
@@ -369,10 +396,19 @@ impl Core {
     }
 
     /// See [`crate::session::Port::pop_notice`].
-    pub(crate) fn pop_notice(&mut self, drive: usize) -> Option<(usize, ChunkNotice)> {
-        let (number, notice) = self.devices.get_mut(drive)?.pop_notice()?;
-        let namespace = self.namespaces.iter().position(|n| n.drive == drive && n.number == number)?;
-        Some((namespace, notice))
+    pub(crate) fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, ChunkNotice)> {
+        for (drive, served) in self.devices.iter_mut().enumerate() {
+            while let Some((number, notice)) = served.pop_notice() {
+                let is_its = |n: &Namespace| n.drive == drive && n.number == number;
+                let Some(namespace) = self.namespaces.iter().position(is_its) else { continue };
+                if self.chunk_notices.len() == CHUNK_NOTICES_MAX {
+                    self.chunk_notices.pop_front();
+                }
+                self.chunk_notices.push_back((namespace, notice));
+            }
+        }
+        let at = self.chunk_notices.iter().position(|(namespace, _)| namespaces.contains(namespace))?;
+        self.chunk_notices.remove(at)
     }
 
     /// How time goes.
@@ -603,10 +639,10 @@ impl Core {
 
     /// See [`crate::session::Port::allocated`].
     pub(crate) fn allocated(&self, namespace: usize, lba: Lba, sectors: u64) -> (bool, u64) {
-        let Namespace { drive, sector_bytes, unit_bytes, .. } = self.namespaces[namespace];
+        let Namespace { drive, number, sector_bytes, unit_bytes, .. } = self.namespaces[namespace];
         let device = &self.devices[drive];
         let per_unit = u64::from(unit_bytes / sector_bytes);
-        let holds = |unit: u64| u32::try_from(unit).is_ok_and(|unit| device.is_mapped(unit));
+        let holds = |unit: u64| u32::try_from(unit).is_ok_and(|unit| device.is_mapped(number, unit));
         let first = lba.0 / per_unit;
         let end = (lba.0 + sectors).div_ceil(per_unit);
         let answer = holds(first);

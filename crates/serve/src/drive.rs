@@ -3,6 +3,7 @@
 //! ```text
 //!   Device                          simulated time
 //!   layers ─► Device                simulated time
+//!   targets ─► Device               simulated time; the drive's own namespaces are served beside them
 //!   layer ─► Remote ─► NVMe/TCP     wall time, whatever the server's: the drive at the other end keeps its own
 //! ```
 //! Invariant: of a layer everything that is told is the layer's: the namespaces of the drive below are not served beside it.
@@ -10,9 +11,11 @@
 use crate::remote::Remote;
 use mio::{Events, Poll, Token, Waker};
 use pellucid_device::{Device, DeviceError, WritePolicy};
-use pellucid_flash::{ChunkNotice, Command, Completion, Drive, Interface, Layout, Lpn, SimTime};
+use pellucid_flash::{
+    ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Layout, Lba, Lpn, SimTime,
+};
 use pellucid_ftl::MountReport;
-use pellucid_host::{Layer, Stack, ZoneChunks};
+use pellucid_host::{Layer, Shared, Stack, ZoneChunks};
 use pellucid_media::StoreError;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -252,6 +255,8 @@ pub enum Served {
     Device(Device),
     /// A layer on a drive.
     Layered(Box<Layered>),
+    /// A drive with targets on ranges of its parallel units.
+    Shared(Box<Shared<Device>>),
 }
 
 impl From<Device> for Served {
@@ -272,6 +277,7 @@ impl Served {
         match self {
             Served::Device(device) => Some(device),
             Served::Layered(layered) => layered.stack.drive.device(),
+            Served::Shared(shared) => Some(&shared.drive),
         }
     }
 
@@ -280,6 +286,7 @@ impl Served {
         match self {
             Served::Device(device) => Some(device),
             Served::Layered(layered) => layered.stack.drive.device_mut(),
+            Served::Shared(shared) => Some(&mut shared.drive),
         }
     }
 
@@ -292,6 +299,58 @@ impl Served {
                 Below::Zones(zones) => Some(zones.drive),
                 Below::Remote(_) => None,
             },
+            Served::Shared(shared) => Some(shared.drive),
+        }
+    }
+
+    /// The drive with its targets, of which there may be none yet.
+    ///
+    /// # Errors
+    /// Itself again, and why it cannot have targets.
+    #[expect(clippy::result_large_err, reason = "the drive is handed back")]
+    pub(crate) fn into_shared(self) -> Result<Served, (Served, &'static str)> {
+        match self {
+            Served::Device(device) => {
+                let (now, outstanding) =
+                    (device.now(), device.outstanding_commands() as usize + device.completed());
+                match Shared::new(device, now, outstanding) {
+                    Ok(shared) => Ok(Served::Shared(Box::new(shared))),
+                    Err(device) => Err((
+                        Served::Device(device),
+                        "no open-channel namespace; targets need parallel units ([[drive.namespace]] interface = \"open-channel\")",
+                    )),
+                }
+            }
+            Served::Layered(_) => Err((self, "a layer of the host has all of its parallel units already")),
+            Served::Shared(_) => Ok(self),
+        }
+    }
+
+    /// Its targets; `None`: it never had any.
+    pub(crate) fn shared(&self) -> Option<&Shared<Device>> {
+        match self {
+            Served::Shared(shared) => Some(shared),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn shared_mut(&mut self) -> Option<&mut Shared<Device>> {
+        match self {
+            Served::Shared(shared) => Some(shared),
+            _ => None,
+        }
+    }
+
+    /// What a report says of `count` chunks of an open-channel namespace from number `first` on.
+    pub(crate) fn chunk_infos(&self, namespace: u16, first: u32, count: u32) -> Vec<ChunkInfo> {
+        let of_drive = |device: &Device, namespace, first, count| -> Vec<ChunkInfo> {
+            device.chunk_infos(namespace, first, count).collect()
+        };
+        match self {
+            Served::Device(device) => of_drive(device, namespace, first, count),
+            Served::Layered(_) => Vec::new(),
+            Served::Shared(shared) => shared.chunk_infos(namespace, first, count, of_drive),
         }
     }
 
@@ -303,8 +362,8 @@ impl Served {
 
     pub(crate) fn remote(&self) -> Option<&Remote> {
         match self {
-            Served::Device(_) => None,
             Served::Layered(layered) => layered.remote(),
+            Served::Device(_) | Served::Shared(_) => None,
         }
     }
 
@@ -312,8 +371,8 @@ impl Served {
     #[inline]
     pub(crate) fn on_remote(&mut self) -> Option<&mut Layered> {
         match self {
-            Served::Device(_) => None,
             Served::Layered(layered) => layered.remote().is_some().then_some(layered),
+            Served::Device(_) | Served::Shared(_) => None,
         }
     }
 
@@ -325,6 +384,7 @@ impl Served {
         match self {
             Served::Device(device) => of(device),
             Served::Layered(layered) => of(&layered.stack),
+            Served::Shared(shared) => of(&**shared),
         }
     }
 
@@ -332,6 +392,7 @@ impl Served {
         match self {
             Served::Device(device) => device.image_bytes(),
             Served::Layered(layered) => layered.stack.image_bytes(),
+            Served::Shared(shared) => shared.image_bytes(),
         }
     }
 
@@ -348,6 +409,7 @@ impl Served {
             Served::Device(device) => of(device.layout()),
             // A layer maps and buffers sector by sector.
             Served::Layered(layered) => [layered.sector_bytes; 3],
+            Served::Shared(shared) => of(shared.drive.layout()),
         }
     }
 
@@ -356,6 +418,7 @@ impl Served {
         match self {
             Served::Device(device) => device.config().buffer.write == WritePolicy::WriteBack,
             Served::Layered(_) => true,
+            Served::Shared(shared) => shared.drive.config().buffer.write == WritePolicy::WriteBack,
         }
     }
 
@@ -363,14 +426,19 @@ impl Served {
         match self {
             Served::Device(device) => device.is_read_only(),
             Served::Layered(layered) => layered.stack.layer.failure().is_some(),
+            Served::Shared(shared) => shared.drive.is_read_only(),
         }
     }
 
-    /// Whether the unit that holds a sector holds data, as far as that is known.
-    pub(crate) fn is_mapped(&self, unit: u32) -> bool {
+    /// Whether a mapping unit of a namespace holds data, as far as that is known. A layer maps sector by sector.
+    pub(crate) fn is_mapped(&self, namespace: u16, unit: u32) -> bool {
         match self {
             Served::Device(device) => device.is_mapped(Lpn(unit)),
-            Served::Layered(_) => true,
+            Served::Layered(layered) => layered.stack.layer.holds(Lba(unit.into())),
+            Served::Shared(shared) => match shared.layer(namespace) {
+                Some(layer) => layer.holds(Lba(unit.into())),
+                None => shared.drive.is_mapped(Lpn(unit)),
+            },
         }
     }
 
@@ -379,6 +447,7 @@ impl Served {
         match self {
             Served::Device(device) => device.config().host.queues,
             Served::Layered(_) => 1,
+            Served::Shared(shared) => shared.drive.config().host.queues,
         }
     }
 
@@ -387,6 +456,7 @@ impl Served {
         match self {
             Served::Device(device) => device.now(),
             Served::Layered(layered) => layered.stack.now(),
+            Served::Shared(shared) => shared.now(),
         }
     }
 
@@ -399,6 +469,7 @@ impl Served {
                 layered.stack.submit(at, command);
                 layered.collect();
             }
+            Served::Shared(shared) => shared.submit(at, command),
         }
     }
 
@@ -407,6 +478,7 @@ impl Served {
         match self {
             Served::Device(device) => device.next_event(),
             Served::Layered(layered) => layered.stack.next_event(),
+            Served::Shared(shared) => shared.next_event(),
         }
     }
 
@@ -418,6 +490,7 @@ impl Served {
                 layered.stack.advance(now);
                 layered.collect();
             }
+            Served::Shared(shared) => shared.advance(now),
         }
     }
 
@@ -426,6 +499,8 @@ impl Served {
         match self {
             Served::Device(device) => device.outstanding_commands() as usize,
             Served::Layered(layered) => layered.outstanding - layered.ended.len(),
+            // A target that starts or stops is waited for.
+            Served::Shared(shared) => shared.outstanding() + usize::from(shared.is_changing()),
         }
     }
 
@@ -435,6 +510,7 @@ impl Served {
         match self {
             Served::Device(device) => device.completed(),
             Served::Layered(layered) => layered.ended.len(),
+            Served::Shared(shared) => shared.completed(),
         }
     }
 
@@ -447,6 +523,7 @@ impl Served {
                 layered.outstanding -= 1;
                 Some(completion)
             }
+            Served::Shared(shared) => shared.pop(),
         }
     }
 
@@ -455,6 +532,7 @@ impl Served {
             Served::Device(device) => device.pop_notice(),
             // They are about chunks, which nobody sees above the layer.
             Served::Layered(_) => None,
+            Served::Shared(shared) => shared.pop_notice(),
         }
     }
 
@@ -462,6 +540,12 @@ impl Served {
         match self {
             Served::Device(device) => device.power_cut().map_err(|error: DeviceError| error.to_string()),
             Served::Layered(layered) => layered.power_cut(),
+            Served::Shared(shared) => {
+                let report = shared.drive.power_cut().map_err(|error| error.to_string())?;
+                let now = shared.drive.now();
+                shared.restart(now)?;
+                Ok(report)
+            }
         }
     }
 

@@ -37,7 +37,7 @@ mod timer;
 mod tls;
 mod ublk;
 
-pub use crate::core::{Arrival, Core, Done, Observer, Refusal, Route};
+pub use crate::core::{Arrival, Core, Done, KeepTargets, Observer, Refusal, Route};
 pub use drive::{Layered, Served};
 pub use output::Output;
 pub use pacer::Time;

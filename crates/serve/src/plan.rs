@@ -176,6 +176,11 @@ impl Plan {
         self.entries.push(entry);
     }
 
+    /// A namespace is gone, and all that was planned for it.
+    pub(crate) fn forget(&mut self, namespace: usize) {
+        self.entries.retain(|entry| entry.namespace != namespace);
+    }
+
     /// The operation of a drive with which the next fault comes; `u64::MAX`: none.
     pub(crate) fn next_operation(&self, namespace: usize) -> u64 {
         let of_drive = self.entries.iter().filter(|e| e.namespace == namespace && !e.is_timed());

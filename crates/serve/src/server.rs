@@ -224,6 +224,7 @@ impl Server {
         let protocol = self.protocol("ublk");
         self.core.protocols[protocol].connections += 1;
         self.core.protocols[protocol].connected += 1;
+        self.core.hold(ConnectionId(number as u64 + 1), namespace);
         self.blocks.push(device);
         Ok(())
     }
@@ -509,6 +510,7 @@ impl Server {
         self.core.protocols[connection.protocol].connections -= 1;
         let _ = connection.stream.deregister(self.poll.registry());
         let (id, peer) = (connection.id, std::mem::take(&mut connection.peer));
+        self.core.release(id);
         let why = match connection.forget(&mut self.core) {
             Some(Close::Finished) => "finished".into(),
             Some(Close::Refused(why)) => why,
@@ -519,6 +521,7 @@ impl Server {
 
     /// Ticks, and what sessions asked for about other connections.
     fn look_after(&mut self) {
+        self.core.settle_targets();
         for notice in self.core.notices.drain(..) {
             (self.log)(format_args!("{notice}"));
         }
@@ -585,10 +588,13 @@ impl Server {
     /// Flushes the drives and makes their stores durable.
     fn put_away(&mut self) -> Result<(), ServeError> {
         for namespace in 0..self.core.namespaces().len() {
+            if self.core.namespaces()[namespace].gone {
+                continue;
+            }
             let route = Route { connection: ConnectionId(0), token: namespace as u64 };
             self.core.submit(namespace, route, Operation::flush());
         }
-        while self.core.outstanding() > 0 {
+        while self.core.outstanding() > 0 || self.core.is_changing() {
             self.core.run();
             while let Some(done) = self.core.pop() {
                 let Route { connection, token } = done.route;

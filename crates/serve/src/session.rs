@@ -15,7 +15,7 @@ use crate::core::{Core, Route};
 use crate::output::Output;
 use crate::pool::Pool;
 use pellucid_device::Device;
-use pellucid_flash::{ChunkNotice, Completion, Interface, Lba, Opcode, Vector};
+use pellucid_flash::{ChunkInfo, ChunkNotice, Completion, Interface, Lba, Opcode, Vector};
 use pellucid_ftl::MountReport;
 
 /// Commands that one connection may have in the drives before it is [congested](Port::congested).
@@ -147,6 +147,10 @@ pub struct Namespace {
     pub stripe_bytes: u32,
     /// A write may be acknowledged before it is durable.
     pub write_back: bool,
+    /// It is a target of this name on some of the drive's parallel units.
+    pub target: Option<String>,
+    /// It is not there yet, or not any more: nobody may begin to use it.
+    pub gone: bool,
 }
 
 impl Namespace {
@@ -243,9 +247,24 @@ impl<'a> Port<'a> {
         self.core.namespaces()
     }
 
-    /// The next thing that an open-channel namespace of this drive has to tell, with the namespace.
-    pub fn pop_notice(&mut self, drive: usize) -> Option<(usize, ChunkNotice)> {
-        self.core.pop_notice(drive)
+    /// This connection uses a namespace from now on: as long as it lives, a target is not taken away.
+    pub fn hold(&mut self, namespace: usize) {
+        self.core.hold(self.connection, namespace);
+    }
+
+    /// Counts changes of what targets there are among the namespaces.
+    pub(crate) fn target_changes(&self) -> u64 {
+        self.core.target_changes()
+    }
+
+    /// What a report says of `count` chunks of an open-channel namespace from number `first` on.
+    pub fn chunk_infos(&self, namespace: usize, first: u32, count: u32) -> Vec<ChunkInfo> {
+        self.core.chunk_infos(namespace, first, count)
+    }
+
+    /// The next thing that one of these open-channel namespaces has to tell, with the namespace.
+    pub fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, ChunkNotice)> {
+        self.core.pop_notice(namespaces)
     }
 
     /// The drive behind a namespace, to be set up; `None`: it is remote.

@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::layered::{self, RemoteDrive};
+use crate::layered::{self, Opened, RemoteDrive};
 use crate::log_line::LogFormat;
 use crate::output;
 use crate::watch::MonitorOptions;
@@ -14,7 +14,7 @@ use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::{Connection, HostSecrets, SubsystemConfig, Target};
 use pellucid_serve::session::Namespace;
 use pellucid_serve::{
-    Address, CONTROL, Core, FioTrace, Options, PlannedFault, Served, Server, Time, TlsConfig, UblkError,
+    Address, CONTROL, Core, FioTrace, Options, PlannedFault, Server, Time, TlsConfig, UblkError,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -143,7 +143,9 @@ impl Serve {
             )));
         }
         let drives = self.open_drives(global)?;
-        let names: Vec<String> = drives.iter().map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = drives.iter().map(|opened| opened.name.clone()).collect();
+        let (drives, registries): (Vec<_>, Vec<_>) =
+            drives.into_iter().map(|opened| ((opened.name, opened.drive), opened.registry)).unzip();
         let mut core = Core::new(drives, self.time)
             .map_err(|refusal| Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")))?;
         if self.lead_us > 0 && self.time == Time::Instant {
@@ -158,6 +160,9 @@ impl Serve {
             ..self.subsystem(drive, name, &core)
         };
         let subsystems = names.iter().enumerate().map(subsystem).collect();
+        for (name, registry) in names.iter().zip(registries) {
+            registry.map_or(Ok(()), |registry| registry.put_on(name, &mut core))?;
+        }
         if let Some(path) = &self.record {
             let file = std::fs::File::create(path)
                 .map_err(|error| Failure::asked(anyhow!("{}: {error}", path.display())))?;
@@ -212,7 +217,7 @@ impl Serve {
         server.run().map(drop).map_err(Failure::work)
     }
 
-    fn open_drives(&self, global: &Global) -> Result<Vec<(String, Served)>, Failure> {
+    fn open_drives(&self, global: &Global) -> Result<Vec<Opened>, Failure> {
         let Some(remote) = &self.remote else {
             return self.drives.iter().map(|name| layered::open(name, global)).collect();
         };

@@ -1,6 +1,7 @@
-//! `pellucid target`: targets on ranges of parallel units of an open-channel drive.
+//! `pellucid target`: targets on ranges of parallel units of an open-channel drive, of a file or of a server that is running.
 
 use crate::args::Global;
+use crate::commands::control::Control;
 use crate::failure::Failure;
 use crate::output;
 use crate::subject::Subject;
@@ -8,9 +9,10 @@ use anyhow::anyhow;
 use pellucid_flash::{ChunkGeometry, Drive, Interface};
 use pellucid_host::{Target, TargetKind, Targets};
 use pellucid_lab::targets::{RegistryError, load, registry_path, save};
+use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +20,8 @@ Examples:
   pellucid target create open.toml log --units 64-95 --kind raw
   pellucid target list open.toml
   pellucid run open.toml --target main --rw randwrite --number_ios 100000
-  pellucid target remove open.toml log";
+  pellucid target remove open.toml log
+  pellucid target create open log --units 64-95 --kind raw --control /tmp/pellucid.control";
 
 /// Create, list and remove targets on ranges of parallel units
 #[derive(Debug, clap::Args)]
@@ -26,13 +29,17 @@ Examples:
 pub struct TargetCommand {
     #[command(subcommand)]
     action: Action,
+    /// Ask the server with this control socket; DRIVE is then the name under which it serves the drive. A target is an NBD export
+    /// (block) and an NVMe subsystem, both called DRIVE.NAME
+    #[arg(long, value_name = "PATH", global = true)]
+    control: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Make a target; units that another one has are refused
     Create {
-        /// A description in TOML, or an image; the targets are kept beside it
+        /// A description in TOML, or an image; the targets are kept beside it. With --control a served drive
         drive: String,
         /// The target's name
         name: String,
@@ -45,12 +52,12 @@ enum Action {
     },
     /// Show the drive's parallel units and who has them
     List {
-        /// A description in TOML, or an image
+        /// A description in TOML, or an image; with --control a served drive
         drive: String,
     },
-    /// Take a target away; its data stay on its units until another resets them
+    /// Take a target away; its data stay on its units until another resets them. A server refuses while it is used
     Remove {
-        /// A description in TOML, or an image
+        /// A description in TOML, or an image; with --control a served drive
         drive: String,
         /// The target's name
         name: String,
@@ -103,43 +110,135 @@ pub fn find(drive: &str, name: &str, global: &Global) -> Result<(Target, u16), F
 
 impl TargetCommand {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        match self.action {
+        match self.control {
+            Some(control) => self.action.ask(&control),
+            None => self.action.on_file(global),
+        }
+    }
+}
+
+impl Action {
+    fn on_file(self, global: &Global) -> Result<(), Failure> {
+        match self {
             Action::Create { drive, name, units, kind } => {
                 let (geometry, _, mut targets, path) = open(&drive, global)?;
-                let text = format!("{name}{units:?}{}", targets.list().len());
-                let uuid = text.bytes().fold(0x6c62_272e_07bb_0142, |hash: u64, byte| {
-                    (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-                });
-                let target = Target { name, kind, units, uuid };
-                targets.create(&geometry, target).map_err(RegistryError::Target)?;
+                targets.create(&geometry, Target::new(name, kind, units)).map_err(RegistryError::Target)?;
                 save(&path, &targets)?;
-                Ok(output::print(&table(&geometry, &targets))?)
+                Ok(output::print(&table(&Shape::of(&geometry), &rows(&targets)))?)
             }
             Action::List { drive } => {
                 let (geometry, _, targets, _) = open(&drive, global)?;
-                Ok(output::print(&table(&geometry, &targets))?)
+                Ok(output::print(&table(&Shape::of(&geometry), &rows(&targets)))?)
             }
             Action::Remove { drive, name } => {
                 let (geometry, _, mut targets, path) = open(&drive, global)?;
                 targets.remove(&name).map_err(RegistryError::Target)?;
                 save(&path, &targets)?;
-                Ok(output::print(&table(&geometry, &targets))?)
+                Ok(output::print(&table(&Shape::of(&geometry), &rows(&targets)))?)
             }
         }
     }
+
+    /// Has a server do it, and shows what its drive has then.
+    fn ask(self, control: &Path) -> Result<(), Failure> {
+        let mut server = Control::connect(control)?;
+        let drive = match self {
+            Action::Create { drive, name, units, kind } => {
+                server.ask(fields(json!({
+                    "do": "target-create", "drive": &drive, "name": name, "kind": kind.name(),
+                    "first_unit": units.start, "units": units.len(),
+                })))?;
+                drive
+            }
+            Action::List { drive } => drive,
+            Action::Remove { drive, name } => {
+                server.ask(fields(json!({ "do": "target-remove", "drive": &drive, "name": name })))?;
+                drive
+            }
+        };
+        let answer = server.ask(fields(json!({ "do": "targets", "drive": drive })))?;
+        let strange = || Failure::work(anyhow!("{}: an answer that makes no sense", control.display()));
+        let shape = Shape::of_answer(&answer).ok_or_else(strange)?;
+        let rows = answer["targets"].as_array().and_then(|all| all.iter().map(Row::of_answer).collect());
+        let rows: Vec<Row> = rows.ok_or_else(strange)?;
+        Ok(output::print(&table(&shape, &rows))?)
+    }
+}
+
+fn fields(request: Value) -> Map<String, Value> {
+    match request {
+        Value::Object(fields) => fields,
+        _ => unreachable!("requests are objects"),
+    }
+}
+
+/// The shape of a drive, as far as the table shows it.
+struct Shape {
+    groups: u32,
+    units: u32,
+    chunks: u32,
+    chunk_sectors: u32,
+    sector_bytes: u32,
+}
+
+impl Shape {
+    fn of(geometry: &ChunkGeometry) -> Shape {
+        let &ChunkGeometry { groups, units, chunks, chunk_sectors, sector_bytes, .. } = geometry;
+        Shape { groups, units, chunks, chunk_sectors, sector_bytes }
+    }
+
+    fn of_answer(answer: &Value) -> Option<Shape> {
+        let number = |key: &str| answer[key].as_u64().and_then(|number| u32::try_from(number).ok());
+        Some(Shape {
+            groups: number("groups")?,
+            units: number("units_per_group")?,
+            chunks: number("chunks")?,
+            chunk_sectors: number("chunk_sectors")?,
+            sector_bytes: number("sector_bytes")?,
+        })
+    }
+}
+
+/// A line of the table.
+struct Row {
+    units: Range<u32>,
+    kind: String,
+    /// The name, and what a server says besides.
+    name: String,
+}
+
+impl Row {
+    fn of_answer(target: &Value) -> Option<Row> {
+        let number = |key: &str| target[key].as_u64().and_then(|number| u32::try_from(number).ok());
+        let first = number("first_unit")?;
+        let text = |key: &str| target[key].as_str();
+        let (name, served, state) = (text("name")?, text("namespace")?, text("state")?);
+        let connections = target["connections"].as_u64()?;
+        Some(Row {
+            units: first..first.checked_add(number("units")?)?,
+            kind: text("kind")?.into(),
+            name: format!("{name}  {state}, served as {served}, {connections} connections"),
+        })
+    }
+}
+
+fn rows(targets: &Targets) -> Vec<Row> {
+    let row = |target: &Target| Row {
+        units: target.units.clone(),
+        kind: target.kind.name().into(),
+        name: target.name.clone(),
+    };
+    targets.list().iter().map(row).collect()
 }
 
 /// The parallel units in order, with their targets.
-fn table(geometry: &ChunkGeometry, targets: &Targets) -> String {
+fn table(shape: &Shape, targets: &[Row]) -> String {
     let mut out = String::new();
-    let all = geometry.parallel_units();
-    let mib =
-        (u64::from(geometry.chunks) * u64::from(geometry.chunk_sectors) * u64::from(geometry.sector_bytes))
-            >> 20;
+    let Shape { groups, units, chunks, chunk_sectors, sector_bytes } = *shape;
+    let mib = (u64::from(chunks) * u64::from(chunk_sectors) * u64::from(sector_bytes)) >> 20;
     let _ = writeln!(
         out,
-        "{} groups x {} units, {} chunks of {} sectors each, {mib} MiB a unit",
-        geometry.groups, geometry.units, geometry.chunks, geometry.chunk_sectors
+        "{groups} groups x {units} units, {chunks} chunks of {chunk_sectors} sectors each, {mib} MiB a unit"
     );
     let mut row = |units: Range<u32>, kind: &str, name: &str| {
         if !units.is_empty() {
@@ -149,11 +248,11 @@ fn table(geometry: &ChunkGeometry, targets: &Targets) -> String {
         }
     };
     let mut next = 0;
-    for target in targets.list() {
+    for target in targets {
         row(next..target.units.start, "free", "");
-        row(target.units.clone(), target.kind.name(), &target.name);
+        row(target.units.clone(), &target.kind, &target.name);
         next = target.units.end;
     }
-    row(next..all, "free", "");
+    row(next..groups * units, "free", "");
     out
 }

@@ -487,6 +487,20 @@ impl Layer for HostFtl {
         self.failure.as_ref().map(HostFtlError::to_string)
     }
 
+    fn holds(&self, lba: Lba) -> bool {
+        // Until the map is there, nobody knows.
+        if self.starting.is_some() || self.failure.is_some() {
+            return true;
+        }
+        let Some(lpn) = u32::try_from(lba.0).ok().filter(|&lpn| lpn < self.ftl.user_units()).map(Lpn) else {
+            return false;
+        };
+        match self.ring.find(lpn) {
+            Some(at) => !self.ring.entry(at).trimmed,
+            None => self.ftl.lookup(lpn).is_some(),
+        }
+    }
+
     fn is_ready(&self) -> bool {
         self.starting.is_none()
     }

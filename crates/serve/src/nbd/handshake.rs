@@ -152,7 +152,7 @@ impl Answers<'_, '_, '_> {
     fn find(&self, name: &str) -> Option<usize> {
         let namespaces = self.port.namespaces();
         let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
-        namespaces.iter().position(|n| is_block(n) && (name.is_empty() || n.name == name))
+        namespaces.iter().position(|n| !n.gone && is_block(n) && (name.is_empty() || n.name == name))
     }
 
     fn chosen(&self, namespace: usize) -> Chosen {
@@ -183,7 +183,7 @@ impl Answers<'_, '_, '_> {
             .port
             .namespaces()
             .iter()
-            .filter(|n| matches!(n.interface, Interface::Block { .. }))
+            .filter(|n| !n.gone && matches!(n.interface, Interface::Block { .. }))
             .map(|n| n.name.clone())
             .collect();
         for name in &names {

@@ -65,7 +65,10 @@ impl NbdSession {
         if let State::Handshake(handshake) = &mut self.state {
             match handshake.receive(input, port)? {
                 Step::More => return Ok(()),
-                Step::Begin(export) => self.state = State::Transmission(Transmission::new(export)),
+                Step::Begin(export) => {
+                    port.hold(export.namespace);
+                    self.state = State::Transmission(Transmission::new(export));
+                }
                 Step::StartTls => return self.start_tls(input),
             }
         }

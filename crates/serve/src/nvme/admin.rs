@@ -12,7 +12,6 @@ use pellucid_wire::nvme::{
     AdminOpcode, AsyncEvent, AsyncEventConfig, BROADCAST_NSID, FABRICS_OPCODE, FabricsType, GetLogPage,
     PropertyGet, PropertySet, Status, SubmissionEntry, ascii,
 };
-use std::net::SocketAddr;
 
 /// How a command goes on.
 #[derive(Debug)]
@@ -112,15 +111,14 @@ fn geometry(
 
 /// Get Log Page of a discovery controller.
 pub(super) fn discovery_log(
-    controller: &Controller,
-    subsystems: &[Subsystem],
+    controller: &mut Controller,
+    offered: &logs::Offered<'_>,
     entry: &SubmissionEntry,
-    local: SocketAddr,
 ) -> Result<Vec<u8>, Status> {
     if !controller.is_ready() {
         return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
     }
-    logs::get_discovery(controller, subsystems, &log_arguments(entry)?, local)
+    logs::get_discovery(controller, offered, &log_arguments(entry)?)
 }
 
 fn log_arguments(entry: &SubmissionEntry) -> Result<GetLogPage, Status> {

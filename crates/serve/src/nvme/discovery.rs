@@ -1,21 +1,21 @@
 //! The discovery log (Base 5.1.12.3.1): the subsystems that a host may connect to, at the address where it asked.
 
 use super::QUEUE_ENTRIES_MAX;
-use super::subsystem::Subsystem;
+use super::logs::Offered;
 use pellucid_wire::nvme::{DISCOVERY_NQN, DYNAMIC_CONTROLLER, DiscoveryEntry, DiscoveryHeader, nqn};
 use std::net::SocketAddr;
 
-/// The log for a host that connected to `local`: the discovery subsystem itself, then those that admit the host.
-pub(super) fn log(subsystems: &[Subsystem], host_nqn: &str, local: SocketAddr) -> Vec<u8> {
-    let admitted = subsystems.iter().filter(|subsystem| subsystem.admits(host_nqn));
+/// The log for a host: the discovery subsystem itself, then those that admit the host.
+pub(super) fn log(offered: &Offered<'_>, host_nqn: &str) -> Vec<u8> {
+    let admitted = offered.subsystems.iter().filter(|subsystem| subsystem.admits(host_nqn));
     let mut page = vec![0; DiscoveryHeader::BYTES];
-    page.extend(entry(DISCOVERY_NQN, 3, local).encode());
+    page.extend(entry(DISCOVERY_NQN, 3, offered.local).encode());
     let mut records = 1;
     for subsystem in admitted {
-        page.extend(entry(&subsystem.config.nqn, 2, local).encode());
+        page.extend(entry(&subsystem.config.nqn, 2, offered.local).encode());
         records += 1;
     }
-    let header = DiscoveryHeader { generation: 1, records, format: 0 };
+    let header = DiscoveryHeader { generation: offered.generation + 1, records, format: 0 };
     page[..DiscoveryHeader::BYTES].copy_from_slice(&header.encode());
     page
 }

@@ -99,16 +99,27 @@ pub(super) fn get(
     part(&page, arguments)
 }
 
+/// What a discovery controller tells of.
+pub(super) struct Offered<'a> {
+    pub subsystems: &'a [Subsystem],
+    /// Where the host asks.
+    pub local: SocketAddr,
+    /// Changes so far.
+    pub generation: u64,
+}
+
 /// As [`get`], on a discovery controller.
 pub(super) fn get_discovery(
-    controller: &Controller,
-    subsystems: &[Subsystem],
+    controller: &mut Controller,
+    offered: &Offered<'_>,
     arguments: &GetLogPage,
-    local: SocketAddr,
 ) -> Result<Vec<u8>, Status> {
+    if !arguments.retain_event {
+        controller.log_read(arguments.log_id);
+    }
     match LogId::from_raw(arguments.log_id) {
         Some(LogId::Discovery) if !arguments.offset_is_index => {
-            part(&discovery::log(subsystems, &controller.host_nqn, local), arguments)
+            part(&discovery::log(offered, &controller.host_nqn), arguments)
         }
         Some(LogId::SupportedPages) => part(
             &SupportedLogPages::of(&[LogId::SupportedPages, LogId::Error, LogId::Discovery]).encode(),

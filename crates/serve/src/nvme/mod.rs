@@ -34,8 +34,9 @@ pub use connection::Connection;
 pub use dhchap::{HostSecrets, SecretError};
 pub use subsystem::{ConfigError, SubsystemConfig};
 
-use crate::session::ConnectionId;
+use crate::session::{ConnectionId, Port};
 use controller::{Controller, Kind};
+use pellucid_wire::nvme::{AsyncEvent, AsyncEventConfig};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -76,6 +77,13 @@ pub struct Target {
     last_id: u16,
     /// Data that hosts have been asked for and not sent.
     granted_total: Rc<Cell<usize>>,
+    /// Changes of what targets there are, as far as they have been followed.
+    followed: u64,
+}
+
+/// Name of the subsystem of a target on a drive whose subsystem is called `nqn`.
+fn target_nqn(nqn: &str, target: &str) -> String {
+    format!("{nqn}.{target}")
 }
 
 /// A [`Target`], as its connections share it.
@@ -94,7 +102,47 @@ impl Target {
             controllers: BTreeMap::new(),
             last_id: 0,
             granted_total: Rc::default(),
+            followed: 0,
         })))
+    }
+
+    /// Gives each target that there is now a subsystem of its own, which admits whom its drive's subsystem admits. The subsystem of
+    /// one that is gone has no controller any more, because a target that is used is not taken away.
+    fn follow_targets(&mut self, port: &Port<'_>) {
+        if self.followed == port.target_changes() {
+            return;
+        }
+        self.followed = port.target_changes();
+        let namespaces = port.namespaces();
+        for subsystem in self.subsystems.iter_mut().filter(|subsystem| subsystem.target.is_some()) {
+            let is_there = |&n: &usize| !namespaces[n].gone && namespaces[n].target == subsystem.target;
+            subsystem.gone = !subsystem.config.namespaces.iter().all(is_there);
+        }
+        for (number, namespace) in namespaces.iter().enumerate() {
+            let Some(name) = namespace.target.as_ref().filter(|_| !namespace.gone) else { continue };
+            let has_it = |s: &Subsystem| s.target.is_some() && !s.gone && s.config.namespaces == [number];
+            if self.subsystems.iter().any(has_it) {
+                continue;
+            }
+            let of_drive = |s: &&Subsystem| {
+                s.target.is_none()
+                    && s.config.namespaces.iter().any(|&n| namespaces[n].drive == namespace.drive)
+            };
+            let Some(parent) = self.subsystems.iter().find(of_drive) else { continue };
+            let nqn = target_nqn(&parent.config.nqn, name);
+            let config = SubsystemConfig { nqn, namespaces: vec![number], ..parent.config.clone() };
+            let mut made = Subsystem::new(config);
+            made.target = Some(name.clone());
+            match self.subsystems.iter().position(|subsystem| subsystem.gone) {
+                Some(vacant) => self.subsystems[vacant] = made,
+                None => self.subsystems.push(made),
+            }
+        }
+        for controller in self.controllers.values_mut().filter(|c| c.kind == Kind::Discovery) {
+            if controller.features.async_events.wants(AsyncEventConfig::DISCOVERY_LOG) {
+                controller.raise(AsyncEvent::DiscoveryLog);
+            }
+        }
     }
 
     /// Controllers that exist now: identifier, name of the host, name of the subsystem, number of I/O queues.

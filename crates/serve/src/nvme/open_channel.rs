@@ -269,8 +269,7 @@ pub(super) fn chunk_log(
     let length = arguments.length_bytes as usize;
     let count = (skip + length).div_ceil(ChunkInfo::BYTES) as u32;
     let mut page = Vec::with_capacity(count as usize * ChunkInfo::BYTES);
-    let device = port.device(namespace).ok_or(no(Status::INVALID_LOG_PAGE))?;
-    device.chunk_infos(served.number, first, count).for_each(|info| info.encode(&mut page));
+    port.chunk_infos(namespace, first, count).iter().for_each(|info| info.encode(&mut page));
     page.drain(..skip.min(page.len()));
     page.resize(length, 0);
     Ok(page)
@@ -299,19 +298,14 @@ fn notification(nsid: u32, notice: &ChunkNotice) -> ChunkNotification {
 
 /// Takes new notices of the subsystem's drives over; says whether there were any.
 pub(super) fn take_notices(subsystem: &mut Subsystem, port: &mut Port<'_>) -> bool {
-    let mut drives: Vec<usize> =
-        subsystem.config.namespaces.iter().map(|&namespace| port.namespaces()[namespace].drive).collect();
-    drives.dedup();
     let before = subsystem.notices_seen;
-    for drive in drives {
-        while let Some((namespace, notice)) = port.pop_notice(drive) {
-            let Some(at) = subsystem.config.namespaces.iter().position(|&n| n == namespace) else { continue };
-            if subsystem.notices.len() == NOTICES_MAX {
-                subsystem.notices.pop_front();
-            }
-            subsystem.notices.push_back((at as u32 + 1, notice));
-            subsystem.notices_seen += 1;
+    while let Some((namespace, notice)) = port.pop_notice(&subsystem.config.namespaces) {
+        let Some(at) = subsystem.config.namespaces.iter().position(|&n| n == namespace) else { continue };
+        if subsystem.notices.len() == NOTICES_MAX {
+            subsystem.notices.pop_front();
         }
+        subsystem.notices.push_back((at as u32 + 1, notice));
+        subsystem.notices_seen += 1;
     }
     subsystem.notices_seen > before
 }
@@ -338,14 +332,14 @@ pub(super) fn set_feedback(
     port: &mut Port<'_>,
     change: impl Fn(&mut Feedback),
 ) -> bool {
-    let namespaces = chosen(subsystem, nsid, port);
-    for &namespace in &namespaces {
+    let mut any = false;
+    for namespace in chosen(subsystem, nsid, port) {
         let number = port.namespaces()[namespace].number;
         let Some(device) = port.device_mut(namespace) else { continue };
         if let Some(mut feedback) = device.feedback(number) {
             change(&mut feedback);
-            device.set_feedback(number, feedback);
+            any |= device.set_feedback(number, feedback);
         }
     }
-    !namespaces.is_empty()
+    any
 }

@@ -90,6 +90,10 @@ pub(super) fn check(subsystems: &[SubsystemConfig]) -> Result<(), ConfigError> {
 #[derive(Debug)]
 pub(super) struct Subsystem {
     pub config: SubsystemConfig,
+    /// It is that of a target of this name on parallel units of a drive.
+    pub target: Option<String>,
+    /// The target is gone; nobody may connect.
+    pub gone: bool,
     /// What happened, for the persistent event log.
     pub history: History,
     /// Read commands that hosts completed, compare and verify included.
@@ -112,6 +116,8 @@ impl Subsystem {
     pub fn new(config: SubsystemConfig) -> Subsystem {
         Subsystem {
             config,
+            target: None,
+            gone: false,
             history: History::default(),
             host_reads: 0,
             host_writes: 0,
@@ -135,7 +141,8 @@ impl Subsystem {
 
     pub fn admits(&self, host_nqn: &str) -> bool {
         let SubsystemConfig { hosts, secrets, .. } = &self.config;
-        hosts.as_ref().is_none_or(|hosts| hosts.iter().any(|host| host == host_nqn))
+        !self.gone
+            && hosts.as_ref().is_none_or(|hosts| hosts.iter().any(|host| host == host_nqn))
             && (secrets.is_empty() || secrets.contains_key(host_nqn))
     }
 

@@ -1,10 +1,10 @@
 //! The admin queue: carrying out what [`admin`] says, and what goes on for longer: format, shutdown, events, keep-alive.
 
 use super::{Connection, Role, room_for};
-use crate::nvme::Target;
 use crate::nvme::admin::{self, Reply};
 use crate::nvme::controller::Kind;
 use crate::nvme::slots::{State, Work};
+use crate::nvme::{Target, logs};
 use crate::session::{Close, Operation, Port};
 use pellucid_flash::{Lba, Opcode};
 use pellucid_wire::nvme::{AdminOpcode, Status, SubmissionEntry};
@@ -72,12 +72,14 @@ impl Connection {
         port: &mut Port<'_>,
     ) -> Result<Reply, Status> {
         let mut target = self.target.borrow_mut();
-        let Target { controllers, subsystems, .. } = &mut *target;
+        target.follow_targets(port);
+        let Target { controllers, subsystems, followed, .. } = &mut *target;
         let controller = controllers.get_mut(&id).ok_or(Status::INTERNAL_ERROR)?;
         controller.active_ns = port.now_ns();
         match controller.kind {
             Kind::Discovery if entry.opcode() == AdminOpcode::GetLogPage.raw() => {
-                admin::discovery_log(controller, subsystems, entry, self.local).map(Reply::of)
+                let offered = logs::Offered { subsystems, local: self.local, generation: *followed };
+                admin::discovery_log(controller, &offered, entry).map(Reply::of)
             }
             Kind::Discovery => admin::execute(controller, None, entry, data, port),
             Kind::Io(subsystem) => {
@@ -157,6 +159,7 @@ impl Connection {
         let mut answered = Vec::new();
         {
             let mut target = self.target.borrow_mut();
+            target.follow_targets(port);
             let Some((controller, subsystem)) = target.get(id) else { return Ok(()) };
             if controller.is_expired(now_ns) {
                 let (ms, host) = (controller.features.keep_alive_ms, &controller.host_nqn);

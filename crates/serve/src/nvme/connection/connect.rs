@@ -67,9 +67,10 @@ impl Connection {
         };
         let target = Rc::clone(&self.target);
         let target = &mut *target.borrow_mut();
+        target.follow_targets(port);
         let kind = match parse_nqn(&data.subsystem_nqn) {
             Ok(DISCOVERY_NQN) => Kind::Discovery,
-            Ok(name) => match target.subsystems.iter().position(|s| s.config.nqn == name) {
+            Ok(name) => match target.subsystems.iter().position(|s| !s.gone && s.config.nqn == name) {
                 Some(subsystem) if target.subsystems[subsystem].admits(host_nqn) => Kind::Io(subsystem),
                 Some(_) => return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0)),
                 None => return invalid(ConnectReply::invalid_in_data(256)),
@@ -94,6 +95,7 @@ impl Connection {
         if let Kind::Io(subsystem) = kind {
             let namespaces = &target.subsystems[subsystem].config.namespaces;
             self.volumes = namespaces.iter().map(|&number| volume(number, port)).collect();
+            namespaces.iter().for_each(|&number| port.hold(number));
             let config = &target.subsystems[subsystem].config;
             let secrets = config.secrets.get(host_nqn);
             self.authentication =

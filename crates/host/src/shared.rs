@@ -1,0 +1,619 @@
+//! Several targets on one open-channel drive, made and taken away while it is in use: what LightNVM's media manager did in the kernel.
+//!
+//! ```text
+//!   namespaces   0 .. n-1 of the drive     n "main"        n+1 "log"
+//!                │                         │ host FTL      │ raw: the same chunks, counted from 0
+//!                └───────── drive ─────────┴───────────────┘
+//!
+//!   create ─► starting ─► ready ─► remove ─► stopping ─► gone      (raw: ready at once; a start that fails: stopping)
+//! ```
+//! Invariants: a parallel unit has one owner, and only its owner's commands reach it: what the drive's own namespace is asked
+//! to do to a target's unit is refused whole, with nothing changed. The number of a target's namespace is not used again before
+//! nothing of it is under way. Tags of commands from above are below 2^40.
+
+mod raw;
+
+use crate::{HostFtl, HostFtlConfig, Layer, Target, TargetError, TargetKind, Targets};
+use pellucid_flash::{
+    ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Lba, Opcode, SimTime,
+    StageTimes, Status,
+};
+use raw::RawRange;
+use std::collections::VecDeque;
+use std::fmt;
+
+/// Whose a command to the drive is stands in these bits of its tag: 0 for the drive's own namespaces, else the target's place + 1.
+const OWNER_SHIFT: u32 = 40;
+const OWNER_MASK: u64 = 0xFFFF << OWNER_SHIFT;
+
+/// Targets that a drive can have at one time.
+const TARGETS_MAX: usize = 1024;
+
+/// Chunks of a parallel unit that a host FTL may have open: data, map and the line being finished.
+const OPEN_CHUNKS: u32 = 3;
+
+/// Why a target cannot be made or removed now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SharedError {
+    /// The drive has no open-channel namespace.
+    NoChunks,
+    /// The target is refused.
+    Target(TargetError),
+    /// Its host FTL cannot work there.
+    Layer(String),
+    /// Commands to the drive's own open-channel namespace are under way, perhaps to these parallel units.
+    Busy(usize),
+    /// The target starts or stops.
+    Changing(String),
+    /// The drive allows too few open chunks.
+    OpenChunks {
+        /// What it allows.
+        allows: u32,
+        /// What its block targets need.
+        needs: u32,
+    },
+}
+
+impl fmt::Display for SharedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SharedError::NoChunks => f.write_str("no open-channel namespace; targets need parallel units"),
+            SharedError::Target(error) => error.fmt(f),
+            SharedError::Layer(sentence) => f.write_str(sentence),
+            SharedError::Busy(commands) => write!(
+                f,
+                "{commands} commands to the drive's own open-channel namespace are under way, perhaps to these units; try again"
+            ),
+            SharedError::Changing(name) => write!(f, "{name}: starts or stops; wait for it"),
+            SharedError::OpenChunks { allows, needs } => write!(
+                f,
+                "the drive allows {allows} open chunks; its block targets need up to {needs}: {OPEN_CHUNKS} in each unit"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SharedError {}
+
+impl From<TargetError> for SharedError {
+    fn from(error: TargetError) -> SharedError {
+        SharedError::Target(error)
+    }
+}
+
+/// How far a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetState {
+    /// Its host FTL reads what is on its units.
+    Starting,
+    /// It takes commands.
+    Ready,
+    /// It is taken away.
+    Stopping,
+}
+
+impl TargetState {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TargetState::Starting => "starting",
+            TargetState::Ready => "ready",
+            TargetState::Stopping => "stopping",
+        }
+    }
+}
+
+/// What became of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetEvent {
+    /// It takes commands.
+    Ready(u16),
+    /// Its namespace and its units are free. A start that failed says why.
+    Gone(u16, Option<String>),
+}
+
+enum Work {
+    Block(Box<dyn Layer>),
+    Raw(RawRange),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    Starting,
+    Ready,
+    /// Because its start failed, if there is a sentence.
+    Stopping(Option<String>),
+}
+
+/// A target in its place.
+struct Place {
+    name: String,
+    work: Work,
+    stage: Stage,
+    /// Commands from above that have not ended.
+    above: usize,
+    /// Commands with the drive.
+    below: usize,
+}
+
+/// A drive and its targets: a drive with a namespace more for each of them.
+pub struct Shared<D> {
+    /// The drive. Nobody else submits to it.
+    pub drive: D,
+    /// The namespace that the targets share, and its shape.
+    namespace: u16,
+    geometry: ChunkGeometry,
+    targets: Targets,
+    places: Vec<Option<Place>>,
+    /// Commands to the drive's own namespaces that have not ended.
+    own: usize,
+    now: SimTime,
+    up: VecDeque<Completion>,
+    events: VecDeque<TargetEvent>,
+}
+
+impl<D: Drive> Shared<D> {
+    /// Takes a drive that is at `now`, with `outstanding` commands of its own namespaces under way.
+    ///
+    /// # Errors
+    /// The drive again, if it has no open-channel namespace.
+    #[expect(clippy::result_large_err, reason = "the drive is handed back")]
+    pub fn new(drive: D, now: SimTime, outstanding: usize) -> Result<Shared<D>, D> {
+        let chunks = |namespace| match drive.interface(namespace) {
+            Some(Interface::OpenChannel(geometry)) => Some((namespace, geometry)),
+            _ => None,
+        };
+        let Some((namespace, geometry)) = (0..drive.namespaces()).find_map(chunks) else { return Err(drive) };
+        Ok(Shared {
+            drive,
+            namespace,
+            geometry,
+            targets: Targets::default(),
+            places: Vec::new(),
+            own: outstanding,
+            now,
+            up: VecDeque::new(),
+            events: VecDeque::new(),
+        })
+    }
+
+    /// The targets, those included that start or stop.
+    pub fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    /// The shape of the namespace that they share.
+    pub fn geometry(&self) -> &ChunkGeometry {
+        &self.geometry
+    }
+
+    /// Simulated time.
+    pub fn now(&self) -> SimTime {
+        self.now
+    }
+
+    /// The namespace of a target, and how far the target is.
+    pub fn find(&self, name: &str) -> Option<(u16, TargetState)> {
+        let at = self.places.iter().position(|place| place.as_ref().is_some_and(|p| p.name == name))?;
+        let state = match self.places[at].as_ref()?.stage {
+            Stage::Starting => TargetState::Starting,
+            Stage::Ready => TargetState::Ready,
+            Stage::Stopping(_) => TargetState::Stopping,
+        };
+        Some((self.drive.namespaces() + at as u16, state))
+    }
+
+    /// The layer of a block target.
+    pub fn layer(&self, namespace: u16) -> Option<&dyn Layer> {
+        let at = usize::from(namespace.checked_sub(self.drive.namespaces())?);
+        match &self.places.get(at)?.as_ref()?.work {
+            Work::Block(layer) => Some(&**layer),
+            Work::Raw(_) => None,
+        }
+    }
+
+    /// Whether a target starts or stops: then there is something to be done although nobody waits for a command.
+    pub fn is_changing(&self) -> bool {
+        self.places.iter().flatten().any(|place| place.stage != Stage::Ready)
+    }
+
+    /// Commands from above that have not ended.
+    pub fn outstanding(&self) -> usize {
+        self.own + self.places.iter().flatten().map(|place| place.above).sum::<usize>()
+    }
+
+    /// Completions that wait for [`Drive::pop`].
+    pub fn completed(&self) -> usize {
+        self.up.len()
+    }
+
+    /// What became of a target since the last call.
+    pub fn take_event(&mut self) -> Option<TargetEvent> {
+        self.events.pop_front()
+    }
+
+    /// Begins to make a target; `settings` are those of a block target's host FTL. Returns the number of its namespace, which takes
+    /// commands when the event says that it is ready.
+    ///
+    /// # Errors
+    /// Why not; nothing has changed then.
+    pub fn create(&mut self, target: Target, settings: &HostFtlConfig) -> Result<u16, SharedError> {
+        let mut targets = self.targets.clone();
+        targets.create(&self.geometry, target.clone())?;
+        if self.own > 0 {
+            return Err(SharedError::Busy(self.own));
+        }
+        self.check_open_chunks(&targets)?;
+        let free = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
+        if free == TARGETS_MAX {
+            return Err(SharedError::Layer(format!(
+                "targets: {TARGETS_MAX} there already; allowed: as many"
+            )));
+        }
+        let (work, stage) = match target.host_ftl(settings) {
+            None => (Work::Raw(RawRange::new(self.geometry, target.units)), Stage::Ready),
+            Some(config) => {
+                let config = HostFtlConfig { namespace: self.namespace, ..config };
+                let layer = HostFtl::new(
+                    &config,
+                    Some(Interface::OpenChannel(self.geometry)),
+                    self.drive.image_bytes(),
+                )
+                .map_err(|error| SharedError::Layer(format!("target {}: {error}", target.name)))?;
+                (Work::Block(Box::new(layer)), Stage::Starting)
+            }
+        };
+        self.targets = targets;
+        let namespace = self.drive.namespaces() + free as u16;
+        if stage == Stage::Ready {
+            self.events.push_back(TargetEvent::Ready(namespace));
+        }
+        let place = Place { name: target.name, work, stage, above: 0, below: 0 };
+        match self.places.get_mut(free) {
+            Some(vacant) => *vacant = Some(place),
+            None => self.places.push(Some(place)),
+        }
+        let now = self.now;
+        self.advance_layers(now);
+        self.pump();
+        Ok(namespace)
+    }
+
+    fn check_open_chunks(&self, targets: &Targets) -> Result<(), SharedError> {
+        let blocks = targets.list().iter().filter(|target| target.kind == TargetKind::Block);
+        let needs = OPEN_CHUNKS * blocks.map(|target| target.units.len() as u32).sum::<u32>();
+        let allows = self.geometry.open_chunks_max;
+        if allows > 0 && needs > allows {
+            return Err(SharedError::OpenChunks { allows, needs });
+        }
+        Ok(())
+    }
+
+    /// Begins to take a target away: it takes no command any more, what it was given ends, and a host FTL brings all that it has to
+    /// the drive. Returns the number of its namespace.
+    ///
+    /// # Errors
+    /// There is none of this name, or it starts or stops.
+    pub fn remove(&mut self, name: &str) -> Result<u16, SharedError> {
+        self.targets.get(name)?;
+        let (namespace, state) = self.find(name).expect("a target has its place");
+        if state != TargetState::Ready {
+            return Err(SharedError::Changing(name.into()));
+        }
+        let now = self.now;
+        let place = self.place(namespace).expect("it was found");
+        place.stage = Stage::Stopping(None);
+        if let Work::Block(layer) = &mut place.work {
+            layer.stop(now);
+        }
+        self.pump();
+        Ok(namespace)
+    }
+
+    /// The drive has lost its power and has come back at `now`. The layers start again; this runs until they have.
+    ///
+    /// # Errors
+    /// Why a layer does not start, in a sentence.
+    pub fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        self.now = self.now.max(now);
+        let now = self.now;
+        // What the layers had with the drive is lost with them; the rest has ended like any command.
+        while let Some(completion) = self.drive.pop() {
+            self.ended(completion, true);
+        }
+        for place in self.places.iter_mut().flatten() {
+            let Work::Block(layer) = &mut place.work else { continue };
+            place.below = 0;
+            layer.restart(now)?;
+            layer.advance(now);
+        }
+        self.pump();
+        let starts =
+            |place: &Place| matches!(&place.work, Work::Block(l) if !l.is_ready() && l.failure().is_none());
+        while self.places.iter().flatten().any(starts) {
+            match Drive::next_event(self) {
+                Some(next) => Drive::advance(self, next),
+                None => return Err("the drive does not answer".into()),
+            }
+        }
+        // Those that were to go begin anew.
+        for place in self.places.iter_mut().flatten() {
+            if let (Work::Block(layer), Stage::Stopping(None)) = (&mut place.work, &place.stage) {
+                layer.stop(self.now);
+            }
+        }
+        self.pump();
+        Ok(())
+    }
+
+    /// What a report says of `count` chunks of a namespace from number `first` on; `of_drive` asks the drive.
+    pub fn chunk_infos(
+        &self,
+        namespace: u16,
+        first: u32,
+        count: u32,
+        of_drive: impl FnOnce(&D, u16, u32, u32) -> Vec<ChunkInfo>,
+    ) -> Vec<ChunkInfo> {
+        let Some(at) = namespace.checked_sub(self.drive.namespaces()) else {
+            return of_drive(&self.drive, namespace, first, count);
+        };
+        let Some(Some(Place { work: Work::Raw(range), .. })) = self.places.get(usize::from(at)) else {
+            return Vec::new();
+        };
+        let count = count.min(range.chunks().saturating_sub(first));
+        if count == 0 {
+            return Vec::new();
+        }
+        let mut infos = of_drive(&self.drive, self.namespace, range.first_chunk() + first, count);
+        infos.iter_mut().for_each(|info| info.start = range.from_drive(info.start).unwrap_or(info.start));
+        infos
+    }
+
+    fn place(&mut self, namespace: u16) -> Option<&mut Place> {
+        let at = usize::from(namespace.checked_sub(self.drive.namespaces())?);
+        self.places.get_mut(at)?.as_mut()
+    }
+
+    /// Addresses of a command to the shared namespace that are a target's, a bit for each of a list; 0: none.
+    fn trespasses(&self, command: &Command) -> u64 {
+        let reaches = matches!(command.opcode, Opcode::Read | Opcode::Write | Opcode::Copy | Opcode::Reset);
+        if command.namespace != self.namespace || !reaches || self.targets.list().is_empty() {
+            return 0;
+        }
+        let taken = |first: Lba, last: u64| {
+            let [_, _, chunk, sector] = self.geometry.address_bits();
+            let unit = |lba: u64| lba >> (chunk + sector);
+            let of = |number: u32| {
+                let at = self.geometry.chunk_at(number * self.geometry.chunks);
+                unit(self.geometry.lba(at).0)
+            };
+            let overlaps = |target: &Target| {
+                of(target.units.start) <= unit(last) && unit(first.0) < of(target.units.end - 1) + 1
+            };
+            self.targets.list().iter().any(overlaps)
+        };
+        match &command.vector {
+            Some(vector) if !vector.addresses.is_empty() => {
+                let of = |list: &[Lba]| {
+                    let bits = list.iter().enumerate().take(64);
+                    bits.fold(0, |all, (bit, &lba)| all | u64::from(taken(lba, lba.0)) << bit)
+                };
+                of(&vector.addresses) | of(&vector.destinations)
+            }
+            _ => {
+                let last = command.lba.0.saturating_add(u64::from(command.sectors.max(1)) - 1);
+                u64::from(taken(command.lba, last))
+            }
+        }
+    }
+
+    fn refuse(&mut self, command: Command, status: Status, result: u64) {
+        let Command { tag, opcode, data, vector, .. } = command;
+        let (submitted, completed, stages) = (self.now, self.now, StageTimes::default());
+        self.up.push_back(Completion {
+            tag,
+            opcode,
+            status,
+            submitted,
+            completed,
+            stages,
+            data,
+            result,
+            vector,
+        });
+    }
+
+    fn submit_to(&mut self, mut command: Command) {
+        let (now, shared) = (self.now, self.namespace);
+        let at = command.namespace - self.drive.namespaces();
+        let owner = (u64::from(at) + 1) << OWNER_SHIFT;
+        let place = self.places.get_mut(usize::from(at)).and_then(Option::as_mut);
+        let Some(place) = place.filter(|place| place.stage == Stage::Ready) else {
+            return self.refuse(command, Status::InvalidField, 0);
+        };
+        match &mut place.work {
+            Work::Block(layer) => {
+                command.namespace = 0;
+                place.above += 1;
+                layer.submit(now, command);
+            }
+            Work::Raw(range) => match range.to_drive(&mut command) {
+                Ok(()) => {
+                    (place.above, place.below) = (place.above + 1, place.below + 1);
+                    self.drive
+                        .submit(now, Command { tag: command.tag | owner, namespace: shared, ..command });
+                }
+                Err((status, result)) => self.refuse(command, status, result),
+            },
+        }
+    }
+
+    /// A command of the drive has ended; after a loss of power a layer is not told.
+    fn ended(&mut self, mut completion: Completion, lost: bool) {
+        let owner = (completion.tag & OWNER_MASK) >> OWNER_SHIFT;
+        if owner == 0 {
+            self.own -= 1;
+            return self.up.push_back(completion);
+        }
+        completion.tag &= !OWNER_MASK;
+        let place = self.places[owner as usize - 1].as_mut().expect("a place stays while it has commands");
+        match &mut place.work {
+            Work::Block(_) if lost => {}
+            Work::Block(layer) => {
+                place.below -= 1;
+                layer.complete(self.now, completion);
+            }
+            Work::Raw(range) => {
+                (place.above, place.below) = (place.above - 1, place.below - 1);
+                range.give_back(&mut completion);
+                self.up.push_back(completion);
+            }
+        }
+    }
+
+    /// Carries commands down and completions up until all is at rest at this moment.
+    fn pump(&mut self) {
+        loop {
+            let mut moved = false;
+            for at in 0..self.places.len() {
+                let Some(Place { work: Work::Block(layer), above, below, .. }) = &mut self.places[at] else {
+                    continue;
+                };
+                let owner = (at as u64 + 1) << OWNER_SHIFT;
+                while let Some(command) = layer.next_command() {
+                    debug_assert_eq!(command.tag & OWNER_MASK, 0, "a layer's tags leave room for the owner");
+                    *below += 1;
+                    self.drive.submit(self.now, Command { tag: command.tag | owner, ..command });
+                    moved = true;
+                }
+                while let Some(completion) = layer.pop() {
+                    *above -= 1;
+                    self.up.push_back(completion);
+                }
+            }
+            while let Some(completion) = self.drive.pop() {
+                self.ended(completion, false);
+                moved = true;
+            }
+            if !moved {
+                break;
+            }
+        }
+        if self.is_changing() {
+            self.change();
+        }
+    }
+
+    /// Takes the targets on that start or stop.
+    fn change(&mut self) {
+        let first = self.drive.namespaces();
+        for (at, slot) in self.places.iter_mut().enumerate() {
+            let Some(place) = slot else { continue };
+            let namespace = first + at as u16;
+            if let (Stage::Starting, Work::Block(layer)) = (&place.stage, &place.work) {
+                if let Some(sentence) = layer.failure() {
+                    place.stage = Stage::Stopping(Some(sentence));
+                } else if layer.is_ready() {
+                    place.stage = Stage::Ready;
+                    self.events.push_back(TargetEvent::Ready(namespace));
+                }
+            }
+            let Stage::Stopping(why) = &place.stage else { continue };
+            // With nothing under way, a layer that is not at its end has no room to go on.
+            let rests = !matches!(&place.work, Work::Block(layer) if layer.next_event().is_some());
+            if place.above == 0 && place.below == 0 && rests {
+                let why = why.clone();
+                self.targets.remove(&place.name).expect("a place has its target");
+                *slot = None;
+                self.events.push_back(TargetEvent::Gone(namespace, why));
+            }
+        }
+    }
+
+    fn advance_layers(&mut self, now: SimTime) {
+        for place in self.places.iter_mut().flatten() {
+            if let Work::Block(layer) = &mut place.work {
+                layer.advance(now);
+            }
+        }
+    }
+}
+
+impl<D: Drive> Drive for Shared<D> {
+    fn namespaces(&self) -> u16 {
+        self.drive.namespaces() + self.places.len() as u16
+    }
+
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        let Some(at) = namespace.checked_sub(self.drive.namespaces()) else {
+            return self.drive.interface(namespace);
+        };
+        Some(match &self.places.get(usize::from(at))?.as_ref()?.work {
+            Work::Block(layer) => layer.interface(),
+            Work::Raw(range) => Interface::OpenChannel(range.geometry()),
+        })
+    }
+
+    fn image_bytes(&self) -> usize {
+        self.drive.image_bytes()
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        Drive::advance(self, now);
+        assert_eq!(command.tag >> OWNER_SHIFT, 0, "tags from above leave room for the owner");
+        if command.namespace >= self.drive.namespaces() {
+            self.submit_to(command);
+        } else {
+            match self.trespasses(&command) {
+                0 => {
+                    self.own += 1;
+                    self.drive.submit(now, command);
+                }
+                // As the drive says it of addresses that are not there.
+                addresses => self.refuse(command, Status::LbaOutOfRange, addresses),
+            }
+        }
+        self.pump();
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        while let Some(next) = Drive::next_event(self).filter(|&next| next <= now) {
+            self.now = self.now.max(next);
+            self.drive.advance(self.now);
+            self.pump();
+            self.advance_layers(self.now);
+            self.pump();
+        }
+        self.now = now;
+        self.drive.advance(now);
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        let layers = self.places.iter().flatten().filter_map(|place| match &place.work {
+            Work::Block(layer) => layer.next_event(),
+            Work::Raw(_) => None,
+        });
+        layers.chain(self.drive.next_event()).min()
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        self.up.pop_front()
+    }
+
+    fn pop_notice(&mut self) -> Option<(u16, ChunkNotice)> {
+        let (namespace, mut notice) = self.drive.pop_notice()?;
+        if namespace != self.namespace {
+            return Some((namespace, notice));
+        }
+        let first = self.drive.namespaces();
+        for (at, place) in self.places.iter().enumerate() {
+            if let Some(Place { work: Work::Raw(range), .. }) = place
+                && let Some(lba) = range.from_drive(notice.lba)
+            {
+                notice.lba = lba;
+                return Some((first + at as u16, notice));
+            }
+        }
+        Some((namespace, notice))
+    }
+}

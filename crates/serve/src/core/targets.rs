@@ -1,0 +1,345 @@
+//! Targets on ranges of a drive's parallel units, made and taken away while it is served.
+//!
+//! ```text
+//!  create ─► reserved (nobody sees it) ─► ready: an NBD export (block) and an NVMe subsystem of its own ─► remove ─► nobody sees it
+//!            └─ the start fails ─► gone                                                             drained ─► gone
+//! ```
+//! Invariants: a target that a connection holds is not taken away; a namespace number is not used again while a connection
+//! holds it; what is kept for the next start is what was ready, never what is starting.
+
+use super::{Core, Operations};
+use crate::control;
+use crate::drive::Served;
+use crate::session::{ConnectionId, Namespace};
+use pellucid_flash::{Drive, Interface};
+use pellucid_host::{HostFtlConfig, Target, TargetEvent, TargetKind, TargetState, Targets};
+use serde_json::{Value, json};
+
+/// Keeps a drive's targets for the next start of the server; the error is a sentence.
+pub type KeepTargets = Box<dyn FnMut(&Targets) -> Result<(), String>>;
+
+/// What a drive's targets are made with.
+struct Registry {
+    drive: usize,
+    settings: HostFtlConfig,
+    keep: KeepTargets,
+}
+
+/// Somebody who waits for what becomes of a target.
+struct Waiting {
+    connection: ConnectionId,
+    namespace: usize,
+    outcome: Option<Result<(), String>>,
+}
+
+/// What the core knows about targets beside the drives themselves.
+#[derive(Default)]
+pub(super) struct TargetBook {
+    registries: Vec<Registry>,
+    /// Who uses which target's namespace.
+    holders: Vec<(ConnectionId, usize)>,
+    waiting: Vec<Waiting>,
+    changes: u64,
+}
+
+impl Core {
+    /// Says how targets of a drive are made (`settings` are those of their host FTLs) and kept, and makes those that there are;
+    /// this waits until they have started, in simulated time.
+    ///
+    /// # Errors
+    /// No drive of this name, or why a target cannot be made, in a sentence.
+    pub fn keep_targets(
+        &mut self,
+        drive: &str,
+        settings: HostFtlConfig,
+        targets: &Targets,
+        keep: KeepTargets,
+    ) -> Result<(), String> {
+        let number = self.names.iter().position(|name| name == drive);
+        let number = number.ok_or_else(|| format!("drive: {drive:?}: not served"))?;
+        for target in targets.list() {
+            let namespace = self.reserve(number, target.clone(), &settings)?;
+            while self.namespaces[namespace].gone {
+                if let Some(at) = self.devices[number].next_event() {
+                    self.devices[number].advance(at);
+                } else if !self.devices[number].shared().is_some_and(|shared| shared.is_changing()) {
+                    return Err(format!("target {}: its drive does not answer", target.name));
+                }
+                if let Some(why) = self.settle_targets_of(number) {
+                    return Err(format!("target {}: {why}", target.name));
+                }
+            }
+        }
+        self.book.registries.push(Registry { drive: number, settings, keep });
+        Ok(())
+    }
+
+    /// Counts changes of what targets there are.
+    pub(crate) fn target_changes(&self) -> u64 {
+        self.book.changes
+    }
+
+    /// A connection uses a namespace, until [`Core::release`].
+    pub(crate) fn hold(&mut self, connection: ConnectionId, namespace: usize) {
+        if self.namespaces[namespace].target.is_some() {
+            self.book.holders.push((connection, namespace));
+        }
+    }
+
+    /// A connection is gone.
+    pub(crate) fn release(&mut self, connection: ConnectionId) {
+        self.book.holders.retain(|(holder, _)| *holder != connection);
+        self.book.waiting.retain(|waiting| waiting.connection != connection);
+    }
+
+    fn held_by(&self, namespace: usize) -> usize {
+        self.book.holders.iter().filter(|(_, held)| *held == namespace).count()
+    }
+
+    /// Begins to make a target for `connection`, which is told by [`Core::outcome`].
+    ///
+    /// # Errors
+    /// Why not, in a sentence.
+    pub(crate) fn create_target(
+        &mut self,
+        connection: ConnectionId,
+        drive: usize,
+        target: Target,
+    ) -> Result<(), String> {
+        let registry = self.book.registries.iter().find(|registry| registry.drive == drive);
+        let settings = registry.map_or_else(HostFtlConfig::default, |registry| registry.settings.clone());
+        let namespace = self.reserve(drive, target, &settings)?;
+        self.book.waiting.push(Waiting { connection, namespace, outcome: None });
+        Ok(())
+    }
+
+    /// Begins to take a target away, as [`Core::create_target`].
+    pub(crate) fn remove_target(
+        &mut self,
+        connection: ConnectionId,
+        drive: usize,
+        name: &str,
+    ) -> Result<(), String> {
+        let none = || format!("{name}: no such target; there are none");
+        let shared = self.devices[drive].shared().ok_or_else(none)?;
+        shared.targets().get(name).map_err(|error| error.to_string())?;
+        let number = shared.find(name).map(|(number, _)| number);
+        let found = number.and_then(|number| self.namespace_of(drive, number)).ok_or_else(none)?;
+        match self.held_by(found) {
+            0 => {}
+            users => {
+                return Err(format!(
+                    "target {name}: {users} connections use it; allowed: to disconnect them first"
+                ));
+            }
+        }
+        let shared = self.devices[drive].shared_mut().ok_or_else(none)?;
+        shared.remove(name).map_err(|error| error.to_string())?;
+        self.namespaces[found].gone = true;
+        self.book.changes += 1;
+        self.book.waiting.push(Waiting { connection, namespace: found, outcome: None });
+        Ok(())
+    }
+
+    /// What became of the target that `connection` waits for; `None`: it still has to wait.
+    pub(crate) fn outcome(&mut self, connection: ConnectionId) -> Option<Result<(), String>> {
+        self.settle_targets();
+        let at = self.book.waiting.iter().position(|w| w.connection == connection && w.outcome.is_some())?;
+        self.book.waiting.swap_remove(at).outcome
+    }
+
+    fn namespace_of(&self, drive: usize, number: u16) -> Option<usize> {
+        self.namespaces.iter().position(|n| n.drive == drive && n.number == number)
+    }
+
+    /// Begins to make a target and gives it a namespace that nobody sees yet.
+    fn reserve(&mut self, drive: usize, target: Target, settings: &HostFtlConfig) -> Result<usize, String> {
+        let name = format!("{}.{}", self.names[drive], target.name);
+        if self.namespaces.iter().any(|n| !n.gone && n.name == name) {
+            return Err(format!("{}: the name {name} is taken", target.name));
+        }
+        self.share(drive)?;
+        let (kind, own_name) = (target.kind, target.name.clone());
+        let shared = self.devices[drive].shared_mut().expect("it has just been made");
+        let number = shared.create(target, settings).map_err(|error| error.to_string())?;
+        let interface = shared.interface(number).expect("it has just been made");
+        let like = TargetNamespace { drive, number, name, kind, interface, target: own_name };
+        let namespace = like.on(&self.devices[drive]);
+        let operations = Operations { had: 0, strike: u64::MAX };
+        let vacant = self
+            .namespaces
+            .iter()
+            .enumerate()
+            .position(|(at, n)| n.gone && n.number == u16::MAX && self.held_by(at) == 0);
+        Ok(match vacant {
+            Some(at) => {
+                (self.namespaces[at], self.operations[at]) = (namespace, operations);
+                at
+            }
+            None => {
+                self.namespaces.push(namespace);
+                self.operations.push(operations);
+                self.namespaces.len() - 1
+            }
+        })
+    }
+
+    /// Makes a drive one that can have targets.
+    fn share(&mut self, drive: usize) -> Result<(), String> {
+        let (served, result) = match self.devices.remove(drive).into_shared() {
+            Ok(shared) => (shared, Ok(())),
+            Err((served, why)) => (served, Err(format!("{}: {why}", self.names[drive]))),
+        };
+        self.devices.insert(drive, served);
+        result
+    }
+
+    /// Whether a target starts or stops.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.devices.iter().any(|drive| drive.shared().is_some_and(|shared| shared.is_changing()))
+    }
+
+    /// Does what follows from targets that have started or stopped.
+    pub(crate) fn settle_targets(&mut self) {
+        for drive in 0..self.devices.len() {
+            if self.devices[drive].shared().is_some() {
+                let _ = self.settle_targets_of(drive);
+            }
+        }
+    }
+
+    /// Returns why a start failed, if one did.
+    fn settle_targets_of(&mut self, drive: usize) -> Option<String> {
+        let mut failure = None;
+        while let Some(event) = self.devices[drive].shared_mut()?.take_event() {
+            let (number, why) = match event {
+                TargetEvent::Ready(number) => (number, None),
+                TargetEvent::Gone(number, ref why) => (number, why.clone()),
+            };
+            let namespace = self.namespace_of(drive, number).expect("a target has its namespace");
+            let name = self.namespaces[namespace].name.clone();
+            let is_ready = matches!(event, TargetEvent::Ready(_));
+            self.namespaces[namespace].gone = !is_ready;
+            if !is_ready {
+                self.namespaces[namespace].number = u16::MAX;
+                self.plan.forget(namespace);
+            }
+            self.book.changes += 1;
+            let outcome = match &why {
+                Some(why) => Err(why.clone()),
+                None => self.keep(drive),
+            };
+            let event = if is_ready { "target-ready" } else { "target-gone" };
+            match &outcome {
+                Ok(()) => self.notices.push(format!("event={event} target={name:?}")),
+                Err(why) => self.notices.push(format!("event={event} target={name:?} error={why:?}")),
+            }
+            if let Some(waiting) = self.book.waiting.iter_mut().find(|w| w.namespace == namespace) {
+                waiting.outcome = Some(outcome);
+                self.nudged.push(waiting.connection);
+            }
+            failure = failure.or(why);
+        }
+        failure
+    }
+
+    /// Keeps the targets that are ready for the next start.
+    fn keep(&mut self, drive: usize) -> Result<(), String> {
+        let Some(shared) = self.devices[drive].shared() else { return Ok(()) };
+        let mut ready = shared.targets().clone();
+        for target in shared.targets().list() {
+            if shared.find(&target.name).is_none_or(|(_, state)| state != TargetState::Ready) {
+                let _ = ready.remove(&target.name);
+            }
+        }
+        match self.book.registries.iter_mut().find(|registry| registry.drive == drive) {
+            Some(registry) => (registry.keep)(&ready)
+                .map_err(|error| format!("done, but it could not be kept for the next start: {error}")),
+            None => Ok(()),
+        }
+    }
+
+    /// A drive's parallel units and who has them.
+    pub(crate) fn targets(&self, drive: usize) -> Result<Value, String> {
+        let geometry = match self.devices[drive].shared() {
+            Some(shared) => Some(*shared.geometry()),
+            None => self.devices[drive].interfaces().iter().find_map(|(_, interface)| match interface {
+                Interface::OpenChannel(geometry) => Some(*geometry),
+                _ => None,
+            }),
+        };
+        let none = || format!("{}: no open-channel namespace, so no parallel units", self.names[drive]);
+        let geometry = geometry.ok_or_else(none)?;
+        let listed = self.devices[drive].shared().map_or(&[][..], |shared| shared.targets().list());
+        let targets = listed.iter().map(|target| self.target(drive, target));
+        Ok(json!({
+            "drive": self.names[drive],
+            "groups": geometry.groups,
+            "units_per_group": geometry.units,
+            "chunks": geometry.chunks,
+            "chunk_sectors": geometry.chunk_sectors,
+            "sector_bytes": geometry.sector_bytes,
+            "targets": targets.collect::<Vec<Value>>(),
+        }))
+    }
+
+    fn target(&self, drive: usize, target: &Target) -> Value {
+        let found = self.devices[drive].shared().and_then(|shared| shared.find(&target.name));
+        let namespace = found.and_then(|(number, _)| self.namespace_of(drive, number));
+        json!({
+            "name": target.name,
+            "kind": target.kind.name(),
+            "first_unit": target.units.start,
+            "units": target.units.len(),
+            "state": found.map(|(_, state)| state.name()),
+            "namespace": namespace.map(|at| self.namespaces[at].name.clone()),
+            "bytes": namespace.map(|at| match self.namespaces[at].interface {
+                Interface::OpenChannel(c) =>
+                    u64::from(c.parallel_units()) * u64::from(c.chunks) * u64::from(c.chunk_sectors) * u64::from(c.sector_bytes),
+                _ => self.namespaces[at].bytes(),
+            }),
+            "connections": namespace.map(|at| self.held_by(at)),
+        })
+    }
+
+    /// The drive of a request: of the namespace of this name, or of the drive itself.
+    pub(crate) fn drive_named(&self, name: Option<&str>) -> Result<usize, String> {
+        match name.and_then(|name| self.names.iter().position(|drive| drive == name)) {
+            Some(drive) => Ok(drive),
+            None => Ok(self.namespaces[control::named(name, &self.namespaces)?].drive),
+        }
+    }
+}
+
+/// What a target's namespace is made of.
+struct TargetNamespace {
+    drive: usize,
+    number: u16,
+    name: String,
+    kind: TargetKind,
+    interface: Interface,
+    target: String,
+}
+
+impl TargetNamespace {
+    fn on(self, served: &Served) -> Namespace {
+        let TargetNamespace { drive, number, name, kind, interface, target } = self;
+        let [sector_bytes, unit_bytes, stripe_bytes] = served.sizes();
+        let is_block = kind == TargetKind::Block;
+        // A host FTL maps and buffers sector by sector.
+        let sized = |bytes: u32| if is_block { sector_bytes } else { bytes };
+        Namespace {
+            name,
+            drive,
+            number,
+            interface,
+            sectors: super::sectors_of(&interface),
+            sector_bytes,
+            unit_bytes: sized(unit_bytes),
+            stripe_bytes: sized(stripe_bytes),
+            write_back: is_block || served.has_write_cache(),
+            target: Some(target),
+            gone: true,
+        }
+    }
+}

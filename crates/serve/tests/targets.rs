@@ -1,0 +1,368 @@
+//! Targets made and taken away while their drive is served: block ones over NBD, raw ones over NVMe/TCP with a host FTL of another server
+//! as the application, what is refused, and what is there after a power cut and after a restart.
+
+mod common;
+
+use common::{Client, chunk_namespace, config, pattern, scratch};
+use pellucid_device::Device;
+use pellucid_flash::{ChunkAddress, Drive, Interface, Lba, Opcode, Status};
+use pellucid_ftl::Management;
+use pellucid_host::{HostFtl, HostFtlConfig, Target as Range, TargetKind, Targets};
+use pellucid_media::StoreKind;
+use pellucid_serve::control::ControlSession;
+use pellucid_serve::nbd::NbdSession;
+use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
+use pellucid_serve::session::{ConnectionId, Operation};
+use pellucid_serve::{
+    Address, CONTROL, Core, Layered, Options, Remote, RemoteConfig, Route, Server, Stopper, Time,
+};
+use pellucid_wire::nbd::Command;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const NQN: &str = "nqn.2026-01.org.pellucid:chunks";
+const BLOCK: usize = 4096;
+
+fn chunks() -> Device {
+    let mut config = config(StoreKind::Ram);
+    config.media.metadata_bytes = 16;
+    config.media.geometry.spare_bytes = 256;
+    let all = 0..config.media.geometry.blocks;
+    config.namespaces = vec![chunk_namespace(all, Management::Host)];
+    Device::new(&config).expect("a good configuration")
+}
+
+fn settings() -> HostFtlConfig {
+    HostFtlConfig { over_provisioning: 0.5, ..HostFtlConfig::default() }
+}
+
+struct Running {
+    nvme: SocketAddr,
+    nbd: PathBuf,
+    control: PathBuf,
+    /// As they are kept for the next start.
+    kept: Arc<Mutex<Targets>>,
+    stopper: Stopper,
+    thread: Option<JoinHandle<Vec<Device>>>,
+}
+
+fn core(device: Device, targets: &Targets, time: Time, kept: &Arc<Mutex<Targets>>) -> Core {
+    let mut core = Core::new(vec![("chunks".into(), device)], time).expect("a drive that can be served");
+    let keep = Arc::clone(kept);
+    let keep = Box::new(move |targets: &Targets| {
+        *keep.lock().expect("a registry") = targets.clone();
+        Ok(())
+    });
+    core.keep_targets("chunks", settings(), targets, keep).expect("targets that start");
+    core
+}
+
+fn serve(
+    name: &str,
+    targets: Targets,
+    device: impl FnOnce() -> Device + Send + 'static,
+    time: Time,
+) -> Running {
+    serve_core(name, targets, move |targets, kept| core(device(), &targets, time, kept))
+}
+
+fn serve_core(
+    name: &str,
+    targets: Targets,
+    make: impl FnOnce(Targets, &Arc<Mutex<Targets>>) -> Core + Send + 'static,
+) -> Running {
+    let directory = scratch(name);
+    let (nbd, control) = (directory.join("nbd"), directory.join("control"));
+    let paths = (nbd.clone(), control.clone());
+    let (tell, told) = mpsc::channel();
+    let kept: Arc<Mutex<Targets>> = Arc::default();
+    let registry = Arc::clone(&kept);
+    let thread = std::thread::spawn(move || {
+        let core = make(targets, &registry);
+        let mut server = Server::new(core, Options::default(), Box::new(|_| {})).expect("an event queue");
+        let accept = Box::new(|_, _: &str| Ok(Box::<NbdSession>::default() as _));
+        server.listen(&Address::Unix(paths.0), "nbd", accept).expect("a Unix socket");
+        let subsystem = SubsystemConfig {
+            nqn: NQN.into(),
+            serial: "1".into(),
+            model: "Chunks".into(),
+            namespaces: vec![0],
+            hosts: None,
+            secrets: BTreeMap::new(),
+        };
+        let target = Target::new(vec![subsystem]).expect("good names");
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let accept = Box::new(move |_, _: &str| Ok(Box::new(Connection::new(&target, local)) as _));
+        let bound = server.listen(&Address::Tcp(local), "nvme-tcp", accept).expect("a port");
+        let stopper = server.stopper();
+        let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+        server.listen(&Address::Unix(paths.1), CONTROL, accept).expect("a Unix socket");
+        tell.send((bound, server.stopper())).expect("somebody listens");
+        server.run().expect("a good end").into_devices()
+    });
+    let (bound, stopper) = told.recv().expect("the server starts");
+    let Address::Tcp(nvme) = bound else { panic!("a TCP address") };
+    Running { nvme, nbd, control, kept, stopper, thread: Some(thread) }
+}
+
+impl Running {
+    fn client(&self, export: &str) -> Client {
+        let stream = UnixStream::connect(&self.nbd).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket option");
+        Client::begin(Box::new(stream), export, true)
+    }
+
+    fn control(&self, line: &str) -> serde_json::Value {
+        let mut stream = UnixStream::connect(&self.control).expect("the control socket");
+        writeln!(stream, "{line}").expect("it takes a line");
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).expect("it answers");
+        serde_json::from_str(&answer).expect("JSON")
+    }
+
+    fn create(&self, name: &str, kind: &str, first: u32, units: u32) -> serde_json::Value {
+        self.control(&format!(
+            r#"{{"do":"target-create","name":"{name}","kind":"{kind}","first_unit":{first},"units":{units}}}"#
+        ))
+    }
+
+    fn remove(&self, name: &str) -> serde_json::Value {
+        self.control(&format!(r#"{{"do":"target-remove","name":"{name}"}}"#))
+    }
+
+    /// Until nobody holds a target any more: a server notices the end of a connection when it looks.
+    fn wait_until_free(&self, name: &str) {
+        let end = std::time::Instant::now() + Duration::from_secs(60);
+        loop {
+            let answer = self.control(r#"{"do":"targets"}"#);
+            let targets = answer["targets"].as_array().expect("a list");
+            if targets.iter().all(|t| t["name"] != name || t["connections"] == 0) {
+                return;
+            }
+            assert!(std::time::Instant::now() < end, "{name} is held: {answer}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// A host FTL of another server on what `subsystem` offers.
+    fn application(&self, name: &str, subsystem: &str) -> Running {
+        let remote = RemoteConfig {
+            address: self.nvme.to_string(),
+            nqn: Some(subsystem.into()),
+            nsid: None,
+            host_nqn: "nqn.2014-08.org.example:host".into(),
+            digests: false,
+        };
+        serve_core(name, Targets::default(), move |_, _| {
+            let remote = Remote::connect(remote).expect("a drive to stand on");
+            let layer = HostFtl::new(&settings(), remote.interface(0), remote.image_bytes()).expect("room");
+            let layered = Layered::on_remote(Box::new(layer), remote).expect("a start");
+            Core::new(vec![("app".into(), layered)], Time::Paced { dilation: 1.0 }).expect("served")
+        })
+    }
+
+    fn stop(mut self) -> Vec<Device> {
+        self.stopper.stop();
+        self.thread.take().expect("stopped once").join().expect("the server does not panic")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.stopper.stop();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn block(at: u64, round: u64) -> Vec<u8> {
+    pattern(at * 1000 + round, BLOCK)
+}
+
+/// Writes every block several times over, so that lines are collected.
+fn fill(client: &mut Client, rounds: u64) {
+    for round in 0..rounds {
+        for at in 0..client.size_bytes / BLOCK as u64 {
+            client.write(at * BLOCK as u64, &block(at, round));
+        }
+    }
+    client.flush();
+}
+
+fn check(client: &mut Client, round: u64) {
+    for at in 0..client.size_bytes / BLOCK as u64 {
+        assert!(client.read(at * BLOCK as u64, BLOCK as u32) == block(at, round), "block {at} differs");
+    }
+}
+
+#[test]
+fn targets_are_made_used_side_by_side_and_taken_away() {
+    for (name, time) in [("instant", Time::Instant), ("paced", Time::Paced { dilation: 0.1 })] {
+        let server = serve(&format!("targets-{name}"), Targets::default(), chunks, time);
+        assert_eq!(server.create("main", "block", 0, 2)["ok"], true);
+        assert_eq!(server.create("log", "raw", 2, 2)["ok"], true);
+        let answer = server.control(r#"{"do":"targets"}"#);
+        assert_eq!(answer["targets"][0]["namespace"], "chunks.main", "{answer}");
+        assert_eq!(answer["targets"][1]["state"], "ready");
+        let application = server.application(&format!("targets-app-{name}"), &format!("{NQN}.log"));
+        let (mut main, mut log) = (server.client("chunks.main"), application.client(""));
+        assert!(main.size_bytes > 1 << 20 && log.size_bytes > 1 << 20);
+        for part in 0..2 {
+            fill(&mut main, 2 + part);
+            fill(&mut log, 2 + part);
+            check(&mut main, 1 + part);
+            check(&mut log, 1 + part);
+        }
+        for (target, who) in [("main", "1 connections"), ("log", "2 connections")] {
+            let refused = server.remove(target)["error"].as_str().expect("refused").to_owned();
+            assert!(refused.contains(who) && refused.contains("disconnect"), "{refused}");
+        }
+        main.leave();
+        log.leave();
+        application.stop();
+        for target in ["main", "log"] {
+            server.wait_until_free(target);
+            assert_eq!(server.remove(target)["ok"], true);
+        }
+        assert!(server.kept.lock().expect("a registry").list().is_empty());
+        // The same target again finds its data; another one on its units does not.
+        assert_eq!(server.create("main", "block", 0, 2)["ok"], true);
+        let mut main = server.client("chunks.main");
+        check(&mut main, 2);
+        main.leave();
+        server.wait_until_free("main");
+        assert_eq!(server.remove("main")["ok"], true);
+        assert_eq!(server.create("other", "block", 0, 2)["ok"], true);
+        let mut other = server.client("chunks.other");
+        assert_eq!(other.read(0, BLOCK as u32), vec![0; BLOCK]);
+        other.leave();
+    }
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_with_a_sentence() {
+    let server = serve("targets-refused", Targets::default(), chunks, Time::Instant);
+    assert_eq!(server.create("main", "block", 0, 2)["ok"], true);
+    for (name, kind, first, units, sentence) in [
+        (
+            "b",
+            "raw",
+            1,
+            2,
+            "units 1-2: overlap those of target main, which has 0-1; targets share no parallel unit",
+        ),
+        ("b", "block", 3, 2, "units 3-4: not in the drive; allowed: a range within 0-3"),
+        ("b", "tape", 2, 1, "kind: \"tape\"; allowed: block, raw"),
+        ("main", "raw", 2, 1, "main: the name chunks.main is taken"),
+        ("a b", "raw", 2, 1, "target name \"a b\": allowed: letters, digits, '-', '_' and '.', at least one"),
+    ] {
+        assert_eq!(server.create(name, kind, first, units)["error"], sentence);
+    }
+    assert_eq!(server.remove("c")["error"], "c: no such target; there are main");
+    let unknown = server.control(r#"{"do":"target-create","drive":"x","name":"y"}"#);
+    assert_eq!(unknown["error"], "drive: \"x\"; allowed: chunks, chunks.main");
+    // Nothing of this has changed anything.
+    let answer = server.control(r#"{"do":"targets"}"#);
+    assert_eq!(answer["targets"].as_array().expect("a list").len(), 1);
+    assert_eq!(server.kept.lock().expect("a registry").list().len(), 1);
+
+    let blocks =
+        common::serve("targets-none", vec![("plain".into(), common::drive(StoreKind::Ram))], Time::Instant);
+    let answer = blocks.control(r#"{"do":"target-create","name":"a","kind":"raw","first_unit":0,"units":1}"#);
+    assert!(answer.contains("plain: no open-channel namespace"), "{answer}");
+}
+
+#[test]
+fn discovery_tells_of_targets_as_they_come_and_go() {
+    let server = serve("targets-discovery", Targets::default(), chunks, Time::Instant);
+    let offered = || {
+        let remote = RemoteConfig {
+            address: server.nvme.to_string(),
+            nqn: None,
+            nsid: None,
+            host_nqn: "nqn.2014-08.org.example:host".into(),
+            digests: false,
+        };
+        Remote::connect(remote).map_or_else(|error| error.to_string(), |remote| remote.nqn().to_owned())
+    };
+    assert_eq!(offered(), NQN);
+    assert_eq!(server.create("log", "raw", 1, 3)["ok"], true);
+    assert!(
+        offered()
+            .ends_with(&format!("several subsystems; allowed: HOST:PORT/NQN with one of {NQN}, {NQN}.log"))
+    );
+    // Who looked is still known until the server has seen the end of its connections.
+    server.wait_until_free("log");
+    assert_eq!(server.remove("log")["ok"], true);
+    assert_eq!(offered(), NQN);
+}
+
+#[test]
+fn flushed_data_of_targets_survive_power_cuts_and_a_restart() {
+    let server = serve("targets-power", Targets::default(), chunks, Time::Instant);
+    assert_eq!(server.create("main", "block", 1, 3)["ok"], true);
+    let mut main = server.client("chunks.main");
+    for round in 1..4 {
+        fill(&mut main, round);
+        assert_eq!(server.control(r#"{"do":"power-cut"}"#)["ok"], true);
+        check(&mut main, round - 1);
+    }
+    let hole = main.size_bytes / 2;
+    assert_eq!(main.ask(Command::Trim, 0, 0, hole as u32, &[]).error, 0);
+    main.flush();
+    let extents = main.ask(Command::BlockStatus, 0, 0, main.size_bytes as u32, &[]).extents;
+    let holes: Vec<(u32, u32)> = extents.iter().map(|e| (e.length_bytes, e.flags)).collect();
+    assert_eq!(holes, [(hole as u32, 3), ((main.size_bytes - hole) as u32, 0)]);
+    main.leave();
+    let kept = server.kept.lock().expect("a registry").clone();
+    let device = server.stop().pop().expect("one drive");
+    let server = serve("targets-restart", kept, move || device, Time::Instant);
+    let mut main = server.client("chunks.main");
+    assert_eq!(main.read(0, BLOCK as u32), vec![0; BLOCK]);
+    for at in main.size_bytes / 2 / BLOCK as u64 + 1..main.size_bytes / BLOCK as u64 {
+        assert!(main.read(at * BLOCK as u64, BLOCK as u32) == block(at, 2), "block {at} differs");
+    }
+    main.leave();
+}
+
+/// What the drive's own namespace may do to units of a target: nothing but read how its chunks are.
+#[test]
+fn the_drives_own_namespace_reaches_no_unit_of_a_target() {
+    let mut targets = Targets::default();
+    let device = chunks();
+    let Some(Interface::OpenChannel(geometry)) = Drive::interface(&device, 0) else { panic!("chunks") };
+    let range = Range::new("log".into(), TargetKind::Raw, 1..3);
+    targets.create(&geometry, range).expect("room");
+    let mut core = core(device, &targets, Time::Instant, &Arc::default());
+    let mut ask = |namespace: usize, opcode, unit: u32, sectors: u32| {
+        let address = ChunkAddress { group: unit / 2, unit: unit % 2, chunk: 1, sector: 0 };
+        let lba = if namespace == 0 { geometry.lba(address) } else { Lba(0) };
+        let bytes = if opcode == Opcode::Write { sectors as usize * 512 } else { 0 };
+        let route = Route { connection: ConnectionId::new(1), token: 7 };
+        core.submit(namespace, route, Operation::new(opcode, lba, sectors, vec![1; bytes]));
+        while core.outstanding() > 0 {
+            core.run();
+            if let Some(done) = core.pop() {
+                return done.completion.status;
+            }
+        }
+        panic!("no completion")
+    };
+    for (unit, status) in
+        [(0, Status::Success), (1, Status::LbaOutOfRange), (2, Status::LbaOutOfRange), (3, Status::Success)]
+    {
+        assert_eq!(ask(0, Opcode::Write, unit, 8), status, "write to unit {unit}");
+        assert_eq!(ask(0, Opcode::Read, unit, 8), status, "read of unit {unit}");
+        assert_eq!(ask(0, Opcode::Reset, unit, 0), status, "reset in unit {unit}");
+        assert_eq!(ask(0, Opcode::Report, unit, 4), Status::Success, "report of unit {unit}");
+    }
+    // The target's first chunk is chunk 0 of the drive's unit 1; nobody else's command has touched it.
+    assert_eq!(ask(1, Opcode::Write, 0, 8), Status::Success);
+}
