@@ -11,6 +11,7 @@ use pellucid_host::{CpuCosts, HostFtl, HostFtlConfig, Layer, Stack, Targets, Zon
 use pellucid_lab::drive::HostLayer;
 use pellucid_lab::spec;
 use pellucid_lab::targets::{load, registry_path, save};
+use pellucid_serve::nvme::HostSecrets;
 use pellucid_serve::{Core, Layered, Remote, RemoteConfig, Served};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -135,11 +136,22 @@ fn host_ftl(
     Ok(Box::new(layer))
 }
 
+/// What this host is to a remote drive.
+pub struct RemoteHost<'a> {
+    /// Its qualified name.
+    pub nqn: &'a str,
+    /// It wants digests.
+    pub digests: bool,
+    /// It wants so many I/O queues.
+    pub queues: u16,
+    /// It can authenticate.
+    pub secrets: Option<HostSecrets>,
+}
+
 /// A remote drive under a host FTL, with the name under which it is served; `description`: whose `[host]` counts.
 pub fn open_remote(
     drive: &RemoteDrive,
-    host_nqn: &str,
-    digests: bool,
+    host: RemoteHost<'_>,
     description: Option<&str>,
     global: &Global,
 ) -> Result<Opened, Failure> {
@@ -154,8 +166,10 @@ pub fn open_remote(
         address: drive.address.clone(),
         nqn: drive.nqn.clone(),
         nsid: (config.namespace > 0).then(|| u32::from(config.namespace) + 1),
-        host_nqn: host_nqn.to_owned(),
-        digests,
+        host_nqn: host.nqn.to_owned(),
+        digests: host.digests,
+        queues: host.queues,
+        secrets: host.secrets,
     };
     let remote = Remote::connect(remote).map_err(Failure::work)?;
     let name = given.unwrap_or_else(|| {

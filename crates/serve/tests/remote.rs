@@ -2,6 +2,7 @@
 
 mod common;
 
+use base64::Engine;
 use common::{Client, chunk_namespace, config, pattern, scratch};
 use pellucid_device::Device;
 use pellucid_flash::Drive;
@@ -10,7 +11,7 @@ use pellucid_host::{HostFtl, HostFtlConfig};
 use pellucid_media::StoreKind;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
+use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target};
 use pellucid_serve::{
     Address, CONTROL, Core, Layered, Options, Remote, RemoteConfig, Served, Server, Stopper, Time,
 };
@@ -47,6 +48,17 @@ struct Running {
 }
 
 fn serve(name: &str, port: u16, time: Time, make: impl FnOnce() -> Served + Send + 'static) -> Running {
+    serve_for(name, port, time, BTreeMap::new(), make)
+}
+
+/// The same, for hosts that have to authenticate.
+fn serve_for(
+    name: &str,
+    port: u16,
+    time: Time,
+    secrets: BTreeMap<String, HostSecrets>,
+    make: impl FnOnce() -> Served + Send + 'static,
+) -> Running {
     let directory = scratch(name);
     let (nbd, control) = (directory.join("nbd"), directory.join("control"));
     let paths = (nbd.clone(), control.clone());
@@ -65,7 +77,7 @@ fn serve(name: &str, port: u16, time: Time, make: impl FnOnce() -> Served + Send
             model: "Chunks".into(),
             namespaces: vec![0],
             hosts: None,
-            secrets: BTreeMap::new(),
+            secrets,
         };
         let target = Target::new(vec![subsystem]).expect("good names");
         let local = SocketAddr::from(([127, 0, 0, 1], port));
@@ -89,12 +101,17 @@ fn remote_config(address: SocketAddr) -> RemoteConfig {
         nsid: None,
         host_nqn: "nqn.2014-08.org.example:host".into(),
         digests: false,
+        queues: 1,
+        secrets: None,
     }
 }
 
 /// A second server: a host FTL on the drive behind `address`.
 fn host(name: &str, address: SocketAddr, digests: bool) -> Running {
-    let config = RemoteConfig { digests, ..remote_config(address) };
+    host_as(name, RemoteConfig { digests, ..remote_config(address) })
+}
+
+fn host_as(name: &str, config: RemoteConfig) -> Running {
     serve(name, 0, Time::Paced { dilation: 1.0 }, move || {
         let remote = Remote::connect(config).expect("a drive to stand on");
         let settings = HostFtlConfig { over_provisioning: 0.5, ..HostFtlConfig::default() };
@@ -422,4 +439,80 @@ fn no_answer_of_a_target_is_believed_or_makes_the_host_panic() {
         let answers = [encode_ic_resp(&good).to_vec(), noise];
         assert!(Remote::connect(remote_config(impostor(answers))).is_err());
     }
+}
+
+/// Keys of 32 bytes in their printed form, without transformation.
+fn secrets(host: u8, controller: Option<u8>) -> HostSecrets {
+    let printed = |key: u8| {
+        let key = [key; 32];
+        let bytes = [&key[..], &crc32fast::hash(&key).to_le_bytes()].concat();
+        format!("DHHC-1:00:{}:\n", base64::prelude::BASE64_STANDARD.encode(bytes))
+    };
+    let text = printed(host) + &controller.map(printed).unwrap_or_default();
+    HostSecrets::parse(&text).expect("secrets")
+}
+
+/// Every group; several queues, each of which authenticates.
+#[test]
+fn a_host_with_the_right_secret_works_on_several_queues() {
+    let groups = [(DhGroup::Null, 1), (DhGroup::Ffdhe2048, 3), (DhGroup::Ffdhe8192, 2)];
+    for (group, queues) in groups {
+        let known = secrets(1, Some(2)).with_group_min(group);
+        let of_host = BTreeMap::from([("nqn.2014-08.org.example:host".to_owned(), known)]);
+        let name = format!("remote-secret-{group:?}");
+        let drive = serve_for(&name, 0, Time::Instant, of_host, || chunks().into());
+        let config = RemoteConfig { queues, secrets: Some(secrets(1, Some(2))), ..remote_config(drive.nvme) };
+        let host = host_as(&format!("{name}-host"), config);
+        assert_eq!(
+            drive.logged("protocol=nvme-tcp"),
+            usize::from(2 + queues),
+            "discovery, admin, I/O queues"
+        );
+        let mut client = host.client();
+        let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(5));
+        // Many at once, so that all queues have something to do.
+        let blocks = client.size_bytes / BLOCK as u64;
+        for round in 0..blocks {
+            model.write(&mut client, &mut rng);
+            if round % 64 == 0 {
+                client.flush();
+            }
+        }
+        model.check(&mut client);
+        client.leave();
+        host.stop();
+        assert_eq!(drive.logged("broke the protocol") + drive.logged("authentication of"), 0);
+    }
+}
+
+#[test]
+fn hosts_with_wrong_secrets_are_refused_with_the_reason() {
+    let nqn = "nqn.2014-08.org.example:host";
+    let known = secrets(1, Some(2)).with_group_min(DhGroup::Ffdhe2048);
+    let of_host = BTreeMap::from([(nqn.to_owned(), known)]);
+    let drive = serve_for("remote-refused-secret", 0, Time::Instant, of_host, || chunks().into());
+    let refused = |secrets: Option<HostSecrets>| {
+        let config = RemoteConfig { secrets, ..remote_config(drive.nvme) };
+        Remote::connect(config).map(drop).expect_err("no way in").to_string()
+    };
+    let missing = refused(None);
+    assert!(missing.contains("asks this host to authenticate") && missing.contains("no secret"), "{missing}");
+    let wrong = refused(Some(secrets(3, None)));
+    assert!(wrong.contains("it has another secret for it"), "{wrong}");
+    drive.wait_for("wrong response: the host has another secret", 1);
+    let impostor = refused(Some(secrets(1, Some(4))));
+    assert!(impostor.contains("the controller does not know the secret"), "{impostor}");
+    drive.wait_for("the host refuses the controller", 1);
+    assert!(
+        Remote::connect(RemoteConfig { secrets: Some(secrets(1, None)), ..remote_config(drive.nvme) })
+            .is_ok()
+    );
+
+    // One that asks for nothing proves nothing.
+    let open = serve("remote-open", 0, Time::Instant, || chunks().into());
+    let config = RemoteConfig { secrets: Some(secrets(1, Some(2))), ..remote_config(open.nvme) };
+    let why = Remote::connect(config).map(drop).expect_err("no proof").to_string();
+    assert!(why.contains("would not prove who it is"), "{why}");
+    let config = RemoteConfig { secrets: Some(secrets(1, None)), ..remote_config(open.nvme) };
+    assert!(Remote::connect(config).is_ok(), "a host that need not authenticate");
 }

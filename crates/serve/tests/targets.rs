@@ -158,6 +158,8 @@ impl Running {
             nsid: None,
             host_nqn: "nqn.2014-08.org.example:host".into(),
             digests: false,
+            queues: 1,
+            secrets: None,
         };
         serve_core(name, Targets::default(), move |_, _| {
             let remote = Remote::connect(remote).expect("a drive to stand on");
@@ -289,6 +291,8 @@ fn discovery_tells_of_targets_as_they_come_and_go() {
             nsid: None,
             host_nqn: "nqn.2014-08.org.example:host".into(),
             digests: false,
+            queues: 1,
+            secrets: None,
         };
         Remote::connect(remote).map_or_else(|error| error.to_string(), |remote| remote.nqn().to_owned())
     };

@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::layered::{self, Opened, RemoteDrive};
+use crate::layered::{self, Opened, RemoteDrive, RemoteHost};
 use crate::log_line::LogFormat;
 use crate::output;
 use crate::watch::MonitorOptions;
@@ -11,10 +11,10 @@ use anyhow::anyhow;
 use pellucid_flash::Interface;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::nvme::{Connection, HostSecrets, SubsystemConfig, Target};
+use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target};
 use pellucid_serve::session::Namespace;
 use pellucid_serve::{
-    Address, CONTROL, Core, FioTrace, Options, PlannedFault, Server, Time, TlsConfig, UblkError,
+    Address, CONTROL, Core, FioTrace, Options, PlannedFault, RemoteConfig, Server, Time, TlsConfig, UblkError,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -54,6 +54,14 @@ pub struct Serve {
     /// Headers and data to and from the remote drive carry digests (CRC-32C)
     #[arg(long, requires = "remote")]
     remote_digests: bool,
+    /// I/O queues to the remote drive, each a TCP connection; it may give fewer
+    #[arg(long, value_name = "N", requires = "remote", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(RemoteConfig::QUEUES_MAX)))]
+    remote_queues: u16,
+    /// Prove to the remote drive who this host is (DH-HMAC-CHAP). FILE as for --dhchap: the host's secret and, on a second line, the
+    /// drive's, if it has to prove that it is the right one
+    #[arg(long, value_name = "FILE", requires = "remote")]
+    remote_dhchap: Option<PathBuf>,
     /// Serve NBD here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times
     #[arg(long, value_name = "ADDR")]
     nbd: Vec<Address>,
@@ -78,6 +86,10 @@ pub struct Serve {
     /// the controller's if the host asks for it; only its owner may read it (mode 0600)
     #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_dhchap)]
     dhchap: Vec<(String, PathBuf)>,
+    /// Refuse smaller Diffie-Hellman groups than this, with --dhchap and --remote-dhchap: null, or ffdhe with 2048, 3072, 4096, 6144 or
+    /// 8192 bits. Of those that a host offers the smallest is used; with null whoever listens can try secrets at leisure
+    #[arg(long, value_name = "GROUP", default_value = "null", value_parser = parse_group)]
+    dhchap_group: DhGroup,
     /// paced: modelled latency is kept; x10: everything takes ten times as long; instant: as fast as possible
     #[arg(long, value_name = "TIME", default_value = "paced", value_parser = parse_time)]
     time: Time,
@@ -119,6 +131,14 @@ fn parse_dhchap(text: &str) -> Result<(String, PathBuf), String> {
         Some((host, file)) if !host.is_empty() && !file.is_empty() => Ok((host.into(), file.into())),
         _ => Err("allowed: the name of a host, =, a file".into()),
     }
+}
+
+fn parse_group(text: &str) -> Result<DhGroup, String> {
+    let name = |group: &DhGroup| format!("{group:?}").to_lowercase();
+    let found = DhGroup::ALL.iter().copied().find(|group| name(group) == text);
+    found.ok_or_else(|| {
+        format!("allowed: {}", DhGroup::ALL.iter().map(name).collect::<Vec<String>>().join(", "))
+    })
 }
 
 fn parse_time(text: &str) -> Result<Time, String> {
@@ -230,8 +250,18 @@ impl Serve {
                 )));
             }
         };
-        let (host, digests) = (&self.remote_host_nqn, self.remote_digests);
-        Ok(vec![layered::open_remote(remote, host, digests, description, global)?])
+        let load = |file: &PathBuf| {
+            let loaded = HostSecrets::load(file);
+            loaded.map_err(|error| Failure::asked(anyhow!("--remote-dhchap: {error}")))
+        };
+        let secrets = self.remote_dhchap.as_ref().map(load).transpose()?;
+        let host = RemoteHost {
+            nqn: &self.remote_host_nqn,
+            digests: self.remote_digests,
+            queues: self.remote_queues,
+            secrets: secrets.map(|secrets| secrets.with_group_min(self.dhchap_group)),
+        };
+        Ok(vec![layered::open_remote(remote, host, description, global)?])
     }
 
     /// The subsystem of a drive, with all its namespaces.
@@ -266,6 +296,7 @@ impl Serve {
         for (host, file) in &self.dhchap {
             let loaded = HostSecrets::load(file)
                 .map_err(|error| Failure::asked(anyhow!("--dhchap {host}: {error}")))?;
+            let loaded = loaded.with_group_min(self.dhchap_group);
             if secrets.insert(host.clone(), loaded).is_some() {
                 return Err(Failure::asked(anyhow!(
                     "--dhchap {host}: given twice; allowed: once for each host"

@@ -15,7 +15,7 @@
 mod admin;
 mod connection;
 mod controller;
-mod dhchap;
+pub(crate) mod dhchap;
 mod discovery;
 mod fdp;
 mod features;
@@ -31,7 +31,7 @@ mod tests;
 mod zns;
 
 pub use connection::Connection;
-pub use dhchap::{HostSecrets, SecretError};
+pub use dhchap::{DhGroup, HostSecrets, SecretError};
 pub use subsystem::{ConfigError, SubsystemConfig};
 
 use crate::session::{ConnectionId, Port};

@@ -201,17 +201,18 @@ impl Remote {
     pub(super) fn start_waiting(&mut self) {
         while let (State::Up(link), Some(&at)) = (&mut self.state, self.waiting.front()) {
             // A list of addresses is a command of its own.
-            if link.io.room() < 2 || link.admin.room() < 2 {
+            let queue = link.roomiest();
+            if link.io[queue].room() < 2 || link.admin.room() < 2 {
                 return;
             }
             self.waiting.pop_front();
-            send(link, &mut self.works[at as usize], at, &self.identity.geometry);
+            send(link, queue, &mut self.works[at as usize], at, &self.identity.geometry);
         }
     }
 
     /// A command of ours has ended. The answer says why nothing about this connection can be relied on, if so.
     pub(super) fn part_ended(&mut self, ended: Ended) -> Option<String> {
-        let Ended { token, status, result, data } = ended;
+        let Ended { token, status, result, data, .. } = ended;
         if matches!(token, KEEP_ALIVE_TOKEN | STAGE_TOKEN) {
             let what = if token == STAGE_TOKEN { "list of addresses" } else { "keep alive" };
             return (!status.is_success()).then(|| format!("{what}: {status}"));
@@ -332,7 +333,7 @@ impl Remote {
 }
 
 /// Sends the next part of a command.
-fn send(link: &mut Link, work: &mut Work, at: u32, geometry: &ChunkGeometry) {
+fn send(link: &mut Link, queue: usize, work: &mut Work, at: u32, geometry: &ChunkGeometry) {
     let (nsid, token) = (link.identity.nsid, u64::from(at));
     let left = work.total() - work.done;
     work.sent = true;
@@ -340,14 +341,14 @@ fn send(link: &mut Link, work: &mut Work, at: u32, geometry: &ChunkGeometry) {
         let (each, oob) = work.data_kind().bytes(geometry.sector_bytes, Vector::METADATA_BYTES as u32);
         let command = VectorCommand { count: work.part, is_run: true, ..vector(VectorOpcode::Read, work) };
         let blocks = vec![0; (work.part * (each + oob)) as usize];
-        return link.io.start(token, command.entry(0, nsid), Payload::In(blocks));
+        return link.io[queue].start(token, command.entry(0, nsid), Payload::In(blocks));
     }
     let sectors_max = (link.identity.data_max / geometry.sector_bytes).min(Vector::ADDRESSES_MAX as u32);
     match work.command.opcode {
         Opcode::Flush => {
             work.part = 1;
             let entry = SubmissionEntry::new(NvmOpcode::Flush.raw(), 0, nsid);
-            link.io.start(token, entry, Payload::In(Vec::new()));
+            link.io[queue].start(token, entry, Payload::In(Vec::new()));
         }
         Opcode::Report => {
             work.part = left.min(link.identity.data_max / ChunkInfo::BYTES as u32);
@@ -359,7 +360,7 @@ fn send(link: &mut Link, work: &mut Work, at: u32, geometry: &ChunkGeometry) {
         Opcode::Reset => {
             work.part = 1;
             let entry = vector(VectorOpcode::Reset, work).entry(0, nsid);
-            link.io.start(token, entry, Payload::In(Vec::new()));
+            link.io[queue].start(token, entry, Payload::In(Vec::new()));
         }
         Opcode::Copy => {
             work.part = left.min(Vector::ADDRESSES_MAX as u32);
@@ -368,8 +369,8 @@ fn send(link: &mut Link, work: &mut Work, at: u32, geometry: &ChunkGeometry) {
             let command = VectorCommand { destinations: to[0].0, ..vector(VectorOpcode::Copy, work) };
             let list =
                 [&work.addresses().unwrap_or(&[])[..work.part as usize], &to[..work.part as usize]].concat();
-            let command = staged(link, command, &list, work.part, token);
-            link.io.start(token, command.entry(0, nsid), Payload::In(Vec::new()));
+            let command = staged(link, queue, command, &list, work.part, token);
+            link.io[queue].start(token, command.entry(0, nsid), Payload::In(Vec::new()));
         }
         Opcode::Write => {
             // Every part is a whole number of least writes; a drive for which that is none was refused.
@@ -380,17 +381,21 @@ fn send(link: &mut Link, work: &mut Work, at: u32, geometry: &ChunkGeometry) {
                 put_list(&mut payload, &list[..work.part as usize]);
             }
             payload.extend(work.blocks(geometry.sector_bytes as usize));
-            link.io.start(token, vector(VectorOpcode::Write, work).entry(0, nsid), Payload::Out(payload));
+            link.io[queue].start(
+                token,
+                vector(VectorOpcode::Write, work).entry(0, nsid),
+                Payload::Out(payload),
+            );
         }
         _ => {
             work.part = left.min(sectors_max);
             let (each, oob) = work.data_kind().bytes(geometry.sector_bytes, Vector::METADATA_BYTES as u32);
             let mut command = vector(VectorOpcode::Read, work);
             if let Some(list) = work.addresses() {
-                command = staged(link, command, &list[..work.part as usize], work.part, token);
+                command = staged(link, queue, command, &list[..work.part as usize], work.part, token);
             }
             let blocks = vec![0; (work.part * (each + oob)) as usize];
-            link.io.start(token, command.entry(0, nsid), Payload::In(blocks));
+            link.io[queue].start(token, command.entry(0, nsid), Payload::In(blocks));
         }
     }
 }
@@ -410,17 +415,24 @@ fn vector(opcode: VectorOpcode, work: &Work) -> VectorCommand {
 }
 
 /// Sends a list ahead of the command that uses it. It goes in its capsule, so that it is there when the command is looked at.
-fn staged(link: &mut Link, command: VectorCommand, list: &[Lba], count: u32, key: u64) -> VectorCommand {
+fn staged(
+    link: &mut Link,
+    queue: usize,
+    command: VectorCommand,
+    list: &[Lba],
+    count: u32,
+    key: u64,
+) -> VectorCommand {
     if count == 1 {
         return command;
     }
     let mut bytes = Vec::with_capacity(list.len() * ADDRESS_BYTES);
     put_list(&mut bytes, list);
-    debug_assert!(link.io.fits_capsule(bytes.len()));
+    debug_assert!(link.io[queue].fits_capsule(bytes.len()));
     let stage = SubmissionEntry::new(profile::STAGE_OPCODE, 0, link.identity.nsid)
         .with_cdw_pair(10, key)
         .with_cdw(12, list.len() as u32 - 1);
-    link.io.start(STAGE_TOKEN, stage, Payload::Out(bytes));
+    link.io[queue].start(STAGE_TOKEN, stage, Payload::Out(bytes));
     VectorCommand { addresses: key, ..command }
 }
 

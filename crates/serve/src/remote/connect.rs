@@ -2,17 +2,22 @@
 //!
 //! ```text
 //!  discovery, unless a name is given ─► admin queue ─► enabled ─► the open-channel namespace, its geometry
-//!                                          └─► I/O queue ─► the chunk log: state of every chunk
+//!                                          └─► I/O queues ─► the chunk log: state of every chunk
 //! ```
+//! A queue whose controller asks for it is authenticated before it is used.
+//!
 //! This blocks, with time limits, so it is done before serving begins or in a thread of its own.
 
 use super::queue::{Broken, Ended, Payload, Queue};
+use crate::nvme::HostSecrets;
+use crate::nvme::dhchap::{self, HostStep};
 use pellucid_flash::{ChunkGeometry, ChunkInfo, Nanos, Vector};
+use pellucid_wire::nvme::auth::{AUTH_PROTOCOL, AUTH_SPECIFIC};
 use pellucid_wire::nvme::open_channel::{GEOMETRY_OPCODE, Geometry};
 use pellucid_wire::nvme::{
-    AdminOpcode, Capabilities, Connect, ConnectData, ConnectReply, DISCOVERY_NQN, DYNAMIC_CONTROLLER,
-    DiscoveryEntry, FeatureId, GetLogPage, IdentifyController, IdentifyNamespace, LogId, Property,
-    PropertyGet, PropertySet, Status, SubmissionEntry, nqn, parse_nqn,
+    AdminOpcode, AuthArguments, Capabilities, Connect, ConnectData, ConnectReply, DISCOVERY_NQN,
+    DYNAMIC_CONTROLLER, DiscoveryEntry, FabricsType, FeatureId, GetLogPage, IdentifyController,
+    IdentifyNamespace, LogId, Property, PropertyGet, PropertySet, Status, SubmissionEntry, nqn, parse_nqn,
 };
 use std::fmt;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -31,6 +36,8 @@ const SECTOR_SHIFT_MIN: u8 = 9;
 const SECTOR_SHIFT_MAX: u8 = 16;
 /// Chunks that a drive may have: each takes some memory here.
 const CHUNKS_MAX: u64 = 1 << 24;
+/// Room for a message of an authentication: the longest has a challenge and a value of ffdhe8192.
+const AUTH_MESSAGE_BYTES: u32 = 4096;
 /// Log page of the chunks.
 const CHUNKS: u8 = 0xCA;
 /// Enabled, entry sizes of 64 and 16 bytes, NVM command set.
@@ -49,6 +56,10 @@ pub struct RemoteConfig {
     pub host_nqn: String,
     /// Headers and data carry digests.
     pub digests: bool,
+    /// I/O queues, each a connection of its own; 1 to [`RemoteConfig::QUEUES_MAX`]. The drive may give fewer.
+    pub queues: u16,
+    /// What this host proves who it is with, and what the drive has to know if there is a second secret.
+    pub secrets: Option<HostSecrets>,
 }
 
 /// Why a remote drive cannot be used.
@@ -81,12 +92,33 @@ pub(super) struct Identity {
 pub(super) struct Link {
     pub identity: Identity,
     pub admin: Queue,
-    pub io: Queue,
+    /// At least one.
+    pub io: Vec<Queue>,
     /// Every chunk as it was after connecting.
     pub chunks: Vec<ChunkInfo>,
 }
 
+impl Link {
+    /// Commands under way on all queues.
+    pub fn outstanding(&self) -> usize {
+        self.io.iter().chain([&self.admin]).map(Queue::outstanding).sum()
+    }
+
+    /// Sends and takes what the sockets let through.
+    pub fn exchange(&mut self, ends: &mut Vec<Ended>) -> Result<(), Broken> {
+        self.io.iter_mut().chain([&mut self.admin]).try_for_each(|queue| queue.exchange(ends))
+    }
+
+    /// The I/O queue that has most room.
+    pub fn roomiest(&self) -> usize {
+        (0..self.io.len()).max_by_key(|&queue| self.io[queue].room()).unwrap_or(0)
+    }
+}
+
 impl RemoteConfig {
+    /// Most I/O queues.
+    pub const QUEUES_MAX: u16 = 16;
+
     /// Connects.
     pub(super) fn connect(&self) -> Result<Link, RemoteError> {
         self.try_connect().map_err(|why| RemoteError { address: self.address.clone(), why })
@@ -116,17 +148,40 @@ impl RemoteConfig {
             ));
         }
         let identity = Identity { nqn: subsystem.clone(), nsid, geometry, data_max };
-        let queues = SubmissionEntry::new(AdminOpcode::SetFeatures.raw(), 0, 0)
-            .with_cdw(10, FeatureId::QueueCount.raw().into());
-        done(admin.ask(queues, Payload::In(Vec::new())), "number of queues")?;
-        let entries = IO_ENTRIES.min(Capabilities::decode(capabilities).queue_entries_max);
-        // Out-of-band data come on top of what a command may move.
-        let mut io = self.dial(entries, 2 * data_max)?;
-        self.connect_queue(&mut io, &subsystem, host_id, 1, entries, id)?;
-        io.in_capsule_max = (controller.command_capsule_16b.saturating_sub(4) as usize) * 16;
+        let io = self.io_queues(&mut admin, capabilities, &controller, (&identity, id))?;
         let chunks = chunk_log(&mut admin, &identity)?;
-        admin.set_nonblocking().and_then(|()| io.set_nonblocking()).map_err(|error| error.to_string())?;
+        for queue in io.iter().chain([&admin]) {
+            queue.set_nonblocking().map_err(|error| error.to_string())?;
+        }
         Ok(Link { identity, admin, io, chunks })
+    }
+
+    /// As many I/O queues as are wanted and the drive gives.
+    fn io_queues(
+        &self,
+        admin: &mut Queue,
+        capabilities: u64,
+        controller: &IdentifyController,
+        (identity, id): (&Identity, u16),
+    ) -> Result<Vec<Queue>, String> {
+        let wanted = u32::from(self.queues.clamp(1, RemoteConfig::QUEUES_MAX)) - 1;
+        let ask = SubmissionEntry::new(AdminOpcode::SetFeatures.raw(), 0, 0)
+            .with_cdw(10, FeatureId::QueueCount.raw().into())
+            .with_cdw(11, wanted << 16 | wanted);
+        let given = done(admin.ask(ask, Payload::In(Vec::new())), "number of queues")?.result as u32;
+        let count = wanted.min(given & 0xFFFF).min(given >> 16) + 1;
+        let entries = IO_ENTRIES.min(Capabilities::decode(capabilities).queue_entries_max);
+        let in_capsule_max = (controller.command_capsule_16b.saturating_sub(4) as usize) * 16;
+        let mut queues = Vec::new();
+        for number in 1..=count as u16 {
+            // Out-of-band data come on top of what a command may move.
+            let mut queue = self.dial(entries, 2 * identity.data_max)?;
+            let host_id = host_id(&self.host_nqn);
+            self.connect_queue(&mut queue, &identity.nqn, host_id, number, entries, id)?;
+            queue.in_capsule_max = in_capsule_max;
+            queues.push(queue);
+        }
+        Ok(queues)
     }
 
     fn dial(&self, entries: u32, data_max: u32) -> Result<Queue, String> {
@@ -193,11 +248,33 @@ impl RemoteConfig {
             status => return Err(format!("Connect to {subsystem}: {status}")),
         }
         let (id, requirements) = ConnectReply::parse_accepted(ended.result);
-        if requirements.authentication || requirements.secure_channel {
-            let what = if requirements.secure_channel { "a secure channel" } else { "DH-HMAC-CHAP" };
-            return Err(format!("{subsystem} asks this host for {what}, which it does not offer"));
+        if requirements.secure_channel {
+            return Err(format!("{subsystem} asks this host for a secure channel, which it does not offer"));
+        }
+        match &self.secrets {
+            None if requirements.authentication => {
+                return Err(format!(
+                    "{subsystem} asks this host to authenticate (DH-HMAC-CHAP), and it has no secret"
+                ));
+            }
+            Some(_) if !requirements.authentication && subsystem != DISCOVERY_NQN && self.must_prove() => {
+                return Err(format!(
+                    "{subsystem} does not ask this host to authenticate, so it would not prove who it is either"
+                ));
+            }
+            Some(secrets) if requirements.authentication => {
+                let mut ask = |step: HostStep<'_>| exchange(queue, step);
+                dhchap::authenticate(secrets, [&self.host_nqn, subsystem], &mut ask)
+                    .map_err(|why| format!("authentication of {} to {subsystem}: {why}", self.host_nqn))?;
+            }
+            _ => {}
         }
         Ok(id)
+    }
+
+    /// Whether the drive has to prove who it is.
+    fn must_prove(&self) -> bool {
+        self.secrets.as_ref().is_some_and(HostSecrets::has_controller)
     }
 
     /// The one subsystem that the address offers.
@@ -308,6 +385,27 @@ fn understand(geometry: &Geometry, sector_bytes: u32) -> Result<ChunkGeometry, S
         ));
     }
     Ok(chunks)
+}
+
+/// Carries a message of an authentication.
+fn exchange(queue: &mut Queue, step: HostStep<'_>) -> Result<Vec<u8>, String> {
+    let (kind, what, payload) = match step {
+        HostStep::Send(message) => {
+            (FabricsType::AuthenticationSend, "Authentication Send", Payload::Out(message.to_vec()))
+        }
+        HostStep::Receive => (
+            FabricsType::AuthenticationReceive,
+            "Authentication Receive",
+            Payload::In(vec![0; AUTH_MESSAGE_BYTES as usize]),
+        ),
+    };
+    let length_bytes = match &payload {
+        Payload::Out(data) | Payload::In(data) => data.len() as u32,
+    };
+    let arguments = AuthArguments { protocol: AUTH_PROTOCOL, specific: AUTH_SPECIFIC, length_bytes };
+    let mut ended = done(queue.ask(arguments.entry(kind, 0), payload), what)?;
+    ended.data.truncate(ended.filled);
+    Ok(ended.data)
 }
 
 /// A command that has to succeed.

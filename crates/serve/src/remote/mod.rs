@@ -45,8 +45,8 @@ const RETRY: Nanos = Nanos::from_ms(100);
 const RETRY_MAX: Nanos = Nanos::from_ms(5_000);
 /// A command that the drive ends with an error of its transport so often in a row fails.
 const TRIES_MAX: u32 = 5;
-/// Events of a drive: one for each of its two queues.
-pub(crate) const TOKENS: usize = 2;
+/// Events of a drive: one for each of its queues, the admin queue first.
+pub(crate) const TOKENS: usize = 1 + RemoteConfig::QUEUES_MAX as usize;
 const KEEP_ALIVE_TOKEN: u64 = u64::MAX;
 /// A list of addresses that was staged.
 const STAGE_TOKEN: u64 = u64::MAX - 1;
@@ -150,7 +150,7 @@ impl Remote {
         std::mem::take(&mut self.notices)
     }
 
-    /// From now on its sockets are among those that the owner of `registry` waits for, with `token` and the one after it.
+    /// From now on its sockets are among those that the owner of `registry` waits for, with `token` and those after it, [`TOKENS`] in all.
     pub(crate) fn attach(
         &mut self,
         registry: &Registry,
@@ -163,7 +163,7 @@ impl Remote {
 
     fn register(&self) -> std::io::Result<()> {
         let (Some(reactor), State::Up(link)) = (&self.reactor, &self.state) else { return Ok(()) };
-        for (queue, number) in [(&link.io, 0), (&link.admin, 1)] {
+        for (number, queue) in [&link.admin].into_iter().chain(&link.io).enumerate() {
             let token = Token(reactor.token.0 + number);
             let interest = Interest::READABLE | Interest::WRITABLE;
             reactor.registry.register(&mut SourceFd(&queue.file()), token, interest)?;
@@ -171,12 +171,15 @@ impl Remote {
         Ok(())
     }
 
-    /// Something happened on the socket of I/O (0) or admin queue (1).
+    /// Something happened on the socket of a queue.
     pub(crate) fn ready(&mut self, queue: usize) {
         if let State::Up(link) = &mut self.state {
-            match queue {
-                0 => link.io.readable = true,
-                _ => link.admin.readable = true,
+            let found = match queue {
+                0 => Some(&mut link.admin),
+                queue => link.io.get_mut(queue - 1),
+            };
+            if let Some(found) = found {
+                found.readable = true;
             }
         }
     }
@@ -216,8 +219,8 @@ impl Remote {
             link.admin.start(KEEP_ALIVE_TOKEN, entry, Payload::In(Vec::new()));
         }
         let mut ends = std::mem::take(&mut self.ends);
-        let exchanged = link.io.exchange(&mut ends).and_then(|()| link.admin.exchange(&mut ends));
-        let owes = link.io.outstanding() + link.admin.outstanding() > 0;
+        let exchanged = link.exchange(&mut ends);
+        let owes = link.outstanding() > 0;
         if !ends.is_empty() || !owes {
             self.heard = self.now;
         }
@@ -416,7 +419,7 @@ impl Drive for Remote {
         }
         match &self.state {
             State::Up(link) => {
-                let owes = link.io.outstanding() + link.admin.outstanding() > 0;
+                let owes = link.outstanding() > 0;
                 let silence = if owes { self.heard + SILENCE } else { SimTime(u64::MAX) };
                 Some(self.keep_alive.min(silence))
             }

@@ -73,6 +73,8 @@ pub(super) struct Ended {
     pub result: u64,
     /// The buffer, filled or as it was sent.
     pub data: Vec<u8>,
+    /// Bytes of the buffer up to the last that has come.
+    pub filled: usize,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +85,8 @@ struct Slot {
     data: Vec<u8>,
     /// Bytes that the drive has asked for.
     asked: usize,
+    /// End of what has come.
+    filled: usize,
     /// A data digest did not match.
     damaged: bool,
 }
@@ -192,7 +196,8 @@ impl Queue {
         if in_capsule && !data.is_empty() {
             put_data(&mut self.output, &data, self.encoder.data_digest());
         }
-        self.slots[usize::from(cid)] = Slot { token, busy: true, is_out, data, asked: 0, damaged: false };
+        self.slots[usize::from(cid)] =
+            Slot { token, busy: true, is_out, data, asked: 0, filled: 0, damaged: false };
     }
 
     /// Starts a command and waits for its end; for a socket that blocks.
@@ -288,6 +293,7 @@ impl Queue {
         if slot.is_out || start + length > slot.data.len() {
             return Err(wrong(format!("command {}: data that nobody asked for", header.cid)));
         }
+        slot.filled = slot.filled.max(start + length);
         self.incoming = Some(Incoming { cid: header.cid, start, success: header.success });
         Ok(())
     }
@@ -308,7 +314,8 @@ impl Queue {
             status if status.is_success() && slot.damaged => Status::TRANSIENT_TRANSPORT_ERROR,
             status => status,
         };
-        ended.push(Ended { token: slot.token, status, result: completion.result, data: slot.data });
+        let Slot { token, data, filled, .. } = slot;
+        ended.push(Ended { token, status, result: completion.result, data, filled });
         Ok(())
     }
 

@@ -108,6 +108,20 @@ wire_enum! {
     }
 }
 
+impl DhGroup {
+    /// Bytes of its values, those of the modulus; 0 for the null group.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Null => 0,
+            Self::Ffdhe2048 => 256,
+            Self::Ffdhe3072 => 384,
+            Self::Ffdhe4096 => 512,
+            Self::Ffdhe6144 => 768,
+            Self::Ffdhe8192 => 1024,
+        }
+    }
+}
+
 impl AuthHash {
     /// Bytes of its values.
     pub const fn bytes(self) -> usize {
@@ -235,7 +249,7 @@ impl Negotiate {
     }
 }
 
-/// DH-HMAC-CHAP_Challenge, of the null group: without a DH value.
+/// DH-HMAC-CHAP_Challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     /// T_ID.
@@ -246,6 +260,10 @@ pub struct Challenge {
     pub sequence: u32,
     /// C1, as long as the hash.
     pub challenge: Vec<u8>,
+    /// The group that the controller has chosen.
+    pub group: DhGroup,
+    /// The controller's public value, as long as the group's modulus.
+    pub dh_value: Vec<u8>,
 }
 
 impl Challenge {
@@ -257,32 +275,39 @@ impl Challenge {
             transaction: self.transaction,
             value_bytes: self.challenge.len() as u8,
             first: self.hash.raw(),
-            second: DhGroup::Null.raw(),
-            dh_bytes: 0,
+            second: self.group.raw(),
+            dh_bytes: self.dh_value.len() as u16,
             sequence: self.sequence,
         };
-        [&head.encode()[..], &self.challenge].concat()
+        [&head.encode()[..], &self.challenge, &self.dh_value].concat()
     }
 
     /// Reads the message.
     ///
     /// # Errors
-    /// A wrong length, an unknown hash function, a group other than null.
+    /// A wrong length, an unknown hash function or group.
     pub fn parse(bytes: &[u8]) -> Result<Self, AuthFailure> {
         let head = Head::decode(bytes.first_chunk().ok_or(AuthFailure::IncorrectPayload)?);
         let hash = AuthHash::from_raw(head.first).ok_or(AuthFailure::HashNotUsable)?;
-        if head.second != DhGroup::Null.raw() || head.dh_bytes != 0 {
-            return Err(AuthFailure::GroupNotUsable);
-        }
-        let challenge = bytes[HEAD_BYTES..].to_vec();
-        if usize::from(head.value_bytes) != hash.bytes() || challenge.len() != hash.bytes() {
+        let group = DhGroup::from_raw(head.second).ok_or(AuthFailure::GroupNotUsable)?;
+        let values = &bytes[HEAD_BYTES..];
+        let lengths: [usize; 2] = [head.value_bytes.into(), head.dh_bytes.into()];
+        if lengths != [hash.bytes(), group.bytes()] || values.len() != hash.bytes() + group.bytes() {
             return Err(AuthFailure::IncorrectPayload);
         }
-        Ok(Self { transaction: head.transaction, hash, sequence: head.sequence, challenge })
+        let (challenge, dh_value) = values.split_at(hash.bytes());
+        Ok(Self {
+            transaction: head.transaction,
+            hash,
+            sequence: head.sequence,
+            challenge: challenge.to_vec(),
+            group,
+            dh_value: dh_value.to_vec(),
+        })
     }
 }
 
-/// DH-HMAC-CHAP_Reply, of the null group.
+/// DH-HMAC-CHAP_Reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// T_ID.
@@ -293,6 +318,8 @@ pub struct Reply {
     pub challenge: Option<Vec<u8>>,
     /// S2; 0 with a challenge: it is for a secure channel only and asks for no response.
     pub sequence: u32,
+    /// The host's public value, as long as the group's modulus.
+    pub dh_value: Vec<u8>,
 }
 
 impl Reply {
@@ -305,29 +332,33 @@ impl Reply {
             value_bytes: self.response.len() as u8,
             first: self.challenge.is_some().into(),
             second: 0,
-            dh_bytes: 0,
+            dh_bytes: self.dh_value.len() as u16,
             sequence: self.sequence,
         };
         let zeros = vec![0; self.response.len()];
-        [&head.encode()[..], &self.response, self.challenge.as_ref().unwrap_or(&zeros)].concat()
+        let challenge = self.challenge.as_ref().unwrap_or(&zeros);
+        [&head.encode()[..], &self.response, challenge, &self.dh_value].concat()
     }
 
-    /// Reads the message of a transaction with this hash function.
+    /// Reads the message of a transaction with this hash function and group.
     ///
     /// # Errors
-    /// A wrong length, of the message or of a value; a DH value.
-    pub fn parse(bytes: &[u8], hash: AuthHash) -> Result<Self, AuthFailure> {
+    /// A wrong length, of the message or of a value.
+    pub fn parse(bytes: &[u8], hash: AuthHash, group: DhGroup) -> Result<Self, AuthFailure> {
         let head = Head::decode(bytes.first_chunk().ok_or(AuthFailure::IncorrectPayload)?);
         let (length, values) = (hash.bytes(), &bytes[HEAD_BYTES..]);
-        if usize::from(head.value_bytes) != length || head.dh_bytes != 0 || values.len() != 2 * length {
+        let lengths: [usize; 2] = [head.value_bytes.into(), head.dh_bytes.into()];
+        if lengths != [length, group.bytes()] || values.len() != 2 * length + group.bytes() {
             return Err(AuthFailure::IncorrectPayload);
         }
-        let (response, challenge) = values.split_at(length);
+        let (response, rest) = values.split_at(length);
+        let (challenge, dh_value) = rest.split_at(length);
         Ok(Self {
             transaction: head.transaction,
             response: response.to_vec(),
             challenge: (head.first & 1 != 0).then(|| challenge.to_vec()),
             sequence: head.sequence,
+            dh_value: dh_value.to_vec(),
         })
     }
 }
@@ -407,14 +438,38 @@ mod tests {
         assert_eq!((bytes.len(), bytes[8 + 34], bytes[8 + 35]), (72, 1, 0));
         assert_eq!(Negotiate::parse(&bytes), Ok(negotiate));
         let (hash, challenge) = (AuthHash::Sha256, vec![0xAB; 32]);
-        let message = Challenge { transaction: 7, hash, sequence: 0x0102_0304, challenge: challenge.clone() };
+        let message = Challenge {
+            transaction: 7,
+            hash,
+            sequence: 0x0102_0304,
+            challenge: challenge.clone(),
+            group: DhGroup::Null,
+            dh_value: Vec::new(),
+        };
         let bytes = message.encode();
         assert_eq!(bytes[..17], [1, 1, 0, 0, 7, 0, 32, 0, 1, 0, 0, 0, 4, 3, 2, 1, 0xAB]);
+        assert_eq!(Challenge::parse(&bytes), Ok(message.clone()));
+        let (group, dh_value) = (DhGroup::Ffdhe3072, vec![0xCD; 384]);
+        let message = Challenge { group, dh_value: dh_value.clone(), ..message };
+        let bytes = message.encode();
+        assert_eq!((bytes.len(), &bytes[8..12], bytes[48]), (16 + 32 + 384, &[1, 2, 0x80, 1][..], 0xCD));
         assert_eq!(Challenge::parse(&bytes), Ok(message));
-        let reply = Reply { transaction: 7, response: vec![1; 32], challenge: Some(challenge), sequence: 9 };
+        let none = Vec::new();
+        let reply = Reply {
+            transaction: 7,
+            response: vec![1; 32],
+            challenge: Some(challenge),
+            sequence: 9,
+            dh_value: none,
+        };
         let bytes = reply.encode();
         assert_eq!(bytes[..17], [1, 2, 0, 0, 7, 0, 32, 0, 1, 0, 0, 0, 9, 0, 0, 0, 1]);
-        assert_eq!(Reply::parse(&bytes, hash), Ok(reply));
+        assert_eq!(Reply::parse(&bytes, hash, DhGroup::Null), Ok(reply.clone()));
+        let reply = Reply { dh_value, ..reply };
+        let bytes = reply.encode();
+        assert_eq!((bytes.len(), &bytes[10..12], bytes[80]), (16 + 64 + 384, &[0x80, 1][..], 0xCD));
+        assert_eq!(Reply::parse(&bytes, hash, group), Ok(reply));
+        assert_eq!(Reply::parse(&bytes, hash, DhGroup::Ffdhe4096), Err(AuthFailure::IncorrectPayload));
         let success = encode_success1(7, hash, Some(&[5; 32]));
         assert_eq!(success[..17], [1, 3, 0, 0, 7, 0, 32, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5]);
         assert_eq!(parse_success1(&success, hash), Ok(Some(&[5; 32][..])));
@@ -427,7 +482,8 @@ mod tests {
 
     #[test]
     fn other_lengths_are_refused() {
-        let reply = Reply { transaction: 7, response: vec![1; 48], challenge: None, sequence: 0 }.encode();
+        let (response, dh_value) = (vec![1; 48], Vec::new());
+        let reply = Reply { transaction: 7, response, challenge: None, sequence: 0, dh_value }.encode();
         let negotiate = Negotiate {
             transaction: 7,
             secure_channel: 0,
@@ -441,8 +497,9 @@ mod tests {
                 bytes.resize(length, 0);
                 bytes
             };
-            assert_eq!(Reply::parse(&resized(&reply), AuthHash::Sha384).is_ok(), length == reply.len());
-            assert!(Reply::parse(&resized(&reply), AuthHash::Sha256).is_err());
+            let parse = |hash| Reply::parse(&resized(&reply), hash, DhGroup::Null);
+            assert_eq!(parse(AuthHash::Sha384).is_ok(), length == reply.len());
+            assert!(parse(AuthHash::Sha256).is_err());
             assert_eq!(Negotiate::parse(&resized(&negotiate)).is_ok(), length == negotiate.len());
         }
         let mut long_list = negotiate;

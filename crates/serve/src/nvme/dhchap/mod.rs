@@ -3,20 +3,25 @@
 //!
 //! ```text
 //!   file ─► secret: HostSecrets ─► transaction: Authentication, one for each queue ◄─► connection/authentication
+//!                              └─► host: authenticate, of a host of ours ◄─► remote/connect        group: for both
 //! ```
-//! The Diffie-Hellman group is always null: the exchange protects neither against someone who listens and tries
-//! passwords later (secrets should be random, as `nvme gen-dhchap-key` makes them) nor the data that follow.
+//! With the null group the exchange does not protect against someone who listens and tries passwords later (secrets should be
+//! random, as `nvme gen-dhchap-key` makes them). With none does it protect the data that follow.
 //!
 //! Invariant: no secret, key or response is ever shown, neither in an error nor by `Debug`.
 
+mod group;
+mod host;
 mod secret;
 mod transaction;
 
+pub(crate) use host::{Step as HostStep, authenticate};
+pub use pellucid_wire::nvme::auth::DhGroup;
 pub use secret::{HostSecrets, SecretError};
 pub(super) use transaction::{Authentication, MESSAGE_BYTES_MAX, Refusal};
 
 use pellucid_wire::nvme::auth::AuthHash;
-use ring::hmac;
+use ring::{digest, hmac};
 use secret::Secret;
 
 /// Who speaks to whom, and in which transaction: what a response depends on, beside key and challenge.
@@ -56,6 +61,13 @@ impl Context<'_> {
         response.update(self.to.as_bytes());
         response.sign()
     }
+}
+
+/// The challenge that is answered: with a group, the one that was sent together with what both sides have agreed on.
+fn augmented(hash: AuthHash, shared: Option<&[u8]>, challenge: &[u8]) -> Vec<u8> {
+    let Some(shared) = shared else { return challenge.to_vec() };
+    let key = digest::digest(algorithm(hash).digest_algorithm(), shared);
+    hmac::sign(&hmac::Key::new(algorithm(hash), key.as_ref()), challenge).as_ref().to_vec()
 }
 
 fn algorithm(hash: AuthHash) -> hmac::Algorithm {

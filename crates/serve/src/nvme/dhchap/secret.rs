@@ -8,7 +8,7 @@
 use super::algorithm;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use pellucid_wire::nvme::auth::AuthHash;
+use pellucid_wire::nvme::auth::{AuthHash, DhGroup};
 use ring::hmac;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
@@ -89,9 +89,26 @@ pub struct HostSecrets {
     pub(super) host: Secret,
     /// The controller answers a challenge of the host with this one.
     pub(super) controller: Option<Secret>,
+    /// The smallest Diffie-Hellman group that is good enough.
+    pub(super) group_min: DhGroup,
 }
 
 impl HostSecrets {
+    /// The same, where smaller groups than this one are refused.
+    pub fn with_group_min(self, group_min: DhGroup) -> HostSecrets {
+        HostSecrets { group_min, ..self }
+    }
+
+    /// Whether the controller has a secret, too.
+    pub(crate) fn has_controller(&self) -> bool {
+        self.controller.is_some()
+    }
+
+    /// The groups that are good enough, the smallest first.
+    pub(super) fn groups(&self) -> Vec<DhGroup> {
+        DhGroup::ALL.iter().copied().filter(|&group| group >= self.group_min).collect()
+    }
+
     /// Reads the secrets of a host: the first line that is not empty and no comment (`#`) is the host's, the second, if
     /// there is one, the controller's.
     ///
@@ -108,7 +125,7 @@ impl HostSecrets {
         }
         let mut secrets = secrets.into_iter();
         match (secrets.next(), secrets.next(), secrets.next()) {
-            (Some(host), controller, None) => Ok(HostSecrets { host, controller }),
+            (Some(host), controller, None) => Ok(HostSecrets { host, controller, group_min: DhGroup::Null }),
             (None, ..) => {
                 Err("holds no secret; allowed: that of the host, then that of the controller".into())
             }

@@ -10,7 +10,8 @@
 //! Invariants: a challenge is drawn anew for every transaction and answered at most once; S1 never repeats on a queue and
 //! is never 0; a queue that failed is not authenticated and stays so.
 
-use super::{Context, HostSecrets};
+use super::group::KeyPair;
+use super::{Context, HostSecrets, augmented};
 use pellucid_wire::nvme::Status;
 use pellucid_wire::nvme::auth::{
     AuthFailure, AuthHash, AuthMessage, Challenge, DHCHAP_VALUE_BYTES_MAX, DhGroup, Negotiate, Reply,
@@ -55,7 +56,7 @@ impl From<AuthFailure> for Refusal {
             AuthFailure::ProtocolNotUsable => "the host does not offer DH-HMAC-CHAP",
             AuthFailure::SecureChannelMismatch => "the host wants a secure channel, which is not offered",
             AuthFailure::HashNotUsable => "the host offers none of SHA-256, SHA-384, SHA-512",
-            AuthFailure::GroupNotUsable => "the host does not offer the null group, the only one here",
+            AuthFailure::GroupNotUsable => "the host offers no Diffie-Hellman group that is good enough here",
             AuthFailure::IncorrectPayload => "a message is malformed",
             AuthFailure::IncorrectMessage => "a message is out of order",
         };
@@ -76,6 +77,9 @@ pub(in crate::nvme) struct Authentication {
     sequence: u32,
     /// C1, in the first bytes.
     challenge: [u8; DHCHAP_VALUE_BYTES_MAX],
+    group: DhGroup,
+    /// Of this transaction; none with the null group.
+    pair: Option<KeyPair>,
     /// The response to C2.
     answer: Option<hmac::Tag>,
     authenticated: bool,
@@ -92,6 +96,8 @@ impl Authentication {
             transaction: 0,
             sequence: 0,
             challenge: [0; DHCHAP_VALUE_BYTES_MAX],
+            group: DhGroup::Null,
+            pair: None,
             answer: None,
             authenticated: false,
         }
@@ -127,6 +133,11 @@ impl Authentication {
     /// # Errors
     /// `INVALID_FIELD` if there is not room enough; the message stays. `INTERNAL_ERROR` without randomness.
     pub fn receive(&mut self, room_bytes: u32) -> Result<(Vec<u8>, Option<Refusal>), Status> {
+        let challenge_bytes = 16 + self.hash.bytes() + self.group.bytes();
+        if self.step == Step::Challenge && challenge_bytes > room_bytes as usize {
+            // Before anything is computed for it.
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
         let (message, next) = match self.step {
             Step::Challenge => (self.draw_challenge()?, Step::Challenged),
             Step::Success1 => {
@@ -185,9 +196,9 @@ impl Authentication {
             return Err(AuthFailure::SecureChannelMismatch.into());
         }
         self.hash = *offer.hashes.first().ok_or(AuthFailure::HashNotUsable)?;
-        if !offer.groups.contains(&DhGroup::Null) {
-            return Err(AuthFailure::GroupNotUsable.into());
-        }
+        // The smallest that is good enough: a larger one costs all hosts of this server time.
+        let good = self.secrets.groups().into_iter().find(|group| offer.groups.contains(group));
+        self.group = good.ok_or(AuthFailure::GroupNotUsable)?;
         self.step = Step::Challenge;
         Ok(())
     }
@@ -201,12 +212,19 @@ impl Authentication {
         let last = if self.sequence == 0 { u32::from_le_bytes(start) } else { self.sequence };
         self.sequence = last.wrapping_add(1).max(1);
         let challenge = self.challenge[..self.hash.bytes()].to_vec();
+        self.pair = KeyPair::draw(self.group, &random).map_err(|_| Status::INTERNAL_ERROR)?;
+        let dh_value = self.pair.as_ref().map_or_else(Vec::new, |pair| pair.public().to_vec());
         let (transaction, hash, sequence) = (self.transaction, self.hash, self.sequence);
-        Ok(Challenge { transaction, hash, sequence, challenge }.encode())
+        Ok(Challenge { transaction, hash, sequence, challenge, group: self.group, dh_value }.encode())
     }
 
     fn reply(&mut self, message: &[u8]) -> Result<(), Refusal> {
-        let reply = Reply::parse(message, self.hash)?;
+        let reply = Reply::parse(message, self.hash, self.group)?;
+        // Once only, whatever comes of it.
+        let shared = match self.pair.take() {
+            Some(pair) => Some(pair.agree(&reply.dh_value).ok_or(AuthFailure::IncorrectPayload)?),
+            None => None,
+        };
         let failed = |reason| Refusal { failure: AuthFailure::Failed, reason };
         let context = Context {
             hash: self.hash,
@@ -215,7 +233,8 @@ impl Authentication {
             from: &self.host_nqn,
             to: &self.subsystem_nqn,
         };
-        let expected = context.of_host(&self.secrets.host, &self.challenge[..self.hash.bytes()]);
+        let challenge = augmented(self.hash, shared.as_deref(), &self.challenge[..self.hash.bytes()]);
+        let expected = context.of_host(&self.secrets.host, &challenge);
         // Takes the same time wherever the difference is.
         if !bool::from(expected.as_ref().ct_eq(&reply.response)) {
             return Err(failed("wrong response: the host has another secret"));
@@ -227,7 +246,7 @@ impl Authentication {
                     secret.ok_or(failed("the host challenges the controller, which has no secret for it"))?;
                 let back =
                     Context { sequence: reply.sequence, from: context.to, to: context.from, ..context };
-                Some(back.of_controller(secret, challenge))
+                Some(back.of_controller(secret, &augmented(self.hash, shared.as_deref(), challenge)))
             }
             _ => None,
         };

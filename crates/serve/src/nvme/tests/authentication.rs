@@ -103,7 +103,7 @@ fn reply_to(challenge: &Challenge, key: &[u8]) -> Reply {
     let names = [HOST, NQN];
     let Challenge { hash, sequence, challenge, .. } = challenge;
     let response = response(*hash, key, challenge, *sequence, "HostHost", names);
-    Reply { transaction: TRANSACTION, response, challenge: None, sequence: 0 }
+    Reply { transaction: TRANSACTION, response, challenge: None, sequence: 0, dh_value: Vec::new() }
 }
 
 /// All of it, without a challenge of the host.
