@@ -7,7 +7,23 @@
 //! Order at one moment: what the drive does at t runs before what the layer does at t; commands that a layer hands out at t are
 //! submitted at t.
 
+use crate::HostCounters;
 use pellucid_flash::{Command, Completion, Drive, Interface, Lba, SimTime};
+
+/// What a layer counts, for monitors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LayerFigures {
+    /// Counters of its translation; sectors are the drive's.
+    pub counters: HostCounters,
+    /// Bytes of a sector.
+    pub sector_bytes: u32,
+    /// Sectors offered.
+    pub capacity_sectors: u64,
+    /// Lines that can be opened, and all that are not retired.
+    pub lines: (u32, u32),
+    /// Bytes of host memory.
+    pub memory_bytes: u64,
+}
 
 /// A state machine that looks like a drive from above and uses one below.
 pub trait Layer {
@@ -40,6 +56,11 @@ pub trait Layer {
     /// Whether a sector holds data, as far as the layer knows without asking the drive; one that holds none reads as zeros.
     fn holds(&self, _lba: Lba) -> bool {
         true
+    }
+
+    /// What it has counted; `None`: nothing.
+    fn figures(&self) -> Option<LayerFigures> {
+        None
     }
 
     /// Whether the layer is past its own start, which may read from the drive.
@@ -101,6 +122,10 @@ impl<L: Layer + ?Sized> Layer for Box<L> {
 
     fn holds(&self, lba: Lba) -> bool {
         (**self).holds(lba)
+    }
+
+    fn figures(&self) -> Option<LayerFigures> {
+        (**self).figures()
     }
 
     fn is_ready(&self) -> bool {

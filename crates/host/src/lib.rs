@@ -18,7 +18,7 @@ mod zones;
 
 pub use cpu::{Cpu, CpuCosts};
 pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, MountCost};
-pub use layer::{Layer, Stack};
+pub use layer::{Layer, LayerFigures, Stack};
 pub use shared::{Shared, SharedError, TargetEvent, TargetState};
 pub use subsystem::{Target, TargetError, TargetKind, Targets};
 pub use zones::{ZoneChunks, ZoneChunksConfig, ZoneChunksCounters, ZoneChunksError};

@@ -3,7 +3,7 @@
 //! Everything counts from the moment at which the drive was made (`watched`: was first watched) and never goes back, so that a reader makes
 //! rates of two of them ([`Bins::since`]). Times of the drive are simulated nanoseconds. Keys stand in `docs/monitors.md`.
 
-use crate::board::{Serving, View};
+use crate::board::{LayerSide, Serving, View};
 use pellucid_device::{CommandKind, FirmwareModule, Histogram, OperationKind, Part, Snapshot, Taps};
 use pellucid_flash::{Cause, Stage};
 use serde::{Deserialize, Serialize};
@@ -45,10 +45,70 @@ pub struct WorkFigures {
 pub struct ServingFigures {
     /// Each protocol.
     pub protocols: Vec<ProtocolFigures>,
+    /// Each layer of the host.
+    #[serde(default)]
+    pub layers: Vec<LayerFigures>,
     /// Bytes of data in drives and outputs.
     pub held_bytes: u64,
     /// How late completions were handed out, in wall nanoseconds; empty unless paced.
     pub lateness: Lateness,
+}
+
+/// A layer of the host; see [`LayerSide`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerFigures {
+    /// The name under which it is served.
+    pub name: String,
+    /// `connected`, `away`, `lost`: the remote drive below; nothing where the drive is of this process.
+    pub remote: Option<String>,
+    /// How often the remote drive was connected to again.
+    pub reconnections: u64,
+    /// Bytes that can be addressed.
+    pub capacity_bytes: u64,
+    /// Bytes that applications read.
+    pub read_bytes: u64,
+    /// Bytes that applications wrote.
+    pub written_bytes: u64,
+    /// Bytes of reads that the write buffer had.
+    pub buffer_read_bytes: u64,
+    /// Bytes written to the drive, by cause.
+    pub programmed_bytes: BTreeMap<String, u64>,
+    /// Commands sent to the drive.
+    pub commands: u64,
+    /// Lines erased.
+    pub erased_lines: u64,
+    /// Lines that can be opened.
+    pub free_lines: u64,
+    /// Lines that are not retired.
+    pub lines: u64,
+    /// Writes that the drive failed.
+    pub write_failures: u64,
+    /// Sectors that could not be read after every retry.
+    pub lost_reads: u64,
+    /// Bytes of host memory.
+    pub memory_bytes: u64,
+}
+
+impl From<&LayerSide> for LayerFigures {
+    fn from(layer: &LayerSide) -> LayerFigures {
+        LayerFigures {
+            name: layer.name.clone(),
+            remote: layer.remote.map(|(state, _)| state.into()),
+            reconnections: layer.remote.map_or(0, |(_, times)| times),
+            capacity_bytes: layer.capacity_bytes,
+            read_bytes: layer.read_bytes,
+            written_bytes: layer.written_bytes,
+            buffer_read_bytes: layer.buffer_read_bytes,
+            programmed_bytes: by_cause(&layer.programmed_bytes, 1),
+            commands: layer.commands,
+            erased_lines: layer.erased_lines,
+            free_lines: layer.free_lines,
+            lines: layer.lines,
+            write_failures: layer.write_failures,
+            lost_reads: layer.lost_reads,
+            memory_bytes: layer.memory_bytes,
+        }
+    }
 }
 
 /// How late completions were handed out.
@@ -326,6 +386,7 @@ impl From<&Serving> for ServingFigures {
         let bins = Bins::of(&serving.lateness_ns, 0);
         ServingFigures {
             protocols: serving.protocols.iter().map(protocol).collect(),
+            layers: serving.layers.iter().map(LayerFigures::from).collect(),
             held_bytes: serving.held_bytes,
             lateness: Lateness { p50_ns: bins.quantile(0.5), p99_ns: bins.quantile(0.99), bins },
         }

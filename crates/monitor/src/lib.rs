@@ -16,10 +16,10 @@ mod figures;
 mod http;
 mod prometheus;
 
-pub use board::{Board, Protocol, Serving, View, Work};
+pub use board::{Board, LayerSide, Protocol, Serving, View, Work};
 pub use figures::{
-    Bins, CommandFigures, DriveFigures, Figures, Lateness, ProtocolFigures, SCHEMA_VERSION, ServingFigures,
-    WatchedFigures, WayFigures, Wear, WorkFigures,
+    Bins, CommandFigures, DriveFigures, Figures, Lateness, LayerFigures, ProtocolFigures, SCHEMA_VERSION,
+    ServingFigures, WatchedFigures, WayFigures, Wear, WorkFigures,
 };
 pub use http::{Listen, Monitor, MonitorError};
 pub use prometheus::metrics;

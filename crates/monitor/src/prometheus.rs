@@ -3,7 +3,7 @@
 //! The bounds of the histograms are powers of two of a nanosecond less one, which the drive's own bins nest in: no count is
 //! misplaced.
 
-use crate::figures::{Bins, DriveFigures, Figures, ServingFigures, WatchedFigures};
+use crate::figures::{Bins, DriveFigures, Figures, LayerFigures, ServingFigures, WatchedFigures};
 use pellucid_device::{OperationKind, Part};
 use std::fmt::Write;
 
@@ -107,6 +107,7 @@ pub fn metrics(figures: &Figures) -> String {
     activity(&mut text, figures);
     if let Some(serving) = &figures.serving {
         server(&mut text, serving);
+        layers(&mut text, &serving.layers);
     }
     text.0
 }
@@ -396,6 +397,63 @@ fn server(text: &mut Text, serving: &ServingFigures) {
     text.bins(name, &[], &serving.lateness.bins);
 }
 
+/// What the host's side of served layers knows.
+fn layers(text: &mut Text, layers: &[LayerFigures]) {
+    if layers.is_empty() {
+        return;
+    }
+    type Count = fn(&LayerFigures) -> u64;
+    let families: [(&str, &str, &str, Count); 11] = [
+        ("pellucid_layer_capacity_bytes", "gauge", "Bytes that a host FTL offers.", |l| l.capacity_bytes),
+        ("pellucid_layer_read_bytes_total", "counter", "Bytes that applications read.", |l| l.read_bytes),
+        ("pellucid_layer_written_bytes_total", "counter", "Bytes that applications wrote.", |l| {
+            l.written_bytes
+        }),
+        (
+            "pellucid_layer_buffer_read_bytes_total",
+            "counter",
+            "Bytes of reads that the write buffer had.",
+            |l| l.buffer_read_bytes,
+        ),
+        ("pellucid_layer_commands_total", "counter", "Commands sent to the drive.", |l| l.commands),
+        ("pellucid_layer_erased_lines_total", "counter", "Lines erased.", |l| l.erased_lines),
+        ("pellucid_layer_free_lines", "gauge", "Lines that can be opened.", |l| l.free_lines),
+        ("pellucid_layer_lines", "gauge", "Lines that are not retired.", |l| l.lines),
+        ("pellucid_layer_write_failures_total", "counter", "Writes that the drive failed.", |l| {
+            l.write_failures
+        }),
+        ("pellucid_layer_lost_sectors_total", "counter", "Sectors that could not be read.", |l| l.lost_reads),
+        ("pellucid_layer_memory_bytes", "gauge", "Bytes of host memory for map and buffer.", |l| {
+            l.memory_bytes
+        }),
+    ];
+    for (name, kind, help, count) in families {
+        text.metric(name, kind, help);
+        for layer in layers {
+            text.sample(name, &[("layer", &layer.name)], count(layer));
+        }
+    }
+    let name = "pellucid_layer_programmed_bytes_total";
+    text.metric(name, "counter", "Bytes that a host FTL wrote to the drive, by cause.");
+    for layer in layers {
+        for (cause, bytes) in &layer.programmed_bytes {
+            text.sample(name, &[("layer", &layer.name), ("cause", cause)], bytes);
+        }
+    }
+    let name = "pellucid_remote_connected";
+    text.metric(name, "gauge", "1 while the remote drive is connected.");
+    for layer in layers {
+        if let Some(state) = &layer.remote {
+            text.sample(name, &[("layer", &layer.name)], u8::from(state == "connected"));
+        }
+    }
+    let name = "pellucid_remote_reconnections_total";
+    text.metric(name, "counter", "How often the remote drive was connected to again.");
+    for layer in layers.iter().filter(|layer| layer.remote.is_some()) {
+        text.sample(name, &[("layer", &layer.name)], layer.reconnections);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -428,7 +486,14 @@ mod tests {
             watched: Some(watched),
             ..Default::default()
         };
-        Figures { drives: vec![drive], serving: Some(ServingFigures::default()), ..Figures::default() }
+        let layer = LayerFigures {
+            name: "far".into(),
+            remote: Some("connected".into()),
+            programmed_bytes: BTreeMap::from([("host".into(), 4096)]),
+            ..LayerFigures::default()
+        };
+        let serving = ServingFigures { layers: vec![layer], ..ServingFigures::default() };
+        Figures { drives: vec![drive], serving: Some(serving), ..Figures::default() }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, ChunkNotice, Command, Completion, Interface, Lba, Opcode, SimTime};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
-use pellucid_monitor::{Board, Figures, Protocol, Serving, View};
+use pellucid_monitor::{Board, Figures, LayerSide, Protocol, Serving, View};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -328,11 +328,38 @@ impl Core {
             drives: drives.collect(),
             serving: Some(Serving {
                 protocols: self.protocols.clone(),
+                layers: self.layers(),
                 held_bytes: self.bytes_held() as u64,
                 lateness_ns,
             }),
             work: None,
         }
+    }
+
+    /// What the host's side of every layer knows.
+    fn layers(&self) -> Vec<LayerSide> {
+        let side = |namespace: &Namespace| {
+            let (figures, remote) = self.devices[namespace.drive].layer_figures(namespace.number)?;
+            let bytes = |sectors: u64| sectors * u64::from(figures.sector_bytes);
+            let counters = &figures.counters;
+            Some(LayerSide {
+                name: namespace.name.clone(),
+                remote,
+                capacity_bytes: bytes(figures.capacity_sectors),
+                read_bytes: bytes(counters.read_sectors),
+                written_bytes: bytes(counters.written_sectors),
+                buffer_read_bytes: bytes(counters.buffer_read_hits),
+                programmed_bytes: counters.programmed_sectors.map(bytes),
+                commands: counters.commands,
+                erased_lines: counters.erased_lines,
+                free_lines: figures.lines.0.into(),
+                lines: figures.lines.1.into(),
+                write_failures: counters.write_failures,
+                lost_reads: counters.lost_reads,
+                memory_bytes: figures.memory_bytes,
+            })
+        };
+        self.namespaces.iter().filter(|namespace| !namespace.gone).filter_map(side).collect()
     }
 
     /// The namespaces, in the order of their numbers.

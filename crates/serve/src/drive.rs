@@ -15,7 +15,7 @@ use pellucid_flash::{
     ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Layout, Lba, Lpn, SimTime,
 };
 use pellucid_ftl::MountReport;
-use pellucid_host::{Layer, Shared, Stack, ZoneChunks};
+use pellucid_host::{Layer, LayerFigures, Shared, Stack, ZoneChunks};
 use pellucid_media::StoreError;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -339,6 +339,21 @@ impl Served {
         match self {
             Served::Shared(shared) => Some(shared),
             _ => None,
+        }
+    }
+
+    /// What the layer of a namespace has counted, and how its drive is connected if that is remote.
+    pub(crate) fn layer_figures(
+        &self,
+        namespace: u16,
+    ) -> Option<(LayerFigures, Option<(&'static str, u64)>)> {
+        match self {
+            Served::Device(_) => None,
+            Served::Layered(layered) => {
+                let remote = layered.remote().map(|remote| (remote.state(), remote.reconnections()));
+                Some((layered.stack.layer.figures()?, remote))
+            }
+            Served::Shared(shared) => Some((shared.layer(namespace)?.figures()?, None)),
         }
     }
 

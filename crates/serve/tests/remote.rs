@@ -135,6 +135,11 @@ impl Running {
         answer
     }
 
+    /// What monitors show.
+    fn figures(&self) -> serde_json::Value {
+        serde_json::from_str(&self.control(r#"{"do":"watch"}"#)).expect("JSON")
+    }
+
     fn logged(&self, what: &str) -> usize {
         self.log.lock().expect("a log").iter().filter(|line| line.contains(what)).count()
     }
@@ -204,6 +209,12 @@ fn data_go_through_two_servers_and_are_found_by_a_third() {
         assert_eq!(client.read(0, BLOCK as u32), vec![0; BLOCK]);
         client.flush();
         model.check(&mut client);
+        let layer = &host.figures()["serving"]["layers"][0];
+        assert_eq!(layer["remote"], "connected");
+        assert_eq!(layer["written_bytes"], writes * BLOCK as u64, "{layer}");
+        let moved: u64 =
+            layer["programmed_bytes"].as_object().expect("causes").values().filter_map(|n| n.as_u64()).sum();
+        assert!(moved >= writes * BLOCK as u64, "what was written is on the drive: {layer}");
         client.leave();
         host.stop();
     }

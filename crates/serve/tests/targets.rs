@@ -318,7 +318,7 @@ fn flushed_data_of_targets_survive_power_cuts_and_a_restart() {
         assert_eq!(server.control(r#"{"do":"power-cut"}"#)["ok"], true);
         check(&mut main, round - 1);
     }
-    let hole = main.size_bytes / 2;
+    let hole = main.size_bytes / 2 / BLOCK as u64 * BLOCK as u64;
     assert_eq!(main.ask(Command::Trim, 0, 0, hole as u32, &[]).error, 0);
     main.flush();
     let extents = main.ask(Command::BlockStatus, 0, 0, main.size_bytes as u32, &[]).extents;
@@ -330,7 +330,7 @@ fn flushed_data_of_targets_survive_power_cuts_and_a_restart() {
     let server = serve("targets-restart", kept, move || device, Time::Instant);
     let mut main = server.client("chunks.main");
     assert_eq!(main.read(0, BLOCK as u32), vec![0; BLOCK]);
-    for at in main.size_bytes / 2 / BLOCK as u64 + 1..main.size_bytes / BLOCK as u64 {
+    for at in hole / BLOCK as u64..main.size_bytes / BLOCK as u64 {
         assert!(main.read(at * BLOCK as u64, BLOCK as u32) == block(at, 2), "block {at} differs");
     }
     main.leave();

@@ -1,6 +1,9 @@
-//! Targets on ranges of parallel units, kept beside the drive's description.
+//! Targets on ranges of parallel units, kept beside the description of a drive, or asked of a server.
 
 use crate::common::{Folder, TINY};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
 
 fn folder() -> Folder {
     let folder = Folder::new();
@@ -57,4 +60,75 @@ fn what_cannot_be_is_refused_with_a_sentence() {
         assert_eq!(done.status, 2, "{words:?}: {}", done.stderr);
         assert!(done.stderr.contains(sentence), "{words:?}: {}", done.stderr);
     }
+}
+
+/// Answers every request with the first of `answers` that is left, and returns what was asked.
+fn server(folder: &Folder, answers: Vec<Value>) -> std::thread::JoinHandle<Vec<Value>> {
+    let listener = UnixListener::bind(folder.path("control")).unwrap();
+    std::thread::spawn(move || {
+        let (mut asked, mut answers) = (Vec::new(), answers.into_iter());
+        while answers.len() > 0 {
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            let mut line = String::new();
+            while answers.len() > 0 && stream.read_line(&mut line).unwrap() > 0 {
+                asked.push(serde_json::from_str(&line).unwrap());
+                line.clear();
+                let answer = format!("{}\n", answers.next().unwrap());
+                stream.get_mut().write_all(answer.as_bytes()).unwrap();
+            }
+        }
+        asked
+    })
+}
+
+fn listed() -> Value {
+    json!({
+        "ok": true, "drive": "open", "groups": 2, "units_per_group": 4, "chunks": 16, "chunk_sectors": 256, "sector_bytes": 4096,
+        "targets": [{ "name": "log", "kind": "raw", "first_unit": 2, "units": 3, "state": "ready", "namespace": "open.log",
+                      "bytes": 1, "connections": 2 }],
+    })
+}
+
+#[test]
+fn a_server_is_asked_and_its_answer_shown() {
+    let folder = Folder::new();
+    let ok = json!({"ok": true});
+    let asked = server(
+        &folder,
+        vec![ok.clone(), listed(), listed(), ok, listed(), json!({"ok": false, "error": "in use"})],
+    );
+    let create =
+        ["target", "create", "open", "log", "--units", "2-4", "--kind", "raw", "--control", "control"];
+    let done = folder.run(&create);
+    assert_eq!(done.status, 0, "{}", done.stderr);
+    let lines: Vec<String> =
+        done.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        lines,
+        [
+            "2 groups x 4 units, 16 chunks of 256 sectors each, 16 MiB a unit",
+            "0-1 32 MiB free",
+            "2-4 48 MiB raw log ready, served as open.log, 2 connections",
+            "5-7 48 MiB free",
+        ]
+    );
+    assert_eq!(folder.run(&["target", "list", "open", "--control", "control"]).stdout, done.stdout);
+    let remove = ["target", "remove", "open", "log", "--control", "control"];
+    assert_eq!(folder.run(&remove).stdout, done.stdout);
+    let refused = folder.run(&remove);
+    assert_eq!((refused.status, refused.stdout.as_str()), (1, ""));
+    assert!(refused.stderr.contains("in use"), "{}", refused.stderr);
+    let list = json!({"do": "targets", "drive": "open"});
+    let gone = json!({"do": "target-remove", "drive": "open", "name": "log"});
+    assert_eq!(
+        asked.join().unwrap(),
+        [
+            json!({"do": "target-create", "drive": "open", "name": "log", "kind": "raw", "first_unit": 2, "units": 3}),
+            list.clone(),
+            list.clone(),
+            gone.clone(),
+            list,
+            gone,
+        ]
+    );
 }

@@ -29,8 +29,8 @@ pub use config::{HostFtlConfig, HostFtlError};
 pub use counters::HostCounters;
 pub use recover::MountCost;
 
-use crate::Layer;
 use crate::cpu::Steps;
+use crate::{Layer, LayerFigures};
 use line::Lines;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
@@ -499,6 +499,16 @@ impl Layer for HostFtl {
             Some(at) => !self.ring.entry(at).trimmed,
             None => self.ftl.lookup(lpn).is_some(),
         }
+    }
+
+    fn figures(&self) -> Option<LayerFigures> {
+        Some(LayerFigures {
+            counters: self.counters,
+            sector_bytes: self.sector_bytes(),
+            capacity_sectors: self.capacity_sectors(),
+            lines: self.free_lines(),
+            memory_bytes: self.memory_bytes(),
+        })
     }
 
     fn is_ready(&self) -> bool {

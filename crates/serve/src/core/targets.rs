@@ -59,14 +59,16 @@ impl Core {
         let number = number.ok_or_else(|| format!("drive: {drive:?}: not served"))?;
         for target in targets.list() {
             let namespace = self.reserve(number, target.clone(), &settings)?;
-            while self.namespaces[namespace].gone {
-                if let Some(at) = self.devices[number].next_event() {
-                    self.devices[number].advance(at);
-                } else if !self.devices[number].shared().is_some_and(|shared| shared.is_changing()) {
-                    return Err(format!("target {}: its drive does not answer", target.name));
-                }
+            loop {
                 if let Some(why) = self.settle_targets_of(number) {
                     return Err(format!("target {}: {why}", target.name));
+                }
+                if !self.namespaces[namespace].gone {
+                    break;
+                }
+                match self.devices[number].next_event() {
+                    Some(at) => self.devices[number].advance(at),
+                    None => return Err(format!("target {}: its drive does not answer", target.name)),
                 }
             }
         }

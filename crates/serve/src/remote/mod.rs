@@ -86,6 +86,8 @@ pub struct Remote {
     heard: SimTime,
     retry_after: Nanos,
     stopping: bool,
+    /// How often it was connected to again.
+    reconnections: u64,
     notices: Vec<String>,
 }
 
@@ -114,6 +116,7 @@ impl Remote {
             heard: SimTime::ZERO,
             retry_after: RETRY,
             stopping: false,
+            reconnections: 0,
             notices: Vec::new(),
         })
     }
@@ -143,6 +146,11 @@ impl Remote {
             State::Connecting(_) | State::Down { .. } => "away",
             State::Lost(_) => "lost",
         }
+    }
+
+    /// How often it was connected to again.
+    pub(crate) fn reconnections(&self) -> u64 {
+        self.reconnections
     }
 
     /// Lines for the log.
@@ -297,6 +305,7 @@ impl Remote {
         if let Err(error) = self.register() {
             return self.lose(&error.to_string());
         }
+        self.reconnections += 1;
         (self.retry_after, self.heard, self.keep_alive) = (RETRY, self.now, self.now + KEEP_ALIVE);
         let before = self.completions.len();
         let mut in_doubt = 0;
