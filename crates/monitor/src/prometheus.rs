@@ -457,7 +457,7 @@ fn layers(text: &mut Text, layers: &[LayerFigures]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     fn bins() -> Bins {
         Bins { upper: vec![0, 1_000, 200_000], weight: vec![1, 2, 3], sum: 500_000 }

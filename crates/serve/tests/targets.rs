@@ -323,7 +323,9 @@ fn flushed_data_of_targets_survive_power_cuts_and_a_restart() {
     main.flush();
     let extents = main.ask(Command::BlockStatus, 0, 0, main.size_bytes as u32, &[]).extents;
     let holes: Vec<(u32, u32)> = extents.iter().map(|e| (e.length_bytes, e.flags)).collect();
-    assert_eq!(holes, [(hole as u32, 3), ((main.size_bytes - hole) as u32, 0)]);
+    // Behind the last whole block a few sectors may never have been written.
+    let whole = main.size_bytes / BLOCK as u64 * BLOCK as u64;
+    assert_eq!(holes[..2], [(hole as u32, 3), ((whole - hole) as u32, 0)]);
     main.leave();
     let kept = server.kept.lock().expect("a registry").clone();
     let device = server.stop().pop().expect("one drive");
