@@ -1,7 +1,7 @@
 //! Open-channel commands, one after the other: scalar and vector ones, to the drive's own namespace and to a raw target on some
 //! of its parallel units, with bad addresses, lengths and lists, failing programs, and power cuts.
 //!
-//! Each command takes 8 bytes, and two more for each address of a list. What is promised: a command ends once; one that is
+//! Each command takes 8 bytes, and two more for each address of a list that is no run. What is promised: a command ends once; one that is
 //! refused by a rule changes nothing; what is read is what was written last; nobody reaches the other's units.
 
 #![no_main]
@@ -17,8 +17,9 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 const DRIVE: &str = "drive.preset = \"jasmine\"\ndrive.media.channels = 2\ndrive.media.ways = 2\n\
-    drive.media.blocks = 6\ndrive.media.pages = 4\ndrive.media.store = \"ram\"\ndrive.media.spare_size = 4096\n\
-    drive.media.program_fail = 0.02\n\
+    drive.media.blocks = 6\ndrive.media.pages = 4\ndrive.media.page_size = \"4KiB\"\ndrive.media.unit_size = \"4KiB\"\n\
+    drive.media.store = \"ram\"\ndrive.media.spare_size = 4096\n\
+    drive.media.faults.program_fail = 0.02\n\
     drive.namespace = [{ interface = \"open-channel\", open_max = 6, open_per_unit_max = 3 }]\n";
 /// The target's parallel units.
 const TARGET: std::ops::Range<u32> = 1..3;
@@ -98,12 +99,24 @@ impl World {
             8 => Opcode::Report,
             _ => [Opcode::Flush, Opcode::Trim, Opcode::Append, Opcode::NextUnit][usize::from(head[1] % 4)],
         };
-        let addresses: Vec<Lba> =
-            list.chunks_exact(2).map(|pair| self.address(namespace, [pair[0], pair[1]])).collect();
         let first = self.address(namespace, [head[2], head[3]]);
         let min = self.geometries[0].write_min_sectors;
+        let addresses: Vec<Lba> = match list.is_empty() && head[1] & 0x80 != 0 {
+            // A run, as a list.
+            true => {
+                let count = min * (1 + u32::from(head[1] & 3)) + u32::from(head[1] >> 2 & 1);
+                (0..u64::from(count)).map(|i| Lba(first.0.saturating_add(i))).collect()
+            }
+            false => list.chunks_exact(2).map(|pair| self.address(namespace, [pair[0], pair[1]])).collect(),
+        };
         let sectors = match (addresses.len() as u32, head[4]) {
-            (0, length) => if length & 1 == 0 { min * u32::from(length % 8) } else { length.into() },
+            (0, length) => {
+                if length & 1 == 0 {
+                    min * u32::from(length % 8)
+                } else {
+                    length.into()
+                }
+            }
             (count, 255) => count + 1,
             (count, _) => count,
         };
@@ -155,12 +168,20 @@ impl World {
         let mut address = self.geometries[namespace].address(lba)?;
         if namespace == 1 {
             let unit = address.group * self.geometries[1].units + address.unit + TARGET.start;
-            (address.group, address.unit) = (unit / self.geometries[0].units, unit % self.geometries[0].units);
+            (address.group, address.unit) =
+                (unit / self.geometries[0].units, unit % self.geometries[0].units);
         }
         Some(self.geometries[0].lba(address).0)
     }
 
-    fn judge(&mut self, namespace: usize, reached: &[Lba], fill: u8, before: &[ChunkInfo], done: &Completion) {
+    fn judge(
+        &mut self,
+        namespace: usize,
+        reached: &[Lba],
+        fill: u8,
+        before: &[ChunkInfo],
+        done: &Completion,
+    ) {
         let after = self.infos();
         let rule = matches!(
             done.status,
@@ -174,7 +195,9 @@ impl World {
             if TARGET.contains(&unit) != (namespace == 1) {
                 assert_eq!(old, new, "a unit of the other");
             }
-            assert!(new.write_pointer <= new.sectors && (new.state != ChunkState::Free || new.write_pointer == 0));
+            assert!(
+                new.write_pointer <= new.sectors && (new.state != ChunkState::Free || new.write_pointer == 0)
+            );
         }
         match (done.opcode, done.status) {
             (Opcode::Write, Status::Success) => {
@@ -186,8 +209,15 @@ impl World {
             (Opcode::Read, Status::Success) if done.data.len() > 7 => {
                 let sector_bytes = self.geometries[0].sector_bytes as usize;
                 for (lba, data) in reached.iter().zip(done.data.chunks(sector_bytes)) {
-                    let Some(&fill) = self.on_drive(namespace, *lba).and_then(|at| self.content.get(&at)) else { continue };
-                    assert!(data.iter().all(|&byte| byte == fill), "{lba:?}: {} where {fill} was written", data[0]);
+                    let Some(&fill) = self.on_drive(namespace, *lba).and_then(|at| self.content.get(&at))
+                    else {
+                        continue;
+                    };
+                    assert!(
+                        data.iter().all(|&byte| byte == fill),
+                        "{lba:?}: {} where {fill} was written",
+                        data[0]
+                    );
                 }
             }
             // Copies, resets and failures change more than is followed here: those chunks are forgotten.

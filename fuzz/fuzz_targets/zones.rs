@@ -15,8 +15,9 @@ use pellucid_lab::spec;
 use std::sync::OnceLock;
 
 const DRIVE: &str = "drive.preset = \"jasmine\"\ndrive.media.channels = 2\ndrive.media.ways = 2\n\
-    drive.media.blocks = 12\ndrive.media.pages = 4\ndrive.media.store = \"ram\"\ndrive.media.spare_size = 4096\n\
-    drive.media.program_fail = 0.005\n\
+    drive.media.blocks = 12\ndrive.media.pages = 16\ndrive.media.page_size = \"4KiB\"\ndrive.media.unit_size = \"4KiB\"\n\
+    drive.media.store = \"ram\"\ndrive.media.spare_size = 4096\n\
+    drive.media.faults.program_fail = 0.005\n\
     drive.namespace = [{ interface = \"zoned\", dies_per_zone = 2, spare_blocks = 4, open_max = 3, active_max = 4 }]\n";
 const ACTIONS: [ZoneAction; 10] = [
     ZoneAction::Open,
@@ -92,7 +93,9 @@ impl World {
         let sectors = if matches!(opcode, Opcode::Zone(_)) && flags < 250 { 0 } else { sectors };
         let bytes = match opcode {
             Opcode::Write | Opcode::Append | Opcode::Read if flags == 255 => 3,
-            Opcode::Write | Opcode::Append | Opcode::Read => sectors as usize * self.zones.sector_bytes as usize,
+            Opcode::Write | Opcode::Append | Opcode::Read => {
+                sectors as usize * self.zones.sector_bytes as usize
+            }
             _ => 0,
         };
         let before = self.report();
@@ -129,7 +132,11 @@ impl World {
         let zone = (lba.0 / self.zones.zone_sectors).min(u64::from(self.zones.zones)) as usize;
         let rule = !matches!(
             done.status,
-            Status::Success | Status::WriteFault | Status::UnrecoveredRead | Status::ZoneReadOnly | Status::ZoneOffline
+            Status::Success
+                | Status::WriteFault
+                | Status::UnrecoveredRead
+                | Status::ZoneReadOnly
+                | Status::ZoneOffline
         );
         // Making room for one more open zone closes another.
         let opens = matches!(done.opcode, Opcode::Write | Opcode::Append | Opcode::Zone(ZoneAction::Open));
@@ -153,7 +160,11 @@ impl World {
                 for (at, data) in done.data.chunks(sector_bytes).enumerate() {
                     let expected = held.get(first + at).copied().unwrap_or(0);
                     let in_zone = ((first + at) as u64) < self.zones.zone_sectors;
-                    assert!(!in_zone || data.iter().all(|&b| b == expected), "zone {zone}, sector {}", first + at);
+                    assert!(
+                        !in_zone || data.iter().all(|&b| b == expected),
+                        "zone {zone}, sector {}",
+                        first + at
+                    );
                 }
             }
             (Opcode::Flush, Status::Success) => {
