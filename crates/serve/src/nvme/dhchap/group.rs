@@ -115,6 +115,7 @@ impl KeyPair {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pellucid_wire::nvme::auth::AuthHash;
     use ring::rand::SystemRandom;
 
     const GROUPS: [DhGroup; 5] =
@@ -130,6 +131,35 @@ mod tests {
             assert_eq!(two.pow(&half).retrieve(), BoxedUint::one_with_precision(field.bits()), "{group:?}");
         }
         assert!(Field::of(DhGroup::Null).is_none());
+    }
+
+    /// Columns of the vectors: see `tools/dhchap_vectors.py`, which makes the primes anew too.
+    #[test]
+    fn exchanges_are_those_of_an_independent_implementation() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/dh-vectors.txt");
+        let text = std::fs::read_to_string(path).expect("the vectors");
+        let bytes = |hex: &str| -> Vec<u8> {
+            let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal digits");
+            (0..hex.len()).step_by(2).map(digit).collect()
+        };
+        let mut seen = 0;
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let columns: Vec<&str> = line.split(' ').collect();
+            let [group, exponent, other, public, hash, challenge, augmented] = columns[..] else {
+                panic!("{line}")
+            };
+            let raw = |text: &str| text.parse::<u8>().expect("a number");
+            let field = Field::of(DhGroup::from_raw(raw(group)).expect("a group")).expect("not null");
+            let pair = KeyPair::new(field, &bytes(exponent));
+            let digest = ring::digest::digest(&ring::digest::SHA256, pair.public());
+            assert_eq!(digest.as_ref(), bytes(public), "group {group}");
+            let shared = pair.agree(&bytes(other)).expect("a value");
+            let hash = AuthHash::from_raw(raw(hash)).expect("a hash");
+            let found = super::super::augmented(hash, Some(&shared), &bytes(challenge));
+            assert_eq!(found, bytes(augmented), "group {group}, {hash:?}");
+            seen += 1;
+        }
+        assert_eq!(seen, 15, "five groups with three hashes");
     }
 
     #[test]
