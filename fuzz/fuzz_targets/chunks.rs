@@ -1,8 +1,9 @@
 //! Open-channel commands, one after the other: scalar and vector ones, to the drive's own namespace and to a raw target on some
 //! of its parallel units, with bad addresses, lengths and lists, failing programs, and power cuts.
 //!
-//! Each command takes 8 bytes, and two more for each address of a list that is no run. What is promised: a command ends once; one that is
-//! refused by a rule changes nothing; what is read is what was written last; nobody reaches the other's units.
+//! The first byte is the chance that a program fails; each command takes 8 bytes, and two more for each address of a list that is no
+//! run. What is promised: a command ends once; one that is refused by a rule changes nothing; what is read is what was written last;
+//! nobody reaches the other's units.
 
 #![no_main]
 
@@ -13,19 +14,20 @@ use pellucid_flash::{
 };
 use pellucid_host::{HostFtlConfig, Shared, Target, TargetKind};
 use pellucid_lab::spec;
+use pellucid_media::Faults;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 const DRIVE: &str = "drive.preset = \"jasmine\"\ndrive.media.channels = 2\ndrive.media.ways = 2\n\
     drive.media.blocks = 6\ndrive.media.pages = 4\ndrive.media.page_size = \"4KiB\"\ndrive.media.unit_size = \"4KiB\"\n\
     drive.media.store = \"ram\"\ndrive.media.spare_size = 4096\n\
-    drive.media.faults.program_fail = 0.02\n\
     drive.namespace = [{ interface = \"open-channel\", open_max = 6, open_per_unit_max = 3 }]\n";
 /// The target's parallel units.
 const TARGET: std::ops::Range<u32> = 1..3;
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut world = World::new();
+    let Some((&chance, bytes)) = bytes.split_first() else { return };
+    let mut world = World::new(f64::from(chance) / 512.0);
     let mut rest = bytes;
     while let Some((head, behind)) = rest.split_first_chunk::<8>() {
         let listed = usize::from(head[1] & 7) * usize::from(head[0] >> 7);
@@ -45,13 +47,15 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    fn new(program_fail: f64) -> World {
         static FRESH: OnceLock<Device> = OnceLock::new();
         let fresh = FRESH.get_or_init(|| {
             let spec = spec::from_str(DRIVE, "fuzz", &[]).expect("a good description");
             Device::new(&spec.drive).expect("a good drive")
         });
-        let device = fresh.clone();
+        let mut device = fresh.clone();
+        let faults = Faults { program_fail, ..device.config().media.faults.clone() };
+        device.set_faults(faults).expect("a chance");
         let now = device.now();
         let Ok(mut drive) = Shared::new(device, now, 0) else { panic!("it has chunks") };
         let target = Target::new("raw".into(), TargetKind::Raw, TARGET);

@@ -1,8 +1,8 @@
 //! Zone commands, one after the other: writes, appends, reads, reports and every action, with bad places and lengths, failing
 //! programs, flushes and power cuts.
 //!
-//! Each command takes 6 bytes. What is promised: a command ends once; one that a rule refuses changes nothing; limits hold; what is
-//! read is what was written; after a power cut a zone is a prefix of what it was, with everything that was flushed.
+//! The first byte is the chance that a program fails; each command takes 6 bytes. What is promised: a command ends once; one that a
+//! rule refuses changes nothing; limits hold; what is read is what was written; after a power cut a zone is a prefix of what it was, with everything that was flushed.
 
 #![no_main]
 
@@ -12,12 +12,12 @@ use pellucid_flash::{
     Command, Completion, Drive, Interface, Lba, Opcode, Status, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState,
 };
 use pellucid_lab::spec;
+use pellucid_media::Faults;
 use std::sync::OnceLock;
 
 const DRIVE: &str = "drive.preset = \"jasmine\"\ndrive.media.channels = 2\ndrive.media.ways = 2\n\
     drive.media.blocks = 12\ndrive.media.pages = 16\ndrive.media.page_size = \"4KiB\"\ndrive.media.unit_size = \"4KiB\"\n\
     drive.media.store = \"ram\"\ndrive.media.spare_size = 4096\n\
-    drive.media.faults.program_fail = 0.005\n\
     drive.namespace = [{ interface = \"zoned\", dies_per_zone = 2, spare_blocks = 4, open_max = 3, active_max = 4 }]\n";
 const ACTIONS: [ZoneAction; 10] = [
     ZoneAction::Open,
@@ -33,7 +33,8 @@ const ACTIONS: [ZoneAction; 10] = [
 ];
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut world = World::new();
+    let Some((&chance, bytes)) = bytes.split_first() else { return };
+    let mut world = World::new(f64::from(chance) / 512.0);
     for step in bytes.as_chunks::<6>().0 {
         world.step(step);
     }
@@ -51,13 +52,15 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    fn new(program_fail: f64) -> World {
         static FRESH: OnceLock<Device> = OnceLock::new();
         let fresh = FRESH.get_or_init(|| {
             let spec = spec::from_str(DRIVE, "fuzz", &[]).expect("a good description");
             Device::new(&spec.drive).expect("a good drive")
         });
-        let drive = fresh.clone();
+        let mut drive = fresh.clone();
+        let faults = Faults { program_fail, ..drive.config().media.faults.clone() };
+        drive.set_faults(faults).expect("a chance");
         let Some(Interface::Zoned(zones)) = Drive::interface(&drive, 0) else { panic!("zones") };
         let count = zones.zones as usize;
         World { drive, zones, content: vec![Vec::new(); count], flushed: vec![0; count], tag: 0 }

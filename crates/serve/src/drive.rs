@@ -8,7 +8,7 @@
 //! ```
 //! Invariant: of a layer everything that is told is the layer's: the namespaces of the drive below are not served beside it.
 
-use crate::remote::Remote;
+use crate::remote::{Remote, TOKENS};
 use mio::{Events, Poll, Token, Waker};
 use pellucid_device::{Device, DeviceError, WritePolicy};
 use pellucid_flash::{
@@ -154,7 +154,7 @@ impl Layered {
 
     fn start_on_remote(&mut self) -> Result<(), String> {
         let mut poll = Poll::new().map_err(|error| error.to_string())?;
-        let waker = Waker::new(poll.registry(), Token(2)).map_err(|error| error.to_string())?;
+        let waker = Waker::new(poll.registry(), Token(TOKENS)).map_err(|error| error.to_string())?;
         self.attach(&poll, Token(0), &Arc::new(waker)).map_err(|error| error.to_string())?;
         let (began, mut events) = (Instant::now(), Events::with_capacity(16));
         while !self.stack.layer.is_ready() {

@@ -475,7 +475,7 @@ fn a_host_with_the_right_secret_works_on_several_queues() {
         let config = RemoteConfig { queues, secrets: Some(secrets(1, Some(2))), ..remote_config(drive.nvme) };
         let host = host_as(&format!("{name}-host"), config);
         assert_eq!(
-            drive.logged("protocol=nvme-tcp"),
+            drive.logged("protocol=nvme-tcp peer"),
             usize::from(2 + queues),
             "discovery, admin, I/O queues"
         );
