@@ -34,7 +34,8 @@ def missing_files(document: Path) -> list[str]:
     """Source files named in passing: `crate/src/file.rs` from `crates` on, or a name that exists somewhere."""
     names = set(re.findall(r"`([\w./-]+\.(?:rs|py|sh))`", document.read_text()))
     places = [ROOT, ROOT / "crates", document.parent]
-    found = lambda name: any((place / name).exists() for place in places) or any((ROOT / "crates").rglob(name))
+    rooms = [ROOT / "crates", ROOT / "tools", ROOT / "examples", ROOT / "bench"]
+    found = lambda name: any((place / name).exists() for place in places) or any(any(room.rglob(name)) for room in rooms)
     return sorted(name for name in names if not found(name))
 
 
