@@ -18,10 +18,10 @@ const NOWHERE: u32 = u32::MAX;
 /// Images, then metadata, of each block that has ever been programmed.
 #[derive(Clone, Debug)]
 enum Blocks {
-    /// Of small drives.
+    /// Stamps, and data of small drives.
     Apart(Vec<Option<Box<[u8]>>>),
-    /// The piece of an arena that belongs to each block. Where data are kept it begins on a whole page of memory, so that a
-    /// unit of whole pages is just those.
+    /// Data: the piece of an arena that belongs to each block. It begins on a whole page of memory, so that a unit of
+    /// whole pages is just those.
     Together { places: Vec<u32>, arena: Arena },
 }
 
@@ -37,9 +37,9 @@ pub(crate) struct MemoryStore {
 impl MemoryStore {
     pub(crate) fn new(shape: StoreShape) -> MemoryStore {
         let blocks = shape.blocks as usize;
-        let whole = if shape.image_bytes > STAMP_BYTES { PAGE_BYTES } else { CACHE_LINE_BYTES };
-        let piece_bytes = (shape.image_bytes_per_block + shape.meta.bytes).next_multiple_of(whole);
-        let together = piece_bytes.saturating_mul(blocks) >= ARENA_BYTES_MIN;
+        let piece_bytes = (shape.image_bytes_per_block + shape.meta.bytes).next_multiple_of(PAGE_BYTES);
+        let together =
+            shape.image_bytes > STAMP_BYTES && piece_bytes.saturating_mul(blocks) >= ARENA_BYTES_MIN;
         MemoryStore {
             states: vec![BlockState::default(); blocks],
             blocks: match together {
