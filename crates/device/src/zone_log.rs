@@ -117,8 +117,8 @@ impl Device {
         self.zone_quiet(namespace, zone);
     }
 
-    /// The log has no room.
-    fn lose_log(&mut self, namespace: u16, slot: u32) {
+    /// The log has no room for a slot, or what it holds makes no sense there any more.
+    pub(crate) fn lose_log(&mut self, namespace: u16, slot: u32) {
         self.acknowledge_stage(namespace, slot, None, Status::WriteFault);
         let awaited = self.fail_flush(namespace, slot);
         let space = self.zone_space(namespace);

@@ -355,7 +355,17 @@ impl Device {
         if awaited {
             self.flush_part(namespace);
         }
+        self.lose_waiting(namespace, zone);
         self.zone_quiet(namespace, zone);
+    }
+
+    /// A stripe of a zone is lost: what waited behind it to be logged would come back without what stands in front of it.
+    fn lose_waiting(&mut self, namespace: u16, zone: u32) {
+        let space = self.zone_space(namespace);
+        let tail = space.runs[zone as usize].tail;
+        if tail != NIL && std::mem::take(&mut space.slots[tail].wants_log) {
+            self.lose_log(namespace, tail);
+        }
     }
 
     /// Whether a slot holds sectors whose writes have been acknowledged.

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{config, drive, pattern};
+use common::{config, drive, drive_of_zones, pattern};
 use pellucid_device::Device;
 use pellucid_flash::{Command, Lba, Nanos, Opcode, Rng, Status};
-use pellucid_media::StoreKind;
+use pellucid_media::{Faults, StoreKind};
 use pellucid_serve::session::{ConnectionId, Operation};
 use pellucid_serve::{Core, Route, Time};
 
@@ -174,4 +174,28 @@ fn damage_can_be_planned() {
     // The 900th is accepted before the drive has no block left, and none is behind it.
     write(&mut core, 900);
     assert_eq!(write(&mut core, 901), Status::ReadOnly);
+}
+
+/// Every program fails, so a stripe finds no block at last. The rest of the write waits behind it to be logged, and fails with it.
+#[test]
+fn a_forced_write_behind_a_stripe_that_is_lost_fails() {
+    for sectors in [8, 12, 20] {
+        let mut device = drive_of_zones();
+        let faults = Faults { program_fail: 1.0, ..device.config().media.faults.clone() };
+        device.set_faults(faults).expect("a chance");
+        let data = pattern(1, sectors as usize * 512);
+        let write = Command::new(1, Opcode::Write, Lba(0), sectors, data);
+        device.submit(device.now(), Command { fua: true, ..write });
+        device.submit(device.now(), Command::new(2, Opcode::Flush, Lba(0), 0, Vec::new()));
+        while device.outstanding_commands() > 0 {
+            let next = device.next_event().expect("something is under way");
+            device.advance(next);
+        }
+        let mut ended: Vec<(u64, Status)> =
+            std::iter::from_fn(|| device.pop()).map(|done| (done.tag, done.status)).collect();
+        ended.sort_by_key(|(tag, _)| *tag);
+        assert_eq!(ended.len(), 2);
+        assert_eq!(ended[0], (1, Status::WriteFault), "{sectors} sectors: {ended:?}");
+        device.check();
+    }
 }
