@@ -273,7 +273,9 @@ impl Device {
         self.counters.corrected_reads += u64::from(failed == 0 && attempts > 0);
         self.counters.corrected_bits += u64::from(corrected);
         let zoned = self.is_zoned(slice);
-        if !zoned {
+        if zoned {
+            self.look_after_zone(slice, worst, rotten);
+        } else {
             let Slice { work, data_at, .. } = self.slices[slice];
             let command = &self.works[work].command;
             let (namespace, lba) = (command.namespace, address(command, data_at));
@@ -308,6 +310,19 @@ impl Device {
         }
         let (place, _) = space.chunks.locate(address(command, data_at))?;
         (place != Ppa(entry)).then_some(place)
+    }
+
+    /// A read of a zone found its data near to being lost, or beyond (`lost`): the zone should be reset, and its host says when.
+    fn look_after_zone(&mut self, slice: u32, worst_chunk_bits: u32, lost: bool) {
+        let near = self.config.scheduler.refresh_above.is_some_and(|most| worst_chunk_bits > most);
+        if !(near || lost) {
+            return;
+        }
+        let Slice { work, lpn, entry, .. } = self.slices[slice];
+        let namespace = self.works[work].command.namespace;
+        if let Some(block) = self.zone_space(namespace).zones.distrust(lpn.0, Ppa(entry), lost) {
+            self.media.retire(block);
+        }
     }
 
     fn is_zoned(&self, slice: u32) -> bool {

@@ -4,6 +4,7 @@
 //!  action ─► zone quiet? ── no: waits until its programs, reads and log have ended ──┐
 //!              │ yes                                                               ◄─┘
 //!              ├─ finish: what is there of the last stripe is padded and programmed ─► full
+//!              ├─ offline (read-only zones): verdict logged ─► offline
 //!              └─ reset: tombstone, if the log knows the zone ─► its units erased, stripe 0 first ─► empty
 //! ```
 //! Invariant: until stripe 0 is erased a reset has not happened.
@@ -11,7 +12,7 @@
 use crate::device::Device;
 use crate::work::Route;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{BlockId, Command, Opcode, Ppa, Stage, Status, ZoneAction};
+use pellucid_flash::{BlockId, Command, Opcode, Ppa, Stage, Status, ZoneAction, ZoneState};
 use pellucid_ftl::ZoneWork;
 
 impl Device {
@@ -43,12 +44,35 @@ impl Device {
         match self.zone_space(namespace).zones.act(zone, action) {
             Err(status) => self.merge_status(work, status, 0),
             Ok(ZoneWork::Done) => {}
+            Ok(ZoneWork::Offline) => self.take_offline(work, zone),
             Ok(ZoneWork::Reset | ZoneWork::Finish) => {
                 let run = &mut self.zone_space(namespace).runs[zone as usize];
                 (run.action, run.acting) = (work, false);
                 self.works[work].slices_left += 1;
                 self.zone_quiet(namespace, zone);
             }
+        }
+    }
+
+    /// A read-only zone goes out of use when the log says so.
+    fn take_offline(&mut self, work: u32, zone: u32) {
+        let namespace = self.works[work].command.namespace;
+        let space = self.zone_space(namespace);
+        let Some(slot) = space.pronounce(zone, ZoneState::Offline) else {
+            return space.zones.offline_end(zone);
+        };
+        (space.runs[zone as usize].action, space.runs[zone as usize].acting) = (work, true);
+        self.works[work].slices_left += 1;
+        self.log(namespace, slot);
+    }
+
+    /// The log has, or cannot have, what a slot says of its zone.
+    pub(crate) fn end_offline(&mut self, namespace: u16, slot: u32) {
+        let space = self.zone_space(namespace);
+        let (zone, verdict) = (space.slots[slot].zone, space.slots[slot].verdict);
+        if verdict == Some(ZoneState::Offline) && space.zones.state(zone) == ZoneState::ReadOnly {
+            space.zones.offline_end(zone);
+            self.end_action(namespace, zone, Status::Success);
         }
     }
 

@@ -21,7 +21,7 @@ impl Device {
         let units_per_block = self.layout.units_per_block;
         let space = self.zone_space(namespace);
         let zone = space.slots[slot].zone;
-        let busy = space.runs[zone as usize].programs > 0 && !space.slots[slot].tombstone;
+        let busy = space.runs[zone as usize].programs > 0 && space.slots[slot].is_data();
         if busy || space.slots[slot].logging.is_some() {
             space.slots[slot].wants_log = true;
             return;
@@ -47,10 +47,13 @@ impl Device {
     fn move_log(&mut self, namespace: u16) {
         let space = self.zone_space(namespace);
         let newest = *space.log.back().expect("just begun");
-        let moves: Vec<u32> = space
-            .live()
-            .filter(|&s| space.slots[s].logged > 0 && space.slots[s].logged_in != newest)
-            .collect();
+        let elsewhere = |&s: &u32| {
+            let slot = &space.slots[s];
+            let waits = slot.verdict.is_some() && slot.wants_log;
+            waits || (slot.logged > 0 && slot.logged_in != newest)
+        };
+        let mut moves: Vec<u32> = space.live().filter(elsewhere).collect();
+        moves.sort_by_key(|&s| (space.slots[s].zone, space.slots[s].stripe));
         for slot in moves {
             let record = &self.zone_space(namespace).slots[slot];
             if !record.programming && !record.doomed {
@@ -63,10 +66,18 @@ impl Device {
     /// Stripes of a zone are on the media: what waited for that may be logged.
     pub(crate) fn log_waiting(&mut self, namespace: u16, zone: u32) {
         let space = self.zone_space(namespace);
-        let tail = space.runs[zone as usize].tail;
-        if tail != NIL && space.slots[tail].wants_log {
-            self.log(namespace, tail);
+        let run = &space.runs[zone as usize];
+        if run.stranded == 0 {
+            if run.tail != NIL && space.slots[run.tail].wants_log {
+                let tail = run.tail;
+                self.log(namespace, tail);
+            }
+            return;
         }
+        let wants = |&s: &u32| space.slots[s].zone == zone && space.slots[s].wants_log;
+        let mut slots: Vec<u32> = space.live().filter(wants).collect();
+        slots.sort_by_key(|&s| space.slots[s].stripe);
+        slots.into_iter().for_each(|slot| self.log(namespace, slot));
     }
 
     /// The log program of a slot has ended.
@@ -90,10 +101,17 @@ impl Device {
                 space.note_logged(slot, sectors, block);
             }
             let mut list = space.slots[slot].with_log.take();
+            let kept = space.kept(zone, space.slots[slot].stripe);
             while let Some(slice) = list.pop(&mut self.slices) {
                 add_stages(&mut self.slices[slice], &stages, self.now);
+                self.merge_status(self.slices[slice].work, kept, 0);
                 self.slice_done(slice, Status::Success);
             }
+        }
+        let space = self.zone_space(namespace);
+        let record = &space.slots[slot];
+        if ok && sectors == record.arrived {
+            self.end_offline(namespace, slot);
         }
         let space = self.zone_space(namespace);
         let record = &space.slots[slot];
@@ -119,14 +137,24 @@ impl Device {
 
     /// The log has no room for a slot, or what it holds makes no sense there any more.
     pub(crate) fn lose_log(&mut self, namespace: u16, slot: u32) {
+        let space = self.zone_space(namespace);
+        let zone = space.slots[slot].zone;
+        if space.slots[slot].verdict.is_some() {
+            // With the next log block; until then it holds as long as the power does.
+            space.slots[slot].wants_log = true;
+            return self.end_offline(namespace, slot);
+        }
+        // What the log has of a stranded one it keeps.
+        if space.slots[slot].stranded && space.slots[slot].logged == 0 {
+            return self.drop_stage(namespace, slot);
+        }
         self.acknowledge_stage(namespace, slot, None, Status::WriteFault);
         let awaited = self.fail_flush(namespace, slot);
         let space = self.zone_space(namespace);
-        let zone = space.slots[slot].zone;
         if space.slots[slot].tombstone {
             space.vacate(slot);
-            space.zones.fail(zone);
             self.forget_doomed(namespace, zone);
+            self.fail_zone(namespace, zone);
             self.end_action(namespace, zone, Status::WriteFault);
         }
         if awaited {
@@ -138,7 +166,8 @@ impl Device {
     pub(crate) fn reap_log(&mut self, namespace: u16) {
         loop {
             let space = self.zone_space(namespace);
-            if space.log.len() < 2 {
+            // On another die a younger block, with the tombstone of what an older one holds, would perhaps be erased before it.
+            if space.log.len() < 2 || space.log_erasing {
                 return;
             }
             let oldest = space.log[0];
@@ -156,6 +185,7 @@ impl Device {
                 self.media.void(oldest);
                 continue;
             }
+            space.log_erasing = true;
             let first = self.layout.ppa(oldest, 0);
             self.issue_stage(Client::LogErase { namespace }, first, Cause::Journal);
         }
@@ -167,7 +197,10 @@ impl Device {
         let ok = self.end_erase(block, Cause::Journal);
         self.let_go(op);
         let erases = self.media.erase_count(block);
-        self.zone_space(namespace).zones.erased(block, ok, erases);
+        let space = self.zone_space(namespace);
+        space.log_erasing = false;
+        space.zones.erased(block, ok, erases);
+        self.reap_log(namespace);
     }
 
     pub(crate) fn zone_flush(&mut self, work: u32) {
@@ -204,7 +237,7 @@ impl Device {
             if record.programming {
                 record.flushing = u32::MAX;
                 space.flush.left += 1;
-            } else if !(record.tombstone || record.finish || record.doomed) && record.logged < record.arrived
+            } else if record.is_data() && !(record.finish || record.doomed) && record.logged < record.arrived
             {
                 record.flushing = record.arrived;
                 space.flush.left += 1;
@@ -216,12 +249,26 @@ impl Device {
 
     /// So many sectors of a slot are safe.
     fn settle_flush(&mut self, namespace: u16, slot: u32, sectors: u32) {
-        let record = &mut self.zone_space(namespace).slots[slot];
+        let record = &self.zone_space(namespace).slots[slot];
         if record.flushing == 0 || sectors < record.flushing {
             return;
         }
-        record.flushing = 0;
+        self.end_flushing(namespace, slot);
         self.flush_part(namespace);
+    }
+
+    /// A slot is as safe as it gets. Gives whether a flush waited for that; it is told so ([`Device::flush_part`]) when the slot
+    /// is out of its way.
+    pub(crate) fn end_flushing(&mut self, namespace: u16, slot: u32) -> bool {
+        let space = self.zone_space(namespace);
+        let record = &mut space.slots[slot];
+        let awaited = std::mem::take(&mut record.flushing) != 0;
+        let (zone, stripe) = (record.zone, record.stripe);
+        if awaited && space.kept(zone, stripe) != Status::Success {
+            let work = space.flush.running;
+            self.merge_status(work, Status::WriteFault, 0);
+        }
+        awaited
     }
 
     /// What a slot holds cannot be made safe: the flush that waits for it fails. Gives whether one does; it is told so

@@ -17,7 +17,7 @@ use crate::scheduler::{Client, FlashOp, OpKind};
 use crate::spaces::Space;
 use crate::work::Route;
 use crate::write_path::add_stages;
-use crate::zone_stage::ZoneSpace;
+use crate::zone_stage::{Slot, ZoneSpace};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Cause, Command, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, ZoneState};
 use pellucid_ftl::LOG;
@@ -237,7 +237,7 @@ impl Device {
         let skipped = std::mem::take(&mut space.slots[slot].skipped);
         let ok = !skipped && self.media.program_end(first) == Outcome::Ok;
         if !skipped {
-            let data = space.slots[slot].arrived;
+            let data = if space.slots[slot].is_data() { space.slots[slot].arrived } else { 0 };
             let stripe = space.zones.stripe_sectors();
             self.counters.media_operations += 1;
             self.counters.programs[cause as usize] += 1;
@@ -268,13 +268,16 @@ impl Device {
         match self.zone_space(namespace).programmed_before(zone, stripe) {
             // Written for good is what would come back: not before all that is in front of it.
             Some(earlier) => self.hand_on(namespace, slot, earlier),
-            None => self.acknowledge_stage(namespace, slot, Some(&stages), Status::Success),
+            None => {
+                let status = self.zone_space(namespace).kept(zone, stripe);
+                self.acknowledge_stage(namespace, slot, Some(&stages), status);
+            }
         }
         if finish {
             self.zone_space(namespace).zones.finish_end(zone);
             self.end_action(namespace, zone, Status::Success);
         }
-        let awaited = std::mem::take(&mut self.zone_space(namespace).slots[slot].flushing) != 0;
+        let awaited = self.end_flushing(namespace, slot);
         self.retire_slot(namespace, slot);
         if awaited {
             self.flush_part(namespace);
@@ -327,7 +330,8 @@ impl Device {
         self.feed_stage(namespace);
     }
 
-    /// First sectors of the zones of a namespace that became read-only or offline without a command, since the last call.
+    /// First sectors of the zones of a namespace whose descriptor has changed without a command, since the last call: those that became
+    /// read-only or offline, and those that should be reset.
     pub fn take_changed_zones(&mut self, namespace: u16) -> Vec<Lba> {
         let Some(Space::Zones(space)) = self.spaces.get_mut(usize::from(namespace)) else {
             return Vec::new();
@@ -336,27 +340,62 @@ impl Device {
         space.zones.take_changed().into_iter().map(|zone| Lba(u64::from(zone) * sectors)).collect()
     }
 
-    /// No block is left for a slot's stripe: it cannot be stored.
+    /// The media let a zone down, of which the log keeps a record.
+    pub(crate) fn fail_zone(&mut self, namespace: u16, zone: u32) {
+        let space = self.zone_space(namespace);
+        space.zones.fail(zone);
+        let state = space.zones.state(zone);
+        if let Some(slot) = space.pronounce(zone, state) {
+            self.log(namespace, slot);
+        }
+    }
+
+    /// No block is left for a slot's stripe: the zone is read-only from now on, and the stripe stays in the log.
     fn lose_stage(&mut self, namespace: u16, slot: u32) {
         let space = self.zone_space(namespace);
-        let zone = space.slots[slot].zone;
-        space.zones.fail(zone);
+        let (zone, arrived) = (space.slots[slot].zone, space.slots[slot].arrived);
         space.runs[zone as usize].programs -= 1;
-        space.slots[slot].programming = false;
-        let action = space.runs[zone as usize].action;
-        let silent = self.acknowledged_in(namespace, slot);
-        self.acknowledge_stage(namespace, slot, None, Status::WriteFault);
+        let record = &mut space.slots[slot];
+        (record.programming, record.finish) = (false, false);
+        // What a flush waited for as a program, it waits for as a log entry now.
+        record.flushing = if record.flushing == 0 { 0 } else { arrived };
+        let run = &mut space.runs[zone as usize];
+        run.tail = if run.tail == slot { NIL } else { run.tail };
+        let (action, keeps) = (run.action, arrived > 0 && space.log_may_keep_more());
+        self.fail_zone(namespace, zone);
         if action != NIL {
             self.end_action(namespace, zone, Status::WriteFault);
         }
+        if keeps {
+            self.zone_space(namespace).strand(slot);
+            self.log(namespace, slot);
+            // It is not one of those any more that will become vacant.
+            self.feed_stage(namespace);
+        } else {
+            self.drop_stage(namespace, slot);
+        }
+        self.log_waiting(namespace, zone);
+        self.zone_quiet(namespace, zone);
+    }
+
+    /// Neither its zone nor the log has room for what a slot holds.
+    pub(crate) fn drop_stage(&mut self, namespace: u16, slot: u32) {
+        let silent = self.acknowledged_in(namespace, slot);
+        self.acknowledge_stage(namespace, slot, None, Status::WriteFault);
         let awaited = self.fail_flush(namespace, slot);
-        self.zone_space(namespace).flush.lost |= silent && !awaited;
+        let space = self.zone_space(namespace);
+        space.flush.lost |= silent && !awaited;
+        let Slot { zone, stripe, .. } = space.slots[slot];
+        let run = &mut space.runs[zone as usize];
+        run.hole = run.hole.min(stripe);
+        if std::mem::take(&mut space.slots[slot].stranded) {
+            space.runs[space.slots[slot].zone as usize].stranded -= 1;
+        }
         self.retire_slot(namespace, slot);
         if awaited {
             self.flush_part(namespace);
         }
         self.lose_waiting(namespace, zone);
-        self.zone_quiet(namespace, zone);
     }
 
     /// A stripe of a zone is lost: what waited behind it to be logged would come back without what stands in front of it.

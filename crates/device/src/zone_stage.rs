@@ -3,7 +3,7 @@
 //! ```text
 //!  take ─► filling ── all sectors here ─► programming ─► vacant
 //!            │  ▲                            │ program failed: again, elsewhere
-//!   log ─────▼──┘ (flush, FUA, power cut with protected buffers)
+//!   log ─────▼──┘ (flush, FUA, power cut with protected buffers)         no block left ─► stranded: it stays in the log
 //! ```
 //! **What is promised.** Without protection, as with a block drive: a write is acknowledged when it is in the buffer (write-back) or
 //! on the media (write-through, FUA), and a flush makes everything acknowledged before it durable: full stripes are programmed,
@@ -11,13 +11,16 @@
 //! buffer is written to the log while the power fails. Either way a zone that comes back holds a prefix of what was written,
 //! and a reset has happened or has not.
 //!
+//! A zone for which no block is left is read-only from then on, and what has no place in it stays in the buffer and in the log, as
+//! does the *verdict*: a slot that says so. Both outlive power cuts.
+//!
 //! Invariants: a zone has at most one stripe that is being filled, its last; a slot is vacant only when neither its program
 //! nor a log program of it is under way; blocks of the log are erased in the order in which they were written.
 
 use crate::power::Source;
 use crate::spaces::erase_now;
 use pellucid_flash::slab::{List, NIL, Slab};
-use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
+use pellucid_flash::{BlockId, Layout, Lpn, Ppa, Status, ZoneState};
 use pellucid_ftl::{LOG, Mark, MountSource, ZoneConfig, Zones};
 use pellucid_media::{Media, Outcome, ReadResult};
 use std::collections::VecDeque;
@@ -38,6 +41,10 @@ pub(crate) struct Slot {
     pub finish: bool,
     /// It stands for no stripe, but says that its zone was reset.
     pub tombstone: bool,
+    /// It stands for no stripe, but says that its zone is read-only or offline.
+    pub verdict: Option<ZoneState>,
+    /// Its zone has no block for it: it stays here and in the log.
+    pub stranded: bool,
     /// Its zone is being reset; it is kept until what is in front of it is erased.
     pub doomed: bool,
     /// A log program of it is under way, with so many sectors.
@@ -55,6 +62,13 @@ pub(crate) struct Slot {
     pub with_log: List,
 }
 
+impl Slot {
+    /// Whether it holds a stripe, or what is here of one.
+    pub fn is_data(&self) -> bool {
+        !self.tombstone && self.verdict.is_none()
+    }
+}
+
 /// What goes on with a zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
@@ -70,6 +84,10 @@ pub(crate) struct Run {
     pub tail: u32,
     /// The stripe that a reset has begun to forget.
     pub doomed: u32,
+    /// Stripes that only the log has.
+    pub stranded: u32,
+    /// The first stripe that is lost: a power cut takes those behind it, too.
+    pub hole: u32,
     /// The command whose action waits or is under way.
     pub action: u32,
     /// That action has begun.
@@ -85,6 +103,8 @@ pub(crate) const IDLE: Run = Run {
     erases: 0,
     tail: NIL,
     doomed: NIL,
+    stranded: 0,
+    hole: u32::MAX,
     action: NIL,
     acting: false,
     logged_first: 0,
@@ -106,6 +126,8 @@ pub(crate) struct ZoneSpace {
     /// Blocks of the staging log, the oldest first, with its number from 1.
     pub log: VecDeque<BlockId>,
     pub log_first: u64,
+    /// The erase of the log's oldest block is under way; until it has ended what the block held can come back.
+    pub log_erasing: bool,
     pub flush: ZoneFlush,
     /// Zeroes, and room for the mark.
     spare: Vec<u8>,
@@ -146,6 +168,7 @@ impl ZoneSpace {
             runs,
             log: VecDeque::new(),
             log_first: 1,
+            log_erasing: false,
             flush: ZoneFlush { waiting: VecDeque::new(), running: NIL, left: 0, lost: false },
             spare: vec![0; layout.sectors_per_unit as usize * media.metadata_bytes()],
         };
@@ -158,13 +181,29 @@ impl ZoneSpace {
                 let unit = Ppa(staged.from.0 + i as u32);
                 (0..100).any(|attempt| matches!(media.read(unit, 0, images, attempt), ReadResult::Ok { .. }));
             }
-            if staged.sectors == space.zones.stripe_sectors() {
-                space.program_now(slot, staged.epoch, media, layout);
+            let whole = staged.sectors == space.zones.stripe_sectors();
+            if whole && space.program_now(slot, staged.epoch, media, layout) {
                 space.vacate(slot);
-            } else {
-                space.runs[staged.zone as usize].tail = slot;
+                continue;
+            }
+            match whole {
+                true => space.strand(slot),
+                false => space.runs[staged.zone as usize].tail = slot,
+            }
+            space.log_now(slot, media, layout);
+        }
+        let failed = (0..space.zones.geometry().zones).filter(|&zone| {
+            let known = found.verdicts.iter().any(|verdict| verdict.0 == zone);
+            !known && matches!(space.zones.state(zone), ZoneState::ReadOnly | ZoneState::Offline)
+        });
+        let failed: Vec<_> = failed.map(|zone| (zone, space.zones.state(zone))).collect();
+        for (zone, state) in found.verdicts.into_iter().chain(failed) {
+            if let Some(slot) = space.pronounce(zone, state) {
                 space.log_now(slot, media, layout);
             }
+        }
+        for block in found.void {
+            media.void(block);
         }
         for block in found.erase {
             let ok = erase_now(media, block);
@@ -185,6 +224,8 @@ impl ZoneSpace {
             skipped: false,
             finish: false,
             tombstone: false,
+            verdict: None,
+            stranded: false,
             doomed: false,
             logging: None,
             wants_log: false,
@@ -200,6 +241,44 @@ impl ZoneSpace {
         }
         self.images_mut(slot).fill(0);
         slot
+    }
+
+    /// How a write to a stripe that is on the media ends: it will be found again unless one in front of it is lost.
+    pub fn kept(&self, zone: u32, stripe: u32) -> Status {
+        if stripe > self.runs[zone as usize].hole { Status::WriteFault } else { Status::Success }
+    }
+
+    /// A stripe has no place in its zone.
+    pub fn strand(&mut self, slot: u32) {
+        if !std::mem::replace(&mut self.slots[slot].stranded, true) {
+            self.runs[self.slots[slot].zone as usize].stranded += 1;
+        }
+    }
+
+    /// The slot that says that `zone` is `state` for good, to be logged. `None`: so many slots stay in the log already that a log
+    /// block could not take them all over; the media will fail the zone again after a power cut.
+    pub fn pronounce(&mut self, zone: u32, state: ZoneState) -> Option<u32> {
+        let known = self.live().find(|&s| self.slots[s].zone == zone && self.slots[s].verdict.is_some());
+        let slot = match known {
+            Some(slot) => slot,
+            None if !self.log_may_keep_more() => return None,
+            None => {
+                // Not a slot that data wait for.
+                self.vacancies += 1;
+                self.take(zone, 0)
+            }
+        };
+        let record = &mut self.slots[slot];
+        record.verdict = Some(state);
+        // A version: what is logged of it is compared with this.
+        record.arrived = if state == ZoneState::Offline { 2 } else { 1 };
+        Some(slot)
+    }
+
+    /// Whether another slot may stay in the log for good. Partly written stripes take up to half of a log block.
+    pub fn log_may_keep_more(&self) -> bool {
+        let kept = self.live().filter(|&s| self.slots[s].stranded || self.slots[s].verdict.is_some()).count();
+        kept + 1 < self.zones.layout_stripes_per_block() as usize / 2
     }
 
     /// Whether a slice must wait for a slot. One is made beyond the limit where none will become vacant by itself: after a power
@@ -226,21 +305,23 @@ impl ZoneSpace {
     /// The slot that holds a stripe.
     pub fn find(&self, zone: u32, stripe: u32) -> Option<u32> {
         let run = &self.runs[zone as usize];
-        if run.tail == NIL && run.programs == 0 && run.doomed == NIL {
+        if run.tail == NIL && run.programs == 0 && run.doomed == NIL && run.stranded == 0 {
             return None;
         }
         let mut slots = self.slots.iter().zip(0..);
-        slots.find(|(s, _)| s.live && !s.tombstone && s.zone == zone && s.stripe == stripe).map(|(_, at)| at)
+        slots.find(|(s, _)| s.live && s.is_data() && s.zone == zone && s.stripe == stripe).map(|(_, at)| at)
     }
 
     /// The last slot in front of a stripe that is on its way to the media.
     pub fn programmed_before(&self, zone: u32, stripe: u32) -> Option<u32> {
-        if self.runs[zone as usize].programs == 0 {
+        let run = &self.runs[zone as usize];
+        if run.programs == 0 && run.stranded == 0 {
             return None;
         }
         let before = self.live().filter(|&at| {
             let slot = &self.slots[at];
-            slot.zone == zone && slot.stripe < stripe && slot.programming
+            let coming = slot.programming || (slot.stranded && slot.logged < slot.arrived);
+            slot.zone == zone && slot.stripe < stripe && coming
         });
         before.max_by_key(|&at| self.slots[at].stripe)
     }
@@ -252,8 +333,9 @@ impl ZoneSpace {
 
     /// What the spare area says of a slot that is programmed with so many sectors.
     pub fn mark(&self, slot: u32, sectors: u32) -> Mark {
-        let Slot { zone, stripe, finish, .. } = self.slots[slot];
-        Mark { zone, stripe, sectors, finished: finish, epoch: self.zones.epoch() }
+        let Slot { zone, stripe, finish, verdict, .. } = self.slots[slot];
+        let sectors = if verdict.is_some() { 0 } else { sectors };
+        Mark { zone, stripe, sectors, finished: finish, verdict, epoch: self.zones.epoch() }
     }
 
     /// Gives a begun stripe its content: that of a slot, with the mark in the first unit's spare area.
@@ -321,7 +403,7 @@ impl ZoneSpace {
         let number = self.log.iter().position(|&b| b == block).map_or(0, |at| self.log_first + at as u64);
         let record = &mut self.slots[slot];
         (record.logged, record.logged_in) = (sectors, block);
-        if record.stripe == 0 {
+        if record.stripe == 0 && record.verdict.is_none() {
             self.runs[record.zone as usize].logged_first = number;
         }
     }
@@ -329,7 +411,7 @@ impl ZoneSpace {
     /// Whether the log may bring back data of a zone that is reset now, and must say so.
     pub fn needs_tombstone(&self, zone: u32) -> bool {
         let logged = self.runs[zone as usize].logged_first;
-        logged != 0 && logged >= self.log_first
+        logged != 0 && logged >= self.log_first - u64::from(self.log_erasing)
     }
 
     /// Power fails and the buffer is protected: everything that arrived goes to the log.
@@ -357,7 +439,8 @@ impl ZoneSpace {
         for slot in self.live() {
             let record = &self.slots[slot];
             assert!(record.arrived <= self.zones.stripe_sectors(), "slot {slot}: {record:?}");
-            let filling = !record.programming && !record.tombstone && !record.finish && !record.doomed;
+            let filling = !(record.programming || record.finish || record.doomed || record.stranded);
+            let filling = filling && record.is_data();
             let tail = self.runs[record.zone as usize].tail;
             let coming = self.runs[record.zone as usize].inbound > 0;
             let excused = coming || record.logging.is_some();

@@ -7,6 +7,7 @@
 //!    │             ▼  │ write          ▼ close            read-only, offline: by failures of the media
 //!    └─ reset ── closed ◄──────────────┘                  open + closed = active
 //! ```
+//! A power cut closes open zones, empties those in which nothing was written, and leaves the other states as they are.
 
 use crate::Lba;
 
@@ -87,16 +88,19 @@ pub struct ZoneInfo {
     pub capacity_sectors: u64,
     /// Where the next sector goes; meaningless in a zone that is full, read-only or offline.
     pub write_pointer: Lba,
+    /// Zone attribute "Reset Zone Recommended": what it holds is near to being lost, or is lost in part.
+    pub reset_recommended: bool,
 }
 
 impl ZoneInfo {
     /// Length of a packed one: the zone descriptor of Zone Management Receive.
     pub const BYTES: usize = 64;
 
-    /// Appends the descriptor: 0 type 2, 1 state in the high half, 8 capacity, 16 start, 24 write pointer, little endian.
+    /// Appends the descriptor: 0 type 2, 1 state in the high half, 2 attributes (bit 2: reset recommended), 8 capacity, 16 start, 24 write pointer, little endian.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let at = out.len();
-        out.extend_from_slice(&[2, (self.state as u8) << 4, 0, 0, 0, 0, 0, 0]);
+        let attributes = u8::from(self.reset_recommended) << 2;
+        out.extend_from_slice(&[2, (self.state as u8) << 4, attributes, 0, 0, 0, 0, 0]);
         for value in [self.capacity_sectors, self.start.0, self.write_pointer.0] {
             out.extend_from_slice(&value.to_le_bytes());
         }
@@ -121,6 +125,7 @@ impl ZoneInfo {
             capacity_sectors: number(8),
             start: Lba(number(16)),
             write_pointer: Lba(number(24)),
+            reset_recommended: bytes[2] >> 2 & 1 == 1,
         })
     }
 }
@@ -136,6 +141,7 @@ mod tests {
             start: Lba(1 << 33),
             capacity_sectors: 1000,
             write_pointer: Lba((1 << 33) + 1000),
+            reset_recommended: true,
         };
         let mut bytes = Vec::new();
         info.encode(&mut bytes);

@@ -329,6 +329,11 @@ impl PageMap {
         self.open_block(die, stream).map_or(0, |open| open.stripe.into())
     }
 
+    /// The block that `stream` has open in `die`, and its next stripe.
+    pub fn open_stripe(&self, die: DieId, stream: Stream) -> Option<(BlockId, u32)> {
+        self.open_block(die, self.shared(stream)).map(|open| (open.block, open.stripe))
+    }
+
     /// The block that `stream` has open in `die` takes no more data.
     pub(crate) fn close_open(&mut self, die: DieId, stream: Stream) {
         let at = self.open_at(die, stream);

@@ -3,8 +3,9 @@
 //! 1. every stripe that can be read says which stripe of which zone it is, or that it belongs to the staging log ([`Mark`]);
 //! 2. a zone's stripes count as far as none is missing, and none is older than the mount that wrote the one before it (an
 //!    older one was cut off by an earlier power cut, and its zone has been written anew since);
-//! 3. what the log holds of the stripes behind them is taken over, unless the zone was reset after it;
-//! 4. blocks that hold nothing that counts, and those of the log, are to be erased.
+//! 3. what the log holds of the stripes behind or between them is taken over, unless the zone was reset after it;
+//! 4. what the log says of zones that are read-only or offline holds; an offline one gives its blocks back;
+//! 5. blocks that hold nothing that counts, and those of the log, are to be erased.
 
 use crate::MountSource;
 use crate::zones::{Column, Extent, Mark, Zones};
@@ -37,8 +38,12 @@ pub struct Staged {
 pub struct ZoneMount {
     /// Stripes to take into the buffer; the full ones must be programmed, the last of a zone logged again.
     pub staged: Vec<Staged>,
+    /// Zones that are read-only or offline, which must be logged again.
+    pub verdicts: Vec<(u32, ZoneState)>,
     /// Blocks to erase after that.
     pub erase: Vec<BlockId>,
+    /// Blocks that are bad and cannot be erased: what they hold must not be found by a later mount.
+    pub void: Vec<BlockId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,18 +89,30 @@ pub(crate) fn find(
     let mut holding = BTreeMap::new();
     let mut mount = ZoneMount::default();
     for zone in 0..zones.zones.len() {
-        let (chain, staged) = chain(zones, &data[zone], &log[zone]);
+        let verdicts = log[zone].iter().filter(|f| f.mark.verdict.is_some());
+        let verdict = verdicts.max_by_key(|f| f.sequence).and_then(|f| f.mark.verdict);
+        let (chain, staged) = match verdict {
+            Some(ZoneState::Offline) => Default::default(),
+            _ => chain(zones, &data[zone], &log[zone], verdict.is_some()),
+        };
         for found in &chain {
             holding.insert(found.block, ());
         }
         settle(zones, zone as u32, &chain, &staged, source);
+        if let Some(state) = verdict {
+            zones.zones[zone].state = state;
+            mount.verdicts.push((zone as u32, state));
+        }
         mount.staged.extend(staged);
     }
     for block in used {
         match (holding.contains_key(&block), source.is_bad(block)) {
             (true, true) => zones.pool.condemn(block),
             (true, false) => {}
-            (false, true) => zones.pool.retire(block),
+            (false, true) => {
+                zones.pool.retire(block);
+                mount.void.push(block);
+            }
             (false, false) => mount.erase.push(block),
         }
     }
@@ -103,8 +120,9 @@ pub(crate) fn find(
 }
 
 /// The stripes of a zone that count, those in the zone and those in the log. Programs on several dies end in any order, so either
-/// may follow the other.
-fn chain(zones: &Zones, data: &[Found], log: &[Found]) -> (Vec<Found>, Vec<Staged>) {
+/// may follow the other. `at_rest`: the zone is read-only, so that several of its stripes may be in the log, in any order.
+fn chain(zones: &Zones, data: &[Found], log: &[Found], at_rest: bool) -> (Vec<Found>, Vec<Staged>) {
+    let log: Vec<Found> = log.iter().filter(|f| f.mark.verdict.is_none()).copied().collect();
     let newest = |list: &[Found], stripe: u32, above: u64| {
         let says_something = |f: &&Found| f.mark.sectors > 0 || f.mark.finished;
         let of_stripe = list.iter().filter(|f| f.mark.stripe == stripe && f.sequence > above);
@@ -125,14 +143,17 @@ fn chain(zones: &Zones, data: &[Found], log: &[Found]) -> (Vec<Found>, Vec<Stage
                 found
             }
             None => {
-                let Some(found) = newest(log, stripe, last) else { break };
+                let Some(found) = newest(&log, stripe, last) else { break };
                 let from = zones.layout.ppa(found.block, found.at * zones.layout.units_per_stripe);
                 let Mark { zone, sectors, epoch, .. } = found.mark;
                 staged.push(Staged { zone, stripe, sectors, epoch, from });
                 found
             }
         };
-        (last, epoch) = (last.max(found.sequence), epoch.max(found.mark.epoch));
+        if !at_rest || stripe == 0 {
+            last = last.max(found.sequence);
+        }
+        epoch = epoch.max(found.mark.epoch);
         if found.mark.sectors < zones.stripe_sectors || found.mark.finished {
             break;
         }

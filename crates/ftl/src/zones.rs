@@ -51,10 +51,12 @@ pub struct Mark {
     /// Stripe of the zone.
     pub stripe: u32,
     /// Sectors that hold data; fewer than a stripe has only in the last one, and in the staging log. 0 in the log: the zone was
-    /// reset.
+    /// reset, unless there is a verdict.
     pub sectors: u32,
     /// The zone was finished with this stripe.
     pub finished: bool,
+    /// In the log: no stripe, but that the zone is [`ReadOnly`](ZoneState::ReadOnly) or [`Offline`](ZoneState::Offline) for good.
+    pub verdict: Option<ZoneState>,
     /// Number of the mount that wrote it.
     pub epoch: u32,
 }
@@ -63,10 +65,15 @@ impl Mark {
     /// Length of an encoded one.
     pub const BYTES: usize = 16;
 
-    /// As bytes: zone, stripe, sectors (bit 31: finished), epoch; little endian.
+    /// As bytes: zone, stripe, sectors (bit 31: finished, 30: read-only, 29: offline), epoch; little endian.
     pub fn encode(&self) -> [u8; Mark::BYTES] {
         let mut bytes = [0; Mark::BYTES];
-        let sectors = self.sectors | u32::from(self.finished) << 31;
+        let verdict = match self.verdict {
+            Some(ZoneState::ReadOnly) => 1 << 30,
+            Some(ZoneState::Offline) => 1 << 29,
+            _ => 0,
+        };
+        let sectors = self.sectors | u32::from(self.finished) << 31 | verdict;
         for (at, word) in [self.zone, self.stripe, sectors, self.epoch].into_iter().enumerate() {
             bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());
         }
@@ -80,8 +87,13 @@ impl Mark {
         Mark {
             zone: word(0),
             stripe: word(1),
-            sectors: sectors & !(1 << 31),
+            sectors: sectors & !(7 << 29),
             finished: sectors >> 31 == 1,
+            verdict: match sectors >> 29 & 3 {
+                0 => None,
+                2 => Some(ZoneState::ReadOnly),
+                _ => Some(ZoneState::Offline),
+            },
             epoch: word(3),
         }
     }
@@ -125,6 +137,8 @@ pub(crate) struct Zone {
     opened: u64,
     /// An action on it waits or is under way.
     pub held: bool,
+    /// The host should reset it.
+    pub reset_recommended: bool,
     pub columns: Vec<Column>,
 }
 
@@ -137,6 +151,8 @@ pub enum ZoneWork {
     Reset,
     /// Program what is buffered with a mark that says so, then [`Zones::finish_end`].
     Finish,
+    /// Record it, then [`Zones::offline_end`].
+    Offline,
 }
 
 /// The zones of one namespace.
@@ -156,7 +172,7 @@ pub struct Zones {
     /// Where a stripe of the staging log goes next: block and stripe.
     pub(crate) log: Option<(BlockId, u32)>,
     log_die: u32,
-    /// Zones that the media let down, in that order, until somebody is told.
+    /// Zones that the media let down, or that should be reset, in that order, until somebody is told.
     changed: Vec<u32>,
 }
 
@@ -186,6 +202,7 @@ impl Zones {
             data: 0,
             opened: 0,
             held: false,
+            reset_recommended: false,
             columns: vec![Column::default(); config.dies_per_zone as usize],
         };
         let mut zones = Zones {
@@ -219,6 +236,11 @@ impl Zones {
         self.stripe_sectors
     }
 
+    /// Stripes of a block, of the staging log too.
+    pub fn layout_stripes_per_block(&self) -> u32 {
+        self.layout.stripes_per_block
+    }
+
     /// Sectors of the namespace, the gaps behind the zones' capacity included.
     pub fn sectors(&self) -> u64 {
         u64::from(self.geometry.zones) * self.geometry.zone_sectors
@@ -250,6 +272,7 @@ impl Zones {
             start: Lba(start),
             capacity_sectors: self.geometry.capacity_sectors,
             write_pointer: Lba(start + u64::from(record.pointer)),
+            reset_recommended: record.reset_recommended,
         }
     }
 
@@ -347,7 +370,10 @@ impl Zones {
                 self.zones[zone as usize].held = true;
                 return Ok(ZoneWork::Reset);
             }
-            (ZoneAction::Offline, ReadOnly) => self.set_state(zone, Offline),
+            (ZoneAction::Offline, ReadOnly) => {
+                self.zones[zone as usize].held = true;
+                return Ok(ZoneWork::Offline);
+            }
             _ => return Err(Status::ZoneInvalidTransition),
         }
         Ok(ZoneWork::Done)
@@ -420,6 +446,29 @@ impl Zones {
         }
     }
 
+    /// What was read at `ppa` in `zone` is near to being lost, or (`lost`) cannot be read: the host is told to reset the zone, and
+    /// what was lost takes its block with it then. Gives the block that is not to be erased again.
+    pub fn distrust(&mut self, zone: u32, ppa: Ppa, lost: bool) -> Option<BlockId> {
+        let block = self.layout.block_of(ppa);
+        let rows = self.layout.stripes_per_block;
+        let record = &mut self.zones[zone as usize];
+        // It may have been reset since.
+        let holds = |column: &Column| column.extents.iter().any(|extent| extent.block == block);
+        let column = record.columns.iter_mut().find(|column| holds(column))?;
+        let last = column.extents.last().is_some_and(|last| last.block == block);
+        if !std::mem::replace(&mut record.reset_recommended, true) && !self.changed.contains(&zone) {
+            self.changed.push(zone);
+        }
+        if !lost || self.pool.is_condemned(block) {
+            return None;
+        }
+        if last {
+            column.next_at = rows;
+        }
+        self.pool.condemn(block);
+        Some(block)
+    }
+
     /// As [`Zones::program_failed`], in the log.
     pub fn log_failed(&mut self, block: BlockId) {
         self.pool.condemn(block);
@@ -463,7 +512,7 @@ impl Zones {
     /// All blocks of a zone are erased.
     pub fn reset_end(&mut self, zone: u32) {
         let record = &mut self.zones[zone as usize];
-        (record.pointer, record.data, record.held) = (0, 0, false);
+        (record.pointer, record.data, record.held, record.reset_recommended) = (0, 0, false, false);
         record.columns.iter_mut().for_each(|column| *column = Column::default());
         self.set_state(zone, ZoneState::Empty);
     }
@@ -487,7 +536,13 @@ impl Zones {
         }
     }
 
-    /// Zones whose state has changed without a command, since the last call.
+    /// A zone has been taken out of use, as the host wanted.
+    pub fn offline_end(&mut self, zone: u32) {
+        self.zones[zone as usize].held = false;
+        self.set_state(zone, ZoneState::Offline);
+    }
+
+    /// Zones whose descriptor has changed without a command, since the last call.
     pub fn take_changed(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.changed)
     }

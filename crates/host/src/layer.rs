@@ -7,7 +7,7 @@
 //! Order at one moment: what the drive does at t runs before what the layer does at t; commands that a layer hands out at t are
 //! submitted at t.
 
-use crate::HostCounters;
+use crate::{HostCounters, MountCost};
 use pellucid_flash::{Command, Completion, Drive, Interface, Lba, SimTime};
 
 /// What a layer counts, for monitors.
@@ -66,6 +66,11 @@ pub trait Layer {
     /// Whether the layer is past its own start, which may read from the drive.
     fn is_ready(&self) -> bool {
         true
+    }
+
+    /// What its last start cost; `None`: it keeps nothing that a start would have to find.
+    fn start_cost(&self) -> Option<MountCost> {
+        None
     }
 
     /// Begins to bring everything to the drive that makes the next start cheap. A command from above ends it again.
@@ -130,6 +135,10 @@ impl<L: Layer + ?Sized> Layer for Box<L> {
 
     fn is_ready(&self) -> bool {
         (**self).is_ready()
+    }
+
+    fn start_cost(&self) -> Option<MountCost> {
+        (**self).start_cost()
     }
 
     fn restart(&mut self, now: SimTime) -> Result<(), String> {

@@ -353,10 +353,15 @@ struct Zone {
     resetting: bool,
     finishing: bool,
     writing: bool,
+    /// The media let it down: it takes nothing more, and what was not durable may be gone.
+    failed: bool,
+    /// It was taken out of use.
+    offline: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Doing {
+    Offline(usize),
     Write { zone: usize, sectors: u32, fua: bool },
     Reset(usize),
     Finish(usize),
@@ -371,6 +376,8 @@ struct ZoneHost {
     rng: Rng,
     seeds: u64,
     protected: bool,
+    /// Media that fail so often that zones run out of blocks.
+    failing: bool,
 }
 
 const ZONE: u64 = 128;
@@ -388,6 +395,7 @@ impl ZoneHost {
             rng: Rng::stream(seed, "zone host"),
             seeds: 0,
             protected,
+            failing: false,
         }
     }
 
@@ -404,7 +412,14 @@ impl ZoneHost {
                 acknowledged,
             );
         }
-        if zone.resetting || zone.finishing || zone.writing {
+        if zone.resetting || zone.finishing || zone.writing || zone.offline {
+            return;
+        }
+        if zone.failed {
+            if roll == 3 {
+                let command = Command::new(0, Opcode::Zone(ZoneAction::Offline), start, 0, Vec::new());
+                self.send(Doing::Offline(n), command, Vec::new());
+            }
             return;
         }
         if zone.full || (roll == 1 && zone.sent > 0) {
@@ -450,8 +465,13 @@ impl ZoneHost {
     fn reap(&mut self) {
         for done in self.bench.ended() {
             let (doing, acknowledged) = self.under_way.remove(&done.tag).expect("a command of ours");
+            if self.failing && done.status != Status::Success {
+                self.refused(doing, done.status);
+                continue;
+            }
             assert_eq!(done.status, Status::Success, "{:?}", done.opcode);
             match doing {
+                Doing::Offline(n) => self.zones[n].offline = true,
                 Doing::Write { zone: n, sectors, fua } => {
                     let zone = &mut self.zones[n];
                     if done.opcode == Opcode::Append {
@@ -479,6 +499,49 @@ impl ZoneHost {
         }
     }
 
+    /// The media have failed a command.
+    fn refused(&mut self, doing: Doing, status: Status) {
+        let gone = [
+            Status::ZoneReadOnly,
+            Status::ZoneOffline,
+            Status::ZoneInvalidTransition,
+            Status::ZoneInvalidWrite,
+            Status::ZoneFull,
+        ];
+        assert!(status == Status::WriteFault || gone.contains(&status), "{status:?}");
+        match doing {
+            Doing::Write { zone: n, sectors, .. } => {
+                let zone = &mut self.zones[n];
+                // Refused as a whole, or some of it may be there.
+                zone.sent -= if status == Status::WriteFault { 0 } else { sectors };
+                (zone.writing, zone.failed) = (false, true);
+            }
+            Doing::Reset(n) | Doing::Finish(n) => {
+                let zone = &mut self.zones[n];
+                (zone.resetting, zone.finishing, zone.failed) = (false, false, true);
+            }
+            Doing::Offline(_) | Doing::Flush => {}
+        }
+    }
+
+    /// What a zone that the media let down must still give.
+    fn verify_failed(&mut self, n: usize, info: &ZoneInfo) {
+        let (zone, start) = (self.zones[n].clone(), Lba(n as u64 * ZONE));
+        if zone.offline {
+            assert_eq!(info.state, ZoneState::Offline, "zone {n}");
+        }
+        if info.state == ZoneState::Offline {
+            assert_eq!(self.bench.read(start, 1).status, Status::ZoneOffline);
+            return;
+        }
+        if zone.durable > 0 {
+            let read = self.bench.read(start, zone.durable);
+            assert_eq!(read.status, Status::Success, "zone {n}: {info:?} of {zone:?}");
+            let expected = self.bench.pattern(start, zone.durable, zone.seed);
+            assert!(read.data == expected, "zone {n}: {info:?} of {zone:?}");
+        }
+    }
+
     fn verify(&mut self) {
         for n in 0..self.zones.len() {
             let zone = self.zones[n].clone();
@@ -488,6 +551,11 @@ impl ZoneHost {
                 ZoneInfo::decode(report.data.as_slice().try_into().expect("one descriptor")).expect("a zone");
             if zone.resetting && info.state == ZoneState::Empty {
                 self.zones[n] = Zone::default();
+                continue;
+            }
+            let let_down = matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline);
+            if self.failing && (zone.failed || let_down) {
+                self.verify_failed(n, &info);
                 continue;
             }
             let written = (info.write_pointer.0 - start.0) as u32;
@@ -508,6 +576,12 @@ impl ZoneHost {
         self.under_way.clear();
     }
 
+    fn state(&mut self, n: usize) -> ZoneState {
+        let start = Lba(n as u64 * ZONE);
+        let report = self.bench.run(Command::new(0, Opcode::Report, start, 1, Vec::new()));
+        ZoneInfo::decode(report.data.as_slice().try_into().expect("one descriptor")).expect("a zone").state
+    }
+
     /// After a cut: what came back is all there is.
     fn adopt(&mut self) {
         for n in 0..self.zones.len() {
@@ -517,6 +591,13 @@ impl ZoneHost {
                 ZoneInfo::decode(report.data.as_slice().try_into().expect("one descriptor")).expect("a zone");
             let written = (info.write_pointer.0 - start) as u32;
             let seed = self.zones[n].seed;
+            let offline = info.state == ZoneState::Offline;
+            if offline || info.state == ZoneState::ReadOnly {
+                let zone = &mut self.zones[n];
+                (zone.writing, zone.resetting, zone.finishing) = (false, false, false);
+                (zone.failed, zone.offline) = (true, offline);
+                continue;
+            }
             let full = info.state == ZoneState::Full;
             let zone = Zone {
                 seed,
@@ -582,6 +663,62 @@ fn zones_survive_cuts_on_failing_media() {
         ];
         cut_zones_everywhere(seed % 2 == 0, &faults, seed, 150);
     }
+}
+
+/// The range of seeds: 0 to what the test has time for, or to `PELLUCID_SEEDS`.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    number("PELLUCID_FIRST").unwrap_or(0)..number("PELLUCID_SEEDS").unwrap_or(usual)
+}
+
+/// Media that fail until zones become read-only: what was durable stays, what was taken out of use stays out, and a zone that a cut
+/// finds read-only is so after every later one.
+#[test]
+fn zones_that_fail_keep_what_was_durable() {
+    let mut let_down = 0;
+    for seed in seeds(12) {
+        let buffer = ["write-back", "write-through"][seed as usize / 2 % 2];
+        let rate = [0.02, 0.05, 0.1][seed as usize % 3];
+        let sets = [
+            format!("drive.buffer.write=\"{buffer}\""),
+            format!("drive.media.faults.program_fail={rate}"),
+            format!("drive.media.faults.erase_fail={}", rate / 2.0),
+            format!("drive.media.seed={seed}"),
+        ];
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        let mut host = ZoneHost { failing: true, ..ZoneHost::new(false, &sets, seed) };
+        for event in 0..600 {
+            host.submit();
+            host.step();
+            if event % 5 > 0 {
+                continue;
+            }
+            let mut other = host.clone();
+            other.power_cut();
+            other.verify();
+            other.adopt();
+            let before: Vec<ZoneState> = (0..4).map(|n| other.state(n)).collect();
+            for _ in 0..12 {
+                other.submit();
+                other.step();
+            }
+            other.power_cut();
+            other.verify();
+            for (n, state) in before.into_iter().enumerate() {
+                let after = other.state(n);
+                if matches!(state, ZoneState::ReadOnly | ZoneState::Offline) {
+                    assert!(
+                        [state, ZoneState::Offline].contains(&after),
+                        "zone {n}: {state:?}, then {after:?}"
+                    );
+                }
+            }
+        }
+        while host.step() {}
+        host.verify();
+        let_down += host.zones.iter().filter(|zone| zone.failed || zone.offline).count();
+    }
+    assert!(let_down > 0, "no zone was let down");
 }
 
 /// No program succeeds: what a volatile buffer had acknowledged is lost, which the next flush has to say, and only it.

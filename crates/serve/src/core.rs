@@ -20,6 +20,7 @@ use mio::{Poll, Token, Waker};
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, ChunkNotice, Command, Completion, Interface, Lba, Opcode, SimTime};
 use pellucid_ftl::MountReport;
+use pellucid_host::MountCost;
 use pellucid_media::{Fault, Faults};
 use pellucid_monitor::{Board, Figures, LayerSide, Protocol, Serving, View};
 use std::collections::VecDeque;
@@ -188,6 +189,19 @@ fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
     interfaces.iter().map(namespace).collect()
 }
 
+/// What the start of a layer found, as a line of the log.
+fn mount_notice(name: &str, cost: MountCost) -> String {
+    let MountCost { reads, sectors, padded_stripes, time, report, .. } = cost;
+    format!(
+        "event=mounted drive={name:?} segments={} replayed={} mapped={} reads={reads} sectors={sectors} \
+         padded={padded_stripes} took_us={}",
+        report.segment_reads,
+        report.replay_reads,
+        report.mapped_units,
+        time.0 / 1_000
+    )
+}
+
 /// The drives and everything about them that does not depend on sockets.
 pub struct Core {
     namespaces: Vec<Namespace>,
@@ -252,11 +266,13 @@ impl Core {
             namespaces.extend(of_drive);
         }
         let (names, devices): (Vec<String>, Vec<Served>) = drives.into_iter().unzip();
+        let started = names.iter().zip(&devices);
+        let started = started.filter_map(|(name, drive)| Some(mount_notice(name, drive.mount_cost()?)));
         Ok(Core {
             remotes: devices.iter().any(Served::is_remote),
             operations: namespaces.iter().map(|_| Operations { had: 0, strike: u64::MAX }).collect(),
             plan: Plan::default(),
-            notices: Vec::new(),
+            notices: started.collect(),
             namespaces,
             names,
             devices,
@@ -676,6 +692,28 @@ impl Core {
         let differs = (first + 1..end).find(|&unit| holds(unit) != answer);
         let length = differs.map_or(sectors, |unit| unit * per_unit - lba.0);
         (answer, length)
+    }
+
+    /// Layers bring to their drives what lets their next start find everything, which [`Core::is_at_rest`] says has ended.
+    pub(crate) fn begin_rest(&mut self) {
+        for (name, drive) in self.names.iter().zip(&mut self.devices) {
+            if let Some(Err(why)) = drive.layered().map(Layered::begin_rest) {
+                self.notices.push(format!("event=stop-failed drive={name:?} why={why:?}"));
+            }
+        }
+    }
+
+    /// Whether no layer is being stopped any more. One that could not be is found as after a power cut.
+    pub(crate) fn is_at_rest(&mut self) -> bool {
+        let mut all = true;
+        for (name, drive) in self.names.iter().zip(&mut self.devices) {
+            match drive.layered().map_or(Some(Ok(())), Layered::rested) {
+                None => all = false,
+                Some(Ok(())) => {}
+                Some(Err(why)) => self.notices.push(format!("event=stop-failed drive={name:?} why={why:?}")),
+            }
+        }
+        all
     }
 
     /// Makes file stores durable and tells the observer that all is over.

@@ -15,7 +15,7 @@ use pellucid_flash::{
     ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Layout, Lba, Lpn, SimTime,
 };
 use pellucid_ftl::MountReport;
-use pellucid_host::{Layer, LayerFigures, Shared, Stack, ZoneChunks};
+use pellucid_host::{Layer, LayerFigures, MountCost, Shared, Stack, ZoneChunks};
 use pellucid_media::StoreError;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -114,6 +114,8 @@ pub struct Layered {
     sector_bytes: u32,
     ended: VecDeque<Completion>,
     outstanding: usize,
+    /// The layer on a remote drive is being stopped.
+    resting: bool,
 }
 
 impl Layered {
@@ -137,7 +139,11 @@ impl Layered {
 
     fn here(layer: Box<dyn Layer>, below: Below, now: SimTime, sector_bytes: u32) -> Result<Layered, String> {
         let stack = Stack::start(layer, below, now)?;
-        Ok(Layered { stack, sector_bytes, ended: VecDeque::new(), outstanding: 0 })
+        Ok(Layered::new(stack, sector_bytes))
+    }
+
+    fn new(stack: Stack<Box<dyn Layer>, Below>, sector_bytes: u32) -> Layered {
+        Layered { stack, sector_bytes, ended: VecDeque::new(), outstanding: 0, resting: false }
     }
 
     /// Puts a layer on a remote drive and lets it start; this waits for the drive.
@@ -147,7 +153,7 @@ impl Layered {
     pub fn on_remote(layer: Box<dyn Layer>, remote: Remote) -> Result<Layered, String> {
         let sector_bytes = remote.geometry().sector_bytes;
         let stack = Stack::new(layer, Below::Remote(Box::new(remote)), SimTime::ZERO);
-        let mut layered = Layered { stack, sector_bytes, ended: VecDeque::new(), outstanding: 0 };
+        let mut layered = Layered::new(stack, sector_bytes);
         layered.start_on_remote()?;
         Ok(layered)
     }
@@ -212,6 +218,36 @@ impl Layered {
         if let Below::Remote(remote) = &mut self.stack.drive {
             remote.stop();
         }
+    }
+
+    /// Begins to bring to the drive what lets the layer's next start find everything. With a drive of this process that is done
+    /// at once, in simulated time; a remote one needs its turns.
+    ///
+    /// # Errors
+    /// Why it cannot be done, in a sentence. The next start then looks for what was written, as after a power cut.
+    pub(crate) fn begin_rest(&mut self) -> Result<(), String> {
+        self.resting = self.remote().is_some();
+        let result = match self.resting {
+            true => {
+                self.stack.begin_stop();
+                Ok(())
+            }
+            false => self.stack.stop(),
+        };
+        self.collect();
+        result
+    }
+
+    /// How what [`Layered::begin_rest`] left under way has ended, told once; `None`: it has not.
+    pub(crate) fn rested(&mut self) -> Option<Result<(), String>> {
+        let outcome = match self.remote().filter(|_| self.resting && !self.stack.layer.is_stopped()) {
+            None => Ok(()),
+            Some(remote) if remote.state() != "connected" => Err("the drive is away".into()),
+            Some(remote) if remote.is_idle() => Err("no room is left to write the whole map".into()),
+            Some(_) => return None,
+        };
+        self.resting = false;
+        Some(outcome)
     }
 
     /// Lines for the log.
@@ -388,6 +424,22 @@ impl Served {
         match self {
             Served::Layered(layered) => layered.remote().is_some().then_some(layered),
             Served::Device(_) | Served::Shared(_) => None,
+        }
+    }
+
+    /// The layer on a drive.
+    pub(crate) fn layered(&mut self) -> Option<&mut Layered> {
+        match self {
+            Served::Device(_) | Served::Shared(_) => None,
+            Served::Layered(layered) => Some(layered),
+        }
+    }
+
+    /// What the last start of the layer cost; `None`: there is none.
+    pub(crate) fn mount_cost(&self) -> Option<MountCost> {
+        match self {
+            Served::Device(_) | Served::Shared(_) => None,
+            Served::Layered(layered) => layered.stack.layer.start_cost(),
         }
     }
 

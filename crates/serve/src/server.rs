@@ -257,6 +257,7 @@ impl Server {
     /// When the event queue fails, or a store cannot be made durable.
     pub fn run(mut self) -> Result<Core, ServeError> {
         let mut events = Events::with_capacity(1024);
+        self.tell();
         while !self.is_over() {
             self.wait(&mut events).map_err(ServeError::Poll)?;
             for event in &events {
@@ -267,7 +268,7 @@ impl Server {
             self.answer();
             self.look_after();
         }
-        self.put_away()?;
+        self.put_away(&mut events)?;
         Ok(self.core)
     }
 
@@ -522,9 +523,7 @@ impl Server {
     /// Ticks, and what sessions asked for about other connections.
     fn look_after(&mut self) {
         self.core.settle_targets();
-        for notice in self.core.notices.drain(..) {
-            (self.log)(format_args!("{notice}"));
-        }
+        self.tell();
         for (id, why) in std::mem::take(&mut self.core.closing) {
             if let Some(slot) = self.slot_of(id) {
                 if let Some(connection) = &mut self.connections[slot] {
@@ -585,8 +584,8 @@ impl Server {
         }
     }
 
-    /// Flushes the drives and makes their stores durable.
-    fn put_away(&mut self) -> Result<(), ServeError> {
+    /// Flushes the drives, has layers stop on them, and makes their stores durable.
+    fn put_away(&mut self, events: &mut Events) -> Result<(), ServeError> {
         for namespace in 0..self.core.namespaces().len() {
             if self.core.namespaces()[namespace].gone {
                 continue;
@@ -595,7 +594,7 @@ impl Server {
             self.core.submit(namespace, route, Operation::flush());
         }
         while self.core.outstanding() > 0 || self.core.is_changing() {
-            self.core.run();
+            self.go_on(events)?;
             while let Some(done) = self.core.pop() {
                 let Route { connection, token } = done.route;
                 if connection == ConnectionId(0) && done.completion.status != pellucid_flash::Status::Success
@@ -605,10 +604,33 @@ impl Server {
                     (self.log)(format_args!("event=flush-failed drive={name:?} status={status:?}"));
                 }
             }
-            std::thread::yield_now();
         }
+        self.core.begin_rest();
+        while !self.core.is_at_rest() {
+            self.go_on(events)?;
+        }
+        self.tell();
         self.core.finish().map_err(ServeError::Finish)?;
         (self.log)(format_args!("event=stopped"));
         Ok(())
+    }
+
+    /// A turn without connections: the drives go on, those of other machines with what came from there.
+    fn go_on(&mut self, events: &mut Events) -> Result<(), ServeError> {
+        self.poll_now(events, Some(Duration::ZERO)).map_err(ServeError::Poll)?;
+        for event in events.iter() {
+            self.notice(event);
+        }
+        self.core.run();
+        self.tell();
+        std::thread::yield_now();
+        Ok(())
+    }
+
+    /// Logs what the drives have to say.
+    fn tell(&mut self) {
+        for notice in self.core.notices.drain(..) {
+            (self.log)(format_args!("{notice}"));
+        }
     }
 }

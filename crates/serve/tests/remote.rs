@@ -4,10 +4,10 @@ mod common;
 
 use base64::Engine;
 use common::{Client, chunk_namespace, config, pattern, scratch};
-use pellucid_device::Device;
+use pellucid_device::{Device, Namespace};
 use pellucid_flash::Drive;
-use pellucid_ftl::Management;
-use pellucid_host::{HostFtl, HostFtlConfig};
+use pellucid_ftl::{Management, ZoneConfig};
+use pellucid_host::{HostFtl, HostFtlConfig, Stack, ZoneChunks, ZoneChunksConfig};
 use pellucid_media::StoreKind;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
@@ -384,6 +384,112 @@ fn a_local_drive_is_served_under_its_layer_and_comes_back_after_a_power_cut() {
     }
     client.leave();
     served.stop();
+}
+
+/// A host FTL on chunks or on zones of a drive in a file.
+fn layered_in_file(file: PathBuf, zoned: bool) -> Served {
+    let mut config = config(StoreKind::File(file));
+    config.media.metadata_bytes = 16;
+    config.media.geometry.spare_bytes = 256;
+    let all = 0..config.media.geometry.blocks;
+    let settings = HostFtlConfig { over_provisioning: 1.0, finish_chunks: zoned, ..HostFtlConfig::default() };
+    if !zoned {
+        config.namespaces = vec![chunk_namespace(all, Management::Host)];
+        let device = Device::new(&config).expect("a good configuration");
+        let layer = HostFtl::new(&settings, Drive::interface(&device, 0), device.image_bytes());
+        return Layered::on_device(Box::new(layer.expect("room")), device).expect("a start").into();
+    }
+    let zones = ZoneConfig {
+        blocks: all,
+        spare_blocks: 4,
+        dies_per_zone: 1,
+        open_max: 0,
+        active_max: 0,
+        append_max_sectors: 16,
+        stage_stripes: 12,
+        protected: false,
+    };
+    config.namespaces = vec![Namespace::Zoned { zones }];
+    let device = Device::new(&config).expect("a good configuration");
+    let (now, image_bytes) = (device.now(), device.image_bytes());
+    let chunks = ZoneChunksConfig { width: 4, ..ZoneChunksConfig::default() };
+    let layer = ZoneChunks::new(&chunks, Drive::interface(&device, 0), image_bytes).expect("zones that fit");
+    let chunks = Stack::start(layer, device, now).expect("a start");
+    let layer = HostFtl::new(&settings, chunks.interface(0), image_bytes);
+    Layered::on_zones(Box::new(layer.expect("room")), chunks).expect("a start").into()
+}
+
+/// What the log says that the start found: map segments, and sectors that had to be replayed.
+fn mounted(running: &Running) -> [u64; 2] {
+    running.wait_for("event=mounted", 1);
+    let log = running.log.lock().expect("a log");
+    let line = log.iter().find(|line| line.contains("event=mounted")).expect("just seen");
+    ["segments=", "replayed="].map(|key| {
+        let word = line.split(' ').find_map(|word| word.strip_prefix(key));
+        word.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {key} in {line:?}"))
+    })
+}
+
+#[test]
+fn a_served_layer_stops_so_that_its_next_start_replays_nothing_and_survives_a_kill() {
+    for (name, zoned) in [("layered-chunks", false), ("layered-zones", true)] {
+        let directory = scratch(name);
+        let (file, killed) = (directory.join("image"), directory.join("killed"));
+        let _ = std::fs::remove_file(&file);
+        let served = |file: &PathBuf| {
+            let file = file.clone();
+            serve(name, 0, Time::Instant, move || layered_in_file(file, zoned))
+        };
+        let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(5));
+        let first = served(&file);
+        let mut client = first.client();
+        for _ in 0..2 * client.size_bytes / BLOCK as u64 {
+            model.write(&mut client, &mut rng);
+        }
+        client.leave();
+        first.stop();
+
+        let second = served(&file);
+        let [segments, replayed] = mounted(&second);
+        assert!(segments > 0 && replayed == 0, "{name}: {segments} segments, {replayed} replayed");
+        let mut client = second.client();
+        model.check(&mut client);
+        for _ in 0..200 {
+            model.write(&mut client, &mut rng);
+        }
+        client.flush();
+        // What a process that is killed here leaves behind.
+        std::fs::copy(&file, &killed).expect("a copy");
+        Model::default().write(&mut client, &mut rng);
+        client.leave();
+        second.stop();
+
+        let third = served(&killed);
+        let [_, replayed] = mounted(&third);
+        assert!(replayed > 0, "{name}: nothing was replayed after a kill");
+        let mut client = third.client();
+        model.check(&mut client);
+        client.leave();
+        third.stop();
+    }
+}
+
+#[test]
+fn a_layer_on_a_remote_drive_stops_with_data_that_nobody_flushed() {
+    let drive = serve("remote-stop", 0, Time::Instant, || chunks().into());
+    let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(6));
+    for round in 0..2 {
+        let host = host("remote-stop-host", drive.nvme, false);
+        let [segments, replayed] = mounted(&host);
+        assert!(round == 0 || (segments > 0 && replayed == 0), "{segments} segments, {replayed} replayed");
+        let mut client = host.client();
+        model.check(&mut client);
+        for _ in 0..300 {
+            model.write(&mut client, &mut rng);
+        }
+        client.leave();
+        host.stop();
+    }
 }
 
 /// A target that has an answer to the first bytes of a host (ICReq) and to the next (Connect), and listens on.

@@ -69,6 +69,11 @@ impl HostFtl {
         some
     }
 
+    /// Whether nothing more is coming that could fill a stripe of collected data.
+    pub(super) fn collection_rests(&self) -> bool {
+        self.collect.reading == 0 && !self.ftl.wants_collection(DIE, false)
+    }
+
     fn is_held_back(&self, read: u32) -> bool {
         self.lines.held_rows > 0
             && self.reads[read].relocations.iter().any(|moved| !self.lines.is_readable(moved.from))

@@ -1,7 +1,7 @@
 //! What the host's translation is told, and why it refuses.
 
 use crate::CpuCosts;
-use pellucid_ftl::{Durability, SetupError, Victim};
+use pellucid_ftl::{Durability, Separation, SetupError, Victim};
 
 /// The host's translation layer over a range of parallel units of an open-channel namespace.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,9 @@ pub struct HostFtlConfig {
     pub gc_share: f64,
     /// Victim choice among lines.
     pub victim: Victim,
+    /// Which data share lines. pblk mixes what collection moves with what the application writes ([`Separation::Off`]); with
+    /// [`Separation::Collected`] each has lines of its own.
+    pub separation: Separation,
     /// What survives a crash beside written data: with the journal trims do, and mounting reads less.
     pub durability: Durability,
     /// How often the host tries a failed read again, after the drive has given up.
@@ -55,6 +58,7 @@ impl Default for HostFtlConfig {
             spare_chunks: 1,
             gc_share: 1.0 / 8.0,
             victim: Victim::Greedy,
+            separation: Separation::Off,
             durability: Durability::Journal { checkpoint_every: 0 },
             read_retries: 2,
             finish_chunks: false,

@@ -20,6 +20,8 @@ pub(crate) struct Flushes {
     /// Flushes whose data are on the media, and whose trims may not be.
     trims: VecDeque<u32>,
     pub(super) segments: SegmentWrites,
+    /// Content of the index that a stop is writing.
+    pub(super) index: Vec<u8>,
 }
 
 impl Flushes {
@@ -55,7 +57,7 @@ impl HostFtl {
         }
         self.release();
         while let Some(&(point, request)) = self.flushes.awaiting.front() {
-            if point > self.ring.sync {
+            if point > self.ring.safe {
                 return;
             }
             self.flushes.awaiting.pop_front();

@@ -15,6 +15,7 @@
 use super::config::{HostFtlConfig, HostFtlError};
 use super::meta;
 use pellucid_flash::{BlockId, ChunkAddress, ChunkGeometry, Layout, Lba, Lpn, Ppa};
+use pellucid_ftl::Separation;
 use std::ops::Range;
 
 /// "No chunk here": the line cannot be used.
@@ -136,8 +137,11 @@ impl Lines {
             return Err(refuse("host.ftl.write_units", config.write_units.into(), allowed.into()));
         }
         let open = geometry.open_chunks_per_unit_max;
-        if open > 0 && open < 3 {
-            let allowed = "0, or at least 3: data, map and the line being finished".into();
+        let kinds = 3 + u32::from(config.separation != Separation::Off);
+        if open > 0 && open < kinds {
+            let allowed = format!(
+                "0, or at least {kinds}: data, map, what collection moves if apart, and the line being finished"
+            );
             return Err(refuse("drive.open_channel.open_chunks_per_unit", open.into(), allowed));
         }
         if config.spare_chunks + 4 > geometry.chunks {
@@ -196,6 +200,12 @@ impl Lines {
     /// The target as the translation engine sees it.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Stripes that a record of the line's first `stripes` takes.
+    pub fn record_stripes(&self, stripes: u32) -> u32 {
+        let stripe_bytes = u64::from(self.stripe_sectors) * u64::from(self.geometry.sector_bytes);
+        meta::end_bytes(stripes, stripes * self.stripe_sectors).div_ceil(stripe_bytes) as u32
     }
 
     /// Stripes of a line, with its start and its end.

@@ -4,6 +4,7 @@
 //! out-of-band, each sector   0 logical page u32   4 signature u32 (uuid and line)   8 sequence u64
 //! start, first stripe        0 "PLUCSTRT"   header   64 first sector of the line's chunk in each parallel unit, u64 each
 //! end, last stripes          0 "PLUCLEND"   header   64 sequence of each data stripe u64, then page of each sector u32
+//! index, behind data         as an end, of the data stripes before it; its own sectors have the logical page `INDEX`
 //! header                     8 crc32c of 12..64   12 crc32c of the rest   16 uuid u64   24 line u32   28 count u32
 //!                            32 sectors u32   36 first page u32   40 first sequence u64   48 last sequence u64   56 zero
 //! ```
@@ -14,6 +15,9 @@ use pellucid_flash::{BlockId, Lba, Lpn, Vector};
 
 /// Out-of-band bytes of a sector.
 pub(crate) const OOB_BYTES: usize = Vector::METADATA_BYTES;
+
+/// The logical page of an index's sectors.
+pub(crate) const INDEX: Lpn = Lpn(u32::MAX - 2);
 
 const START: &[u8; 8] = b"PLUCSTRT";
 const END: &[u8; 8] = b"PLUCLEND";

@@ -169,7 +169,7 @@ impl HostFtl {
             let allowed = format!("0, or {least} to {} sectors", 1 << 24);
             return Err(HostFtlError::Setting { key: "host.ftl.buffer", value: buffer.into(), allowed });
         }
-        let ring = Ring::new(buffer, image_bytes);
+        let ring = Ring::new(buffer, image_bytes, config.separation != Separation::Off);
         let rate = rate_limiter(config, &lines, &ftl, ring.size())?;
         let units = vec![units::Unit::default(); lines.units as usize];
         Ok(HostFtl {
@@ -515,6 +515,10 @@ impl Layer for HostFtl {
         self.starting.is_none()
     }
 
+    fn start_cost(&self) -> Option<MountCost> {
+        Some(self.mount)
+    }
+
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
         *self = self.restarted(now).map_err(|error| error.to_string())?;
         Ok(())
@@ -531,14 +535,14 @@ impl Layer for HostFtl {
     }
 }
 
-/// The engine's settings: one die, its blocks the lines; user and relocated data share lines, as with pblk.
+/// The engine's settings: one die, its blocks the lines.
 fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig {
     FtlConfig {
         over_provisioning: config.over_provisioning,
         capacity_bytes: config.capacity_bytes,
         victim: config.victim,
         placement: Placement::WayFirst,
-        separation: Separation::Off,
+        separation: config.separation,
         gc_low_blocks: high_mark(config, lines) - 1,
         gc_high_blocks: 0,
         gc_parallel: 1,
@@ -565,9 +569,12 @@ fn buffer_sectors(config: &HostFtlConfig, lines: &Lines) -> u32 {
     }
 }
 
-/// Free lines that the application leaves alone: one to relocate a line into, what the ring can hold, and one for map segments.
+/// Free lines that the application leaves alone: one to relocate a line into, what the ring can hold, and one for map segments; one
+/// more where what is relocated does not share the application's open line.
 fn reserve(config: &HostFtlConfig, lines: &Lines, buffer: u32) -> u32 {
-    1 + buffer.div_ceil(lines.layout().units_per_block) + u32::from(config.durability != Durability::Volatile)
+    1 + buffer.div_ceil(lines.layout().units_per_block)
+        + u32::from(config.durability != Durability::Volatile)
+        + u32::from(config.separation != Separation::Off)
 }
 
 fn rate_limiter(
@@ -577,9 +584,11 @@ fn rate_limiter(
     buffer: u32,
 ) -> Result<RateLimiter, HostFtlError> {
     let reserve = reserve(config, lines, buffer);
-    // Beside the reserve: the open line of data, that of map segments, and one that collection empties.
+    // Beside the reserve: the open line of data, that of map segments, and one that collection empties; perhaps an open line of what it
+    // has moved.
     let layout = lines.layout();
-    let working = u64::from(reserve + 3) * u64::from(layout.units_per_block);
+    let open = 3 + u32::from(config.separation != Separation::Off);
+    let working = u64::from(reserve + open) * u64::from(layout.units_per_block);
     let user = u64::from(ftl.user_units());
     if user + working > u64::from(layout.units) {
         return Err(HostFtlError::Room(pellucid_ftl::SetupError::TooLittleSpare {

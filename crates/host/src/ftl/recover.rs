@@ -8,7 +8,8 @@
 //! The engine's mount pulls what it needs to know. It is run against what is known already; what it asks for and is not known
 //! is noted, read from the drive, and the mount run again: first with the range of each line (the head of its end), then with
 //! the map segments, then with the logical pages of the lines that were written since. For a line without a valid end they come
-//! from the out-of-band data of its sectors.
+//! from the index that a clean stop has left in it ([`super::stop`]), or from the out-of-band data of its sectors. So what a start
+//! after a clean stop reads are the segments, a few sectors of each line, and what ends and index take.
 
 mod needs;
 mod repair;
@@ -64,6 +65,8 @@ pub(crate) struct Start {
     ended: BTreeSet<u32>,
     /// Lines without an end whose first or last stripe cannot be read, or is not there: all of it is asked for.
     torn: BTreeSet<u32>,
+    /// Lines without an end that a clean stop has left an index in.
+    indexed: BTreeSet<u32>,
     known: BTreeMap<u32, Known>,
     segments: BTreeMap<u32, Vec<u8>>,
     /// Reads under way or to come, by tag.
@@ -72,8 +75,8 @@ pub(crate) struct Start {
     /// How often each that failed was tried again.
     attempts: BTreeMap<Need, u32>,
     under_way: u32,
-    /// Ends read so far.
-    ends: BTreeMap<u32, Vec<u8>>,
+    /// Ends and indexes: sectors that have arrived, and their content.
+    records: BTreeMap<u32, (u32, Vec<u8>)>,
     orphans: Vec<Lba>,
 }
 
@@ -210,7 +213,13 @@ impl HostFtl {
             let bad: Vec<BlockId> = bad.iter().map(|&b| BlockId(b)).collect();
             PageMap::new(&self.engine, &layout, &bad).map(|map| (map, MountReport::default()))
         } else {
-            let source = Source { layout: &layout, start, bad: &bad, missing: RefCell::default() };
+            let source = Source {
+                user_units: self.ftl.user_units(),
+                layout: &layout,
+                start,
+                bad: &bad,
+                missing: RefCell::default(),
+            };
             // Kept also where the contract is volatile: the host has not forgotten on purpose.
             let result = PageMap::restore(&self.engine, &layout, &source);
             let missing = source.missing.into_inner();
@@ -238,6 +247,7 @@ impl HostFtl {
         self.read_only = self.ftl.worn_out();
         self.starting = None;
         self.moved = true;
+        self.go_on_with_lines(start);
         self.finish_closed(start);
         while let Some(request) = self.early.pop_front() {
             self.arrived(request);

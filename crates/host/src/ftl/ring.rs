@@ -6,12 +6,13 @@
 //!     │ on media, │ on media,  │ being written  │ not written    │ free
 //!     │ readable  │ held back  │ (in any order) │                │
 //! ```
-//! `mem`: where the next sector goes. `submit`: the next sector to be written. `sync`: everything before is on the media; a
-//! flush waits for it. `kept`: everything before can be read from the media too; it lags behind `sync` where a drive gives a sector
+//! `mem`: where the next sector goes. `submit`: the next sector to be written; where collected data have lines of their own, each
+//! [`Kind`] has its own. `sync`: everything before is on the media. `safe`: so is everything of the application before it, or (with one
+//! kind) as `sync`; a flush waits for it, as the victim still has what collection moves. `kept`: everything before can be read from the media too; it lags behind `sync` where a drive gives a sector
 //! only when more has been written behind it (`mw_cunits`). `map`: everything before can only be read from the media; it follows `kept` when room is needed. The
 //! *flush point* is how far somebody waits.
 //!
-//! Invariants: `map <= kept <= sync <= submit <= mem <= map + size`; a page is in the index if and only if its newest version that was
+//! Invariants: `map <= kept <= sync <= submit, safe <= mem <= map + size`; a page is in the index if and only if its newest version that was
 //! taken in lies between `map` and `mem`. A relocated copy is taken in only while no newer one waits.
 
 use pellucid_flash::{Lpn, Ppa};
@@ -23,6 +24,18 @@ pub(crate) enum Origin {
     User,
     /// Collection, from this unit.
     Collected(Ppa),
+}
+
+/// Whose lines a sector is written to: 0, the application's, which collection shares unless it has its own, 1.
+pub(crate) type Kind = usize;
+
+/// What has not been submitted of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Queue {
+    /// The first one, if there is any.
+    pub next: u64,
+    /// So many.
+    pub count: u32,
 }
 
 /// How far a sector is.
@@ -54,8 +67,12 @@ pub(crate) struct Ring {
     image_bytes: usize,
     mask: u64,
     pub mem: u64,
-    pub submit: u64,
+    /// By kind.
+    pub queues: [Queue; 2],
+    /// Collected data have lines of their own.
+    apart: bool,
     pub sync: u64,
+    pub safe: u64,
     pub kept: u64,
     pub map: u64,
     pub flush_point: u64,
@@ -65,8 +82,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring of at least `sectors`.
-    pub fn new(sectors: u32, image_bytes: usize) -> Ring {
+    /// A ring of at least `sectors`; `apart`: collected ones are a kind of their own.
+    pub fn new(sectors: u32, image_bytes: usize, apart: bool) -> Ring {
         let size = sectors.next_power_of_two();
         let blank =
             Entry { lpn: Lpn::NONE, origin: Origin::User, progress: Progress::Written, trimmed: false };
@@ -76,8 +93,10 @@ impl Ring {
             image_bytes,
             mask: u64::from(size) - 1,
             mem: 0,
-            submit: 0,
+            queues: [Queue::default(); 2],
+            apart,
             sync: 0,
+            safe: 0,
             kept: 0,
             map: 0,
             flush_point: 0,
@@ -104,10 +123,40 @@ impl Ring {
         (self.mem - self.kept) as u32
     }
 
-    /// Sectors that have not been submitted.
+    /// The first sector that has not been submitted.
     #[inline]
-    pub fn unsubmitted(&self) -> u32 {
-        (self.mem - self.submit) as u32
+    pub fn submit(&self) -> u64 {
+        let waiting = self.queues.iter().filter(|queue| queue.count > 0);
+        waiting.map(|queue| queue.next).min().unwrap_or(self.mem)
+    }
+
+    /// Kinds that there are.
+    #[inline]
+    pub fn kinds(&self) -> usize {
+        1 + usize::from(self.apart)
+    }
+
+    #[inline]
+    fn kind(&self, origin: Origin) -> Kind {
+        usize::from(self.apart && origin != Origin::User)
+    }
+
+    /// The kind of the sector at `at`.
+    #[inline]
+    pub fn kind_at(&self, at: u64) -> Kind {
+        self.kind(self.entry(at).origin)
+    }
+
+    /// Takes the first of `queue`, which is of `kind`.
+    #[inline]
+    pub fn take(&self, kind: Kind, queue: &mut Queue) -> Option<u64> {
+        queue.count = queue.count.checked_sub(1)?;
+        let at = queue.next;
+        queue.next += 1;
+        while queue.count > 0 && self.kind_at(queue.next) != kind {
+            queue.next += 1;
+        }
+        Some(at)
     }
 
     #[inline]
@@ -150,6 +199,12 @@ impl Ring {
             false => self.images[from..from + self.image_bytes].copy_from_slice(image),
         }
         self.held[usize::from(origin != Origin::User)] += 1;
+        let kind = self.kind(origin);
+        let queue = &mut self.queues[kind];
+        if queue.count == 0 {
+            queue.next = at;
+        }
+        queue.count += 1;
         self.index.set(lpn, at);
     }
 
@@ -198,23 +253,34 @@ impl Ring {
         }
     }
 
-    /// Moves `sync` as far as it goes; `true` if it moved.
+    /// Whether the sector at `at`, or the version that stands for it, is on the media.
+    #[inline]
+    fn is_stored(&self, mut at: u64) -> bool {
+        while let Progress::Follows(newer) = self.entry(at).progress {
+            at = newer;
+        }
+        self.entry(at).progress == Progress::Written
+    }
+
+    /// Moves `sync` and `safe` as far as they go; `true` if one moved.
     #[inline]
     pub fn settle(&mut self) -> bool {
-        let before = self.sync;
-        while self.sync < self.submit {
-            let mut at = self.sync;
-            while let Progress::Follows(newer) = self.entry(at).progress {
-                at = newer;
-            }
-            if self.entry(at).progress != Progress::Written {
-                break;
-            }
+        let before = (self.sync, self.safe);
+        // What nobody needs counts as stored before it leaves its queue.
+        let submit = self.submit();
+        while self.sync < submit && self.is_stored(self.sync) {
             let kind = usize::from(self.entry(self.sync).origin != Origin::User);
             self.held[kind] -= 1;
             self.sync += 1;
         }
-        self.sync > before
+        self.safe = self.safe.max(self.sync);
+        while self.apart
+            && self.safe < self.mem
+            && (self.kind_at(self.safe) == 1 || self.is_stored(self.safe))
+        {
+            self.safe += 1;
+        }
+        (self.sync, self.safe) != before
     }
 
     /// Bytes of memory that a host would need, with all the bytes of each sector.
@@ -228,10 +294,15 @@ impl Ring {
         assert!(
             self.map <= self.kept
                 && self.kept <= self.sync
-                && self.sync <= self.submit
-                && self.submit <= self.mem,
+                && self.sync <= self.safe
+                && self.safe <= self.mem,
             "ring pointers"
         );
+        for (kind, queue) in self.queues.iter().enumerate().filter(|(_, queue)| queue.count > 0) {
+            let waiting = (queue.next..self.mem).filter(|&at| self.kind_at(at) == kind).count() as u32;
+            assert!(self.sync <= queue.next && self.kind_at(queue.next) == kind, "queue {kind}: {queue:?}");
+            assert_eq!(waiting, queue.count, "queue {kind}: {queue:?}");
+        }
         assert!(self.mem - self.map <= u64::from(self.size()), "ring overrun");
         let mut newest = std::collections::BTreeMap::new();
         for at in self.map..self.mem {

@@ -1,17 +1,23 @@
 //! A clean end: the whole map goes to the media, so that the next start reads it and replays nothing.
 //!
 //! ```text
-//!  stop ─► the ring is on the media ─► every map segment is written once more ─► at rest: stopped
+//!  stop ─► the ring is on the media ─► every map segment is written once more ─► index of the line that is open ─► stopped
 //! ```
 //! No mark says "clean", so none can be stale. A segment carries its watermark: every program with a lower number is in it.
 //! After a stop no line of data was written above the lowest watermark, so a start looks at none. Whatever is written
 //! later has higher numbers and is replayed; a segment that cannot be read has no watermark, and everything is replayed. A stop
 //! that a power cut ends leaves what a cut at that moment leaves.
 //!
+//! The next start has to know where the segments are. Lines that are full say so in their end. The one that is still open gets an
+//! *index* behind the last segment: an end of what is there so far. It counts as long as nothing was written behind it; else, or if it
+//! cannot be read, the start asks every sector of the line whose it is.
+//!
 //! With a volatile contract there are no segments: a stop brings the data to the media, and the next start reads the lines' ends.
 
-use super::HostFtl;
-use pellucid_flash::Cause;
+use super::line::End;
+use super::{HostFtl, meta};
+use pellucid_flash::{Cause, DieId};
+use pellucid_ftl::Stream;
 
 /// Segments that a stop has on their way at one time; more would only be more memory.
 const AT_ONCE: usize = 128;
@@ -26,6 +32,8 @@ pub(crate) enum Stop {
     Ring,
     /// The next segment to be written.
     Segments(u32),
+    /// The index is on its way.
+    Index,
     /// Everything is on the media and nothing is under way.
     Done,
 }
@@ -69,10 +77,43 @@ impl HostFtl {
                     self.plan_segments();
                 }
                 if upto == count && self.flushes.segments.count() == 0 && self.outstanding == 0 {
-                    self.stop = Some(Stop::Done);
+                    self.stop = Some(Stop::Index);
+                    self.moved = true;
+                    self.write_index();
                 }
             }
+            Some(Stop::Index) if self.outstanding == 0 => {
+                self.flushes.index = Vec::new();
+                self.stop = Some(Stop::Done);
+            }
             _ => {}
+        }
+    }
+
+    /// Writes the index of the line that segments go to, or fills the line if there is no room for that: then it gets its end.
+    fn write_index(&mut self) {
+        let Some((line, stripes)) = self.ftl.open_stripe(DieId(0), Stream::Meta) else { return };
+        let record = &self.lines[line];
+        // Not all is known of a line that a former life began and that was not read to its start.
+        let known = record.end.as_ref().filter(|end| record.broken.is_empty() && end.sequences[0] > 0);
+        let Some(end) = known.filter(|_| stripes > 0) else { return };
+        let (per_stripe, all) = (self.lines.stripe_sectors, self.lines.layout().stripes_per_block);
+        let needed = self.lines.record_stripes(stripes);
+        if stripes + needed > all {
+            (stripes..all).for_each(|_| self.plan_index(0..0));
+            return;
+        }
+        let so_far = End {
+            sequences: end.sequences[..stripes as usize].to_vec(),
+            pages: end.pages[..(stripes * per_stripe) as usize].to_vec(),
+        };
+        self.flushes.index.clear();
+        if self.keeps_content() {
+            self.flushes.index = meta::end(self.config.uuid, line, &so_far);
+        }
+        self.flushes.index.resize((needed * per_stripe) as usize * self.image_bytes, 0);
+        for stripe in 0..needed {
+            self.plan_index(stripe * per_stripe..(stripe + 1) * per_stripe);
         }
     }
 }

@@ -65,10 +65,13 @@ impl HostFtl {
                 Job::Reset(_) => false,
             };
             self.units[unit as usize].queue.pop_front();
-            if self.programs.rotation == Some(unit)
-                && matches!(job, Job::Data(id, _) if self.programs.last == id)
-            {
-                self.programs.rotation = None;
+            if let Job::Data(id, _) = job {
+                let programs = &mut self.programs;
+                for (rotation, last) in programs.rotation.iter_mut().zip(programs.last) {
+                    if *rotation == Some(unit) && last == id {
+                        *rotation = None;
+                    }
+                }
             }
             self.moved = true;
             if dead {

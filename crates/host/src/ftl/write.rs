@@ -6,15 +6,17 @@
 //!  ring.submit ─►│ a stripe's worth ─► engine plans ─► queue of its parallel unit ─► program_ended ─► ring.sync
 //!                └ less, and somebody waits: padded           failed: planned again, or a newer version stands for it
 //! ```
+//! Where collected data have lines of their own, so has each kind its stripes.
 //! Stripes are planned strictly in the engine's order, and the next one only when the last could be sent. So while its parallel
 //! unit is at work, others may idle: pblk does the same (Cosmos+ section 7.5, Fig. 38).
 
-use super::ring::Origin;
+use super::ring::{Kind, Origin, Queue};
 use super::units::Job;
 use super::{HostFtl, LineId, meta};
 use pellucid_flash::{Cause, Command, Lpn, Opcode, Ppa, Status};
 use pellucid_ftl::{Plan, ProgramId, Stream};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// So many sectors of the ring before it is planned, the map entry of a sector is brought near: enough for the way to memory, and
 /// few enough to be kept until then.
@@ -27,6 +29,8 @@ pub(crate) enum Content {
     Entry(u64),
     /// A map segment.
     Segment(u32),
+    /// A sector of the index that a stop writes.
+    Index(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,14 +46,16 @@ pub(crate) struct Programs {
     stripe: usize,
     programs: Vec<Program>,
     contents: Vec<Content>,
-    /// Sectors of the ring whose write failed, to be planned again.
-    again: VecDeque<u64>,
+    /// Sectors of the ring whose write failed, to be planned again, by kind.
+    again: [VecDeque<u64>; 2],
     /// Stripes with ring data that have not ended.
     in_flight: u32,
-    /// The unit whose queue holds the last planned stripe of data; none is planned before that is sent.
-    pub rotation: Option<u32>,
-    /// The last planned stripe of data.
-    pub last: ProgramId,
+    /// The unit whose queue holds the last planned stripe of a kind; no other of that kind is planned before that is sent.
+    pub rotation: [Option<u32>; 2],
+    /// The last planned stripe of data of each kind.
+    pub last: [ProgramId; 2],
+    /// Which kind had its turn last.
+    turn: Kind,
     /// Jobs that fail without having been sent.
     pub aborted: VecDeque<(u32, Job)>,
     lpns: Vec<Lpn>,
@@ -63,10 +69,11 @@ impl Programs {
             stripe: stripe as usize,
             programs: Vec::new(),
             contents: Vec::new(),
-            again: VecDeque::new(),
+            again: [VecDeque::new(), VecDeque::new()],
             in_flight: 0,
-            rotation: None,
-            last: ProgramId(0),
+            rotation: [None; 2],
+            last: [ProgramId(0); 2],
+            turn: 0,
             aborted: VecDeque::new(),
             lpns: Vec::new(),
             positions: Vec::new(),
@@ -130,54 +137,72 @@ impl HostFtl {
     /// Plans stripes from the ring as long as the next one can be sent.
     #[inline]
     pub(super) fn fill(&mut self) {
-        while self.programs.rotation.is_none() {
-            let waiting = self.programs.again.len() as u32 + self.ring.unsubmitted();
-            if waiting == 0 || (waiting < self.lines.stripe_sectors && !self.must_pad()) || !self.plan_data()
-            {
-                return;
-            }
+        let (kinds, mut idle) = (self.ring.kinds(), 0);
+        while idle < kinds {
+            self.programs.turn = (self.programs.turn + 1) % kinds;
+            let kind = self.programs.turn;
+            idle = if self.has_stripe(kind) && self.plan_data(kind) { 0 } else { idle + 1 };
         }
     }
 
+    /// Whether there is something to write of a kind, and it may be written now.
+    #[inline]
+    fn has_stripe(&self, kind: Kind) -> bool {
+        let waiting = self.programs.again[kind].len() as u32 + self.ring.queues[kind].count;
+        self.programs.rotation[kind].is_none()
+            && waiting > 0
+            && (waiting >= self.lines.stripe_sectors || self.must_pad(kind))
+    }
+
     /// Whether somebody waits for sectors that do not fill a stripe, and nothing is coming that would.
-    fn must_pad(&self) -> bool {
-        let point = self.ring.flush_point;
-        let awaited = point > self.ring.submit || self.programs.again.iter().any(|&at| at < point);
+    fn must_pad(&self, kind: Kind) -> bool {
+        let (point, Queue { next, count }) = (self.ring.flush_point, self.ring.queues[kind]);
+        let before = (count > 0 && next < point) || self.programs.again[kind].iter().any(|&at| at < point);
+        // Flushes do not wait for what collection moves, but its victim does, and a stop.
+        let awaited = match kind {
+            0 => before,
+            _ => (before && self.stop.is_some()) || self.collection_rests(),
+        };
         let stuck = self.programs.in_flight == 0
             && self.collect.reading == 0
             && (!self.waiting.is_empty() || self.flushes.is_waiting());
         awaited || stuck
     }
 
-    /// Plans one stripe; `false`: there is no room.
-    fn plan_data(&mut self) -> bool {
+    /// Plans one stripe of a kind; `false`: there is no room.
+    fn plan_data(&mut self, kind: Kind) -> bool {
         let stripe = self.lines.stripe_sectors as usize;
         let mut positions = std::mem::take(&mut self.programs.positions);
         let mut lpns = std::mem::take(&mut self.programs.lpns);
         positions.clear();
         lpns.clear();
         let mut again = 0;
-        while positions.len() < stripe && again < self.programs.again.len() {
-            let at = self.programs.again[again];
+        while positions.len() < stripe && again < self.programs.again[kind].len() {
+            let at = self.programs.again[kind][again];
             again += 1;
             self.gather(at, &mut positions, &mut lpns);
         }
-        let mut submit = self.ring.submit;
-        while positions.len() < stripe && submit < self.ring.mem {
-            self.gather(submit, &mut positions, &mut lpns);
-            submit += 1;
+        let mut queue = self.ring.queues[kind];
+        while positions.len() < stripe
+            && let Some(at) = self.ring.take(kind, &mut queue)
+        {
+            self.gather(at, &mut positions, &mut lpns);
         }
+        let own = self.ring.kinds() > 1 && kind == 0;
         let plan = match lpns.is_empty() {
             true => None,
             // The rate limiter has kept the room for everything that is in the ring.
-            false => self.ftl.plan_program(Stream::Collected, None, &lpns),
+            false => own
+                .then(|| self.ftl.plan_program(Stream::Host, None, &lpns))
+                .flatten()
+                .or_else(|| self.ftl.plan_program(Stream::Collected, None, &lpns)),
         };
         let planned = plan.is_some() || lpns.is_empty();
         if planned {
             self.moved = true;
             self.count_planned(&positions, again);
-            self.programs.again.drain(..again);
-            self.ring.submit = submit;
+            self.programs.again[kind].drain(..again);
+            self.ring.queues[kind] = queue;
         }
         if let Some(plan) = plan {
             self.programs.in_flight += 1;
@@ -194,10 +219,10 @@ impl HostFtl {
                     self.ftl.trim(*lpn);
                 }
             }
-            self.programs.last = plan.id;
+            self.programs.last[kind] = plan.id;
             let unit = self.begin_program(&plan);
             if self.units[unit as usize].waits_for(Job::Data(plan.id, self.lines.line_of(plan.first))) {
-                self.programs.rotation = Some(unit);
+                self.programs.rotation[kind] = Some(unit);
             }
             if self.ftl.checkpoint_due() {
                 self.write_checkpoint_segments();
@@ -216,7 +241,7 @@ impl HostFtl {
     #[inline]
     fn bring_next_near(&self) {
         let stripe = u64::from(self.lines.stripe_sectors);
-        let from = self.ring.submit + LOOK_AHEAD.max(stripe);
+        let from = self.ring.submit() + LOOK_AHEAD.max(stripe);
         for at in from..(from + stripe).min(self.ring.mem) {
             self.ftl.touch(self.ring.entry(at).lpn);
         }
@@ -273,6 +298,19 @@ impl HostFtl {
         unit
     }
 
+    /// Programs a stripe of the index in the line that segments go to, or padding.
+    pub(super) fn plan_index(&mut self, sectors: Range<u32>) {
+        let Some(plan) = self.ftl.plan_program(Stream::Meta, None, &[Lpn::NONE]) else { return };
+        self.moved = true;
+        self.lines.note(plan.first, plan.sequence, std::iter::empty());
+        let used = sectors.len() as u64;
+        self.counters.programmed_sectors[Cause::Journal as usize] += used;
+        self.counters.programmed_sectors[Cause::Padding as usize] +=
+            u64::from(self.lines.stripe_sectors) - used;
+        self.programs.enter(plan.id, plan.first, plan.sequence, sectors.map(Content::Index));
+        self.begin_program(&plan);
+    }
+
     pub(super) fn enter_segments(&mut self, plan: &Plan, segments: &[u32]) {
         let contents = segments.iter().map(|&segment| Content::Segment(segment));
         self.programs.enter(plan.id, plan.first, plan.sequence, contents);
@@ -296,6 +334,11 @@ impl HostFtl {
                     let bytes = self.flushes.image(segment);
                     data.extend_from_slice(&bytes[..image.min(bytes.len())]);
                     self.ftl.segment_lpn(segment)
+                }
+                Content::Index(sector) => {
+                    let from = sector as usize * image;
+                    data.extend_from_slice(&self.flushes.index[from..from + image]);
+                    meta::INDEX
                 }
             };
             meta::put_oob(&mut vector.metadata, self.config.uuid, line, lpn, sequence);
@@ -328,10 +371,12 @@ impl HostFtl {
                 Content::Entry(at) if ok => self.ring.written(at),
                 Content::Entry(at) => {
                     if self.ring.failed(at) {
-                        self.programs.again.push_back(at);
+                        self.programs.again[self.ring.kind_at(at)].push_back(at);
                     }
                 }
                 Content::Segment(segment) => self.segment_programmed(segment, ok),
+                // Without it the next start looks at the sectors of the line themselves.
+                Content::Index(_) => {}
             }
         }
         self.programs.ended = ended;

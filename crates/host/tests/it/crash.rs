@@ -2,7 +2,7 @@
 
 use crate::model::{config, drive, hold_back};
 use crate::oracle::{Below, World};
-use crate::reference::Faults;
+use crate::reference::{Faults, Reference, geometry};
 use pellucid_ftl::Durability;
 use pellucid_host::{HostFtlConfig, Layer};
 
@@ -119,6 +119,42 @@ fn stop_cut_everywhere(seed: u64, faults: Faults) -> bool {
 fn a_clean_stop_replays_nothing_and_can_be_cut_at_any_event() {
     let clean = (30..38).filter(|&seed| stop_cut_everywhere(seed, Faults::default())).count();
     assert!(clean >= 6, "{clean} of 8 starts replayed nothing");
+}
+
+/// After a clean stop a start reads the segments, and of each line a little: its start, its first and last stripe or the head of its
+/// end, and two records at most, one of them the index. It does not ask every sector of the lines with segments whose it is,
+/// as it must after a cut; also not in a line that several lives have written on.
+#[test]
+fn a_start_after_a_clean_stop_reads_little_but_the_segments() {
+    let (stripe, rows, lines) = (4, 96, 12);
+    let geometry = geometry(1, 2, lines + 2, rows * stripe, stripe);
+    let config = HostFtlConfig {
+        over_provisioning: 1.4,
+        spare_chunks: 2,
+        durability: Durability::Journal { checkpoint_every: 2 },
+        ..HostFtlConfig::default()
+    };
+    let mut world = World::new(&config, Reference::new(geometry, 60), 60);
+    let mut saved = 0;
+    for life in 0..6 {
+        for _ in 0..800 {
+            world.submit();
+            world.step();
+        }
+        world.drain();
+        let mut cut = world.clone();
+        cut.crash(&config);
+        world.host.stop().expect("room for the map");
+        world.stopped();
+        let clean = world.restart(&config);
+        assert_eq!((clean.report.replay_reads, clean.padded_stripes), (0, 0), "life {life}: {clean:?}");
+        // A record of 2 x 96 stripes: 64 bytes, 8 for each stripe and 4 for each of its sectors.
+        let record = (64 + 2 * u64::from(rows) * (8 + 16)).div_ceil(512).next_multiple_of(stripe.into());
+        let most = clean.report.segment_reads + u64::from(lines) * 4 + 2 * record;
+        assert!(clean.sectors <= most, "life {life}: {clean:?}, more than {most}");
+        saved += u32::from(cut.host.layer.mount_cost().sectors > 2 * most);
+    }
+    assert!(saved > 3, "only {saved} starts after a cut read more");
 }
 
 #[test]

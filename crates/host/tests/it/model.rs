@@ -3,7 +3,7 @@
 use crate::oracle::{Below, World, start};
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{Command, Completion, Drive, Lba, Nanos, Opcode, Rng, SimTime};
-use pellucid_ftl::{Durability, Victim};
+use pellucid_ftl::{Durability, Separation, Victim};
 use pellucid_host::{CpuCosts, HostFtlConfig};
 
 pub fn config(seed: u64) -> HostFtlConfig {
@@ -15,6 +15,7 @@ pub fn config(seed: u64) -> HostFtlConfig {
         buffer_sectors: 8 << rng.below(3),
         spare_chunks: 2,
         victim: victims[rng.below(5) as usize],
+        separation: if seed % 3 == 2 { Separation::Collected } else { Separation::Off },
         durability: match rng.below(3) {
             0 => Durability::Volatile,
             1 => Durability::Journal { checkpoint_every: 0 },

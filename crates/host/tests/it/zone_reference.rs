@@ -200,6 +200,7 @@ impl ZoneReference {
                         _ => zone.data.len() as u64,
                     };
                     let info = ZoneInfo {
+                        reset_recommended: false,
                         state: zone.state,
                         start: Lba(start),
                         capacity_sectors: self.geometry.capacity_sectors,

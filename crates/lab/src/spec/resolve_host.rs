@@ -6,7 +6,7 @@ use super::schema::Fallback::{Empty, Real, Whole, Word};
 use super::schema::{Key, Kind, SHARE, TIME, Values, count, key};
 use crate::drive::HostLayer;
 use pellucid_flash::Nanos;
-use pellucid_ftl::Durability;
+use pellucid_ftl::{Durability, Separation};
 use pellucid_host::{CpuCosts, HostFtlConfig, ZoneChunksConfig};
 
 const LAYERS: &[&str] = &["host-ftl", "zone-log"];
@@ -58,6 +58,12 @@ pub(crate) const KEYS: &[Key] = &[
         "Host FTL: share of free lines below which it collects and slows writers down (pblk: an eighth)",
     ),
     key("host.ftl.victim", resolve_ftl::VICTIMS, Word("greedy"), "Host FTL: choice of the line to collect"),
+    key(
+        "host.ftl.separation",
+        Kind::Word(&["off", "collected"]),
+        Word("off"),
+        "Host FTL: off: what collection moves shares lines with what is written, as in pblk; collected: it has lines of its own",
+    ),
     key(
         "host.ftl.durability",
         Kind::Word(&["volatile", "journal"]),
@@ -126,6 +132,10 @@ pub(crate) fn host_ftl(values: &Values) -> HostFtlConfig {
         spare_chunks: values.u32("host.ftl.spare_chunks"),
         gc_share: values.real("host.ftl.gc_share"),
         victim: resolve_ftl::victim(values.text("host.ftl.victim")),
+        separation: match values.text("host.ftl.separation") {
+            "collected" => Separation::Collected,
+            _ => Separation::Off,
+        },
         durability: match values.text("host.ftl.durability") {
             "volatile" => Durability::Volatile,
             _ => Durability::Journal { checkpoint_every: 0 },

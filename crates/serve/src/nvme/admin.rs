@@ -215,10 +215,10 @@ pub(super) fn watch_chunks(controller: &mut Controller, subsystem: &mut Subsyste
 /// Tells of zones that changed without a command.
 pub(super) fn watch_zones(controller: &mut Controller, subsystem: &mut Subsystem, port: &mut Port<'_>) {
     zns::take_changed(subsystem, port);
-    if controller.zones_told < subsystem.changed_zones.len()
+    if controller.zones_told < subsystem.zone_changes
         && controller.features.async_events.wants(AsyncEventConfig::ZONE_DESCRIPTOR)
     {
-        controller.zones_told = subsystem.changed_zones.len();
+        controller.zones_told = subsystem.zone_changes;
         controller.raise(AsyncEvent::ZoneDescriptor);
     }
 }

@@ -80,9 +80,9 @@ pub(super) struct Controller {
     /// Chunk notices of the subsystem that the host has been told of.
     pub notices_told: u64,
     /// Changed zones of the subsystem that the host has been told of.
-    pub zones_told: usize,
+    pub zones_told: u64,
     /// Those that it has read of, by namespace.
-    pub zones_read: BTreeMap<u32, usize>,
+    pub zones_read: BTreeMap<u32, u64>,
 }
 
 /// What a Property Set asks the connection to do.

@@ -106,8 +106,10 @@ pub(super) struct Subsystem {
     pub notices: VecDeque<(u32, ChunkNotice)>,
     /// Notices so far.
     pub notices_seen: u64,
-    /// Zones that changed without a command, with the identifier of the namespace; each once.
-    pub changed_zones: Vec<(u32, u64)>,
+    /// Zones that changed without a command: identifier of the namespace, first sector, and the number of the last change.
+    pub changed_zones: BTreeMap<(u32, u64), u64>,
+    /// Changes so far.
+    pub zone_changes: u64,
     /// Placement events that hosts have enabled, a bit for each kind, by namespace.
     placement_events: BTreeMap<u32, u8>,
 }
@@ -124,7 +126,8 @@ impl Subsystem {
             errors: 0,
             notices: VecDeque::new(),
             notices_seen: 0,
-            changed_zones: Vec::new(),
+            changed_zones: BTreeMap::new(),
+            zone_changes: 0,
             placement_events: BTreeMap::new(),
         }
     }

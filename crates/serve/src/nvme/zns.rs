@@ -146,10 +146,8 @@ pub(super) fn take_changed(subsystem: &mut Subsystem, port: &mut Port<'_>) {
         // A drive elsewhere does not say.
         let changed = port.device_mut(namespace).map(|device| device.take_changed_zones(number));
         for Lba(start) in changed.unwrap_or_default() {
-            let zone = (at as u32 + 1, start);
-            if !subsystem.changed_zones.contains(&zone) {
-                subsystem.changed_zones.push(zone);
-            }
+            subsystem.zone_changes += 1;
+            subsystem.changed_zones.insert((at as u32 + 1, start), subsystem.zone_changes);
         }
     }
 }
@@ -163,10 +161,10 @@ pub(super) fn changed_log(
     retained: bool,
 ) -> Vec<u8> {
     let read = controller.zones_read.entry(nsid).or_default();
-    let zones = subsystem.changed_zones.iter().skip(*read).filter(|zone| zone.0 == nsid);
-    let starts: Vec<u64> = zones.map(|zone| zone.1).collect();
+    let zones = subsystem.changed_zones.range((nsid, 0)..=(nsid, u64::MAX));
+    let starts: Vec<u64> = zones.filter(|(_, change)| **change > *read).map(|(zone, _)| zone.1).collect();
     if !retained {
-        *read = subsystem.changed_zones.len();
+        *read = subsystem.zone_changes;
     }
     // More than the page has room for: all ones, and the host has to look at every zone.
     let listed = u16::try_from(starts.len()).ok().filter(|&count| count <= CHANGED_MAX);

@@ -153,6 +153,11 @@ impl Remote {
         self.reconnections
     }
 
+    /// Whether no command is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.works.len() == self.idle.len()
+    }
+
     /// Lines for the log.
     pub(crate) fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)

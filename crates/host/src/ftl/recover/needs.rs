@@ -42,6 +42,8 @@ pub(super) enum Need {
     End(u32, u32),
     /// Out-of-band data of the first and the last stripe used of a line without an end.
     Edges(u32),
+    /// The index in the last stripes used of a line without an end, from this sector on.
+    Index(u32, u32),
     /// Out-of-band data of a line, from this unit of the engine on.
     Scan(u32, u32),
     /// Map segments: so many units from the first.
@@ -50,6 +52,8 @@ pub(super) enum Need {
 
 /// What the engine's mount is told.
 pub(super) struct Source<'a> {
+    /// Pages of the application; those above are map segments.
+    pub user_units: u32,
     pub(super) layout: &'a Layout,
     pub(super) start: &'a Start,
     pub(super) bad: &'a BTreeSet<u32>,
@@ -63,7 +67,11 @@ impl Source<'_> {
 
     /// What to read to know the pages of a line.
     fn pages(&self, line: u32) -> Need {
-        if self.start.ended.contains(&line) { Need::End(line, 0) } else { Need::Scan(line, 0) }
+        match () {
+            () if self.start.ended.contains(&line) => Need::End(line, 0),
+            () if self.start.indexed.contains(&line) => Need::Index(line, 0),
+            () => Need::Scan(line, 0),
+        }
     }
 }
 
@@ -84,6 +92,13 @@ impl MountSource for Source<'_> {
                     == self.used_stripes(block) * self.layout.units_per_stripe =>
             {
                 Some(*last)
+            }
+            // As long as segments are missing, nobody knows what has to be replayed: data are asked for when all else is known.
+            Known::Range([(first, _), _])
+                if (*first == Lpn::NONE || first.0 < self.user_units)
+                    && !self.missing.borrow().is_empty() =>
+            {
+                None
             }
             // A head does not say whose the last stripe is; with a third sector to ask for, the replay finds out.
             Known::Nothing if self.start.ended.contains(&line) && self.layout.units_per_block > 2 => {
@@ -160,6 +175,12 @@ impl HostFtl {
             Need::Start(lba) => read(lba, meta::start_bytes(self.lines.units).div_ceil(sector_bytes) as u32),
             Need::Head(line) => read(self.end_sector(line, 0), 1),
             Need::End(line, from) => read(self.end_sector(line, from), self.piece(from)),
+            Need::Index(line, from) => {
+                let (first, stripe) = (self.indexed_stripes(start, line), self.lines.stripe_sectors);
+                // Behind the start of the line.
+                let (_, lba) = self.lines.place(BlockId(line), first + from / stripe + 1);
+                read(Lba(lba.0 + u64::from(from % stripe)), self.piece(from))
+            }
             Need::Segments(first, count) => {
                 let data = vec![0; count as usize * self.image_bytes];
                 self.vector_read(first..first + count, data, false)
@@ -196,6 +217,40 @@ impl HostFtl {
     /// Sectors of a line that are read together from sector `from` of its data, or its end, on: those of a stripe.
     fn piece(&self, from: u32) -> u32 {
         (self.lines.stripe_sectors - from % self.lines.stripe_sectors).min(Vector::ADDRESSES_MAX as u32)
+    }
+
+    /// Where the pieces of so many sectors begin.
+    fn pieces(&self, sectors: u32) -> impl Iterator<Item = u32> + use<'_> {
+        let next = |&from: &u32| Some(from + self.piece(from));
+        std::iter::successors(Some(0), next).take_while(move |&from| from < sectors)
+    }
+
+    /// Stripes of a line that its index describes; those of the index follow. 0: what is there is none.
+    fn indexed_stripes(&self, start: &Start, line: u32) -> u32 {
+        let used = start.used[&line];
+        (1..used).rev().find(|&first| first + self.lines.record_stripes(first) == used).unwrap_or(0)
+    }
+
+    /// A piece of a line's end or index, from sector `from` of it on, has been read; `None`: it cannot be. Gives the record of
+    /// `sectors` when all pieces have been asked for. They come in any order.
+    fn gather_record(
+        &self,
+        start: &mut Start,
+        line: u32,
+        from: u32,
+        sectors: u32,
+        data: Option<&[u8]>,
+    ) -> Option<Vec<u8>> {
+        let bytes = self.sector_bytes() as usize;
+        let blank = || (0, vec![0; sectors as usize * bytes]);
+        let (arrived, record) = start.records.entry(line).or_insert_with(blank);
+        // What is missing breaks the checksum.
+        if let Some(data) = data {
+            record[from as usize * bytes..][..data.len()].copy_from_slice(data);
+        }
+        *arrived += self.piece(from);
+        let whole = *arrived == sectors;
+        whole.then(|| start.records.remove(&line).expect("just filled").1)
     }
 
     pub(super) fn learn(&mut self, start: &mut Start, need: Need, completion: &Completion) {
@@ -237,22 +292,35 @@ impl HostFtl {
                     start.ended.remove(&line);
                 }
             },
-            Need::End(line, _) => {
-                let bytes = start.ends.entry(line).or_default();
-                bytes.extend_from_slice(data);
-                let whole = self.lines.tail * self.lines.stripe_sectors * self.sector_bytes();
-                if !ok {
-                    start.ended.remove(&line);
-                } else if bytes.len() == whole as usize {
-                    match meta::parse_end(bytes, uuid, BlockId(line), stripes, sectors) {
-                        Some(end) => {
-                            start.known.insert(line, Known::Pages(end.sequences, end.pages));
-                        }
-                        None => {
-                            start.ended.remove(&line);
-                        }
+            Need::End(line, from) => {
+                let length = self.lines.tail * self.lines.stripe_sectors;
+                let Some(bytes) = self.gather_record(start, line, from, length, ok.then_some(data)) else {
+                    return;
+                };
+                match meta::parse_end(&bytes, uuid, BlockId(line), stripes, sectors) {
+                    Some(end) => {
+                        start.known.insert(line, Known::Pages(end.sequences, end.pages));
                     }
-                    start.ends.remove(&line);
+                    None => {
+                        start.ended.remove(&line);
+                    }
+                }
+            }
+            Need::Index(line, from) => {
+                let (first, stripe) = (self.indexed_stripes(start, line), self.lines.stripe_sectors);
+                let length = (start.used[&line] - first) * stripe;
+                let Some(bytes) = self.gather_record(start, line, from, length, ok.then_some(data)) else {
+                    return;
+                };
+                match meta::parse_end(&bytes, uuid, BlockId(line), first, first * stripe) {
+                    Some(mut index) => {
+                        index.sequences.resize(stripes as usize, 0);
+                        index.pages.resize(sectors as usize, UNREADABLE);
+                        start.known.insert(line, Known::Pages(index.sequences, index.pages));
+                    }
+                    None => {
+                        start.indexed.remove(&line);
+                    }
                 }
             }
             Need::Segments(first, count) => {
@@ -274,6 +342,10 @@ impl HostFtl {
                 match (edge(0), edge(meta::OOB_BYTES)) {
                     (Some(first), Some(last)) => {
                         start.known.insert(line, Known::Range([first, last]));
+                        // A stop that was cut off has left a part of one.
+                        if last.0 == meta::INDEX && self.indexed_stripes(start, line) > 0 {
+                            start.indexed.insert(line);
+                        }
                     }
                     _ => {
                         start.torn.insert(line);
@@ -311,11 +383,12 @@ impl HostFtl {
             match need {
                 Need::End(line, _) => {
                     let sectors = self.lines.tail * self.lines.stripe_sectors;
-                    let mut from = 0;
-                    while from < sectors {
-                        start.needs.push(Need::End(line, from));
-                        from += self.piece(from);
-                    }
+                    start.needs.extend(self.pieces(sectors).map(|from| Need::End(line, from)));
+                }
+                Need::Index(line, _) => {
+                    let stripes = start.used[&line] - self.indexed_stripes(start, line);
+                    let sectors = stripes * self.lines.stripe_sectors;
+                    start.needs.extend(self.pieces(sectors).map(|from| Need::Index(line, from)));
                 }
                 Need::Scan(line, _) => self.scan(start, line),
                 // Neighbours in a stripe are read together.

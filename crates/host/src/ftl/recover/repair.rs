@@ -6,10 +6,12 @@
 //! ```
 //! Invariants: a chunk belongs to one line at most; a line that goes on has no hole below its last written stripe.
 
+use super::needs::{Known, UNREADABLE};
 use super::{Phase, Start};
+use crate::ftl::line::End;
 use crate::ftl::units::Job;
 use crate::ftl::{HostFtl, LineId, TAG_START};
-use pellucid_flash::{BlockId, ChunkInfo, ChunkState, Command, Lba, Opcode};
+use pellucid_flash::{BlockId, ChunkInfo, ChunkState, Command, Lba, Lpn, Opcode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -86,9 +88,13 @@ impl HostFtl {
                 || (short && !matches!(info.state, ChunkState::Free | ChunkState::Open))
                 || info.state == ChunkState::Offline
         };
-        if reached > data || infos.iter().any(stuck) {
+        let stuck = infos.iter().any(stuck);
+        if reached > data || stuck {
             start.used.insert(line.0, data);
-            start.torn.insert(line.0);
+            // One that is full and has no end, because an earlier life began it, is as good as one that is not full.
+            if stuck || self.lines.held_rows > 0 {
+                start.torn.insert(line.0);
+            }
             let open = (0..).zip(&infos).filter(|(_, info)| {
                 info.state == ChunkState::Open && info.write_pointer.is_multiple_of(stripe)
             });
@@ -163,6 +169,22 @@ impl HostFtl {
                     self.finish_chunk(line, unit);
                 }
             }
+        }
+    }
+
+    /// A line that goes on, and of which all is known, gets an end like any other.
+    pub(super) fn go_on_with_lines(&mut self, start: &Start) {
+        for (&line, known) in &start.known {
+            let Known::Pages(sequences, pages) = known else { continue };
+            let line_id = BlockId(line);
+            let broken = !self.lines[line_id].broken.is_empty();
+            if broken || !self.ftl.takes_data(line_id) || sequences[0] == 0 {
+                continue;
+            }
+            let readable = |&page: &Lpn| if page == UNREADABLE { Lpn::NONE } else { page };
+            let end = End { sequences: sequences.clone(), pages: pages.iter().map(readable).collect() };
+            let record = &mut self.lines[line_id];
+            (record.written, record.end) = (start.used[&line], Some(Box::new(end)));
         }
     }
 }

@@ -83,7 +83,7 @@ impl Connection {
                 if let Some((controller, Some(subsystem))) = target.get(id) {
                     controller.zoned = identify::has_zones(subsystem, port);
                     controller.notices_told = subsystem.notices_seen;
-                    controller.zones_told = subsystem.changed_zones.len();
+                    controller.zones_told = subsystem.zone_changes;
                 }
                 id
             }
