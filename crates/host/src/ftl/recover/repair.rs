@@ -92,7 +92,7 @@ impl HostFtl {
         if reached > data || stuck {
             start.used.insert(line.0, data);
             // One that is full and has no end, because an earlier life began it, is as good as one that is not full.
-            if stuck || self.lines.held_rows > 0 {
+            if stuck || !holes.is_empty() || self.lines.held_rows > 0 {
                 start.torn.insert(line.0);
             }
             let open = (0..).zip(&infos).filter(|(_, info)| {
