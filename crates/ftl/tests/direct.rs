@@ -333,7 +333,7 @@ fn every_action_in_every_state_is_done_or_refused() {
         (ZoneState::ExplicitlyOpen, "dwwdx"),
         (ZoneState::Closed, "dwwdx"),
         (ZoneState::Full, "xwdxx"),
-        (ZoneState::ReadOnly, "xxxxd"),
+        (ZoneState::ReadOnly, "xxxxw"),
         (ZoneState::Offline, "xxxxd"),
     ] {
         let mut made = zones();
@@ -354,7 +354,7 @@ fn every_action_in_every_state_is_done_or_refused() {
             let mut zones = made.clone();
             let found = match zones.act(0, action) {
                 Ok(ZoneWork::Done) => 'd',
-                Ok(ZoneWork::Finish | ZoneWork::Reset) => 'w',
+                Ok(ZoneWork::Finish | ZoneWork::Reset | ZoneWork::Offline) => 'w',
                 Err(status) => {
                     assert_eq!((status, zones.state(0)), (Status::ZoneInvalidTransition, state));
                     'x'
