@@ -136,6 +136,12 @@ impl Lines {
             let allowed = "1 on a drive that holds sectors back (mw_cunits): half a write could not be read after a power cut";
             return Err(refuse("host.ftl.write_units", config.write_units.into(), allowed.into()));
         }
+        if geometry.cached_sectors > 0 && config.separation != Separation::Off {
+            // Collected data come seldom: what the drive holds back of their open line would fill the ring, and nothing be written
+            // behind it.
+            let allowed = "0 with host.ftl.separation = \"collected\": what is held back of two open lines would fill the buffer";
+            return Err(refuse("drive.open_channel.cached", geometry.cached_sectors.into(), allowed.into()));
+        }
         let open = geometry.open_chunks_per_unit_max;
         let kinds = 3 + u32::from(config.separation != Separation::Off);
         if open > 0 && open < kinds {

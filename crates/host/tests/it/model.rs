@@ -46,6 +46,7 @@ pub fn hold_back(seed: u64, config: &mut HostFtlConfig, reference: &mut Referenc
     let geometry = &mut reference.geometry;
     geometry.cached_sectors = geometry.write_min_sectors * (1 + seed as u32 % 3);
     config.buffer_sectors = 0;
+    config.separation = Separation::Off;
     config.over_provisioning = 2.5;
 }
 
@@ -124,6 +125,7 @@ fn sectors_that_the_drive_holds_back_come_from_the_ring() {
         hold_back(seed, &mut config, &mut reference);
         let world = run_on(&config, reference, seed, Faults { write, reset: write / 2.0, read: 0.0 }, 1200);
         assert_eq!(world.lost, 0, "seed {seed}");
+        assert!(write > 0.0 || world.refused == 0, "seed {seed} stores nothing any more");
         assert!(write > 0.0 || world.host.layer.counters().erased_lines > 3, "seed {seed} never collected");
     }
 }
