@@ -404,7 +404,7 @@ fn layered_in_file(file: PathBuf, zoned: bool) -> Served {
         spare_blocks: 4,
         dies_per_zone: 1,
         open_max: 0,
-        active_max: 0,
+        active_max: 8,
         append_max_sectors: 16,
         stage_stripes: 12,
         protected: false,

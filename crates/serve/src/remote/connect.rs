@@ -109,6 +109,11 @@ impl Link {
         self.io.iter_mut().chain([&mut self.admin]).try_for_each(|queue| queue.exchange(ends))
     }
 
+    /// Whether something waits to be sent that a socket may take.
+    pub fn must_send(&self) -> bool {
+        self.io.iter().chain([&self.admin]).any(Queue::must_send)
+    }
+
     /// The I/O queue that has most room.
     pub fn roomiest(&self) -> usize {
         (0..self.io.len()).max_by_key(|&queue| self.io[queue].room()).unwrap_or(0)

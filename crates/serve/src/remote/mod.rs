@@ -192,7 +192,7 @@ impl Remote {
                 queue => link.io.get_mut(queue - 1),
             };
             if let Some(found) = found {
-                found.readable = true;
+                found.ready();
             }
         }
     }
@@ -432,6 +432,8 @@ impl Drive for Remote {
             return Some(self.now);
         }
         match &self.state {
+            // What the layer did about the last answers: nobody else would send it.
+            State::Up(link) if link.must_send() => Some(self.now),
             State::Up(link) => {
                 let owes = link.outstanding() > 0;
                 let silence = if owes { self.heard + SILENCE } else { SimTime(u64::MAX) };

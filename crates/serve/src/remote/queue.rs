@@ -116,8 +116,10 @@ pub(super) struct Queue {
     input: Vec<u8>,
     output: Vec<u8>,
     sent: usize,
-    /// There may be something to read; set by whoever waits for the socket.
-    pub readable: bool,
+    /// The socket takes nothing; whoever waits for it says when it may.
+    blocked: bool,
+    /// There may be something to read.
+    readable: bool,
 }
 
 impl Queue {
@@ -138,6 +140,7 @@ impl Queue {
             input: vec![0; READ_BYTES],
             output: Vec::new(),
             sent: 0,
+            blocked: false,
             readable: true,
         };
         while queue.decoder.terms().is_none() {
@@ -156,6 +159,16 @@ impl Queue {
 
     pub fn file(&self) -> RawFd {
         self.stream.as_raw_fd()
+    }
+
+    /// Something happened on the socket.
+    pub fn ready(&mut self) {
+        (self.readable, self.blocked) = (true, false);
+    }
+
+    /// Whether something waits to be sent that the socket may take.
+    pub fn must_send(&self) -> bool {
+        self.sent < self.output.len() && !self.blocked
     }
 
     /// Commands that can be started now.
@@ -233,7 +246,10 @@ impl Queue {
                 Ok(0) => return Err(Broken::Closed),
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.blocked = true;
+                    return Ok(());
+                }
                 Err(error) => return Err(error.into()),
             }
         }
