@@ -412,7 +412,7 @@ fn layered_in_file(file: PathBuf, zoned: bool) -> Served {
     config.namespaces = vec![Namespace::Zoned { zones }];
     let device = Device::new(&config).expect("a good configuration");
     let (now, image_bytes) = (device.now(), device.image_bytes());
-    let chunks = ZoneChunksConfig { width: 4, ..ZoneChunksConfig::default() };
+    let chunks = ZoneChunksConfig { width: 2, ..ZoneChunksConfig::default() };
     let layer = ZoneChunks::new(&chunks, Drive::interface(&device, 0), image_bytes).expect("zones that fit");
     let chunks = Stack::start(layer, device, now).expect("a start");
     let layer = HostFtl::new(&settings, chunks.interface(0), image_bytes);
