@@ -4,7 +4,7 @@
 //!  action ─► zone quiet? ── no: waits until its programs, reads and log have ended ──┐
 //!              │ yes                                                               ◄─┘
 //!              ├─ finish: what is there of the last stripe is padded and programmed ─► full
-//!              ├─ offline (read-only zones): verdict logged ─► offline
+//!              ├─ offline (read-only zones): verdict logged ─► offline; no room in the log: refused
 //!              └─ reset: tombstone, if the log knows the zone ─► its units erased, stripe 0 first ─► empty
 //! ```
 //! Invariant: until stripe 0 is erased a reset has not happened.
@@ -59,14 +59,31 @@ impl Device {
         let namespace = self.works[work].command.namespace;
         let space = self.zone_space(namespace);
         let Some(slot) = space.pronounce(zone, ZoneState::Offline) else {
-            return space.zones.offline_end(zone);
+            space.zones.offline_refused(zone);
+            return self.merge_status(work, Status::WriteFault, 0);
         };
         (space.runs[zone as usize].action, space.runs[zone as usize].acting) = (work, true);
         self.works[work].slices_left += 1;
         self.log(namespace, slot);
     }
 
-    /// The log has, or cannot have, what a slot says of its zone.
+    /// The log has no room for what a slot says of its zone. A zone that was to be offline remains read-only.
+    pub(crate) fn lose_verdict(&mut self, namespace: u16, slot: u32) {
+        let space = self.zone_space(namespace);
+        let zone = space.slots[slot].zone;
+        if space.slots[slot].verdict == Some(ZoneState::Offline)
+            && space.zones.state(zone) == ZoneState::ReadOnly
+        {
+            space.zones.offline_refused(zone);
+            space.pronounce(zone, ZoneState::ReadOnly);
+            self.end_action(namespace, zone, Status::WriteFault);
+        }
+        // With the next log block; until then it holds as long as the power does.
+        let record = &mut self.zone_space(namespace).slots[slot];
+        record.wants_log = record.logged < record.arrived;
+    }
+
+    /// The log has what a slot says of its zone.
     pub(crate) fn end_offline(&mut self, namespace: u16, slot: u32) {
         let space = self.zone_space(namespace);
         let (zone, verdict) = (space.slots[slot].zone, space.slots[slot].verdict);

@@ -140,9 +140,7 @@ impl Device {
         let space = self.zone_space(namespace);
         let zone = space.slots[slot].zone;
         if space.slots[slot].verdict.is_some() {
-            // With the next log block; until then it holds as long as the power does.
-            space.slots[slot].wants_log = true;
-            return self.end_offline(namespace, slot);
+            return self.lose_verdict(namespace, slot);
         }
         // What the log has of a stranded one it keeps.
         if space.slots[slot].stranded && space.slots[slot].logged == 0 {

@@ -361,8 +361,9 @@ impl Device {
         record.flushing = if record.flushing == 0 { 0 } else { arrived };
         let run = &mut space.runs[zone as usize];
         run.tail = if run.tail == slot { NIL } else { run.tail };
-        let (action, keeps) = (run.action, arrived > 0 && space.log_may_keep_more());
+        let action = run.action;
         self.fail_zone(namespace, zone);
+        let keeps = arrived > 0 && self.zone_space(namespace).log_may_keep_more();
         if action != NIL {
             self.end_action(namespace, zone, Status::WriteFault);
         }

@@ -145,7 +145,8 @@ pub(crate) struct ZoneFlush {
 }
 
 impl ZoneSpace {
-    /// What the media hold. What the log has is taken over and logged anew, in no simulated time.
+    /// What the media hold. What the log has is taken over and logged anew, in no simulated time; what no block is left for stays where
+    /// it is.
     pub fn mount(config: &ZoneConfig, layout: &Layout, media: &mut Media) -> ZoneSpace {
         let source = Source { media, blocks: config.blocks.clone(), blocks_per_die: layout.blocks_per_die };
         let mark = |ppa| {
@@ -166,12 +167,21 @@ impl ZoneSpace {
             vacancies: config.stage_stripes.into(),
             starved: List::default(),
             runs,
-            log: VecDeque::new(),
+            log: found.log.iter().copied().collect(),
             log_first: 1,
             log_erasing: false,
             flush: ZoneFlush { waiting: VecDeque::new(), running: NIL, left: 0, lost: false },
             spare: vec![0; layout.sectors_per_unit as usize * media.metadata_bytes()],
         };
+        for &zone in &found.logged {
+            space.runs[zone as usize].logged_first = found.log.len() as u64;
+        }
+        for &block in &found.void {
+            media.void(block);
+        }
+        for &block in &found.erase {
+            space.erase_now(block, media);
+        }
         for staged in found.staged {
             let slot = space.take(staged.zone, staged.stripe);
             space.slots[slot].arrived = staged.sectors;
@@ -182,7 +192,7 @@ impl ZoneSpace {
                 (0..100).any(|attempt| matches!(media.read(unit, 0, images, attempt), ReadResult::Ok { .. }));
             }
             let whole = staged.sectors == space.zones.stripe_sectors();
-            if whole && space.program_now(slot, staged.epoch, media, layout) {
+            if whole && space.program_now(slot, (staged.epoch, staged.sequence), media, layout) {
                 space.vacate(slot);
                 continue;
             }
@@ -190,26 +200,62 @@ impl ZoneSpace {
                 true => space.strand(slot),
                 false => space.runs[staged.zone as usize].tail = slot,
             }
-            space.log_now(slot, media, layout);
-        }
-        let failed = (0..space.zones.geometry().zones).filter(|&zone| {
-            let known = found.verdicts.iter().any(|verdict| verdict.0 == zone);
-            !known && matches!(space.zones.state(zone), ZoneState::ReadOnly | ZoneState::Offline)
-        });
-        let failed: Vec<_> = failed.map(|zone| (zone, space.zones.state(zone))).collect();
-        for (zone, state) in found.verdicts.into_iter().chain(failed) {
-            if let Some(slot) = space.pronounce(zone, state) {
-                space.log_now(slot, media, layout);
+            if !space.log_now(slot, media, layout) {
+                space.stays_logged(slot, layout.block_of(staged.from));
             }
         }
-        for block in found.void {
-            media.void(block);
+        let failed = (0..space.zones.geometry().zones).filter(|&zone| {
+            let known = found.verdicts.iter().any(|verdict| verdict.zone == zone);
+            !known && matches!(space.zones.state(zone), ZoneState::ReadOnly | ZoneState::Offline)
+        });
+        let failed: Vec<_> = failed.map(|zone| (zone, space.zones.state(zone), None)).collect();
+        let verdicts = found.verdicts.into_iter().map(|v| (v.zone, v.state, Some(v.block)));
+        for (zone, state, logged_in) in verdicts.chain(failed) {
+            // What the log says already it goes on saying.
+            let slot = match logged_in {
+                Some(_) => space.verdict(zone, state),
+                None => {
+                    let Some(slot) = space.pronounce(zone, state) else { continue };
+                    slot
+                }
+            };
+            match logged_in {
+                _ if space.log_now(slot, media, layout) => {}
+                Some(block) => space.stays_logged(slot, block),
+                None => space.slots[slot].wants_log = true,
+            }
         }
-        for block in found.erase {
-            let ok = erase_now(media, block);
-            space.zones.erased(block, ok, media.erase_count(block));
+        for block in found.log {
+            let needed = |s| space.slots[s].logged > 0 && space.slots[s].logged_in == block;
+            if space.live().any(needed) {
+                break;
+            }
+            space.log.pop_front();
+            space.log_first += 1;
+            space.erase_now(block, media);
+        }
+        // There may be room now.
+        let waiting: Vec<u32> = space.live().filter(|&s| space.slots[s].wants_log).collect();
+        for slot in waiting {
+            space.slots[slot].wants_log = !space.log_now(slot, media, layout);
         }
         space
+    }
+
+    /// Erases a block that holds nothing any more, in no simulated time.
+    fn erase_now(&mut self, block: BlockId, media: &mut Media) {
+        let condemned = self.zones.is_condemned(block);
+        if condemned {
+            media.void(block);
+        }
+        let ok = !condemned && erase_now(media, block);
+        self.zones.erased(block, ok, media.erase_count(block));
+    }
+
+    /// There is no room to log a slot anew: what the log has of it, all that is here, stays in `block`.
+    fn stays_logged(&mut self, slot: u32, block: BlockId) {
+        let record = &mut self.slots[slot];
+        (record.logged, record.logged_in) = (record.arrived, block);
     }
 
     /// A slot for a stripe of which nothing is here yet.
@@ -258,21 +304,26 @@ impl ZoneSpace {
     /// The slot that says that `zone` is `state` for good, to be logged. `None`: so many slots stay in the log already that a log
     /// block could not take them all over; the media will fail the zone again after a power cut.
     pub fn pronounce(&mut self, zone: u32, state: ZoneState) -> Option<u32> {
-        let known = self.live().find(|&s| self.slots[s].zone == zone && self.slots[s].verdict.is_some());
-        let slot = match known {
-            Some(slot) => slot,
-            None if !self.log_may_keep_more() => return None,
-            None => {
-                // Not a slot that data wait for.
-                self.vacancies += 1;
-                self.take(zone, 0)
-            }
-        };
+        let known = self.known_verdict(zone).is_some();
+        (known || self.log_may_keep_more()).then(|| self.verdict(zone, state))
+    }
+
+    fn known_verdict(&self, zone: u32) -> Option<u32> {
+        self.live().find(|&s| self.slots[s].zone == zone && self.slots[s].verdict.is_some())
+    }
+
+    /// As [`ZoneSpace::pronounce`], whatever stays in the log.
+    fn verdict(&mut self, zone: u32, state: ZoneState) -> u32 {
+        let slot = self.known_verdict(zone).unwrap_or_else(|| {
+            // Not a slot that data wait for.
+            self.vacancies += 1;
+            self.take(zone, 0)
+        });
         let record = &mut self.slots[slot];
         record.verdict = Some(state);
         // A version: what is logged of it is compared with this.
         record.arrived = if state == ZoneState::Offline { 2 } else { 1 };
-        Some(slot)
+        slot
     }
 
     /// Whether another slot may stay in the log for good. Partly written stripes take up to half of a log block.
@@ -348,12 +399,18 @@ impl ZoneSpace {
         media.put_metadata(first, &self.spare);
     }
 
-    /// Programs a slot in no simulated time; `false`: there is no room.
-    fn program_now(&mut self, slot: u32, epoch: u32, media: &mut Media, layout: &Layout) -> bool {
+    /// Programs a slot in no simulated time, with numbers that it has had; `false`: there is no room.
+    fn program_now(
+        &mut self,
+        slot: u32,
+        (epoch, sequence): (u32, u64),
+        media: &mut Media,
+        layout: &Layout,
+    ) -> bool {
         let Slot { zone, stripe, arrived, .. } = self.slots[slot];
         let mark = Mark { epoch, ..self.mark(slot, arrived) };
         while let Some(first) = self.zones.place(zone, stripe) {
-            if self.write_now(slot, Lpn(zone), mark, first, media, layout) {
+            if self.write_now(slot, (Lpn(zone), sequence), mark, first, media, layout) {
                 return true;
             }
             let block = layout.block_of(first);
@@ -364,33 +421,34 @@ impl ZoneSpace {
         false
     }
 
-    /// Logs a slot in no simulated time.
-    pub fn log_now(&mut self, slot: u32, media: &mut Media, layout: &Layout) {
+    /// Logs a slot in no simulated time; `false`: there is no room.
+    pub fn log_now(&mut self, slot: u32, media: &mut Media, layout: &Layout) -> bool {
         let arrived = self.slots[slot].arrived;
         while let Some((first, fresh)) = self.zones.log_place() {
             let block = layout.block_of(first);
             if fresh {
                 self.log.push_back(block);
             }
-            if self.write_now(slot, LOG, self.mark(slot, arrived), first, media, layout) {
+            let sequence = self.zones.next_sequence();
+            if self.write_now(slot, (LOG, sequence), self.mark(slot, arrived), first, media, layout) {
                 self.note_logged(slot, arrived, block);
-                return;
+                return true;
             }
             media.retire(block);
             self.zones.log_failed(block);
         }
+        false
     }
 
     fn write_now(
         &mut self,
         slot: u32,
-        lpn: Lpn,
+        (lpn, sequence): (Lpn, u64),
         mark: Mark,
         first: Ppa,
         media: &mut Media,
         layout: &Layout,
     ) -> bool {
-        let sequence = self.zones.next_sequence();
         media
             .program_begin(first, sequence)
             .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));

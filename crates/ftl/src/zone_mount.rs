@@ -5,7 +5,7 @@
 //!    older one was cut off by an earlier power cut, and its zone has been written anew since);
 //! 3. what the log holds of the stripes behind or between them is taken over, unless the zone was reset after it;
 //! 4. what the log says of zones that are read-only or offline holds; an offline one gives its blocks back;
-//! 5. blocks that hold nothing that counts, and those of the log, are to be erased.
+//! 5. blocks that hold nothing that counts are to be erased, and those of the log once nothing is only there.
 
 use crate::MountSource;
 use crate::zones::{Column, Extent, Mark, Zones};
@@ -29,21 +29,39 @@ pub struct Staged {
     pub sectors: u32,
     /// Number of the mount that wrote it; a full one keeps it, because stripes of that mount may follow.
     pub epoch: u32,
+    /// Number of the program; a full one keeps it, because what the log has of the stripe behind it has a higher one.
+    pub sequence: u64,
     /// Where the log has it.
     pub from: Ppa,
+}
+
+/// What the staging log says of a zone that was let down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Zone.
+    pub zone: u32,
+    /// Read-only or offline.
+    pub state: ZoneState,
+    /// The block of the log that says so.
+    pub block: BlockId,
 }
 
 /// What a mount leaves for the drive to do, before anything else happens.
 #[derive(Clone, Debug, Default)]
 pub struct ZoneMount {
-    /// Stripes to take into the buffer; the full ones must be programmed, the last of a zone logged again.
-    pub staged: Vec<Staged>,
-    /// Zones that are read-only or offline, which must be logged again.
-    pub verdicts: Vec<(u32, ZoneState)>,
-    /// Blocks to erase after that.
+    /// Blocks to erase first.
     pub erase: Vec<BlockId>,
     /// Blocks that are bad and cannot be erased: what they hold must not be found by a later mount.
     pub void: Vec<BlockId>,
+    /// Stripes to take into the buffer; the full ones must be programmed, the last of a zone logged again.
+    pub staged: Vec<Staged>,
+    /// Zones that are read-only or offline, which must be logged again.
+    pub verdicts: Vec<Verdict>,
+    /// Blocks of the log in the order in which they were written: each to be erased when it, and those before it, hold nothing any more
+    /// that is nowhere else.
+    pub log: Vec<BlockId>,
+    /// Zones of which the log holds, or held, stripe 0.
+    pub logged: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +81,7 @@ pub(crate) fn find(
     let mut data: Vec<Vec<Found>> = vec![Vec::new(); zones.zones.len()];
     let mut log: Vec<Vec<Found>> = data.clone();
     let mut used = Vec::new();
+    let mut log_blocks = BTreeMap::new();
     for block in zones.pool.all() {
         zones.pool.set_erases(block, source.erases(block));
         let stripes = source.used_stripes(block);
@@ -81,6 +100,10 @@ pub(crate) fn find(
             zones.sequence = zones.sequence.max(sequence + SEQUENCE_GAP);
             zones.epoch = zones.epoch.max(mark.epoch + 1);
             let into = if lpn == LOG { &mut log } else { &mut data };
+            if lpn == LOG {
+                let first = log_blocks.entry(block).or_insert(sequence);
+                *first = sequence.min(*first);
+            }
             if let Some(list) = into.get_mut(mark.zone as usize) {
                 list.push(Found { mark, sequence, block, at });
             }
@@ -90,7 +113,8 @@ pub(crate) fn find(
     let mut mount = ZoneMount::default();
     for zone in 0..zones.zones.len() {
         let verdicts = log[zone].iter().filter(|f| f.mark.verdict.is_some());
-        let verdict = verdicts.max_by_key(|f| f.sequence).and_then(|f| f.mark.verdict);
+        let newest = verdicts.max_by_key(|f| f.sequence).copied();
+        let verdict = newest.and_then(|f| f.mark.verdict);
         let (chain, staged) = match verdict {
             Some(ZoneState::Offline) => Default::default(),
             _ => chain(zones, &data[zone], &log[zone], verdict.is_some()),
@@ -99,14 +123,19 @@ pub(crate) fn find(
             holding.insert(found.block, ());
         }
         settle(zones, zone as u32, &chain, &staged, source);
-        if let Some(state) = verdict {
+        if let (Some(state), Some(Found { block, .. })) = (verdict, newest) {
             zones.zones[zone].state = state;
-            mount.verdicts.push((zone as u32, state));
+            mount.verdicts.push(Verdict { zone: zone as u32, state, block });
+        }
+        if log[zone].iter().any(|f| f.mark.stripe == 0 && f.mark.verdict.is_none()) {
+            mount.logged.push(zone as u32);
         }
         mount.staged.extend(staged);
     }
+    mount.log = log_blocks.keys().copied().collect();
+    mount.log.sort_by_key(|block| log_blocks[block]);
     for block in used {
-        match (holding.contains_key(&block), source.is_bad(block)) {
+        match (holding.contains_key(&block) || log_blocks.contains_key(&block), source.is_bad(block)) {
             (true, true) => zones.pool.condemn(block),
             (true, false) => {}
             (false, true) => {
@@ -145,8 +174,8 @@ fn chain(zones: &Zones, data: &[Found], log: &[Found], at_rest: bool) -> (Vec<Fo
             None => {
                 let Some(found) = newest(&log, stripe, last) else { break };
                 let from = zones.layout.ppa(found.block, found.at * zones.layout.units_per_stripe);
-                let Mark { zone, sectors, epoch, .. } = found.mark;
-                staged.push(Staged { zone, stripe, sectors, epoch, from });
+                let (Mark { zone, sectors, epoch, .. }, sequence) = (found.mark, found.sequence);
+                staged.push(Staged { zone, stripe, sectors, epoch, sequence, from });
                 found
             }
         };

@@ -542,6 +542,11 @@ impl Zones {
         self.set_state(zone, ZoneState::Offline);
     }
 
+    /// That could not be recorded.
+    pub fn offline_refused(&mut self, zone: u32) {
+        self.zones[zone as usize].held = false;
+    }
+
     /// Zones whose descriptor has changed without a command, since the last call.
     pub fn take_changed(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.changed)

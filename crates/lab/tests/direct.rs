@@ -357,6 +357,8 @@ struct Zone {
     failed: bool,
     /// It was taken out of use.
     offline: bool,
+    /// A flush has said that something acknowledged was lost, of this zone perhaps; later ones do not say so again.
+    doubtful: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -490,7 +492,7 @@ impl ZoneHost {
                 Doing::Flush => {
                     for (zone, (seed, then)) in self.zones.iter_mut().zip(acknowledged) {
                         // A zone that was reset since has nothing to keep.
-                        if zone.seed == seed {
+                        if zone.seed == seed && !zone.doubtful {
                             zone.durable = zone.durable.max(then);
                         }
                     }
@@ -520,7 +522,11 @@ impl ZoneHost {
                 let zone = &mut self.zones[n];
                 (zone.resetting, zone.finishing, zone.failed) = (false, false, true);
             }
-            Doing::Offline(_) | Doing::Flush => {}
+            Doing::Flush => {
+                // Also of what was acknowledged while the flush waited.
+                self.zones.iter_mut().for_each(|zone| zone.doubtful |= zone.durable < zone.acknowledged);
+            }
+            Doing::Offline(_) => {}
         }
     }
 
@@ -596,6 +602,8 @@ impl ZoneHost {
                 let zone = &mut self.zones[n];
                 (zone.writing, zone.resetting, zone.finishing) = (false, false, false);
                 (zone.failed, zone.offline) = (true, offline);
+                // What was not durable may be gone: no later flush is about it.
+                zone.acknowledged = zone.acknowledged.min(written);
                 continue;
             }
             let full = info.state == ZoneState::Full;
