@@ -33,6 +33,8 @@ pub(crate) struct Slot {
     pub stripe: u32,
     /// Sectors that are here.
     pub arrived: u32,
+    /// Number of the mount that it is of: an earlier one's only if it was full then, so that the stripes behind it still count.
+    pub epoch: u32,
     /// Full, or to be padded: its program is planned.
     pub programming: bool,
     /// The operation under way was not begun.
@@ -192,7 +194,10 @@ impl ZoneSpace {
                 (0..100).any(|attempt| matches!(media.read(unit, 0, images, attempt), ReadResult::Ok { .. }));
             }
             let whole = staged.sectors == space.zones.stripe_sectors();
-            if whole && space.program_now(slot, (staged.epoch, staged.sequence), media, layout) {
+            if whole {
+                space.slots[slot].epoch = staged.epoch;
+            }
+            if whole && space.program_now(slot, staged.sequence, media, layout) {
                 space.vacate(slot);
                 continue;
             }
@@ -266,6 +271,7 @@ impl ZoneSpace {
             zone,
             stripe,
             arrived: 0,
+            epoch: self.zones.epoch(),
             programming: false,
             skipped: false,
             finish: false,
@@ -384,9 +390,9 @@ impl ZoneSpace {
 
     /// What the spare area says of a slot that is programmed with so many sectors.
     pub fn mark(&self, slot: u32, sectors: u32) -> Mark {
-        let Slot { zone, stripe, finish, verdict, .. } = self.slots[slot];
+        let Slot { zone, stripe, finish, verdict, epoch, .. } = self.slots[slot];
         let sectors = if verdict.is_some() { 0 } else { sectors };
-        Mark { zone, stripe, sectors, finished: finish, verdict, epoch: self.zones.epoch() }
+        Mark { zone, stripe, sectors, finished: finish, verdict, epoch }
     }
 
     /// Gives a begun stripe its content: that of a slot, with the mark in the first unit's spare area.
@@ -399,16 +405,10 @@ impl ZoneSpace {
         media.put_metadata(first, &self.spare);
     }
 
-    /// Programs a slot in no simulated time, with numbers that it has had; `false`: there is no room.
-    fn program_now(
-        &mut self,
-        slot: u32,
-        (epoch, sequence): (u32, u64),
-        media: &mut Media,
-        layout: &Layout,
-    ) -> bool {
+    /// Programs a slot in no simulated time, with the number that it has had; `false`: there is no room.
+    fn program_now(&mut self, slot: u32, sequence: u64, media: &mut Media, layout: &Layout) -> bool {
         let Slot { zone, stripe, arrived, .. } = self.slots[slot];
-        let mark = Mark { epoch, ..self.mark(slot, arrived) };
+        let mark = self.mark(slot, arrived);
         while let Some(first) = self.zones.place(zone, stripe) {
             if self.write_now(slot, (Lpn(zone), sequence), mark, first, media, layout) {
                 return true;
