@@ -43,6 +43,12 @@ impl Device {
         let namespace = self.works[work].command.namespace;
         match self.zone_space(namespace).zones.act(zone, action) {
             Err(status) => self.merge_status(work, status, 0),
+            // One that was let down while it was empty, and the log has not been told yet.
+            Ok(ZoneWork::Done)
+                if action == ZoneAction::Offline && !self.zone_space(namespace).is_recorded(zone) =>
+            {
+                self.merge_status(work, Status::WriteFault, 0);
+            }
             Ok(ZoneWork::Done) => {}
             Ok(ZoneWork::Offline) => self.take_offline(work, zone),
             Ok(ZoneWork::Reset | ZoneWork::Finish) => {

@@ -314,6 +314,11 @@ impl ZoneSpace {
         (known || self.log_may_keep_more()).then(|| self.verdict(zone, state))
     }
 
+    /// Whether the log has what is to be said of a zone.
+    pub fn is_recorded(&self, zone: u32) -> bool {
+        self.known_verdict(zone).is_some_and(|slot| self.slots[slot].logged == self.slots[slot].arrived)
+    }
+
     fn known_verdict(&self, zone: u32) -> Option<u32> {
         self.live().find(|&s| self.slots[s].zone == zone && self.slots[s].verdict.is_some())
     }
