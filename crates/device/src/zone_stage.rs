@@ -415,10 +415,13 @@ impl ZoneSpace {
         let Slot { zone, stripe, arrived, .. } = self.slots[slot];
         let mark = self.mark(slot, arrived);
         while let Some(first) = self.zones.place(zone, stripe) {
+            let block = layout.block_of(first);
+            // No stripe of a block may be older than its first.
+            let sequence =
+                if layout.stripe_of(first) == 0 { sequence } else { sequence.max(media.begun_with(block)) };
             if self.write_now(slot, (Lpn(zone), sequence), mark, first, media, layout) {
                 return true;
             }
-            let block = layout.block_of(first);
             media.retire(block);
             self.zones.program_failed(zone, stripe, block);
         }
