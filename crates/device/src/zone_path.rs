@@ -363,7 +363,9 @@ impl Device {
         run.tail = if run.tail == slot { NIL } else { run.tail };
         let action = run.action;
         self.fail_zone(namespace, zone);
-        let keeps = arrived > 0 && self.zone_space(namespace).log_may_keep_more();
+        let space = self.zone_space(namespace);
+        // What the log has of it may have been promised.
+        let keeps = arrived > 0 && (space.slots[slot].logged > 0 || space.log_may_keep_more());
         if action != NIL {
             self.end_action(namespace, zone, Status::WriteFault);
         }
