@@ -157,7 +157,6 @@ impl<D: Drive> Shared<D> {
     ///
     /// # Errors
     /// The drive again, if it has no open-channel namespace.
-    #[expect(clippy::result_large_err, reason = "the drive is handed back")]
     pub fn new(drive: D, now: SimTime, outstanding: usize) -> Result<Shared<D>, D> {
         let chunks = |namespace| match drive.interface(namespace) {
             Some(Interface::OpenChannel(geometry)) => Some((namespace, geometry)),
@@ -365,7 +364,7 @@ impl<D: Drive> Shared<D> {
             return Vec::new();
         }
         let mut infos = of_drive(&self.drive, self.namespace, range.first_chunk() + first, count);
-        infos.iter_mut().for_each(|info| info.start = range.from_drive(info.start).unwrap_or(info.start));
+        infos.iter_mut().for_each(|info| info.start = range.in_target(info.start).unwrap_or(info.start));
         infos
     }
 
@@ -608,7 +607,7 @@ impl<D: Drive> Drive for Shared<D> {
         let first = self.drive.namespaces();
         for (at, place) in self.places.iter().enumerate() {
             if let Some(Place { work: Work::Raw(range), .. }) = place
-                && let Some(lba) = range.from_drive(notice.lba)
+                && let Some(lba) = range.in_target(notice.lba)
             {
                 notice.lba = lba;
                 return Some((first + at as u16, notice));

@@ -58,7 +58,7 @@ impl RawRange {
     }
 
     /// The target's address; `None` where it is not the target's.
-    pub fn from_drive(&self, lba: Lba) -> Option<Lba> {
+    pub fn in_target(&self, lba: Lba) -> Option<Lba> {
         RawRange::moved(&self.drive, &self.own, lba, -i64::from(self.first_unit))
     }
 
@@ -106,7 +106,7 @@ impl RawRange {
         }
         if let Some(vector) = &mut completion.vector {
             for lba in vector.addresses.iter_mut().chain(&mut vector.destinations) {
-                *lba = self.from_drive(*lba).unwrap_or(*lba);
+                *lba = self.in_target(*lba).unwrap_or(*lba);
             }
             if completion.opcode == Opcode::Reset {
                 self.rename(&mut vector.metadata);
@@ -119,7 +119,7 @@ impl RawRange {
         let mut renamed = Vec::with_capacity(ChunkInfo::BYTES);
         for bytes in packed.as_chunks_mut::<{ ChunkInfo::BYTES }>().0 {
             let Some(info) = ChunkInfo::decode(bytes) else { continue };
-            let start = self.from_drive(info.start).unwrap_or(info.start);
+            let start = self.in_target(info.start).unwrap_or(info.start);
             renamed.clear();
             ChunkInfo { start, ..info }.encode(&mut renamed);
             bytes.copy_from_slice(&renamed);

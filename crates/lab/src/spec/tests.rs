@@ -441,6 +441,6 @@ proptest! {
 #[test]
 fn victims_have_the_names_that_are_read() {
     for name in ["greedy", "cost-benefit", "fifo", "lru", "random", "d-choices:3"] {
-        assert_eq!(resolve_ftl::victim_name(resolve_ftl::victim(name)), name);
+        assert_eq!(victim_name(resolve_ftl::victim(name)), name);
     }
 }
