@@ -103,6 +103,7 @@ impl Device {
                 &layout,
                 stripe_bytes,
                 config.firmware.model == FirmwareModel::Loop,
+                config.media.seed,
             ),
             writes: crate::write_path::Writes::new(config.ftl.handles),
             flushes: Flushes::default(),

@@ -42,6 +42,8 @@ pub struct HostInterface {
     pub fetch_ns: Nanos,
     /// Latency of one DMA operation that does not occupy the link.
     pub dma_latency_ns: Nanos,
+    /// Latency more of one that reads host memory (PCIe: its requests go there before the data come back).
+    pub dma_request_ns: Nanos,
     /// Time to post a completion to the host.
     pub complete_ns: Nanos,
     /// Who posts it.
@@ -90,13 +92,13 @@ pub struct Firmware {
     pub complete: StepCost,
     /// Loop: one turn, with the look for a command.
     pub turn: StepCost,
-    /// Loop: going through the lists and status words of one channel.
+    /// Loop: coming to a channel, and to each way in its lists.
     pub visit: StepCost,
     /// Loop: reading one register of a controller.
     pub poll: StepCost,
     /// Loop: writing one register of a flash control word, of which an operation has several.
     pub register: StepCost,
-    /// Loop: a look at one way whose operation may have ended, with the word that tells.
+    /// Loop: reading a way's status word or completion flag.
     pub word: StepCost,
     /// Loop: each step of the processor that finds something takes a time drawn uniformly from `1 +- spread` of its cost
     /// (cache misses, others on the buses); 0 up to, not including, 1.
@@ -150,7 +152,7 @@ pub enum DieOrder {
 }
 
 /// The scheduler between translation and media.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Scheduler {
     /// Channel priorities.
     pub priorities: Priorities,
@@ -169,6 +171,8 @@ pub struct Scheduler {
     pub queue: u32,
     /// Time for which a read transfer keeps its channel busy after the last byte, until its data path has drained.
     pub drain_ns: Nanos,
+    /// Each is drawn uniformly from `1 +- drain_spread` of it; 0 to 1.
+    pub drain_spread: f64,
     /// Latency of ECC decoding after a read transfer; does not occupy the channel.
     pub decode_ns: Nanos,
     /// The key-equation solver that chunks of read data pass before that; `None`: it never makes them wait.

@@ -230,10 +230,7 @@ impl Device {
     fn work(&mut self, doing: Doing, cost: Nanos) {
         let polling = self.polling();
         polling.doing = Some(doing);
-        let cost = match polling.spread {
-            0.0 => cost,
-            spread => Nanos((cost.0 as f64 * (1.0 + spread * (2.0 * polling.rng.unit_f64() - 1.0))) as u64),
-        };
+        let cost = cost.scaled(polling.rng.factor(polling.spread));
         self.firmware.book(doing.module(), cost);
         self.events.at(self.now + cost, Event::Processor);
     }
@@ -254,20 +251,20 @@ impl Device {
     fn step_cost(&mut self, at: At) -> Nanos {
         let polling = self.polling();
         let (ended, running) = (polling.dma_ended.len() as u32, polling.dma_running);
-        let (polls, words) = match at {
+        let (base, polls) = match at {
+            At::Turn => (polling.turn, 0),
             // From the newest back to the first that has ended: the engine works in order.
-            At::HostDma => (running - ended + ended.min(1), 0),
-            At::Look(channel) => self.scheduler.reads_of_look(channel),
-            At::Recheck(_) => (1, 0),
-            _ => (0, 0),
+            At::HostDma => (Nanos::ZERO, running - ended + ended.min(1)),
+            At::Look(channel) => {
+                let reads = self.scheduler.reads_of_look(channel);
+                let polling = self.polling();
+                let lists = polling.visit.0 * u64::from(1 + reads.ways);
+                (Nanos(lists + polling.word.0 * u64::from(reads.words)), reads.registers)
+            }
+            At::Recheck(_) => (Nanos::ZERO, 1),
+            At::Sensed(_) | At::Issue(_) => (Nanos::ZERO, 0),
         };
-        let polling = self.polling();
-        let base = match at {
-            At::Turn => polling.turn,
-            At::Look(_) => polling.visit,
-            _ => Nanos::ZERO,
-        };
-        base + Nanos(polling.poll.0 * u64::from(polls) + polling.word.0 * u64::from(words))
+        base + Nanos(self.polling().poll.0 * u64::from(polls))
     }
 
     /// Whether the reservation station holds something, so that a turn looks at the channels too.

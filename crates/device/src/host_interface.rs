@@ -98,7 +98,8 @@ impl HostInterface {
         let free = &mut self.link_free[direction as usize];
         *free = (*free).max(now) + time;
         self.link_busy[direction as usize] += time;
-        *free + self.config.dma_latency_ns
+        let request = if direction == Direction::Rx { self.config.dma_request_ns } else { Nanos::ZERO };
+        *free + self.config.dma_latency_ns + request
     }
 
     /// Busy time of the link, to the drive and to the host.

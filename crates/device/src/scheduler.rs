@@ -27,7 +27,7 @@ use crate::config::{DieOrder, Scheduler as Config};
 use crate::events::{Event, Events};
 use crate::taps::{ChannelView, WayView};
 use pellucid_flash::slab::{List, NIL, Slab};
-use pellucid_flash::{Layout, Nanos, SimTime, Stage};
+use pellucid_flash::{Layout, Nanos, Rng, SimTime, Stage};
 use pellucid_media::Timing;
 use std::collections::VecDeque;
 
@@ -93,6 +93,8 @@ pub(crate) struct Scheduler {
     suspend: Option<Nanos>,
     resume: Nanos,
     drain: Nanos,
+    drain_spread: f64,
+    drain_rng: Rng,
     decode: Nanos,
     solvers: Option<solver::Solvers>,
     unit_bytes: u64,
@@ -120,6 +122,7 @@ impl Scheduler {
         layout: &Layout,
         stripe_units_bytes: u64,
         polled: bool,
+        seed: u64,
     ) -> Scheduler {
         let p = &config.priorities;
         let priorities = [p.status_check, p.read_trigger, p.erase, p.write, p.read_transfer];
@@ -155,6 +158,8 @@ impl Scheduler {
             suspend: if config.suspend { timing.suspend_ns } else { None },
             resume: timing.resume_ns,
             drain: config.drain_ns,
+            drain_spread: config.drain_spread,
+            drain_rng: Rng::stream(seed, "scheduler.drain"),
             decode: config.decode_ns,
             solvers: config.solver.map(|solver| {
                 solver::Solvers::new(solver.channels, solver.chunk_bytes, solver.chunk_ns, layout.channels)

@@ -60,6 +60,12 @@ impl Rng {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
+    /// A factor, uniform in `1 +- spread`; nothing is drawn for a spread of 0.
+    #[inline]
+    pub fn factor(&mut self, spread: f64) -> f64 {
+        if spread == 0.0 { 1.0 } else { 1.0 + spread * (2.0 * self.unit_f64() - 1.0) }
+    }
+
     /// True with probability `p`.
     #[inline]
     pub fn chance(&mut self, p: f64) -> bool {

@@ -28,6 +28,12 @@ impl Nanos {
         Nanos(s * 1_000_000_000)
     }
 
+    /// `factor` times as long, rounded down.
+    #[inline]
+    pub fn scaled(self, factor: f64) -> Nanos {
+        Nanos((self.0 as f64 * factor) as u64)
+    }
+
     /// The same length in seconds, for reports.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9

@@ -88,9 +88,7 @@ impl Times {
         if let Some(f) = self.die_factor.get(die as usize) {
             ns *= f;
         }
-        if self.op_spread > 0.0 {
-            ns *= factor(&mut self.op_rng, self.op_spread);
-        }
+        ns *= self.op_rng.factor(self.op_spread);
         if self.op_deviation_ns > 0.0 {
             ns += self.op_deviation_ns * (2.0 * self.op_rng.unit_f64() - 1.0);
         }
@@ -108,11 +106,6 @@ fn die_factors(rng: &mut Rng, dies: u32, spread: f64) -> Vec<f64> {
         factors.swap(i, rng.below(i as u64 + 1) as usize);
     }
     factors
-}
-
-/// Uniform in `1 +- spread`.
-fn factor(rng: &mut Rng, spread: f64) -> f64 {
-    1.0 + spread * (2.0 * rng.unit_f64() - 1.0)
 }
 
 /// Page types of the mode in use.

@@ -99,7 +99,7 @@ impl Scheduler {
                 if let Some(solvers) = &mut self.solvers {
                     solvers.begin(now + setup, channel, self.unit_bytes * u64::from(op.units), data);
                 }
-                setup + data + self.drain
+                setup + data + self.drain.scaled(self.drain_rng.factor(self.drain_spread))
             }
             (_, OpKind::Program) => self.command + self.stripe_transfer,
             _ => self.command,

@@ -38,6 +38,16 @@ pub(super) struct Ways {
     sensed: u64,
 }
 
+/// What a look at one channel reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LookReads {
+    pub registers: u32,
+    /// Status words and completion flags in memory.
+    pub words: u32,
+    /// Entries of lists.
+    pub ways: u32,
+}
+
 impl Scheduler {
     fn ways(&mut self, die: u32) -> (&mut Ways, u64) {
         let d = &self.dies[die as usize];
@@ -79,18 +89,26 @@ impl Scheduler {
         self.channels.len() as u32
     }
 
-    /// Registers that a look at `channel` reads, and ways that it goes through one by one. Ready/busy if a word or flag is
-    /// awaited; the controller's own state if any way is not idle and not awaiting one; and if the controller takes more,
-    /// ready/busy again for the ways that may be asked for their status. Ways: those that await a word or flag, and those that
-    /// may be asked; the status checker's work grows with them (section 3.3.3).
-    pub fn reads_of_look(&self, channel: u32) -> (u32, u32) {
+    /// What a look at `channel` goes through. Registers: ready/busy if a word or flag is awaited; the controller's own state
+    /// if any way is not idle and not awaiting one; and if the controller takes more, ready/busy again for the ways that may
+    /// be asked for their status. Words: those that are awaited. Ways: those of the lists that are gone through from end to
+    /// end, idle ones (for further operations in the reservation station), those that await a word, and those that may be
+    /// asked; so the scheduler's work grows with the ways (sections 3.3.3 and 6.4).
+    pub fn reads_of_look(&self, channel: u32) -> LookReads {
         let c = &self.channels[channel as usize];
+        let wanted = c.wants.iter().fold(0, |all, &wants| all | wants);
         let asked = c.seen.checking | c.wants[self.classes[0]];
-        let active = (asked | c.seen.fresh) != 0 || c.wants.iter().any(|&w| w != 0);
+        let active = (c.seen.checking | c.seen.fresh | wanted) != 0;
         let asked = if self.accepts(c) { asked } else { 0 };
-        let registers = [c.seen.reporting != 0, active, asked != 0];
-        let ways = c.seen.reporting.count_ones() + asked.count_ones();
-        (registers.map(u32::from).iter().sum(), ways)
+        let registers = [c.seen.reporting != 0, active];
+        let ways = (self.dies.len() / self.channels.len()) as u32;
+        let idle = ways - (c.seen.reporting | c.seen.checking | wanted).count_ones();
+        let words = c.seen.reporting.count_ones();
+        LookReads {
+            registers: registers.map(u32::from).iter().sum::<u32>() + asked.count_ones(),
+            words,
+            ways: idle + words + asked.count_ones(),
+        }
     }
 
     /// Looks at `channel`: lists new heads, asks ready ways for their status, and notes what has ended.

@@ -37,6 +37,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.host.dma_overhead", TIME, Whole(0), "Link time of one DMA unit beside its bytes"),
     key("drive.host.fetch", TIME, Whole(0), "From arrival in a queue until the firmware sees the command"),
     key("drive.host.dma_latency", TIME, Whole(0), "Latency of a DMA operation that does not occupy the link"),
+    key("drive.host.dma_request", TIME, Whole(0), "... and more of one that reads the host's memory"),
     key("drive.host.complete", TIME, Whole(0), "Time to post a completion"),
     key(
         "drive.host.completes",
@@ -82,7 +83,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.firmware.complete.fixed", FIXED, Whole(0), "... and register accesses"),
     key("drive.firmware.turn.cycles", CYCLES, Whole(0), "Loop: a turn, with the look for a command: cycles"),
     key("drive.firmware.turn.fixed", FIXED, Whole(0), "... and register accesses"),
-    key("drive.firmware.visit.cycles", CYCLES, Whole(0), "Loop: going through a channel's lists: cycles"),
+    key(
+        "drive.firmware.visit.cycles",
+        CYCLES,
+        Whole(0),
+        "Loop: coming to a channel, and to each way in its lists: cycles",
+    ),
     key("drive.firmware.visit.fixed", FIXED, Whole(0), "... and register accesses"),
     key("drive.firmware.poll.cycles", CYCLES, Whole(0), "Loop: reading a register of a controller: cycles"),
     key("drive.firmware.poll.fixed", FIXED, Whole(0), "... and register accesses"),
@@ -97,7 +103,7 @@ pub(crate) const KEYS: &[Key] = &[
         "drive.firmware.word.cycles",
         CYCLES,
         Whole(0),
-        "Loop: looking at a way whose operation may be over: cycles",
+        "Loop: reading a way's status word or completion flag: cycles",
     ),
     key("drive.firmware.word.fixed", FIXED, Whole(0), "... and memory accesses"),
     key(
@@ -151,6 +157,7 @@ pub(crate) const KEYS: &[Key] = &[
         Whole(0),
         "Channel time after a read transfer, until its data path has drained",
     ),
+    key("drive.scheduler.drain_spread", SHARE, Real(0.0), "... and its spread, a factor of 1 +- this"),
     key("drive.scheduler.decode", TIME, Whole(0), "ECC decoding after a read transfer, off the channel"),
     key(
         "drive.scheduler.solver.channels",
@@ -204,6 +211,7 @@ pub(crate) fn host(values: &Values) -> Result<HostInterface, SpecError> {
         dma_overhead_ns: values.time("drive.host.dma_overhead"),
         fetch_ns: values.time("drive.host.fetch"),
         dma_latency_ns: values.time("drive.host.dma_latency"),
+        dma_request_ns: values.time("drive.host.dma_request"),
         complete_ns,
         completes,
     })
@@ -290,6 +298,7 @@ pub(crate) fn scheduler(values: &Values, timing: &Timing) -> Result<Scheduler, S
         refresh_above: values.whole_or_none("drive.ecc.refresh_above").map(|bits| bits as u32),
         queue: values.u32("drive.scheduler.queue"),
         drain_ns: values.time("drive.scheduler.drain"),
+        drain_spread: values.real("drive.scheduler.drain_spread"),
         decode_ns: values.time("drive.scheduler.decode"),
         solver,
     })
