@@ -39,6 +39,7 @@ RESIDUE = (1499.8 - 90.24 - 1388) * 1000 - (581.2 - 90.24 - 486) * 1000
 # Key: unit, size of a step where the value is small, least, most.
 PARAMETERS = {
     "host.dma_latency": ("ns", 2000, 0, 30000),
+    "host.dma_request": ("ns", 1000, 0, 10000),
     "host.dma_overhead": ("ns", 50, 0, 2000),
     "scheduler.decode": ("ns", 2000, 0, 25000),
     "scheduler.drain": ("ns", 2000, 0, 20000),
