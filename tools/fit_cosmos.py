@@ -6,7 +6,7 @@ MLC mode, with 1, 4, 16 and 64 outstanding; each system latency and its three pa
 them. All constants are shared by all workloads; everything that is not in PARAMETERS stays as the preset has it. What the
 published storage controller takes of an MLC write more than of an SLC write on the same path (RESIDUE) has no mechanism
 here, so the fit does not see it. Damped Gauss-Newton (Levenberg-Marquardt) on relative errors over targets, until no step
-improves; the same start gives the same result.
+improves, then one constant after the other; the same start gives the same result if there is time for all of it.
 
   tools/fit_cosmos.py                   print measured against published, with the presets as they are
   tools/fit_cosmos.py --fit 600         fit for at most so many seconds; print both, before and after, and the constants
@@ -177,6 +177,25 @@ def fit(binary, sets, values, seconds):
             damping *= 3
         else:
             break
+    return polish(trial, values, now, end)
+
+
+def polish(trial, values, now, end):
+    """One constant after the other, up and down by a share of itself that is halved when nothing improves any more."""
+    share = 0.2
+    while share > 0.02 and time.monotonic() < end:
+        better = False
+        for key, (_, step, least, most) in PARAMETERS.items():
+            for sign in (1, -1):
+                value = min(max(values[key] + sign * share * max(values[key], step), least), most)
+                if value == values[key] or time.monotonic() > end:
+                    continue
+                then = trial(values | {key: value})
+                if loss(then) < loss(now):
+                    values, now, better = values | {key: value}, then, True
+                    print(f"loss {loss(now):.1f}  {' '.join(overrides(values))}", file=sys.stderr, flush=True)
+                    break
+        share = share if better else share / 2
     return values
 
 

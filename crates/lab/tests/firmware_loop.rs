@@ -152,8 +152,11 @@ fn the_time_of_the_processor_is_booked_to_the_module_that_works() {
 #[test]
 fn looks_of_the_loop_are_the_status_checkers_and_turns_are_the_fetchers() {
     let busy = |cost: &str| {
-        let mut device = drive(&["firmware.model=loop", cost, "buffer.write=write-through"]);
+        let sets = ["firmware.model=loop", cost, "buffer.write=write-through", "buffer.retain=false"];
+        let mut device = drive(&sets);
         run(&mut device, us(300), Opcode::Write, 0);
+        // A transfer of read data has a flag in memory.
+        run(&mut device, us(10_000), Opcode::Read, 0);
         let busy = device.firmware_busy_by_module();
         FirmwareModule::ALL.map(|module| busy[module as usize] > Nanos::ZERO)
     };
@@ -161,4 +164,43 @@ fn looks_of_the_loop_are_the_status_checkers_and_turns_are_the_fetchers() {
     assert_eq!(busy("firmware.turn.fixed=\"1us\""), only(FirmwareModule::Fetch));
     assert_eq!(busy("firmware.visit.fixed=\"1us\""), only(FirmwareModule::Status));
     assert_eq!(busy("firmware.word.fixed=\"1us\""), only(FirmwareModule::Status));
+}
+
+#[test]
+fn a_host_dma_that_reads_the_hosts_memory_takes_longer() {
+    let took = |opcode, request: &str| {
+        let mut device = drive(&["media.timing.op_spread=0.0", "buffer.write=write-through", request]);
+        run(&mut device, us(0), Opcode::Write, 0);
+        let began = device.now();
+        run(&mut device, began, opcode, 0).completed - began
+    };
+    let [without, with] = ["host.dma_request=0", "host.dma_request=\"7us\""];
+    assert_eq!(took(Opcode::Write, with), took(Opcode::Write, without) + Nanos::from_us(7));
+    assert_eq!(took(Opcode::Read, with), took(Opcode::Read, without));
+}
+
+#[test]
+fn draining_varies_from_nothing_to_twice_its_mean() {
+    let reads = |spread: &str| -> Vec<u64> {
+        let mut device =
+            drive(&["media.timing.op_spread=0.0", "buffer.retain=false", "scheduler.drain=\"10us\"", spread]);
+        run(&mut device, us(0), Opcode::Write, 0);
+        let command = Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new());
+        device.submit(device.now(), command);
+        while let Some(next) = device.next_event() {
+            device.advance(next);
+        }
+        while device.pop().is_some() {}
+        let one = |_| {
+            let began = device.now();
+            (run(&mut device, began, Opcode::Read, 0).completed - began).0
+        };
+        (0..200).map(one).collect()
+    };
+    let same = reads("scheduler.drain_spread=0.0");
+    assert!(same.iter().all(|&ns| ns == same[0]));
+    let varied = reads("scheduler.drain_spread=1.0");
+    let (least, most) = (varied.iter().min().unwrap(), varied.iter().max().unwrap());
+    assert!(*least >= same[0] - 10_000 && *most <= same[0] + 10_000);
+    assert!(most - least > 18_000, "{least} to {most} of {}", same[0]);
 }

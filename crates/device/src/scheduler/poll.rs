@@ -100,12 +100,12 @@ impl Scheduler {
         let asked = c.seen.checking | c.wants[self.classes[0]];
         let active = (c.seen.checking | c.seen.fresh | wanted) != 0;
         let asked = if self.accepts(c) { asked } else { 0 };
-        let registers = [c.seen.reporting != 0, active];
+        let registers = [c.seen.reporting != 0, active, asked != 0];
         let ways = (self.dies.len() / self.channels.len()) as u32;
         let idle = ways - (c.seen.reporting | c.seen.checking | wanted).count_ones();
         let words = c.seen.reporting.count_ones();
         LookReads {
-            registers: registers.map(u32::from).iter().sum::<u32>() + asked.count_ones(),
+            registers: registers.map(u32::from).iter().sum(),
             words,
             ways: idle + words + asked.count_ones(),
         }
