@@ -146,7 +146,7 @@ impl Device {
     /// Erases the block with stripe 0 of a zone that is being reset, and the others when that is done.
     pub(crate) fn erase_zone(&mut self, namespace: u16, zone: u32) {
         let space = self.zone_space(namespace);
-        space.runs[zone as usize].logged_first = 0;
+        space.runs[zone as usize].logged_last = 0;
         let first = self.erase_next(namespace, zone);
         if !first {
             self.end_reset(namespace, zone);

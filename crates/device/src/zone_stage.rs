@@ -94,8 +94,8 @@ pub(crate) struct Run {
     pub action: u32,
     /// That action has begun.
     pub acting: bool,
-    /// Number of the log block with the newest copy of its stripe 0, from 1; 0: none.
-    pub logged_first: u64,
+    /// Number of the log block with the newest copy of one of its stripes, from 1; 0: none.
+    pub logged_last: u64,
 }
 
 pub(crate) const IDLE: Run = Run {
@@ -109,7 +109,7 @@ pub(crate) const IDLE: Run = Run {
     hole: u32::MAX,
     action: NIL,
     acting: false,
-    logged_first: 0,
+    logged_last: 0,
 };
 
 /// A zoned namespace.
@@ -176,7 +176,7 @@ impl ZoneSpace {
             spare: vec![0; layout.sectors_per_unit as usize * media.metadata_bytes()],
         };
         for &zone in &found.logged {
-            space.runs[zone as usize].logged_first = found.log.len() as u64;
+            space.runs[zone as usize].logged_last = found.log.len() as u64;
         }
         for &block in &found.void {
             media.void(block);
@@ -469,14 +469,14 @@ impl ZoneSpace {
         let number = self.log.iter().position(|&b| b == block).map_or(0, |at| self.log_first + at as u64);
         let record = &mut self.slots[slot];
         (record.logged, record.logged_in) = (sectors, block);
-        if record.stripe == 0 && record.verdict.is_none() {
-            self.runs[record.zone as usize].logged_first = number;
+        if record.verdict.is_none() {
+            self.runs[record.zone as usize].logged_last = number;
         }
     }
 
     /// Whether the log may bring back data of a zone that is reset now, and must say so.
     pub fn needs_tombstone(&self, zone: u32) -> bool {
-        let logged = self.runs[zone as usize].logged_first;
+        let logged = self.runs[zone as usize].logged_last;
         logged != 0 && logged >= self.log_first - u64::from(self.log_erasing)
     }
 

@@ -3,7 +3,8 @@
 //! 1. every stripe that can be read says which stripe of which zone it is, or that it belongs to the staging log ([`Mark`]);
 //! 2. a zone's stripes count as far as none is missing, and none is older than the mount that wrote the one before it (an
 //!    older one was cut off by an earlier power cut, and its zone has been written anew since);
-//! 3. what the log holds of the stripes behind or between them is taken over, unless the zone was reset after it;
+//! 3. what the log holds of the stripes behind or between them is taken over, unless the zone was reset after it, or it is older
+//!    than the mount that wrote the stripe before it. Order in the log says no more: a stripe that stays there moves with it;
 //! 4. what the log says of zones that are read-only or offline holds; an offline one gives its blocks back;
 //! 5. blocks that hold nothing that counts are to be erased, and those of the log once nothing is only there.
 
@@ -60,7 +61,7 @@ pub struct ZoneMount {
     /// Blocks of the log in the order in which they were written: each to be erased when it, and those before it, hold nothing any more
     /// that is nowhere else.
     pub log: Vec<BlockId>,
-    /// Zones of which the log holds, or held, stripe 0.
+    /// Zones of which the log holds, or held, a stripe.
     pub logged: Vec<u32>,
 }
 
@@ -117,7 +118,7 @@ pub(crate) fn find(
         let verdict = newest.and_then(|f| f.mark.verdict);
         let (chain, staged) = match verdict {
             Some(ZoneState::Offline) => Default::default(),
-            _ => chain(zones, &data[zone], &log[zone], verdict.is_some()),
+            _ => chain(zones, &data[zone], &log[zone]),
         };
         for found in &chain {
             holding.insert(found.block, ());
@@ -127,7 +128,7 @@ pub(crate) fn find(
             zones.zones[zone].state = state;
             mount.verdicts.push(Verdict { zone: zone as u32, state, block });
         }
-        if log[zone].iter().any(|f| f.mark.stripe == 0 && f.mark.verdict.is_none()) {
+        if log[zone].iter().any(|f| f.mark.verdict.is_none()) {
             mount.logged.push(zone as u32);
         }
         mount.staged.extend(staged);
@@ -149,39 +150,35 @@ pub(crate) fn find(
 }
 
 /// The stripes of a zone that count, those in the zone and those in the log. Programs on several dies end in any order, so either
-/// may follow the other. `at_rest`: the zone is read-only, so that several of its stripes may be in the log, in any order.
-fn chain(zones: &Zones, data: &[Found], log: &[Found], at_rest: bool) -> (Vec<Found>, Vec<Staged>) {
+/// may follow the other.
+fn chain(zones: &Zones, data: &[Found], log: &[Found]) -> (Vec<Found>, Vec<Staged>) {
     let log: Vec<Found> = log.iter().filter(|f| f.mark.verdict.is_none()).copied().collect();
     let newest = |list: &[Found], stripe: u32, above: u64| {
         let says_something = |f: &&Found| f.mark.sectors > 0 || f.mark.finished;
         let of_stripe = list.iter().filter(|f| f.mark.stripe == stripe && f.sequence > above);
         of_stripe.filter(says_something).max_by_key(|f| f.sequence).copied()
     };
-    // What the log has from before a reset, or from before a stripe in front of it was programmed, was of an earlier life.
-    let reset = log.iter().filter(|f| f.mark.sectors == 0).map(|f| f.sequence).max().unwrap_or(0);
-    let (mut chain, mut staged, mut last, mut epoch) = (Vec::new(), Vec::new(), reset, 0);
+    // What the log has from before a reset was of an earlier life. A reset that stripe 0 has outlived did not happen.
+    let first = newest(data, 0, 0).map_or(u64::MAX, |f| f.sequence);
+    let resets = log.iter().filter(|f| f.mark.sectors == 0 && f.sequence < first);
+    let reset = resets.map(|f| f.sequence).max().unwrap_or(0);
+    let (mut chain, mut staged, mut epoch) = (Vec::new(), Vec::new(), 0);
     for stripe in 0..zones.stripes() {
         let in_zone = newest(data, stripe, 0).filter(|f| f.mark.epoch >= epoch);
         let found = match in_zone {
             Some(found) => {
-                if stripe == 0 {
-                    // It was not reset: that had begun with this stripe.
-                    last = found.sequence;
-                }
                 chain.push(found);
                 found
             }
             None => {
-                let Some(found) = newest(&log, stripe, last) else { break };
+                let in_log = newest(&log, stripe, reset).filter(|f| f.mark.epoch >= epoch);
+                let Some(found) = in_log else { break };
                 let from = zones.layout.ppa(found.block, found.at * zones.layout.units_per_stripe);
                 let (Mark { zone, sectors, epoch, .. }, sequence) = (found.mark, found.sequence);
                 staged.push(Staged { zone, stripe, sectors, epoch, sequence, from });
                 found
             }
         };
-        if !at_rest || stripe == 0 {
-            last = last.max(found.sequence);
-        }
         epoch = epoch.max(found.mark.epoch);
         if found.mark.sectors < zones.stripe_sectors || found.mark.finished {
             break;
