@@ -122,15 +122,11 @@ impl Device {
             return self.program_stage(namespace, slot);
         }
         if tail != NIL {
-            let awaited = std::mem::take(&mut self.zone_space(namespace).slots[tail].flushing) != 0;
-            // Until stripe 0 is erased the reset has not happened, and a protected buffer must not have forgotten this.
+            // Until stripe 0 is erased the reset has not happened: a protected buffer must not have forgotten this, and a flush
+            // has not made it safe.
             let space = self.zone_space(namespace);
             space.slots[tail].doomed = true;
             space.runs[zone as usize].doomed = tail;
-            if awaited {
-                // Nobody can miss what is forgotten.
-                self.flush_part(namespace);
-            }
         }
         let space = self.zone_space(namespace);
         if space.needs_tombstone(zone) {
@@ -195,9 +191,27 @@ impl Device {
         let space = self.zone_space(namespace);
         let slot = std::mem::replace(&mut space.runs[zone as usize].doomed, NIL);
         if slot != NIL {
+            let awaited = space.slots[slot].flushing != 0;
             space.vacate(slot);
             self.reap_log(namespace);
             self.feed_stage(namespace);
+            if awaited {
+                // Nobody can miss what is forgotten.
+                self.flush_part(namespace);
+            }
+        }
+    }
+
+    /// A reset could not begin: what it was to forget stays, for reads and for the flush that waits for it.
+    pub(crate) fn spare_doomed(&mut self, namespace: u16, zone: u32) {
+        let space = self.zone_space(namespace);
+        let slot = std::mem::replace(&mut space.runs[zone as usize].doomed, NIL);
+        if slot != NIL {
+            space.slots[slot].doomed = false;
+            space.runs[zone as usize].tail = slot;
+            if space.slots[slot].flushing != 0 {
+                self.log(namespace, slot);
+            }
         }
     }
 

@@ -151,7 +151,7 @@ impl Device {
         let space = self.zone_space(namespace);
         if space.slots[slot].tombstone {
             space.vacate(slot);
-            self.forget_doomed(namespace, zone);
+            self.spare_doomed(namespace, zone);
             self.fail_zone(namespace, zone);
             self.end_action(namespace, zone, Status::WriteFault);
         }
@@ -235,11 +235,13 @@ impl Device {
             if record.programming {
                 record.flushing = u32::MAX;
                 space.flush.left += 1;
-            } else if record.is_data() && !(record.finish || record.doomed) && record.logged < record.arrived
-            {
+            } else if record.is_data() && !record.finish && record.logged < record.arrived {
                 record.flushing = record.arrived;
                 space.flush.left += 1;
-                self.log(namespace, slot);
+                // One that a reset is about to forget is safe when it is forgotten.
+                if !record.doomed {
+                    self.log(namespace, slot);
+                }
             }
         }
         self.flush_part(namespace);
