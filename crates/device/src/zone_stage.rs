@@ -12,7 +12,8 @@
 //! and a reset has happened or has not.
 //!
 //! A zone for which no block is left is read-only from then on, and what has no place in it stays in the buffer and in the log, as
-//! does the *verdict*: a slot that says so. Both outlive power cuts.
+//! does the *verdict*: a slot that says so. Both outlive power cuts; a verdict that the log has no room for
+//! ([`ZoneSpace::pronounce`]) does not, and its zone comes back with all that was promised, to fail again at its next program.
 //!
 //! Invariants: a zone has at most one stripe that is being filled, its last; a slot is vacant only when neither its program
 //! nor a log program of it is under way; blocks of the log are erased in the order in which they were written.

@@ -30,7 +30,7 @@ pub struct Staged {
     pub sectors: u32,
     /// Number of the mount that wrote it; a full one keeps it, because stripes of that mount may follow.
     pub epoch: u32,
-    /// Number of the program; a full one keeps it, because what the log has of the stripe behind it has a higher one.
+    /// Number of the program; a full one keeps it, so that it stands where it stood among the resets of its zone.
     pub sequence: u64,
     /// Where the log has it.
     pub from: Ppa,

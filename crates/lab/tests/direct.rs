@@ -680,7 +680,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
 }
 
 /// Media that fail until zones become read-only: what was durable stays, what was taken out of use stays out, and a zone that a cut
-/// finds read-only is so after every later one.
+/// finds read-only is so after every later one, unless others leave the log no room to say so; it keeps its data even then.
 #[test]
 fn zones_that_fail_keep_what_was_durable() {
     let mut let_down = 0;
@@ -712,11 +712,15 @@ fn zones_that_fail_keep_what_was_durable() {
             }
             other.power_cut();
             other.verify();
+            let is_let_down = |state: &ZoneState| matches!(state, ZoneState::ReadOnly | ZoneState::Offline);
+            let room = before.iter().filter(|state| is_let_down(state)).count() < 2;
             for (n, state) in before.into_iter().enumerate() {
                 let after = other.state(n);
-                if matches!(state, ZoneState::ReadOnly | ZoneState::Offline) {
+                if is_let_down(&state) {
+                    // Half a log block, four stripes, holds what one zone needs; more may find no room for their verdicts.
+                    let forgotten = !room && state == ZoneState::ReadOnly;
                     assert!(
-                        [state, ZoneState::Offline].contains(&after),
+                        forgotten || [state, ZoneState::Offline].contains(&after),
                         "zone {n}: {state:?}, then {after:?}"
                     );
                 }
