@@ -3,21 +3,17 @@
 mod common;
 
 use base64::Engine;
-use common::{Client, chunk_namespace, config, pattern, scratch};
+use common::{Client, NQN, ask_control, chunk_namespace, chunks, config, listen, pattern, scratch};
 use pellucid_device::{Device, Namespace};
 use pellucid_flash::Drive;
 use pellucid_ftl::{Management, ZoneConfig};
 use pellucid_host::{HostFtl, HostFtlConfig, Stack, ZoneChunks, ZoneChunksConfig};
 use pellucid_media::StoreKind;
-use pellucid_serve::control::ControlSession;
-use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target};
-use pellucid_serve::{
-    Address, CONTROL, Core, Layered, Options, Remote, RemoteConfig, Served, Server, Stopper, Time,
-};
+use pellucid_serve::nvme::{DhGroup, HostSecrets};
+use pellucid_serve::{Core, Layered, Options, Remote, RemoteConfig, Served, Server, Stopper, Time};
 use pellucid_wire::nbd::Command;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -25,17 +21,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const NQN: &str = "nqn.2026-01.org.pellucid:chunks";
 const BLOCK: usize = 4096;
-
-fn chunks() -> Device {
-    let mut config = config(StoreKind::Ram);
-    config.media.metadata_bytes = 16;
-    config.media.geometry.spare_bytes = 256;
-    let all = 0..config.media.geometry.blocks;
-    config.namespaces = vec![chunk_namespace(all, Management::Host)];
-    Device::new(&config).expect("a good configuration")
-}
 
 /// A server in a thread of its own.
 struct Running {
@@ -69,28 +55,11 @@ fn serve_for(
         let core = Core::new(vec![("chunks".into(), make())], time).expect("a drive that can be served");
         let keep = move |line: std::fmt::Arguments<'_>| lines.lock().expect("a log").push(line.to_string());
         let mut server = Server::new(core, Options::default(), Box::new(keep)).expect("an event queue");
-        let accept = Box::new(|_, _: &str| Ok(Box::<NbdSession>::default() as _));
-        server.listen(&Address::Unix(paths.0), "nbd", accept).expect("a Unix socket");
-        let subsystem = SubsystemConfig {
-            nqn: NQN.into(),
-            serial: "1".into(),
-            model: "Chunks".into(),
-            namespaces: vec![0],
-            hosts: None,
-            secrets,
-        };
-        let target = Target::new(vec![subsystem]).expect("good names");
-        let local = SocketAddr::from(([127, 0, 0, 1], port));
-        let accept = Box::new(move |_, _: &str| Ok(Box::new(Connection::new(&target, local)) as _));
-        let bound = server.listen(&Address::Tcp(local), "nvme-tcp", accept).expect("a port");
-        let stopper = server.stopper();
-        let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
-        server.listen(&Address::Unix(paths.1), CONTROL, accept).expect("a Unix socket");
-        tell.send((bound, server.stopper())).expect("somebody listens");
+        let nvme = listen(&mut server, paths, port, secrets);
+        tell.send((nvme, server.stopper())).expect("somebody listens");
         server.run().map(drop).expect("a good end");
     });
-    let (bound, stopper) = told.recv().expect("the server starts");
-    let Address::Tcp(nvme) = bound else { panic!("a TCP address") };
+    let (nvme, stopper) = told.recv().expect("the server starts");
     Running { nvme, nbd, control, log, stopper, thread: Some(thread) }
 }
 
@@ -128,11 +97,7 @@ impl Running {
     }
 
     fn control(&self, line: &str) -> String {
-        let mut stream = UnixStream::connect(&self.control).expect("the control socket");
-        writeln!(stream, "{line}").expect("it takes a line");
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer).expect("it answers");
-        answer
+        ask_control(&self.control, line)
     }
 
     /// What monitors show.

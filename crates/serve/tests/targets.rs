@@ -3,22 +3,15 @@
 
 mod common;
 
-use common::{Client, chunk_namespace, config, pattern, scratch};
+use common::{Client, NQN, ask_control, chunks, eventually, listen, pattern, scratch};
 use pellucid_device::Device;
 use pellucid_flash::{ChunkAddress, Drive, Interface, Lba, Opcode, Status};
-use pellucid_ftl::Management;
 use pellucid_host::{HostFtl, HostFtlConfig, Target as Range, TargetKind, Targets};
 use pellucid_media::StoreKind;
-use pellucid_serve::control::ControlSession;
-use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
 use pellucid_serve::session::{ConnectionId, Operation};
-use pellucid_serve::{
-    Address, CONTROL, Core, Layered, Options, Remote, RemoteConfig, Route, Server, Stopper, Time,
-};
+use pellucid_serve::{Core, Layered, Options, Remote, RemoteConfig, Route, Server, Stopper, Time};
 use pellucid_wire::nbd::Command;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -26,17 +19,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-const NQN: &str = "nqn.2026-01.org.pellucid:chunks";
 const BLOCK: usize = 4096;
-
-fn chunks() -> Device {
-    let mut config = config(StoreKind::Ram);
-    config.media.metadata_bytes = 16;
-    config.media.geometry.spare_bytes = 256;
-    let all = 0..config.media.geometry.blocks;
-    config.namespaces = vec![chunk_namespace(all, Management::Host)];
-    Device::new(&config).expect("a good configuration")
-}
 
 fn settings() -> HostFtlConfig {
     HostFtlConfig { over_provisioning: 0.5, ..HostFtlConfig::default() }
@@ -86,28 +69,11 @@ fn serve_core(
     let thread = std::thread::spawn(move || {
         let core = make(targets, &registry);
         let mut server = Server::new(core, Options::default(), Box::new(|_| {})).expect("an event queue");
-        let accept = Box::new(|_, _: &str| Ok(Box::<NbdSession>::default() as _));
-        server.listen(&Address::Unix(paths.0), "nbd", accept).expect("a Unix socket");
-        let subsystem = SubsystemConfig {
-            nqn: NQN.into(),
-            serial: "1".into(),
-            model: "Chunks".into(),
-            namespaces: vec![0],
-            hosts: None,
-            secrets: BTreeMap::new(),
-        };
-        let target = Target::new(vec![subsystem]).expect("good names");
-        let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let accept = Box::new(move |_, _: &str| Ok(Box::new(Connection::new(&target, local)) as _));
-        let bound = server.listen(&Address::Tcp(local), "nvme-tcp", accept).expect("a port");
-        let stopper = server.stopper();
-        let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
-        server.listen(&Address::Unix(paths.1), CONTROL, accept).expect("a Unix socket");
-        tell.send((bound, server.stopper())).expect("somebody listens");
+        let nvme = listen(&mut server, paths, 0, BTreeMap::new());
+        tell.send((nvme, server.stopper())).expect("somebody listens");
         server.run().expect("a good end").into_devices()
     });
-    let (bound, stopper) = told.recv().expect("the server starts");
-    let Address::Tcp(nvme) = bound else { panic!("a TCP address") };
+    let (nvme, stopper) = told.recv().expect("the server starts");
     Running { nvme, nbd, control, kept, stopper, thread: Some(thread) }
 }
 
@@ -119,11 +85,7 @@ impl Running {
     }
 
     fn control(&self, line: &str) -> serde_json::Value {
-        let mut stream = UnixStream::connect(&self.control).expect("the control socket");
-        writeln!(stream, "{line}").expect("it takes a line");
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer).expect("it answers");
-        serde_json::from_str(&answer).expect("JSON")
+        serde_json::from_str(&ask_control(&self.control, line)).expect("JSON")
     }
 
     fn create(&self, name: &str, kind: &str, first: u32, units: u32) -> serde_json::Value {
@@ -138,16 +100,11 @@ impl Running {
 
     /// Until nobody holds a target any more: a server notices the end of a connection when it looks.
     fn wait_until_free(&self, name: &str) {
-        let end = std::time::Instant::now() + Duration::from_secs(60);
-        loop {
+        eventually(&format!("{name} is free"), || {
             let answer = self.control(r#"{"do":"targets"}"#);
             let targets = answer["targets"].as_array().expect("a list");
-            if targets.iter().all(|t| t["name"] != name || t["connections"] == 0) {
-                return;
-            }
-            assert!(std::time::Instant::now() < end, "{name} is held: {answer}");
-            std::thread::yield_now();
-        }
+            targets.iter().all(|t| t["name"] != name || t["connections"] == 0)
+        });
     }
 
     /// A host FTL of another server on what `subsystem` offers.

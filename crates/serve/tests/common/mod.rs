@@ -13,15 +13,17 @@ use pellucid_ftl::{
 use pellucid_media::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
+use pellucid_serve::nvme::{Connection, HostSecrets, SubsystemConfig, Target};
 use pellucid_serve::{Address, CONTROL, Core, Observer, Options, Server, Stopper, Time};
 use pellucid_wire::nbd::{
     Chunk, ClientHandshake, ClientHandshakeEvent, Command, Extent, Info, InfoRequest, MetaContextRequest,
     OptionKind, OptionReply, ReplyDecoder, ReplyEvent, Request, encode_client_flags, encode_option,
 };
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -143,6 +145,56 @@ pub fn config(store: StoreKind) -> DeviceConfig {
 
 pub fn drive(store: StoreKind) -> Device {
     Device::new(&config(store)).expect("a good configuration")
+}
+
+/// The subsystem that [`listen`] offers.
+pub const NQN: &str = "nqn.2026-01.org.pellucid:chunks";
+
+/// A small drive that is one open-channel namespace with metadata for a host FTL.
+pub fn chunks() -> Device {
+    let mut config = config(StoreKind::Ram);
+    config.media.metadata_bytes = 16;
+    config.media.geometry.spare_bytes = 256;
+    let all = 0..config.media.geometry.blocks;
+    config.namespaces = vec![chunk_namespace(all, Management::Host)];
+    Device::new(&config).expect("a good configuration")
+}
+
+/// Has a server listen for NBD and for control at these `paths`, and for NVMe/TCP, which offers the first namespace; gives its address.
+pub fn listen(
+    server: &mut Server,
+    paths: (PathBuf, PathBuf),
+    port: u16,
+    secrets: BTreeMap<String, HostSecrets>,
+) -> SocketAddr {
+    let accept = Box::new(|_, _: &str| Ok(Box::<NbdSession>::default() as _));
+    server.listen(&Address::Unix(paths.0), "nbd", accept).expect("a Unix socket");
+    let subsystem = SubsystemConfig {
+        nqn: NQN.into(),
+        serial: "1".into(),
+        model: "Chunks".into(),
+        namespaces: vec![0],
+        hosts: None,
+        secrets,
+    };
+    let target = Target::new(vec![subsystem]).expect("good names");
+    let local = SocketAddr::from(([127, 0, 0, 1], port));
+    let accept = Box::new(move |_, _: &str| Ok(Box::new(Connection::new(&target, local)) as _));
+    let bound = server.listen(&Address::Tcp(local), "nvme-tcp", accept).expect("a port");
+    let stopper = server.stopper();
+    let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+    server.listen(&Address::Unix(paths.1), CONTROL, accept).expect("a Unix socket");
+    let Address::Tcp(nvme) = bound else { panic!("a TCP address") };
+    nvme
+}
+
+/// Writes a line to a control socket; its answer.
+pub fn ask_control(path: &Path, line: &str) -> String {
+    let mut stream = UnixStream::connect(path).expect("the control socket");
+    writeln!(stream, "{line}").expect("it takes a line");
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).expect("it answers");
+    answer
 }
 
 /// An open-channel namespace of these blocks, without limits.
@@ -270,11 +322,7 @@ impl Served {
 
     /// One request to the control socket, and its answer.
     pub fn control(&self, line: &str) -> String {
-        let mut stream = UnixStream::connect(&self.control).expect("the control socket");
-        writeln!(stream, "{line}").expect("it takes a line");
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer).expect("it answers");
-        answer
+        ask_control(&self.control, line)
     }
 }
 
