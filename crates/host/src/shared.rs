@@ -4,23 +4,28 @@
 //!   namespaces   0 .. n-1 of the drive     n "main"        n+1 "log"
 //!                │                         │ host FTL      │ raw: the same chunks, counted from 0
 //!                └───────── drive ─────────┴───────────────┘
-//!
-//!   create ─► starting ─► ready ─► remove ─► stopping ─► gone      (raw: ready at once; a start that fails: stopping)
 //! ```
+//! How a target comes and goes is `place.rs`; what keeps the drive's own namespace out of its units is `fence.rs`.
+//!
 //! Invariants: a parallel unit has one owner, and only its owner's commands reach it: what the drive's own namespace is asked
 //! to do to a target's unit is refused whole, with nothing changed. The number of a target's namespace is not used again before
 //! nothing of it is under way. Tags of commands from above are below 2^40.
 
+mod fence;
+mod place;
 mod raw;
 
 use crate::{HostFtl, HostFtlConfig, Layer, Target, TargetError, TargetKind, Targets};
+use fence::Fence;
 use pellucid_flash::{
-    ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Lba, Opcode, SimTime,
-    StageTimes, Status,
+    ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, SimTime, StageTimes, Status,
 };
+use place::{Place, Stage, Work};
 use raw::RawRange;
 use std::collections::VecDeque;
 use std::fmt;
+
+pub use place::{TargetEvent, TargetState};
 
 /// Whose a command to the drive is stands in these bits of its tag: 0 for the drive's own namespaces, else the target's place + 1.
 const OWNER_SHIFT: u32 = 40;
@@ -81,61 +86,6 @@ impl From<TargetError> for SharedError {
     }
 }
 
-/// How far a target is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetState {
-    /// Its host FTL reads what is on its units.
-    Starting,
-    /// It takes commands.
-    Ready,
-    /// It is taken away.
-    Stopping,
-}
-
-impl TargetState {
-    /// The word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            TargetState::Starting => "starting",
-            TargetState::Ready => "ready",
-            TargetState::Stopping => "stopping",
-        }
-    }
-}
-
-/// What became of a target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TargetEvent {
-    /// It takes commands.
-    Ready(u16),
-    /// Its namespace and its units are free. A start that failed says why.
-    Gone(u16, Option<String>),
-}
-
-enum Work {
-    Block(Box<dyn Layer>),
-    Raw(RawRange),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
-    Starting,
-    Ready,
-    /// Because its start failed, if there is a sentence.
-    Stopping(Option<String>),
-}
-
-/// A target in its place.
-struct Place {
-    name: String,
-    work: Work,
-    stage: Stage,
-    /// Commands from above that have not ended.
-    above: usize,
-    /// Commands with the drive.
-    below: usize,
-}
-
 /// A drive and its targets: a drive with a namespace more for each of them.
 pub struct Shared<D> {
     /// The drive. Nobody else submits to it.
@@ -194,11 +144,7 @@ impl<D: Drive> Shared<D> {
     /// The namespace of a target, and how far the target is.
     pub fn find(&self, name: &str) -> Option<(u16, TargetState)> {
         let at = self.places.iter().position(|place| place.as_ref().is_some_and(|p| p.name == name))?;
-        let state = match self.places[at].as_ref()?.stage {
-            Stage::Starting => TargetState::Starting,
-            Stage::Ready => TargetState::Ready,
-            Stage::Stopping(_) => TargetState::Stopping,
-        };
+        let state = self.places[at].as_ref()?.state();
         Some((self.drive.namespaces() + at as u16, state))
     }
 
@@ -373,36 +319,11 @@ impl<D: Drive> Shared<D> {
         self.places.get_mut(at)?.as_mut()
     }
 
-    /// Addresses of a command to the shared namespace that are a target's, a bit for each of a list; 0: none.
+    /// See [`Fence::trespasses`]; a command to another namespace of the drive does not.
     fn trespasses(&self, command: &Command) -> u64 {
-        let reaches = matches!(command.opcode, Opcode::Read | Opcode::Write | Opcode::Copy | Opcode::Reset);
-        if command.namespace != self.namespace || !reaches || self.targets.list().is_empty() {
-            return 0;
-        }
-        let taken = |first: Lba, last: u64| {
-            let [_, _, chunk, sector] = self.geometry.address_bits();
-            let unit = |lba: u64| lba >> (chunk + sector);
-            let of = |number: u32| {
-                let at = self.geometry.chunk_at(number * self.geometry.chunks);
-                unit(self.geometry.lba(at).0)
-            };
-            let overlaps = |target: &Target| {
-                of(target.units.start) <= unit(last) && unit(first.0) < of(target.units.end - 1) + 1
-            };
-            self.targets.list().iter().any(overlaps)
-        };
-        match &command.vector {
-            Some(vector) if !vector.addresses.is_empty() => {
-                let of = |list: &[Lba]| {
-                    let bits = list.iter().enumerate().take(64);
-                    bits.fold(0, |all, (bit, &lba)| all | u64::from(taken(lba, lba.0)) << bit)
-                };
-                of(&vector.addresses) | of(&vector.destinations)
-            }
-            _ => {
-                let last = command.lba.0.saturating_add(u64::from(command.sectors.max(1)) - 1);
-                u64::from(taken(command.lba, last))
-            }
+        match command.namespace == self.namespace {
+            true => Fence { geometry: &self.geometry, targets: &self.targets }.trespasses(command),
+            false => 0,
         }
     }
 
@@ -508,24 +429,12 @@ impl<D: Drive> Shared<D> {
         let first = self.drive.namespaces();
         for (at, slot) in self.places.iter_mut().enumerate() {
             let Some(place) = slot else { continue };
-            let namespace = first + at as u16;
-            if let (Stage::Starting, Work::Block(layer)) = (&place.stage, &place.work) {
-                if let Some(sentence) = layer.failure() {
-                    place.stage = Stage::Stopping(Some(sentence));
-                } else if layer.is_ready() {
-                    place.stage = Stage::Ready;
-                    self.events.push_back(TargetEvent::Ready(namespace));
-                }
-            }
-            let Stage::Stopping(why) = &place.stage else { continue };
-            // With nothing under way, a layer that is not at its end has no room to go on.
-            let rests = !matches!(&place.work, Work::Block(layer) if layer.next_event().is_some());
-            if place.above == 0 && place.below == 0 && rests {
-                let why = why.clone();
+            let Some(event) = place.step(first + at as u16) else { continue };
+            if let TargetEvent::Gone(..) = event {
                 self.targets.remove(&place.name).expect("a place has its target");
                 *slot = None;
-                self.events.push_back(TargetEvent::Gone(namespace, why));
             }
+            self.events.push_back(event);
         }
     }
 

@@ -3,32 +3,36 @@
 //! Paced: an arrival is stamped `max(wall, drive)` ([`Pacer`] has the clocks). Instant: wall time plays no part; while operations are in
 //! a drive it jumps from event to event.
 //!
-//! Invariants: a drive is never told a time before one it was told already; a tag of the drive is the number of the route
-//! that its completion takes, and is in use from submit to completion.
+//! Here stands the way of an operation. Beside it: which drives are taken ([`offer`]), whose operation is whose ([`ledger`]), what is
+//! shown ([`figures`]), what is broken ([`damage`]), targets that come and go ([`targets`]).
+//!
+//! Invariant: a drive is never told a time before one it was told already.
 
+mod damage;
+mod figures;
+mod ledger;
+mod offer;
 mod targets;
 
-use crate::control;
 use crate::drive::{Layered, Served};
 use crate::pacer::{Pacer, Time};
-use crate::plan::{Plan, PlannedFault};
+use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::remote::{Remote, TOKENS};
 use crate::session::{Close, ConnectionId, Namespace, Operation};
 use hdrhistogram::Histogram;
+use ledger::{Ledger, Pending};
 use mio::{Poll, Token, Waker};
 use pellucid_device::Device;
-use pellucid_flash::{ChunkInfo, ChunkNotice, Command, Completion, Interface, Lba, Opcode, SimTime};
-use pellucid_ftl::MountReport;
+use pellucid_flash::{ChunkInfo, ChunkNotice, Command, Completion, Lba, Opcode, SimTime};
 use pellucid_host::MountCost;
-use pellucid_media::{Fault, Faults};
-use pellucid_monitor::{Board, Figures, LayerSide, Protocol, Serving, View};
+use pellucid_monitor::{Board, Protocol};
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use targets::TargetBook;
 
+pub use offer::Refusal;
 pub use targets::KeepTargets;
 
 /// Events that a drive may run before the sockets are looked at again.
@@ -41,45 +45,6 @@ const PART_MAX: usize = 64;
 
 /// Chunk notices that are kept for who has not asked yet; older ones are forgotten.
 const CHUNK_NOTICES_MAX: usize = 1024;
-
-/// Why drives cannot be served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// There is no drive.
-    NoDrive,
-    /// The drive keeps stamps instead of data.
-    Stamps {
-        /// The drive.
-        name: String,
-    },
-    /// Two drives have one name.
-    SameName {
-        /// The name.
-        name: String,
-    },
-    /// A dilation that is not a number above 0.
-    Dilation {
-        /// The value.
-        value: String,
-    },
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::NoDrive => f.write_str("drives: none given; allowed: at least 1"),
-            Refusal::Stamps { name } => write!(
-                f,
-                "{name}: drive.media.store = \"none\" keeps no data, so a host would read garbage; allowed: \"ram\", \
-                 \"file\""
-            ),
-            Refusal::SameName { name } => write!(f, "{name}: two drives of this name; names must differ"),
-            Refusal::Dilation { value } => write!(f, "dilation {value}; allowed: a number above 0"),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// Where a completion goes: to this connection's session, with its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,13 +102,6 @@ pub struct Done {
 }
 
 #[derive(Clone, Copy)]
-struct Pending {
-    route: Route,
-    namespace: usize,
-    bytes: usize,
-}
-
-#[derive(Clone, Copy)]
 struct Operations {
     /// Submitted so far.
     had: u64,
@@ -155,38 +113,6 @@ struct Operations {
 #[inline]
 fn part_of(outstanding: usize) -> usize {
     if outstanding < 2 * PART_MIN { outstanding } else { (outstanding / 2).min(PART_MAX) }
-}
-
-/// Host sectors of a namespace; of chunks, those of the sparse address space.
-fn sectors_of(interface: &Interface) -> u64 {
-    match interface {
-        Interface::Block { sectors, .. } => *sectors,
-        Interface::Zoned(zones) => u64::from(zones.zones) * zones.zone_sectors,
-        Interface::OpenChannel(chunks) => chunks.address_space_sectors(),
-    }
-}
-
-/// The namespaces of a drive. A drive that has one gives it its own name; of several, each has its number behind that.
-fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
-    let [sector_bytes, unit_bytes, stripe_bytes] = served.sizes();
-    let interfaces = served.interfaces();
-    let named = |number: u16| {
-        if interfaces.len() == 1 { name.to_string() } else { format!("{name}.{}", number + 1) }
-    };
-    let namespace = |&(number, interface): &(u16, Interface)| Namespace {
-        name: named(number),
-        drive,
-        number,
-        interface,
-        sectors: sectors_of(&interface),
-        sector_bytes,
-        unit_bytes,
-        stripe_bytes,
-        write_back: served.has_write_cache(),
-        target: None,
-        gone: false,
-    };
-    interfaces.iter().map(namespace).collect()
 }
 
 /// What the start of a layer found, as a line of the log.
@@ -212,10 +138,8 @@ pub struct Core {
     /// Of each drive.
     operations: Vec<Operations>,
     plan: Plan,
-    pending: Vec<Pending>,
-    idle_tags: Vec<u32>,
+    ledger: Ledger,
     observer: Option<Box<dyn Observer>>,
-    bytes_in_drives: usize,
     /// Bytes in the outputs of all connections; kept by the reactor.
     pub(crate) bytes_in_outputs: usize,
     pub(crate) pool: Pool,
@@ -244,27 +168,8 @@ impl Core {
     pub fn new<D: Into<Served>>(drives: Vec<(String, D)>, time: Time) -> Result<Core, Refusal> {
         let drives: Vec<(String, Served)> =
             drives.into_iter().map(|(name, drive)| (name, drive.into())).collect();
-        if drives.is_empty() {
-            return Err(Refusal::NoDrive);
-        }
-        if let Time::Paced { dilation } = time
-            && !(dilation.is_finite() && dilation > 0.0)
-        {
-            return Err(Refusal::Dilation { value: dilation.to_string() });
-        }
-        let mut namespaces: Vec<Namespace> = Vec::new();
-        for (name, device) in &drives {
-            if device.image_bytes() != device.sizes()[0] as usize {
-                return Err(Refusal::Stamps { name: name.clone() });
-            }
-            let of_drive =
-                namespaces_of(namespaces.iter().map(|n| n.drive + 1).max().unwrap_or(0), name, device);
-            let taken = |name: &str| namespaces.iter().any(|n| n.name == name);
-            if let Some(same) = of_drive.iter().find(|n| taken(&n.name)) {
-                return Err(Refusal::SameName { name: same.name.clone() });
-            }
-            namespaces.extend(of_drive);
-        }
+        let namespaces = offer::namespaces(&drives)?;
+        offer::check_time(time)?;
         let (names, devices): (Vec<String>, Vec<Served>) = drives.into_iter().unzip();
         let started = names.iter().zip(&devices);
         let started = started.filter_map(|(name, drive)| Some(mount_notice(name, drive.mount_cost()?)));
@@ -277,10 +182,8 @@ impl Core {
             names,
             devices,
             pacer: Pacer::new(time),
-            pending: Vec::new(),
-            idle_tags: Vec::new(),
+            ledger: Ledger::default(),
             observer: None,
-            bytes_in_drives: 0,
             bytes_in_outputs: 0,
             pool: Pool::default(),
             nudged: Vec::new(),
@@ -304,78 +207,6 @@ impl Core {
     /// as quicker than the way is done at once.
     pub fn lead(&mut self, lead: Duration) {
         self.pacer.set_lead(lead);
-    }
-
-    /// From now on the drives are watched.
-    pub fn watch(&mut self) {
-        let devices = self.devices.iter_mut().filter_map(Served::device_mut);
-        devices.filter(|device| !device.is_watched()).for_each(Device::watch);
-    }
-
-    /// From now on the drives are watched, and shown on `board` to who asks there.
-    pub fn show_on(&mut self, board: Board) {
-        self.watch();
-        self.board = Some(board);
-    }
-
-    /// Shows everything as it is now, if somebody asks.
-    #[inline]
-    pub(crate) fn show(&self) {
-        if let Some(board) = self.board.as_ref().filter(|board| board.wanted()) {
-            board.publish(self.view());
-        }
-    }
-
-    /// Everything as it is now, in the form that is sent.
-    pub fn figures(&self) -> Figures {
-        Figures::from(&self.view())
-    }
-
-    #[cold]
-    fn view(&self) -> View {
-        let mut lateness_ns = pellucid_device::Histogram::default();
-        for late in self.pacer.lateness_ns.iter_recorded() {
-            lateness_ns.record(late.value_iterated_to(), late.count_at_value());
-        }
-        let drives = self.names.iter().zip(&self.devices);
-        let drives = drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.snapshot())));
-        View {
-            wall: Duration::from_nanos(self.now_ns()),
-            drives: drives.collect(),
-            serving: Some(Serving {
-                protocols: self.protocols.clone(),
-                layers: self.layers(),
-                held_bytes: self.bytes_held() as u64,
-                lateness_ns,
-            }),
-            work: None,
-        }
-    }
-
-    /// What the host's side of every layer knows.
-    fn layers(&self) -> Vec<LayerSide> {
-        let side = |namespace: &Namespace| {
-            let (figures, remote) = self.devices[namespace.drive].layer_figures(namespace.number)?;
-            let bytes = |sectors: u64| sectors * u64::from(figures.sector_bytes);
-            let counters = &figures.counters;
-            Some(LayerSide {
-                name: namespace.name.clone(),
-                remote,
-                capacity_bytes: bytes(figures.capacity_sectors),
-                read_bytes: bytes(counters.read_sectors),
-                written_bytes: bytes(counters.written_sectors),
-                buffer_read_bytes: bytes(counters.buffer_read_hits),
-                programmed_bytes: counters.programmed_sectors.map(bytes),
-                commands: counters.commands,
-                erased_lines: counters.erased_lines,
-                free_lines: figures.lines.0.into(),
-                lines: figures.lines.1.into(),
-                write_failures: counters.write_failures,
-                lost_reads: counters.lost_reads,
-                memory_bytes: figures.memory_bytes,
-            })
-        };
-        self.namespaces.iter().filter(|namespace| !namespace.gone).filter_map(side).collect()
     }
 
     /// The namespaces, in the order of their numbers.
@@ -471,12 +302,12 @@ impl Core {
 
     /// Bytes of data in drives and outputs.
     pub(crate) fn bytes_held(&self) -> usize {
-        self.bytes_in_drives + self.bytes_in_outputs
+        self.ledger.bytes() + self.bytes_in_outputs
     }
 
     /// Operations in the drives.
     pub fn outstanding(&self) -> usize {
-        self.pending.len() - self.idle_tags.len()
+        self.ledger.outstanding()
     }
 
     /// All that was taken since [`Core::run`] has been sent, as far as the sockets took it.
@@ -505,17 +336,7 @@ impl Core {
             observer.arrived(&arrival, written);
         }
         let pending = Pending { route, namespace, bytes: data.len() };
-        self.bytes_in_drives += data.len();
-        let tag = match self.idle_tags.pop() {
-            Some(tag) => {
-                self.pending[tag as usize] = pending;
-                tag
-            }
-            None => {
-                self.pending.push(pending);
-                self.pending.len() as u32 - 1
-            }
-        };
+        let tag = self.ledger.enter(pending);
         let command = Command::new(tag.into(), opcode, lba, sectors, data);
         device.submit(at, Command { queue, fua, handle, vector, namespace: number, ..command });
         let count = &mut self.operations[namespace];
@@ -523,42 +344,6 @@ impl Core {
         if count.had == count.strike {
             let had = count.had;
             self.strike(Some(namespace), had);
-        }
-    }
-
-    /// Plans a fault.
-    ///
-    /// # Errors
-    /// A drive that is not there, or damage that cannot be done to it.
-    pub fn plan(&mut self, fault: PlannedFault) -> Result<(), String> {
-        let namespace = control::named(fault.drive.as_deref(), &self.namespaces)?;
-        fault.action.check(namespace, self)?;
-        self.plan.add(fault, namespace, self.operations[namespace].had);
-        self.operations[namespace].strike = self.plan.next_operation(namespace);
-        Ok(())
-    }
-
-    /// Wall time of the next fault that is planned for a time, on the clock of [`Core::now_ns`].
-    pub(crate) fn next_fault_ns(&self) -> Option<u64> {
-        let at = self.plan.next_ns();
-        (at < u64::MAX).then_some(at)
-    }
-
-    /// Lets planned faults happen: those of a drive with an operation, or those whose time has come.
-    #[cold]
-    pub(crate) fn strike(&mut self, namespace: Option<usize>, now: u64) {
-        while let Some((drive, fault)) = self.plan.take(namespace, now) {
-            let name = &self.namespaces[drive].name;
-            let had = self.operations[drive].had;
-            let mut notice = format!("event=fault drive={name:?} fault={:?} operations={had}", fault.text);
-            match fault.action.carry_out(drive, self) {
-                Ok(answer) => notice += &format!(" answer={:?}", answer.to_string()),
-                Err(error) => notice += &format!(" error={error:?}"),
-            }
-            self.notices.push(notice);
-        }
-        for (namespace, count) in self.operations.iter_mut().enumerate() {
-            count.strike = self.plan.next_operation(namespace);
         }
     }
 
@@ -639,45 +424,12 @@ impl Core {
     #[inline]
     pub fn pop(&mut self) -> Option<Done> {
         let completion = self.devices.iter_mut().find_map(Served::pop)?;
-        let Pending { route, namespace, bytes } = self.pending[completion.tag as usize];
+        let Pending { route, namespace, bytes } = self.ledger.leave(completion.tag as u32);
         if let Some(observer) = &mut self.observer {
             observer.completed(namespace, &completion);
         }
         self.pacer.took(completion.completed);
-        self.idle_tags.push(completion.tag as u32);
-        self.bytes_in_drives -= bytes;
         Some(Done { route, bytes, completion })
-    }
-
-    /// Cuts the power of a drive and switches it on again.
-    ///
-    /// # Errors
-    /// When it cannot be mounted.
-    pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
-        let now = self.pacer.drive_now();
-        let device = &mut self.devices[self.namespaces[namespace].drive];
-        if !device.is_remote() && now > device.now() {
-            device.advance(now);
-        }
-        device.power_cut()
-    }
-
-    /// From now on operations of the media fail by these chances.
-    ///
-    /// # Errors
-    /// A value that is no probability, or a place that is not there.
-    pub fn set_faults(&mut self, namespace: usize, faults: Faults) -> Result<(), String> {
-        self.device_here(namespace)?.set_faults(faults).map_err(|error| error.to_string())
-    }
-
-    /// Does damage to a drive, now.
-    ///
-    /// # Errors
-    /// A die that is not there, or a factor out of range; nothing has happened then.
-    pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), String> {
-        let now = self.pacer.drive_now();
-        let device = self.device_here(namespace)?;
-        device.inject(now.max(device.now()), fault).map_err(|error| error.to_string())
     }
 
     /// See [`crate::session::Port::allocated`].

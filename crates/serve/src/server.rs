@@ -7,12 +7,16 @@
 //! ```
 //! Each turn reads at most once from each connection, so that none keeps the others waiting.
 //!
-//! Invariants: a connection is in `readers` exactly while `queued`, and in `touched` exactly while `touched` is set; a
-//! connection that can be read, and may be, is in `readers` before the loop waits.
+//! Which connections something is to be done for is in [`table`]; how a server ends, in [`ending`].
+//!
+//! Invariant: a connection that can be read, and may be, is among the readers before the loop waits.
+
+mod ending;
+mod table;
 
 use crate::connection::Connection;
-use crate::core::{Core, Done, Route};
-use crate::session::{Close, ConnectionId, Operation, Session};
+use crate::core::{Core, Done};
+use crate::session::{Close, ConnectionId, Session};
 use crate::socket::{Address, Listener, Stream};
 use crate::timer::Timer;
 use crate::ublk::{BlockDevice, UblkError};
@@ -24,6 +28,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use table::Table;
+
+pub(crate) use table::SLOT_BITS;
 
 const WAKER: Token = Token(0);
 const TIMER: Token = Token(1);
@@ -31,8 +38,6 @@ const LISTENERS: usize = 2;
 const CONNECTIONS: usize = 1 << 16;
 const REMOTES: usize = CONNECTIONS + (1 << SLOT_BITS);
 const BLOCK_DEVICES: usize = 1 << 20;
-/// Bits of a connection's number that say where it is kept.
-pub(crate) const SLOT_BITS: u32 = 16;
 
 /// The protocol whose listeners have connections in reserve.
 pub const CONTROL: &str = "control";
@@ -49,8 +54,6 @@ const SPIN_NS: u64 = 60_000;
 const TURNS_PER_POLL: u32 = 16;
 /// Parts in which answers are sent before sockets are looked at again.
 const PARTS_MAX: u32 = 64;
-/// As many connections are read from directly.
-const HOT_MAX: usize = 4;
 
 /// Makes the session of a new connection; the text is the peer's address. An error turns the peer away.
 pub type Accept = Box<dyn FnMut(ConnectionId, &str) -> Result<Box<dyn Session>, String>>;
@@ -134,15 +137,11 @@ pub struct Server {
     timer: Timer,
     stopper: Stopper,
     listeners: Vec<Listening>,
-    connections: Vec<Option<Box<Connection>>>,
+    table: Table,
     /// Block devices of this machine's kernel. The number of one, as a connection, is its place here plus 1.
     blocks: Vec<BlockDevice>,
-    vacant: Vec<usize>,
-    serial: u64,
-    readers: Vec<usize>,
-    reading: Vec<usize>,
-    touched: Vec<usize>,
-    hot: Vec<usize>,
+    /// Connections that are being read from, or sent on; empty in between.
+    at_hand: Vec<usize>,
     scratch: Vec<u8>,
     tick_ns: u64,
     /// When this turn began: a clock is read once a turn, and after sleep.
@@ -171,14 +170,9 @@ impl Server {
             timer,
             stopper: Stopper { stop: Arc::default(), waker },
             listeners: Vec::new(),
-            connections: Vec::new(),
+            table: Table::default(),
             blocks: Vec::new(),
-            vacant: Vec::new(),
-            serial: 0,
-            readers: Vec::new(),
-            reading: Vec::new(),
-            touched: Vec::new(),
-            hot: Vec::new(),
+            at_hand: Vec::new(),
             scratch: vec![0; READ_BYTES],
             tick_ns: 0,
             turn_ns: 0,
@@ -272,10 +266,6 @@ impl Server {
         Ok(self.core)
     }
 
-    fn is_over(&self) -> bool {
-        self.core.stopping && self.core.connections == 0 && self.blocks.iter().all(BlockDevice::has_ended)
-    }
-
     /// Lets the drives work and sends what comes out of them. What has been read is answered, in parts, before more is read:
     /// hosts go on with the first answers meanwhile, and nobody waits behind those who came later.
     fn answer(&mut self) {
@@ -293,7 +283,7 @@ impl Server {
     /// Waits for sockets, the drives' next event or the next tick; not at all if there is work.
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
         events.clear();
-        let busy = self.more || !self.readers.is_empty();
+        let busy = self.more || self.table.has_readers();
         let now = self.core.now_ns();
         self.turn_ns = now;
         if busy {
@@ -309,7 +299,7 @@ impl Server {
         if busy || polling || due.is_some_and(|due| due <= now + SPIN_NS) {
             self.turns = self.turns.wrapping_add(1);
             if polling && !self.turns.is_multiple_of(TURNS_PER_POLL) {
-                self.try_hot();
+                self.table.try_hot();
                 return Ok(());
             }
             return self.poll_now(events, Some(Duration::ZERO));
@@ -334,19 +324,6 @@ impl Server {
         }
     }
 
-    /// Polling: reads from connections that were busy without asking whether there is something.
-    fn try_hot(&mut self) {
-        for i in 0..self.hot.len() {
-            let slot = self.hot[i];
-            if let Some(connection) = self.connections[slot].as_mut()
-                && !connection.queued
-            {
-                connection.readable = true;
-                self.queue(slot);
-            }
-        }
-    }
-
     fn notice(&mut self, event: &mio::event::Event) {
         match event.token() {
             WAKER => {}
@@ -357,9 +334,7 @@ impl Server {
             Token(token) if token >= REMOTES => self.core.remote_ready(token - REMOTES),
             Token(token) => {
                 let slot = token - CONNECTIONS;
-                let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) else {
-                    return;
-                };
+                let Some(connection) = self.table.get(slot) else { return };
                 if event.is_readable() || event.is_read_closed() || event.is_error() {
                     connection.readable = true;
                     connection.half_closed |= event.is_read_closed();
@@ -367,8 +342,8 @@ impl Server {
                 if event.is_writable() || event.is_error() {
                     connection.writable();
                 }
-                self.touch(slot);
-                self.queue(slot);
+                self.table.touch(slot);
+                self.table.queue(slot);
             }
         }
     }
@@ -393,20 +368,13 @@ impl Server {
         if self.core.connections >= self.options.connections_max + reserve {
             return (self.log)(format_args!("event=turned-away peer={peer:?} why=\"too many connections\""));
         }
-        let slot = self.vacant.pop().unwrap_or(self.connections.len());
-        self.serial += 1;
-        let id = ConnectionId(self.serial << SLOT_BITS | slot as u64);
+        let (slot, id) = self.table.next();
         let registered = stream.register(self.poll.registry(), Token(CONNECTIONS + slot));
         let session =
             accept(id, &peer).and_then(|session| registered.map(|()| session).map_err(|e| e.to_string()));
         let session = match session {
             Ok(session) => session,
-            Err(why) => {
-                if slot < self.connections.len() {
-                    self.vacant.push(slot);
-                }
-                return (self.log)(format_args!("event=turned-away peer={peer:?} why={why:?}"));
-            }
+            Err(why) => return (self.log)(format_args!("event=turned-away peer={peer:?} why={why:?}")),
         };
         (self.log)(format_args!("event=connected connection={id} protocol={what} peer={peer:?}"));
         let mut connection = Box::new(Connection::new(id, stream, peer, protocol, session));
@@ -414,60 +382,35 @@ impl Server {
         self.core.connections += 1;
         self.core.protocols[protocol].connections += 1;
         self.core.protocols[protocol].connected += 1;
-        if slot == self.connections.len() {
-            self.connections.push(None);
-        }
-        self.connections[slot] = Some(connection);
-        self.touch(slot);
-    }
-
-    fn queue(&mut self, slot: usize) {
-        if let Some(connection) = &mut self.connections[slot]
-            && !connection.queued
-        {
-            connection.queued = true;
-            self.readers.push(slot);
-        }
-    }
-
-    fn touch(&mut self, slot: usize) {
-        if let Some(connection) = &mut self.connections[slot]
-            && !connection.touched
-        {
-            connection.touched = true;
-            self.touched.push(slot);
-        }
+        self.table.insert(slot, connection);
+        self.table.touch(slot);
     }
 
     fn read(&mut self) {
-        std::mem::swap(&mut self.readers, &mut self.reading);
-        let mut reading = std::mem::take(&mut self.reading);
-        let polls = !self.options.poll.is_zero();
-        if polls && !reading.is_empty() && self.hot != reading {
-            self.hot.clear();
-            self.hot.extend(reading.iter().take(HOT_MAX));
+        let mut reading = std::mem::take(&mut self.at_hand);
+        self.table.take_readers(&mut reading);
+        if !self.options.poll.is_zero() {
+            self.table.note_hot(&reading);
         }
         for slot in reading.drain(..) {
-            let Some(connection) = &mut self.connections[slot] else { continue };
-            connection.queued = false;
+            let Some(connection) = self.table.get(slot) else { continue };
             if connection.wants_reading(&mut self.core) {
                 connection.read(&mut self.core, &mut self.scratch);
-                self.touch(slot);
+                self.table.touch(slot);
             }
         }
-        self.reading = reading;
+        self.at_hand = reading;
     }
 
     /// Hands completions to their sessions.
     fn deliver(&mut self) {
         while let Some(done) = self.core.pop() {
-            let slot = (done.route.connection.0 & ((1 << SLOT_BITS) - 1)) as usize;
-            match self.connections.get_mut(slot) {
-                Some(Some(connection)) if connection.id == done.route.connection => {
+            match self.table.find(done.route.connection) {
+                Some((slot, connection)) => {
                     connection.completed(&mut self.core, done);
-                    self.touch(slot);
+                    self.table.touch(slot);
                 }
-                _ => self.deliver_elsewhere(done),
+                None => self.deliver_elsewhere(done),
             }
         }
     }
@@ -484,29 +427,25 @@ impl Server {
     /// Sends on every connection that something happened to, and sees whether it can be read from again, or has ended.
     fn send(&mut self) {
         self.blocks.iter_mut().for_each(BlockDevice::send);
-        let mut touched = std::mem::take(&mut self.touched);
+        let mut touched = std::mem::take(&mut self.at_hand);
+        self.table.take_touched(&mut touched);
         if !touched.is_empty() && !self.options.poll.is_zero() {
             self.active_ns = self.turn_ns;
         }
         for slot in touched.drain(..) {
-            let Some(connection) = &mut self.connections[slot] else { continue };
-            connection.touched = false;
+            let Some(connection) = self.table.get(slot) else { continue };
             connection.send(&mut self.core);
             if connection.is_gone() {
                 self.forget(slot);
             } else if connection.wants_reading(&mut self.core) {
-                self.queue(slot);
+                self.table.queue(slot);
             }
         }
-        // What a session did while others were looked after is seen in the next turn.
-        touched.append(&mut self.touched);
-        self.touched = touched;
+        self.at_hand = touched;
     }
 
     fn forget(&mut self, slot: usize) {
-        let Some(mut connection) = self.connections[slot].take() else { return };
-        self.vacant.push(slot);
-        self.hot.retain(|&hot| hot != slot);
+        let Some(mut connection) = self.table.remove(slot) else { return };
         self.core.connections -= 1;
         self.core.protocols[connection.protocol].connections -= 1;
         let _ = connection.stream.deregister(self.poll.registry());
@@ -525,15 +464,13 @@ impl Server {
         self.core.settle_targets();
         self.tell();
         for (id, why) in std::mem::take(&mut self.core.closing) {
-            if let Some(slot) = self.slot_of(id) {
-                if let Some(connection) = &mut self.connections[slot] {
-                    connection.end(why, &self.core);
-                }
-                self.touch(slot);
+            if let Some((slot, connection)) = self.table.find(id) {
+                connection.end(why, &self.core);
+                self.table.touch(slot);
             }
         }
         for id in std::mem::take(&mut self.core.nudged) {
-            if let Some(slot) = self.slot_of(id) {
+            if let Some((slot, _)) = self.table.find(id) {
                 self.tick(slot, self.core.now_ns());
             }
         }
@@ -541,7 +478,7 @@ impl Server {
         let now = self.turn_ns;
         if now >= self.tick_ns {
             self.tick_ns = now + TICK_NS;
-            for slot in 0..self.connections.len() {
+            for slot in 0..self.table.len() {
                 self.tick(slot, now);
             }
             // Those that could not be accepted when they came, for want of file descriptors, are told by no event.
@@ -552,79 +489,16 @@ impl Server {
         if !self.core.stopping && self.stopper.stop.load(Ordering::Acquire) {
             self.begin_stopping();
         }
-        if !self.touched.is_empty() {
+        if self.table.has_touched() {
             self.send();
         }
     }
 
-    fn slot_of(&self, id: ConnectionId) -> Option<usize> {
-        let slot = (id.0 & ((1 << SLOT_BITS) - 1)) as usize;
-        let there = self.connections.get(slot).and_then(Option::as_ref);
-        there.is_some_and(|connection| connection.id == id).then_some(slot)
-    }
-
     fn tick(&mut self, slot: usize, now_ns: u64) {
-        if let Some(connection) = &mut self.connections[slot] {
+        if let Some(connection) = self.table.get(slot) {
             connection.tick(&mut self.core, now_ns);
-            self.touch(slot);
+            self.table.touch(slot);
         }
-    }
-
-    /// No new connections, no new requests; what is under way is answered.
-    fn begin_stopping(&mut self) {
-        (self.log)(format_args!("event=stopping connections={}", self.core.connections));
-        self.core.stop();
-        self.listeners.clear();
-        self.blocks.iter_mut().for_each(BlockDevice::stop);
-        for slot in 0..self.connections.len() {
-            if let Some(connection) = &mut self.connections[slot] {
-                connection.end(Close::Finished, &self.core);
-                self.touch(slot);
-            }
-        }
-    }
-
-    /// Flushes the drives, has layers stop on them, and makes their stores durable.
-    fn put_away(&mut self, events: &mut Events) -> Result<(), ServeError> {
-        for namespace in 0..self.core.namespaces().len() {
-            if self.core.namespaces()[namespace].gone {
-                continue;
-            }
-            let route = Route { connection: ConnectionId(0), token: namespace as u64 };
-            self.core.submit(namespace, route, Operation::flush());
-        }
-        while self.core.outstanding() > 0 || self.core.is_changing() {
-            self.go_on(events)?;
-            while let Some(done) = self.core.pop() {
-                let Route { connection, token } = done.route;
-                if connection == ConnectionId(0) && done.completion.status != pellucid_flash::Status::Success
-                {
-                    let name = &self.core.namespaces()[token as usize].name;
-                    let status = done.completion.status;
-                    (self.log)(format_args!("event=flush-failed drive={name:?} status={status:?}"));
-                }
-            }
-        }
-        self.core.begin_rest();
-        while !self.core.is_at_rest() {
-            self.go_on(events)?;
-        }
-        self.tell();
-        self.core.finish().map_err(ServeError::Finish)?;
-        (self.log)(format_args!("event=stopped"));
-        Ok(())
-    }
-
-    /// A turn without connections: the drives go on, those of other machines with what came from there.
-    fn go_on(&mut self, events: &mut Events) -> Result<(), ServeError> {
-        self.poll_now(events, Some(Duration::ZERO)).map_err(ServeError::Poll)?;
-        for event in events.iter() {
-            self.notice(event);
-        }
-        self.core.run();
-        self.tell();
-        std::thread::yield_now();
-        Ok(())
     }
 
     /// Logs what the drives have to say.

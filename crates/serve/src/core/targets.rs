@@ -335,7 +335,7 @@ impl TargetNamespace {
             drive,
             number,
             interface,
-            sectors: super::sectors_of(&interface),
+            sectors: super::offer::sectors_of(&interface),
             sector_bytes,
             unit_bytes: sized(unit_bytes),
             stripe_bytes: sized(stripe_bytes),

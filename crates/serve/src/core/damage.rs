@@ -1,0 +1,78 @@
+//! What is done to drives in service: planned faults, and damage on command.
+//!
+//! Invariant: after every change of the plan `strike` of each namespace is the operation with which its next fault comes.
+
+use super::Core;
+use crate::control;
+use crate::plan::PlannedFault;
+use pellucid_ftl::MountReport;
+use pellucid_media::{Fault, Faults};
+
+impl Core {
+    /// Plans a fault.
+    ///
+    /// # Errors
+    /// A drive that is not there, or damage that cannot be done to it.
+    pub fn plan(&mut self, fault: PlannedFault) -> Result<(), String> {
+        let namespace = control::named(fault.drive.as_deref(), &self.namespaces)?;
+        fault.action.check(namespace, self)?;
+        self.plan.add(fault, namespace, self.operations[namespace].had);
+        self.operations[namespace].strike = self.plan.next_operation(namespace);
+        Ok(())
+    }
+
+    /// Wall time of the next fault that is planned for a time, on the clock of [`Core::now_ns`].
+    pub(crate) fn next_fault_ns(&self) -> Option<u64> {
+        let at = self.plan.next_ns();
+        (at < u64::MAX).then_some(at)
+    }
+
+    /// Lets planned faults happen: those of a drive with an operation, or those whose time has come.
+    #[cold]
+    pub(crate) fn strike(&mut self, namespace: Option<usize>, now: u64) {
+        while let Some((drive, fault)) = self.plan.take(namespace, now) {
+            let name = &self.namespaces[drive].name;
+            let had = self.operations[drive].had;
+            let mut notice = format!("event=fault drive={name:?} fault={:?} operations={had}", fault.text);
+            match fault.action.carry_out(drive, self) {
+                Ok(answer) => notice += &format!(" answer={:?}", answer.to_string()),
+                Err(error) => notice += &format!(" error={error:?}"),
+            }
+            self.notices.push(notice);
+        }
+        for (namespace, count) in self.operations.iter_mut().enumerate() {
+            count.strike = self.plan.next_operation(namespace);
+        }
+    }
+
+    /// Cuts the power of a drive and switches it on again.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
+        let now = self.pacer.drive_now();
+        let device = &mut self.devices[self.namespaces[namespace].drive];
+        if !device.is_remote() && now > device.now() {
+            device.advance(now);
+        }
+        device.power_cut()
+    }
+
+    /// From now on operations of the media fail by these chances.
+    ///
+    /// # Errors
+    /// A value that is no probability, or a place that is not there.
+    pub fn set_faults(&mut self, namespace: usize, faults: Faults) -> Result<(), String> {
+        self.device_here(namespace)?.set_faults(faults).map_err(|error| error.to_string())
+    }
+
+    /// Does damage to a drive, now.
+    ///
+    /// # Errors
+    /// A die that is not there, or a factor out of range; nothing has happened then.
+    pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), String> {
+        let now = self.pacer.drive_now();
+        let device = self.device_here(namespace)?;
+        device.inject(now.max(device.now()), fault).map_err(|error| error.to_string())
+    }
+}

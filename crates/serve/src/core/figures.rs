@@ -1,0 +1,84 @@
+//! What is shown of the drives while they are served.
+//!
+//! Invariant: a view is made only when somebody asks on the board; a turn in which nobody does costs one look.
+
+use super::Core;
+use crate::drive::Served;
+use crate::session::Namespace;
+use pellucid_device::Device;
+use pellucid_monitor::{Board, Figures, LayerSide, Serving, View};
+use std::time::Duration;
+
+impl Core {
+    /// From now on the drives are watched.
+    pub fn watch(&mut self) {
+        let devices = self.devices.iter_mut().filter_map(Served::device_mut);
+        devices.filter(|device| !device.is_watched()).for_each(Device::watch);
+    }
+
+    /// From now on the drives are watched, and shown on `board` to who asks there.
+    pub fn show_on(&mut self, board: Board) {
+        self.watch();
+        self.board = Some(board);
+    }
+
+    /// Shows everything as it is now, if somebody asks.
+    #[inline]
+    pub(crate) fn show(&self) {
+        if let Some(board) = self.board.as_ref().filter(|board| board.wanted()) {
+            board.publish(self.view());
+        }
+    }
+
+    /// Everything as it is now, in the form that is sent.
+    pub fn figures(&self) -> Figures {
+        Figures::from(&self.view())
+    }
+
+    #[cold]
+    fn view(&self) -> View {
+        let mut lateness_ns = pellucid_device::Histogram::default();
+        for late in self.pacer.lateness_ns.iter_recorded() {
+            lateness_ns.record(late.value_iterated_to(), late.count_at_value());
+        }
+        let drives = self.names.iter().zip(&self.devices);
+        let drives = drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.snapshot())));
+        View {
+            wall: Duration::from_nanos(self.now_ns()),
+            drives: drives.collect(),
+            serving: Some(Serving {
+                protocols: self.protocols.clone(),
+                layers: self.layers(),
+                held_bytes: self.bytes_held() as u64,
+                lateness_ns,
+            }),
+            work: None,
+        }
+    }
+
+    /// What the host's side of every layer knows.
+    fn layers(&self) -> Vec<LayerSide> {
+        let side = |namespace: &Namespace| {
+            let (figures, remote) = self.devices[namespace.drive].layer_figures(namespace.number)?;
+            let bytes = |sectors: u64| sectors * u64::from(figures.sector_bytes);
+            let counters = &figures.counters;
+            Some(LayerSide {
+                name: namespace.name.clone(),
+                remote,
+                capacity_bytes: bytes(figures.capacity_sectors),
+                read_bytes: bytes(counters.read_sectors),
+                written_bytes: bytes(counters.written_sectors),
+                buffer_read_bytes: bytes(counters.buffer_read_hits),
+                programmed_bytes: counters.programmed_sectors.map(bytes),
+                commands: counters.commands,
+                erased_lines: counters.erased_lines,
+                free_lines: figures.lines.0.into(),
+                lines: figures.lines.1.into(),
+                write_failures: counters.write_failures,
+                lost_reads: counters.lost_reads,
+                memory_bytes: figures.memory_bytes,
+            })
+        };
+        self.namespaces.iter().filter(|namespace| !namespace.gone).filter_map(side).collect()
+    }
+}

@@ -1,0 +1,116 @@
+//! Which namespaces a server has, and which drives it takes.
+//!
+//! Invariant: names of namespaces differ, and a drive whose namespaces are listed keeps data.
+
+use crate::drive::Served;
+use crate::pacer::Time;
+use crate::session::Namespace;
+use pellucid_flash::Interface;
+use std::fmt;
+
+/// Why drives cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no drive.
+    NoDrive,
+    /// The drive keeps stamps instead of data.
+    Stamps {
+        /// The drive.
+        name: String,
+    },
+    /// Two drives have one name.
+    SameName {
+        /// The name.
+        name: String,
+    },
+    /// A dilation that is not a number above 0.
+    Dilation {
+        /// The value.
+        value: String,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoDrive => f.write_str("drives: none given; allowed: at least 1"),
+            Refusal::Stamps { name } => write!(
+                f,
+                "{name}: drive.media.store = \"none\" keeps no data, so a host would read garbage; allowed: \"ram\", \
+                 \"file\""
+            ),
+            Refusal::SameName { name } => write!(f, "{name}: two drives of this name; names must differ"),
+            Refusal::Dilation { value } => write!(f, "dilation {value}; allowed: a number above 0"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Host sectors of a namespace; of chunks, those of the sparse address space.
+pub(super) fn sectors_of(interface: &Interface) -> u64 {
+    match interface {
+        Interface::Block { sectors, .. } => *sectors,
+        Interface::Zoned(zones) => u64::from(zones.zones) * zones.zone_sectors,
+        Interface::OpenChannel(chunks) => chunks.address_space_sectors(),
+    }
+}
+
+/// The namespaces of a drive. A drive that has one gives it its own name; of several, each has its number behind that.
+fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
+    let [sector_bytes, unit_bytes, stripe_bytes] = served.sizes();
+    let interfaces = served.interfaces();
+    let named = |number: u16| {
+        if interfaces.len() == 1 { name.to_string() } else { format!("{name}.{}", number + 1) }
+    };
+    let namespace = |&(number, interface): &(u16, Interface)| Namespace {
+        name: named(number),
+        drive,
+        number,
+        interface,
+        sectors: sectors_of(&interface),
+        sector_bytes,
+        unit_bytes,
+        stripe_bytes,
+        write_back: served.has_write_cache(),
+        target: None,
+        gone: false,
+    };
+    interfaces.iter().map(namespace).collect()
+}
+
+/// The namespaces of drives, each with its name, in the order of their numbers.
+///
+/// # Errors
+/// Drives that cannot be served.
+pub(super) fn namespaces(drives: &[(String, Served)]) -> Result<Vec<Namespace>, Refusal> {
+    if drives.is_empty() {
+        return Err(Refusal::NoDrive);
+    }
+    let mut namespaces: Vec<Namespace> = Vec::new();
+    for (number, (name, served)) in drives.iter().enumerate() {
+        if served.image_bytes() != served.sizes()[0] as usize {
+            return Err(Refusal::Stamps { name: name.clone() });
+        }
+        let of_drive = namespaces_of(number, name, served);
+        let taken = |name: &str| namespaces.iter().any(|n| n.name == name);
+        if let Some(same) = of_drive.iter().find(|n| taken(&n.name)) {
+            return Err(Refusal::SameName { name: same.name.clone() });
+        }
+        namespaces.extend(of_drive);
+    }
+    Ok(namespaces)
+}
+
+/// Whether time can go like this.
+///
+/// # Errors
+/// A dilation that is none.
+pub(super) fn check_time(time: Time) -> Result<(), Refusal> {
+    match time {
+        Time::Paced { dilation } if !(dilation.is_finite() && dilation > 0.0) => {
+            Err(Refusal::Dilation { value: dilation.to_string() })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,76 @@
+//! The end of a server: nothing new, what is under way is answered, and the drives are put away.
+//!
+//! ```text
+//!  serving ─ stop ─► draining ─ no connection is left ─► flushed ─► layers at rest ─► stores durable
+//! ```
+//! Invariant: a drive is flushed only when nobody can submit to it any more.
+
+use super::{ServeError, Server};
+use crate::core::Route;
+use crate::session::{Close, ConnectionId, Operation};
+use crate::ublk::BlockDevice;
+use mio::Events;
+use pellucid_flash::Status;
+use std::time::Duration;
+
+impl Server {
+    pub(super) fn is_over(&self) -> bool {
+        self.core.stopping && self.core.connections == 0 && self.blocks.iter().all(BlockDevice::has_ended)
+    }
+
+    /// No new connections, no new requests; what is under way is answered.
+    pub(super) fn begin_stopping(&mut self) {
+        (self.log)(format_args!("event=stopping connections={}", self.core.connections));
+        self.core.stop();
+        self.listeners.clear();
+        self.blocks.iter_mut().for_each(BlockDevice::stop);
+        for slot in 0..self.table.len() {
+            if let Some(connection) = self.table.get(slot) {
+                connection.end(Close::Finished, &self.core);
+                self.table.touch(slot);
+            }
+        }
+    }
+
+    /// Flushes the drives, has layers stop on them, and makes their stores durable.
+    pub(super) fn put_away(&mut self, events: &mut Events) -> Result<(), ServeError> {
+        for namespace in 0..self.core.namespaces().len() {
+            if self.core.namespaces()[namespace].gone {
+                continue;
+            }
+            let route = Route { connection: ConnectionId(0), token: namespace as u64 };
+            self.core.submit(namespace, route, Operation::flush());
+        }
+        while self.core.outstanding() > 0 || self.core.is_changing() {
+            self.go_on(events)?;
+            while let Some(done) = self.core.pop() {
+                let Route { connection, token } = done.route;
+                let status = done.completion.status;
+                if connection == ConnectionId(0) && status != Status::Success {
+                    let name = &self.core.namespaces()[token as usize].name;
+                    (self.log)(format_args!("event=flush-failed drive={name:?} status={status:?}"));
+                }
+            }
+        }
+        self.core.begin_rest();
+        while !self.core.is_at_rest() {
+            self.go_on(events)?;
+        }
+        self.tell();
+        self.core.finish().map_err(ServeError::Finish)?;
+        (self.log)(format_args!("event=stopped"));
+        Ok(())
+    }
+
+    /// A turn without connections: the drives go on, those of other machines with what came from there.
+    fn go_on(&mut self, events: &mut Events) -> Result<(), ServeError> {
+        self.poll_now(events, Some(Duration::ZERO)).map_err(ServeError::Poll)?;
+        for event in events.iter() {
+            self.notice(event);
+        }
+        self.core.run();
+        self.tell();
+        std::thread::yield_now();
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! The connections of a server, and which of them something is to be done for.
+//!
+//! ```text
+//!   number of a connection   serial << 16 | slot
+//!   slot ─► connection       queued:  in the list of those to be read from
+//!                            touched: in the list of those to be sent on and looked after
+//! ```
+//! Invariants: a connection is in `readers` exactly while `queued`, and in `touched` exactly while `touched` is set; a slot is
+//! given to another connection only with another serial, so what was meant for one that is gone finds nobody.
+
+use crate::connection::Connection;
+use crate::session::ConnectionId;
+
+/// Bits of a connection's number that say where it is kept.
+pub(crate) const SLOT_BITS: u32 = 16;
+/// As many connections are read from directly.
+const HOT_MAX: usize = 4;
+
+/// All connections.
+#[derive(Default)]
+pub(super) struct Table {
+    slots: Vec<Option<Box<Connection>>>,
+    vacant: Vec<usize>,
+    serial: u64,
+    readers: Vec<usize>,
+    touched: Vec<usize>,
+    /// Those that were busy when they were last read from.
+    hot: Vec<usize>,
+}
+
+impl Table {
+    /// The slot and the number for a new connection; nothing is taken until [`Table::insert`].
+    pub fn next(&mut self) -> (usize, ConnectionId) {
+        let slot = self.vacant.last().copied().unwrap_or(self.slots.len());
+        self.serial += 1;
+        (slot, ConnectionId(self.serial << SLOT_BITS | slot as u64))
+    }
+
+    /// Puts a connection into the slot that [`Table::next`] gave.
+    pub fn insert(&mut self, slot: usize, connection: Box<Connection>) {
+        match self.vacant.pop() {
+            Some(_) => self.slots[slot] = Some(connection),
+            None => self.slots.push(Some(connection)),
+        }
+    }
+
+    /// Takes a connection out.
+    pub fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
+        let connection = self.slots[slot].take()?;
+        self.vacant.push(slot);
+        self.hot.retain(|&hot| hot != slot);
+        Some(connection)
+    }
+
+    /// Slots that there are, empty ones included.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The connection in a slot.
+    #[inline]
+    pub fn get(&mut self, slot: usize) -> Option<&mut Connection> {
+        self.slots.get_mut(slot)?.as_deref_mut()
+    }
+
+    /// A connection that is still there, and its slot.
+    #[inline]
+    pub fn find(&mut self, id: ConnectionId) -> Option<(usize, &mut Connection)> {
+        let slot = (id.0 & ((1 << SLOT_BITS) - 1)) as usize;
+        let connection = self.get(slot)?;
+        (connection.id == id).then_some((slot, connection))
+    }
+
+    /// It is to be read from.
+    pub fn queue(&mut self, slot: usize) {
+        if let Some(connection) = &mut self.slots[slot]
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.readers.push(slot);
+        }
+    }
+
+    /// Something happened to it.
+    #[inline]
+    pub fn touch(&mut self, slot: usize) {
+        if let Some(connection) = &mut self.slots[slot]
+            && !connection.touched
+        {
+            connection.touched = true;
+            self.touched.push(slot);
+        }
+    }
+
+    /// Whether some are to be read from.
+    pub fn has_readers(&self) -> bool {
+        !self.readers.is_empty()
+    }
+
+    /// Whether something happened to some.
+    pub fn has_touched(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// Exchanges the list of those to be read from with an empty one.
+    pub fn take_readers(&mut self, empty: &mut Vec<usize>) {
+        debug_assert!(empty.is_empty());
+        std::mem::swap(&mut self.readers, empty);
+        for &slot in &*empty {
+            if let Some(connection) = &mut self.slots[slot] {
+                connection.queued = false;
+            }
+        }
+    }
+
+    /// The same of those to which something happened.
+    pub fn take_touched(&mut self, empty: &mut Vec<usize>) {
+        debug_assert!(empty.is_empty());
+        std::mem::swap(&mut self.touched, empty);
+        for &slot in &*empty {
+            if let Some(connection) = &mut self.slots[slot] {
+                connection.touched = false;
+            }
+        }
+    }
+
+    /// Those are the busy ones from now on.
+    pub fn note_hot(&mut self, busy: &[usize]) {
+        if !busy.is_empty() && self.hot != busy {
+            self.hot.clear();
+            self.hot.extend(busy.iter().take(HOT_MAX));
+        }
+    }
+
+    /// Has connections that were busy read from without asking whether there is something.
+    pub fn try_hot(&mut self) {
+        for i in 0..self.hot.len() {
+            let slot = self.hot[i];
+            if let Some(connection) = &mut self.slots[slot]
+                && !connection.queued
+            {
+                connection.readable = true;
+                self.queue(slot);
+            }
+        }
+    }
+}
