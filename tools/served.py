@@ -36,9 +36,9 @@ def program(name: str) -> str:
 
 
 def run(command: str, *arguments, seconds: float = 120, **options) -> str:
-    """Output of a command that has to succeed."""
+    """Output of a command that has to succeed. What is no text in it, as nbdinfo prints where there is no file(1), is replaced."""
     words = [program(command), *map(str, arguments)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, **options)
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=seconds, **options)
     if done.returncode:
         raise AssertionError(f"{' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
