@@ -10,13 +10,14 @@ NEXTEST := .tools/nextest-$(NEXTEST_VERSION)
 DENY := .tools/deny-$(DENY_VERSION)
 
 .NOTPARALLEL:
-.PHONY: help run build test check test-tools test-fuzz build-tests test-clients client-tools long-run fuzz advisories bench \
-    bench-small bench-curves prerequisites
+.PHONY: help run build test check test-tools test-fuzz build-tests test-clients test-tls client-tools long-run fuzz advisories \
+    bench bench-small bench-curves prerequisites
 
 help:
 	@echo 'make run          build, and replay the example trace on cosmos-plus with a report'
 	@echo 'make test         all checks and tests; tools they need are put into .tools'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
+	@echo 'make test-tls     TLS under NVMe/TCP, if OpenSSL is there (part of make test)'
 	@echo 'make long-run     half an hour of service with faults, power cuts and kills; nothing flushed may be lost'
 	@echo 'make fuzz         the fuzz targets, FUZZ_SECONDS each (60); needs a nightly compiler'
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
@@ -32,7 +33,7 @@ build: prerequisites
 	cargo build --release --locked --bin pellucid
 
 # The tests of the crates come last, so that the end of the output says how they went.
-test: prerequisites check test-tools test-fuzz bench-small test-clients
+test: prerequisites check test-tools test-fuzz bench-small test-clients test-tls
 	cargo test --workspace --locked --doc
 	PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked
 
@@ -47,6 +48,14 @@ test-clients: build-tests client-tools
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/hostile.py
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/linux_guest.py
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/long_run.py --seconds 60
+
+# TLS under NVMe/TCP, which is left out of the usual build: it takes OpenSSL of the system.
+test-tls: prerequisites $(NEXTEST)
+	@if pkg-config --exists openssl 2>/dev/null; then \
+	    PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --locked -p pellucid-serve --features tls-psk --test nvme; \
+	else \
+	    echo 'TLS under NVMe/TCP: not tested, OpenSSL is not here (Debian: apt install libssl-dev pkg-config)'; \
+	fi
 
 # Half an hour of fio and a checker of our own over NBD, with flash that fails, power cuts and kills: a minute of it is in make test.
 long-run: build-tests client-tools

@@ -6,6 +6,10 @@
 //! | `server-key.pem`  | its key                                                   |
 //! | `ca-cert.pem`     | who signs the certificates of clients, if they need one   |
 
+mod layer;
+
+pub(crate) use layer::{Engine, Layer, refused};
+
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;

@@ -1,10 +1,14 @@
 //! NVMe/TCP through real sockets: the target, the reactor and the drives together.
 
 mod common;
+#[cfg(feature = "tls-psk")]
+#[path = "nvme/tls.rs"]
+mod tls;
 
 use pellucid_device::Device;
 use pellucid_media::StoreKind;
-use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
+use pellucid_serve::nvme::{Connection, SharedTarget, SubsystemConfig, Target};
+use pellucid_serve::session::Session;
 use pellucid_serve::{Address, Core, Options, Server, Stopper, Time};
 use pellucid_wire::nvme::{
     Completion, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertySet, SglDescriptor, SubmissionEntry, nqn,
@@ -30,6 +34,13 @@ struct Served {
 }
 
 fn serve(device: Device, time: Time) -> Served {
+    serve_as(device, time, |target, local| Ok(Box::new(Connection::new(target, local))))
+}
+
+/// Makes the session of a connection to a target at this address.
+type Welcome = fn(&SharedTarget, SocketAddr) -> Result<Box<dyn Session>, String>;
+
+fn serve_as(device: Device, time: Time, welcome: Welcome) -> Served {
     let (tell, told) = mpsc::channel();
     let log = Arc::new(Mutex::new(Vec::new()));
     let lines = Arc::clone(&log);
@@ -49,7 +60,7 @@ fn serve(device: Device, time: Time) -> Served {
         };
         let target = Target::new(vec![subsystem]).expect("good names");
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let accept = Box::new(move |_, _: &str| Ok(Box::new(Connection::new(&target, local)) as _));
+        let accept = Box::new(move |_, _: &str| welcome(&target, local));
         let bound = server.listen(&Address::Tcp(local), "nvme-tcp", accept).expect("a port");
         let Address::Tcp(address) = bound else { panic!("a TCP address") };
         tell.send((address, server.stopper())).expect("somebody listens");
@@ -59,8 +70,13 @@ fn serve(device: Device, time: Time) -> Served {
     Served { address, stopper, thread, log }
 }
 
+/// What a queue is carried by.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 struct Queue {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     decoder: Decoder,
     encoder: Encoder,
     ended: BTreeMap<u16, Completion>,
@@ -70,11 +86,19 @@ struct Queue {
     cid: u16,
 }
 
+fn dial(served: &Served) -> TcpStream {
+    let stream = TcpStream::connect(served.address).expect("it listens");
+    stream.set_nodelay(true).expect("a TCP option");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a TCP option");
+    stream
+}
+
 impl Queue {
     fn dial(served: &Served) -> Queue {
-        let mut stream = TcpStream::connect(served.address).expect("it listens");
-        stream.set_nodelay(true).expect("a TCP option");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a TCP option");
+        Queue::over(Box::new(dial(served)))
+    }
+
+    fn over(mut stream: Box<dyn Stream>) -> Queue {
         let request = IcReq::default();
         stream.write_all(&encode_ic_req(&request)).expect("it takes an ICReq");
         let decoder = Decoder::host(request, 1 << 20);
@@ -127,7 +151,11 @@ impl Queue {
     }
 
     fn connect(&mut self, queue_id: u16, controller_id: u16, host: &str) -> Completion {
-        let names = (nqn(NQN).expect("a name"), nqn(host).expect("a name"));
+        self.connect_to(NQN, queue_id, controller_id, host)
+    }
+
+    fn connect_to(&mut self, subsystem: &str, queue_id: u16, controller_id: u16, host: &str) -> Completion {
+        let names = (nqn(subsystem).expect("a name"), nqn(host).expect("a name"));
         let data = ConnectData { host_id: [1; 16], controller_id, subsystem_nqn: names.0, host_nqn: names.1 };
         let connect = Connect { queue_id, queue_entries: 64, attributes: 0, keep_alive_ms: 0 };
         let cid = self.send(connect.entry(0), &data.encode());
@@ -170,12 +198,16 @@ fn blocks(opcode: u8, lba: u64, bytes: usize) -> SubmissionEntry {
 }
 
 fn attach(served: &Served) -> (Queue, Queue) {
-    let mut admin = Queue::dial(served);
+    attach_by(|| Queue::dial(served))
+}
+
+fn attach_by(dial: impl Fn() -> Queue) -> (Queue, Queue) {
+    let mut admin = dial();
     let id = admin.connect(0, DYNAMIC_CONTROLLER, HOST).result as u16;
     let enable = PropertySet { is_8_bytes: false, offset: 0x14, value: 0x0046_0001 };
     let cid = admin.send(enable.entry(0), &[]);
     assert!(admin.end(cid).status.is_success());
-    let mut queue = Queue::dial(served);
+    let mut queue = dial();
     assert!(queue.connect(1, id, HOST).status.is_success());
     (admin, queue)
 }

@@ -25,7 +25,7 @@ pub enum Command {
     Reproduce(reproduce::Reproduce),
     Show(show::Show),
     Presets(presets::Presets),
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     Target(target::TargetCommand),
     Top(top::Top),
     Status(control::Status),

@@ -11,6 +11,7 @@ use anyhow::anyhow;
 use pellucid_flash::Interface;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
+use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
 use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target};
 use pellucid_serve::session::Namespace;
 use pellucid_serve::{
@@ -84,12 +85,17 @@ pub struct Serve {
     /// Let this NVMe host connect only if it proves that it knows its secret (DH-HMAC-CHAP), and hosts without one not at all;
     /// may be given several times. FILE holds the host's secret as "nvme gen-dhchap-key" prints it and, on a second line,
     /// the controller's if the host asks for it; only its owner may read it (mode 0600)
-    #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_dhchap)]
+    #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_host_file)]
     dhchap: Vec<(String, PathBuf)>,
     /// Refuse smaller Diffie-Hellman groups than this, with --dhchap and --remote-dhchap: null, or ffdhe with 2048, 3072, 4096, 6144 or
     /// 8192 bits. Of those that a host offers the smallest is used; with null whoever listens can try secrets at leisure
     #[arg(long, value_name = "GROUP", default_value = "null", value_parser = parse_group)]
     dhchap_group: DhGroup,
+    /// Serve NVMe/TCP through TLS 1.3 only, to hosts whose key is given like this, and to no others; may be given several times. FILE
+    /// holds one key as "nvme gen-tls-key" prints it (SHA-256); only its owner may read it (mode 0600). Needs a build with the feature
+    /// tls-psk
+    #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_host_file)]
+    tls_psk: Vec<(String, PathBuf)>,
     /// paced: modelled latency is kept; x10: everything takes ten times as long; instant: as fast as possible
     #[arg(long, value_name = "TIME", default_value = "paced", value_parser = parse_time)]
     time: Time,
@@ -126,7 +132,7 @@ pub struct Serve {
     control: Option<PathBuf>,
 }
 
-fn parse_dhchap(text: &str) -> Result<(String, PathBuf), String> {
+fn parse_host_file(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((host, file)) if !host.is_empty() && !file.is_empty() => Ok((host.into(), file.into())),
         _ => Err("allowed: the name of a host, =, a file".into()),
@@ -312,16 +318,44 @@ impl Serve {
         Ok(secrets)
     }
 
+    /// TLS as it is offered to NVMe hosts; `None`: they speak in the clear.
+    fn tls_offer(&self) -> Result<Option<TlsOffer>, Failure> {
+        let mut keys = TlsKeys::default();
+        for (host, file) in &self.tls_psk {
+            let key =
+                TlsKeys::load(file).map_err(|error| Failure::asked(anyhow!("--tls-psk {host}: {error}")))?;
+            if !keys.add(host, key) {
+                return Err(Failure::asked(anyhow!(
+                    "--tls-psk {host}: given twice; allowed: once for each host"
+                )));
+            }
+        }
+        if self.tls_psk.is_empty() {
+            return Ok(None);
+        }
+        let others = self.host_nqn.iter().chain(self.dhchap.iter().map(|(host, _)| host));
+        if let Some(host) = others.into_iter().find(|host| !keys.has(host)) {
+            let why = "has no key for TLS; allowed: hosts that --tls-psk names too";
+            return Err(Failure::asked(anyhow!("--host-nqn or --dhchap {host}: {why}")));
+        }
+        let offer = TlsOffer::new(keys).map_err(|why| Failure::asked(anyhow!("--tls-psk: {why}")))?;
+        Ok(Some(offer))
+    }
+
     fn listen_nvme(&self, server: &mut Server, subsystems: Vec<SubsystemConfig>) -> Result<(), Failure> {
         let target = Target::new(subsystems).map_err(Failure::asked)?;
+        let offer = self.tls_offer()?;
         for address in &self.nvme_tcp {
             let Address::Tcp(asked) = *address else {
                 return Err(Failure::asked(anyhow!("--nvme-tcp {address}: allowed: HOST:PORT, PORT")));
             };
             // The port is known when the socket is bound; the discovery log shows it.
             let local = Rc::new(Cell::new(asked));
-            let (target, shown) = (target.clone(), local.clone());
-            let accept = Box::new(move |_, _: &str| Ok(Box::new(Connection::new(&target, shown.get())) as _));
+            let (target, shown, offer) = (target.clone(), local.clone(), offer.clone());
+            let accept = Box::new(move |_, _: &str| match &offer {
+                None => Ok(Box::new(Connection::new(&target, shown.get())) as _),
+                Some(offer) => Ok(Box::new(SecuredConnection::new(&target, shown.get(), offer)?) as _),
+            });
             if let Address::Tcp(bound) = server.listen(address, "nvme-tcp", accept).map_err(Failure::asked)? {
                 local.set(bound);
             }

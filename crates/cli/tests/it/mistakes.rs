@@ -362,3 +362,30 @@ fn secrets_that_cannot_be_used_are_named_and_not_shown() {
     );
     assert!(!sentence.contains("c2VjcmV0"), "{sentence}");
 }
+
+#[test]
+fn keys_for_tls_that_cannot_be_used_are_named_and_not_shown() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::with_drive();
+    let serve = |host: &str| {
+        let key = format!("{host}=tls.key");
+        let options =
+            ["serve", "tiny.toml", "--set", "media.store=ram", "--nvme-tcp", "0", "--tls-psk", &key];
+        refused(&folder, &[&options[..], &["--host-nqn", "nqn.h"]].concat())
+    };
+    folder.write("tls.key", "NVMeTLSkey-1:01:c2VjcmV0:\n");
+    let path = folder.path("tls.key");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("mode");
+    let sentence = serve("nqn.h");
+    assert!(
+        sentence.starts_with("--tls-psk nqn.h: tls.key: line 1: the key has a wrong length"),
+        "{sentence}"
+    );
+    assert!(!sentence.contains("c2VjcmV0"), "{sentence}");
+    folder.write("tls.key", "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:\n");
+    assert!(serve("nqn.other").contains("nqn.h: has no key for TLS"), "a host that could not get in");
+    if cfg!(not(feature = "tls-psk")) {
+        let sentence = serve("nqn.h");
+        assert!(sentence.starts_with("--tls-psk: this build has no TLS for NVMe/TCP"), "{sentence}");
+    }
+}

@@ -84,7 +84,7 @@ impl NbdSession {
             return Err(Close::Refused("TLS: data in the clear behind STARTTLS".into()));
         }
         let Some(offer) = &self.offer else { return Ok(()) };
-        self.tls = Some(Box::new(Tls::new(offer)?));
+        self.tls = Some(Box::new(tls::begin(offer)?));
         Ok(())
     }
 

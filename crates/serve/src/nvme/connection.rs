@@ -23,6 +23,7 @@ use super::controller::Gate;
 use super::dhchap::Authentication;
 use super::io::{self, Request, Volume};
 use super::slots::{Slots, State, Work};
+use super::tls::Peer;
 use super::{
     AUTHENTICATION_TIMEOUT_NS, CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, GRANTED_TOTAL_BYTES_MAX, SharedTarget,
     TRANSFER_BYTES_MAX,
@@ -38,7 +39,7 @@ use pellucid_wire::tcp::{
     Fatal, HEADER_BYTES_MAX, IcReq, Offer, Pdu, ReadyToTransfer, TERM_BYTES_MAX, Terms, WriteTransfer,
     encode_ic_resp,
 };
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -87,6 +88,8 @@ pub struct Connection {
     gate: Rc<Gate>,
     /// `None`: the host need not prove who it is.
     authentication: Option<Box<Authentication>>,
+    /// Who the host has proved to be, as soon as it has; `None`: in the clear anybody may connect.
+    peer: Option<Rc<OnceCell<Peer>>>,
     /// Commands came since the last tick.
     active: bool,
     reads: u64,
@@ -122,11 +125,18 @@ impl Connection {
             volumes: Vec::new(),
             gate: Rc::default(),
             authentication: None,
+            peer: None,
             active: false,
             reads: 0,
             writes: 0,
             opened_ns: 0,
         }
+    }
+
+    /// The same through TLS: it may be used by `peer`, who is known when the first byte comes.
+    #[cfg(feature = "tls-psk")]
+    pub(super) fn secured(target: &SharedTarget, local: SocketAddr, peer: Rc<OnceCell<Peer>>) -> Connection {
+        Connection { peer: Some(peer), ..Connection::new(target, local) }
     }
 
     /// Takes one event of the decoder.

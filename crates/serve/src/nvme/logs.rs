@@ -104,6 +104,8 @@ pub(super) struct Offered<'a> {
     pub subsystems: &'a [Subsystem],
     /// Where the host asks.
     pub local: SocketAddr,
+    /// There one gets in through TLS only.
+    pub secured: bool,
     /// Changes so far.
     pub generation: u64,
 }

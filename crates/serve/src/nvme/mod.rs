@@ -7,7 +7,7 @@
 //! ```
 //! [`Connection`] is a [`crate::session::Session`]: it demultiplexes PDUs and moves data. What a command means stands in `io` (the path that is
 //! taken a million times a second and touches no shared state), `admin`, `identify`, `logs`, `features` and `discovery`, who
-//! may use a queue in `dhchap`.
+//! may use a queue in `dhchap`; what goes over the network in the clear or not, in `tls`.
 //!
 //! Invariants: a controller lives exactly as long as its admin connection; the I/O path allocates nothing in steady state;
 //! no byte of a peer makes the target panic, and none makes it hold more than the bounds below.
@@ -24,14 +24,17 @@ mod identify;
 mod io;
 mod logs;
 mod open_channel;
+mod private;
 mod slots;
 mod subsystem;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 mod zns;
 
 pub use connection::Connection;
-pub use dhchap::{DhGroup, HostSecrets, SecretError};
+pub use dhchap::{DhGroup, HostSecrets};
+pub use private::SecretError;
 pub use subsystem::{ConfigError, SubsystemConfig};
 
 use crate::session::{ConnectionId, Port};

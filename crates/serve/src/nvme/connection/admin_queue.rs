@@ -78,7 +78,12 @@ impl Connection {
         controller.active_ns = port.now_ns();
         match controller.kind {
             Kind::Discovery if entry.opcode() == AdminOpcode::GetLogPage.raw() => {
-                let offered = logs::Offered { subsystems, local: self.local, generation: *followed };
+                let offered = logs::Offered {
+                    subsystems,
+                    local: self.local,
+                    secured: self.peer.is_some(),
+                    generation: *followed,
+                };
                 admin::discovery_log(controller, &offered, entry).map(Reply::of)
             }
             Kind::Discovery => admin::execute(controller, None, entry, data, port),

@@ -65,6 +65,16 @@ impl Connection {
         let Ok(host_nqn) = parse_nqn(&data.host_nqn) else {
             return invalid(ConnectReply::invalid_in_data(512));
         };
+        if let Some(peer) = &self.peer {
+            // Whoever proved to be one host, to one subsystem, is no other to another.
+            let peer = peer.get().ok_or((Status::CONNECT_INVALID_HOST.do_not_retry(), 0))?;
+            if peer.host != host_nqn {
+                return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+            }
+            if parse_nqn(&data.subsystem_nqn) != Ok(&peer.subsystem) {
+                return invalid(ConnectReply::invalid_in_data(256));
+            }
+        }
         let target = Rc::clone(&self.target);
         let target = &mut *target.borrow_mut();
         target.follow_targets(port);

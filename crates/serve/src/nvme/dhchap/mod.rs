@@ -17,7 +17,7 @@ mod transaction;
 
 pub(crate) use host::{Step as HostStep, authenticate};
 pub use pellucid_wire::nvme::auth::DhGroup;
-pub use secret::{HostSecrets, SecretError};
+pub use secret::HostSecrets;
 pub(super) use transaction::{Authentication, MESSAGE_BYTES_MAX, Refusal};
 
 use pellucid_wire::nvme::auth::AuthHash;

@@ -6,16 +6,13 @@
 //! Invariant: a [`Secret`] has passed its checksum and has 32, 48 or 64 bytes.
 
 use super::algorithm;
+use crate::nvme::private::{self, SecretError};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use pellucid_wire::nvme::auth::{AuthHash, DhGroup};
 use ring::hmac;
 use std::fmt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-
-/// Bytes of a file of secrets; two secrets and some comments are far less.
-const FILE_BYTES_MAX: u64 = 64 << 10;
+use std::path::Path;
 
 /// A key and how it is transformed.
 #[derive(Clone, PartialEq, Eq)]
@@ -65,23 +62,6 @@ impl Secret {
     }
 }
 
-/// Why a file of secrets cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecretError {
-    /// The file.
-    pub path: PathBuf,
-    /// What is wrong with it; nothing of its content.
-    pub reason: String,
-}
-
-impl fmt::Display for SecretError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.reason)
-    }
-}
-
-impl std::error::Error for SecretError {}
-
 /// What host and controller know for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSecrets {
@@ -116,12 +96,8 @@ impl HostSecrets {
     /// What line is wrong and how.
     pub fn parse(text: &str) -> Result<HostSecrets, String> {
         let mut secrets = Vec::new();
-        for (number, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            secrets.push(Secret::parse(line).map_err(|why| format!("line {}: {why}", number + 1))?);
+        for (number, line) in private::lines(text) {
+            secrets.push(Secret::parse(line).map_err(|why| format!("line {number}: {why}"))?);
         }
         let mut secrets = secrets.into_iter();
         match (secrets.next(), secrets.next(), secrets.next()) {
@@ -141,23 +117,14 @@ impl HostSecrets {
     /// # Errors
     /// A file that cannot be read, that others may read or write, or that holds something else.
     pub fn load(path: &Path) -> Result<HostSecrets, SecretError> {
-        let refused = |reason: String| SecretError { path: path.into(), reason };
-        let data = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
-        let mode = data.permissions().mode() & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(refused(format!("mode {mode:04o} lets others at the secret; allowed: 0600, 0400")));
-        }
-        if data.len() > FILE_BYTES_MAX {
-            return Err(refused(format!("{} bytes; allowed: at most {FILE_BYTES_MAX}", data.len())));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-        HostSecrets::parse(&text).map_err(refused)
+        private::load(path, HostSecrets::parse)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn printed(transform: &str, key: &[u8], damage: u8) -> String {
         let mut bytes = [key, &crc32fast::hash(key).to_le_bytes()].concat();

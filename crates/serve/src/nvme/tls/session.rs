@@ -1,0 +1,65 @@
+//! A connection of a host through TLS.
+//!
+//! Invariant: the connection inside sees nothing before the host has proved who it is.
+
+use super::key::Peer;
+use super::records::{Records, TlsOffer};
+use crate::nvme::{Connection, SharedTarget};
+use crate::session::{Close, Port, Session};
+use crate::tls::Layer;
+use pellucid_flash::Completion;
+use std::cell::OnceCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// The state of one connection whose host must go through TLS.
+pub struct SecuredConnection {
+    connection: Connection,
+    tls: Layer<Records>,
+}
+
+impl SecuredConnection {
+    /// A connection that a host made to the address `local`.
+    ///
+    /// # Errors
+    /// What OpenSSL says.
+    pub fn new(
+        target: &SharedTarget,
+        local: SocketAddr,
+        offer: &TlsOffer,
+    ) -> Result<SecuredConnection, String> {
+        let peer: Rc<OnceCell<Peer>> = Rc::default();
+        let tls = offer.begin(Rc::clone(&peer)).map_err(|why| format!("{why:?}"))?;
+        Ok(SecuredConnection { connection: Connection::secured(target, local, peer), tls: Layer::new(tls) })
+    }
+}
+
+impl Session for SecuredConnection {
+    fn opened(&mut self, port: &mut Port<'_>) {
+        self.connection.opened(port);
+    }
+
+    fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
+        let connection = &mut self.connection;
+        self.tls.receive(input, port, |input, port| connection.receive(input, port))
+    }
+
+    fn completed(&mut self, token: u64, completion: Completion, port: &mut Port<'_>) {
+        let connection = &mut self.connection;
+        self.tls.with(port, |port| connection.completed(token, completion, port));
+        // What could not be taken before may be taken now.
+        if let Err(why) = self.receive(&mut &[][..], port) {
+            let me = port.connection();
+            port.close(me, why);
+        }
+    }
+
+    fn tick(&mut self, now_ns: u64, port: &mut Port<'_>) -> Result<(), Close> {
+        let connection = &mut self.connection;
+        self.tls.with(port, |port| connection.tick(now_ns, port))
+    }
+
+    fn closed(&mut self, port: &mut Port<'_>) {
+        self.connection.closed(port);
+    }
+}

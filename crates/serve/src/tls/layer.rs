@@ -1,0 +1,94 @@
+//! TLS between a session and its socket: records to plain text for the session, and its answers back to records.
+//!
+//! ```text
+//!  socket ─► input ─► engine ─► received ─► session
+//!  socket ◄─ Port::output ◄─ engine ◄─ plain ◄─┘
+//! ```
+//! Invariant: no more is taken from the input while the session has not taken what was received, so `received` holds at most
+//! what one call of the engine gives (some records).
+
+use crate::output::Output;
+use crate::session::{Close, Port};
+
+/// One end of a TLS connection, without its socket.
+pub(crate) trait Engine {
+    /// Takes records off the front of `input`, at least one byte, and appends their plain text to `received`. Says whether the peer has
+    /// taken its leave.
+    ///
+    /// # Errors
+    /// When the connection must end.
+    fn decrypt(&mut self, input: &mut &[u8], received: &mut Vec<u8>) -> Result<bool, Close>;
+
+    /// Moves `plain` into records, and these, and what else is to be sent (of the handshake, an alert), to the port's output. Before
+    /// the handshake has ended there is no plain text.
+    fn encrypt(&mut self, plain: &mut Output, port: &mut Port<'_>);
+}
+
+/// The TLS state of one connection.
+pub(crate) struct Layer<E> {
+    engine: E,
+    received: Vec<u8>,
+    plain: Output,
+}
+
+impl<E: Engine> Layer<E> {
+    pub fn new(engine: E) -> Layer<E> {
+        Layer { engine, received: Vec::new(), plain: Output::default() }
+    }
+
+    /// Takes records; `session` is given the plain text.
+    pub fn receive(
+        &mut self,
+        input: &mut &[u8],
+        port: &mut Port<'_>,
+        mut session: impl FnMut(&mut &[u8], &mut Port<'_>) -> Result<(), Close>,
+    ) -> Result<(), Close> {
+        let result = loop {
+            if let Err(why) = self.hand_over(port, &mut session) {
+                break Err(why);
+            }
+            if input.is_empty() || !self.received.is_empty() || port.congested() {
+                break Ok(());
+            }
+            if let Err(why) = self.decrypt(input) {
+                break Err(why);
+            }
+        };
+        // Also the alert that says why.
+        self.engine.encrypt(&mut self.plain, port);
+        result
+    }
+
+    /// Lets the session work on something else than input.
+    pub fn with<T>(&mut self, port: &mut Port<'_>, work: impl FnOnce(&mut Port<'_>) -> T) -> T {
+        let result = work(&mut port.with_output(&mut self.plain));
+        self.engine.encrypt(&mut self.plain, port);
+        result
+    }
+
+    fn decrypt(&mut self, input: &mut &[u8]) -> Result<(), Close> {
+        let before = self.received.len();
+        let closed = self.engine.decrypt(input, &mut self.received)?;
+        if closed && self.received.len() == before { Err(Close::Finished) } else { Ok(()) }
+    }
+
+    fn hand_over(
+        &mut self,
+        port: &mut Port<'_>,
+        session: &mut impl FnMut(&mut &[u8], &mut Port<'_>) -> Result<(), Close>,
+    ) -> Result<(), Close> {
+        if self.received.is_empty() {
+            return Ok(());
+        }
+        let mut rest = &self.received[..];
+        let result = session(&mut rest, &mut port.with_output(&mut self.plain));
+        let taken = self.received.len() - rest.len();
+        self.received.drain(..taken);
+        result
+    }
+}
+
+/// A connection that TLS ends.
+pub(crate) fn refused(error: impl std::fmt::Display) -> Close {
+    Close::Refused(format!("TLS: {error}"))
+}
