@@ -105,7 +105,7 @@ impl Device {
                 config.firmware.model == FirmwareModel::Loop,
                 config.media.seed,
             ),
-            writes: crate::write_path::Writes::new(config.ftl.handles),
+            writes: crate::write_path::Writes::new(config.ftl.handles, layout.units_per_stripe),
             flushes: Flushes::default(),
             collect: crate::collect_path::Collect::new(&config.ftl, &layout, image_bytes),
             placement: crate::placement::Placement::default(),

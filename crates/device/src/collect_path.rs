@@ -10,12 +10,12 @@
 
 use crate::device::{Device, StripeUnit};
 use crate::firmware::Task;
+use crate::operation_packer::OperationPacker;
 use crate::scheduler::{Client, FlashOp, OpKind};
 use pellucid_flash::slab::{Linked, List, NIL, Slab};
 use pellucid_flash::{Cause, DieId, Layout, Lpn, Ppa};
 use pellucid_ftl::{Emptied, FtlConfig, Isolation, Stream};
 use pellucid_media::ReadResult;
-use std::collections::VecDeque;
 
 /// A unit being moved.
 #[derive(Clone, Debug)]
@@ -41,10 +41,8 @@ pub(crate) struct Collect {
     relocations: Slab<Relocation>,
     images: Vec<u8>,
     unit_images: usize,
-    /// Per die: read and waiting for a stripe, for collection, for wear levelling, and for each placement handle from 1 whose
-    /// data stay apart.
-    packed: Vec<VecDeque<u32>>,
-    packers: usize,
+    /// Per die: read and waiting for a stripe.
+    packers: Vec<OperationPacker>,
     /// Per die: relocations under way.
     moving: Vec<u32>,
     /// Per die: of these, those that are being read.
@@ -54,37 +52,18 @@ pub(crate) struct Collect {
     lpns: Vec<Lpn>,
 }
 
-/// The stream that a packer is for.
-#[inline]
-fn stream_of(packer: usize) -> Stream {
-    match packer {
-        0 => Stream::Collected,
-        1 => Stream::Worn,
-        placed => Stream::PlacedCollected(placed as u16 - 1),
-    }
-}
-
-#[inline]
-fn packer_of(stream: Stream) -> usize {
-    match stream {
-        Stream::Worn => 1,
-        Stream::PlacedCollected(handle) => usize::from(handle) + 1,
-        _ => 0,
-    }
-}
-
 impl Collect {
     pub fn new(ftl: &FtlConfig, layout: &Layout, image_bytes: usize) -> Collect {
-        let packers = match ftl.isolation {
-            Isolation::Initial => 2,
-            Isolation::Persistent => 1 + usize::from(ftl.handles),
+        let apart = match ftl.isolation {
+            Isolation::Initial => 1,
+            Isolation::Persistent => ftl.handles,
         };
+        let packer = OperationPacker::of_collection(apart, layout.units_per_stripe);
         Collect {
             relocations: Slab::default(),
             images: Vec::new(),
             unit_images: layout.sectors_per_unit as usize * image_bytes,
-            packed: vec![VecDeque::new(); layout.dies as usize * packers],
-            packers,
+            packers: vec![packer; layout.dies as usize],
             moving: vec![0; layout.dies as usize],
             reading: vec![0; layout.dies as usize],
             stalled: false,
@@ -98,29 +77,10 @@ impl Collect {
         (self.relocations[relocation].lpn, &self.images[at..at + self.unit_images])
     }
 
-    /// Relocations that wait for a stripe of a packer.
+    /// Relocations of a die that wait for a stripe.
     #[inline]
-    fn packed(&mut self, die: DieId, packer: usize) -> &mut VecDeque<u32> {
-        &mut self.packed[die.0 as usize * self.packers + packer]
-    }
-
-    /// How many wait in each packer of a die.
-    #[inline]
-    fn waiting(&self, die: DieId) -> impl Iterator<Item = usize> + use<'_> {
-        let first = die.0 as usize * self.packers;
-        self.packed[first..first + self.packers].iter().map(VecDeque::len)
-    }
-
-    /// The packer of a die in which most wait; `None`: nothing waits.
-    #[inline]
-    fn fullest(&self, die: DieId) -> Option<usize> {
-        let mut most = (0, None);
-        for (packer, waiting) in self.waiting(die).enumerate() {
-            if waiting > most.0 {
-                most = (waiting, Some(packer));
-            }
-        }
-        most.1
+    fn packer(&mut self, die: DieId) -> &mut OperationPacker {
+        &mut self.packers[die.0 as usize]
     }
 
     fn image_mut(&mut self, relocation: u32) -> &mut [u8] {
@@ -283,7 +243,7 @@ impl Device {
         }
         self.collect.reading[die as usize] -= 1;
         if keep {
-            self.collect.packed(DieId(die), packer_of(stream)).push_back(relocation);
+            self.collect.packer(DieId(die)).pack(stream, relocation);
         } else {
             self.drop_relocation(relocation);
         }
@@ -298,40 +258,38 @@ impl Device {
 
     /// Programs relocated units of a die: whole stripes, and the rest when nothing can come to fill it.
     fn pack_relocated(&mut self, die: DieId) {
-        // The fullest one first: a few units of one kind must not keep those of another from gathering.
-        let Some(first) = self.collect.fullest(die) else { return };
-        let packers = self.collect.packers;
-        for packer in (first..packers).chain(0..first) {
-            while !self.collect.packed(die, packer).is_empty() {
-                let waiting = self.collect.packed(die, packer).len();
-                let stripe = self.layout.units_per_stripe as usize;
-                let rest = || {
-                    let packed: usize = self.collect.waiting(die).sum();
-                    // No read under way, and none to come before a stripe leaves.
-                    self.collect.reading[die.0 as usize] == 0
-                        && (packed >= self.relocations_max() as usize || self.ftl.victim_exhausted(die))
-                };
-                if (waiting < stripe && !rest()) || !self.program_relocated(die, packer) {
+        for queue in self.collect.packer(die).fullest_first() {
+            while !self.collect.packer(die).is_empty(queue) {
+                let full = self.collect.packer(die).has_stripe(queue);
+                if (!full && !self.nothing_joins(die)) || !self.program_relocated(die, queue) {
                     break;
                 }
             }
         }
     }
 
+    /// Whether no unit will come to what waits for a stripe: none is being read, and none will be before a stripe leaves.
+    fn nothing_joins(&self, die: DieId) -> bool {
+        let at = die.0 as usize;
+        self.collect.reading[at] == 0
+            && (self.collect.packers[at].waiting() >= self.relocations_max() as usize
+                || self.ftl.victim_exhausted(die))
+    }
+
     /// Programs up to a stripe of relocated units; `false`: there is no room.
-    fn program_relocated(&mut self, die: DieId, packer: usize) -> bool {
+    fn program_relocated(&mut self, die: DieId, queue: usize) -> bool {
         let mut lpns = std::mem::take(&mut self.collect.lpns);
         lpns.clear();
         let mut at = 0;
         // Overwritten since they were read: nothing to move. Given up since: no copy may bring them back.
         while lpns.len() < self.layout.units_per_stripe as usize {
-            let Some(&relocation) = self.collect.packed(die, packer).get(at) else { break };
+            let Some(relocation) = self.collect.packer(die).get(queue, at) else { break };
             let Relocation { lpn, from, .. } = self.collect.relocations[relocation];
             if self.ftl.is_current(lpn, from) && !self.media.is_condemned(from) {
                 lpns.push(lpn);
                 at += 1;
             } else {
-                self.collect.packed(die, packer).remove(at);
+                self.collect.packer(die).remove(queue, at);
                 self.drop_relocation(relocation);
             }
         }
@@ -339,7 +297,8 @@ impl Device {
             self.collect.lpns = lpns;
             return true;
         }
-        let plan = self.ftl.plan_program(stream_of(packer), Some(die), &lpns);
+        let plan =
+            self.ftl.plan_program(self.collect.packers[die.0 as usize].stream(queue), Some(die), &lpns);
         let count = lpns.len();
         self.collect.lpns = lpns;
         let Some(plan) = plan else {
@@ -349,7 +308,7 @@ impl Device {
         self.reserve(&plan, count as u32);
         let mut cause = Cause::Collection;
         for i in 0..count {
-            let relocation = self.collect.packed(die, packer).pop_front().expect("counted");
+            let relocation = self.collect.packer(die).take(queue).expect("counted");
             cause = self.collect.relocations[relocation].cause;
             self.count_relocated(cause, 1);
             self.set_unit(plan.id, i, StripeUnit::Relocation(relocation));
@@ -364,7 +323,7 @@ impl Device {
             self.drop_relocation(relocation);
         } else {
             self.collect.relocations[relocation].cause = Cause::Retirement;
-            self.collect.packed(DieId(die), packer_of(stream)).push_back(relocation);
+            self.collect.packer(DieId(die)).pack(stream, relocation);
         }
         // A guest from another die: its own die may go on.
         if DieId(die) != programmed_in {

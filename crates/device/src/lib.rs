@@ -22,6 +22,7 @@ mod host_interface;
 mod manage;
 mod monitor;
 mod operation_end;
+mod operation_packer;
 mod placement;
 mod port;
 mod power;

@@ -109,7 +109,7 @@ impl Device {
         (self.active, self.unretired) = (0, 0);
         self.starved = Default::default();
         self.starved_count = 0;
-        self.writes = crate::write_path::Writes::new(self.config.ftl.handles);
+        self.writes = crate::write_path::Writes::new(self.config.ftl.handles, self.layout.units_per_stripe);
         self.flushes = Default::default();
         self.collect = crate::collect_path::Collect::new(&self.config.ftl, &self.layout, self.image_bytes);
         self.direct.refresh = Default::default();

@@ -13,17 +13,17 @@
 use crate::config::WritePolicy;
 use crate::device::{Device, StripeUnit};
 use crate::firmware::Task;
+use crate::operation_packer::OperationPacker;
 use crate::scheduler::{Client, FlashOp, OpKind};
 use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status};
-use pellucid_ftl::{Plan, ProgramId, Stream};
+use pellucid_ftl::{Plan, ProgramId};
 use pellucid_media::Outcome;
-use std::collections::VecDeque;
 
 /// What the write path keeps between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes {
-    /// Entries that wait for a stripe: host data, host data that are seldom written, and those of each placement handle from 1.
-    packers: Vec<VecDeque<u32>>,
+    /// Entries that wait for a stripe.
+    packer: OperationPacker,
     /// Write slices between fetch and arrival of their data.
     pub inbound: u32,
     /// Entries that are wanted and are being filled.
@@ -46,34 +46,15 @@ pub(crate) struct Writes {
     pub scratch: Vec<u8>,
 }
 
-/// The stream that a packer is for.
-#[inline]
-fn stream_of(packer: usize) -> Stream {
-    match packer {
-        0 => Stream::Host,
-        1 => Stream::HostCold,
-        placed => Stream::Placed(placed as u16 - 1),
-    }
-}
-
-#[inline]
-fn packer_of(stream: Stream) -> usize {
-    match stream {
-        Stream::HostCold => 1,
-        Stream::Placed(handle) => usize::from(handle) + 1,
-        _ => 0,
-    }
-}
-
 impl Writes {
-    /// For a drive with so many placement handles.
-    pub fn new(handles: u16) -> Writes {
-        Writes { packers: vec![VecDeque::new(); usize::from(handles) + 1], ..Writes::default() }
+    /// For a drive with so many placement handles and stripes of so many units.
+    pub fn new(handles: u16, units_per_stripe: u32) -> Writes {
+        Writes { packer: OperationPacker::of_host(handles, units_per_stripe), ..Writes::default() }
     }
 
     /// Entries in programs.
     fn programming(&self) -> u32 {
-        self.leaving - self.packers.iter().map(|p| p.len() as u32).sum::<u32>()
+        self.leaving - self.packer.waiting() as u32
     }
 }
 
@@ -181,36 +162,27 @@ impl Device {
         self.buffer[entry].packed = true;
         self.writes.leaving += 1;
         let record = &self.buffer[entry];
-        let packer = packer_of(self.ftl.host_stream(record.lpn, record.handle));
-        self.writes.packers[packer].push_back(entry);
-        if self.writes.packers[packer].len() >= self.layout.units_per_stripe as usize {
-            self.program_packed(packer, false);
-        }
+        let stream = self.ftl.host_stream(record.lpn, record.handle);
+        let queue = self.writes.packer.pack(stream, entry);
+        self.program_packed(queue, false);
     }
 
     /// New data come for an entry that waits for a stripe: it goes back in line when they are here.
     pub(crate) fn unpack(&mut self, entry: u32) {
-        for packer in &mut self.writes.packers {
-            if let Some(at) = packer.iter().position(|&e| e == entry) {
-                packer.remove(at);
-            }
-        }
+        self.writes.packer.unpack(entry);
         self.buffer[entry].packed = false;
         self.writes.leaving -= 1;
     }
 
-    /// Plans full stripes of a packer (and the rest, if `pad`).
-    fn program_packed(&mut self, packer: usize, pad: bool) {
-        let stripe = self.layout.units_per_stripe as usize;
-        let stream = stream_of(packer);
-        while self.writes.packers[packer].len() >= stripe || (pad && !self.writes.packers[packer].is_empty())
-        {
-            let count = self.writes.packers[packer].len().min(stripe);
+    /// Plans full stripes of a queue of the packer (and the rest, if `pad`).
+    fn program_packed(&mut self, queue: usize, pad: bool) {
+        while self.writes.packer.has_stripe(queue) || (pad && !self.writes.packer.is_empty(queue)) {
             let mut lpns = std::mem::take(&mut self.writes.lpns);
             lpns.clear();
-            let page = |e: &u32| if self.buffer[*e].dropped { Lpn::NONE } else { self.buffer[*e].lpn };
-            lpns.extend(self.writes.packers[packer].iter().take(count).map(page));
-            let plan = self.ftl.plan_program(stream, None, &lpns);
+            let page = |e: u32| if self.buffer[e].dropped { Lpn::NONE } else { self.buffer[e].lpn };
+            lpns.extend(self.writes.packer.next_stripe(queue).map(page));
+            let count = lpns.len();
+            let plan = self.ftl.plan_program(self.writes.packer.stream(queue), None, &lpns);
             self.writes.lpns = lpns;
             let Some(plan) = plan else {
                 self.writes.stalled = true;
@@ -220,7 +192,7 @@ impl Device {
             };
             self.reserve(&plan, count as u32);
             for i in 0..count {
-                let entry = self.writes.packers[packer].pop_front().expect("counted");
+                let entry = self.writes.packer.take(queue).expect("counted");
                 self.enter_program(&plan, i, entry);
             }
             self.issue_program(&plan, count as u32, Cause::Host);
@@ -504,18 +476,16 @@ impl Device {
         if !awaited || self.writes.inbound > 0 || self.writes.filling > 0 || self.writes.stalled {
             return;
         }
-        for packer in 0..self.writes.packers.len() {
-            if !self.writes.packers[packer].is_empty() {
-                self.program_packed(packer, true);
-            }
+        for queue in self.writes.packer.queues() {
+            self.program_packed(queue, true);
         }
     }
 
     /// Blocks were erased: what waited for room goes on.
     pub(crate) fn resume_stalled(&mut self) {
         if std::mem::take(&mut self.writes.stalled) {
-            for packer in 0..self.writes.packers.len() {
-                self.program_packed(packer, false);
+            for queue in self.writes.packer.queues() {
+                self.program_packed(queue, false);
             }
         }
     }
@@ -525,8 +495,9 @@ impl Device {
     pub(crate) fn give_up_writing(&mut self) {
         self.read_only = true;
         self.writes.stalled = false;
-        for packer in 0..self.writes.packers.len() {
-            for entry in std::mem::take(&mut self.writes.packers[packer]) {
+        for queue in self.writes.packer.queues() {
+            // Those only: who waits for an entry may send others here.
+            for entry in self.writes.packer.take_all(queue) {
                 self.writes.leaving -= 1;
                 let record = &mut self.buffer[entry];
                 (record.packed, record.wanted) = (false, false);

@@ -1,0 +1,207 @@
+//! The operation packer: makes one flash operation of the units that are programmed together (Cosmos+ section 7.4).
+//!
+//! ```text
+//!  unit of a stream ─► queue of that stream ─► a stripe's worth, or what there is if somebody waits ─► plan ─► one program
+//!       host data of a write, or relocated data of a die                        (one shot, all planes)
+//! ```
+//! What is programmed in one go is a stripe: the pages of a word line with one-shot programming, those of all planes with
+//! multi-plane operation, or a part of one page where units are smaller. Units of different streams do not share a stripe. The
+//! packer knows units by number only; whose numbers they are, and when less than a stripe has to leave, its owner knows. The
+//! write path has one, and collection one for each die.
+//!
+//! Invariants: a unit is in one queue at most; a queue is left in the order in which it was entered; `waiting` is the sum of all
+//! queues.
+
+use pellucid_ftl::Stream;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Units that wait for a stripe, by stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OperationPacker {
+    queues: Vec<Queue>,
+    stripe: usize,
+    waiting: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Queue {
+    stream: Stream,
+    units: VecDeque<u32>,
+}
+
+/// The queue of a stream.
+#[inline]
+fn queue_of(stream: Stream) -> usize {
+    match stream {
+        Stream::HostCold | Stream::Worn => 1,
+        Stream::Placed(handle) | Stream::PlacedCollected(handle) => usize::from(handle) + 1,
+        _ => 0,
+    }
+}
+
+impl OperationPacker {
+    /// For host data of so many placement handles. Without placement there are host data, and those that are seldom written.
+    pub fn of_host(handles: u16, units_per_stripe: u32) -> OperationPacker {
+        let placed = (1..handles).map(Stream::Placed);
+        OperationPacker::new([Stream::Host, Stream::HostCold].into_iter().chain(placed), units_per_stripe)
+    }
+
+    /// For relocated data; those of `handles` placement handles stay apart.
+    pub fn of_collection(handles: u16, units_per_stripe: u32) -> OperationPacker {
+        let placed = (1..handles).map(Stream::PlacedCollected);
+        OperationPacker::new([Stream::Collected, Stream::Worn].into_iter().chain(placed), units_per_stripe)
+    }
+
+    fn new(streams: impl Iterator<Item = Stream>, units_per_stripe: u32) -> OperationPacker {
+        let queues: Vec<Queue> = streams.map(|stream| Queue { stream, units: VecDeque::new() }).collect();
+        debug_assert!(queues.iter().enumerate().all(|(i, queue)| queue_of(queue.stream) == i));
+        OperationPacker { queues, stripe: units_per_stripe as usize, waiting: 0 }
+    }
+
+    /// A unit waits for a stripe of its stream from now on; gives the number of that queue.
+    #[inline]
+    pub fn pack(&mut self, stream: Stream, unit: u32) -> usize {
+        let queue = queue_of(stream);
+        self.queues[queue].units.push_back(unit);
+        self.waiting += 1;
+        queue
+    }
+
+    /// A unit waits no longer.
+    pub fn unpack(&mut self, unit: u32) {
+        for queue in 0..self.queues.len() {
+            if let Some(at) = self.queues[queue].units.iter().position(|&other| other == unit) {
+                self.remove(queue, at);
+            }
+        }
+    }
+
+    /// Removes the unit at a place of a queue.
+    pub fn remove(&mut self, queue: usize, at: usize) {
+        self.waiting -= usize::from(self.queues[queue].units.remove(at).is_some());
+    }
+
+    /// Numbers of all queues.
+    pub fn queues(&self) -> Range<usize> {
+        0..self.queues.len()
+    }
+
+    /// Whose units are in a queue.
+    #[inline]
+    pub fn stream(&self, queue: usize) -> Stream {
+        self.queues[queue].stream
+    }
+
+    /// Whether a queue holds a whole stripe.
+    #[inline]
+    pub fn has_stripe(&self, queue: usize) -> bool {
+        self.queues[queue].units.len() >= self.stripe
+    }
+
+    /// Whether nothing waits in a queue.
+    #[inline]
+    pub fn is_empty(&self, queue: usize) -> bool {
+        self.queues[queue].units.is_empty()
+    }
+
+    /// Units that wait, in all queues.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// The unit at a place of a queue.
+    #[inline]
+    pub fn get(&self, queue: usize, at: usize) -> Option<u32> {
+        self.queues[queue].units.get(at).copied()
+    }
+
+    /// The units of the next stripe of a queue, or as many as there are.
+    #[inline]
+    pub fn next_stripe(&self, queue: usize) -> impl Iterator<Item = u32> + '_ {
+        self.queues[queue].units.iter().copied().take(self.stripe)
+    }
+
+    /// The unit that has waited longest in a queue leaves it.
+    #[inline]
+    pub fn take(&mut self, queue: usize) -> Option<u32> {
+        let unit = self.queues[queue].units.pop_front()?;
+        self.waiting -= 1;
+        Some(unit)
+    }
+
+    /// All units of a queue leave it.
+    pub fn take_all(&mut self, queue: usize) -> VecDeque<u32> {
+        let units = std::mem::take(&mut self.queues[queue].units);
+        self.waiting -= units.len();
+        units
+    }
+
+    /// All queues, or none if nothing waits, the fullest first: a few units of one stream must not keep those of another from gathering.
+    #[inline]
+    pub fn fullest_first(&self) -> impl Iterator<Item = usize> + use<> {
+        let lengths = self.queues.iter().map(|queue| queue.units.len());
+        let mut fullest = (0, 0);
+        for (queue, length) in lengths.enumerate() {
+            if length > fullest.1 {
+                fullest = (queue, length);
+            }
+        }
+        let count = if self.waiting == 0 { 0 } else { self.queues.len() };
+        (fullest.0..count).chain(0..fullest.0.min(count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three units make a stripe, in the order in which they came; other streams do not fill it up.
+    #[test]
+    fn units_of_one_stream_make_a_stripe() {
+        let mut packer = OperationPacker::of_host(3, 3);
+        for unit in [5, 6] {
+            packer.pack(Stream::Host, unit);
+        }
+        let placed = packer.pack(Stream::Placed(2), 7);
+        assert_eq!(packer.stream(placed), Stream::Placed(2));
+        assert!(packer.queues().all(|queue| !packer.has_stripe(queue)), "two and one are no stripe of three");
+        let host = packer.pack(Stream::Host, 8);
+        packer.pack(Stream::Host, 9);
+        assert!(packer.has_stripe(host) && !packer.has_stripe(placed));
+        assert_eq!(packer.next_stripe(host).collect::<Vec<_>>(), [5, 6, 8]);
+        assert_eq!((packer.take(host), packer.waiting()), (Some(5), 4));
+    }
+
+    #[test]
+    fn a_unit_that_leaves_is_not_waiting() {
+        let mut packer = OperationPacker::of_collection(1, 2);
+        let queue = packer.pack(Stream::Worn, 1);
+        packer.pack(Stream::Worn, 2);
+        packer.unpack(1);
+        packer.unpack(1);
+        assert_eq!((packer.waiting(), packer.get(queue, 0)), (1, Some(2)));
+        packer.remove(queue, 0);
+        packer.remove(queue, 0);
+        assert!(packer.is_empty(queue) && packer.waiting() == 0);
+        packer.pack(Stream::Collected, 3);
+        packer.pack(Stream::Worn, 4);
+        assert_eq!((packer.take_all(queue).len(), packer.waiting()), (1, 1));
+    }
+
+    /// Each queue once, and none if nothing waits.
+    #[test]
+    fn the_fullest_queue_comes_first() {
+        let mut packer = OperationPacker::of_collection(4, 8);
+        assert_eq!(packer.fullest_first().count(), 0);
+        packer.pack(Stream::Collected, 1);
+        let worn = packer.pack(Stream::Worn, 2);
+        packer.pack(Stream::Worn, 3);
+        let order: Vec<usize> = packer.fullest_first().collect();
+        assert_eq!(order[0], worn);
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(packer.queues()), "{order:?}");
+    }
+}
