@@ -8,8 +8,13 @@
 //! handed to a program never change.
 //!
 //! Invariants: a listed entry is found under its logical page and no other; an entry is in the LRU list if and only if it
-//! is idle; `dirty` is a subset of `valid`, or the entry is wanted and will be filled first.
+//! is idle; `dirty` is a subset of `valid`, or the entry is wanted and will be filled first; writes hold at most as many entries
+//! as are theirs.
+//!
+//! An entry is *held by a write* from the moment at which one takes it until it is clean and idle, or vacant. So the entries that
+//! are set aside for reads need no place of their own: they are those that writes leave.
 
+use crate::config::DataBuffer;
 use pellucid_flash::Lpn;
 use pellucid_flash::slab::{List, NIL};
 
@@ -49,6 +54,8 @@ pub(crate) struct Entry {
     pub waiting: List,
     /// Slices that are acknowledged when it is programmed.
     pub acknowledge: List,
+    /// Held by a write.
+    written: bool,
     in_lru: bool,
     /// When it became idle, counted in such moments.
     used: u64,
@@ -81,6 +88,7 @@ const VACANT: Entry = Entry {
     handle: 0,
     waiting: List::EMPTY,
     acknowledge: List::EMPTY,
+    written: false,
     in_lru: false,
     used: 0,
     previous: NIL,
@@ -101,11 +109,15 @@ pub(crate) struct Buffer {
     lru: [Lru; 2],
     uses: u64,
     dirty_idle: u32,
+    /// Entries that writes hold, and how many they may.
+    written: u32,
+    write_limit: u32,
 }
 
 impl Buffer {
-    /// `count` entries of `sectors` sector images of `image_bytes` each.
-    pub fn new(count: u32, sectors: u32, image_bytes: usize) -> Buffer {
+    /// Entries of `sectors` sector images of `image_bytes` each.
+    pub fn new(config: &DataBuffer, sectors: u32, image_bytes: usize) -> Buffer {
+        let count = config.entries + config.read_entries;
         let slots = (2 * count).next_power_of_two().max(16);
         Buffer {
             entries: vec![VACANT; count as usize],
@@ -118,6 +130,8 @@ impl Buffer {
             lru: [Lru { newest: NIL, oldest: NIL }; 2],
             uses: 0,
             dirty_idle: 0,
+            written: 0,
+            write_limit: config.entries,
         }
     }
 
@@ -187,11 +201,37 @@ impl Buffer {
         self.table[hole as usize] = NIL;
     }
 
+    /// Whether a write must wait before it takes another entry.
+    #[inline]
+    pub fn writes_are_full(&self) -> bool {
+        self.written >= self.write_limit
+    }
+
+    /// Whether a write may take the entry `at`, which is listed.
+    #[inline]
+    pub fn takes_write(&self, at: u32) -> bool {
+        self.entries[at as usize].written || !self.writes_are_full()
+    }
+
+    /// A write takes the entry.
+    #[inline]
+    pub fn hold_for_write(&mut self, at: u32) {
+        let held = std::mem::replace(&mut self.entries[at as usize].written, true);
+        self.written += u32::from(!held);
+    }
+
+    #[inline]
+    fn let_go(&mut self, at: u32) {
+        let held = std::mem::take(&mut self.entries[at as usize].written);
+        self.written -= u32::from(held);
+    }
+
     /// Gives the entry back.
     #[inline]
     pub fn vacate(&mut self, at: u32) {
         self.unlist(at);
         self.busy(at);
+        self.let_go(at);
         let entry = &mut self.entries[at as usize];
         debug_assert!(entry.users == 0 && !entry.filling && !entry.programming && !entry.packed);
         debug_assert!(!entry.flushing && entry.dirty == 0, "vacating {entry:?}");
@@ -238,6 +278,9 @@ impl Buffer {
     #[inline]
     pub fn idle(&mut self, at: u32) {
         self.busy(at);
+        if self.entries[at as usize].dirty == 0 {
+            self.let_go(at);
+        }
         self.uses += 1;
         let entry = &mut self.entries[at as usize];
         let lru = &mut self.lru[usize::from(entry.dirty != 0)];
@@ -280,6 +323,11 @@ impl Buffer {
         self.dirty_idle
     }
 
+    /// How many entries writes may hold.
+    pub fn write_limit(&self) -> u32 {
+        self.write_limit
+    }
+
     /// All entries.
     pub fn count(&self) -> u32 {
         self.entries.len() as u32
@@ -318,6 +366,14 @@ impl Buffer {
                 assert_eq!(self.find(entry.lpn), Some(at as u32), "entry {at}: not found by its page");
             }
         }
+        for entry in &self.entries {
+            assert!(entry.written || entry.dirty == 0, "dirty, and no write holds it: {entry:?}");
+        }
+        assert_eq!(
+            self.written as usize,
+            self.entries.iter().filter(|e| e.written).count(),
+            "held by writes"
+        );
         let listed = self.entries.iter().filter(|e| e.listed).count();
         assert_eq!(listed, self.table.iter().filter(|&&t| t != NIL).count(), "listed entries");
         let mut count = 0;

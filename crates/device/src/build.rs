@@ -11,7 +11,7 @@ use crate::monitor::Counters;
 use crate::scheduler::Scheduler;
 use crate::work::sector_mask;
 use pellucid_flash::SimTime;
-use pellucid_flash::slab::{List, Slab};
+use pellucid_flash::slab::Slab;
 use pellucid_ftl::SetupError;
 use pellucid_media::{Media, MediaError};
 use std::collections::VecDeque;
@@ -92,16 +92,18 @@ impl Device {
         let image_bytes = media.image_bytes();
         let stripe_bytes =
             u64::from(layout.units_per_stripe) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
+        let page_units = (config.media.geometry.page_bytes / layout.unit_bytes).max(1);
         Ok(Device {
             events: Events::default(),
             host: HostInterface::new(&config.host),
             firmware: Firmware::new(&config.firmware, config.media.seed),
-            buffer: Buffer::new(config.buffer.entries, layout.sectors_per_unit, image_bytes),
+            buffer: Buffer::new(&config.buffer, layout.sectors_per_unit, image_bytes),
             scheduler: Scheduler::new(
                 &config.scheduler,
                 &config.media.timing,
                 &layout,
                 stripe_bytes,
+                page_units,
                 config.firmware.model == FirmwareModel::Loop,
                 config.media.seed,
             ),
@@ -116,7 +118,7 @@ impl Device {
             slices: Slab::default(),
             active: 0,
             unretired: 0,
-            starved: List::default(),
+            starved: Default::default(),
             starved_count: 0,
             read_only: block_namespace != crate::spaces::NO_NAMESPACE && ftl.worn_out(),
             mounted,

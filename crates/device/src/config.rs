@@ -119,6 +119,9 @@ pub enum WritePolicy {
 pub struct DataBuffer {
     /// Entries, one mapping unit each. At least 1; each command slice in flight needs one.
     pub entries: u32,
+    /// Entries more, which writes leave free, so that a read never waits for a program to get one. 0: reads and writes share
+    /// them all and take their turn.
+    pub read_entries: u32,
     /// Write policy.
     pub write: WritePolicy,
     /// Whether data stay in the buffer after their operation, to serve later hits.
@@ -160,6 +163,9 @@ pub struct Scheduler {
     pub order: DieOrder,
     /// Whether a running program or erase is suspended for a host read (needs `timing.suspend_ns` and `ReadFirst`).
     pub suspend: bool,
+    /// Whether data cross a channel page by page, so that between two pages of a program or of a collecting read somebody
+    /// of a better class goes first; else in one go. Not under a firmware loop.
+    pub page_transfers: bool,
     /// How often a failed read is tried again.
     pub read_retries: u32,
     /// Extra sense time of each retry.

@@ -61,8 +61,9 @@ pub struct Device {
     pub(crate) unretired: u32,
     pub(crate) image_bytes: usize,
     pub(crate) full: u64,
-    /// Slices that wait for a buffer entry.
-    pub(crate) starved: List,
+    /// Slices that wait for a buffer entry: in turn, and reads that wait for one of their own.
+    pub(crate) starved: [List; 2],
+    /// Those of the first list.
     pub(crate) starved_count: u32,
     pub(crate) writes: crate::write_path::Writes,
     pub(crate) flushes: Flushes,

@@ -244,6 +244,7 @@ impl Device {
     /// A page that a forced write waits for is overwritten with zeros instead of being unmapped.
     pub(crate) fn zero_awaited(&mut self, entry: u32) {
         self.zero(entry);
+        self.buffer.hold_for_write(entry);
         let record = &mut self.buffer[entry];
         (record.dirty, record.wanted) = (record.valid, true);
         record.users += 1;

@@ -103,7 +103,7 @@ impl Device {
         self.host.reset(self.now);
         self.firmware.reset();
         self.scheduler.reset(self.now);
-        self.buffer = Buffer::new(self.config.buffer.entries, self.layout.sectors_per_unit, self.image_bytes);
+        self.buffer = Buffer::new(&self.config.buffer, self.layout.sectors_per_unit, self.image_bytes);
         self.works.clear();
         self.slices.clear();
         (self.active, self.unretired) = (0, 0);

@@ -6,9 +6,13 @@
 //!              └─► fill: never written ─► zeros ──────────────────────────────┤
 //!                        else flash read ─► failed? again, elsewhere if moved ───┘
 //! ```
+//! A page whose data collection moves is read where it lies still: its new place may be programmed long after. (With
+//! `order = "fifo"` nothing goes ahead of that program, and the new place is read.)
+//!
 //! Slices that come while a fill is under way join it. A fill brings only the sectors that the entry does not have, so a
 //! write that arrives meanwhile is not undone.
 
+use crate::config::DieOrder;
 use crate::device::Device;
 use crate::firmware::Task;
 use crate::host_interface::Direction;
@@ -30,11 +34,15 @@ impl Device {
             return self.slice_done(slice, Status::ReadOnly);
         }
         let found = self.buffer.find(lpn);
+        let line = self.line(write);
         let entry = match found {
-            Some(entry) if !(write && self.buffer[entry].programming) => entry,
+            Some(entry) if !write => entry,
+            Some(entry) if !self.buffer[entry].programming && self.buffer.takes_write(entry) => entry,
+            Some(entry) if !self.buffer[entry].programming => return self.starve(slice, write),
             // A new entry: for a page that is not here, or beside one whose data are being programmed.
             _ => {
-                if (!in_turn && !self.starved.is_empty()) || !self.make_vacancy() {
+                let waits = !in_turn && !self.starved[line].is_empty();
+                if waits || (write && self.buffer.writes_are_full()) || !self.make_vacancy() {
                     return self.starve(slice, write);
                 }
                 // Making room may have moved the page's old entry out.
@@ -54,7 +62,7 @@ impl Device {
         let record = &mut self.slices[slice];
         record.entry = entry;
         // One that waited for an entry waited for programs.
-        match in_turn {
+        match in_turn && line == 0 {
             true => record.book_from(&mut self.writes.cleaning, self.now),
             false => record.book(Stage::Buffer, self.now),
         }
@@ -62,6 +70,7 @@ impl Device {
             if self.buffer[entry].packed {
                 self.unpack(entry);
             }
+            self.buffer.hold_for_write(entry);
             self.counters.buffer_write_hits += u64::from(found.is_some());
             self.buffer[entry].users += 1;
             self.ask(Task::Dma(slice));
@@ -86,6 +95,11 @@ impl Device {
         self.works[self.slices[slice].work].command.opcode != Opcode::Read
     }
 
+    /// In which line a slice waits for an entry: reads that have entries of their own in the second one.
+    fn line(&self, write: bool) -> usize {
+        usize::from(!write && self.config.buffer.read_entries > 0)
+    }
+
     /// Makes sure that an entry is vacant, at the cost of the least recently used clean one.
     #[inline]
     pub(crate) fn make_vacancy(&mut self) -> bool {
@@ -93,7 +107,9 @@ impl Device {
     }
 
     fn vacate_oldest(&mut self) -> bool {
-        match self.buffer.oldest() {
+        // Where dirty entries leave some to others, what is clean need not wait until they are older.
+        let apart = self.config.buffer.read_entries > 0;
+        match if apart { self.buffer.oldest_clean() } else { self.buffer.oldest() } {
             Some(oldest) if self.buffer[oldest].dirty == 0 => {
                 self.buffer.vacate(oldest);
                 true
@@ -112,22 +128,35 @@ impl Device {
 
     /// The slice waits for an entry, first come, first served.
     fn starve(&mut self, slice: u32, write: bool) {
-        self.starved.push_back(&mut self.slices, slice);
+        let line = self.line(write);
+        self.starved[line].push_back(&mut self.slices, slice);
+        if line == 1 {
+            return;
+        }
         self.starved_count += 1;
         // It adds nothing to a stripe until it has an entry.
         self.writes.inbound -= u32::from(write);
         self.dispatch_for_space();
     }
 
+    /// Whether the first of the line may take an entry if there is one. A drive that stores no more refuses writes in their turn.
+    fn serves_starved(&self) -> bool {
+        self.read_only || self.line(false) == 0 || !self.buffer.writes_are_full()
+    }
+
     /// Entries became vacant or clean: those who wait get them.
     pub(crate) fn feed_starved(&mut self) {
-        while !self.starved.is_empty() && self.make_vacancy() {
-            let slice = self.starved.pop(&mut self.slices).expect("not empty");
+        while !self.starved[1].is_empty() && self.make_vacancy() {
+            let slice = self.starved[1].pop(&mut self.slices).expect("not empty");
+            self.place(slice, true);
+        }
+        while !self.starved[0].is_empty() && self.serves_starved() && self.make_vacancy() {
+            let slice = self.starved[0].pop(&mut self.slices).expect("not empty");
             self.starved_count -= 1;
             self.writes.inbound += u32::from(self.is_write(slice));
             self.place(slice, true);
         }
-        if self.starved.is_empty() {
+        if self.starved[0].is_empty() {
             // What is left of the programs' time is nobody's wait.
             self.writes.cleaning = Default::default();
         } else {
@@ -139,10 +168,15 @@ impl Device {
     pub(crate) fn start_fill(&mut self, entry: u32, cause: Cause) {
         let held = &mut self.buffer[entry];
         (held.filling, held.hollow) = (true, false);
-        let ppa = self.ftl.lookup(held.lpn);
-        if !ppa.is_some() {
+        let newest = self.ftl.lookup(held.lpn);
+        if !newest.is_some() {
             return self.fill_zeros(entry, None);
         }
+        let hurries = cause == Cause::Host && self.config.scheduler.order == DieOrder::ReadFirst;
+        let ppa = match hurries {
+            true => Some(self.ftl.copy_on_media(newest)).filter(|ppa| ppa.is_some()).unwrap_or(newest),
+            false => newest,
+        };
         self.media.prefetch(ppa);
         let die = self.layout.die_of(ppa).0;
         let op = FlashOp::new(OpKind::Read, cause, Client::Fill(entry), die, ppa, 1, self.now);
@@ -154,7 +188,7 @@ impl Device {
     #[inline]
     pub(crate) fn may_go_ahead(&self, op: u32) -> bool {
         let op = &self.scheduler.ops[op];
-        self.config.scheduler.order == crate::config::DieOrder::ReadFirst
+        self.config.scheduler.order == DieOrder::ReadFirst
             && op.kind == OpKind::Read
             && op.cause == Cause::Host
             && self.media.spare(op.ppa).is_some()

@@ -8,6 +8,9 @@
 //!  program write         ──►  data in   ──►  program      ──►    [status check]            ──► end
 //!  erase   erase         ──►  command   ──►  erase        ──►    [status check]            ──► end
 //! ```
+//! With `page_transfers` data cross a channel page by page, and between two pages a better class goes first; a program that
+//! was begun goes before another one of its class, and reads take turns.
+//!
 //! A free channel takes, among the heads that want it, the class with the best priority (Cosmos+ Table 2), round robin inside
 //! a class. A phase without cost is passed without an event. The scheduler knows nothing of media or translation: it hands
 //! out [`Step`]s and is told how long the array takes. An operation's time is booked to a stage at every transition.
@@ -61,6 +64,8 @@ struct Die {
     reads: List,
     rest: List,
     current: u32,
+    /// Its current operation went ahead of others.
+    hurries: bool,
     phase: Phase,
     /// What the current operation wants the channel for, or does on it.
     wanted: Phase,
@@ -102,6 +107,9 @@ pub(crate) struct Scheduler {
     status: Nanos,
     unit_transfer: Nanos,
     stripe_transfer: Nanos,
+    /// Pages of a stripe, each of which crosses by itself, and mapping units of a page; 1 and no limit: all in one go.
+    stripe_pages: u32,
+    page_units: u32,
     pub suspensions: u64,
     /// Dies that work, and channels that carry a transfer.
     active: (u32, u32),
@@ -121,6 +129,7 @@ impl Scheduler {
         timing: &Timing,
         layout: &Layout,
         stripe_units_bytes: u64,
+        page_units: u32,
         polled: bool,
         seed: u64,
     ) -> Scheduler {
@@ -136,6 +145,7 @@ impl Scheduler {
             reads: List::default(),
             rest: List::default(),
             current: NIL,
+            hurries: false,
             phase: Phase::Idle,
             wanted: Phase::Idle,
             array_ends: SimTime::ZERO,
@@ -169,6 +179,12 @@ impl Scheduler {
             status: timing.status_ns,
             unit_transfer: transfer(u64::from(layout.unit_bytes + layout.spare_bytes_per_unit)),
             stripe_transfer: transfer(stripe_units_bytes),
+            stripe_pages: if config.page_transfers {
+                (layout.units_per_stripe / page_units).max(1)
+            } else {
+                1
+            },
+            page_units: if config.page_transfers { page_units } else { u32::MAX },
             suspensions: 0,
             active: (0, 0),
             polled,
@@ -198,6 +214,7 @@ impl Scheduler {
         let d = &mut self.dies[die as usize];
         if ahead && self.read_first {
             d.reads.push_back(&mut self.ops, op);
+            self.step_aside(now, die);
         } else {
             d.rest.push_back(&mut self.ops, op);
         }
@@ -222,7 +239,9 @@ impl Scheduler {
         if d.phase != Phase::Idle {
             return;
         }
-        let op = match d.reads.pop(&mut self.ops) {
+        let hurried = d.reads.pop(&mut self.ops);
+        d.hurries = hurried.is_some();
+        let op = match hurried {
             Some(op) => op,
             None if d.suspended != NIL => return self.resume(now, die, events),
             None => match d.rest.pop(&mut self.ops) {
@@ -321,6 +340,21 @@ impl Scheduler {
         d.phase = Phase::Idle;
         d.busy += d.worked(now);
         self.active.0 -= u32::from(d.busy_since.take().is_some());
+    }
+
+    /// What has only waited for the channel so far makes room for a read that goes ahead, and is next again.
+    fn step_aside(&mut self, now: SimTime, die: u32) {
+        let d = &self.dies[die as usize];
+        let begun = d.phase != Phase::Want || d.wanted != Phase::Command || self.ops[d.current].pages > 0;
+        if begun || d.hurries || self.polled {
+            return;
+        }
+        let class = self.class(die);
+        let d = &mut self.dies[die as usize];
+        self.channels[d.channel as usize].wants[class] &= !(1 << d.bit);
+        self.ops[d.current].book(Stage::WaitChannel, now);
+        d.rest.push_front(&mut self.ops, d.current);
+        (d.current, d.phase) = (NIL, Phase::Idle);
     }
 
     /// A host read waits behind a running program or erase: suspend it if the part can.

@@ -15,6 +15,7 @@ use crate::device::{Device, StripeUnit};
 use crate::firmware::Task;
 use crate::operation_packer::OperationPacker;
 use crate::scheduler::{Client, FlashOp, OpKind};
+use pellucid_flash::slab::List;
 use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status};
 use pellucid_ftl::{Plan, ProgramId};
 use pellucid_media::Outcome;
@@ -112,7 +113,7 @@ impl Device {
         if record.dirty != 0 && record.wanted {
             self.dispatch(entry);
         } else if record.listed
-            && (record.dirty != 0 || (self.config.buffer.retain && self.starved.is_empty()))
+            && (record.dirty != 0 || (self.config.buffer.retain && self.starved.iter().all(List::is_empty)))
         {
             self.buffer.idle(entry);
             self.feed_starved();
@@ -141,7 +142,7 @@ impl Device {
 
     /// Write-back: dispatches the least recently used dirty entries until no more than a share of the buffer is dirty.
     fn dispatch_above(&mut self, share: f64) {
-        let limit = (share * f64::from(self.buffer.count())) as u32;
+        let limit = (share * f64::from(self.buffer.write_limit())) as u32;
         while self.buffer.dirty_idle() > limit {
             let Some(entry) = self.buffer.oldest_dirty() else { return };
             self.dispatch(entry);
@@ -389,7 +390,7 @@ impl Device {
         record.users += 1;
         self.acknowledge(entry, Some(stages), Status::Success);
         self.flushed(entry);
-        if self.starved.is_empty() {
+        if self.starved[0].is_empty() {
             self.writes.cleaning = StageTimes::default();
         } else {
             self.writes.cleaning.add_all(stages);
@@ -415,6 +416,7 @@ impl Device {
                 // It began as a copy of this one, so it carries these sectors, or newer ones; or after a trim of the
                 // page, and a fill brings zeros for those that it lacks.
                 self.buffer.busy(newer);
+                self.buffer.hold_for_write(newer);
                 self.buffer[newer].dirty |= dirty;
                 let mut waiting = self.buffer[entry].acknowledge.take();
                 let mut list = self.buffer[newer].acknowledge;
@@ -510,7 +512,7 @@ impl Device {
             }
         }
         // Reads go on one after the other, whatever the buffer cannot get rid of; writes are refused in their turn.
-        if !self.starved.is_empty() && !self.make_vacancy() {
+        if !self.starved[0].is_empty() && !self.make_vacancy() {
             self.buffer.grow();
         }
         self.feed_starved();

@@ -151,6 +151,7 @@ pub fn random_harder_sets(rng: &mut Rng) -> Vec<String> {
     }
     sets.push(format!("scheduler.queue={}", rng.below(4)));
     sets.push(format!("firmware.word.fixed={}", 100 * rng.below(2)));
+    sets.push(format!("buffer.read_entries={}", 3 * rng.below(2)));
     sets
 }
 

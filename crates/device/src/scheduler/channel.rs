@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!  want ─► class of the channel (a bit for each die) ─► choose: best class, round robin ─► occupy ─► channel_done
+//!                                                            ▲             next page of the data │
+//!                                                            └───── others first ◄───────────────┴─► occupy
 //! ```
 //! Invariants: a channel carries one transfer; a die's bit is set in a class of its channel if and only if its current
 //! operation wants the channel for that class.
@@ -34,21 +36,29 @@ impl Scheduler {
         let d = &mut self.dies[die as usize];
         d.phase = Phase::Want;
         d.wanted = what;
-        let class = match (what, self.ops[d.current].kind) {
-            (Phase::Status, _) => 0,
-            (Phase::Transfer, _) => 4,
-            (_, OpKind::Read | OpKind::Copyback) => 1,
-            (_, OpKind::Erase) => 2,
-            (_, OpKind::Program) => 3,
-        };
         let (channel, bit) = (d.channel, d.bit);
-        self.channels[channel as usize].wants[self.classes[class]] |= 1 << bit;
+        let class = self.class(die);
+        self.channels[channel as usize].wants[class] |= 1 << bit;
         if !self.polled {
             self.kick_channel(now, channel, events);
         } else if what != Phase::Status {
             // For its status a way is asked in the order of the array's operations.
             self.put_last(die);
         }
+    }
+
+    /// The class in which the current operation of `die` wants its channel.
+    #[inline]
+    pub(super) fn class(&self, die: u32) -> usize {
+        let d = &self.dies[die as usize];
+        let class = match (d.wanted, self.ops[d.current].kind) {
+            (Phase::Status, _) => 0,
+            (Phase::Transfer, _) => 4,
+            (_, OpKind::Read | OpKind::Copyback) => 1,
+            (_, OpKind::Erase) => 2,
+            (_, OpKind::Program) => 3,
+        };
+        self.classes[class]
     }
 
     #[inline]
@@ -93,15 +103,21 @@ impl Scheduler {
         let time = match (d.wanted, op.kind) {
             (Phase::Status, _) => self.status,
             (Phase::Transfer, _) => {
-                let data = Nanos(self.unit_transfer.0 * u64::from(op.units));
+                let units = (op.units - op.pages * self.page_units.min(op.units)).min(self.page_units);
+                let data = Nanos(self.unit_transfer.0 * u64::from(units));
                 // To a polled controller the transfer is a control word of its own.
                 let setup = if self.polled { self.command } else { Nanos::ZERO };
                 if let Some(solvers) = &mut self.solvers {
-                    solvers.begin(now + setup, channel, self.unit_bytes * u64::from(op.units), data);
+                    solvers.begin(now + setup, channel, self.unit_bytes * u64::from(units), data);
                 }
                 setup + data + self.drain.scaled(self.drain_rng.factor(self.drain_spread))
             }
-            (_, OpKind::Program) => self.command + self.stripe_transfer,
+            (_, OpKind::Program) => {
+                let until =
+                    |pages: u32| self.stripe_transfer.0 * u64::from(pages) / u64::from(self.stripe_pages);
+                let setup = if op.pages == 0 { self.command } else { Nanos::ZERO };
+                setup + Nanos(until(op.pages + 1) - until(op.pages))
+            }
             _ => self.command,
         };
         let c = &mut self.channels[channel as usize];
@@ -118,6 +134,10 @@ impl Scheduler {
         let d = &mut self.dies[die as usize];
         let op = d.current;
         self.ops[op].book(Stage::Transfer, now);
+        if self.next_page(now, die, events) {
+            return;
+        }
+        let d = &mut self.dies[die as usize];
         match d.phase {
             Phase::Command => {
                 d.phase = Phase::Array;
@@ -150,6 +170,36 @@ impl Scheduler {
             true => self.next_word(now, channel, events),
             false => self.kick_channel(now, channel, events),
         }
+    }
+
+    /// A page of the data of `die` has crossed. If another one follows: lets it cross, at once or after others; `true`.
+    #[inline]
+    fn next_page(&mut self, now: SimTime, die: u32, events: &mut Events) -> bool {
+        let d = &self.dies[die as usize];
+        let (channel, phase) = (d.channel, d.phase);
+        let op = &mut self.ops[d.current];
+        let pages = match (phase, op.kind) {
+            (Phase::Command, OpKind::Program) => self.stripe_pages,
+            (Phase::Transfer, _) if op.units > self.page_units => op.units.div_ceil(self.page_units),
+            _ => return false,
+        };
+        op.pages += 1;
+        if op.pages >= pages {
+            op.pages = 0;
+            return false;
+        }
+        if phase == Phase::Transfer {
+            self.solved(now, channel);
+        }
+        let class = self.class(die);
+        // A program half of which is in its die goes before one that has not begun; reads take turns.
+        let others = class + usize::from(phase == Phase::Transfer);
+        if self.channels[channel as usize].wants[..others].iter().any(|&wants| wants != 0) {
+            self.want(now, die, phase, events);
+        } else {
+            self.occupy(now, die, events);
+        }
+        true
     }
 
     /// How long the key-equation solver keeps what `channel` has just transferred.

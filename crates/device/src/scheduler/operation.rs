@@ -47,6 +47,8 @@ pub(crate) struct FlashOp {
     pub ppa: Ppa,
     /// Units that cross the channel.
     pub units: u32,
+    /// Pages that have crossed it, of the transfer under way.
+    pub pages: u32,
     /// Failed attempts so far (reads).
     pub attempts: u32,
     /// Since when the operation is in its present stage.
@@ -72,7 +74,7 @@ impl FlashOp {
         now: SimTime,
     ) -> FlashOp {
         let stages = StageTimes::default();
-        FlashOp { kind, cause, client, die, ppa, units, attempts: 0, mark: now, stages, next: NIL }
+        FlashOp { kind, cause, client, die, ppa, units, pages: 0, attempts: 0, mark: now, stages, next: NIL }
     }
 
     /// Books the time since the last transition to `stage`; after a failed read everything counts as retry.

@@ -195,6 +195,28 @@ impl PageMap {
         self.collections[die.0 as usize].retire(block);
     }
 
+    /// Where the page at `ppa` can be read now: there, or while its program has not ended the copy that this one replaces.
+    /// [`Ppa::NONE`]: it has none on the media yet.
+    #[inline]
+    pub fn copy_on_media(&self, ppa: Ppa) -> Ppa {
+        match self.blocks.in_flight(self.layout.block_of(ppa)) {
+            0 => ppa,
+            _ => self.replaced_by(ppa),
+        }
+    }
+
+    fn replaced_by(&self, mut ppa: Ppa) -> Ppa {
+        let stride = self.layout.units_per_stripe as usize;
+        let written = |ppa: Ppa| {
+            let mut active = self.programs.iter().enumerate().filter(|(_, p)| p.active);
+            active.find(|(_, p)| (p.first.0..p.first.0 + p.units).contains(&ppa.0))
+        };
+        while let Some((id, program)) = written(ppa) {
+            ppa = self.program_units[id * stride + (ppa.0 - program.first.0) as usize].old;
+        }
+        ppa
+    }
+
     /// Which copies are surely on the media at this moment; for writing map segments.
     pub fn settled(&self) -> Settled {
         let active = || self.programs.iter().enumerate().filter(|(_, p)| p.active);

@@ -113,6 +113,7 @@ pub(crate) const KEYS: &[Key] = &[
         "Loop: spread of the time of a step, a factor of 1 +- this",
     ),
     key("drive.buffer.entries", count(1), Whole(1024), "Data-buffer entries, one mapping unit each"),
+    key("drive.buffer.read_entries", count(0), Whole(0), "... and more that only reads may take"),
     key("drive.buffer.write", WRITES, Word("write-back"), "When a write is acknowledged"),
     key(
         "drive.buffer.retain",
@@ -143,6 +144,12 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key("drive.scheduler.order", ORDERS, Word("fifo"), "Order of operations inside a die's queue"),
     key("drive.scheduler.suspend", Kind::Flag, Flag(false), "Suspend a program or erase for a host read"),
+    key(
+        "drive.scheduler.page_transfers",
+        Kind::Flag,
+        Flag(false),
+        "Data cross a channel page by page, and what has priority goes in between",
+    ),
     key("drive.scheduler.read_retries", count(0), Whole(5), "How often a failed read is tried again"),
     key("drive.scheduler.retry", TIME, Whole(0), "Extra sense time of each retry"),
     key(
@@ -253,6 +260,7 @@ pub(crate) fn buffer(values: &Values, layout: &Layout) -> Result<DataBuffer, Spe
     }
     Ok(DataBuffer {
         entries,
+        read_entries: values.u32("drive.buffer.read_entries"),
         write: match values.text("drive.buffer.write") {
             "write-through" => WritePolicy::WriteThrough,
             _ => WritePolicy::WriteBack,
@@ -277,6 +285,11 @@ pub(crate) fn scheduler(values: &Values, timing: &Timing) -> Result<Scheduler, S
         let allowed = "false, or true with a duration in drive.media.timing.suspend";
         return Err(values.refuse("drive.scheduler.suspend", allowed));
     }
+    let page_transfers = values.flag("drive.scheduler.page_transfers");
+    if page_transfers && values.text("drive.firmware.model") == "loop" {
+        let allowed = "false, or true with drive.firmware.model = \"tasks\"";
+        return Err(values.refuse("drive.scheduler.page_transfers", allowed));
+    }
     let solver = Some(values.u32("drive.scheduler.solver.channels")).filter(|&channels| channels > 0);
     let solver = solver.map(|channels| Solver {
         channels,
@@ -293,6 +306,7 @@ pub(crate) fn scheduler(values: &Values, timing: &Timing) -> Result<Scheduler, S
         },
         order,
         suspend,
+        page_transfers,
         read_retries: values.u32("drive.scheduler.read_retries"),
         retry_ns: values.time("drive.scheduler.retry"),
         refresh_above: values.whole_or_none("drive.ecc.refresh_above").map(|bits| bits as u32),
