@@ -1,6 +1,6 @@
-# In-band authentication: Linux proves that it knows its secret, and is refused with another one or with none.
+# In-band authentication: Linux proves that it knows its secret, with a Diffie-Hellman group, and is refused with another secret or none.
 #
-# serve: bench/serve-ram.toml --time instant
+# serve: bench/serve-ram.toml --time instant --dhchap-group ffdhe3072
 # secret
 # kernel: 6.12
 # programs: nvme

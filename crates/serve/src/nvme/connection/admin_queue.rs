@@ -161,12 +161,14 @@ impl Connection {
     }
 
     pub(super) fn tick_admin(&mut self, id: u16, now_ns: u64, port: &mut Port<'_>) -> Result<(), Close> {
+        let authenticates = self.must_authenticate();
         let mut answered = Vec::new();
         {
             let mut target = self.target.borrow_mut();
             target.follow_targets(port);
             let Some((controller, subsystem)) = target.get(id) else { return Ok(()) };
-            if controller.is_expired(now_ns) {
+            // A host that computes with a large group sends nothing meanwhile; what it may take has a bound of its own.
+            if !authenticates && controller.is_expired(now_ns) {
                 let (ms, host) = (controller.features.keep_alive_ms, &controller.host_nqn);
                 return Err(Close::Refused(format!("controller {id} of {host}: not heard of for {ms} ms")));
             }

@@ -63,8 +63,12 @@ fn response(
 
 /// A queue that is connected and nothing more.
 fn admin(world: &mut World) -> (usize, u16) {
+    admin_with_keep_alive(world, 0)
+}
+
+fn admin_with_keep_alive(world: &mut World, keep_alive_ms: u32) -> (usize, u16) {
     let link = world.dial(PLAIN);
-    let connect = Connect { queue_id: 0, queue_entries: 32, attributes: 0, keep_alive_ms: 0 };
+    let connect = Connect { queue_id: 0, queue_entries: 32, attributes: 0, keep_alive_ms };
     let completion = world.connect(link, &connect, NQN, HOST, DYNAMIC_CONTROLLER);
     assert!(completion.status.is_success(), "{completion:?}");
     let (id, required) = ConnectReply::parse_accepted(completion.result);
@@ -339,4 +343,19 @@ fn without_secrets_nothing_is_asked() {
     let (link, _) = world.attach(PLAIN);
     let entry = arguments(4096).entry(FabricsType::AuthenticationReceive, 0);
     assert!(world.fetch(link, entry, 4096).expect_err("refused").is(Status::INVALID_OPCODE));
+}
+
+#[test]
+fn a_host_that_computes_for_long_is_not_given_up() {
+    let mut world = world(false);
+    let (link, _) = admin_with_keep_alive(&mut world, 5000);
+    let challenge = challenge(&mut world, link, AuthHash::Sha256);
+    let second = 1_000_000_000;
+    world.tick(link, world.core.now_ns() + 20 * second);
+    assert!(world.links[link].closed.is_none(), "longer than the keep-alive time");
+    let reply = reply_to(&challenge, &KEYS.host).encode();
+    assert_eq!(send(&mut world, link, &reply), Status::SUCCESS);
+    assert!(receive(&mut world, link).is_ok());
+    world.tick(link, world.core.now_ns() + 20 * second);
+    assert!(matches!(&world.links[link].closed, Some(Close::Refused(why)) if why.contains("5000 ms")));
 }
