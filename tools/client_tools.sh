@@ -22,6 +22,9 @@ find_missing() {
     need fsck.ext4 e2fsprogs
     need mkfs.f2fs f2fs-tools
     need busybox busybox-static
+    # TLS under NVMe/TCP (make test-tls) is built on OpenSSL.
+    need pkg-config pkg-config
+    pkg-config --exists openssl 2>/dev/null || packages="$packages libssl-dev"
     # The guest has no libraries for busybox.
     if [ "$packages" != "${packages%busybox-static*}" ]; then :
     elif ldd "$(command -v busybox)" >/dev/null 2>&1; then packages="$packages busybox-static"; fi

@@ -5,7 +5,7 @@
 //!   configured key ─ transform, name of the host ─► retained key ─ identity ─► TLS key ─► handshake ─► SecuredConnection
 //!   NVMeTLSkey-1:..                                    `─ names ─► identity, which the host sends
 //! ```
-//! The keys ([`key`]) are ours. The records are OpenSSL's: rustls, which NBD has, takes no external keys. So they are there only in
+//! The keys (`key`) are ours. The records are OpenSSL's: rustls, which NBD has, takes no external keys. So they are there only in
 //! a build with the feature `tls-psk`.
 
 #[cfg(not(feature = "tls-psk"))]
