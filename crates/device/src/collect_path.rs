@@ -93,10 +93,20 @@ impl Collect {
 }
 
 impl Device {
-    /// Starts relocations in `die`, as many as may be in flight.
+    /// Starts relocations in `die`, as many as may be in flight. Asked often, and most often there is nothing to do.
     #[inline]
     pub(crate) fn pump(&mut self, die: DieId) {
         self.ftl.reap(die);
+        if self.collect.moving[die.0 as usize] < self.relocations_max() {
+            self.relocate(die);
+        }
+        if self.collect.packer(die).waiting() > 0 {
+            self.pack_relocated(die);
+        }
+        self.erase_emptied();
+    }
+
+    fn relocate(&mut self, die: DieId) {
         let idle = self.active == 0;
         let limit = self.relocations_max();
         while self.collect.moving[die.0 as usize] < limit && self.ftl.wants_collection(die, idle) {
@@ -105,11 +115,10 @@ impl Device {
                 self.read_for_relocation(die, relocation);
             }
         }
-        self.pack_relocated(die);
-        self.erase_emptied();
     }
 
     /// Relocations that a die keeps in flight.
+    #[inline]
     fn relocations_max(&self) -> u32 {
         self.config.ftl.gc_parallel.max(1) * self.layout.units_per_stripe
     }
@@ -135,8 +144,8 @@ impl Device {
         let (mut units, mut head, mut count) = (List::EMPTY, NIL, 0);
         let mut next = Some(relocation);
         while let Some(pellucid_ftl::Relocation { from, cause, stream }) = next {
-            if let Some(spare) = self.media.spare(from) {
-                self.ftl.touch(spare.lpn);
+            if let Some(lpn) = self.media.page_in_turn(from) {
+                self.ftl.touch(lpn);
             }
             let record = Relocation { from, lpn: Lpn::NONE, die: die.0, stream, cause, next: NIL };
             let unit = self.collect.relocations.insert(record);
@@ -158,7 +167,7 @@ impl Device {
         if !self.config.ftl.copyback || self.layout.units_per_stripe != 1 || !self.ftl.has_room(die, stream) {
             return false;
         }
-        let Some(lpn) = self.media.spare(from).map(|s| s.lpn) else { return false };
+        let Some(lpn) = self.media.page(from) else { return false };
         let current = self.ftl.is_current(lpn, from) && !self.media.is_condemned(from);
         if lpn.0 >= self.ftl.user_units() || !current {
             return false;
@@ -216,22 +225,22 @@ impl Device {
     /// Takes in a unit that was read; `false`: it must be read again.
     fn take_relocation(&mut self, relocation: u32, attempts: u32) -> bool {
         let Relocation { from, die, cause, stream, .. } = self.collect.relocations[relocation];
-        let spare = self.media.spare(from);
+        let page = self.media.page(from);
         // Without a spare area it is unreadable, or overwritten and already being erased while it was decoded.
-        let current = match spare {
-            Some(spare) => self.ftl.is_current(spare.lpn, from),
+        let current = match page {
+            Some(lpn) => self.ftl.is_current(lpn, from),
             None => self.ftl.is_valid(from),
         };
         let mut keep = false;
         if current {
             let result = self.media.read(from, 0, self.collect.image_mut(relocation), attempts);
-            match (result, spare) {
-                (ReadResult::Ok { corrected_bits, .. }, Some(spare)) => {
+            match (result, page) {
+                (ReadResult::Ok { corrected_bits, .. }, Some(lpn)) => {
                     self.corrected(corrected_bits, attempts);
-                    self.collect.relocations[relocation].lpn = spare.lpn;
-                    keep = spare.lpn.0 < self.ftl.user_units();
+                    self.collect.relocations[relocation].lpn = lpn;
+                    keep = lpn.0 < self.ftl.user_units();
                     if !keep {
-                        self.rewrite_segment(spare.lpn, cause);
+                        self.rewrite_segment(lpn, cause);
                     }
                 }
                 _ if self.tries_again(from, attempts) => return false,

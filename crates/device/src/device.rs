@@ -100,39 +100,58 @@ impl Device {
     }
 
     /// Runs everything that is due until `now`.
+    #[inline]
     pub fn advance(&mut self, now: SimTime) {
+        self.advance_to_completion(now, now);
+    }
+
+    /// As [`Device::advance`], and then on from one moment to the next as long as it lies before `limit` and nothing has
+    /// completed. Gives the moment that it has come to.
+    pub fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
         debug_assert!(now >= self.now, "time runs forward");
-        while let Some((at, event)) = self.events.pop_due(now) {
-            self.pass_to(at);
-            match event {
-                Event::Channel(channel) => self.scheduler.channel_done(at, channel, &mut self.events),
-                Event::Die(die) => self.scheduler.array_done(at, die, &mut self.events),
-                Event::Decoded(op) => self.scheduler.decoded(at, op),
-                Event::Dma(slice) => {
-                    self.slices[slice].book(Stage::HostLink, at);
-                    if self.config.host.completes == Completes::Controller {
-                        self.link_done(slice);
-                    }
-                    match self.firmware.polling.is_some() {
-                        true => self.dma_ended(slice),
-                        false => self.ask(Task::DmaStatus(slice)),
-                    }
+        let mut now = now;
+        loop {
+            while let Some((at, event)) = self.events.pop_due(now) {
+                self.pass_to(at);
+                self.happen(at, event);
+                self.drain();
+            }
+            self.pass_to(now);
+            match self.events.next_at() {
+                Some(next) if next < limit && self.completions.is_empty() => now = next,
+                _ => return now,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn happen(&mut self, at: SimTime, event: Event) {
+        match event {
+            Event::Channel(channel) => self.scheduler.channel_done(at, channel, &mut self.events),
+            Event::Die(die) => self.scheduler.array_done(at, die, &mut self.events),
+            Event::Decoded(op) => self.scheduler.decoded(at, op),
+            Event::Dma(slice) => {
+                self.slices[slice].book(Stage::HostLink, at);
+                if self.config.host.completes == Completes::Controller {
+                    self.link_done(slice);
                 }
-                Event::Processor if self.firmware.polling.is_some() => self.loop_step(),
-                Event::Processor => {
-                    let task = self.firmware.finished(at, &mut self.events);
-                    self.run(task);
-                }
-                Event::Visible(work) => self.visible(work),
-                Event::Completed(work) => {
-                    let record = &mut self.works[work];
-                    record.stages.add(Stage::HostLink, at - record.mark);
-                    self.finish(work);
+                match self.firmware.polling.is_some() {
+                    true => self.dma_ended(slice),
+                    false => self.ask(Task::DmaStatus(slice)),
                 }
             }
-            self.drain();
+            Event::Processor if self.firmware.polling.is_some() => self.loop_step(),
+            Event::Processor => {
+                let task = self.firmware.finished(at, &mut self.events);
+                self.run(task);
+            }
+            Event::Visible(work) => self.visible(work),
+            Event::Completed(work) => {
+                let record = &mut self.works[work];
+                record.stages.add(Stage::HostLink, at - record.mark);
+                self.finish(work);
+            }
         }
-        self.pass_to(now);
     }
 
     /// When the drive next does something by itself; `None` if it is at rest.

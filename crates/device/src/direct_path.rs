@@ -275,7 +275,7 @@ impl Device {
         let zoned = self.is_zoned(slice);
         if zoned {
             self.look_after_zone(slice, worst, rotten);
-        } else {
+        } else if worst > 0 || rotten {
             let Slice { work, data_at, .. } = self.slices[slice];
             let command = &self.works[work].command;
             let (namespace, lba) = (command.namespace, address(command, data_at));

@@ -93,3 +93,39 @@ impl Events {
         self.heap.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_flash::Rng;
+    use std::collections::BTreeMap;
+
+    /// Beside a plain ordered map of (time, creation): few events and many, with equal times.
+    #[test]
+    fn events_come_in_order_of_time_then_of_creation() {
+        for (most, spread) in [(8, 3), (50, 50), (2_000, 1_000)] {
+            let mut rng = Rng::new(most);
+            let (mut events, mut plain) = (Events::default(), BTreeMap::new());
+            let mut now = SimTime(0);
+            for created in 0..20_000u32 {
+                let at = SimTime(now.0 + rng.below(spread) * rng.below(3));
+                events.at(at, Event::Decoded(created));
+                plain.insert((at, created), ());
+                let fill = rng.below(most) < plain.len() as u64;
+                for _ in 0..if fill { 1 + rng.below(4) } else { 0 } {
+                    assert_eq!(events.next_at(), plain.keys().next().map(|key| key.0));
+                    let Some(((at, created), ())) = plain.pop_first() else { break };
+                    if at > now {
+                        assert_eq!(events.pop_due(SimTime(at.0 - 1)), None);
+                    }
+                    assert_eq!(events.pop_due(at), Some((at, Event::Decoded(created))));
+                    now = at;
+                }
+            }
+            while let Some(((at, created), ())) = plain.pop_first() {
+                assert_eq!(events.pop_due(at), Some((at, Event::Decoded(created))));
+            }
+            assert!(events.is_empty() && events.next_at().is_none());
+        }
+    }
+}

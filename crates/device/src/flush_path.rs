@@ -92,8 +92,15 @@ impl Device {
         self.flushed(entry);
     }
 
-    /// Goes on with the flush in progress as far as possible.
+    /// Goes on with the flush in progress as far as possible. Asked often, and mostly there is neither flush nor segment.
+    #[inline]
     pub(crate) fn continue_flush(&mut self) {
+        if self.flushes.segments.count() > 0 || self.flushes.running.is_some() {
+            self.go_on_with_flush();
+        }
+    }
+
+    fn go_on_with_flush(&mut self) {
         self.plan_segments();
         while let Some(work) = self.flushes.running {
             if self.flushes.entries_left > 0 {

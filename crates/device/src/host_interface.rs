@@ -90,8 +90,10 @@ impl HostInterface {
     /// can change that.
     #[inline]
     pub fn transfer(&mut self, now: SimTime, bytes: u64, direction: Direction) -> SimTime {
-        let units = bytes.div_ceil(self.config.dma_unit_bytes.into());
-        let mut time = Nanos(self.config.dma_overhead_ns.0 * units);
+        let mut time = match self.config.dma_overhead_ns {
+            Nanos::ZERO => Nanos::ZERO,
+            overhead => Nanos(overhead.0 * bytes.div_ceil(self.config.dma_unit_bytes.into())),
+        };
         if self.config.link_bytes_per_second > 0 {
             time += Nanos((bytes * 1_000_000_000).div_ceil(self.config.link_bytes_per_second));
         }

@@ -31,6 +31,10 @@ impl Drive for Device {
         Device::advance(self, now);
     }
 
+    fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
+        Device::advance_to_completion(self, now, limit)
+    }
+
     fn next_event(&self) -> Option<SimTime> {
         Device::next_event(self)
     }

@@ -471,6 +471,9 @@ impl Device {
     /// Pads partial stripes if somebody waits and nothing is on its way to fill them.
     #[inline]
     pub(crate) fn pad_if_awaited(&mut self) {
+        if self.writes.packer.waiting() == 0 {
+            return;
+        }
         // Those who wait for an entry get one when a program ends, if any is running.
         let starved =
             self.starved_count > 0 && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;

@@ -88,7 +88,12 @@ impl ChunkGeometry {
 
     /// Takes `lba` apart; `None` where there is no such group, parallel unit, chunk or sector.
     pub const fn address(&self, lba: Lba) -> Option<ChunkAddress> {
-        let [_, unit, chunk, sector] = self.address_bits();
+        self.address_by(self.address_bits(), lba)
+    }
+
+    /// As [`ChunkGeometry::address`], for who keeps the [bits](ChunkGeometry::address_bits).
+    #[inline]
+    pub const fn address_by(&self, [_, unit, chunk, sector]: [u32; 4], lba: Lba) -> Option<ChunkAddress> {
         let group = lba.0 >> (unit + chunk + sector);
         let address = ChunkAddress {
             group: group as u32,

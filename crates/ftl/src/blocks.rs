@@ -270,9 +270,9 @@ impl Blocks {
     }
 
     #[inline]
-    pub fn add_valid(&mut self, block: BlockId) {
+    pub fn add_valid(&mut self, block: BlockId, units: u32) {
         // Only blocks that take data gain valid units, and those are in no bucket.
-        self.hot[block.0 as usize].valid += 1;
+        self.hot[block.0 as usize].valid += units;
     }
 
     #[inline]
@@ -308,6 +308,19 @@ impl Blocks {
             *lowest += 1;
         }
         None
+    }
+
+    /// Of the closed blocks of `die` that `may` be taken, the first by number of those with the fewest valid units.
+    pub fn fewest_valid_where(&self, die: DieId, may: impl Fn(BlockId) -> bool) -> Option<BlockId> {
+        debug_assert!(self.keep_buckets);
+        let base = die.0 as usize * (self.units_per_block as usize + 1);
+        let buckets = &self.buckets[base..base + self.units_per_block as usize + 1];
+        let lists = &buckets[(self.lowest[die.0 as usize] as usize).min(buckets.len())..];
+        lists.iter().find_map(|&head| {
+            let next = |at: u32| (at != NIL).then_some(at);
+            let list = std::iter::successors(next(head), |&at| next(self.hot[at as usize].next));
+            list.map(BlockId).filter(|&block| may(block)).min()
+        })
     }
 
     /// A closed block becomes the victim.

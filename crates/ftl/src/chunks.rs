@@ -18,7 +18,9 @@
 
 use crate::MountSource;
 use crate::pool::Pool;
-use pellucid_flash::{BlockId, ChunkGeometry, ChunkInfo, ChunkState, DieId, Layout, Lba, Lpn, Ppa, Status};
+use pellucid_flash::{
+    BlockId, ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, DieId, Layout, Lba, Lpn, Ppa, Status,
+};
 use std::ops::Range;
 
 /// Who manages the media (Fig. 1 of the LightNVM extended abstract).
@@ -122,6 +124,8 @@ pub struct Chunks {
     config: ChunkConfig,
     pub(crate) layout: Layout,
     pub(crate) geometry: ChunkGeometry,
+    /// Of the geometry's addresses, which are taken apart for every sector.
+    address_bits: [u32; 4],
     stripe_sectors: u32,
     pub(crate) chunks: Vec<Chunk>,
     open: u32,
@@ -172,6 +176,7 @@ impl Chunks {
             pool: Pool::new(layout, config.blocks.clone()),
             config: config.clone(),
             layout: layout.clone(),
+            address_bits: geometry.address_bits(),
             geometry,
             stripe_sectors,
             chunks: vec![free; (per_die * layout.dies) as usize],
@@ -304,14 +309,19 @@ impl Chunks {
 
     /// The number of the chunk that holds `lba`.
     pub fn number(&self, lba: Lba) -> Option<u32> {
-        self.geometry.address(lba).map(|address| self.geometry.chunk_number(address))
+        self.address(lba).map(|address| self.geometry.chunk_number(address))
+    }
+
+    #[inline]
+    fn address(&self, lba: Lba) -> Option<ChunkAddress> {
+        self.geometry.address_by(self.address_bits, lba)
     }
 
     /// Where a sector lies: its unit and the sector of the unit; `None` where it cannot be read, because there is no such sector, it was
     /// not written, or the drive still holds it back.
     #[inline]
     pub fn locate(&self, lba: Lba) -> Option<(Ppa, u32)> {
-        let address = self.geometry.address(lba)?;
+        let address = self.address(lba)?;
         let chunk = &self.chunks[self.geometry.chunk_number(address) as usize];
         let readable = match chunk.state {
             ChunkState::Closed => chunk.written,
@@ -357,7 +367,7 @@ impl Chunks {
     }
 
     fn reserve_stripe(&mut self, lba: Lba) -> Result<ChunkPlan, Status> {
-        let address = self.geometry.address(lba).ok_or(Status::ChunkWriteInvalid)?;
+        let address = self.address(lba).ok_or(Status::ChunkWriteInvalid)?;
         let (number, sector) = (self.geometry.chunk_number(address), address.sector);
         let chunk = self.chunks[number as usize];
         let writable = matches!(chunk.state, ChunkState::Free | ChunkState::Open);

@@ -104,13 +104,13 @@ impl PageMap {
     #[inline]
     pub fn reap(&mut self, die: DieId) {
         if self.dead[die.0 as usize] {
-            return self.empty_dead(die);
-        }
-        if self.blocks.empty_closed(die) > 0 && self.blocks.free_count(die) == 0 {
+            self.empty_dead(die);
+        } else if self.blocks.empty_closed(die) > 0 && self.blocks.free_count(die) == 0 {
             self.reap_empty(die);
         }
     }
 
+    #[cold]
     fn reap_empty(&mut self, die: DieId) {
         let empty = |map: &PageMap, b: &BlockId| {
             map.blocks.state(*b) == BlockState::Closed && map.blocks.valid(*b) == 0
@@ -315,7 +315,10 @@ impl PageMap {
         // Without a free block only what fits into the open one can be moved: as little as possible.
         let tight = self.blocks.free_count(die) == 0;
         if tight || victim.is_some_and(|b| !self.frees_space(b)) {
-            victim = self.closed_min_by(die, |map, b| map.blocks.valid(b));
+            victim = match self.config.victim {
+                Victim::Greedy => self.blocks.fewest_valid_where(die, |b| self.frees_space(b)),
+                _ => self.closed_min_by(die, |map, b| map.blocks.valid(b)),
+            };
         }
         victim.map(|b| (b, Cause::Collection))
     }

@@ -48,6 +48,9 @@ pub trait Layer {
     /// The next completion for above.
     fn pop(&mut self) -> Option<Completion>;
 
+    /// Whether [`Layer::pop`] has one.
+    fn has_completed(&self) -> bool;
+
     /// Whether the layer has failed for good, in a sentence; commands are then refused.
     fn failure(&self) -> Option<String> {
         None
@@ -119,6 +122,10 @@ impl<L: Layer + ?Sized> Layer for Box<L> {
 
     fn pop(&mut self) -> Option<Completion> {
         (**self).pop()
+    }
+
+    fn has_completed(&self) -> bool {
+        (**self).has_completed()
     }
 
     fn failure(&self) -> Option<String> {
@@ -248,6 +255,22 @@ impl<L: Layer, D: Drive> Stack<L, D> {
     }
 }
 
+impl<L: Layer, D: Drive> Stack<L, D> {
+    /// Goes to `next`, and on before `limit` until something moves between the two: until then the drive is by itself.
+    #[inline]
+    fn run_to(&mut self, next: SimTime, limit: SimTime) {
+        let due = self.layer.next_event();
+        let alone = due.map_or(limit, |due| due.min(limit));
+        self.now = self.drive.advance_to_completion(self.now.max(next), alone);
+        self.pump();
+        // Most events are the drive's own.
+        if self.layer.next_event().is_some_and(|due| due <= self.now) {
+            self.layer.advance(self.now);
+            self.pump();
+        }
+    }
+}
+
 impl<L: Layer, D: Drive> Drive for Stack<L, D> {
     fn namespaces(&self) -> u16 {
         1
@@ -270,19 +293,22 @@ impl<L: Layer, D: Drive> Drive for Stack<L, D> {
 
     fn advance(&mut self, now: SimTime) {
         while let Some(next) = self.next_event().filter(|&next| next <= now) {
-            self.now = self.now.max(next);
-            self.drive.advance(self.now);
-            self.pump();
-            // Most events are the drive's own.
-            if self.layer.next_event().is_some_and(|due| due <= self.now) {
-                self.layer.advance(self.now);
-                self.pump();
-            }
+            self.run_to(next, SimTime(now.0.saturating_add(1)));
         }
         if self.now < now {
             self.now = now;
             self.drive.advance(now);
         }
+    }
+
+    fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
+        self.advance(now);
+        while !self.layer.has_completed()
+            && let Some(next) = self.next_event().filter(|&next| next < limit)
+        {
+            self.run_to(next, limit);
+        }
+        self.now
     }
 
     #[inline]

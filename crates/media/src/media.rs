@@ -47,6 +47,11 @@ pub enum Health {
     GrownBad,
 }
 
+/// How far ahead what a block holds is brought near: so many logical pages fill a cache line.
+const UNITS_AHEAD: u32 = 16;
+/// Of longer units nothing is brought near so early: each takes more cache than a collection has use for.
+const STAMPS_BYTES_MAX: usize = 16;
+
 /// What a read finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadResult {
@@ -368,6 +373,30 @@ impl Media {
         let (shape, meta) = (&self.shape.meta, self.store.meta(at.block));
         let sequence = shape.first_sequence(meta) + u64::from(shape.offset(meta, at.stripe));
         Some(Spare { lpn: shape.lpn(meta, at.index), sequence })
+    }
+
+    /// The logical page that the spare area of a unit names; as [`Media::spare`] without the rest.
+    #[inline]
+    pub fn page(&self, ppa: Ppa) -> Option<Lpn> {
+        let at = self.place(ppa);
+        (self.content(at) == Content::Programmed)
+            .then(|| self.shape.meta.lpn(self.store.meta(at.block), at.index))
+    }
+
+    /// As [`Media::page`], for who goes through a block unit by unit: what is to come soon is brought near.
+    #[inline]
+    pub fn page_in_turn(&self, ppa: Ppa) -> Option<Lpn> {
+        let at = self.place(ppa);
+        if self.content(at) != Content::Programmed {
+            return None;
+        }
+        let (meta, ahead) = (self.store.meta(at.block), at.index + UNITS_AHEAD);
+        prefetch_index::prefetch_index(meta, self.shape.meta.lpn_place(ahead));
+        if self.shape.unit_stored_bytes <= STAMPS_BYTES_MAX {
+            let place = ahead as usize * self.shape.unit_stored_bytes;
+            prefetch_index::prefetch_index(self.store.images(at.block), place);
+        }
+        Some(self.shape.meta.lpn(meta, at.index))
     }
 
     /// Stripes programmed, torn or failed since the last erase. All of them for a block in erase or half erased.

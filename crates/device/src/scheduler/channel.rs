@@ -29,8 +29,16 @@ pub(super) struct Channel {
     pub(super) issued: usize,
 }
 
+impl Channel {
+    /// Whether no die waits for it.
+    #[inline]
+    fn is_unwanted(&self) -> bool {
+        self.wants.iter().fold(0, |all, wants| all | wants) == 0
+    }
+}
+
 impl Scheduler {
-    /// The current operation of `die` needs its channel.
+    /// The current operation of `die` needs its channel. Its times are booked up to now.
     #[inline]
     pub(super) fn want(&mut self, now: SimTime, die: u32, what: Phase, events: &mut Events) {
         let d = &mut self.dies[die as usize];
@@ -38,7 +46,13 @@ impl Scheduler {
         d.wanted = what;
         let (channel, bit) = (d.channel, d.bit);
         let class = self.class(die);
-        self.channels[channel as usize].wants[class] |= 1 << bit;
+        let c = &mut self.channels[channel as usize];
+        if !self.polled && c.die.is_none() && c.is_unwanted() {
+            // There is nothing to choose, and nothing to wait for.
+            c.last[class] = bit;
+            return self.occupy(now, die, events);
+        }
+        c.wants[class] |= 1 << bit;
         if !self.polled {
             self.kick_channel(now, channel, events);
         } else if what != Phase::Status {
@@ -72,7 +86,7 @@ impl Scheduler {
     #[inline]
     pub(super) fn choose(&mut self, now: SimTime, channel: u32) -> Option<u32> {
         let c = &mut self.channels[channel as usize];
-        if c.die.is_some() {
+        if c.die.is_some() || c.is_unwanted() {
             return None;
         }
         let class = c.wants.iter().position(|&w| w != 0)?;
@@ -110,7 +124,11 @@ impl Scheduler {
                 if let Some(solvers) = &mut self.solvers {
                     solvers.begin(now + setup, channel, self.unit_bytes * u64::from(units), data);
                 }
-                setup + data + self.drain.scaled(self.drain_rng.factor(self.drain_spread))
+                let drain = match self.drain {
+                    Nanos::ZERO => Nanos::ZERO,
+                    drain => drain.scaled(self.drain_rng.factor(self.drain_spread)),
+                };
+                setup + data + drain
             }
             (_, OpKind::Program) => {
                 let until =

@@ -54,19 +54,26 @@ impl PageMap {
         others.into_iter().find(is_open).unwrap_or(shared)
     }
 
-    /// Whether `die` can take a stripe of `stream` now. The last free block of a die is kept for relocation; while it is
-    /// in use by a shared open block, only relocation may write there.
+    /// Whether `die` can take a stripe of `stream` now, and if so, whose open block it goes to. The last free block of a die is
+    /// kept for relocation; while it is in use by a shared open block, only relocation may write there.
     #[inline]
-    pub(super) fn can_take(&self, die: DieId, stream: Stream) -> bool {
+    pub(super) fn room(&self, die: DieId, stream: Stream) -> Option<Stream> {
         let free = self.blocks.free_count(die);
-        let relocation = stream.is_relocation();
         let off = self.config.separation == Separation::Off;
         // The most frequent answer of a full drive: what host data share with relocation has no free block behind it.
         if free == 0 && off && matches!(stream, Stream::Host | Stream::HostCold | Stream::Placed(_)) {
-            return false;
+            return None;
         }
         let shared = self.slot(die, stream);
-        let mixed = off && matches!(shared, Stream::Host | Stream::Placed(_));
+        self.takes(die, stream, shared, free).then_some(shared)
+    }
+
+    /// Whether `die`, with `free` free blocks, can take a stripe of `stream` into the open block of `shared`.
+    #[inline]
+    fn takes(&self, die: DieId, stream: Stream, shared: Stream, free: u32) -> bool {
+        let relocation = stream.is_relocation();
+        let mixed =
+            self.config.separation == Separation::Off && matches!(shared, Stream::Host | Stream::Placed(_));
         match self.open_block(die, shared) {
             Some(_) if relocation || !mixed => true,
             Some(_) => free >= 1 && self.segments_have_room(),
@@ -89,38 +96,46 @@ impl PageMap {
         u32::from(self.config.durability != Durability::Volatile)
     }
 
-    /// Whether `die` can take data that another die's full blocks have to leave, without touching what it needs to collect.
-    pub(super) fn can_take_guest(&self, die: DieId, stream: Stream) -> bool {
-        let open = self.open_block(die, self.slot(die, stream)).is_some();
-        self.blocks.free_count(die) > u32::from(!open)
+    /// As [`PageMap::room`], for data that another die's full blocks have to leave, without touching what this one needs to
+    /// collect.
+    pub(super) fn guest_room(&self, die: DieId, stream: Stream) -> Option<Stream> {
+        let shared = self.slot(die, stream);
+        let open = self.open_block(die, shared).is_some();
+        (self.blocks.free_count(die) > u32::from(!open)).then_some(shared)
     }
 
     /// Whether relocated data of `stream` can go to `die` now.
     pub fn has_room(&self, die: DieId, stream: Stream) -> bool {
-        self.can_take(die, stream)
+        self.room(die, stream).is_some()
     }
 
-    pub(super) fn choose_die(&mut self, can_take: impl Fn(&PageMap, DieId) -> bool) -> Option<DieId> {
+    /// The next die in the order of placement that has room, and what `room` says of it.
+    #[inline]
+    pub(super) fn choose_die(
+        &mut self,
+        room: impl Fn(&PageMap, DieId) -> Option<Stream>,
+    ) -> Option<(DieId, Stream)> {
         if self.config.placement == Placement::Random {
             self.cursor = self.rng.below(self.order.len() as u64) as usize;
         }
         for _ in 0..self.order.len() {
             let die = self.order[self.cursor];
             self.cursor = if self.cursor + 1 == self.order.len() { 0 } else { self.cursor + 1 };
-            if can_take(self, die) {
-                return Some(die);
+            if let Some(shared) = room(self, die) {
+                return Some((die, shared));
             }
         }
         None
     }
 
-    pub(super) fn take_stripe(&mut self, die: DieId, stream: Stream) -> (Ppa, BlockId, Stream) {
-        let shared = self.slot(die, stream);
+    /// The next stripe of the open block of `shared`, for data of `stream`.
+    #[inline]
+    pub(super) fn take_stripe(&mut self, die: DieId, stream: Stream, shared: Stream) -> (Ppa, BlockId) {
         let at = self.open_at(die, shared);
         let OpenBlock { block, stripe } = match self.open[at] {
             Some(open) => open,
             None => {
-                let block = self.blocks.take(die, stream == Stream::Worn).expect("can_take was asked");
+                let block = self.blocks.take(die, stream == Stream::Worn).expect("there is room");
                 self.blocks.set_kind(block, shared == Stream::Meta, shared.owner());
                 OpenBlock { block, stripe: 0 }
             }
@@ -128,7 +143,7 @@ impl PageMap {
         let last = stripe + 1 == self.layout.stripes_per_block;
         self.open[at] = (!last).then_some(OpenBlock { block, stripe: stripe + 1 });
         self.blocks.planned(block, last);
-        (self.layout.ppa(block, stripe * self.layout.units_per_stripe), block, shared)
+        (self.layout.ppa(block, stripe * self.layout.units_per_stripe), block)
     }
 }
 

@@ -52,6 +52,16 @@ impl Places {
         self.bytes[at..at + ENTRY_BYTES].copy_from_slice(&ppa.0.wrapping_add(1).to_ne_bytes());
     }
 
+    /// As [`Places::set`]; gives where `lpn` lay before.
+    #[inline]
+    pub fn replace(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
+        let at = lpn.0 as usize * ENTRY_BYTES;
+        let entry = &mut self.bytes[at..at + ENTRY_BYTES];
+        let old = u32::from_ne_bytes((&*entry).try_into().expect("the bytes of one entry"));
+        entry.copy_from_slice(&ppa.0.wrapping_add(1).to_ne_bytes());
+        Ppa(old.wrapping_sub(1))
+    }
+
     /// Asks the processor to bring the entry of `lpn` near, if there is one.
     #[inline]
     pub fn touch(&self, lpn: Lpn) {
@@ -98,7 +108,7 @@ mod tests {
                 places.touch(Lpn(lpn.0 + 1));
             }
             let copy = places.clone();
-            places.set(lpns[1], Ppa::NONE);
+            assert_eq!(places.replace(lpns[1], Ppa::NONE), Ppa(lpns[1].0 ^ 5));
             assert_eq!((places.get(lpns[1]), copy.get(lpns[1])), (Ppa::NONE, Ppa(lpns[1].0 ^ 5)));
             assert_eq!(copy.get(lpns[2]), Ppa(lpns[2].0 ^ 5), "{entries} entries");
         }

@@ -64,12 +64,13 @@ impl PageMap {
     /// full). `None`: no die can take data now; try again when a block was erased.
     pub fn plan_program(&mut self, stream: Stream, die: Option<DieId>, lpns: &[Lpn]) -> Option<Plan> {
         debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_stripe as usize);
-        let die = match die {
-            Some(die) if self.can_take(die, stream) => die,
-            Some(_) => self.choose_die(move |map, die| map.can_take_guest(die, stream))?,
-            None => self.choose_die(|map, die| map.can_take(die, stream))?,
+        let own = die.and_then(|die| Some((die, self.room(die, stream)?)));
+        let (die, shared) = match own {
+            Some(own) => own,
+            None if die.is_some() => self.choose_die(|map, die| map.guest_room(die, stream))?,
+            None => self.choose_die(|map, die| map.room(die, stream))?,
         };
-        let (first, block, shared) = self.take_stripe(die, stream);
+        let (first, block) = self.take_stripe(die, stream, shared);
         let sequence = self.sequence;
         self.sequence += 1;
         if self.handles.count() > 1 {
@@ -85,17 +86,18 @@ impl PageMap {
         });
         self.programs[id as usize] = Program { first, sequence, units: lpns.len() as u32, active: true };
         let base = id as usize * self.layout.units_per_stripe as usize;
-        for (i, &lpn) in lpns.iter().enumerate() {
+        let mut gained = 0;
+        let units = &mut self.program_units[base..base + lpns.len()];
+        for ((ppa, &lpn), unit) in (first.0..).zip(lpns).zip(units) {
             let mut old = Ppa::NONE;
             if lpn != Lpn::NONE {
-                let ppa = Ppa(first.0 + i as u32);
-                old = self.lookup(lpn);
-                self.set_map(lpn, ppa);
-                self.valid[ppa.0 as usize / 64] |= 1 << (ppa.0 % 64);
-                self.blocks.add_valid(block);
+                old = self.map.replace(lpn, Ppa(ppa));
+                self.valid[ppa as usize / 64] |= 1 << (ppa % 64);
+                gained += 1;
             }
-            self.program_units[base + i] = ProgramUnit { lpn, old };
+            *unit = ProgramUnit { lpn, old };
         }
+        self.blocks.add_valid(block, gained);
         let stored = sequence | u64::from(shared.owner()) << OWNER_SHIFT;
         Some(Plan { id: ProgramId(id), first, die, sequence: stored })
     }

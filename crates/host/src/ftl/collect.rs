@@ -9,7 +9,7 @@
 use super::HostFtl;
 use super::meta;
 use super::ring::Origin;
-use pellucid_flash::{Completion, DieId, Status, Vector};
+use pellucid_flash::{Completion, DieId, Lpn, Ppa, Status, Vector};
 use pellucid_ftl::{Emptied, Relocation};
 
 /// The engine sees the target as one die.
@@ -97,10 +97,6 @@ impl HostFtl {
         let relocations = std::mem::take(&mut self.reads[read].relocations);
         self.collect.reading -= relocations.len() as u32;
         let oob = vector.as_ref().map_or(&[][..], |v| &v.metadata);
-        // Whose they are is looked up in the map one after the other: all of it is asked for at once.
-        for page in oob.chunks_exact(meta::OOB_BYTES).map(meta::page_of) {
-            self.ftl.touch(page);
-        }
         for (i, &Relocation { from, cause, .. }) in relocations.iter().enumerate() {
             if !self.ftl.is_valid(from) {
                 continue;
@@ -114,10 +110,12 @@ impl HostFtl {
                     self.counters.lost_reads += 1;
                     self.ftl.relocation_lost(from);
                 }
-                Some((lpn, _)) if !self.ftl.is_current(lpn, from) => {}
-                Some((lpn, _)) if lpn.0 >= self.ftl.user_units() => self.rewrite_segment(lpn, cause),
-                // A newer version waits to be written, and makes this one invalid when it has been.
-                Some((lpn, _)) if self.ring.find(lpn).is_some_and(|at| !self.ring.is_written(at)) => {}
+                Some((lpn, _)) if lpn.0 >= self.ftl.user_units() => {
+                    if self.ftl.is_current(lpn, from) {
+                        self.rewrite_segment(lpn, cause);
+                    }
+                }
+                Some((lpn, _)) if self.has_newer(lpn, from) => {}
                 Some((lpn, _)) => {
                     let image = &data[i * self.image_bytes..(i + 1) * self.image_bytes];
                     self.ring.push(lpn, Origin::Collected(from), image);
@@ -126,6 +124,21 @@ impl HostFtl {
         }
         self.reads[read].relocations = relocations;
         self.pools.put_back(data, vector);
+    }
+
+    /// Whether a newer version than the valid copy at `from` is on its way. The ring has every version that is; the map, which is
+    /// far away, need only be asked where the newest of them has ended before an older one.
+    #[inline]
+    fn has_newer(&self, lpn: Lpn, from: Ppa) -> bool {
+        match self.ring.find(lpn) {
+            // It makes this one invalid when it has been written.
+            Some(at) if !self.ring.is_written(at) => true,
+            Some(_) => !self.ftl.is_current(lpn, from),
+            None => {
+                debug_assert!(self.ftl.is_current(lpn, from), "page {}: a copy in no ring is newer", lpn.0);
+                false
+            }
+        }
     }
 
     /// Resets lines that hold nothing any more, and trims that keep lines from it are stored.

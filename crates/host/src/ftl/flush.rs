@@ -135,11 +135,15 @@ impl HostFtl {
 
     /// Programs the segments that are wanted, a stripe of them at a time. Without room, collection makes some; it comes back
     /// here whenever something has moved.
+    #[inline]
     pub(super) fn plan_segments(&mut self) {
         // Asked whenever anything has moved, and seldom there is one.
-        if self.flushes.segments.count() == 0 {
-            return;
+        if self.flushes.segments.count() > 0 {
+            self.plan_wanted_segments();
         }
+    }
+
+    fn plan_wanted_segments(&mut self) {
         while let SegmentPlan::Program(plan, batch) =
             self.flushes.segments.plan(&mut self.ftl, self.lines.stripe_sectors)
         {

@@ -71,12 +71,6 @@ pub(crate) fn parse_oob(bytes: &[u8], uuid: u64, line: BlockId) -> Option<(Lpn, 
     Some((Lpn(word(bytes, 0)?), long(bytes, 8)?))
 }
 
-/// The logical page that a sector's out-of-band data name, whosever they are.
-#[inline]
-pub(crate) fn page_of(oob: &[u8]) -> Lpn {
-    word(oob, 0).map_or(Lpn::NONE, Lpn)
-}
-
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }

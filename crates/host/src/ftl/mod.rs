@@ -483,6 +483,10 @@ impl Layer for HostFtl {
         self.up.pop_front()
     }
 
+    fn has_completed(&self) -> bool {
+        !self.up.is_empty()
+    }
+
     fn failure(&self) -> Option<String> {
         self.failure.as_ref().map(HostFtlError::to_string)
     }

@@ -101,17 +101,12 @@ impl HostFtl {
         }
         let first = self.lines.address(record.sectors[0].0);
         let metadata = matches!(record.purpose, Purpose::Collect);
-        let contiguous = record
-            .sectors
-            .iter()
-            .enumerate()
-            .all(|(i, &(ppa, _))| self.lines.address(ppa) == Lba(first.0 + i as u64));
-        let vector = (metadata || !contiguous).then(|| {
+        let addresses = || record.sectors.iter().map(|&(ppa, _)| self.lines.address(ppa));
+        // The error bitmap, which says what collection has lost, is one of addresses.
+        let listed = metadata || addresses().zip(first.0..).any(|(address, lba)| address != Lba(lba));
+        let vector = listed.then(|| {
             let mut vector = self.pools.vector();
-            // The error bitmap, which says what collection has lost, is one of addresses.
-            if !contiguous || metadata {
-                vector.addresses.extend(record.sectors.iter().map(|&(ppa, _)| self.lines.address(ppa)));
-            }
+            vector.addresses.extend(addresses());
             if metadata {
                 vector.metadata.resize(count * Vector::METADATA_BYTES, 0);
             }

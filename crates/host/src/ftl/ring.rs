@@ -12,6 +12,9 @@
 //! only when more has been written behind it (`mw_cunits`). `map`: everything before can only be read from the media; it follows `kept` when room is needed. The
 //! *flush point* is how far somebody waits.
 //!
+//! The index has a chain for each hash of a page: from the newest version to older ones. As versions leave the ring in the order in
+//! which they came, what stands behind the first one that has left has left too; so nothing is ever taken out of a chain.
+//!
 //! Invariants: `map <= kept <= sync <= submit, safe <= mem <= map + size`; a page is in the index if and only if its newest version that was
 //! taken in lies between `map` and `mem`. A relocated copy is taken in only while no newer one waits.
 
@@ -57,7 +60,12 @@ pub(crate) struct Entry {
     pub progress: Progress,
     /// Trimmed since it was taken in: it reads as zeros, and its write is followed by another trim.
     pub trimmed: bool,
+    /// The position before it in its chain of the index.
+    older: u64,
 }
+
+/// "No position": it lies in no ring.
+const NOWHERE: u64 = u64::MAX;
 
 /// The ring.
 #[derive(Clone, Debug)]
@@ -78,15 +86,21 @@ pub(crate) struct Ring {
     pub flush_point: u64,
     /// Sectors of the application between `sync` and `mem`, and of collection.
     pub held: [u32; 2],
-    index: Index,
+    /// The newest position of each chain of the index; a power of two of them.
+    newest: Vec<u64>,
 }
 
 impl Ring {
     /// A ring of at least `sectors`; `apart`: collected ones are a kind of their own.
     pub fn new(sectors: u32, image_bytes: usize, apart: bool) -> Ring {
         let size = sectors.next_power_of_two();
-        let blank =
-            Entry { lpn: Lpn::NONE, origin: Origin::User, progress: Progress::Written, trimmed: false };
+        let blank = Entry {
+            lpn: Lpn::NONE,
+            origin: Origin::User,
+            progress: Progress::Written,
+            trimmed: false,
+            older: NOWHERE,
+        };
         Ring {
             entries: vec![blank; size as usize],
             images: vec![0; size as usize * image_bytes],
@@ -101,7 +115,7 @@ impl Ring {
             map: 0,
             flush_point: 0,
             held: [0; 2],
-            index: Index::new(size),
+            newest: vec![NOWHERE; size as usize * 2],
         }
     }
 
@@ -126,8 +140,11 @@ impl Ring {
     /// The first sector that has not been submitted.
     #[inline]
     pub fn submit(&self) -> u64 {
-        let waiting = self.queues.iter().filter(|queue| queue.count > 0);
-        waiting.map(|queue| queue.next).min().unwrap_or(self.mem)
+        let next = |queue: Queue| if queue.count > 0 { queue.next } else { self.mem };
+        match self.apart {
+            true => next(self.queues[0]).min(next(self.queues[1])),
+            false => next(self.queues[0]),
+        }
     }
 
     /// Kinds that there are.
@@ -186,13 +203,12 @@ impl Ring {
     pub fn push(&mut self, lpn: Lpn, origin: Origin, image: &[u8]) {
         debug_assert!(self.held() < self.size());
         // What is on the media makes room: from here on it is read there.
-        while self.mem - self.map >= u64::from(self.size()) {
-            self.index.forget(self.entries[(self.map & self.mask) as usize].lpn, self.map);
-            self.map += 1;
-        }
         let at = self.mem;
         self.mem += 1;
-        *self.entry_mut(at) = Entry { lpn, origin, progress: Progress::Waiting, trimmed: false };
+        self.map = self.map.max(self.mem.saturating_sub(self.size().into()));
+        let chain = self.chain(lpn);
+        let older = std::mem::replace(&mut self.newest[chain], at);
+        *self.entry_mut(at) = Entry { lpn, origin, progress: Progress::Waiting, trimmed: false, older };
         let from = (at & self.mask) as usize * self.image_bytes;
         match image.is_empty() {
             true => self.images[from..from + self.image_bytes].fill(0),
@@ -205,24 +221,38 @@ impl Ring {
             queue.next = at;
         }
         queue.count += 1;
-        self.index.set(lpn, at);
+    }
+
+    /// The chain of `lpn` in the index.
+    #[inline]
+    fn chain(&self, lpn: Lpn) -> usize {
+        let hash = u64::from(lpn.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        hash as usize & (self.newest.len() - 1)
     }
 
     /// Where the newest version of `lpn` lies, if the ring has it.
     #[inline]
     pub fn find(&self, lpn: Lpn) -> Option<u64> {
-        self.index.get(lpn)
+        let (mut at, length) = (self.newest[self.chain(lpn)], self.mem - self.map);
+        while at.wrapping_sub(self.map) < length {
+            let entry = self.entry(at);
+            if entry.lpn == lpn {
+                return Some(at);
+            }
+            at = entry.older;
+        }
+        None
     }
 
     /// Brings the place of `lpn` in the index near.
     #[inline]
     pub fn touch(&self, lpn: Lpn) {
-        self.index.touch(lpn);
+        prefetch_index::prefetch_index(&self.newest, self.chain(lpn));
     }
 
     /// Forgets `lpn`. Its newest version stays in the index, as older ones may still be on their way to the map.
     pub fn trim(&mut self, lpn: Lpn) {
-        if let Some(at) = self.index.get(lpn) {
+        if let Some(at) = self.find(lpn) {
             self.entry_mut(at).trimmed = true;
         }
     }
@@ -240,7 +270,7 @@ impl Ring {
         if origin != Origin::User {
             return true;
         }
-        match self.index.get(lpn) {
+        match self.find(lpn) {
             Some(newer) if newer != at => {
                 self.entry_mut(at).progress = Progress::Follows(newer);
                 if at < self.flush_point {
@@ -286,7 +316,7 @@ impl Ring {
     /// Bytes of memory that a host would need, with all the bytes of each sector.
     pub fn memory_bytes(&self, sector_bytes: u32) -> u64 {
         let entry = size_of::<Entry>() as u64 + u64::from(sector_bytes);
-        self.entries.len() as u64 * entry + self.index.memory_bytes()
+        self.entries.len() as u64 * entry + (self.newest.len() * size_of::<u64>()) as u64
     }
 
     /// Panics where an invariant is broken.
@@ -310,88 +340,10 @@ impl Ring {
             newest.insert(entry.lpn, at);
         }
         for (lpn, at) in newest {
-            assert_eq!(self.index.get(lpn), Some(at), "index of page {}", lpn.0);
+            assert_eq!(self.find(lpn), Some(at), "index of page {}", lpn.0);
         }
         let user = (self.sync..self.mem).filter(|&at| self.entry(at).origin == Origin::User).count() as u32;
         assert_eq!(self.held, [user, self.unsynced() - user], "sectors held");
-    }
-}
-
-const VACANT: u32 = u32::MAX;
-
-/// Page to position: open addressing with linear probing, at most half full.
-#[derive(Clone, Debug)]
-struct Index {
-    slots: Vec<(u32, u64)>,
-    mask: u32,
-    shift: u32,
-}
-
-impl Index {
-    fn new(entries: u32) -> Index {
-        let size = (entries * 2).max(2);
-        Index { slots: vec![(VACANT, 0); size as usize], mask: size - 1, shift: 32 - size.trailing_zeros() }
-    }
-
-    #[inline]
-    fn home(&self, lpn: Lpn) -> u32 {
-        lpn.0.wrapping_mul(0x9e37_79b9) >> self.shift
-    }
-
-    #[inline]
-    fn touch(&self, lpn: Lpn) {
-        prefetch_index::prefetch_index(&self.slots, self.home(lpn) as usize);
-    }
-
-    #[inline]
-    fn slot(&self, lpn: Lpn) -> usize {
-        let mut at = self.home(lpn);
-        loop {
-            let (key, _) = self.slots[at as usize];
-            if key == lpn.0 || key == VACANT {
-                return at as usize;
-            }
-            at = (at + 1) & self.mask;
-        }
-    }
-
-    #[inline]
-    fn get(&self, lpn: Lpn) -> Option<u64> {
-        let (key, position) = self.slots[self.slot(lpn)];
-        (key == lpn.0 && key != VACANT).then_some(position)
-    }
-
-    #[inline]
-    fn set(&mut self, lpn: Lpn, position: u64) {
-        let at = self.slot(lpn);
-        self.slots[at] = (lpn.0, position);
-    }
-
-    /// Forgets `lpn` if it is at `position`.
-    fn forget(&mut self, lpn: Lpn, position: u64) {
-        if lpn == Lpn::NONE {
-            return;
-        }
-        let at = self.slot(lpn);
-        if self.slots[at] != (lpn.0, position) {
-            return;
-        }
-        // Whoever was pushed on by this one moves back.
-        let mut hole = at as u32;
-        let mut at = (hole + 1) & self.mask;
-        while self.slots[at as usize].0 != VACANT {
-            let home = self.home(Lpn(self.slots[at as usize].0));
-            if at.wrapping_sub(home) & self.mask >= at.wrapping_sub(hole) & self.mask {
-                self.slots[hole as usize] = self.slots[at as usize];
-                hole = at;
-            }
-            at = (at + 1) & self.mask;
-        }
-        self.slots[hole as usize].0 = VACANT;
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        (self.slots.len() * size_of::<(u32, u64)>()) as u64
     }
 }
 
@@ -401,26 +353,22 @@ mod tests {
     use pellucid_flash::Rng;
     use std::collections::BTreeMap;
 
+    /// A plain map of what was pushed, without what has left the ring. Few pages, so that versions replace each other, and few
+    /// places, so that chains meet.
     #[test]
-    fn the_index_is_a_map() {
+    fn the_index_finds_the_newest_version_until_it_has_left() {
         let mut rng = Rng::new(3);
-        let mut index = Index::new(32);
+        let mut ring = Ring::new(16, 1, false);
         let mut plain: BTreeMap<u32, u64> = BTreeMap::new();
         for position in 0..20_000 {
-            let lpn = Lpn(rng.below(60) as u32);
-            match plain.get(&lpn.0).copied() {
-                Some(at) if rng.chance(0.5) => {
-                    index.forget(lpn, at);
-                    plain.remove(&lpn.0);
-                }
-                _ if plain.len() < 32 => {
-                    index.set(lpn, position);
-                    plain.insert(lpn.0, position);
-                }
-                _ => {}
-            }
-            for lpn in 0..60 {
-                assert_eq!(index.get(Lpn(lpn)), plain.get(&lpn).copied(), "page {lpn} at {position}");
+            let lpn = Lpn(rng.below(40) as u32);
+            ring.kept = ring.mem;
+            ring.push(lpn, Origin::User, &[]);
+            plain.insert(lpn.0, position);
+            plain.retain(|_, &mut at| at >= ring.map);
+            assert_eq!(ring.map, (position + 1).saturating_sub(16));
+            for lpn in 0..40 {
+                assert_eq!(ring.find(Lpn(lpn)), plain.get(&lpn).copied(), "page {lpn} at {position}");
             }
         }
     }

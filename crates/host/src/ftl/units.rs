@@ -48,8 +48,16 @@ impl HostFtl {
         self.kick(unit);
     }
 
-    /// Starts the next job of a unit.
+    /// Starts the next job of a unit, if it has one and rests.
+    #[inline]
     pub(super) fn kick(&mut self, unit: u32) {
+        let Unit { queue, current } = &self.units[unit as usize];
+        if current.is_none() && !queue.is_empty() {
+            self.start_next(unit);
+        }
+    }
+
+    fn start_next(&mut self, unit: u32) {
         while let Unit { queue, current: None } = &self.units[unit as usize]
             && let Some(&job) = queue.front()
         {
@@ -88,7 +96,7 @@ impl HostFtl {
 
     fn job_command(&mut self, unit: u32, job: Job) -> Command {
         match job {
-            Job::Data(id, _) => self.data_command(id),
+            Job::Data(id, line) => self.data_command(id, line),
             Job::Start(line) => {
                 let chunks = (0..self.lines.units).map(|unit| {
                     self.lines.chunk_of(line, unit).expect("a line that is written has all its chunks")

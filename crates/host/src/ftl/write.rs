@@ -13,7 +13,7 @@
 use super::ring::{Kind, Origin, Queue};
 use super::units::Job;
 use super::{HostFtl, LineId, meta};
-use pellucid_flash::{Cause, Command, Lpn, Opcode, Ppa, Status};
+use pellucid_flash::{Cause, Command, Lba, Lpn, Opcode, Status};
 use pellucid_ftl::{Plan, ProgramId, Stream};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -35,7 +35,8 @@ pub(crate) enum Content {
 
 #[derive(Clone, Copy, Debug)]
 struct Program {
-    first: Ppa,
+    /// Where it goes on the drive.
+    lba: Lba,
     sequence: u64,
     count: u32,
 }
@@ -86,10 +87,11 @@ impl Programs {
         &self.contents[from..from + self.programs[id.0 as usize].count as usize]
     }
 
-    fn enter(&mut self, id: ProgramId, first: Ppa, sequence: u64, contents: impl Iterator<Item = Content>) {
-        let at = id.0 as usize;
+    fn enter(&mut self, plan: &Plan, contents: impl Iterator<Item = Content>) {
+        let at = plan.id.0 as usize;
+        let (lba, sequence) = (Lba(0), plan.sequence);
         if self.programs.len() <= at {
-            self.programs.resize(at + 1, Program { first, sequence, count: 0 });
+            self.programs.resize(at + 1, Program { lba, sequence, count: 0 });
             self.contents.resize((at + 1) * self.stripe, Content::Entry(0));
         }
         let mut count = 0;
@@ -97,7 +99,7 @@ impl Programs {
             self.contents[at * self.stripe + count] = content;
             count += 1;
         }
-        self.programs[at] = Program { first, sequence, count: count as u32 };
+        self.programs[at] = Program { lba, sequence, count: count as u32 };
     }
 }
 
@@ -139,7 +141,7 @@ impl HostFtl {
     pub(super) fn fill(&mut self) {
         let (kinds, mut idle) = (self.ring.kinds(), 0);
         while idle < kinds {
-            self.programs.turn = (self.programs.turn + 1) % kinds;
+            self.programs.turn = if self.programs.turn + 1 < kinds { self.programs.turn + 1 } else { 0 };
             let kind = self.programs.turn;
             idle = if self.has_stripe(kind) && self.plan_data(kind) { 0 } else { idle + 1 };
         }
@@ -188,7 +190,8 @@ impl HostFtl {
         {
             self.gather(at, &mut positions, &mut lpns);
         }
-        let own = self.ring.kinds() > 1 && kind == 0;
+        let kinds = self.ring.kinds();
+        let own = kinds > 1 && kind == 0;
         let plan = match lpns.is_empty() {
             true => None,
             // The rate limiter has kept the room for everything that is in the ring.
@@ -198,6 +201,8 @@ impl HostFtl {
                 .or_else(|| self.ftl.plan_program(Stream::Collected, None, &lpns)),
         };
         let planned = plan.is_some() || lpns.is_empty();
+        let taken = (self.ring.queues[kind].count - queue.count) as usize + again;
+        let dropped = taken > positions.len();
         if planned {
             self.moved = true;
             self.count_planned(&positions, again);
@@ -206,12 +211,7 @@ impl HostFtl {
         }
         if let Some(plan) = plan {
             self.programs.in_flight += 1;
-            self.programs.enter(
-                plan.id,
-                plan.first,
-                plan.sequence,
-                positions.iter().map(|&at| Content::Entry(at)),
-            );
+            self.programs.enter(&plan, positions.iter().map(|&at| Content::Entry(at)));
             self.lines.note(plan.first, plan.sequence, lpns.iter().copied());
             for (i, (&at, lpn)) in positions.iter().zip(&lpns).enumerate() {
                 // A newer version behind it in the stripe has its place in the map, and is on the media when this one is.
@@ -220,8 +220,8 @@ impl HostFtl {
                 }
             }
             self.programs.last[kind] = plan.id;
-            let unit = self.begin_program(&plan);
-            if self.units[unit as usize].waits_for(Job::Data(plan.id, self.lines.line_of(plan.first))) {
+            let (unit, line) = self.begin_program(&plan);
+            if self.units[unit as usize].waits_for(Job::Data(plan.id, line)) {
                 self.programs.rotation[kind] = Some(unit);
             }
             if self.ftl.checkpoint_due() {
@@ -232,7 +232,10 @@ impl HostFtl {
         self.programs.lpns = lpns;
         if planned {
             self.bring_next_near();
-            self.synced();
+            // What was dropped is stored; what was planned changes nothing yet, where there is one kind and nothing is held back.
+            if dropped || kinds > 1 || self.lines.held_rows > 0 {
+                self.synced();
+            }
         }
         planned
     }
@@ -279,8 +282,8 @@ impl HostFtl {
         }
     }
 
-    /// Queues a planned program; its parallel unit. The first one in a line is preceded by the line's start.
-    pub(super) fn begin_program(&mut self, plan: &Plan) -> u32 {
+    /// Queues a planned program; its parallel unit and its line. The first one in a line is preceded by the line's start.
+    pub(super) fn begin_program(&mut self, plan: &Plan) -> (u32, LineId) {
         let Plan { id, first, sequence, .. } = *plan;
         let line = self.lines.line_of(first);
         let record = &mut self.lines[line];
@@ -293,9 +296,10 @@ impl HostFtl {
             let (unit, _) = self.lines.place(line, 0);
             self.enqueue(unit, Job::Start(line));
         }
-        let (unit, _) = self.lines.place(line, self.lines.stripe_of(first));
+        let (unit, lba) = self.lines.place(line, self.lines.stripe_of(first));
+        self.programs.programs[id.0 as usize].lba = lba;
         self.enqueue(unit, Job::Data(id, line));
-        unit
+        (unit, line)
     }
 
     /// Programs a stripe of the index in the line that segments go to, or padding.
@@ -307,19 +311,18 @@ impl HostFtl {
         self.counters.programmed_sectors[Cause::Journal as usize] += used;
         self.counters.programmed_sectors[Cause::Padding as usize] +=
             u64::from(self.lines.stripe_sectors) - used;
-        self.programs.enter(plan.id, plan.first, plan.sequence, sectors.map(Content::Index));
+        self.programs.enter(&plan, sectors.map(Content::Index));
         self.begin_program(&plan);
     }
 
     pub(super) fn enter_segments(&mut self, plan: &Plan, segments: &[u32]) {
         let contents = segments.iter().map(|&segment| Content::Segment(segment));
-        self.programs.enter(plan.id, plan.first, plan.sequence, contents);
+        self.programs.enter(plan, contents);
     }
 
-    pub(super) fn data_command(&mut self, id: ProgramId) -> Command {
+    pub(super) fn data_command(&mut self, id: ProgramId, line: LineId) -> Command {
         self.ftl.program_starts(id);
-        let Program { first, sequence, .. } = self.programs.programs[id.0 as usize];
-        let line = self.lines.line_of(first);
+        let Program { lba, sequence, .. } = self.programs.programs[id.0 as usize];
         let (sectors, image) = (self.lines.stripe_sectors as usize, self.image_bytes);
         let mut data = self.pools.images.pop().unwrap_or_default();
         let mut vector = self.pools.vector();
@@ -347,7 +350,6 @@ impl HostFtl {
         while vector.metadata.len() < sectors * meta::OOB_BYTES {
             meta::put_oob(&mut vector.metadata, self.config.uuid, line, Lpn::NONE, sequence);
         }
-        let (_, lba) = self.lines.place(line, self.lines.stripe_of(first));
         Command { vector: Some(vector), ..Command::new(0, Opcode::Write, lba, sectors as u32, data) }
     }
 

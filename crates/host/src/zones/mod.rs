@@ -462,4 +462,8 @@ impl Layer for ZoneChunks {
     fn pop(&mut self) -> Option<Completion> {
         self.up.pop_front()
     }
+
+    fn has_completed(&self) -> bool {
+        !self.up.is_empty()
+    }
 }

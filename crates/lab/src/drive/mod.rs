@@ -3,7 +3,7 @@
 //! ```text
 //!  source ─► submit ─► device ─► completion ─► recorder, series, log, oracle
 //!    ▲                   │ next_event
-//!    └── now := min(next event, next release of the source)
+//!    └── now := min(next event, next release of the source); from there on to the next completion
 //! ```
 //! Order at one moment: events due run first, then arrivals, jobs taking turns.
 
@@ -31,7 +31,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 /// Rounds of the driver between two looks: a few milliseconds.
-const LOOK_ROUNDS: u32 = 1 << 13;
+const LOOK_ROUNDS: u32 = 1 << 11;
 
 /// Why a run could not be done, or cannot be believed.
 #[derive(Debug)]
@@ -214,8 +214,12 @@ impl<'a, T: Target> Run<'a, T> {
                 let sample = sample(self.device);
                 self.series.sample(next, sample);
             }
-            now = next;
-            self.device.advance(now);
+            // Before a completion, only these need the driver.
+            let mut limit = self.series.sample_due();
+            for wanted in [release, ramp].into_iter().flatten() {
+                limit = limit.min(wanted);
+            }
+            now = self.device.advance_to_completion(next, limit);
             while let Some(mut completion) = self.device.pop() {
                 self.complete(&mut completion)?;
             }

@@ -162,6 +162,10 @@ impl Drive for HostStack {
         each!(self, stack => stack.advance(now));
     }
 
+    fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
+        each!(self, stack => stack.advance_to_completion(now, limit))
+    }
+
     fn next_event(&self) -> Option<SimTime> {
         each!(self, stack => stack.next_event())
     }

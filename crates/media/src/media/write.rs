@@ -12,7 +12,7 @@
 use super::{Content, Health, Media, Outcome, Place, unit_place};
 use crate::error::RuleError;
 use crate::state::{BlockState, Flag};
-use crate::store::UNREADABLE;
+use crate::store::{StoreShape, UNREADABLE};
 use pellucid_flash::{BlockId, Lpn, Ppa};
 
 impl Media {
@@ -22,26 +22,16 @@ impl Media {
         let at = self.place(first);
         let state = self.store.state(at.block);
         self.check_program(state, at)?;
-        let first_sequence = match at.stripe {
-            0 => sequence,
-            _ => self.shape.meta.first_sequence(self.store.meta(at.block)),
-        };
-        let offset = sequence.checked_sub(first_sequence).and_then(|d| u32::try_from(d).ok());
-        let Some(offset) = offset.filter(|&d| d != UNREADABLE) else {
-            let (die, block) = self.name(at.block);
-            return Err(RuleError::Sequence {
-                die,
-                block,
-                stripe: at.stripe,
-                sequence,
-                first: first_sequence,
-            });
-        };
-        let age_s = self.age();
+        let (shape, age_s) = (&self.shape.meta, if at.stripe == 0 { self.age() } else { 0 });
         let (meta, _) = self.store.both_mut(at.block);
-        self.shape.meta.begin(meta, at.stripe, first_sequence, offset);
+        let first = if at.stripe == 0 { sequence } else { shape.first_sequence(meta) };
+        let offset = sequence.checked_sub(first).and_then(|d| u32::try_from(d).ok());
+        let Some(offset) = offset.filter(|&d| d != UNREADABLE) else {
+            return Err(self.wrong_sequence(at, sequence, first));
+        };
+        shape.begin(meta, at.stripe, first, offset);
         if at.stripe == 0 {
-            self.shape.meta.set_born(meta, age_s);
+            shape.set_born(meta, age_s);
             self.store.set_age(age_s);
         }
         self.store.set_state(at.block, state.with(Flag::Programming));
@@ -134,15 +124,18 @@ impl Media {
     pub fn program_end(&mut self, first: Ppa) -> Outcome {
         let at = self.begun(first);
         let state = self.store.state(at.block);
-        let die = self.die_of(at.block);
-        let injected = self.injected.as_mut().is_some_and(|injected| injected.program_fails(die));
+        let injected = self.injected.is_some() && self.program_fails(at.block);
         let by_fault = self.faults.program_fails(at.block, at.stripe, state.erase_count()) || injected;
-        let failed = by_fault || self.worn_out(state) || self.shape.meta.poisoned(self.store.meta(at.block));
-        if failed {
+        let worn_out = self.worn_out(state);
+        let shape = &self.shape;
+        let (meta, images) = self.store.both_mut(at.block);
+        if by_fault || worn_out || shape.meta.poisoned(meta) {
             self.end_unreadable(at.block, state);
             return Outcome::Failed;
         }
-        self.pad(at);
+        if let Some(missing) = shape.meta.next_missing(meta, 0) {
+            pad(shape, at, missing, meta, images);
+        }
         let done = state.without(Flag::Programming).with_next_stripe(at.stripe + 1);
         self.store.set_state(at.block, done);
         Outcome::Ok
@@ -208,6 +201,13 @@ impl Media {
         }
     }
 
+    /// Whether what was done to the drive makes a program in `block` fail.
+    #[cold]
+    fn program_fails(&mut self, block: u32) -> bool {
+        let die = self.die_of(block);
+        self.injected.as_mut().is_some_and(|injected| injected.program_fails(die))
+    }
+
     /// The place of a unit whose stripe is being programmed.
     #[inline]
     fn begun(&self, ppa: Ppa) -> Place {
@@ -224,25 +224,40 @@ impl Media {
         if at.stripe == next_stripe && at.unit == 0 {
             return Ok(());
         }
+        Err(self.wrong_place(at, next_stripe))
+    }
+
+    #[cold]
+    fn wrong_place(&self, at: Place, next_stripe: u32) -> RuleError {
         let ((die, block), stripe) = (self.name(at.block), at.stripe);
-        Err(if stripe < next_stripe {
+        if stripe < next_stripe {
             RuleError::NotErased { die, block, stripe }
         } else {
             RuleError::OutOfOrder { die, block, stripe, unit: at.unit, next_stripe }
-        })
+        }
+    }
+
+    #[cold]
+    fn wrong_sequence(&self, at: Place, sequence: u64, first: u64) -> RuleError {
+        let (die, block) = self.name(at.block);
+        RuleError::Sequence { die, block, stripe: at.stripe, sequence, first }
     }
 
     fn check_usable(&self, block: u32, state: BlockState) -> Result<(), RuleError> {
-        let health = state.health();
-        if health == Health::Good && !state.busy() {
+        if state.health() == Health::Good && !state.busy() {
             return Ok(());
         }
+        Err(self.unusable(block, state.health()))
+    }
+
+    #[cold]
+    fn unusable(&self, block: u32, health: Health) -> RuleError {
         let (die, block) = self.name(block);
-        Err(if health == Health::Good {
+        if health == Health::Good {
             RuleError::Busy { die, block }
         } else {
             RuleError::BadBlock { die, block, health }
-        })
+        }
     }
 
     fn worn_out(&self, state: BlockState) -> bool {
@@ -257,23 +272,19 @@ impl Media {
         let ended = state.without(Flag::Programming).with(Flag::HasUnreadable).with_next_stripe(stripe + 1);
         self.store.set_state(block, ended);
     }
+}
 
-    /// Fills the units of a begun stripe that nobody gave.
-    #[inline]
-    fn pad(&mut self, at: Place) {
-        let first = at.index - at.unit;
-        let bytes = self.shape.unit_stored_bytes;
-        let (meta, images) = self.store.both_mut(at.block);
-        let mut from = 0;
-        while let Some(unit) = self.shape.meta.next_missing(meta, from) {
-            let index = first + unit;
-            self.shape.meta.put(meta, unit, index, Lpn::NONE);
-            let start = index as usize * bytes;
-            // Padding is never read, so it needs no code words.
-            images[start..start + bytes].fill(0);
-            let (length, base) = (self.shape.unit_metadata_bytes, self.shape.metadata_at);
-            images[base + index as usize * length..][..length].fill(0);
-            from = unit + 1;
-        }
+/// Fills the units of the begun stripe of `at` that nobody gave; `missing` is the first of them.
+fn pad(shape: &StoreShape, at: Place, missing: u32, meta: &mut [u8], images: &mut [u8]) {
+    let (bytes, length, base) = (shape.unit_stored_bytes, shape.unit_metadata_bytes, shape.metadata_at);
+    let mut next = Some(missing);
+    while let Some(unit) = next {
+        let index = at.index - at.unit + unit;
+        shape.meta.put(meta, unit, index, Lpn::NONE);
+        let start = index as usize * bytes;
+        // Padding is never read, so it needs no code words.
+        images[start..start + bytes].fill(0);
+        images[base + index as usize * length..][..length].fill(0);
+        next = shape.meta.next_missing(meta, unit + 1);
     }
 }

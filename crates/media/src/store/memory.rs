@@ -25,6 +25,12 @@ enum Blocks {
     Together { places: Vec<u32>, arena: Arena },
 }
 
+/// The memory of a block that had none.
+#[cold]
+fn first_bytes(slot: &mut Option<Box<[u8]>>, bytes: usize) -> &mut [u8] {
+    slot.insert(vec![0; bytes].into_boxed_slice())
+}
+
 /// The memory store.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryStore {
@@ -89,13 +95,13 @@ impl MemoryStore {
     pub(crate) fn both_mut(&mut self, block: u32) -> (&mut [u8], &mut [u8]) {
         let (images_bytes, meta_bytes) = (self.shape.image_bytes_per_block, self.shape.meta.bytes);
         let all = match &mut self.blocks {
-            Blocks::Apart(blocks) => {
-                let slot = &mut blocks[block as usize];
-                if slot.is_none() {
+            Blocks::Apart(blocks) => match &mut blocks[block as usize] {
+                Some(bytes) => &mut bytes[..],
+                slot => {
                     self.allocated_blocks += 1;
+                    first_bytes(slot, images_bytes + meta_bytes)
                 }
-                slot.get_or_insert_with(|| vec![0; images_bytes + meta_bytes].into_boxed_slice())
-            }
+            },
             Blocks::Together { places, arena } => {
                 let place = &mut places[block as usize];
                 if *place == NOWHERE {

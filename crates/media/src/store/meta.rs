@@ -117,10 +117,16 @@ impl MetaShape {
         put_u32(meta, HEAD_BYTES + 4 * stripe as usize, offset);
     }
 
+    /// Where the logical page of unit `index` of the block stands.
+    #[inline]
+    pub(crate) fn lpn_place(&self, index: u32) -> usize {
+        self.lpn_at + 4 * index as usize
+    }
+
     /// Logical page of unit `index` of the block.
     #[inline]
     pub(crate) fn lpn(&self, meta: &[u8], index: u32) -> Lpn {
-        Lpn(u32_at(meta, self.lpn_at + 4 * index as usize))
+        Lpn(u32_at(meta, self.lpn_place(index)))
     }
 
     /// Records that unit `unit` of the begun stripe, which is unit `index` of the block, holds `lpn`.
