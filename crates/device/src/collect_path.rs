@@ -29,6 +29,13 @@ struct Relocation {
     next: u32,
 }
 
+impl Default for Relocation {
+    fn default() -> Relocation {
+        let (from, lpn, stream, cause) = (Ppa::NONE, Lpn::NONE, Stream::Collected, Cause::Collection);
+        Relocation { from, lpn, die: 0, stream, cause, next: NIL }
+    }
+}
+
 impl Linked for Relocation {
     fn next(&mut self) -> &mut u32 {
         &mut self.next

@@ -223,7 +223,7 @@ impl Device {
         let record = &mut self.works[work];
         record.live = false;
         let command = &mut record.command;
-        let completion = Completion {
+        self.completions.push_back(Completion {
             tag: command.tag,
             opcode: command.opcode,
             status: record.status,
@@ -233,7 +233,7 @@ impl Device {
             data: std::mem::take(&mut command.data),
             result: record.result,
             vector: command.vector.take(),
-        };
+        });
         if record.status == Status::Success {
             match command.opcode {
                 Opcode::Read => self.counters.host_read_sectors += u64::from(command.sectors),
@@ -241,9 +241,10 @@ impl Device {
                 _ => {}
             }
         }
-        if let Some(taps) = &mut self.taps {
-            taps.command(&completion);
+        if let Some(taps) = &mut self.taps
+            && let Some(completion) = self.completions.back()
+        {
+            taps.command(completion);
         }
-        self.completions.push_back(completion);
     }
 }

@@ -129,6 +129,28 @@ impl Linked for Slice {
     }
 }
 
+impl Default for Slice {
+    fn default() -> Slice {
+        Slice {
+            work: NIL,
+            lpn: Lpn::NONE,
+            first: 0,
+            sectors: 0,
+            data_at: 0,
+            zero: false,
+            through: false,
+            moved: false,
+            primary: false,
+            delivered: false,
+            route: Route::Page,
+            entry: NIL,
+            mark: SimTime::ZERO,
+            stages: StageTimes::default(),
+            next: NIL,
+        }
+    }
+}
+
 impl Slice {
     /// Books the time since the last transition to `stage`.
     #[inline]

@@ -27,7 +27,7 @@ use pellucid_media::{Media, Outcome, ReadResult};
 use std::collections::VecDeque;
 
 /// A stripe in the buffer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Slot {
     pub live: bool,
     pub zone: u32,

@@ -18,21 +18,6 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Stores a record and gives its number.
-    #[inline]
-    pub fn insert(&mut self, record: T) -> u32 {
-        match self.vacant.pop() {
-            Some(at) => {
-                self.records[at as usize] = record;
-                at
-            }
-            None => {
-                self.records.push(record);
-                self.records.len() as u32 - 1
-            }
-        }
-    }
-
     /// Gives the number back. The record stays readable until the number is used again.
     #[inline]
     pub fn release(&mut self, at: u32) {
@@ -73,13 +58,28 @@ impl<T> Slab<T> {
 }
 
 impl<T: Default> Slab<T> {
+    /// Stores a record and gives its number. There is one place that it is written to, so that it is made where it will lie and
+    /// never copied.
+    #[inline]
+    pub fn insert(&mut self, record: T) -> u32 {
+        let at = self.take();
+        self.records[at as usize] = record;
+        at
+    }
+
     /// The number of a record that is not in use, as its last user left it.
     #[inline]
     pub fn take(&mut self) -> u32 {
-        self.vacant.pop().unwrap_or_else(|| {
-            self.records.push(T::default());
-            self.records.len() as u32 - 1
-        })
+        match self.vacant.pop() {
+            Some(at) => at,
+            None => self.grow(),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.records.push(T::default());
+        self.records.len() as u32 - 1
     }
 }
 

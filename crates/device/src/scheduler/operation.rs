@@ -63,7 +63,14 @@ impl Linked for FlashOp {
     }
 }
 
+impl Default for FlashOp {
+    fn default() -> FlashOp {
+        FlashOp::new(OpKind::Read, Cause::Host, Client::Erase, 0, Ppa::NONE, 0, SimTime::ZERO)
+    }
+}
+
 impl FlashOp {
+    #[inline]
     pub fn new(
         kind: OpKind,
         cause: Cause,
