@@ -15,8 +15,8 @@
 //! are set aside for reads need no place of their own: they are those that writes leave.
 
 use crate::config::DataBuffer;
-use pellucid_flash::Lpn;
 use pellucid_flash::slab::{List, NIL};
+use pellucid_flash::{Lpn, Ppa};
 
 /// One mapping unit's worth of buffer.
 #[derive(Clone, Debug)]
@@ -50,6 +50,9 @@ pub(crate) struct Entry {
     pub dropped: bool,
     /// Placement handle of the newest write.
     pub handle: u16,
+    /// The next entry that the same sense fills, and where its unit is.
+    pub beside: u32,
+    pub source: Ppa,
     /// Slices that wait for the fill.
     pub waiting: List,
     /// Slices that are acknowledged when it is programmed.
@@ -86,6 +89,8 @@ const VACANT: Entry = Entry {
     flushing: false,
     dropped: false,
     handle: 0,
+    beside: NIL,
+    source: Ppa::NONE,
     waiting: List::EMPTY,
     acknowledge: List::EMPTY,
     written: false,

@@ -11,7 +11,7 @@ use crate::monitor::Counters;
 use crate::scheduler::Scheduler;
 use crate::work::sector_mask;
 use pellucid_flash::SimTime;
-use pellucid_flash::slab::Slab;
+use pellucid_flash::slab::{NIL, Slab};
 use pellucid_ftl::SetupError;
 use pellucid_media::{Media, MediaError};
 use std::collections::VecDeque;
@@ -118,6 +118,7 @@ impl Device {
             slices: Slab::default(),
             active: 0,
             unretired: 0,
+            gathering: (NIL, NIL),
             starved: Default::default(),
             starved_count: 0,
             read_only: block_namespace != crate::spaces::NO_NAMESPACE && ftl.worn_out(),

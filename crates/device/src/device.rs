@@ -61,6 +61,8 @@ pub struct Device {
     pub(crate) unretired: u32,
     pub(crate) image_bytes: usize,
     pub(crate) full: u64,
+    /// The last read for a host whose sense has not begun, and its command: what else of that command lies there joins it.
+    pub(crate) gathering: (u32, u32),
     /// Slices that wait for a buffer entry: in turn, and reads that wait for one of their own.
     pub(crate) starved: [List; 2],
     /// Those of the first list.

@@ -107,6 +107,7 @@ impl Device {
         self.works.clear();
         self.slices.clear();
         (self.active, self.unretired) = (0, 0);
+        self.gathering.0 = pellucid_flash::slab::NIL;
         self.starved = Default::default();
         self.starved_count = 0;
         self.writes = crate::write_path::Writes::new(self.config.ftl.handles, self.layout.units_per_stripe);

@@ -9,6 +9,9 @@
 //! A page whose data collection moves is read where it lies still: its new place may be programmed long after. (With
 //! `order = "fifo"` nothing goes ahead of that program, and the new place is read.)
 //!
+//! One sense brings all units of a command that lie in the page, of all planes that work together: as long as it has not begun, the next
+//! units of the command join it. Their data cross the channel with it; from then on each goes its own way, and is read again alone.
+//!
 //! Slices that come while a fill is under way join it. A fill brings only the sectors that the entry does not have, so a
 //! write that arrives meanwhile is not undone.
 
@@ -18,6 +21,8 @@ use crate::firmware::Task;
 use crate::host_interface::Direction;
 use crate::scheduler::{Client, FlashOp, OpKind};
 use crate::work::Route;
+use crate::write_path::add_stages;
+use pellucid_flash::slab::NIL;
 use pellucid_flash::{Cause, Opcode, Ppa, Stage, Status};
 use pellucid_media::ReadResult;
 
@@ -83,10 +88,11 @@ impl Device {
             self.ask(Task::Dma(slice));
         } else {
             let start = !held.filling;
+            let work = record.work;
             record.primary = start;
             held.waiting.push_back(&mut self.slices, slice);
             if start {
-                self.start_fill(entry, Cause::Host);
+                self.start_fill(entry, Cause::Host, work);
             }
         }
     }
@@ -164,8 +170,8 @@ impl Device {
         }
     }
 
-    /// Brings the sectors that `entry` lacks.
-    pub(crate) fn start_fill(&mut self, entry: u32, cause: Cause) {
+    /// Brings the sectors that `entry` lacks. `work`: the command that reads them, if it is one.
+    pub(crate) fn start_fill(&mut self, entry: u32, cause: Cause, work: u32) {
         let held = &mut self.buffer[entry];
         (held.filling, held.hollow) = (true, false);
         let newest = self.ftl.lookup(held.lpn);
@@ -178,10 +184,45 @@ impl Device {
             false => newest,
         };
         self.media.prefetch(ppa);
+        if self.direct.sense_units > 1 && work != NIL && self.joins(entry, work, ppa) {
+            return;
+        }
         let die = self.layout.die_of(ppa).0;
         let op = FlashOp::new(OpKind::Read, cause, Client::Fill(entry), die, ppa, 1, self.now);
         let op = self.scheduler.ops.insert(op);
+        self.gathering = (op, work);
         self.ask(Task::Issue(op));
+    }
+
+    /// Whether the sense that the command waits for anyhow brings the unit at `ppa` too; then `entry` is filled by it.
+    fn joins(&mut self, entry: u32, work: u32, ppa: Ppa) -> bool {
+        let (op, command) = self.gathering;
+        if op == NIL || command != work {
+            return false;
+        }
+        let (record, sense) = (&mut self.scheduler.ops[op], self.direct.sense_units);
+        let Client::Fill(head) = record.client else { return false };
+        if record.ppa.0 / sense != ppa.0 / sense {
+            return false;
+        }
+        record.units += 1;
+        let beside = std::mem::replace(&mut self.buffer[head].beside, entry);
+        (self.buffer[entry].beside, self.buffer[entry].source) = (beside, ppa);
+        true
+    }
+
+    /// The data that one sense brought are here: each unit but the first has an operation of its own from now on.
+    fn part_fills(&mut self, op: u32, head: u32) {
+        self.scheduler.ops[op].units = 1;
+        let mut at = std::mem::replace(&mut self.buffer[head].beside, NIL);
+        while at != NIL {
+            let entry = at;
+            at = std::mem::replace(&mut self.buffer[entry].beside, NIL);
+            let (client, ppa) = (Client::Fill(entry), self.buffer[entry].source);
+            let part = self.scheduler.ops[op].part_for(client, ppa);
+            let part = self.scheduler.ops.insert(part);
+            self.fill_arrived(part, entry);
+        }
     }
 
     /// Whether a read may overtake other operations of its die: only host reads, and only of what is already programmed.
@@ -201,7 +242,12 @@ impl Device {
         self.counters.reads[record.cause as usize] += 1;
         self.counters.media_operations += 1;
         match record.client {
-            Client::Fill(entry) => self.fill_arrived(op, entry),
+            Client::Fill(entry) => {
+                if record.units > 1 {
+                    self.part_fills(op, entry);
+                }
+                self.fill_arrived(op, entry);
+            }
             Client::Relocation(head) => self.relocations_arrived(op, head),
             Client::Direct(slice) => self.direct_arrived(op, slice),
             Client::Refresh => self.refresh_arrived(op),
@@ -347,10 +393,8 @@ impl Device {
         while let Some(slice) = waiting.pop(&mut self.slices) {
             let record = &mut self.slices[slice];
             match stages {
-                Some(stages) if record.primary => {
-                    record.stages.add_all(&stages);
-                    record.mark = self.now;
-                }
+                // One that joined a sense later than it was asked for has waited for less.
+                Some(stages) if record.primary => add_stages(record, &stages, self.now),
                 _ => record.book(Stage::Buffer, self.now),
             }
             let mask = record.mask();

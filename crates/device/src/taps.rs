@@ -331,7 +331,9 @@ impl Device {
     /// A flash operation is over, and its stages are complete.
     #[inline]
     pub(crate) fn tap_operation(&mut self, op: u32) {
-        if let Some(taps) = &mut self.taps {
+        if let Some(taps) = &mut self.taps
+            && !self.scheduler.ops[op].part
+        {
             taps.operation(&self.scheduler.ops[op]);
         }
     }

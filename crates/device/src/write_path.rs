@@ -15,7 +15,7 @@ use crate::device::{Device, StripeUnit};
 use crate::firmware::Task;
 use crate::operation_packer::OperationPacker;
 use crate::scheduler::{Client, FlashOp, OpKind};
-use pellucid_flash::slab::List;
+use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status};
 use pellucid_ftl::{Plan, ProgramId};
 use pellucid_media::Outcome;
@@ -134,7 +134,7 @@ impl Device {
         if record.valid != self.full {
             record.completing = true;
             self.writes.filling += 1;
-            self.start_fill(entry, Cause::ReadModifyWrite);
+            self.start_fill(entry, Cause::ReadModifyWrite, NIL);
             return;
         }
         self.pack(entry);
@@ -262,6 +262,7 @@ impl Device {
         let (kind, client, ppa) = (record.kind, record.client, record.ppa);
         let time = match (kind, client) {
             (OpKind::Read, _) => {
+                self.gathering.0 = if self.gathering.0 == op { NIL } else { self.gathering.0 };
                 let again = self.scheduler.ops[op].attempts > 0;
                 let extra = if again { self.config.scheduler.retry_ns } else { Nanos::ZERO };
                 self.media.read_ns(ppa) + extra

@@ -49,6 +49,8 @@ pub(crate) struct FlashOp {
     pub units: u32,
     /// Pages that have crossed it, of the transfer under way.
     pub pages: u32,
+    /// It shared the first sense of another operation, which stands for both where operations are counted.
+    pub part: bool,
     /// Failed attempts so far (reads).
     pub attempts: u32,
     /// Since when the operation is in its present stage.
@@ -81,7 +83,25 @@ impl FlashOp {
         now: SimTime,
     ) -> FlashOp {
         let stages = StageTimes::default();
-        FlashOp { kind, cause, client, die, ppa, units, pages: 0, attempts: 0, mark: now, stages, next: NIL }
+        FlashOp {
+            kind,
+            cause,
+            client,
+            die,
+            ppa,
+            units,
+            pages: 0,
+            part: false,
+            attempts: 0,
+            mark: now,
+            stages,
+            next: NIL,
+        }
+    }
+
+    /// What goes on by itself of a read that has brought units of several clients.
+    pub fn part_for(&self, client: Client, ppa: Ppa) -> FlashOp {
+        FlashOp { client, ppa, part: true, ..self.clone() }
     }
 
     /// Books the time since the last transition to `stage`; after a failed read everything counts as retry.
