@@ -173,7 +173,8 @@ pub struct Scheduler {
     /// A read that corrects more bits than this in one chunk has its block refreshed: its data are written anew elsewhere,
     /// and it is erased. `None`: never.
     pub refresh_above: Option<u32>,
-    /// Under a firmware loop: control words that a channel's controller holds beside the one that it carries out.
+    /// Under a firmware loop: control words that a channel's controller holds beside the one that it carries out; none while the
+    /// data of a program go to their die.
     pub queue: u32,
     /// Time for which a read transfer keeps its channel busy after the last byte, until its data path has drained.
     pub drain_ns: Nanos,

@@ -81,36 +81,66 @@ fn a_host_dma_costs_the_processor_by_its_units() {
     assert_eq!(units("512").0 - units("2048").0, 60_000);
 }
 
-#[test]
-fn a_controller_that_holds_control_words_lets_no_channel_stand_still() {
-    // One channel, transfers of 21 us, a loop of 10 us: without room the next transfer waits for the loop.
-    let end = |queue: &str| {
-        let queue = format!("scheduler.queue={queue}");
-        let mut device = drive(&[
-            "firmware.model=loop",
-            "firmware.turn.fixed=\"10us\"",
-            "media.channels=1",
-            "media.ways=2",
-            "media.timing.op_spread=0.0",
-            "buffer.write=write-through",
-            "buffer.retain=false",
-            &queue,
-        ]);
-        let unit = u64::from(device.layout().sectors_per_unit);
-        for tag in 0..8 {
-            let data = vec![0; unit as usize * device.image_bytes()];
-            device.submit(us(0), Command::new(tag, Opcode::Write, Lba(tag * unit), unit as u32, data));
+/// How long 32 requests of a unit take: one channel of eight ways, transfers of 21 us, a loop of 10 us.
+fn time_of_all(opcode: Opcode, queue: &str) -> Nanos {
+    let queue = format!("scheduler.queue={queue}");
+    let mut device = drive(&[
+        "firmware.model=loop",
+        "firmware.turn.fixed=\"10us\"",
+        "media.channels=1",
+        "media.ways=8",
+        "media.timing.op_spread=0.0",
+        "buffer.write=write-through",
+        "buffer.retain=false",
+        &queue,
+    ]);
+    let sectors = device.layout().sectors_per_unit;
+    let all = |device: &mut Device, opcode| {
+        let began = device.now();
+        for tag in 0..32 {
+            let data = vec![0; sectors as usize * device.image_bytes()];
+            let lba = Lba(tag * u64::from(sectors));
+            device.submit(began, Command::new(tag, opcode, lba, sectors, data));
         }
-        let mut last = SimTime::ZERO;
+        let mut last = began;
         while let Some(next) = device.next_event() {
             device.advance(next);
             while let Some(done) = device.pop() {
                 last = done.completed;
             }
         }
-        last
+        last - began
     };
-    assert!(end("4") < end("0"), "{:?} {:?}", end("4"), end("0"));
+    let written = all(&mut device, Opcode::Write);
+    if opcode == Opcode::Write { written } else { all(&mut device, opcode) }
+}
+
+#[test]
+fn a_controller_that_holds_control_words_lets_no_channel_stand_still() {
+    // Without room the next transfer waits for the loop.
+    let (held, not) = (time_of_all(Opcode::Read, "4"), time_of_all(Opcode::Read, "0"));
+    assert!(held < not, "{held:?} {not:?}");
+}
+
+#[test]
+fn a_controller_takes_no_word_while_data_go_to_a_die() {
+    assert_eq!(time_of_all(Opcode::Write, "4"), time_of_all(Opcode::Write, "0"));
+}
+
+#[test]
+fn a_read_has_ended_when_its_error_information_is_read() {
+    let stages = |arrival: &str| {
+        let mut device =
+            drive(&["firmware.model=loop", "media.timing.op_spread=0.0", "buffer.retain=false", arrival]);
+        run(&mut device, us(0), Opcode::Write, 0);
+        let began = device.now();
+        run(&mut device, began, Opcode::Flush, 0);
+        let began = device.now();
+        run(&mut device, began, Opcode::Read, 0).stages
+    };
+    let (without, with) = (stages("firmware.arrival.fixed=0"), stages("firmware.arrival.fixed=\"7us\""));
+    assert_eq!(with.get(Stage::Transfer), without.get(Stage::Transfer) + Nanos(7_000));
+    assert_eq!(with.get(Stage::Firmware), without.get(Stage::Firmware));
 }
 
 /// Each step alone takes time, so its module alone has worked: as long as the step takes, as often as there was cause.

@@ -11,10 +11,11 @@
 //! class of Table 2, first in, first out. A look issues at most one operation of each class: to the public firmware, the way
 //! that it has just moved to another list is the last one of its own. The controller carries out control words in the order
 //! in which it got them; it takes more while it works, as many as its queue has room for (section 3.2), so that a channel
-//! need not stand still until the loop comes by again.
+//! need not stand still until the loop comes by again; but none while the data of a program go to their die.
 //!
 //! Time is booked as Cosmos+ section 6.4 measures it. Until it is issued an operation waits in the reservation station
-//! (firmware); from there to the sensed end it is the storage controller's, but for the processor's own work on it.
+//! (firmware); from there to the sensed end it is the storage controller's, but for the processor's own work on it. A read has
+//! ended for the firmware when it has read the error information: only then does it know how.
 
 use super::channel::Channel;
 use super::{OpKind, Phase, Scheduler, Step};
@@ -154,8 +155,9 @@ impl Scheduler {
         let bit = self.first_listed(channel, self.channels[channel as usize].seen.sensed)?;
         self.channels[channel as usize].seen.sensed &= !(1 << bit);
         let d = &self.dies[(first + bit) as usize];
-        let stage = if d.wanted == Phase::Transfer { Stage::Transfer } else { Stage::Media };
-        self.ops[d.current].book(stage, now);
+        if d.wanted != Phase::Transfer {
+            self.ops[d.current].book(Stage::Media, now);
+        }
         Some(first + bit)
     }
 
@@ -169,6 +171,7 @@ impl Scheduler {
         let d = &self.dies[die as usize];
         let op = d.current;
         if d.wanted == Phase::Transfer {
+            self.ops[op].book(Stage::Transfer, now);
             self.vacate(now, die);
             self.steps.push_back(Step::DataOut(op));
             self.kick_die(now, die, events);
@@ -198,9 +201,13 @@ impl Scheduler {
         Some(die)
     }
 
-    /// Whether the controller of a channel takes another control word.
+    /// Whether the controller of a channel takes another control word. Beside a program it takes none until its data are in the
+    /// die: nothing else than its being free tells the firmware that they are, while read data report by a flag.
     fn accepts(&self, channel: &Channel) -> bool {
-        channel.die.is_none() || channel.queue.len() < self.queue
+        let Some(die) = channel.die else { return true };
+        let d = &self.dies[die as usize];
+        let takes_data = d.wanted == Phase::Command && self.ops[d.current].kind == OpKind::Program;
+        !takes_data && channel.queue.len() < self.queue
     }
 
     /// Of `ways` of a channel, the one that has been in its list for longest.

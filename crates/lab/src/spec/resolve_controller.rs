@@ -156,7 +156,7 @@ pub(crate) const KEYS: &[Key] = &[
         "drive.scheduler.queue",
         count(0),
         Whole(0),
-        "Firmware loop: control words that a channel's controller holds beside the one it carries out",
+        "Firmware loop: control words that a channel's controller holds beside the one it carries out, but for programs",
     ),
     key(
         "drive.scheduler.drain",
