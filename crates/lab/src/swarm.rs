@@ -586,7 +586,12 @@ fn work<T: Subject>(mut swarm: Swarm<T>, mut rng: Rng, commands: u32, trouble: T
 /// The drive that [`run_harder_seed`] makes of `seed`.
 pub fn harder_sets_of(seed: u64) -> Vec<String> {
     let mut sets = sets_of(seed);
-    sets.extend(random_harder_sets(&mut Rng::stream(seed, "harder drive")));
+    let mut rng = Rng::stream(seed, "harder drive");
+    sets.extend(random_harder_sets(&mut rng));
+    // A loop has none.
+    if sets.iter().any(|set| set == "firmware.model=tasks") && rng.chance(0.5) {
+        sets.push("scheduler.page_transfers=true".into());
+    }
     sets
 }
 
