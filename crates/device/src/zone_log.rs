@@ -12,6 +12,7 @@ use crate::device::Device;
 use crate::scheduler::Client;
 use crate::spaces::Space;
 use crate::write_path::add_stages;
+use crate::zone_stage::Slot;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, Cause, Status};
 
@@ -47,16 +48,16 @@ impl Device {
     fn move_log(&mut self, namespace: u16) {
         let space = self.zone_space(namespace);
         let newest = *space.log.back().expect("just begun");
-        let elsewhere = |&s: &u32| {
-            let slot = &space.slots[s];
+        let moves = |slot: &Slot| {
             let waits = slot.verdict.is_some() && slot.wants_log;
-            waits || (slot.logged > 0 && slot.logged_in != newest)
+            let elsewhere = waits || (slot.logged > 0 && slot.logged_in != newest);
+            slot.live && elsewhere && !slot.programming && !slot.doomed
         };
-        let mut moves: Vec<u32> = space.live().filter(elsewhere).collect();
-        moves.sort_by_key(|&s| (space.slots[s].zone, space.slots[s].stripe));
-        for slot in moves {
-            let record = &self.zone_space(namespace).slots[slot];
-            if !record.programming && !record.doomed {
+        let mut slots: Vec<u32> = space.live().filter(|&s| moves(&space.slots[s])).collect();
+        slots.sort_by_key(|&s| (space.slots[s].zone, space.slots[s].stripe));
+        for slot in slots {
+            // One that finds no room may take others with it.
+            if moves(&self.zone_space(namespace).slots[slot]) {
                 self.log(namespace, slot);
             }
         }
@@ -74,10 +75,14 @@ impl Device {
             }
             return;
         }
-        let wants = |&s: &u32| space.slots[s].zone == zone && space.slots[s].wants_log;
-        let mut slots: Vec<u32> = space.live().filter(wants).collect();
+        let wants = |slot: &Slot| slot.live && slot.zone == zone && slot.wants_log;
+        let mut slots: Vec<u32> = space.live().filter(|&s| wants(&space.slots[s])).collect();
         slots.sort_by_key(|&s| space.slots[s].stripe);
-        slots.into_iter().for_each(|slot| self.log(namespace, slot));
+        for slot in slots {
+            if wants(&self.zone_space(namespace).slots[slot]) {
+                self.log(namespace, slot);
+            }
+        }
     }
 
     /// The log program of a slot has ended.
@@ -232,6 +237,10 @@ impl Device {
         for slot in slots {
             let space = self.zone_space(namespace);
             let record = &mut space.slots[slot];
+            if !record.live {
+                // One in front of it found no room in the log and took it with it.
+                continue;
+            }
             if record.programming {
                 record.flushing = u32::MAX;
                 space.flush.left += 1;

@@ -357,8 +357,9 @@ impl Device {
         space.runs[zone as usize].programs -= 1;
         let record = &mut space.slots[slot];
         (record.programming, record.finish) = (false, false);
-        // What a flush waited for as a program, it waits for as a log entry now.
-        record.flushing = if record.flushing == 0 { 0 } else { arrived };
+        // What a flush waited for as a program, it waits for as a log entry now; for one that holds nothing it waits no longer.
+        let awaited = record.flushing != 0;
+        record.flushing = if awaited { arrived } else { 0 };
         let run = &mut space.runs[zone as usize];
         run.tail = if run.tail == slot { NIL } else { run.tail };
         let action = run.action;
@@ -376,6 +377,9 @@ impl Device {
             self.feed_stage(namespace);
         } else {
             self.drop_stage(namespace, slot);
+        }
+        if awaited && arrived == 0 {
+            self.flush_part(namespace);
         }
         self.log_waiting(namespace, zone);
         self.zone_quiet(namespace, zone);

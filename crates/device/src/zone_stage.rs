@@ -352,6 +352,7 @@ impl ZoneSpace {
 
     /// The slot is done with.
     pub fn vacate(&mut self, slot: u32) {
+        debug_assert_eq!(self.slots[slot].flushing, 0, "a flush waits for slot {slot}");
         self.vacancies += 1;
         self.slots[slot].live = false;
         self.slots.release(slot);
