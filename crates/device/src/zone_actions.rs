@@ -191,7 +191,7 @@ impl Device {
         let space = self.zone_space(namespace);
         let slot = std::mem::replace(&mut space.runs[zone as usize].doomed, NIL);
         if slot != NIL {
-            let awaited = space.slots[slot].flushing != 0;
+            let awaited = std::mem::take(&mut space.slots[slot].flushing) != 0;
             space.vacate(slot);
             self.reap_log(namespace);
             self.feed_stage(namespace);

@@ -151,6 +151,11 @@ impl Device {
         if space.slots[slot].stranded && space.slots[slot].logged == 0 {
             return self.drop_stage(namespace, slot);
         }
+        if space.slots[slot].stranded {
+            // Nothing else will make it whole, so a power cut takes what is behind it.
+            let run = &mut space.runs[zone as usize];
+            run.hole = run.hole.min(space.slots[slot].stripe);
+        }
         self.acknowledge_stage(namespace, slot, None, Status::WriteFault);
         let awaited = self.fail_flush(namespace, slot);
         let space = self.zone_space(namespace);

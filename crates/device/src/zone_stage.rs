@@ -384,7 +384,8 @@ impl ZoneSpace {
         }
         let before = self.live().filter(|&at| {
             let slot = &self.slots[at];
-            let coming = slot.programming || (slot.stranded && slot.logged < slot.arrived);
+            let to_log = slot.logging.is_some() || slot.wants_log;
+            let coming = slot.programming || (slot.stranded && to_log && slot.logged < slot.arrived);
             slot.zone == zone && slot.stripe < stripe && coming
         });
         before.max_by_key(|&at| self.slots[at].stripe)
