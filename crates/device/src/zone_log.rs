@@ -11,7 +11,6 @@
 use crate::device::Device;
 use crate::scheduler::Client;
 use crate::spaces::Space;
-use crate::write_path::add_stages;
 use crate::zone_stage::Slot;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, Cause, Status};
@@ -105,13 +104,8 @@ impl Device {
             if !space.slots[slot].tombstone {
                 space.note_logged(slot, sectors, block);
             }
-            let mut list = space.slots[slot].with_log.take();
-            let kept = space.kept(zone, space.slots[slot].stripe);
-            while let Some(slice) = list.pop(&mut self.slices) {
-                add_stages(&mut self.slices[slice], &stages, self.now);
-                self.merge_status(self.slices[slice].work, kept, 0);
-                self.slice_done(slice, Status::Success);
-            }
+            let list = space.slots[slot].with_log.take();
+            self.acknowledge_list(namespace, list, Some(&stages), Status::Success);
         }
         let space = self.zone_space(namespace);
         let record = &space.slots[slot];

@@ -15,10 +15,10 @@ use crate::device::Device;
 use crate::firmware::Task;
 use crate::scheduler::{Client, FlashOp, OpKind};
 use crate::spaces::Space;
-use crate::work::Route;
+use crate::work::{Route, Slice};
 use crate::write_path::add_stages;
 use crate::zone_stage::{Slot, ZoneSpace};
-use pellucid_flash::slab::NIL;
+use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Cause, Command, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, ZoneState};
 use pellucid_ftl::LOG;
 use pellucid_media::Outcome;
@@ -151,6 +151,8 @@ impl Device {
         let through = fua || self.config.buffer.write == crate::config::WritePolicy::WriteThrough;
         // Protected, the buffer is as good as the media.
         if through && !space.protected {
+            // It may come to wait with the slot of a stripe in front of its own.
+            self.slices[slice].entry = record.stripe;
             let mut list = record.acknowledge;
             list.push_back(&mut self.slices, slice);
             self.zone_space(namespace).slots[slot].acknowledge = list;
@@ -268,10 +270,7 @@ impl Device {
         match self.zone_space(namespace).programmed_before(zone, stripe) {
             // Written for good is what would come back: not before all that is in front of it.
             Some(earlier) => self.hand_on(namespace, slot, earlier),
-            None => {
-                let status = self.zone_space(namespace).kept(zone, stripe);
-                self.acknowledge_stage(namespace, slot, Some(&stages), status);
-            }
+            None => self.acknowledge_stage(namespace, slot, Some(&stages), Status::Success),
         }
         if finish {
             self.zone_space(namespace).zones.finish_end(zone);
@@ -304,13 +303,27 @@ impl Device {
         stages: Option<&pellucid_flash::StageTimes>,
         status: Status,
     ) {
-        let mut list = self.zone_space(namespace).slots[slot].acknowledge.take();
+        let list = self.zone_space(namespace).slots[slot].acknowledge.take();
+        self.acknowledge_list(namespace, list, stages, status);
+    }
+
+    /// What waited ends with `status`, or with a fault where a stripe in front of its own is lost.
+    pub(crate) fn acknowledge_list(
+        &mut self,
+        namespace: u16,
+        mut list: List,
+        stages: Option<&pellucid_flash::StageTimes>,
+        status: Status,
+    ) {
         while let Some(slice) = list.pop(&mut self.slices) {
             match stages {
                 Some(stages) => add_stages(&mut self.slices[slice], stages, self.now),
                 None => self.slices[slice].book(Stage::Buffer, self.now),
             }
-            self.merge_status(self.slices[slice].work, status, 0);
+            let Slice { work, lpn: zone, entry: stripe, .. } = self.slices[slice];
+            let kept = self.zone_space(namespace).kept(zone.0, stripe);
+            self.merge_status(work, status, 0);
+            self.merge_status(work, kept, 0);
             self.slice_done(slice, Status::Success);
         }
     }
