@@ -529,7 +529,9 @@ impl Zones {
     pub fn fail(&mut self, zone: u32) {
         let record = &mut self.zones[zone as usize];
         record.held = false;
-        let state = if record.pointer == 0 { ZoneState::Offline } else { ZoneState::ReadOnly };
+        // One that was taken out of use stays so, whatever else goes wrong with it.
+        let gone = record.pointer == 0 || record.state == ZoneState::Offline;
+        let state = if gone { ZoneState::Offline } else { ZoneState::ReadOnly };
         self.set_state(zone, state);
         if !self.changed.contains(&zone) {
             self.changed.push(zone);
