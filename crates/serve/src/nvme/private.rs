@@ -1,5 +1,7 @@
-//! Files of secrets: for their owner only, and never shown.
+//! Files of secrets: for their owner only, and never shown; and the printed form of keys, which is the same for authentication and TLS.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -46,4 +48,30 @@ pub(super) fn load<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, String>
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let numbered = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// The transformation and the encoded key of `PREFIX:XX:BASE64:`.
+pub(super) fn printed_fields<'a>(text: &'a str, prefix: &str) -> Option<(&'a str, &'a str)> {
+    let fields = text.strip_prefix(prefix)?.strip_prefix(':')?.strip_suffix(':')?;
+    fields.split_once(':')
+}
+
+/// The key of such an encoding, which ends with its checksum.
+///
+/// # Errors
+/// What is wrong, without the key; `wrong_length` if `fits` does not hold for its bytes.
+pub(super) fn printed_key(
+    encoded: &str,
+    fits: impl FnOnce(usize) -> bool,
+    wrong_length: &'static str,
+) -> Result<Vec<u8>, &'static str> {
+    let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| "the key is not base64")?;
+    let (key, checksum) = bytes.split_last_chunk().ok_or("the key is too short")?;
+    if !fits(key.len()) {
+        return Err(wrong_length);
+    }
+    if crc32fast::hash(key) != u32::from_le_bytes(*checksum) {
+        return Err("the checksum of the key is wrong: a character is lost or mistyped");
+    }
+    Ok(key.to_vec())
 }

@@ -6,9 +6,7 @@
 //! Invariant: a [`Secret`] has passed its checksum and has 32, 48 or 64 bytes.
 
 use super::algorithm;
-use crate::nvme::private::{self, SecretError};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use crate::nvme::private::{self, SecretError, printed_fields, printed_key};
 use pellucid_wire::nvme::auth::{AuthHash, DhGroup};
 use ring::hmac;
 use std::fmt;
@@ -30,8 +28,7 @@ impl fmt::Debug for Secret {
 impl Secret {
     /// Reads the printed form. The error says what is wrong, without the secret.
     pub fn parse(text: &str) -> Result<Secret, &'static str> {
-        let fields = text.strip_prefix("DHHC-1:").and_then(|rest| rest.strip_suffix(':'));
-        let fields = fields.and_then(|rest| rest.split_once(':'));
+        let fields = printed_fields(text, "DHHC-1");
         let (transform, encoded) = fields.ok_or("not of the form DHHC-1:XX:BASE64:")?;
         let transform = match transform {
             "00" => None,
@@ -40,15 +37,11 @@ impl Secret {
             "03" => Some(AuthHash::Sha512),
             _ => return Err("the transformation after DHHC-1: is unknown; allowed: 00, 01, 02, 03"),
         };
-        let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| "the key is not base64")?;
-        let (key, checksum) = bytes.split_last_chunk().ok_or("the key is too short")?;
-        if !transform.map_or(matches!(key.len(), 32 | 48 | 64), |hash| key.len() == hash.bytes()) {
-            return Err("the key has a wrong length; allowed: 32 (01), 48 (02), 64 (03) or any of them (00)");
-        }
-        if crc32fast::hash(key) != u32::from_le_bytes(*checksum) {
-            return Err("the checksum of the key is wrong: a character is lost or mistyped");
-        }
-        Ok(Secret { key: key.to_vec(), transform })
+        let fits =
+            |bytes| transform.map_or(matches!(bytes, 32 | 48 | 64), |hash: AuthHash| bytes == hash.bytes());
+        let wrong_length =
+            "the key has a wrong length; allowed: 32 (01), 48 (02), 64 (03) or any of them (00)";
+        Ok(Secret { key: printed_key(encoded, fits, wrong_length)?, transform })
     }
 
     /// The key as its owner uses it in a response.
@@ -124,6 +117,8 @@ impl HostSecrets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine;
+    use base64::prelude::BASE64_STANDARD;
     use std::os::unix::fs::PermissionsExt;
 
     fn printed(transform: &str, key: &[u8], damage: u8) -> String {

@@ -6,7 +6,7 @@
 //!
 //! Invariants: a [`TlsKey`] has passed its checksum and has 32 or 48 bytes; no key is ever shown.
 
-use crate::nvme::private::{self, SecretError};
+use crate::nvme::private::{self, SecretError, printed_fields, printed_key};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use pellucid_wire::nvme::nqn;
@@ -101,22 +101,15 @@ impl TlsKey {
     /// # Errors
     /// What is wrong, without the key.
     pub fn parse(text: &str) -> Result<TlsKey, &'static str> {
-        let fields = text.strip_prefix("NVMeTLSkey-1:").and_then(|rest| rest.strip_suffix(':'));
-        let fields = fields.and_then(|rest| rest.split_once(':'));
+        let fields = printed_fields(text, "NVMeTLSkey-1");
         let (transform, encoded) = fields.ok_or("not of the form NVMeTLSkey-1:XX:BASE64:")?;
         let transform = match transform {
             "00" => None,
             other => Some(KeyHash::named(other).ok_or("unknown transformation; allowed: 00, 01, 02")?),
         };
-        let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| "the key is not base64")?;
-        let (key, checksum) = bytes.split_last_chunk().ok_or("the key is too short")?;
-        if !transform.map_or(matches!(key.len(), 32 | 48), |hash| key.len() == hash.bytes()) {
-            return Err("the key has a wrong length; allowed: 32 (01), 48 (02) or any of them (00)");
-        }
-        if crc32fast::hash(key) != u32::from_le_bytes(*checksum) {
-            return Err("the checksum of the key is wrong: a character is lost or mistyped");
-        }
-        Ok(TlsKey { key: key.to_vec(), transform })
+        let fits = |bytes| transform.map_or(matches!(bytes, 32 | 48), |hash: KeyHash| bytes == hash.bytes());
+        let wrong_length = "the key has a wrong length; allowed: 32 (01), 48 (02) or any of them (00)";
+        Ok(TlsKey { key: printed_key(encoded, fits, wrong_length)?, transform })
     }
 
     /// The hash of identities that it is for.
