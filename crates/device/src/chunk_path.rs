@@ -103,7 +103,7 @@ impl Device {
     /// Cuts the addresses into runs that one sense brings. What cannot be read is zeros.
     fn chunk_read(&mut self, work: u32, route: Route) {
         let sectors = self.works[work].command.sectors;
-        let (per_unit, sense) = (self.layout.sectors_per_unit, self.direct.sense_units);
+        let (per_unit, sense) = (self.layout.sectors_per_unit, self.direct.sense);
         let mut unwritten = 0;
         let place = |(ppa, sector): (Ppa, u32)| u64::from(ppa.0) * u64::from(per_unit) + u64::from(sector);
         let mut at = 0;
@@ -116,13 +116,14 @@ impl Device {
                 continue;
             };
             let start = place((ppa, first));
-            let group = ppa.0 / sense;
+            let group = sense.div(ppa.0);
             let mut count = 1;
             // The first one that does not join begins the next run.
             loop {
                 found = self.chunk_locate(work, at + count);
-                let joins = found
-                    .is_some_and(|next| place(next) == start + u64::from(count) && next.0.0 / sense == group);
+                let joins = found.is_some_and(|next| {
+                    place(next) == start + u64::from(count) && sense.div(next.0.0) == group
+                });
                 if !joins {
                     break;
                 }

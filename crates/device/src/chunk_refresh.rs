@@ -145,7 +145,7 @@ impl Device {
             return self.refresh_turn();
         }
         let (from, _) = self.refresh_places();
-        let sense = self.direct.sense_units;
+        let sense = self.direct.sense.get();
         let reads = self.layout.units_per_stripe / sense;
         self.refresh_job().reads = reads;
         for read in 0..reads {

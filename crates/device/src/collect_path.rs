@@ -146,8 +146,8 @@ impl Device {
 
     /// Reads a unit, and what else the same sense brings of those that move.
     fn read_for_relocation(&mut self, die: DieId, relocation: pellucid_ftl::Relocation) {
-        let (first, cause, sense) = (relocation.from, relocation.cause, self.direct.sense_units);
-        let begin = first.0 - first.0 % sense;
+        let (first, cause, sense) = (relocation.from, relocation.cause, self.direct.sense);
+        let begin = first.0 - sense.rem(first.0);
         let (mut units, mut head, mut count) = (List::EMPTY, NIL, 0);
         let mut next = Some(relocation);
         while let Some(pellucid_ftl::Relocation { from, cause, stream }) = next {
@@ -159,7 +159,7 @@ impl Device {
             units.push_back(&mut self.collect.relocations, unit);
             head = if count == 0 { unit } else { head };
             count += 1;
-            next = self.ftl.next_relocation_in(die, Ppa(begin)..Ppa(begin + sense));
+            next = self.ftl.next_relocation_in(die, Ppa(begin)..Ppa(begin + sense.get()));
         }
         self.collect.moving[die.0 as usize] += count;
         self.collect.reading[die.0 as usize] += count;

@@ -128,7 +128,8 @@ impl Device {
     pub(crate) fn cut(&mut self, work: u32, lba: u64, sectors: u32, zero: bool) {
         let per_unit = self.layout.sectors_per_unit;
         let record = &mut self.works[work];
-        let count = ((lba % u64::from(per_unit)) as u32 + sectors).div_ceil(per_unit);
+        let (_, offset) = self.layout.unit_of(lba);
+        let count = self.layout.units_of(offset + sectors);
         record.slices_left += count;
         record.dmas_left += count;
         let write = record.command.opcode != Opcode::Read;
@@ -139,11 +140,11 @@ impl Device {
         let mut done = 0;
         while done < sectors {
             let at = lba + u64::from(done);
-            let first = (at % u64::from(per_unit)) as u32;
+            let (unit, first) = self.layout.unit_of(at);
             let here = (per_unit - first).min(sectors - done);
             let slice = self.slices.insert(Slice {
                 work,
-                lpn: Lpn((at / u64::from(per_unit)) as u32),
+                lpn: Lpn(unit),
                 first,
                 sectors: here,
                 data_at: (at - start) as u32,

@@ -23,21 +23,22 @@ use crate::work::{Route, Slice};
 use crate::write_path::add_stages;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{
-    Cause, ChunkNotice, Command, Geometry, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, Vector,
+    Cause, ChunkNotice, Command, Divisor, Geometry, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status,
+    Vector,
 };
 use pellucid_ftl::{ChunkPlan, Management};
 use pellucid_media::ReadResult;
 use std::collections::VecDeque;
 
 /// What the direct path keeps between steps.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Direct {
     /// What hosts have not been told yet, with the namespace.
     pub notices: VecDeque<(u16, ChunkNotice)>,
     /// Notices so far.
     pub notice_count: u64,
     /// Units that one sense brings: those of a stripe, of one-shot programming those of a page.
-    pub sense_units: u32,
+    pub sense: Divisor,
     pub chunk_plans: Vec<ChunkPlan>,
     pub refresh: crate::chunk_refresh::Refresh,
 }
@@ -46,8 +47,14 @@ impl Direct {
     pub fn new(geometry: &Geometry, layout: &Layout) -> Direct {
         let pages = geometry.one_shot_pages;
         let whole = layout.units_per_stripe.is_multiple_of(pages);
-        let sense_units = if whole { layout.units_per_stripe / pages } else { 1 };
-        Direct { sense_units, ..Direct::default() }
+        let sense = Divisor::new(if whole { layout.units_per_stripe / pages } else { 1 });
+        Direct {
+            notices: VecDeque::new(),
+            notice_count: 0,
+            sense,
+            chunk_plans: Vec::new(),
+            refresh: crate::chunk_refresh::Refresh::default(),
+        }
     }
 }
 
@@ -185,7 +192,7 @@ impl Device {
         let copies = matches!(record.route, Route::CopyRead | Route::CopyProgram);
         // What a host has moved is its collection.
         let cause = if copies { Cause::Collection } else { Cause::Host };
-        let units = (record.first + record.sectors).div_ceil(self.layout.sectors_per_unit);
+        let units = self.layout.units_of(record.first + record.sectors);
         let die = self.layout.die_of(ppa).0;
         let op = FlashOp::new(kind, cause, Client::Direct(slice), die, ppa, units, self.now);
         let op = self.scheduler.ops.insert(op);

@@ -184,7 +184,7 @@ impl Device {
             false => newest,
         };
         self.media.prefetch(ppa);
-        if self.direct.sense_units > 1 && work != NIL && self.joins(entry, work, ppa) {
+        if self.direct.sense.get() > 1 && work != NIL && self.joins(entry, work, ppa) {
             return;
         }
         let die = self.layout.die_of(ppa).0;
@@ -200,9 +200,9 @@ impl Device {
         if op == NIL || command != work {
             return false;
         }
-        let (record, sense) = (&mut self.scheduler.ops[op], self.direct.sense_units);
+        let (record, sense) = (&mut self.scheduler.ops[op], self.direct.sense);
         let Client::Fill(head) = record.client else { return false };
-        if record.ppa.0 / sense != ppa.0 / sense {
+        if sense.div(record.ppa.0) != sense.div(ppa.0) {
             return false;
         }
         record.units += 1;

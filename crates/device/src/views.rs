@@ -38,7 +38,7 @@ impl Device {
     /// Announces that a command for `lba` will come soon. Changes nothing but the simulator's own speed.
     #[inline]
     pub fn announce(&self, lba: Lba) {
-        self.ftl.touch(Lpn((lba.0 / u64::from(self.layout.sectors_per_unit)) as u32));
+        self.ftl.touch(Lpn(self.layout.unit_of(lba.0).0));
     }
 
     /// Whether one of the namespaces is a block namespace, which the page map serves.

@@ -16,7 +16,7 @@ use crate::firmware::Task;
 use crate::operation_packer::OperationPacker;
 use crate::scheduler::{Client, FlashOp, OpKind};
 use pellucid_flash::slab::{List, NIL};
-use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status};
+use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status, copy_images};
 use pellucid_ftl::{Plan, ProgramId};
 use pellucid_media::Outcome;
 
@@ -70,7 +70,7 @@ impl Device {
             images.fill(0);
         } else {
             let start = s.data_at as usize * self.image_bytes;
-            images.copy_from_slice(&command.data[start..start + images.len()]);
+            copy_images(images, &command.data[start..start + images.len()]);
         }
         let handle = match command.opcode {
             // A trim of part of a page does not say where the rest belongs.

@@ -500,7 +500,7 @@ impl Device {
             return self.merge_status(work, Status::UnrecoveredRead, 0);
         };
         let per_unit = self.layout.sectors_per_unit;
-        let group = self.direct.sense_units * per_unit;
+        let group = self.direct.sense.get() * per_unit;
         let mut done = 0;
         while done < sectors {
             let sector = first + done;

@@ -191,3 +191,32 @@ pub struct Completion {
     /// The command's vector, its metadata filled by a read.
     pub vector: Option<Box<Vector>>,
 }
+
+impl Completion {
+    /// The completion with its buffers; what stays has none.
+    pub fn take(&mut self) -> Completion {
+        let (data, vector) = (std::mem::take(&mut self.data), self.vector.take());
+        Completion { data, vector, ..self.clone() }
+    }
+}
+
+/// Copies sector images. Most often it is one stamp, for which a call would cost more than the copy.
+///
+/// # Panics
+/// When the lengths differ.
+#[inline]
+pub fn copy_images(to: &mut [u8], from: &[u8]) {
+    match (<&mut [u8; 4]>::try_from(&mut *to), <&[u8; 4]>::try_from(from)) {
+        (Ok(to), Ok(from)) => *to = *from,
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Appends sector images; as [`copy_images`].
+#[inline]
+pub fn append_images(to: &mut Vec<u8>, from: &[u8]) {
+    match <&[u8; 4]>::try_from(from) {
+        Ok(stamp) => to.extend_from_slice(stamp),
+        Err(_) => to.extend_from_slice(from),
+    }
+}

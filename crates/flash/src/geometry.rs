@@ -10,7 +10,7 @@
 //! with one-shot programming every page of a word line (TLC: three). Both at once multiply. So neither translation nor
 //! scheduling knows about planes: they are a property of the stripe.
 
-use crate::{BlockId, DieId, Ppa};
+use crate::{BlockId, DieId, Divisor, Ppa};
 use std::fmt;
 
 /// The media's shape as a data sheet gives it. All counts are per parent.
@@ -73,6 +73,39 @@ pub struct Layout {
     pub spare_bytes_per_unit: u32,
     /// Pages (of one plane) that one mapping unit touches; 1 unless a unit is larger than a page.
     pub pages_per_unit: u32,
+    /// How addresses are taken apart; of the counts above.
+    pub split: Split,
+}
+
+/// The divisors of a [`Layout`]: addresses are taken apart for every operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Mapping units per block.
+    pub units_per_block: Divisor,
+    /// Mapping units per stripe.
+    pub units_per_stripe: Divisor,
+    /// Blocks per die; 1 where there are none.
+    pub blocks_per_die: Divisor,
+    /// Sectors per mapping unit.
+    pub sectors_per_unit: Divisor,
+}
+
+impl Split {
+    /// For these counts.
+    pub const fn new(
+        units_per_block: u32,
+        units_per_stripe: u32,
+        blocks_per_die: u32,
+        sectors_per_unit: u32,
+    ) -> Split {
+        let blocks = if blocks_per_die == 0 { 1 } else { blocks_per_die };
+        Split {
+            units_per_block: Divisor::new(units_per_block),
+            units_per_stripe: Divisor::new(units_per_stripe),
+            blocks_per_die: Divisor::new(blocks),
+            sectors_per_unit: Divisor::new(sectors_per_unit),
+        }
+    }
 }
 
 /// Why a geometry is refused: the key, its value and what is allowed.
@@ -184,39 +217,75 @@ impl Geometry {
             spare_bytes_per_unit: (u64::from(self.spare_bytes) * u64::from(unit) / u64::from(self.page_bytes))
                 as u32,
             pages_per_unit: unit.div_ceil(self.page_bytes),
+            split: Split::new(units_per_block, units_per_stripe, blocks_per_die, unit / self.sector_bytes),
         })
     }
 }
 
 impl Layout {
+    /// The same with another number of blocks in each die, perhaps none.
+    pub fn with_blocks_per_die(&self, blocks_per_die: u32) -> Layout {
+        let blocks = self.dies * blocks_per_die;
+        Layout {
+            blocks_per_die,
+            blocks,
+            units: blocks * self.units_per_block,
+            split: Split::new(
+                self.units_per_block,
+                self.units_per_stripe,
+                blocks_per_die,
+                self.sectors_per_unit,
+            ),
+            ..self.clone()
+        }
+    }
+
     /// The block that holds `ppa`.
     #[inline]
     pub fn block_of(&self, ppa: Ppa) -> BlockId {
-        BlockId(ppa.0 / self.units_per_block)
+        BlockId(self.split.units_per_block.div(ppa.0))
     }
 
     /// The position of `ppa` inside its block, in mapping units.
     #[inline]
     pub fn index_in_block(&self, ppa: Ppa) -> u32 {
-        ppa.0 % self.units_per_block
+        self.split.units_per_block.rem(ppa.0)
     }
 
     /// The stripe of its block that holds `ppa`.
     #[inline]
     pub fn stripe_of(&self, ppa: Ppa) -> u32 {
-        self.index_in_block(ppa) / self.units_per_stripe
+        self.split.units_per_stripe.div(self.index_in_block(ppa))
     }
 
     /// The die that holds `block`.
     #[inline]
     pub fn die_of_block(&self, block: BlockId) -> DieId {
-        DieId(block.0 / self.blocks_per_die)
+        DieId(self.split.blocks_per_die.div(block.0))
     }
 
     /// The die that holds `ppa`.
     #[inline]
     pub fn die_of(&self, ppa: Ppa) -> DieId {
         self.die_of_block(self.block_of(ppa))
+    }
+
+    /// The mapping unit that holds a sector of the drive, and the sector's place in it.
+    #[inline]
+    pub fn unit_of(&self, sector: u64) -> (u32, u32) {
+        match u32::try_from(sector) {
+            Ok(sector) => self.split.sectors_per_unit.div_rem(sector),
+            Err(_) => {
+                let per_unit = u64::from(self.sectors_per_unit);
+                ((sector / per_unit) as u32, (sector % per_unit) as u32)
+            }
+        }
+    }
+
+    /// The mapping units that `sectors` sectors from the beginning of one on take.
+    #[inline]
+    pub fn units_of(&self, sectors: u32) -> u32 {
+        self.split.sectors_per_unit.div(sectors + self.sectors_per_unit - 1)
     }
 
     /// The channel of `die`.

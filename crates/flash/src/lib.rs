@@ -7,6 +7,7 @@
 mod address;
 mod chunk;
 mod command;
+mod divide;
 mod geometry;
 mod placement;
 mod port;
@@ -19,8 +20,9 @@ mod zone;
 
 pub use address::{BlockId, DieId, Lba, Lpn, Ppa};
 pub use chunk::{ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, ChunkReason, ChunkScope, ChunkState};
-pub use command::{Command, Completion, Opcode, Status, Tag, Vector};
-pub use geometry::{Geometry, GeometryError, Layout};
+pub use command::{Command, Completion, Opcode, Status, Tag, Vector, append_images, copy_images};
+pub use divide::Divisor;
+pub use geometry::{Geometry, GeometryError, Layout, Split};
 pub use placement::{HandleInfo, PlacementEvent, PlacementEventKind, PlacementGeometry};
 pub use port::{Drive, Interface};
 pub use reason::Cause;

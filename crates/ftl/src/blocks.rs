@@ -12,7 +12,7 @@
 //! Invariants: a block is in exactly one bucket list if and only if it is `Closed`, and then in the bucket of its valid
 //! count; it is in its die's free list if and only if it is `Free`; `valid` equals the number of its set bits in the valid map.
 
-use pellucid_flash::{BlockId, DieId, Layout};
+use pellucid_flash::{BlockId, DieId, Divisor, Layout};
 
 /// Where a block stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +69,12 @@ pub(crate) struct Blocks {
     /// Per die: closed blocks that hold nothing valid.
     empty: Vec<u32>,
     blocks_per_die: u32,
+    by_die: Divisor,
     units_per_block: u32,
     bad: u32,
     free_total: u32,
+    /// Rises whenever a block is taken, given back or retired.
+    changes: u64,
     keep_buckets: bool,
     least_worn_first: bool,
 }
@@ -98,9 +101,11 @@ impl Blocks {
             lowest: vec![layout.units_per_block + 1; layout.dies as usize],
             empty: vec![0; layout.dies as usize],
             blocks_per_die: layout.blocks_per_die,
+            by_die: layout.split.blocks_per_die,
             units_per_block: layout.units_per_block,
             bad: 0,
             free_total: layout.blocks,
+            changes: 0,
             keep_buckets,
             least_worn_first,
         }
@@ -191,8 +196,19 @@ impl Blocks {
         self.free_total
     }
 
+    /// A number that is another one whenever other blocks are free, open or bad than before.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     pub fn bad_count(&self) -> u32 {
         self.bad
+    }
+
+    #[inline]
+    fn die(&self, block: u32) -> usize {
+        self.by_die.div(block) as usize
     }
 
     /// The blocks of `die`.
@@ -215,6 +231,7 @@ impl Blocks {
         };
         let block = free.remove(at);
         self.free_total -= 1;
+        self.changes += 1;
         let hot = &mut self.hot[block as usize];
         debug_assert!(hot.state == BlockState::Free && hot.valid == 0 && hot.in_flight == 0);
         hot.state = BlockState::Open;
@@ -258,7 +275,8 @@ impl Blocks {
             self.cold[block.0 as usize].closed_at = sequence;
             self.cold[block.0 as usize].touched_at = sequence;
             let empty = u32::from(self.hot[block.0 as usize].valid == 0);
-            self.empty[(block.0 / self.blocks_per_die) as usize] += empty;
+            let die = self.die(block.0);
+            self.empty[die] += empty;
             self.link(block.0);
         }
     }
@@ -286,7 +304,8 @@ impl Blocks {
             self.hot[block.0 as usize].valid -= 1;
         }
         if closed && self.hot[block.0 as usize].valid == 0 {
-            self.empty[(block.0 / self.blocks_per_die) as usize] += 1;
+            let die = self.die(block.0);
+            self.empty[die] += 1;
         }
     }
 
@@ -328,7 +347,8 @@ impl Blocks {
         debug_assert_eq!(self.hot[block.0 as usize].state, BlockState::Closed);
         self.unlink(block.0);
         let empty = u32::from(self.hot[block.0 as usize].valid == 0);
-        self.empty[(block.0 / self.blocks_per_die) as usize] -= empty;
+        let die = self.die(block.0);
+        self.empty[die] -= empty;
         self.hot[block.0 as usize].state = BlockState::Victim;
     }
 
@@ -348,8 +368,10 @@ impl Blocks {
         self.hot[block.0 as usize].state = BlockState::Free;
         self.cold[block.0 as usize].erases += 1;
         self.free_total += 1;
+        self.changes += 1;
         // Oldest at the end, where `take` looks.
-        self.free[(block.0 / self.blocks_per_die) as usize].insert(0, block.0);
+        let die = self.die(block.0);
+        self.free[die].insert(0, block.0);
     }
 
     /// The block is retired. It must hold nothing valid.
@@ -358,13 +380,15 @@ impl Blocks {
             BlockState::Free => self.unfree(block),
             BlockState::Closed => {
                 self.unlink(block.0);
-                self.empty[(block.0 / self.blocks_per_die) as usize] -= 1;
+                let die = self.die(block.0);
+                self.empty[die] -= 1;
             }
             _ => {}
         }
         assert_eq!(self.hot[block.0 as usize].valid, 0, "retiring block {} with valid data", block.0);
         self.hot[block.0 as usize].state = BlockState::Bad;
         self.bad += 1;
+        self.changes += 1;
     }
 
     /// A free block of a dead die: nothing was lost with it, and nobody may take it.
@@ -372,6 +396,7 @@ impl Blocks {
         self.unfree(block);
         self.hot[block.0 as usize].state = BlockState::Bad;
         self.bad += 1;
+        self.changes += 1;
     }
 
     /// Mount only: a block that holds data, `open` if it can take more.
@@ -383,15 +408,17 @@ impl Blocks {
     }
 
     fn unfree(&mut self, block: BlockId) {
-        self.free[(block.0 / self.blocks_per_die) as usize].retain(|&b| b != block.0);
+        let die = self.die(block.0);
+        self.free[die].retain(|&b| b != block.0);
         self.free_total -= 1;
+        self.changes += 1;
     }
 
     fn link(&mut self, block: u32) {
         if !self.keep_buckets {
             return;
         }
-        let die = (block / self.blocks_per_die) as usize;
+        let die = self.die(block);
         let valid = self.hot[block as usize].valid;
         let head = &mut self.buckets[die * (self.units_per_block as usize + 1) + valid as usize];
         let next = std::mem::replace(head, block);
@@ -409,7 +436,7 @@ impl Blocks {
         }
         let Hot { valid, previous, next, .. } = self.hot[block as usize];
         if previous == NIL {
-            let die = (block / self.blocks_per_die) as usize;
+            let die = self.die(block);
             self.buckets[die * (self.units_per_block as usize + 1) + valid as usize] = next;
         } else {
             self.hot[previous as usize].next = next;
@@ -432,11 +459,7 @@ impl Blocks {
         for (die, free) in self.free.iter().enumerate() {
             for &block in free {
                 assert_eq!(self.hot[block as usize].state, BlockState::Free, "block {block} in free list");
-                assert_eq!(
-                    block / self.blocks_per_die,
-                    die as u32,
-                    "block {block} in the free list of die {die}"
-                );
+                assert_eq!(self.die(block), die, "block {block} in the free list of die {die}");
             }
         }
         let count = |state| self.hot.iter().filter(|b| b.state == state).count();

@@ -19,7 +19,8 @@
 use crate::MountSource;
 use crate::pool::Pool;
 use pellucid_flash::{
-    BlockId, ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, DieId, Layout, Lba, Lpn, Ppa, Status,
+    BlockId, ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, DieId, Divisor, Layout, Lba, Lpn, Ppa,
+    Status,
 };
 use std::ops::Range;
 
@@ -126,7 +127,7 @@ pub struct Chunks {
     pub(crate) geometry: ChunkGeometry,
     /// Of the geometry's addresses, which are taken apart for every sector.
     address_bits: [u32; 4],
-    stripe_sectors: u32,
+    stripe_sectors: Divisor,
     pub(crate) chunks: Vec<Chunk>,
     open: u32,
     open_of_die: Vec<u32>,
@@ -178,7 +179,7 @@ impl Chunks {
             layout: layout.clone(),
             address_bits: geometry.address_bits(),
             geometry,
-            stripe_sectors,
+            stripe_sectors: Divisor::new(stripe_sectors),
             chunks: vec![free; (per_die * layout.dies) as usize],
             open: 0,
             open_of_die: vec![0; layout.dies as usize],
@@ -328,11 +329,11 @@ impl Chunks {
             ChunkState::Open => chunk.written.saturating_sub(self.config.cached_stripes),
             ChunkState::Free | ChunkState::Offline => 0,
         };
-        if address.sector >= readable * self.stripe_sectors || chunk.resetting {
+        if address.sector >= readable * self.stripe_sectors.get() || chunk.resetting {
             return None;
         }
-        let per_unit = self.layout.sectors_per_unit;
-        Some((self.layout.ppa(chunk.block, address.sector / per_unit), address.sector % per_unit))
+        let (unit, sector) = self.layout.split.sectors_per_unit.div_rem(address.sector);
+        Some((self.layout.ppa(chunk.block, unit), sector))
     }
 
     /// Promises stripes to the writes of one command, all or none: `sectors` addresses, `address(i)` for the i-th. Every
@@ -344,14 +345,15 @@ impl Chunks {
         plans: &mut Vec<ChunkPlan>,
     ) -> Result<(), Status> {
         plans.clear();
-        if !sectors.is_multiple_of(self.stripe_sectors) {
+        let (stripes, rest) = self.stripe_sectors.div_rem(sectors);
+        if rest > 0 {
             return Err(Status::ChunkOutOfOrder);
         }
-        for stripe in 0..sectors / self.stripe_sectors {
-            let first = stripe * self.stripe_sectors;
+        let length = self.stripe_sectors.get();
+        for stripe in 0..stripes {
+            let first = stripe * length;
             let lba = address(first);
-            let in_order =
-                (1..self.stripe_sectors).all(|i| address(first + i).0 == lba.0.wrapping_add(i.into()));
+            let in_order = (1..length).all(|i| address(first + i).0 == lba.0.wrapping_add(i.into()));
             let plan = if in_order { self.reserve_stripe(lba) } else { Err(Status::ChunkOutOfOrder) };
             match plan {
                 Ok(plan) => plans.push(plan),
@@ -374,7 +376,7 @@ impl Chunks {
         if !writable || chunk.resetting || chunk.broken || chunk.reserved == self.layout.stripes_per_block {
             return Err(Status::ChunkWriteInvalid);
         }
-        if sector != chunk.reserved * self.stripe_sectors {
+        if sector != chunk.reserved * self.stripe_sectors.get() {
             return Err(Status::ChunkOutOfOrder);
         }
         if chunk.state == ChunkState::Free {
@@ -536,7 +538,7 @@ impl Chunks {
             wear_index,
             start: self.geometry.lba(self.geometry.chunk_at(number)),
             sectors: self.geometry.chunk_sectors,
-            write_pointer: chunk.written * self.stripe_sectors,
+            write_pointer: chunk.written * self.stripe_sectors.get(),
         }
     }
 

@@ -14,6 +14,7 @@
 //! a power cut at any point loses nothing that was on the media. Destinations are given when data are at hand, never
 //! before, so that the stripes of a die are programmed in the order of their addresses and no program waits for a read.
 
+mod full;
 mod place;
 mod places;
 mod programs;
@@ -159,6 +160,7 @@ pub struct PageMap {
     pub(crate) live_dies: u32,
     order: Vec<DieId>,
     cursor: usize,
+    full: full::FullDies,
     pub(crate) sequence: u64,
     programs: Vec<Program>,
     program_units: Vec<ProgramUnit>,
@@ -218,7 +220,7 @@ impl PageMap {
 
     /// No translation: for a drive without a namespace that needs one. It takes no memory to speak of.
     pub fn absent(config: &FtlConfig, layout: &Layout) -> PageMap {
-        let nothing = Layout { blocks_per_die: 0, blocks: 0, units: 0, ..layout.clone() };
+        let nothing = layout.with_blocks_per_die(0);
         let config = FtlConfig { durability: Durability::Volatile, ..config.clone() };
         PageMap::with_units(&config, &nothing, 0, 0, &[])
     }
@@ -250,6 +252,7 @@ impl PageMap {
             live_dies: layout.dies,
             order: place::placement_order(config.placement, layout),
             cursor: 0,
+            full: full::FullDies::new(layout.dies as usize),
             sequence: 1,
             programs: Vec::new(),
             program_units: Vec::new(),
@@ -394,8 +397,9 @@ impl PageMap {
     }
 
     /// Free blocks in all.
+    #[inline]
     pub fn free_blocks(&self) -> u32 {
-        (0..self.layout.dies).map(|d| self.blocks.free_count(DieId(d))).sum()
+        self.blocks.free_total()
     }
 
     /// Bad blocks in all, factory and grown.
@@ -484,6 +488,7 @@ impl PageMap {
     pub fn check(&self) {
         self.blocks.check();
         self.check_handles();
+        self.check_full();
         let mut counts = vec![0u32; self.layout.blocks as usize];
         for unit in (0..self.layout.units).filter(|&u| self.is_valid(Ppa(u))) {
             counts[self.layout.block_of(Ppa(unit)).0 as usize] += 1;

@@ -33,8 +33,8 @@ pub trait Layer {
     /// A command from above, at `now`. It ends with one completion.
     fn submit(&mut self, now: SimTime, command: Command);
 
-    /// The drive below has completed one of the commands handed out by [`Layer::next_command`].
-    fn complete(&mut self, now: SimTime, completion: Completion);
+    /// The drive below has completed one of the commands handed out by [`Layer::next_command`]. Its buffers are the layer's to take.
+    fn complete(&mut self, now: SimTime, completion: &mut Completion);
 
     /// Runs everything of its own that is due by `now`.
     fn advance(&mut self, now: SimTime);
@@ -104,7 +104,7 @@ impl<L: Layer + ?Sized> Layer for Box<L> {
         (**self).submit(now, command);
     }
 
-    fn complete(&mut self, now: SimTime, completion: Completion) {
+    fn complete(&mut self, now: SimTime, completion: &mut Completion) {
         (**self).complete(now, completion);
     }
 
@@ -244,8 +244,11 @@ impl<L: Layer, D: Drive> Stack<L, D> {
                 self.drive.submit(self.now, command);
                 moved = true;
             }
-            while let Some(completion) = self.drive.pop() {
-                self.layer.complete(self.now, completion);
+            // Looked at where it lies: it is large.
+            let mut completion = self.drive.pop();
+            while let Some(ended) = &mut completion {
+                self.layer.complete(self.now, ended);
+                completion = self.drive.pop();
                 moved = true;
             }
             if !moved {

@@ -381,7 +381,7 @@ impl<D: Drive> Shared<D> {
             Work::Block(_) if lost => {}
             Work::Block(layer) => {
                 place.below -= 1;
-                layer.complete(self.now, completion);
+                layer.complete(self.now, &mut completion);
             }
             Work::Raw(range) => {
                 (place.above, place.below) = (place.above - 1, place.below - 1);

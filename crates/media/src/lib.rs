@@ -6,7 +6,6 @@
 mod bit_errors;
 mod config;
 mod data_path;
-mod divide;
 mod ecc;
 mod error;
 mod error_source;

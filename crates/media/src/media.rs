@@ -16,7 +16,6 @@ pub use snapshot::SnapshotError;
 
 use crate::MediaConfig;
 use crate::data_path::{DataPath, UnitPlace};
-use crate::divide::Divisor;
 use crate::error::{MediaError, StoreError};
 use crate::faults::{self, FaultPlan};
 use crate::injected::{self, Fault, Injected};
@@ -24,7 +23,7 @@ use crate::integrity;
 use crate::state::{BlockState, Flag};
 use crate::store::{Store, StoreShape, UNREADABLE};
 use crate::times::{self, Times};
-use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime};
+use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime, Split};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the spare area of one mapping unit holds.
@@ -81,7 +80,6 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Media {
     layout: Layout,
-    split: Split,
     times: Times,
     faults: FaultPlan,
     /// What was done to the drive while it worked; `None`: nothing.
@@ -104,14 +102,6 @@ pub struct Media {
     lost: BTreeSet<u32>,
     /// Map segments, by address, where the store keeps only stamps.
     segments: BTreeMap<u32, Box<[u8]>>,
-}
-
-/// Address arithmetic.
-#[derive(Clone, Copy, Debug)]
-struct Split {
-    units_per_block: Divisor,
-    units_per_stripe: Divisor,
-    blocks_per_die: Divisor,
 }
 
 /// A mapping unit's place.
@@ -147,11 +137,6 @@ impl Media {
         let data_path = DataPath::new(config, &layout, code.as_ref()).map(Box::new);
         let opened = Store::open(config, shape)?;
         let mut media = Media {
-            split: Split {
-                units_per_block: Divisor::new(layout.units_per_block),
-                units_per_stripe: Divisor::new(layout.units_per_stripe),
-                blocks_per_die: Divisor::new(layout.blocks_per_die),
-            },
             times: Times::new(config, &layout, opened.made),
             faults: FaultPlan::new(config, &layout),
             injected: None,
@@ -275,7 +260,6 @@ impl Media {
         let store = self.store.fork()?;
         Ok(Media {
             layout: self.layout.clone(),
-            split: self.split,
             times: self.times.clone(),
             faults: self.faults.clone(),
             injected: self.injected.clone(),
@@ -298,7 +282,7 @@ impl Media {
     #[inline]
     pub fn read_ns(&mut self, ppa: Ppa) -> Nanos {
         let at = self.place(ppa);
-        let die = self.split.blocks_per_die.div(at.block);
+        let die = self.layout.split.blocks_per_die.div(at.block);
         let time = self.times.read_ns(die, at.stripe, at.unit);
         self.slowed(die, time)
     }
@@ -307,7 +291,7 @@ impl Media {
     #[inline]
     pub fn program_ns(&mut self, first: Ppa) -> Nanos {
         let at = self.place(first);
-        let die = self.split.blocks_per_die.div(at.block);
+        let die = self.layout.split.blocks_per_die.div(at.block);
         let time = self.times.program_ns(die, at.stripe);
         self.slowed(die, time)
     }
@@ -315,7 +299,7 @@ impl Media {
     /// Erase time of `block`.
     #[inline]
     pub fn erase_ns(&mut self, block: BlockId) -> Nanos {
-        let die = self.split.blocks_per_die.div(block.0);
+        let die = self.layout.split.blocks_per_die.div(block.0);
         let time = self.times.erase_ns(die);
         self.slowed(die, time)
     }
@@ -452,8 +436,8 @@ impl Media {
 
     #[inline]
     fn place(&self, ppa: Ppa) -> Place {
-        let (block, index) = self.split.units_per_block.div_rem(ppa.0);
-        let (stripe, unit) = self.split.units_per_stripe.div_rem(index);
+        let (block, index) = self.layout.split.units_per_block.div_rem(ppa.0);
+        let (stripe, unit) = self.layout.split.units_per_stripe.div_rem(index);
         Place { block, index, stripe, unit }
     }
 
@@ -476,12 +460,12 @@ impl Media {
     }
 
     fn die_of(&self, block: u32) -> DieId {
-        DieId(self.split.blocks_per_die.div(block))
+        DieId(self.layout.split.blocks_per_die.div(block))
     }
 
     /// Die, and block of the die.
     fn name(&self, block: u32) -> (u32, u32) {
-        self.split.blocks_per_die.div_rem(block)
+        self.layout.split.blocks_per_die.div_rem(block)
     }
 }
 

@@ -131,10 +131,8 @@ impl Scheduler {
                 setup + data + drain
             }
             (_, OpKind::Program) => {
-                let until =
-                    |pages: u32| self.stripe_transfer.0 * u64::from(pages) / u64::from(self.stripe_pages);
                 let setup = if op.pages == 0 { self.command } else { Nanos::ZERO };
-                setup + Nanos(until(op.pages + 1) - until(op.pages))
+                setup + self.program_transfer(op.pages)
             }
             _ => self.command,
         };
@@ -143,6 +141,16 @@ impl Scheduler {
         c.busy += time;
         self.active.1 += 1;
         events.at(now + time, Event::Channel(channel));
+    }
+
+    /// How long page `page` of a stripe takes to cross, of as many as cross one by one. Together they take what the stripe does.
+    #[inline]
+    fn program_transfer(&self, page: u32) -> Nanos {
+        if self.stripe_pages == 1 {
+            return self.stripe_transfer;
+        }
+        let until = |pages: u32| self.stripe_transfer.0 * u64::from(pages) / u64::from(self.stripe_pages);
+        Nanos(until(page + 1) - until(page))
     }
 
     /// The transfer on `channel` has ended.

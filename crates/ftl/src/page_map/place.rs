@@ -128,6 +128,38 @@ impl PageMap {
         None
     }
 
+    /// As [`PageMap::choose_die`], for [`Stream::Host`]: dies without room are not asked again before they may have some.
+    #[inline]
+    pub(super) fn choose_die_for_host(&mut self) -> Option<(DieId, Stream)> {
+        self.full.bring_to((self.blocks.changes(), self.live_dies));
+        if self.config.placement == Placement::Random {
+            self.cursor = self.rng.below(self.order.len() as u64) as usize;
+        }
+        while let Some(at) = self.full.next_unknown(self.cursor) {
+            let die = self.order[at];
+            if let Some(shared) = self.room(die, Stream::Host) {
+                self.cursor = if at + 1 == self.order.len() { 0 } else { at + 1 };
+                return Some((die, shared));
+            }
+            self.full.note(at);
+        }
+        None
+    }
+
+    /// Panics where a die has room that is said to have none.
+    pub(super) fn check_full(&self) {
+        if self.full.is_of((self.blocks.changes(), self.live_dies)) {
+            for (at, &die) in self.order.iter().enumerate().filter(|&(at, _)| self.full.knows(at)) {
+                assert_eq!(
+                    self.room(die, Stream::Host),
+                    None,
+                    "die {}, at {at} of the order, has room",
+                    die.0
+                );
+            }
+        }
+    }
+
     /// The next stripe of the open block of `shared`, for data of `stream`.
     #[inline]
     pub(super) fn take_stripe(&mut self, die: DieId, stream: Stream, shared: Stream) -> (Ppa, BlockId) {

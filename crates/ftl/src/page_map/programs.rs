@@ -68,6 +68,7 @@ impl PageMap {
         let (die, shared) = match own {
             Some(own) => own,
             None if die.is_some() => self.choose_die(|map, die| map.guest_room(die, stream))?,
+            None if stream == Stream::Host => self.choose_die_for_host()?,
             None => self.choose_die(|map, die| map.room(die, stream))?,
         };
         let (first, block) = self.take_stripe(die, stream, shared);

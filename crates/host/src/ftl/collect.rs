@@ -20,6 +20,8 @@ const DIE: DieId = DieId(0);
 pub(crate) struct Collect {
     /// Sectors being read.
     pub reading: u32,
+    /// It ended without a victim at the last look, and would look for one again.
+    pub unfinished: bool,
     /// Reads of sectors that the drive still holds back.
     deferred: Vec<u32>,
 }
@@ -28,6 +30,7 @@ impl HostFtl {
     /// Starts what collection there is to do.
     pub(super) fn collect(&mut self) {
         self.ftl.reap(DIE);
+        self.collect.unfinished = false;
         // A stripe at least, so that reads do not become tiny.
         let least = self.lines.stripe_sectors.min(Vector::ADDRESSES_MAX as u32);
         loop {
@@ -38,7 +41,11 @@ impl HostFtl {
             let held = self.ring.held[1] + self.collect.reading;
             let share = self.rate.collection(self.ftl.free_blocks()).saturating_sub(held);
             let count = share.min(room).min(Vector::ADDRESSES_MAX as u32);
-            if count < least || !self.relocate(count) {
+            if count < least {
+                break;
+            }
+            if !self.relocate(count) {
+                self.collect.unfinished = true;
                 break;
             }
             self.moved = true;

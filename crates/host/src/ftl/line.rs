@@ -14,7 +14,7 @@
 
 use super::config::{HostFtlConfig, HostFtlError};
 use super::meta;
-use pellucid_flash::{BlockId, ChunkAddress, ChunkGeometry, Layout, Lba, Lpn, Ppa};
+use pellucid_flash::{BlockId, ChunkAddress, ChunkGeometry, Divisor, Layout, Lba, Lpn, Ppa, Split};
 use pellucid_ftl::Separation;
 use std::ops::Range;
 
@@ -75,6 +75,7 @@ pub(crate) struct Lines {
     order: Vec<u32>,
     /// Parallel units.
     pub units: u32,
+    by_units: Divisor,
     /// Sectors of one write.
     pub stripe_sectors: u32,
     /// Writes that fill a chunk.
@@ -187,11 +188,13 @@ impl Lines {
             unit_bytes: geometry.sector_bytes,
             spare_bytes_per_unit: meta::OOB_BYTES as u32,
             pages_per_unit: 1,
+            split: Split::new(data * stripe, stripe, lines, 1),
         };
         Ok(Lines {
             geometry: *geometry,
             order: rotation(geometry, config.first_unit..config.first_unit + units),
             units,
+            by_units: Divisor::new(units),
             stripe_sectors: stripe,
             rows,
             tail: tail.unwrap_or(0),
@@ -262,7 +265,7 @@ impl Lines {
 
     /// Parallel unit and sector of stripe `stripe` of a line, counted with its start and end.
     pub fn place(&self, line: BlockId, stripe: u32) -> (u32, Lba) {
-        let (row, unit) = (stripe / self.units, stripe % self.units);
+        let (row, unit) = self.by_units.div_rem(stripe);
         let base = self.chunks[(line.0 * self.units + unit) as usize];
         (unit, Lba(base + u64::from(row * self.stripe_sectors)))
     }
@@ -270,9 +273,10 @@ impl Lines {
     /// Where a unit of the engine lies on the drive.
     #[inline]
     pub fn address(&self, ppa: Ppa) -> Lba {
-        let (line, index) = (ppa.0 / self.layout.units_per_block, ppa.0 % self.layout.units_per_block);
-        let (stripe, sector) = (index / self.stripe_sectors + 1, index % self.stripe_sectors);
-        let (row, unit) = (stripe / self.units, stripe % self.units);
+        let (line, index) = self.layout.split.units_per_block.div_rem(ppa.0);
+        let (stripe, sector) = self.layout.split.units_per_stripe.div_rem(index);
+        // The first stripe of a line is its start.
+        let (row, unit) = self.by_units.div_rem(stripe + 1);
         let base = self.chunks[(line * self.units + unit) as usize];
         Lba(base + u64::from(row * self.stripe_sectors + sector))
     }
@@ -282,7 +286,7 @@ impl Lines {
         let line = self.line_of(ppa);
         let record = &self.lines[line.0 as usize];
         let stripe = self.stripe_of(ppa);
-        let (row, unit) = (stripe / self.units, stripe % self.units);
+        let (row, unit) = self.by_units.div_rem(stripe);
         record.rows.get(unit as usize).is_none_or(|&rows| rows == self.rows || row + self.held_rows < rows)
     }
 

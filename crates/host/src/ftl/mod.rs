@@ -140,6 +140,8 @@ pub struct HostFtl {
     outstanding: u32,
     /// Something happened since the last look at what there is to do.
     moved: bool,
+    /// Writes were taken in, planned or sent since: that gives nothing to do to those that come before.
+    passed: bool,
     pools: Pools,
     counters: HostCounters,
 }
@@ -198,6 +200,7 @@ impl HostFtl {
             up: VecDeque::new(),
             outstanding: 0,
             moved: false,
+            passed: false,
             pools: Pools::default(),
             counters: HostCounters::default(),
             lines,
@@ -400,13 +403,17 @@ impl HostFtl {
             self.end_aborted();
             if self.starting.is_some() {
                 self.continue_start();
+                self.moved |= std::mem::take(&mut self.passed);
                 continue;
             }
+            self.passed = false;
             self.collect();
             self.admit();
             self.fill();
             self.continue_flush();
             self.continue_stop();
+            // Collection may find another victim when it is asked again; and who gives up must have seen everything.
+            self.moved |= self.passed && (self.collect.unfinished || self.outstanding == 0);
             if !self.moved && self.outstanding == 0 {
                 self.give_up();
             }
@@ -449,11 +456,11 @@ impl Layer for HostFtl {
         self.settle();
     }
 
-    fn complete(&mut self, now: SimTime, mut completion: Completion) {
+    fn complete(&mut self, now: SimTime, completion: &mut Completion) {
         self.now = now;
         match self.config.cpu.completion_ns {
-            Nanos::ZERO => self.ended(&mut completion),
-            cost => self.after(cost, Task::Ended(completion)),
+            Nanos::ZERO => self.ended(completion),
+            cost => self.after(cost, Task::Ended(completion.take())),
         }
         self.settle();
     }

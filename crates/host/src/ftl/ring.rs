@@ -18,7 +18,7 @@
 //! Invariants: `map <= kept <= sync <= submit, safe <= mem <= map + size`; a page is in the index if and only if its newest version that was
 //! taken in lies between `map` and `mem`. A relocated copy is taken in only while no newer one waits.
 
-use pellucid_flash::{Lpn, Ppa};
+use pellucid_flash::{Lpn, Ppa, copy_images};
 
 /// Where a sector of the ring comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +212,7 @@ impl Ring {
         let from = (at & self.mask) as usize * self.image_bytes;
         match image.is_empty() {
             true => self.images[from..from + self.image_bytes].fill(0),
-            false => self.images[from..from + self.image_bytes].copy_from_slice(image),
+            false => copy_images(&mut self.images[from..from + self.image_bytes], image),
         }
         self.held[usize::from(origin != Origin::User)] += 1;
         let kind = self.kind(origin);

@@ -81,8 +81,9 @@ impl HostFtl {
                     }
                 }
             }
-            self.moved = true;
+            self.passed = true;
             if dead {
+                self.moved = true;
                 self.programs.aborted.push_back((unit, job));
                 continue;
             }

@@ -10,10 +10,10 @@
 //! Stripes are planned strictly in the engine's order, and the next one only when the last could be sent. So while its parallel
 //! unit is at work, others may idle: pblk does the same (Cosmos+ section 7.5, Fig. 38).
 
-use super::ring::{Kind, Origin, Queue};
+use super::ring::{Entry, Kind, Origin, Queue};
 use super::units::Job;
 use super::{HostFtl, LineId, meta};
-use pellucid_flash::{Cause, Command, Lba, Lpn, Opcode, Status};
+use pellucid_flash::{Cause, Command, Lba, Lpn, Opcode, Status, append_images};
 use pellucid_ftl::{Plan, ProgramId, Stream};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -126,7 +126,7 @@ impl HostFtl {
                 let image = &command.data[from..from + self.image_bytes];
                 self.ring.push(Lpn((lba + u64::from(record.done)) as u32), Origin::User, image);
                 record.done += 1;
-                self.moved = true;
+                self.passed = true;
             }
             self.waiting.pop_front();
             match fua {
@@ -184,7 +184,7 @@ impl HostFtl {
             again += 1;
             self.gather(at, &mut positions, &mut lpns);
         }
-        let mut queue = self.ring.queues[kind];
+        let (mut queue, free) = (self.ring.queues[kind], self.ftl.free_blocks());
         while positions.len() < stripe
             && let Some(at) = self.ring.take(kind, &mut queue)
         {
@@ -204,8 +204,9 @@ impl HostFtl {
         let taken = (self.ring.queues[kind].count - queue.count) as usize + again;
         let dropped = taken > positions.len();
         if planned {
-            self.moved = true;
-            self.count_planned(&positions, again);
+            // What was dropped makes room, and a line that was opened takes it.
+            self.passed = true;
+            self.moved |= dropped || self.ftl.free_blocks() != free;
             self.programs.again[kind].drain(..again);
             self.ring.queues[kind] = queue;
         }
@@ -213,10 +214,14 @@ impl HostFtl {
             self.programs.in_flight += 1;
             self.programs.enter(&plan, positions.iter().map(|&at| Content::Entry(at)));
             self.lines.note(plan.first, plan.sequence, lpns.iter().copied());
+            self.counters.programmed_sectors[Cause::Padding as usize] += (stripe - positions.len()) as u64;
             for (i, (&at, lpn)) in positions.iter().zip(&lpns).enumerate() {
+                let Entry { origin, trimmed, .. } = *self.ring.entry(at);
+                self.count_planned(origin, i < again);
                 // A newer version behind it in the stripe has its place in the map, and is on the media when this one is.
-                if self.ring.entry(at).trimmed && !lpns[i + 1..].contains(lpn) {
+                if trimmed && !lpns[i + 1..].contains(lpn) {
                     self.ftl.trim(*lpn);
+                    self.moved = true;
                 }
             }
             self.programs.last[kind] = plan.id;
@@ -263,23 +268,18 @@ impl HostFtl {
         lpns.push(entry.lpn);
     }
 
-    fn count_planned(&mut self, positions: &[u64], again: usize) {
-        let stripe = self.lines.stripe_sectors;
-        for (i, &at) in positions.iter().enumerate() {
-            let cause = match self.ring.entry(at).origin {
-                _ if i < again => Cause::Retirement,
-                Origin::User => Cause::Host,
-                Origin::Collected(_) => {
-                    self.ftl.count_relocated(1);
-                    Cause::Collection
-                }
-            };
-            self.counters.programmed_sectors[cause as usize] += 1;
-        }
-        if !positions.is_empty() {
-            self.counters.programmed_sectors[Cause::Padding as usize] +=
-                u64::from(stripe) - positions.len() as u64;
-        }
+    /// A sector has its place in a stripe; `again`: after its write has failed.
+    #[inline]
+    fn count_planned(&mut self, origin: Origin, again: bool) {
+        let cause = match origin {
+            _ if again => Cause::Retirement,
+            Origin::User => Cause::Host,
+            Origin::Collected(_) => {
+                self.ftl.count_relocated(1);
+                Cause::Collection
+            }
+        };
+        self.counters.programmed_sectors[cause as usize] += 1;
     }
 
     /// Queues a planned program; its parallel unit and its line. The first one in a line is preceded by the line's start.
@@ -330,7 +330,7 @@ impl HostFtl {
         for &content in self.programs.contents(id) {
             let lpn = match content {
                 Content::Entry(at) => {
-                    data.extend_from_slice(self.ring.image(at));
+                    append_images(&mut data, self.ring.image(at));
                     self.ring.entry(at).lpn
                 }
                 Content::Segment(segment) => {

@@ -427,9 +427,9 @@ impl Layer for ZoneChunks {
         }
     }
 
-    fn complete(&mut self, now: SimTime, completion: Completion) {
+    fn complete(&mut self, now: SimTime, completion: &mut Completion) {
         self.now = now;
-        self.after(self.config.cpu.completion_ns, Step::Ended(completion));
+        self.after(self.config.cpu.completion_ns, Step::Ended(completion.take()));
     }
 
     fn advance(&mut self, now: SimTime) {

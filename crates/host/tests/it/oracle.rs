@@ -313,8 +313,8 @@ impl<D: Below> World<D> {
             let events = [drive.next_event(), layer.next_event()];
             now = events.into_iter().flatten().min().expect("a start goes on");
             drive.advance(now);
-            while let Some(completion) = drive.pop() {
-                layer.complete(now, completion);
+            while let Some(mut completion) = drive.pop() {
+                layer.complete(now, &mut completion);
             }
             layer.advance(now);
         }

@@ -34,8 +34,10 @@ fn mix(lba: Lba) -> u32 {
 
 /// Fills the images of consecutive sectors: the stamp, repeated over each image.
 pub fn fill_images(images: &mut [u8], image_bytes: usize, lba: Lba, version: u32) {
-    for (i, image) in images.chunks_exact_mut(image_bytes).enumerate() {
-        let bytes = stamp(Lba(lba.0 + i as u64), version).to_le_bytes();
+    let (mut rest, mut sector) = (images, lba);
+    while let Some((image, others)) = rest.split_at_mut_checked(image_bytes) {
+        let bytes = stamp(sector, version).to_le_bytes();
+        (rest, sector) = (others, Lba(sector.0 + 1));
         for word in image.chunks_exact_mut(4) {
             word.copy_from_slice(&bytes);
         }

@@ -209,7 +209,5 @@ pub(crate) fn block_layout(namespaces: &[Namespace], layout: &Layout) -> Option<
         return Some(layout.clone());
     }
     let own = namespaces.iter().find(|n| matches!(n, Namespace::Block { .. }))?;
-    let blocks_per_die = own.blocks().len() as u32;
-    let blocks = blocks_per_die * layout.dies;
-    Some(Layout { blocks_per_die, blocks, units: blocks * layout.units_per_block, ..layout.clone() })
+    Some(layout.with_blocks_per_die(own.blocks().len() as u32))
 }

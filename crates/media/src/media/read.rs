@@ -9,7 +9,7 @@ use super::{Content, Media, Place, ReadResult, unit_place};
 use crate::bit_errors::{PageState, Pattern, of_word_line};
 use crate::config::Cell;
 use crate::data_path::{DataPath, Found, Segment, UnitShape};
-use pellucid_flash::Ppa;
+use pellucid_flash::{Ppa, copy_images};
 
 /// Less than this (stamps in place of data) is not worth a prefetch.
 const PREFETCH_BYTES_MIN: usize = 512;
@@ -52,7 +52,7 @@ impl Media {
         }
         if !out.is_empty() {
             let start = at.index as usize * self.shape.unit_stored_bytes + start;
-            out.copy_from_slice(&self.store.images(at.block)[start..start + out.len()]);
+            copy_images(out, &self.store.images(at.block)[start..start + out.len()]);
         }
         ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 }
     }
@@ -85,7 +85,7 @@ impl Media {
     /// The part of [`Media::read`] that knows code, scrambler and bit errors.
     fn read_guarded(&mut self, at: Place, start: usize, out: &mut [u8], attempt: u32) -> ReadResult {
         let mut path = self.data_path.take().expect("asked before");
-        let place = unit_place(&self.split, at);
+        let place = unit_place(&self.layout.split, at);
         let mut found = Found::default();
         if path.errs() {
             let state = self.page_state(at.block);
@@ -158,7 +158,7 @@ impl Media {
         let stored = self.stored(at);
         match path {
             Some(path) if path.stores_code_words() => {
-                path.reveal(unit_place(&self.split, at), start, stored, out);
+                path.reveal(unit_place(&self.layout.split, at), start, stored, out);
             }
             _ => out.copy_from_slice(&stored[start..start + out.len()]),
         }

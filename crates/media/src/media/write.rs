@@ -13,7 +13,7 @@ use super::{Content, Health, Media, Outcome, Place, unit_place};
 use crate::error::RuleError;
 use crate::state::{BlockState, Flag};
 use crate::store::{StoreShape, UNREADABLE};
-use pellucid_flash::{BlockId, Lpn, Ppa};
+use pellucid_flash::{BlockId, Lpn, Ppa, copy_images};
 
 impl Media {
     /// Starts to program the stripe whose first unit is `first`; its units follow with [`Media::put_unit`] or
@@ -54,9 +54,9 @@ impl Media {
         let target = &mut target[at.index as usize * stored..][..stored];
         match &self.data_path {
             Some(path) if path.stores_code_words() => {
-                path.store(unit_place(&self.split, at), images, target);
+                path.store(unit_place(&self.layout.split, at), images, target);
             }
-            _ => target.copy_from_slice(images),
+            _ => copy_images(target, images),
         }
     }
 
@@ -209,7 +209,7 @@ impl Media {
     }
 
     /// The place of a unit whose stripe is being programmed.
-    #[inline]
+    #[inline(always)]
     fn begun(&self, ppa: Ppa) -> Place {
         let at = self.place(ppa);
         let state = self.store.state(at.block);

@@ -90,8 +90,9 @@ impl MemoryStore {
         }
     }
 
-    /// Metadata and images; allocates the block on its first program.
-    #[inline]
+    /// Metadata and images; allocates the block on its first program. Three times a program: as a call it would cost more than
+    /// what it does.
+    #[inline(always)]
     pub(crate) fn both_mut(&mut self, block: u32) -> (&mut [u8], &mut [u8]) {
         let (images_bytes, meta_bytes) = (self.shape.image_bytes_per_block, self.shape.meta.bytes);
         let all = match &mut self.blocks {

@@ -5,29 +5,44 @@
 //! `m = ceil(2^64 / d)`, `floor(m * n / 2^64)` is exact for every 32-bit `n` and `d > 1`.
 
 /// A fixed divisor, at least 1.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Divisor {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Divisor {
     divisor: u32,
     /// `ceil(2^64 / divisor)`; unused when the divisor is 1, for which it would need 65 bits.
     inverse: u64,
 }
 
 impl Divisor {
-    pub(crate) fn new(divisor: u32) -> Divisor {
+    /// To divide by `divisor`.
+    ///
+    /// # Panics
+    /// When it is 0.
+    pub const fn new(divisor: u32) -> Divisor {
         assert!(divisor > 0, "a layout has no zero counts");
-        Divisor { divisor, inverse: (u64::MAX / u64::from(divisor)).wrapping_add(1) }
+        Divisor { divisor, inverse: (u64::MAX / divisor as u64).wrapping_add(1) }
+    }
+
+    /// The divisor itself.
+    pub const fn get(self) -> u32 {
+        self.divisor
     }
 
     /// Quotient and remainder.
     #[inline]
-    pub(crate) fn div_rem(self, n: u32) -> (u32, u32) {
+    pub fn div_rem(self, n: u32) -> (u32, u32) {
         let quotient = self.div(n);
         (quotient, n - quotient * self.divisor)
     }
 
+    /// The remainder.
+    #[inline]
+    pub fn rem(self, n: u32) -> u32 {
+        self.div_rem(n).1
+    }
+
     /// The quotient.
     #[inline]
-    pub(crate) fn div(self, n: u32) -> u32 {
+    pub fn div(self, n: u32) -> u32 {
         if self.divisor == 1 {
             return n;
         }
@@ -41,7 +56,7 @@ mod tests {
 
     #[test]
     fn agrees_with_hardware_division() {
-        let mut rng = pellucid_flash::Rng::new(7);
+        let mut rng = crate::Rng::new(7);
         let edges = [1, 2, 3, 5, 7, 48, 255, 256, 257, 65_535, 65_536, 65_537, u32::MAX - 1, u32::MAX];
         for round in 0..20_000 {
             let d = if round < edges.len() {

@@ -1,0 +1,90 @@
+//! Dies that were found to have no room for host data, so that they are passed by until that can have changed.
+//!
+//! A drive that collects has room in few dies at a time: each has its open block full until an erase gives it another one, and
+//! the next write would ask all of them again. Room comes back only with a block that is taken, erased or retired somewhere, or
+//! with a die that is given up; then everything is forgotten.
+
+/// Places in the order of placement without room.
+#[derive(Clone, Debug)]
+pub(super) struct FullDies {
+    words: Vec<u64>,
+    count: usize,
+    /// The state of blocks and dies that it was found in.
+    as_of: (u64, u32),
+}
+
+impl FullDies {
+    /// Nothing is known of `dies` dies.
+    pub fn new(dies: usize) -> FullDies {
+        FullDies { words: vec![0; dies.div_ceil(64)], count: dies, as_of: (0, 0) }
+    }
+
+    /// Whether what is known was found in this state.
+    #[inline]
+    pub fn is_of(&self, state: (u64, u32)) -> bool {
+        self.as_of == state
+    }
+
+    /// Forgets what is known, unless it was found in this state.
+    #[inline]
+    pub fn bring_to(&mut self, state: (u64, u32)) {
+        if !self.is_of(state) {
+            self.words.fill(0);
+            self.as_of = state;
+        }
+    }
+
+    /// The die at `place` of the order has no room.
+    #[inline]
+    pub fn note(&mut self, place: usize) {
+        self.words[place / 64] |= 1 << (place % 64);
+    }
+
+    /// Whether it is known to have none.
+    pub fn knows(&self, place: usize) -> bool {
+        self.words[place / 64] >> (place % 64) & 1 == 1
+    }
+
+    /// The first place that may have room, from `from` on and round the end; `None`: none has.
+    #[inline]
+    pub fn next_unknown(&self, from: usize) -> Option<usize> {
+        self.unknown_in(from, self.count).or_else(|| self.unknown_in(0, from))
+    }
+
+    #[inline]
+    fn unknown_in(&self, from: usize, end: usize) -> Option<usize> {
+        let mut at = from;
+        while at < end {
+            let word = !self.words[at / 64] >> (at % 64);
+            if word != 0 {
+                let found = at + word.trailing_zeros() as usize;
+                return (found < end).then_some(found);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_found_round_the_end_as_one_by_one() {
+        let mut rng = pellucid_flash::Rng::new(5);
+        for count in [1, 2, 63, 64, 65, 130] {
+            let mut full = FullDies::new(count);
+            for round in 0..2_000 {
+                let from = rng.below(count as u64) as usize;
+                let plain = (from..count).chain(0..from).find(|&place| !full.knows(place));
+                assert_eq!(full.next_unknown(from), plain, "{count} places, from {from}");
+                match plain {
+                    Some(place) if round % 3 > 0 => full.note(place),
+                    Some(_) => full.note(from),
+                    None => full.bring_to((round, 0)),
+                }
+            }
+        }
+    }
+}
