@@ -54,6 +54,8 @@ pub(crate) struct Collect {
     moving: Vec<u32>,
     /// Per die: of these, those that are being read.
     reading: Vec<u32>,
+    /// Relocations that a die keeps in flight.
+    moving_max: u32,
     /// Dies whose relocated data found no room.
     stalled: bool,
     lpns: Vec<Lpn>,
@@ -73,6 +75,7 @@ impl Collect {
             packers: vec![packer; layout.dies as usize],
             moving: vec![0; layout.dies as usize],
             reading: vec![0; layout.dies as usize],
+            moving_max: ftl.gc_parallel.max(1) * layout.units_per_stripe,
             stalled: false,
             lpns: Vec::new(),
         }
@@ -104,7 +107,7 @@ impl Device {
     #[inline]
     pub(crate) fn pump(&mut self, die: DieId) {
         self.ftl.reap(die);
-        if self.collect.moving[die.0 as usize] < self.relocations_max() {
+        if self.collect.moving[die.0 as usize] < self.collect.moving_max {
             self.relocate(die);
         }
         if self.collect.packer(die).waiting() > 0 {
@@ -115,19 +118,13 @@ impl Device {
 
     fn relocate(&mut self, die: DieId) {
         let idle = self.active == 0;
-        let limit = self.relocations_max();
+        let limit = self.collect.moving_max;
         while self.collect.moving[die.0 as usize] < limit && self.ftl.wants_collection(die, idle) {
             let Some(relocation) = self.ftl.next_relocation(die, idle) else { break };
             if !self.try_copyback(die, &relocation) {
                 self.read_for_relocation(die, relocation);
             }
         }
-    }
-
-    /// Relocations that a die keeps in flight.
-    #[inline]
-    fn relocations_max(&self) -> u32 {
-        self.config.ftl.gc_parallel.max(1) * self.layout.units_per_stripe
     }
 
     /// The drive has nothing to do for hosts: background collection may start.
@@ -288,7 +285,7 @@ impl Device {
     fn nothing_joins(&self, die: DieId) -> bool {
         let at = die.0 as usize;
         self.collect.reading[at] == 0
-            && (self.collect.packers[at].waiting() >= self.relocations_max() as usize
+            && (self.collect.packers[at].waiting() >= self.collect.moving_max as usize
                 || self.ftl.victim_exhausted(die))
     }
 

@@ -104,7 +104,11 @@ impl Device {
     /// Runs everything that is due until `now`.
     #[inline]
     pub fn advance(&mut self, now: SimTime) {
-        self.advance_to_completion(now, now);
+        match self.events.next_at() {
+            Some(due) if due <= now => _ = self.advance_to_completion(now, now),
+            // Before most submissions nothing is.
+            _ => self.pass_to(now),
+        }
     }
 
     /// As [`Device::advance`], and then on from one moment to the next as long as it lies before `limit` and nothing has

@@ -32,7 +32,6 @@ use crate::taps::{ChannelView, WayView};
 use pellucid_flash::slab::{List, NIL, Slab};
 use pellucid_flash::{Layout, Nanos, Rng, SimTime, Stage};
 use pellucid_media::Timing;
-use std::collections::VecDeque;
 
 /// What the rest of the drive must do for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +42,41 @@ pub(crate) enum Step {
     ArrayDone(u32),
     /// Read data are out of the die (and decoded).
     DataOut(u32),
+}
+
+/// Steps to carry out, first come, first served. Few at a time, and soon none: so they are taken from the front by counting.
+#[derive(Clone, Debug, Default)]
+struct Steps {
+    steps: Vec<Step>,
+    taken: usize,
+}
+
+impl Steps {
+    #[inline]
+    fn push(&mut self, step: Step) {
+        self.steps.push(step);
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Step> {
+        let step = self.steps.get(self.taken).copied();
+        match step {
+            Some(_) => self.taken += 1,
+            None => self.clear(),
+        }
+        step
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.taken == self.steps.len()
+    }
+
+    #[inline]
+    fn clear(&mut self) {
+        self.steps.clear();
+        self.taken = 0;
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +127,7 @@ pub(crate) struct Scheduler {
     dies: Vec<Die>,
     dies_per_channel: u32,
     channels: Vec<Channel>,
-    steps: VecDeque<Step>,
+    steps: Steps,
     read_first: bool,
     suspend: Option<Nanos>,
     resume: Nanos,
@@ -163,7 +197,7 @@ impl Scheduler {
             dies: (0..layout.dies).map(die).collect(),
             channels: vec![Channel::default(); layout.channels as usize],
             dies_per_channel: layout.dies_per_channel,
-            steps: VecDeque::new(),
+            steps: Steps::default(),
             read_first: config.order == DieOrder::ReadFirst,
             suspend: if config.suspend { timing.suspend_ns } else { None },
             resume: timing.resume_ns,
@@ -197,10 +231,11 @@ impl Scheduler {
     /// The next thing to do for an operation.
     #[inline]
     pub fn pop_step(&mut self) -> Option<Step> {
-        self.steps.pop_front()
+        self.steps.pop()
     }
 
     /// Whether [`Scheduler::pop_step`] has something.
+    #[inline]
     pub fn has_steps(&self) -> bool {
         !self.steps.is_empty()
     }
@@ -233,12 +268,16 @@ impl Scheduler {
         self.kick_die(now, die, events);
     }
 
-    #[inline]
+    #[inline(always)]
     fn kick_die(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        let d = &mut self.dies[die as usize];
-        if d.phase != Phase::Idle {
-            return;
+        if self.dies[die as usize].phase == Phase::Idle {
+            self.begin_next(now, die, events);
         }
+    }
+
+    /// An idle die takes its next operation, if one waits.
+    fn begin_next(&mut self, now: SimTime, die: u32, events: &mut Events) {
+        let d = &mut self.dies[die as usize];
         let hurried = d.reads.pop(&mut self.ops);
         d.hurries = hurried.is_some();
         let op = match hurried {
@@ -259,7 +298,7 @@ impl Scheduler {
             d.phase = Phase::Array;
             d.busy_since = Some(now);
             self.active.0 += 1;
-            self.steps.push_back(Step::Array(op));
+            self.steps.push(Step::Array(op));
         } else {
             self.want(now, die, Phase::Command, events);
         }
@@ -271,7 +310,7 @@ impl Scheduler {
         if self.polled {
             return self.reported(self.ops[op].die);
         }
-        self.steps.push_back(Step::DataOut(op));
+        self.steps.push(Step::DataOut(op));
     }
 
     /// The array of the operation's die works for `time` from now on. A host read that came while the operation was on its way
@@ -302,7 +341,7 @@ impl Scheduler {
                     self.ready(die);
                 } else if self.status == Nanos::ZERO {
                     d.phase = Phase::Held;
-                    self.steps.push_back(Step::ArrayDone(op));
+                    self.steps.push(Step::ArrayDone(op));
                 } else {
                     self.want(now, die, Phase::Status, events);
                 }

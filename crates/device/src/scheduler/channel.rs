@@ -167,13 +167,13 @@ impl Scheduler {
         match d.phase {
             Phase::Command => {
                 d.phase = Phase::Array;
-                self.steps.push_back(Step::Array(op));
+                self.steps.push(Step::Array(op));
             }
             Phase::Status => {
                 d.phase = Phase::Held;
                 match self.polled {
                     true => self.reported(die),
-                    false => self.steps.push_back(Step::ArrayDone(op)),
+                    false => self.steps.push(Step::ArrayDone(op)),
                 }
             }
             _ if self.polled => {
@@ -185,7 +185,7 @@ impl Scheduler {
                 let decode = self.solved(now, channel) + self.decode;
                 self.vacate(now, die);
                 if decode == Nanos::ZERO {
-                    self.steps.push_back(Step::DataOut(op));
+                    self.steps.push(Step::DataOut(op));
                 } else {
                     events.at(now + decode, Event::Decoded(op));
                 }

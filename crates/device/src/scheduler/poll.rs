@@ -173,11 +173,11 @@ impl Scheduler {
         if d.wanted == Phase::Transfer {
             self.ops[op].book(Stage::Transfer, now);
             self.vacate(now, die);
-            self.steps.push_back(Step::DataOut(op));
+            self.steps.push(Step::DataOut(op));
             self.kick_die(now, die, events);
             self.next_of_way(now, die, events);
         } else {
-            self.steps.push_back(Step::ArrayDone(op));
+            self.steps.push(Step::ArrayDone(op));
         }
     }
 
