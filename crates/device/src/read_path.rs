@@ -433,7 +433,7 @@ impl Device {
     pub(crate) fn start_dma(&mut self, slice: u32) {
         let record = &mut self.slices[slice];
         record.book(Stage::Firmware, self.now);
-        if record.zero {
+        if record.zero || (self.host.link_is_free() && self.firmware.polling.is_none()) {
             return self.dma_done(slice);
         }
         let (bytes, direction) = match record.route {
