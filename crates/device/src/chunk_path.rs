@@ -116,13 +116,13 @@ impl Device {
                 continue;
             };
             let start = place((ppa, first));
-            let group = sense.div(ppa.0);
+            let group = sense.quotient(ppa.0);
             let mut count = 1;
             // The first one that does not join begins the next run.
             loop {
                 found = self.chunk_locate(work, at + count);
                 let joins = found.is_some_and(|next| {
-                    place(next) == start + u64::from(count) && sense.div(next.0.0) == group
+                    place(next) == start + u64::from(count) && sense.quotient(next.0.0) == group
                 });
                 if !joins {
                     break;

@@ -144,7 +144,7 @@ impl Device {
     /// Reads a unit, and what else the same sense brings of those that move.
     fn read_for_relocation(&mut self, die: DieId, relocation: pellucid_ftl::Relocation) {
         let (first, cause, sense) = (relocation.from, relocation.cause, self.direct.sense);
-        let begin = first.0 - sense.rem(first.0);
+        let begin = first.0 - sense.remainder(first.0);
         let (mut units, mut head, mut count) = (List::EMPTY, NIL, 0);
         let mut next = Some(relocation);
         while let Some(pellucid_ftl::Relocation { from, cause, stream }) = next {

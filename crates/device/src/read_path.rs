@@ -202,7 +202,7 @@ impl Device {
         }
         let (record, sense) = (&mut self.scheduler.ops[op], self.direct.sense);
         let Client::Fill(head) = record.client else { return false };
-        if sense.div(record.ppa.0) != sense.div(ppa.0) {
+        if sense.quotient(record.ppa.0) != sense.quotient(ppa.0) {
             return false;
         }
         record.units += 1;

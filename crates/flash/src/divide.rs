@@ -30,19 +30,19 @@ impl Divisor {
     /// Quotient and remainder.
     #[inline]
     pub fn div_rem(self, n: u32) -> (u32, u32) {
-        let quotient = self.div(n);
+        let quotient = self.quotient(n);
         (quotient, n - quotient * self.divisor)
     }
 
     /// The remainder.
     #[inline]
-    pub fn rem(self, n: u32) -> u32 {
+    pub fn remainder(self, n: u32) -> u32 {
         self.div_rem(n).1
     }
 
     /// The quotient.
     #[inline]
-    pub fn div(self, n: u32) -> u32 {
+    pub fn quotient(self, n: u32) -> u32 {
         if self.divisor == 1 {
             return n;
         }

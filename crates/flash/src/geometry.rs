@@ -243,25 +243,25 @@ impl Layout {
     /// The block that holds `ppa`.
     #[inline]
     pub fn block_of(&self, ppa: Ppa) -> BlockId {
-        BlockId(self.split.units_per_block.div(ppa.0))
+        BlockId(self.split.units_per_block.quotient(ppa.0))
     }
 
     /// The position of `ppa` inside its block, in mapping units.
     #[inline]
     pub fn index_in_block(&self, ppa: Ppa) -> u32 {
-        self.split.units_per_block.rem(ppa.0)
+        self.split.units_per_block.remainder(ppa.0)
     }
 
     /// The stripe of its block that holds `ppa`.
     #[inline]
     pub fn stripe_of(&self, ppa: Ppa) -> u32 {
-        self.split.units_per_stripe.div(self.index_in_block(ppa))
+        self.split.units_per_stripe.quotient(self.index_in_block(ppa))
     }
 
     /// The die that holds `block`.
     #[inline]
     pub fn die_of_block(&self, block: BlockId) -> DieId {
-        DieId(self.split.blocks_per_die.div(block.0))
+        DieId(self.split.blocks_per_die.quotient(block.0))
     }
 
     /// The die that holds `ppa`.
@@ -285,7 +285,7 @@ impl Layout {
     /// The mapping units that `sectors` sectors from the beginning of one on take.
     #[inline]
     pub fn units_of(&self, sectors: u32) -> u32 {
-        self.split.sectors_per_unit.div(sectors + self.sectors_per_unit - 1)
+        self.split.sectors_per_unit.quotient(sectors + self.sectors_per_unit - 1)
     }
 
     /// The channel of `die`.

@@ -208,7 +208,7 @@ impl Blocks {
 
     #[inline]
     fn die(&self, block: u32) -> usize {
-        self.by_die.div(block) as usize
+        self.by_die.quotient(block) as usize
     }
 
     /// The blocks of `die`.

@@ -282,7 +282,7 @@ impl Media {
     #[inline]
     pub fn read_ns(&mut self, ppa: Ppa) -> Nanos {
         let at = self.place(ppa);
-        let die = self.layout.split.blocks_per_die.div(at.block);
+        let die = self.layout.split.blocks_per_die.quotient(at.block);
         let time = self.times.read_ns(die, at.stripe, at.unit);
         self.slowed(die, time)
     }
@@ -291,7 +291,7 @@ impl Media {
     #[inline]
     pub fn program_ns(&mut self, first: Ppa) -> Nanos {
         let at = self.place(first);
-        let die = self.layout.split.blocks_per_die.div(at.block);
+        let die = self.layout.split.blocks_per_die.quotient(at.block);
         let time = self.times.program_ns(die, at.stripe);
         self.slowed(die, time)
     }
@@ -299,7 +299,7 @@ impl Media {
     /// Erase time of `block`.
     #[inline]
     pub fn erase_ns(&mut self, block: BlockId) -> Nanos {
-        let die = self.layout.split.blocks_per_die.div(block.0);
+        let die = self.layout.split.blocks_per_die.quotient(block.0);
         let time = self.times.erase_ns(die);
         self.slowed(die, time)
     }
@@ -460,7 +460,7 @@ impl Media {
     }
 
     fn die_of(&self, block: u32) -> DieId {
-        DieId(self.layout.split.blocks_per_die.div(block))
+        DieId(self.layout.split.blocks_per_die.quotient(block))
     }
 
     /// Die, and block of the die.

@@ -12,6 +12,9 @@ use super::ring::Origin;
 use pellucid_flash::{Completion, DieId, Lpn, Ppa, Status, Vector};
 use pellucid_ftl::{Emptied, Relocation};
 
+/// Collection reads on when one part in so many of its share of the ring is free, so that its vectors are long while the rest is at work.
+const BATCHES: u32 = 4;
+
 /// The engine sees the target as one die.
 const DIE: DieId = DieId(0);
 
@@ -31,19 +34,20 @@ impl HostFtl {
     pub(super) fn collect(&mut self) {
         self.ftl.reap(DIE);
         self.collect.unfinished = false;
-        // A stripe at least, so that reads do not become tiny.
-        let least = self.lines.stripe_sectors.min(Vector::ADDRESSES_MAX as u32);
+        let most = Vector::ADDRESSES_MAX as u32;
+        let least = self.lines.stripe_sectors.min(most);
         loop {
             let room = self.ring.size() - self.ring.held() - self.collect.reading;
             if room < least || self.rests() || !self.ftl.wants_collection(DIE, false) {
                 break;
             }
-            let held = self.ring.held[1] + self.collect.reading;
-            let share = self.rate.collection(self.ftl.free_blocks()).saturating_sub(held);
-            let count = share.min(room).min(Vector::ADDRESSES_MAX as u32);
-            if count < least {
+            let share = self.rate.collection(self.ftl.free_blocks());
+            let left = share.saturating_sub(self.ring.held[1] + self.collect.reading);
+            // A sector that leaves the ring is no reason for a read of one.
+            if left < (share / BATCHES).clamp(least, most) {
                 break;
             }
+            let count = left.min(room).min(most);
             if !self.relocate(count) {
                 self.collect.unfinished = true;
                 break;
