@@ -50,12 +50,13 @@ pub struct HostInterface {
     pub completes: Completes,
 }
 
-/// A firmware step's cost: cycles scale with the clock, register accesses do not (Cosmos+ section 7.1).
+/// A firmware step's cost: cycles scale with the clock, the rest does not. An access to a register is both: it crosses the
+/// central interconnect, which follows the processor's clock, and buses that do not (Cosmos+ section 7.1, Table 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCost {
-    /// Processor cycles.
+    /// Cycles of the processor, or in their number.
     pub cycles: u32,
-    /// Nanoseconds of register access, independent of the clock.
+    /// Nanoseconds that do not depend on the clock.
     pub fixed_ns: u32,
 }
 

@@ -1,6 +1,6 @@
 //! The firmware processor: one serial resource that every step of a request has to pass.
 //!
-//! A step costs cycles, which scale with the clock, and register accesses, which do not (Cosmos+ section 7.1). Tasks run one
+//! A step costs cycles, which scale with the clock, and time that does not (Cosmos+ section 7.1). Tasks run one
 //! after the other in order of arrival. A task whose cost is zero while nothing waits is done at once, without an event.
 //! With [`FirmwareModel::Loop`] the processor polls instead; that is [`crate::firmware_loop`].
 
