@@ -211,11 +211,10 @@ impl Device {
             let command = &self.works[work].command;
             let slots = at as usize..(at + per_unit) as usize;
             let images = &command.data[slots.start * self.image_bytes..slots.end * self.image_bytes];
-            self.media.put_unit(ppa, number, images);
             let metadata = command.vector.as_ref().map_or(&[][..], |v| &v.metadata);
             let spare = Vector::METADATA_BYTES;
             let given = metadata.get(slots.start * spare..slots.end * spare).unwrap_or(&[]);
-            self.media.put_metadata(ppa, given);
+            self.media.put_unit_with(ppa, number, images, given);
         }
         Some(time)
     }

@@ -332,7 +332,8 @@ impl HostFtl {
     fn arrived(&mut self, request: u32) {
         let command = self.requests[request].command.as_ref().expect("a request has its command");
         let (opcode, lba, sectors) = (command.opcode, command.lba, command.sectors);
-        self.moved = true;
+        // A write behind others waits for what they wait for, and all that they could do has been done.
+        self.moved |= opcode != Opcode::Write || self.waiting.is_empty() || self.collect.unfinished;
         match opcode {
             Opcode::Read => self.start_read(request),
             Opcode::Write if self.read_only => self.finish(request, Status::ReadOnly),
@@ -442,7 +443,7 @@ impl Layer for HostFtl {
     fn submit(&mut self, now: SimTime, command: Command) {
         self.advance(now);
         // Who goes on has not stopped.
-        self.stop = None;
+        self.moved |= self.stop.take().is_some();
         let status = self.refuse(&command);
         let cost =
             Nanos(self.config.cpu.submit_ns.0 + self.config.cpu.sector_ns.0 * u64::from(command.sectors));
@@ -608,7 +609,7 @@ fn rate_limiter(
             needed_units: working,
         }));
     }
-    Ok(RateLimiter { reserve, high: high_mark(config, lines), buffer, stripe: lines.stripe_sectors })
+    Ok(RateLimiter::new(reserve, high_mark(config, lines), buffer, lines.stripe_sectors))
 }
 
 /// A line, where the engine says block.

@@ -11,34 +11,41 @@
 //! relocation of a whole line, so that collection can always end.
 
 /// Shares of the write buffer, in sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct RateLimiter {
-    /// Free lines at and below which the application gets nothing.
-    pub reserve: u32,
-    /// Free lines from which on it gets everything.
-    pub high: u32,
-    /// Sectors of the buffer.
-    pub buffer: u32,
-    /// Sectors of one write: the least share of who gets any.
-    pub stripe: u32,
+    /// Of the application and of collection, by free lines; with more lines than that as with the most.
+    shares: Vec<(u32, u32)>,
 }
 
 impl RateLimiter {
+    /// For a buffer of `buffer` sectors. With `reserve` free lines or fewer the application gets nothing, with `high` it gets
+    /// everything; who gets any gets a write of `stripe` sectors at least.
+    pub fn new(reserve: u32, high: u32, buffer: u32, stripe: u32) -> RateLimiter {
+        let share = |free: u32| {
+            let above = u64::from(free.saturating_sub(reserve));
+            let part = (u64::from(buffer) * above / u64::from(high - reserve)) as u32;
+            let user = if above == 0 { 0 } else { part.max(stripe) };
+            let user = if free == high { buffer } else { user };
+            (user, (buffer - user.min(buffer)).max(2 * stripe).min(buffer))
+        };
+        RateLimiter { shares: (0..=high).map(share).collect() }
+    }
+
+    #[inline]
+    fn shares(&self, free: u32) -> (u32, u32) {
+        self.shares[(free as usize).min(self.shares.len() - 1)]
+    }
+
     /// Sectors that the application may hold with `free` lines.
     #[inline]
     pub fn user(&self, free: u32) -> u32 {
-        if free >= self.high {
-            return self.buffer;
-        }
-        let above = u64::from(free.saturating_sub(self.reserve));
-        let share = u64::from(self.buffer) * above / u64::from(self.high - self.reserve);
-        if above == 0 { 0 } else { (share as u32).max(self.stripe) }
+        self.shares(free).0
     }
 
     /// Sectors that collection may hold with `free` lines.
     #[inline]
     pub fn collection(&self, free: u32) -> u32 {
-        (self.buffer - self.user(free).min(self.buffer)).max(2 * self.stripe).min(self.buffer)
+        self.shares(free).1
     }
 }
 
@@ -48,7 +55,7 @@ mod tests {
 
     #[test]
     fn shares_follow_free_lines() {
-        let rate = RateLimiter { reserve: 2, high: 12, buffer: 1000, stripe: 4 };
+        let rate = RateLimiter::new(2, 12, 1000, 4);
         assert_eq!((rate.user(0), rate.user(2), rate.user(12), rate.user(50)), (0, 0, 1000, 1000));
         assert!((0..12).all(|free| rate.user(free) <= rate.user(free + 1)));
         assert!((0..12).all(|free| rate.collection(free) >= rate.collection(free + 1)));

@@ -74,12 +74,7 @@ impl HostFtl {
             };
             self.units[unit as usize].queue.pop_front();
             if let Job::Data(id, _) = job {
-                let programs = &mut self.programs;
-                for (rotation, last) in programs.rotation.iter_mut().zip(programs.last) {
-                    if *rotation == Some(unit) && last == id {
-                        *rotation = None;
-                    }
-                }
+                self.programs.sent(unit, id);
             }
             self.passed = true;
             if dead {

@@ -52,9 +52,9 @@ pub(crate) struct Programs {
     /// Stripes with ring data that have not ended.
     in_flight: u32,
     /// The unit whose queue holds the last planned stripe of a kind; no other of that kind is planned before that is sent.
-    pub rotation: [Option<u32>; 2],
+    rotation: [Option<u32>; 2],
     /// The last planned stripe of data of each kind.
-    pub last: [ProgramId; 2],
+    last: [ProgramId; 2],
     /// Which kind had its turn last.
     turn: Kind,
     /// Jobs that fail without having been sent.
@@ -79,6 +79,16 @@ impl Programs {
             lpns: Vec::new(),
             positions: Vec::new(),
             ended: Vec::new(),
+        }
+    }
+
+    /// A program has left the queue of `unit`: another one may be planned behind it.
+    #[inline]
+    pub fn sent(&mut self, unit: u32, id: ProgramId) {
+        for kind in 0..2 {
+            if self.rotation[kind] == Some(unit) && self.last[kind] == id {
+                self.rotation[kind] = None;
+            }
         }
     }
 

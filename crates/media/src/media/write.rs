@@ -45,11 +45,30 @@ impl Media {
     /// When the stripe has not begun, or `images` has another length.
     #[inline]
     pub fn put_unit(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8]) {
+        self.put(ppa, lpn, images, None);
+    }
+
+    /// As [`Media::put_unit`] with [`Media::put_metadata`] behind it.
+    ///
+    /// # Panics
+    /// As these.
+    #[inline]
+    pub fn put_unit_with(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8], metadata: &[u8]) {
+        self.put(ppa, lpn, images, Some(metadata));
+    }
+
+    #[inline]
+    fn put(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8], metadata: Option<&[u8]>) {
         let at = self.begun(ppa);
         let bytes = self.shape.unit_image_bytes;
         assert_eq!(images.len(), bytes, "image bytes of one unit");
         let (meta, target) = self.store.both_mut(at.block);
         self.shape.meta.put(meta, at.unit, at.index, lpn);
+        if let Some(metadata) = metadata {
+            let bytes = self.shape.unit_metadata_bytes;
+            let place = self.shape.metadata_at + at.index as usize * bytes;
+            copy_metadata(&mut target[place..place + bytes], metadata);
+        }
         let stored = self.shape.unit_stored_bytes;
         let target = &mut target[at.index as usize * stored..][..stored];
         match &self.data_path {
@@ -70,11 +89,7 @@ impl Media {
         let at = self.begun(ppa);
         let bytes = self.shape.unit_metadata_bytes;
         let start = self.shape.metadata_at + at.index as usize * bytes;
-        let target = &mut self.store.both_mut(at.block).1[start..start + bytes];
-        match metadata {
-            [] => target.fill(0),
-            given => target.copy_from_slice(given),
-        }
+        copy_metadata(&mut self.store.both_mut(at.block).1[start..start + bytes], metadata);
     }
 
     /// As [`Media::put_unit`], for a unit that holds all its bytes (`unit_bytes`) whatever the store keeps of host data:
@@ -271,6 +286,15 @@ impl Media {
         self.shape.meta.set_offset(meta, stripe, UNREADABLE);
         let ended = state.without(Flag::Programming).with(Flag::HasUnreadable).with_next_stripe(stripe + 1);
         self.store.set_state(block, ended);
+    }
+}
+
+/// The host's metadata of one unit, or zeros.
+#[inline]
+fn copy_metadata(target: &mut [u8], metadata: &[u8]) {
+    match metadata {
+        [] => target.fill(0),
+        given => target.copy_from_slice(given),
     }
 }
 
