@@ -11,6 +11,7 @@
 use crate::device::Device;
 use crate::events::Event;
 use crate::firmware::Task;
+use crate::spaces::Space;
 use crate::work::{Route, Slice};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Completion, Lpn, Nanos, Opcode, Stage, Status};
@@ -81,7 +82,14 @@ impl Device {
     /// Whether the firmware could take a command.
     #[inline]
     pub(crate) fn command_waits(&self) -> bool {
-        self.active < self.config.host.commands_max && self.host.waiting()
+        self.active < self.config.host.commands_max
+            && self.host.waiting()
+            && !(self.config.host.in_order && self.room_is_awaited())
+    }
+
+    /// Whether data of a command wait for room in the buffer.
+    fn room_is_awaited(&self) -> bool {
+        !self.starved[0].is_empty() || self.spaces.iter().any(Space::awaits_room)
     }
 
     /// Takes a command from its queue; `false`: there is none, or too many are worked on.

@@ -32,6 +32,9 @@ pub struct HostInterface {
     pub arbitration: Arbitration,
     /// Commands that the controller works on at once; more wait in their queues.
     pub commands_max: u32,
+    /// No command is taken while data of an earlier one wait for room in the buffer, so that reads do not pass writes of which
+    /// the drive has more than it can hold. Else only what needs that room waits.
+    pub in_order: bool,
     /// Host DMA unit (NVMe PRP: 4 KiB).
     pub dma_unit_bytes: u32,
     /// Host link rate in bytes per second, each direction; 0: transfers take no time.
@@ -164,6 +167,10 @@ pub struct Scheduler {
     pub order: DieOrder,
     /// Whether a running program or erase is suspended for a host read (needs `timing.suspend_ns` and `ReadFirst`).
     pub suspend: bool,
+    /// An operation that was resumed works for so long before it is suspended again. Reads that come meanwhile wait.
+    pub suspend_gap_ns: Nanos,
+    /// How often an operation is suspended at most; reads that come then wait for its end. `None`: without limit.
+    pub suspensions_max: Option<u32>,
     /// Whether data cross a channel page by page, so that between two pages of a program or of a collecting read somebody
     /// of a better class goes first; else in one go. Not under a firmware loop.
     pub page_transfers: bool,

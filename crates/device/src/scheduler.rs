@@ -22,9 +22,12 @@ mod channel;
 mod operation;
 mod poll;
 mod solver;
+mod suspension;
 
 use channel::{CLASSES, Channel};
 pub(crate) use operation::{Client, FlashOp, OpKind};
+
+use suspension::Suspension;
 
 use crate::config::{DieOrder, Scheduler as Config};
 use crate::events::{Event, Events};
@@ -106,6 +109,8 @@ struct Die {
     array_ends: SimTime,
     suspended: u32,
     suspended_left: Nanos,
+    /// Its current operation was resumed, and is not suspended again before.
+    works_until: SimTime,
     /// Since when it works on its current operation; `None`: the channel has not brought that one's command yet.
     busy_since: Option<SimTime>,
     busy: Nanos,
@@ -129,8 +134,7 @@ pub(crate) struct Scheduler {
     channels: Vec<Channel>,
     steps: Steps,
     read_first: bool,
-    suspend: Option<Nanos>,
-    resume: Nanos,
+    suspension: Option<Suspension>,
     drain: Nanos,
     drain_spread: f64,
     drain_rng: Rng,
@@ -185,6 +189,7 @@ impl Scheduler {
             array_ends: SimTime::ZERO,
             suspended: NIL,
             suspended_left: Nanos::ZERO,
+            works_until: SimTime::ZERO,
             busy_since: None,
             busy: Nanos::ZERO,
             listed: 0,
@@ -199,8 +204,7 @@ impl Scheduler {
             dies_per_channel: layout.dies_per_channel,
             steps: Steps::default(),
             read_first: config.order == DieOrder::ReadFirst,
-            suspend: if config.suspend { timing.suspend_ns } else { None },
-            resume: timing.resume_ns,
+            suspension: Suspension::new(config, timing),
             drain: config.drain_ns,
             drain_spread: config.drain_spread,
             drain_rng: Rng::stream(seed, "scheduler.drain"),
@@ -318,9 +322,10 @@ impl Scheduler {
     #[inline]
     pub fn start_array(&mut self, now: SimTime, op: u32, time: Nanos, events: &mut Events) {
         let die = self.ops[op].die;
-        self.dies[die as usize].array_ends = now + time;
+        let d = &mut self.dies[die as usize];
+        (d.array_ends, d.works_until) = (now + time, now);
         events.at(now + time, Event::Die(die));
-        if self.suspend.is_some() {
+        if self.suspension.is_some() {
             self.try_suspend(now, die, events);
         }
     }
@@ -330,7 +335,7 @@ impl Scheduler {
     pub fn array_done(&mut self, now: SimTime, die: u32, events: &mut Events) {
         let d = &mut self.dies[die as usize];
         if d.array_ends != now {
-            return;
+            return self.try_suspend(now, die, events);
         }
         match d.phase {
             Phase::Array => {
@@ -394,37 +399,6 @@ impl Scheduler {
         self.ops[d.current].book(Stage::WaitChannel, now);
         d.rest.push_front(&mut self.ops, d.current);
         (d.current, d.phase) = (NIL, Phase::Idle);
-    }
-
-    /// A host read waits behind a running program or erase: suspend it if the part can.
-    fn try_suspend(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        let Some(suspend) = self.suspend else { return };
-        let d = &mut self.dies[die as usize];
-        if d.phase != Phase::Array || d.suspended != NIL || d.reads.is_empty() || d.array_ends <= now {
-            return;
-        }
-        let op = &mut self.ops[d.current];
-        // Not worth it when the operation ends before the suspension would.
-        if op.kind == OpKind::Read || d.array_ends - now <= suspend {
-            return;
-        }
-        op.book(Stage::Media, now);
-        self.suspensions += 1;
-        d.suspended_left = d.array_ends - now;
-        d.phase = Phase::Suspending;
-        d.array_ends = now + suspend;
-        events.at(now + suspend, Event::Die(die));
-    }
-
-    fn resume(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        let d = &mut self.dies[die as usize];
-        d.current = std::mem::replace(&mut d.suspended, NIL);
-        d.busy_since = Some(now);
-        self.active.0 += 1;
-        (d.phase, d.wanted) = (Phase::Array, Phase::Command);
-        d.array_ends = now + self.resume + d.suspended_left;
-        self.ops[d.current].book(Stage::WaitWay, now);
-        events.at(d.array_ends, Event::Die(die));
     }
 
     /// Busy time of every channel up to `now` (a running transfer counts whole).

@@ -41,6 +41,11 @@ impl Space {
         }
     }
 
+    /// Whether data wait for room in a buffer of its own.
+    pub fn awaits_room(&self) -> bool {
+        matches!(self, Space::Zones(space) if !space.starved.is_empty())
+    }
+
     pub fn check(&self) {
         match self {
             Space::Block => {}

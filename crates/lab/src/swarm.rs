@@ -111,6 +111,7 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     if sets.iter().any(|s| s == "scheduler.order=read-first") && rng.chance(0.5) {
         sets.push("scheduler.suspend=true".into());
         sets.push("media.timing.suspend=\"20us\"".into());
+        sets.extend(random_suspension(rng.clone()));
     }
     if rng.chance(0.5) {
         sets.push("media.faults.program_fail=0.002".into());
@@ -179,6 +180,18 @@ fn random_bit_errors(rng: &mut Rng, mlc: bool, sets: &mut Vec<String>) {
 }
 
 /// Placement handles; drawn from a copy, so that drives of older seeds stay as they were but for these.
+/// How often operations are suspended, and whether reads pass writes. It draws from a copy of the stream, so that the rest of the drive stays what it was.
+fn random_suspension(mut rng: Rng) -> Vec<String> {
+    let mut pick =
+        |key: &str, values: &[&str]| format!("{key}={}", values[rng.below(values.len() as u64) as usize]);
+    vec![
+        pick("scheduler.suspensions", &["\"unlimited\"", "0", "1", "4"]),
+        pick("scheduler.suspend_gap", &["0", "\"30us\"", "\"200us\""]),
+        pick("media.timing.suspend_erase", &["\"same\"", "\"300us\""]),
+        pick("host.in_order", &["false", "true"]),
+    ]
+}
+
 fn random_handles(mut rng: Rng) -> Vec<String> {
     let handles = [1, 1, 2, 4][rng.below(4) as usize];
     let isolation = ["initial", "persistent"][rng.below(2) as usize];

@@ -2,7 +2,7 @@
 //! that writes take.
 
 use pellucid_device::Device;
-use pellucid_flash::{Cause, Command, Lba, Nanos, Opcode, Rng, SimTime, Status};
+use pellucid_flash::{Cause, Command, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status};
 use pellucid_lab::drive::precondition;
 use pellucid_lab::spec;
 
@@ -59,6 +59,24 @@ fn read_latency(device: &Device, stripes: u32, delay: Nanos, target: u64) -> Nan
     read(&mut device, start + delay, target * u64::from(stripe))
 }
 
+/// Latencies of reads, one after another with 50 us in between, beside the program of one stripe. The first one comes when the
+/// program has run for about 200 us.
+fn latencies_beside_a_program(rule: &[&str]) -> Vec<Nanos> {
+    let own = ["media.ways=1", "media.timing.suspend=20us", "scheduler.suspensions=unlimited"];
+    let mut device = drive(&[&own, rule].concat());
+    let (start, stripe) = (device.now(), device.layout().units_per_stripe);
+    write(&mut device, start, 0, 0, stripe);
+    let mut now = start + Nanos(330_000);
+    (20..24)
+        .map(|number| {
+            device.advance(now);
+            let latency = read(&mut device, now, number * u64::from(stripe));
+            now = device.now() + Nanos(50_000);
+            latency
+        })
+        .collect()
+}
+
 fn worst(device: &Device, stripes: u32, targets: std::ops::Range<u64>) -> Nanos {
     let delays = (0..150).map(|step| Nanos(step * 10_000));
     let latencies = delays
@@ -73,6 +91,61 @@ fn a_read_never_waits_for_a_program_that_can_be_suspended() {
     assert!(worst(&patient, 1, 20..21) > PROGRAM, "without suspension it does");
     let worst = worst(&impatient, 1, 20..21);
     assert!(worst < READ, "{worst:?}");
+}
+
+#[test]
+fn what_was_suspended_so_often_ends_first() {
+    let latencies = latencies_beside_a_program(&["scheduler.suspensions=2"]);
+    assert!(latencies[..2].iter().all(|&latency| latency < READ), "{latencies:?}");
+    // Of 1170 us the program has worked for 300 when the third read comes, which waits for the rest.
+    assert!(latencies[2] > Nanos(600_000) && latencies[2] < PROGRAM, "{latencies:?}");
+    let unlimited = latencies_beside_a_program(&[]);
+    assert!(unlimited.iter().all(|&latency| latency < READ), "{unlimited:?}");
+}
+
+#[test]
+fn what_was_resumed_works_for_a_gap_before_it_is_suspended_again() {
+    let latencies = latencies_beside_a_program(&["scheduler.suspend_gap=200us"]);
+    assert!(latencies[0] < ALONE + Nanos(40_000), "nothing was resumed yet: {latencies:?}");
+    // Resumed for 20 us, of which with the gap 220 remain, less the 50 between two reads.
+    let expected = ALONE + Nanos(180_000)..ALONE + Nanos(220_000);
+    assert!(latencies[1..4].iter().all(|latency| expected.contains(latency)), "{latencies:?}");
+    // A gap that would not end before the program does: the read waits for the program.
+    let patient = latencies_beside_a_program(&["scheduler.suspend_gap=5ms"]);
+    assert!(patient[1] > Nanos(600_000) && patient[1] < PROGRAM, "{patient:?}");
+}
+
+#[test]
+fn an_erase_takes_its_own_time_to_suspend() {
+    let worst = |suspend_erase: &str| {
+        let mut device = drive(&[
+            "media.ways=1",
+            "media.timing.suspend=20us",
+            suspend_erase,
+            "ftl.over_provisioning=0.15",
+            "precondition.fill=1.0",
+            "precondition.overwrite=1.0",
+        ]);
+        let (mut rng, sectors) = (Rng::stream(1, "reads"), device.capacity_sectors());
+        let (mut worst, mut now, erases) = (Nanos::ZERO, device.now(), total_erases(&device));
+        for number in 0..1_000 {
+            write(&mut device, now, number, rng.below(sectors - 16), 16);
+            now += Nanos(500_000);
+            device.advance(now);
+            worst = worst.max(read(&mut device, now, rng.below(sectors)));
+            now = device.now() + Nanos(2_500_000);
+            device.advance(now);
+        }
+        assert!(total_erases(&device) - erases > 20);
+        worst
+    };
+    assert!(worst("media.timing.suspend_erase=same") < PROGRAM);
+    let slow = worst("media.timing.suspend_erase=2ms");
+    assert!(slow > Nanos(2_000_000), "{slow:?}");
+}
+
+fn total_erases(device: &Device) -> u64 {
+    device.counters().erases.iter().sum()
 }
 
 #[test]
@@ -99,18 +172,49 @@ fn a_read_goes_between_the_pages_of_a_program() {
     assert!(latency(&pages) < ALONE + Nanos(24_000), "{:?}", latency(&pages));
 }
 
+/// The latency of a read beside writes of ten stripes, of which the buffer holds two or three.
+fn read_beside_a_full_buffer(mut device: Device, lba: u64) -> Nanos {
+    let mut now = device.now();
+    for stripe in 0..10 {
+        write(&mut device, now, stripe, stripe * 48, 48);
+        now += Nanos(50_000);
+    }
+    device.advance(now);
+    read(&mut device, now, lba)
+}
+
 #[test]
 fn a_read_needs_no_entry_that_writes_give_back() {
-    let latency = |own: &str| {
-        let mut device = drive(&["media.ways=1", "buffer.entries=96", own]);
-        let start = device.now();
-        // Ten stripes; the buffer holds two.
-        write(&mut device, start, 0, 0, 480);
-        device.advance(start + Nanos(500_000));
-        read(&mut device, start + Nanos(500_000), 960)
+    let latency = |own| {
+        let sets = ["media.ways=1", "buffer.entries=96", "host.in_order=false", own];
+        read_beside_a_full_buffer(drive(&sets), 960)
     };
     assert!(latency("buffer.read_entries=0") > PROGRAM);
     assert!(latency("buffer.read_entries=1") < READ, "{:?}", latency("buffer.read_entries=1"));
+}
+
+#[test]
+fn where_commands_stay_in_order_a_read_waits_until_writes_have_room() {
+    let block =
+        |in_order| read_beside_a_full_buffer(drive(&["media.ways=1", "buffer.entries=96", in_order]), 960);
+    let zoned = |in_order| {
+        let namespace =
+            r#"drive.namespace=[{ interface = "zoned", open_max = 1, active_max = 1, stage = 3 }]"#;
+        let mut device = drive(&["media.ways=1", namespace, in_order]);
+        let Some(Interface::Zoned(zones)) = Drive::interface(&device, 0) else { panic!("no zones") };
+        // The second zone is full, with data that have left the buffer.
+        let (stripe, second) = (device.layout().units_per_stripe, zones.zone_sectors);
+        for at in (0..zones.capacity_sectors).step_by(stripe as usize) {
+            let now = device.now();
+            write(&mut device, now, at, second + at, stripe);
+            device.advance(now + Nanos(3_000_000));
+        }
+        read_beside_a_full_buffer(device, second)
+    };
+    let (passes, waits) = (["host.in_order=false"; 2], ["host.in_order=true"; 2]);
+    let all = |[of_block, of_zoned]: [&'static str; 2]| [block(of_block), zoned(of_zoned)];
+    assert!(all(passes).iter().all(|&latency| latency < READ), "{:?}", all(passes));
+    assert!(all(waits).iter().all(|&latency| latency > Nanos(4 * PROGRAM.0)), "{:?}", all(waits));
 }
 
 #[test]

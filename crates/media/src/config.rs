@@ -52,9 +52,11 @@ pub struct Timing {
     pub command_ns: Nanos,
     /// Channel time of one status check (0: completion is known without asking).
     pub status_ns: Nanos,
-    /// Time to suspend a program or erase for a read; `None`: the part cannot.
+    /// Time to suspend a program for a read; `None`: the part can suspend neither a program nor an erase.
     pub suspend_ns: Option<Nanos>,
-    /// Time to resume it.
+    /// Time to suspend an erase, which first has to leave a pulse of a higher voltage.
+    pub suspend_erase_ns: Nanos,
+    /// Time to resume either.
     pub resume_ns: Nanos,
 }
 

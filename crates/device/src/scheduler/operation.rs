@@ -53,6 +53,8 @@ pub(crate) struct FlashOp {
     pub part: bool,
     /// Failed attempts so far (reads).
     pub attempts: u32,
+    /// How often it was suspended (programs and erases).
+    pub suspensions: u32,
     /// Since when the operation is in its present stage.
     pub mark: SimTime,
     pub stages: StageTimes,
@@ -93,6 +95,7 @@ impl FlashOp {
             pages: 0,
             part: false,
             attempts: 0,
+            suspensions: 0,
             mark: now,
             stages,
             next: NIL,

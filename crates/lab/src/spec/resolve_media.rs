@@ -5,7 +5,7 @@ use super::schema::Fallback::{Empty, Flag, Real, Required, Whole, Word};
 use super::schema::{Key, Kind, SHARE, TIME, Values, count, key};
 use super::table::Table;
 use super::value::Quantity;
-use pellucid_flash::{Geometry, GeometryError, Layout};
+use pellucid_flash::{Geometry, GeometryError, Layout, Nanos};
 use pellucid_media::{
     BitErrors, Cell, Ecc, EccData, Faults, Integrity, ListedFault, MediaConfig, MediaError, StoreKind, Timing,
 };
@@ -95,13 +95,14 @@ pub(crate) const KEYS: &[Key] = &[
         "Channel time of the command and address cycles of an operation",
     ),
     key("drive.media.timing.status", TIME, Whole(0), "Channel time of one status check"),
+    key("drive.media.timing.suspend", Kind::Or("never", &TIME), Word("never"), "Time to suspend a program"),
     key(
-        "drive.media.timing.suspend",
-        Kind::Or("never", &TIME),
-        Word("never"),
-        "Time to suspend a program or erase",
+        "drive.media.timing.suspend_erase",
+        Kind::Or("same", &TIME),
+        Word("same"),
+        "Time to suspend an erase",
     ),
-    key("drive.media.timing.resume", TIME, Whole(0), "Time to resume it"),
+    key("drive.media.timing.resume", TIME, Whole(0), "Time to resume either"),
     key(
         "drive.media.faults.factory_bad",
         SHARE,
@@ -285,6 +286,8 @@ fn timing(values: &Values, page_types: u32, one_shot: bool) -> Result<Timing, Sp
         let allowed = "at most the shortest of read, program and erase";
         return Err(values.refuse("drive.media.timing.op_deviation", allowed));
     }
+    let suspend_ns = values.whole_or_none("drive.media.timing.suspend").map(Nanos);
+    let suspend_erase_ns = values.whole_or_none("drive.media.timing.suspend_erase").map(Nanos);
     Ok(Timing {
         read_ns,
         program_ns,
@@ -295,7 +298,8 @@ fn timing(values: &Values, page_types: u32, one_shot: bool) -> Result<Timing, Sp
         channel_bytes_per_second: values.whole("drive.media.timing.channel_rate"),
         command_ns: values.time("drive.media.timing.command"),
         status_ns: values.time("drive.media.timing.status"),
-        suspend_ns: values.whole_or_none("drive.media.timing.suspend").map(pellucid_flash::Nanos),
+        suspend_ns,
+        suspend_erase_ns: suspend_erase_ns.or(suspend_ns).unwrap_or(Nanos::ZERO),
         resume_ns: values.time("drive.media.timing.resume"),
     })
 }

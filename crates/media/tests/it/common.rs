@@ -34,6 +34,7 @@ pub fn small() -> MediaConfig {
             command_ns: Nanos(0),
             status_ns: Nanos(0),
             suspend_ns: None,
+            suspend_erase_ns: Nanos::ZERO,
             resume_ns: Nanos(0),
         },
         endurance: None,
