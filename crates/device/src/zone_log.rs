@@ -104,8 +104,13 @@ impl Device {
             if !space.slots[slot].tombstone {
                 space.note_logged(slot, sectors, block);
             }
-            let list = space.slots[slot].with_log.take();
-            self.acknowledge_list(namespace, list, Some(&stages), Status::Success);
+            let record = &mut space.slots[slot];
+            let (list, stripe, data) = (record.with_log.take(), record.stripe, record.is_data());
+            match space.programmed_before(zone, stripe).filter(|_| data) {
+                // Of stripes that only the log has, a later one may be there first; it counts when those in front of it do.
+                Some(earlier) => self.hand_on(namespace, list, earlier),
+                None => self.acknowledge_list(namespace, list, Some(&stages), Status::Success),
+            }
         }
         let space = self.zone_space(namespace);
         let record = &space.slots[slot];

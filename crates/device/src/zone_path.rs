@@ -269,7 +269,10 @@ impl Device {
         let finish = space.slots[slot].finish;
         match self.zone_space(namespace).programmed_before(zone, stripe) {
             // Written for good is what would come back: not before all that is in front of it.
-            Some(earlier) => self.hand_on(namespace, slot, earlier),
+            Some(earlier) => {
+                let list = self.zone_space(namespace).slots[slot].acknowledge.take();
+                self.hand_on(namespace, list, earlier);
+            }
             None => self.acknowledge_stage(namespace, slot, Some(&stages), Status::Success),
         }
         if finish {
@@ -285,14 +288,17 @@ impl Device {
         self.zone_quiet(namespace, zone);
     }
 
-    /// What waits for one slot waits for another from now on.
-    fn hand_on(&mut self, namespace: u16, from: u32, to: u32) {
-        let space = self.zone_space(namespace);
-        let (mut list, mut waiting) = (space.slots[from].acknowledge.take(), space.slots[to].acknowledge);
+    /// What waited for another slot waits for this one, in front of it, from now on: for the log program that is under way, if that takes
+    /// all there is.
+    pub(crate) fn hand_on(&mut self, namespace: u16, mut list: List, to: u32) {
+        let record = &self.zone_space(namespace).slots[to];
+        let logged = record.stranded && record.logging.is_some_and(|n| n == 0 || n == record.arrived);
+        let mut waiting = if logged { record.with_log } else { record.acknowledge };
         while let Some(slice) = list.pop(&mut self.slices) {
             waiting.push_back(&mut self.slices, slice);
         }
-        self.zone_space(namespace).slots[to].acknowledge = waiting;
+        let record = &mut self.zone_space(namespace).slots[to];
+        *(if logged { &mut record.with_log } else { &mut record.acknowledge }) = waiting;
     }
 
     /// Completes the slices that wait for a slot's program.

@@ -686,8 +686,9 @@ fn zones_that_fail_keep_what_was_durable() {
     let mut let_down = 0;
     // Commands that waited for good. 86: a flush, for a finish with nothing in its stripe and no block left. 161: a write behind a
     // stripe that the log had no room for. 125: a write behind a stripe that was lost was said to be safe.
-    // 281: a zone that was offline came back read-only.
-    for seed in seeds(12).chain([86, 125, 161, 281]) {
+    // 281: a zone that was offline came back read-only. 785: a write was said to be safe whose stripe the log had, before that of
+    // a stripe in front of it.
+    for seed in seeds(12).chain([86, 125, 161, 281, 785]) {
         let buffer = ["write-back", "write-through"][seed as usize / 2 % 2];
         let rate = [0.02, 0.05, 0.1][seed as usize % 3];
         let sets = [
