@@ -88,7 +88,17 @@ impl PageMap {
     fn segments_have_room(&self) -> bool {
         self.config.durability == Durability::Volatile
             || self.blocks.free_total() > self.live_dies
-            || (0..self.layout.dies).any(|die| self.open_block(DieId(die), Stream::Meta).is_some())
+            || (0..self.layout.dies).any(|die| {
+                let left = |open: OpenBlock| self.layout.stripes_per_block - open.stripe;
+                self.open_block(DieId(die), Stream::Meta)
+                    .is_some_and(|open| left(open) >= self.meta_stripes())
+            })
+    }
+
+    /// Stripes that an open block of map segments must have left to count as room: the erases that give the next block back wait for
+    /// segments themselves.
+    fn meta_stripes(&self) -> u32 {
+        (self.layout.stripes_per_block / 4).max(1)
     }
 
     /// Blocks of the drive, beside one in each die, that host data leave free: collection may wait for a map segment.
