@@ -57,7 +57,7 @@ pub struct HostInterface {
 /// central interconnect, which follows the processor's clock, and buses that do not (Cosmos+ section 7.1, Table 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCost {
-    /// Cycles of the processor, or in their number.
+    /// Cycles of the processor: its own work, and the part of its accesses that follows its clock.
     pub cycles: u32,
     /// Nanoseconds that do not depend on the clock.
     pub fixed_ns: u32,
