@@ -94,7 +94,7 @@ def turn(options, image, lead, directory):
     socket = f"{directory}/nbd"
     command = ["taskset", "-c", str(options.server_core), options.pellucid, "serve", image, "--poll-us", "100",
                "--monitor", str(MONITOR_PORT), "--quiet", "--nbd", f"unix:{socket}", "--nvme-tcp", str(NVME_PORT)]
-    server = subprocess.Popen(command + (["--lead-us", str(lead)] if lead else []))
+    server = subprocess.Popen(command + ["--lead-us", str(lead)])
     try:
         for _ in range(100):
             time.sleep(0.1)
@@ -118,7 +118,7 @@ def main():
     parser.add_argument("--pellucid", default=str(ROOT / "target/release/pellucid"))
     parser.add_argument("--perf", help="spdk_nvme_perf; without it fio over NBD")
     parser.add_argument("--image", help="of the aged drive; made if it is not there")
-    parser.add_argument("--lead-us", default="0", help="values of --lead-us, with commas between")
+    parser.add_argument("--lead-us", default="0,6", help="values of --lead-us, with commas between")
     parser.add_argument("--seconds", type=int, default=3, help="of one measurement")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--server-core", type=int, default=0)

@@ -15,7 +15,7 @@ What was seen after a cut is on the media, so it becomes the new `durable`, and 
 never be seen again.
 
 A request may reach the drive before or after a cut that happens while it is under way. So from the moment at which a cut is
-asked for, nothing new is sent, a flush proves nothing, and a read may bring what is durable.
+asked for, nothing new is sent, a flush proves nothing, and a read may bring what was durable when it was sent.
 """
 import random
 
@@ -36,12 +36,12 @@ class Block:
         # The version that the last cut left, and the last one issued before it.
         self.survivor = self.void = 0
         self.busy = False
-        # Versions that read as zeros, from `durable` on; version 0 is a fresh drive's.
+        # Versions that read as zeros; version 0 is a fresh drive's. One that a later version has made durable stays: a read
+        # that was sent before may still bring it.
         self.trims = {0}
 
     def settle(self, durable: int):
         self.durable = max(self.durable, durable)
-        self.trims = {version for version in self.trims if version >= self.durable}
 
 
 class Checker:
@@ -126,13 +126,13 @@ class Checker:
 
     def read(self, client, number: int):
         block = self.blocks[number]
-        oldest = block.acknowledged
+        durable, oldest = block.durable, block.acknowledged
 
         def answered(error, data):
             if self.refused(error):
                 return
             self.count["reads"] += 1
-            self.version_of(number, data, block.durable if self.cutting else oldest)
+            self.version_of(number, data, durable if self.cutting else oldest)
 
         client.send(READ, self.offset(number), self.block_bytes, answered)
 
@@ -143,7 +143,7 @@ class Checker:
         if not any(data):
             zeros = [v for v in block.trims if v >= oldest]
             if not zeros:
-                raise Lost(f"{what}: zeros, where version {oldest} or later is due")
+                raise Lost(f"{what}: zeros, where version {oldest} or later is due; trims: {sorted(block.trims)}")
             # Several trims look the same; the earliest claims least.
             return min(zeros)
         if int.from_bytes(data[:8], "little") != number or not 0 < version <= block.issued or version in block.trims:

@@ -2,6 +2,7 @@
 import unittest
 
 from durability import Checker, Lost
+from nbd_client import FUA, TRIM, WRITE
 
 
 class Versions(unittest.TestCase):
@@ -56,6 +57,52 @@ class Versions(unittest.TestCase):
             self.checker.refused(5)
         self.checker.cutting = True
         self.assertTrue(self.checker.refused(5))
+
+
+class Client:
+    """Keeps what is sent, for the test to answer in an order of its own."""
+
+    def __init__(self):
+        self.answers = []
+
+    def send(self, command, offset, length, answered, data=b"", flags=0):
+        self.answers.append(answered)
+
+
+class Requests(unittest.TestCase):
+    """Block 3: a read is under way when a later version comes, is answered first, and is durable at once."""
+
+    def setUp(self):
+        self.checker, self.client = Checker(None, seed=1, first_byte=0, blocks=8, block_bytes=512), Client()
+
+    def overtaken(self, first: int) -> list:
+        """Version 1 (`first`: a write or a trim) is there, a read of it is under way, version 2 is written and answered."""
+        self.checker.write(self.client, 3, first, FUA)
+        self.client.answers.pop()(0, b"")
+        self.checker.read(self.client, 3)
+        self.checker.write(self.client, 3, WRITE, FUA)
+        return self.client.answers
+
+    def test_a_read_may_bring_the_trim_that_it_was_sent_behind(self):
+        read, write = self.overtaken(TRIM)
+        write(0, b"")
+        self.assertEqual(self.checker.blocks[3].durable, 2)
+        read(0, bytes(512))
+
+    def test_a_read_behind_the_later_version_may_not(self):
+        _, write = self.overtaken(TRIM)
+        write(0, b"")
+        self.checker.read(self.client, 3)
+        with self.assertRaisesRegex(Lost, "zeros, where version 2"):
+            self.client.answers.pop()(0, bytes(512))
+
+    def test_a_cut_may_answer_the_write_before_the_read(self):
+        read, write = self.overtaken(WRITE)
+        self.checker.cut(lambda: None)
+        write(0, b"")
+        read(0, self.checker.content(3, 1))
+        with self.assertRaisesRegex(Lost, "zeros, where version 1"):
+            read(0, bytes(512))
 
 
 if __name__ == "__main__":

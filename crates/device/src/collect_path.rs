@@ -25,6 +25,8 @@ struct Relocation {
     die: u32,
     stream: Stream,
     cause: Cause,
+    /// Its block holds map segments.
+    meta: bool,
     /// The next one that the same sense brings.
     next: u32,
 }
@@ -32,7 +34,7 @@ struct Relocation {
 impl Default for Relocation {
     fn default() -> Relocation {
         let (from, lpn, stream, cause) = (Ppa::NONE, Lpn::NONE, Stream::Collected, Cause::Collection);
-        Relocation { from, lpn, die: 0, stream, cause, next: NIL }
+        Relocation { from, lpn, die: 0, stream, cause, meta: false, next: NIL }
     }
 }
 
@@ -54,6 +56,8 @@ pub(crate) struct Collect {
     moving: Vec<u32>,
     /// Per die: of these, those that are being read.
     reading: Vec<u32>,
+    /// Units of blocks of map segments that are being read.
+    segments_reading: u32,
     /// Relocations that a die keeps in flight.
     moving_max: u32,
     /// Dies whose relocated data found no room.
@@ -75,10 +79,16 @@ impl Collect {
             packers: vec![packer; layout.dies as usize],
             moving: vec![0; layout.dies as usize],
             reading: vec![0; layout.dies as usize],
+            segments_reading: 0,
             moving_max: ftl.gc_parallel.max(1) * layout.units_per_stripe,
             stalled: false,
             lpns: Vec::new(),
         }
+    }
+
+    /// Whether map segments are being read that are to be written anew, so that more will come to those that are here.
+    pub fn more_segments_come(&self) -> bool {
+        self.segments_reading > 0
     }
 
     /// Page and content of a relocation.
@@ -145,13 +155,14 @@ impl Device {
     fn read_for_relocation(&mut self, die: DieId, relocation: pellucid_ftl::Relocation) {
         let (first, cause, sense) = (relocation.from, relocation.cause, self.direct.sense);
         let begin = first.0 - sense.remainder(first.0);
+        let meta = self.ftl.holds_segments(self.layout.block_of(first));
         let (mut units, mut head, mut count) = (List::EMPTY, NIL, 0);
         let mut next = Some(relocation);
         while let Some(pellucid_ftl::Relocation { from, cause, stream }) = next {
             if let Some(lpn) = self.media.page_in_turn(from) {
                 self.ftl.touch(lpn);
             }
-            let record = Relocation { from, lpn: Lpn::NONE, die: die.0, stream, cause, next: NIL };
+            let record = Relocation { from, lpn: Lpn::NONE, die: die.0, stream, cause, meta, next: NIL };
             let unit = self.collect.relocations.insert(record);
             units.push_back(&mut self.collect.relocations, unit);
             head = if count == 0 { unit } else { head };
@@ -160,6 +171,7 @@ impl Device {
         }
         self.collect.moving[die.0 as usize] += count;
         self.collect.reading[die.0 as usize] += count;
+        self.collect.segments_reading += if meta { count } else { 0 };
         let op = FlashOp::new(OpKind::Read, cause, Client::Relocation(head), die.0, first, count, self.now);
         let op = self.scheduler.ops.insert(op);
         self.ask(Task::Issue(op));
@@ -228,14 +240,14 @@ impl Device {
 
     /// Takes in a unit that was read; `false`: it must be read again.
     fn take_relocation(&mut self, relocation: u32, attempts: u32) -> bool {
-        let Relocation { from, die, cause, stream, .. } = self.collect.relocations[relocation];
+        let Relocation { from, die, cause, stream, meta, .. } = self.collect.relocations[relocation];
         let page = self.media.page(from);
         // Without a spare area it is unreadable, or overwritten and already being erased while it was decoded.
         let current = match page {
             Some(lpn) => self.ftl.is_current(lpn, from),
             None => self.ftl.is_valid(from),
         };
-        let mut keep = false;
+        let (mut keep, mut segment) = (false, meta);
         if current {
             let result = self.media.read(from, 0, self.collect.image_mut(relocation), attempts);
             match (result, page) {
@@ -244,6 +256,7 @@ impl Device {
                     self.collect.relocations[relocation].lpn = lpn;
                     keep = lpn.0 < self.ftl.user_units();
                     if !keep {
+                        segment = true;
                         self.rewrite_segment(lpn, cause);
                     }
                 }
@@ -255,6 +268,10 @@ impl Device {
             }
         }
         self.collect.reading[die as usize] -= 1;
+        self.collect.segments_reading -= u32::from(meta);
+        if segment {
+            self.plan_segments();
+        }
         if keep {
             self.collect.packer(DieId(die)).pack(stream, relocation);
         } else {
@@ -274,11 +291,26 @@ impl Device {
         for queue in self.collect.packer(die).fullest_first() {
             while !self.collect.packer(die).is_empty(queue) {
                 let full = self.collect.packer(die).has_stripe(queue);
-                if (!full && !self.nothing_joins(die)) || !self.program_relocated(die, queue) {
+                if (!full && !self.nothing_joins(die)) || self.collection_has_its_turns(die) {
+                    break;
+                }
+                if !self.program_relocated(die, queue) {
                     break;
                 }
             }
         }
+    }
+
+    /// Whether a die that is paced has as many programs of relocated units before it as keep it busy: one at work and one that waits.
+    /// What the host may write then goes in between, and so do erases.
+    fn collection_has_its_turns(&self, die: DieId) -> bool {
+        if !self.config.ftl.gc_pacing {
+            return false;
+        }
+        let at = die.0 as usize;
+        let read = self.collect.moving[at] - self.collect.reading[at];
+        let programming = read - self.collect.packers[at].waiting() as u32;
+        programming > self.layout.units_per_stripe
     }
 
     /// Whether no unit will come to what waits for a stripe: none is being read, and none will be before a stripe leaves.

@@ -188,6 +188,8 @@ pub struct Scheduler {
     pub drain_ns: Nanos,
     /// Each is drawn uniformly from `1 +- drain_spread` of it; 0 to 1.
     pub drain_spread: f64,
+    /// The time for which a program's data cross their channel is drawn uniformly from `1 +- fill_spread` of it; 0 to 1.
+    pub fill_spread: f64,
     /// Latency of ECC decoding after a read transfer; does not occupy the channel.
     pub decode_ns: Nanos,
     /// The key-equation solver that chunks of read data pass before that; `None`: it never makes them wait.

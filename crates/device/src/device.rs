@@ -187,6 +187,10 @@ impl Device {
                 "commands wait for nothing: {:?}",
                 self.works.iter().filter(|w| w.live).map(|w| &w.command.opcode).collect::<Vec<_>>()
             );
+            // Some victim was given up, or its data were.
+            if self.let_in() {
+                continue;
+            }
             // What is given up may let others go on, and makes room for commands that wait in their queues.
             let before = self.active;
             self.give_up_writing();

@@ -135,15 +135,19 @@ impl Device {
         self.plan_segments();
     }
 
-    /// Collection found a map segment in its victim: instead of moving it, it is written anew.
+    /// Collection found a map segment in its victim: instead of moving it, it is written anew, with those that come after it.
     pub(crate) fn rewrite_segment(&mut self, lpn: Lpn, cause: Cause) {
         self.flushes.segments.add(lpn.0 - self.ftl.user_units(), false, cause);
-        self.plan_segments();
     }
 
-    /// Programs the segments that are wanted, a stripe of them at a time.
+    /// Programs the segments that are wanted, a stripe of them at a time; less than a stripe only if somebody waits, or no more come.
     pub(crate) fn plan_segments(&mut self) {
         loop {
+            if self.collect.more_segments_come()
+                && self.flushes.segments.can_wait(self.layout.units_per_stripe)
+            {
+                return;
+            }
             let (plan, batch) = match self.flushes.segments.plan(&mut self.ftl, self.layout.units_per_stripe)
             {
                 SegmentPlan::None => return,

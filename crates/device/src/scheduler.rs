@@ -138,6 +138,8 @@ pub(crate) struct Scheduler {
     drain: Nanos,
     drain_spread: f64,
     drain_rng: Rng,
+    fill_spread: f64,
+    fill_rng: Rng,
     decode: Nanos,
     solvers: Option<solver::Solvers>,
     unit_bytes: u64,
@@ -208,6 +210,8 @@ impl Scheduler {
             drain: config.drain_ns,
             drain_spread: config.drain_spread,
             drain_rng: Rng::stream(seed, "scheduler.drain"),
+            fill_spread: config.fill_spread,
+            fill_rng: Rng::stream(seed, "scheduler.fill"),
             decode: config.decode_ns,
             solvers: config.solver.map(|solver| {
                 solver::Solvers::new(solver.channels, solver.chunk_bytes, solver.chunk_ns, layout.channels)

@@ -41,6 +41,20 @@ impl Device {
         self.ftl.touch(Lpn(self.layout.unit_of(lba.0).0));
     }
 
+    /// Announces that a read from `lba` on will come at once; the map entry should have been [announced](Device::announce) before. Of
+    /// reads that come together each is announced before the first is submitted: the processor waits for the memory of all of
+    /// them at the same time then.
+    #[inline]
+    pub fn announce_read(&self, namespace: u16, lba: Lba) {
+        if namespace != self.block_namespace || lba.0 >= self.capacity_sectors() {
+            return;
+        }
+        let ppa = self.ftl.lookup(Lpn(self.layout.unit_of(lba.0).0));
+        if ppa.is_some() {
+            self.media.touch(ppa);
+        }
+    }
+
     /// Whether one of the namespaces is a block namespace, which the page map serves.
     pub fn has_block_namespace(&self) -> bool {
         self.block_namespace != crate::spaces::NO_NAMESPACE

@@ -376,6 +376,8 @@ impl Device {
             self.read_only = true;
         }
         self.erase_emptied();
+        // Before collection goes on, so that they take turns.
+        self.let_in();
         self.pump(die);
         self.continue_flush();
     }
@@ -487,7 +489,17 @@ impl Device {
         }
     }
 
-    /// Blocks were erased: what waited for room goes on.
+    /// Collection went on: what waited for it does so too. Whether it had.
+    #[inline]
+    pub(crate) fn let_in(&mut self) -> bool {
+        let released = self.ftl.take_released();
+        if released {
+            self.resume_stalled();
+        }
+        released
+    }
+
+    /// Blocks were erased, or collection went on: what waited for room does so too.
     pub(crate) fn resume_stalled(&mut self) {
         if std::mem::take(&mut self.writes.stalled) {
             for queue in self.writes.packer.queues() {

@@ -113,6 +113,7 @@ impl Device {
         }
         let slot = space.runs[zone as usize].tail;
         debug_assert_eq!((space.slots[slot].zone, space.slots[slot].stripe), (zone, stripe));
+        self.zone_space(namespace).slots[slot].coming += self.slices[slice].sectors;
         self.slices[slice].entry = slot;
         self.slices[slice].book(Stage::Buffer, self.now);
         self.ask(Task::Dma(slice));
@@ -146,6 +147,7 @@ impl Device {
         let stripe = space.zones.stripe_sectors();
         let record = &mut space.slots[slot];
         record.arrived += sectors;
+        record.coming -= sectors;
         let full = record.arrived == stripe;
         space.runs[zone as usize].inbound -= 1;
         let through = fua || self.config.buffer.write == crate::config::WritePolicy::WriteThrough;

@@ -34,6 +34,8 @@ pub(crate) struct Slot {
     pub stripe: u32,
     /// Sectors that are here.
     pub arrived: u32,
+    /// Sectors that are on their way here.
+    pub coming: u32,
     /// Number of the mount that it is of: an earlier one's only if it was full then, so that the stripes behind it still count.
     pub epoch: u32,
     /// Full, or to be padded: its program is planned.
@@ -272,6 +274,7 @@ impl ZoneSpace {
             zone,
             stripe,
             arrived: 0,
+            coming: 0,
             epoch: self.zones.epoch(),
             programming: false,
             skipped: false,
@@ -347,7 +350,10 @@ impl ZoneSpace {
     /// Whether a slice must wait for a slot. One is made beyond the limit where none will become vacant by itself: after a power
     /// cut more zones can be partly written than may be active.
     pub fn is_full(&self) -> bool {
-        self.vacancies <= 0 && self.live().any(|slot| self.slots[slot].programming)
+        let stripe = self.zones.stripe_sectors();
+        let leaves =
+            |slot: &Slot| slot.programming || (slot.coming > 0 && slot.arrived + slot.coming == stripe);
+        self.vacancies <= 0 && self.live().any(|slot| leaves(&self.slots[slot]))
     }
 
     /// The slot is done with.

@@ -73,7 +73,7 @@ pub(crate) struct Blocks {
     units_per_block: u32,
     bad: u32,
     free_total: u32,
-    /// Rises whenever a block is taken, given back or retired.
+    /// Rises whenever a block is taken, given back or retired, or room has come otherwise.
     changes: u64,
     keep_buckets: bool,
     least_worn_first: bool,
@@ -196,10 +196,15 @@ impl Blocks {
         self.free_total
     }
 
-    /// A number that is another one whenever other blocks are free, open or bad than before.
+    /// A number that is another one whenever other blocks are free, open or bad than before, or room has come otherwise.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Host data may go where they could not, though no block was taken or given back.
+    pub fn room_has_come(&mut self) {
+        self.changes += 1;
     }
 
     pub fn bad_count(&self) -> u32 {

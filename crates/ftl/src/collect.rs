@@ -6,6 +6,7 @@
 //! and is retired if the host ever overwrites what was lost.
 
 use crate::blocks::BlockState;
+use crate::pace::Promised;
 use crate::page_map::{PageMap, Stream};
 use crate::{Isolation, Victim};
 use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
@@ -16,7 +17,9 @@ use std::ops::Range;
 pub(crate) struct Collection {
     current: Option<Current>,
     /// Victims that will come back as free blocks and have not yet.
-    promised: u32,
+    promised: Vec<Promised>,
+    /// Host data were turned away until it has gone on.
+    waited_for: bool,
     /// Blocks with a failed program, to be emptied and retired.
     retiring: Vec<BlockId>,
     /// Closed blocks that are to be written anew elsewhere.
@@ -78,7 +81,7 @@ impl PageMap {
     /// `gc_high_blocks` are.
     fn wants_space(&self, die: DieId, idle: bool) -> bool {
         let collection = &self.collections[die.0 as usize];
-        let coming = self.blocks.free_count(die) + collection.promised;
+        let coming = self.blocks.free_count(die) + collection.promised.len() as u32;
         // What host data may not take must not keep them waiting.
         let short = self.blocks.free_total() <= self.live_dies + self.meta_reserve();
         let low = self.config.gc_low_blocks.max(1 + if short { self.meta_reserve() } else { 0 });
@@ -212,7 +215,30 @@ impl PageMap {
     pub(crate) fn lose_victim(&mut self, block: BlockId) {
         let die = self.layout.die_of_block(block);
         self.blocks.mark_failed(block);
-        self.collections[die.0 as usize].promised -= 1;
+        self.end_promise(die, block);
+    }
+
+    /// A victim has come back as a free block, or will not.
+    fn end_promise(&mut self, die: DieId, block: BlockId) {
+        let promised = &mut self.collections[die.0 as usize].promised;
+        let at = promised.iter().position(|victim| victim.block == block).expect("it was promised");
+        promised.swap_remove(at);
+        self.collection_went_on(block);
+    }
+
+    /// The victims of `die` that will come back as free blocks.
+    #[inline]
+    pub(crate) fn promised(&self, die: DieId) -> &[Promised] {
+        &self.collections[die.0 as usize].promised
+    }
+
+    #[inline]
+    pub(crate) fn is_waited_for(&self, die: DieId) -> bool {
+        self.collections[die.0 as usize].waited_for
+    }
+
+    pub(crate) fn set_waited_for(&mut self, die: DieId, waited_for: bool) {
+        self.collections[die.0 as usize].waited_for = waited_for;
     }
 
     /// The blocks of `die` that are to be retired and whose last programs have ended.
@@ -260,11 +286,12 @@ impl PageMap {
             _ => {}
         }
         if !self.blocks.failed(victim) {
-            collection.promised += 1;
+            collection.promised.push(Promised { block: victim, valid });
         }
         if valid == 0 {
             self.emptied.push(victim);
         }
+        self.collection_went_on(victim);
     }
 
     fn choose_victim(&mut self, die: DieId, idle: bool) -> Option<(BlockId, Cause)> {
@@ -423,13 +450,13 @@ impl PageMap {
     /// The erase of a block ended. Failed: the block is retired.
     pub fn erase_ended(&mut self, block: BlockId, ok: bool) {
         let die = self.layout.die_of_block(block);
-        self.collections[die.0 as usize].promised -= 1;
         if ok {
             self.blocks.erased(block);
         } else {
             self.blocks.retire(block);
             self.counters.grown_bad += 1;
         }
+        self.end_promise(die, block);
         if let Some(gap) = self.config.wear.static_gap {
             let good = || self.blocks.of_die(die).filter(|&b| self.blocks.state(b) != BlockState::Bad);
             let most = good().map(|b| self.blocks.erases(b)).max().unwrap_or(0);

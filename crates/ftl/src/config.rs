@@ -91,6 +91,9 @@ pub struct FtlConfig {
     pub gc_low_blocks: u32,
     /// Background collection (while the drive is idle) goes on until a die has this many free blocks; `gc_low_blocks` or less: off.
     pub gc_high_blocks: u32,
+    /// Whether host data take room in a die that collects only as fast as its collection makes it; else as fast as they come, and then
+    /// none until a block is free. For the former `gc_low_blocks` should be 2 or more.
+    pub gc_pacing: bool,
     /// Relocations that one die keeps in flight.
     pub gc_parallel: u32,
     /// Whether relocation inside a die uses copyback (no channel transfer) where units and stripes allow it.

@@ -14,6 +14,7 @@
 use crate::Durability;
 use crate::page_map::{PageMap, Settled};
 use pellucid_flash::Lpn;
+use std::collections::VecDeque;
 
 /// Bytes before a segment's entries.
 pub(crate) const HEADER_BYTES: u32 = 16;
@@ -28,7 +29,8 @@ pub(crate) struct Segments {
     due: u64,
     /// Sequence number at the last trim that is not on the media yet; 0: none.
     dirtied_at: Vec<u64>,
-    dirty: Vec<u32>,
+    /// Of these, those that nobody has asked for yet, in the order of their first trims.
+    dirty: VecDeque<u32>,
     /// Trims so far. Each has a number, from 1.
     trims: u64,
     /// The first trim in each dirty segment.
@@ -75,7 +77,7 @@ impl Segments {
             next: 0,
             due: every,
             dirtied_at: vec![0; count as usize],
-            dirty: Vec::new(),
+            dirty: VecDeque::new(),
             trims: 0,
             first_trim: vec![0; count as usize],
             leaving: Vec::new(),
@@ -99,14 +101,14 @@ impl Segments {
     }
 
     #[inline]
-    pub fn dirty(&mut self, segment: u32) {
+    pub fn dirty(&mut self, segment: u32, sequence: u64) {
         self.trims += 1;
         if self.count > 0 {
             if self.dirtied_at[segment as usize] == 0 {
-                self.dirty.push(segment);
+                self.dirty.push_back(segment);
                 self.first_trim[segment as usize] = self.trims;
             }
-            self.dirtied_at[segment as usize] = u64::MAX;
+            self.dirtied_at[segment as usize] = sequence;
         }
     }
 }
@@ -131,11 +133,11 @@ impl PageMap {
     /// The next segment that a flush must write. A segment with trimmed pages waits until the programs planned before the
     /// trim have ended, so that none of them can be found above its watermark.
     pub fn next_flush_segment(&mut self) -> SegmentWork {
-        let Some(&segment) = self.segments.dirty.last() else { return SegmentWork::None };
-        if self.oldest_active_program() < self.trim_sequence(segment) {
+        let Some(&segment) = self.segments.dirty.front() else { return SegmentWork::None };
+        if self.oldest_active_program() < self.segments.dirtied_at[segment as usize] {
             return SegmentWork::Wait;
         }
-        self.segments.dirty.pop();
+        self.segments.dirty.pop_front();
         let first_trim = self.segments.first_trim[segment as usize];
         self.segments.leaving.push(Leaving { segment, first_trim, imaged: false });
         self.segments.dirtied_at[segment as usize] = 0;
@@ -153,14 +155,6 @@ impl PageMap {
             .filter(|&s| self.segments.dirtied_at[s as usize] == 0)
             .collect();
         clean.into_iter()
-    }
-
-    fn trim_sequence(&mut self, segment: u32) -> u64 {
-        let at = &mut self.segments.dirtied_at[segment as usize];
-        if *at == u64::MAX {
-            *at = self.sequence;
-        }
-        *at
     }
 
     /// The content of a segment, `unit_bytes` long, at the moment of `settled`.

@@ -12,6 +12,7 @@ mod damage;
 mod handles;
 mod journal;
 mod mount;
+mod pace;
 mod page_map;
 mod pool;
 mod segment_writes;

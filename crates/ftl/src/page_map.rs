@@ -53,7 +53,7 @@ pub enum Stream {
 impl Stream {
     /// The place of its open block among those of a die: five fixed ones, then two for each handle from 1.
     #[inline]
-    const fn place(self) -> usize {
+    pub(crate) const fn place(self) -> usize {
         match self {
             Stream::Host => 0,
             Stream::HostCold => 1,
@@ -120,10 +120,11 @@ impl std::fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
+/// A block that takes data, and its next stripe.
 #[derive(Clone, Copy, Debug)]
-struct OpenBlock {
-    block: BlockId,
-    stripe: u32,
+pub(crate) struct OpenBlock {
+    pub(crate) block: BlockId,
+    pub(crate) stripe: u32,
 }
 
 /// Counters of what translation decided.
@@ -161,6 +162,8 @@ pub struct PageMap {
     order: Vec<DieId>,
     cursor: usize,
     full: full::FullDies,
+    /// Collection has made room that host data were turned away for.
+    pub(crate) released: bool,
     pub(crate) sequence: u64,
     programs: Vec<Program>,
     program_units: Vec<ProgramUnit>,
@@ -253,6 +256,7 @@ impl PageMap {
             order: place::placement_order(config.placement, layout),
             cursor: 0,
             full: full::FullDies::new(layout.dies as usize),
+            released: false,
             sequence: 1,
             programs: Vec::new(),
             program_units: Vec::new(),
@@ -337,11 +341,19 @@ impl PageMap {
         self.open_block(die, self.shared(stream)).map(|open| (open.block, open.stripe))
     }
 
+    /// The open blocks of `die`, with their places among the streams.
+    pub(crate) fn open_in(&self, die: DieId) -> impl Iterator<Item = (usize, OpenBlock)> + use<'_> {
+        let first = die.0 as usize * self.places;
+        let open = self.open[first..first + self.places].iter();
+        open.enumerate().filter_map(|(place, open)| open.map(|open| (place, open)))
+    }
+
     /// The block that `stream` has open in `die` takes no more data.
     pub(crate) fn close_open(&mut self, die: DieId, stream: Stream) {
         let at = self.open_at(die, stream);
         if let Some(open) = self.open[at].take() {
             self.blocks.close_early(open.block, self.sequence);
+            self.collection_went_on(open.block);
         }
     }
 
@@ -368,8 +380,11 @@ impl PageMap {
         if self.config.victim == Victim::Lru {
             self.blocks.touch(block, self.sequence);
         }
-        if self.blocks.valid(block) == 0 && self.blocks.state(block) == BlockState::Victim {
-            self.emptied.push(block);
+        if self.blocks.state(block) == BlockState::Victim {
+            if self.blocks.valid(block) == 0 {
+                self.emptied.push(block);
+            }
+            self.collection_went_on(block);
         }
     }
 
@@ -379,7 +394,7 @@ impl PageMap {
         let old = self.lookup(lpn);
         if old.is_some() {
             self.set_map(lpn, Ppa::NONE);
-            self.segments.dirty(lpn.0 / self.entries_per_segment);
+            self.segments.dirty(lpn.0 / self.entries_per_segment, self.sequence);
             self.keep_until_saved(old);
             self.invalidate(old);
         }
@@ -394,6 +409,11 @@ impl PageMap {
     /// Whether `block` takes data before it is erased again.
     pub fn takes_data(&self, block: BlockId) -> bool {
         matches!(self.blocks.state(block), BlockState::Free | BlockState::Open)
+    }
+
+    /// Whether `block` holds map segments; meaningful while it holds anything.
+    pub fn holds_segments(&self, block: BlockId) -> bool {
+        self.blocks.is_meta(block)
     }
 
     /// Free blocks in all.

@@ -58,6 +58,12 @@ impl SegmentWrites {
         self.writes.iter().any(|w| !w.planned)
     }
 
+    /// Whether what waits for its program is less than a stripe, and collection alone has asked for it.
+    pub fn can_wait(&self, per_stripe: u32) -> bool {
+        let wanted = || self.writes.iter().filter(|w| !w.planned);
+        wanted().count() < per_stripe as usize && wanted().all(|w| w.cause != Cause::Journal)
+    }
+
     /// The content of a segment that is being programmed.
     pub fn image(&self, segment: u32) -> &[u8] {
         let write = self.writes.iter().find(|w| w.segment == segment && w.planned);

@@ -1,7 +1,9 @@
 //! Chunks and zones without a drive: rules, refreshes, mounts, on media that only remember.
 
+mod common;
+
 use pellucid_flash::{
-    BlockId, ChunkGeometry, ChunkState, Geometry, Layout, Lba, Lpn, Nanos, Ppa, Status, ZoneAction, ZoneState,
+    BlockId, ChunkGeometry, ChunkState, Layout, Lba, Lpn, Nanos, Ppa, Status, ZoneAction, ZoneState,
 };
 use pellucid_ftl::{
     ChunkConfig, ChunkReset, Chunks, Management, MountSource, WriteFailure, ZoneConfig, ZoneWork, Zones,
@@ -10,21 +12,7 @@ use std::collections::BTreeSet;
 
 /// Two dies of 6 blocks of 4 stripes of 2 units of one sector.
 fn layout() -> Layout {
-    let geometry = Geometry {
-        channels: 2,
-        ways: 1,
-        dies: 1,
-        planes: 1,
-        blocks: 6,
-        pages: 4,
-        page_bytes: 8192,
-        spare_bytes: 64,
-        sector_bytes: 4096,
-        unit_bytes: 4096,
-        multi_plane: false,
-        one_shot_pages: 1,
-    };
-    geometry.layout().expect("a small layout")
+    common::layout(2, 6, 4, 2)
 }
 
 const STRIPES: u32 = 4;

@@ -1,49 +1,26 @@
 //! Placement handles against a plain model: data of different handles never share a block that the host wrote, with persistent
 //! isolation never any block, before and after mounts; and nothing is lost.
 
-use pellucid_flash::{BlockId, DieId, Geometry, Layout, Lpn, PlacementEventKind, Ppa, Rng};
+mod common;
+
+use pellucid_flash::{BlockId, DieId, Layout, Lpn, PlacementEventKind, Ppa, Rng};
 use pellucid_ftl::{
-    Durability, Emptied, FtlConfig, Isolation, MountSource, PageMap, Placement, Separation, Stream, Victim,
-    WearLevelling,
+    Durability, Emptied, FtlConfig, Isolation, MountSource, PageMap, Separation, Stream, WearLevelling,
 };
 use std::collections::BTreeSet;
 
 const HANDLES: u16 = 4;
 
-fn layout(units_per_stripe: u32) -> Layout {
-    let geometry = Geometry {
-        channels: 2,
-        ways: 1,
-        dies: 1,
-        planes: 1,
-        blocks: 40,
-        pages: 8,
-        page_bytes: 4096 * units_per_stripe,
-        spare_bytes: 64,
-        sector_bytes: 4096,
-        unit_bytes: 4096,
-        multi_plane: false,
-        one_shot_pages: 1,
-    };
-    geometry.layout().expect("a small layout")
-}
-
 fn config(isolation: Isolation, separation: Separation) -> FtlConfig {
     FtlConfig {
         over_provisioning: 1.0,
-        capacity_bytes: None,
-        victim: Victim::Greedy,
-        placement: Placement::ChannelFirst,
-        separation,
         gc_low_blocks: 1,
-        gc_high_blocks: 0,
-        gc_parallel: 1,
-        copyback: false,
+        separation,
         wear: WearLevelling { dynamic: true, static_gap: Some(4) },
         durability: Durability::Journal { checkpoint_every: 1 << 40 },
         handles: HANDLES,
         isolation,
-        seed: 1,
+        ..common::config()
     }
 }
 
@@ -97,7 +74,7 @@ impl MountSource for World {
 
 impl World {
     fn new(isolation: Isolation, separation: Separation, units_per_stripe: u32, seed: u64) -> World {
-        let (layout, config) = (layout(units_per_stripe), config(isolation, separation));
+        let (layout, config) = (common::layout(2, 40, 8, units_per_stripe), config(isolation, separation));
         let map = PageMap::new(&config, &layout, &[]).expect("room enough");
         World {
             units: vec![None; layout.units as usize],

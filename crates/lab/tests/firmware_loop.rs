@@ -234,3 +234,21 @@ fn draining_varies_from_nothing_to_twice_its_mean() {
     assert!(*least >= same[0] - 10_000 && *most <= same[0] + 10_000);
     assert!(most - least > 18_000, "{least} to {most} of {}", same[0]);
 }
+
+#[test]
+fn a_programs_data_cross_in_half_to_one_and_a_half_of_their_time() {
+    let crossings = |spread: &str| -> Vec<u64> {
+        let mut device = drive(&["buffer.write=write-through", spread]);
+        let one = |i: u64| {
+            let began = device.now();
+            run(&mut device, began, Opcode::Write, 4 * (i % 16)).stages.get(Stage::Transfer).0
+        };
+        (0..200).map(one).collect()
+    };
+    let same = crossings("scheduler.fill_spread=0.0");
+    assert!(same[0] > 0 && same.iter().all(|&ns| ns == same[0]));
+    let varied = crossings("scheduler.fill_spread=0.5").into_iter().map(|ns| ns as f64 / same[0] as f64);
+    let (least, most) =
+        varied.fold((f64::MAX, 0.0), |(least, most), share| (share.min(least), share.max(most)));
+    assert!((0.499..0.55).contains(&least) && (1.45..1.501).contains(&most), "{least} to {most}");
+}

@@ -1,12 +1,19 @@
 //! The drives, their time, and whose operation is whose.
 //!
 //! Paced: an arrival is stamped `max(wall, drive)` ([`Pacer`] has the clocks). Instant: wall time plays no part; while operations are in
-//! a drive it jumps from event to event.
+//! a drive it jumps from event to event. What sessions submit waits at the door until the drives run, so that what reads that came
+//! together will need of the memory is asked for together:
+//!
+//! ```text
+//!   submit ─ instant ─► at the door ─ run, or whoever changes a drive ─► drive ─► pop
+//!     └───── paced, or remote ──────────────────────────────────────────►─┘
+//! ```
 //!
 //! Here stands the way of an operation. Beside it: which drives are taken ([`offer`]), whose operation is whose ([`ledger`]), what is
 //! shown ([`figures`]), what is broken ([`damage`]), targets that come and go ([`targets`]).
 //!
-//! Invariant: a drive is never told a time before one it was told already.
+//! Invariants: a drive is never told a time before one it was told already; operations enter a drive in the order in which they were
+//! submitted; nobody changes a drive in any other way while some wait at its door.
 
 mod damage;
 mod figures;
@@ -41,7 +48,7 @@ const EVENTS_MAX: u32 = 4096;
 /// than this, for the sake of few system calls,
 const PART_MIN: usize = 32;
 /// and no more than this.
-const PART_MAX: usize = 64;
+pub(crate) const PART_MAX: usize = 64;
 
 /// Chunk notices that are kept for who has not asked yet; older ones are forgotten.
 const CHUNK_NOTICES_MAX: usize = 1024;
@@ -101,6 +108,13 @@ pub struct Done {
     pub completion: Completion,
 }
 
+/// An operation at the door of its drive; it is in the ledger.
+struct Waiting {
+    namespace: usize,
+    tag: u32,
+    operation: Operation,
+}
+
 #[derive(Clone, Copy)]
 struct Operations {
     /// Submitted so far.
@@ -139,6 +153,8 @@ pub struct Core {
     operations: Vec<Operations>,
     plan: Plan,
     ledger: Ledger,
+    /// In the order in which they came. Empty unless time is instant.
+    door: Vec<Waiting>,
     observer: Option<Box<dyn Observer>>,
     /// Bytes in the outputs of all connections; kept by the reactor.
     pub(crate) bytes_in_outputs: usize,
@@ -183,6 +199,7 @@ impl Core {
             devices,
             pacer: Pacer::new(time),
             ledger: Ledger::default(),
+            door: Vec::new(),
             observer: None,
             bytes_in_outputs: 0,
             pool: Pool::default(),
@@ -221,6 +238,7 @@ impl Core {
 
     /// The drive behind a namespace, to be set up; `None`: it is remote.
     pub(crate) fn device_mut(&mut self, namespace: usize) -> Option<&mut Device> {
+        self.let_in();
         self.devices[self.namespaces[namespace].drive].device_mut()
     }
 
@@ -321,6 +339,49 @@ impl Core {
     /// # Panics
     /// When there is no such namespace.
     pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
+        let drive = self.namespaces[namespace].drive;
+        let tag = self.ledger.enter(Pending { route, namespace, bytes: operation.data.len() });
+        if self.pacer.time == Time::Instant && !self.devices[drive].is_remote() {
+            self.door.push(Waiting { namespace, tag, operation });
+        } else {
+            self.enter(namespace, tag, operation);
+        }
+    }
+
+    /// Whether an operation waits at the door of a drive.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.door.is_empty()
+    }
+
+    /// Lets in what waits at the doors.
+    pub(crate) fn let_in(&mut self) {
+        if self.door.len() > 1 {
+            self.announce();
+        }
+        let mut door = std::mem::take(&mut self.door);
+        for Waiting { namespace, tag, operation } in door.drain(..) {
+            self.enter(namespace, tag, operation);
+        }
+        self.door = door;
+    }
+
+    /// Has the processor ask for the memory that the reads at the doors will need: where their data lie, then the data.
+    fn announce(&self) {
+        let reads = || {
+            self.door.iter().filter(|waiting| waiting.operation.opcode == Opcode::Read).filter_map(
+                |waiting| {
+                    let Namespace { drive, number, .. } = self.namespaces[waiting.namespace];
+                    Some((self.devices[drive].to_announce()?, number, waiting.operation.lba))
+                },
+            )
+        };
+        reads().for_each(|(device, _, lba)| device.announce(lba));
+        reads().for_each(|(device, number, lba)| device.announce_read(number, lba));
+    }
+
+    #[inline]
+    fn enter(&mut self, namespace: usize, tag: u32, operation: Operation) {
         let Namespace { drive, number, sector_bytes, .. } = self.namespaces[namespace];
         let now = match self.devices[drive].on_remote() {
             None => self.pacer.arrival_now(),
@@ -335,8 +396,6 @@ impl Core {
             let written: &[u8] = if opcode == Opcode::Write { &data } else { &[] };
             observer.arrived(&arrival, written);
         }
-        let pending = Pending { route, namespace, bytes: data.len() };
-        let tag = self.ledger.enter(pending);
         let command = Command::new(tag.into(), opcode, lba, sectors, data);
         device.submit(at, Command { queue, fua, handle, vector, namespace: number, ..command });
         let count = &mut self.operations[namespace];
@@ -354,16 +413,19 @@ impl Core {
         }
         match self.pacer.time {
             Time::Paced { .. } => {
-                let now = self.pacer.look();
+                let look = self.pacer.look();
                 for device in self.devices.iter_mut().filter(|device| !device.is_remote()) {
-                    // No further than its events go: with a lead, what arrives would be stamped late.
-                    while let Some(at) = device.next_event().filter(|&at| at <= now) {
+                    // No further than its events go: what arrives cannot be stamped before what the drive has done.
+                    while let Some(at) = device.next_event()
+                        && at <= look.until(device.outstanding_commands() > 0)
+                    {
                         device.advance(at);
                     }
                 }
                 false
             }
             Time::Instant => {
+                self.let_in();
                 let mut more = false;
                 for device in self.devices.iter_mut().filter(|device| !device.is_remote()) {
                     let part = part_of(device.outstanding_commands());
@@ -414,7 +476,9 @@ impl Core {
     pub fn next_due_ns(&self) -> Option<u64> {
         let due = |device: &Served| match (device.is_remote(), self.pacer.time) {
             (true, _) => device.next_event().map(|at| at.0),
-            (false, Time::Paced { .. }) => device.next_event().map(|at| self.pacer.due_ns(at)),
+            (false, Time::Paced { .. }) => {
+                device.next_event().map(|at| self.pacer.due_ns(at, device.outstanding_commands() > 0))
+            }
             (false, Time::Instant) => None,
         };
         self.devices.iter().filter_map(due).min()

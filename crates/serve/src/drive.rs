@@ -263,6 +263,15 @@ impl Served {
         }
     }
 
+    /// The plain drive, which it helps to announce commands to.
+    #[inline]
+    pub(crate) fn to_announce(&self) -> Option<&Device> {
+        match self {
+            Served::Device(device) => Some(device),
+            Served::Layered(_) | Served::Shared(_) => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn submit(&mut self, at: SimTime, command: Command) {
         match self {

@@ -8,7 +8,8 @@
 //! ```
 //! Paced: the drive's time is wall time since the start, divided by the dilation. Completions are looked for a lead before their time:
 //! what handing one out costs here, which is measured all the time, and what the user says of the host and the way to it. Arrivals are
-//! stamped as without. Instant: wall time plays no part.
+//! stamped as without. A drive of which nobody awaits a completion runs up to wall time, no further: what arrives would find it ahead.
+//! Instant: wall time plays no part.
 //!
 //! Invariant: the estimate of the cost is at most [`COST_NS_MAX`], and moves by one step for each completion that is handed out alone.
 
@@ -33,6 +34,21 @@ pub enum Time {
     },
     /// As fast as possible: modelled latency is not waited for.
     Instant,
+}
+
+/// Up to where the drives run, in their time.
+pub(crate) struct Look {
+    /// That of what arrives now.
+    now: SimTime,
+    /// That of which a completion, taken now, is with the host in time.
+    ahead: SimTime,
+}
+
+impl Look {
+    /// Ahead of time only while a completion is `awaited`.
+    pub fn until(&self, awaited: bool) -> SimTime {
+        if awaited { self.ahead } else { self.now }
+    }
 }
 
 /// Ties the drives' time to wall time.
@@ -90,10 +106,13 @@ impl Pacer {
         }
     }
 
-    /// As [`Pacer::drive_now`], and what is handed out from now on is the outcome of this look.
-    pub fn look(&mut self) -> SimTime {
+    /// What is handed out from now on is the outcome of this look.
+    pub fn look(&mut self) -> Look {
         self.looked_ns = self.now_ns();
-        self.drive_time(self.looked_ns.saturating_add(self.early_ns()))
+        Look {
+            now: self.drive_time(self.looked_ns),
+            ahead: self.drive_time(self.looked_ns.saturating_add(self.early_ns())),
+        }
     }
 
     /// A completion of this time has been taken.
@@ -119,9 +138,9 @@ impl Pacer {
         }
     }
 
-    /// Wall time at which the drives are to run, so that what happens at `at` in theirs is handed out in time.
-    pub fn due_ns(&self, at: SimTime) -> u64 {
-        self.wall_ns(at.0).saturating_sub(self.early_ns())
+    /// Wall time at which a drive is to run, so that what happens at `at` in its time is handed out in time, if it is `awaited`.
+    pub fn due_ns(&self, at: SimTime, awaited: bool) -> u64 {
+        self.wall_ns(at.0).saturating_sub(if awaited { self.early_ns() } else { 0 })
     }
 
     /// Wall time by which completions are taken before their time.
@@ -171,10 +190,18 @@ mod tests {
         assert_eq!(pacer.cost_ns, 10 * COST_STEP_NS);
         hand_out(&mut pacer, 1000, 1, 1_000_000);
         assert_eq!(pacer.cost_ns, COST_NS_MAX, "and no more");
-        assert_eq!(pacer.due_ns(SimTime(1_000_000)), 1_000_000 - COST_NS_MAX);
+        assert_eq!(pacer.due_ns(SimTime(1_000_000), true), 1_000_000 - COST_NS_MAX);
+        assert_eq!(
+            pacer.due_ns(SimTime(1_000_000), false),
+            1_000_000,
+            "nobody waits for what the drive does by itself"
+        );
         hand_out(&mut pacer, 1000, 1, 0);
         assert!(pacer.cost_ns < COST_NS_MAX / 2, "{}", pacer.cost_ns);
-        assert!(pacer.arrival_now() <= pacer.look(), "arrivals are stamped without it");
+        pacer.set_lead(Duration::from_secs(1));
+        let arrival = pacer.arrival_now();
+        let Look { now, ahead } = pacer.look();
+        assert!(arrival <= now && now < ahead, "arrivals are stamped without it");
     }
 
     #[test]

@@ -66,13 +66,16 @@ pub type Log = Box<dyn FnMut(fmt::Arguments<'_>)>;
 pub struct Options {
     /// Keep looking for work this long after the last, instead of sleeping.
     pub poll: Duration,
+    /// From one look at the sockets to the next while polling and there is nothing to do: looking takes the lock and the cache lines
+    /// of a socket, which its client needs to send.
+    pub poll_gap: Duration,
     /// Connections at once; more are turned away. At most 65,519. Control connections have 16 more.
     pub connections_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { poll: Duration::ZERO, connections_max: 1024 }
+        Options { poll: Duration::ZERO, poll_gap: Duration::ZERO, connections_max: 1024 }
     }
 }
 
@@ -147,6 +150,8 @@ pub struct Server {
     /// When this turn began: a clock is read once a turn, and after sleep.
     turn_ns: u64,
     active_ns: u64,
+    /// When the sockets were last looked at while there was nothing to do.
+    looked_ns: u64,
     turns: u32,
     more: bool,
 }
@@ -177,6 +182,7 @@ impl Server {
             tick_ns: 0,
             turn_ns: 0,
             active_ns: 0,
+            looked_ns: 0,
             turns: 0,
             more: false,
         })
@@ -283,7 +289,7 @@ impl Server {
     /// Waits for sockets, the drives' next event or the next tick; not at all if there is work.
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
         events.clear();
-        let busy = self.more || self.table.has_readers();
+        let busy = self.more || self.table.has_readers() || self.core.has_waiting();
         let now = self.core.now_ns();
         self.turn_ns = now;
         if busy {
@@ -296,7 +302,15 @@ impl Server {
             return self.poll_now(events, Some(Duration::ZERO));
         }
         let due = [self.core.next_due_ns(), fault].into_iter().flatten().min();
-        if busy || polling || due.is_some_and(|due| due <= now + SPIN_NS) {
+        let is_due = due.is_some_and(|due| due <= now + SPIN_NS);
+        if polling && !busy && !is_due {
+            if now < self.looked_ns + self.options.poll_gap.as_nanos() as u64 {
+                std::hint::spin_loop();
+                return Ok(());
+            }
+            self.looked_ns = now;
+        }
+        if busy || polling || is_due {
             self.turns = self.turns.wrapping_add(1);
             if polling && !self.turns.is_multiple_of(TURNS_PER_POLL) {
                 self.table.try_hot();

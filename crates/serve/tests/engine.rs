@@ -8,7 +8,9 @@ use pellucid_device::Device;
 use pellucid_flash::{Command, Lba, Nanos, Opcode, Rng, Status};
 use pellucid_media::{Faults, StoreKind};
 use pellucid_serve::session::{ConnectionId, Operation};
-use pellucid_serve::{Core, Route, Time};
+use pellucid_serve::{Arrival, Core, Observer, Route, Time};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 const SLOTS: u64 = 16;
 
@@ -174,6 +176,44 @@ fn damage_can_be_planned() {
     // The 900th is accepted before the drive has no block left, and none is behind it.
     write(&mut core, 900);
     assert_eq!(write(&mut core, 901), Status::ReadOnly);
+}
+
+struct Arrivals(Rc<RefCell<Vec<u64>>>);
+
+impl Observer for Arrivals {
+    fn arrived(&mut self, arrival: &Arrival, _data: &[u8]) {
+        self.0.borrow_mut().push(arrival.lba.0);
+    }
+}
+
+/// Operations wait at the door of a drive until it runs, but whatever else is done to it finds them inside, in the order in which
+/// they were submitted.
+#[test]
+fn what_waits_at_the_door_goes_in_first() {
+    let device = Device::new(&config(StoreKind::Ram)).expect("a good configuration");
+    let mut core = Core::new(vec![("one".into(), device)], Time::Instant).expect("it can be served");
+    let arrivals = Rc::new(RefCell::new(Vec::new()));
+    core.observe(Box::new(Arrivals(arrivals.clone())));
+    let submit = |core: &mut Core, opcode: Opcode, token: u64| {
+        let operation = Operation::new(opcode, Lba(token * 8), 8, pattern(token, 4096));
+        core.submit(0, Route { connection: ConnectionId::new(0), token }, operation);
+    };
+    let ended = |core: &mut Core| {
+        while core.run() {}
+        std::iter::from_fn(|| core.pop()).map(|done| done.completion.status).collect::<Vec<Status>>()
+    };
+    for token in 0..8 {
+        submit(&mut core, if token % 2 == 0 { Opcode::Write } else { Opcode::Read }, token);
+    }
+    assert_eq!((core.outstanding(), arrivals.borrow().len()), (8, 0));
+    assert_eq!(ended(&mut core), [Status::Success; 8]);
+
+    for token in 8..12 {
+        submit(&mut core, Opcode::Write, token);
+    }
+    core.power_cut(0).expect("it can be mounted");
+    assert_eq!(ended(&mut core), [Status::PowerLoss; 4]);
+    assert_eq!(*arrivals.borrow(), (0..12).map(|token| token * 8).collect::<Vec<u64>>());
 }
 
 /// Every program fails, so a stripe finds no block at last. The rest of the write waits behind it to be logged, and fails with it.

@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{Client, SECTOR, Transport, config, drive, pattern, read_some, scratch, serve};
+use common::{Client, SECTOR, Transport, config, drive, pattern, read_some, scratch, serve, serve_observed};
 use pellucid_device::Device;
 use pellucid_flash::Rng;
 use pellucid_media::{BitErrors, Ecc, EccData, Integrity, StoreKind};
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::session::{ConnectionId, Load, Port, Session};
-use pellucid_serve::{Core, Output, Refusal, Time};
+use pellucid_serve::{Core, Options, Output, Refusal, Time};
 use pellucid_wire::nbd::{
     ClientHandshake, ClientHandshakeEvent, Command, Info, InfoRequest, MetaContextRequest, OptionKind,
     OptionReply, Request, allocation, command_flag, encode_client_flags, encode_option, transmission_flag,
@@ -16,6 +16,7 @@ use pellucid_wire::nbd::{
 use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 const NOT_PERMITTED: u32 = 1;
 const IO: u32 = 5;
@@ -124,10 +125,38 @@ fn impossible_requests_are_refused_and_the_connection_goes_on() {
         assert_eq!(client.ask(Command::Write, 0, end - 512, 1024, &[7; 1024]).error, NO_SPACE);
         assert_eq!(client.ask(Command::Write, 0, 0, 100, &[7; 100]).error, INVALID, "payload is skipped");
         assert_eq!(client.ask(Command::Cache, 0, 0, 512, &[]).error, INVALID, "not offered");
-        assert_eq!(client.ask(Command::Read, 0, 0, 0, &[]).error, 0, "nothing to read");
+        let nothing = client.ask(Command::Read, 0, 0, 0, &[]);
+        assert_eq!(
+            (nothing.error, nothing.structured),
+            (0, structured),
+            "nothing to read, in the form of reads"
+        );
+        let trim = client.ask(Command::Trim, 0, 0, 512, &[]);
+        assert_eq!((trim.error, trim.structured), (0, false), "what brings no data has the short form");
         client.write(end - 512, &[9; 512]);
         assert_eq!(client.read(end - 512, 512), [9; 512]);
     }
+}
+
+/// A server that looks for work leaves the sockets alone for a while between two looks; what comes meanwhile is there afterwards.
+#[test]
+fn a_gap_between_looks_loses_nothing() {
+    let options =
+        Options { poll: Duration::from_secs(1), poll_gap: Duration::from_millis(2), ..Options::default() };
+    let drives = vec![("one".into(), drive(StoreKind::Ram))];
+    let served = serve_observed("gap", drives, Time::Instant, None, options);
+    let mut clients = [Client::tcp(&served, "one"), Client::tcp(&served, "one")];
+    for unit in 0..32 {
+        clients[unit as usize % 2].send(Command::Write, 0, unit * 4096, 4096, &[unit as u8; 4096]);
+    }
+    for client in &mut clients {
+        (0..16).for_each(|_| assert_eq!(client.reply(|_| 0).error, 0));
+    }
+    let began = Instant::now();
+    for unit in 0..8 {
+        assert_eq!(clients[1].read(unit * 4096, 4096), [unit as u8; 4096]);
+    }
+    assert!(began.elapsed() >= Duration::from_millis(8), "one look for each read, and a gap before it");
 }
 
 #[test]
@@ -226,7 +255,7 @@ fn random_commands_never_bring_wrong_data() {
                 }
             }
             for _ in 0..outstanding {
-                let reply = client.reply(|_| unreachable!("structured"));
+                let reply = client.reply(|_| 0);
                 let status = || served.control(r#"{"do":"status"}"#);
                 assert_eq!(reply.error, 0, "{name}, round {round}, {cuts} cuts: {reply:?} {}", status());
                 if let Some((_, range)) = reads.iter().find(|(cookie, _)| *cookie == reply.cookie) {

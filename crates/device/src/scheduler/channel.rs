@@ -132,7 +132,13 @@ impl Scheduler {
             }
             (_, OpKind::Program) => {
                 let setup = if op.pages == 0 { self.command } else { Nanos::ZERO };
-                setup + self.program_transfer(op.pages)
+                let data = self.program_transfer(op.pages);
+                setup
+                    + if self.fill_spread > 0.0 {
+                        data.scaled(self.fill_rng.factor(self.fill_spread))
+                    } else {
+                        data
+                    }
             }
             _ => self.command,
         };

@@ -1,8 +1,8 @@
 //! Dies that were found to have no room for host data, so that they are passed by until that can have changed.
 //!
 //! A drive that collects has room in few dies at a time: each has its open block full until an erase gives it another one, and
-//! the next write would ask all of them again. Room comes back only with a block that is taken, erased or retired somewhere, or
-//! with a die that is given up; then everything is forgotten.
+//! the next write would ask all of them again. Room comes back only with a block that is taken, erased or retired somewhere, with
+//! a die that is given up, or where collection that paces host data has gone on; then everything is forgotten.
 
 /// Places in the order of placement without room.
 #[derive(Clone, Debug)]

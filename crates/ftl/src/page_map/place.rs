@@ -26,7 +26,7 @@ impl PageMap {
     }
 
     #[inline]
-    pub(super) fn open_block(&self, die: DieId, stream: Stream) -> Option<OpenBlock> {
+    pub(crate) fn open_block(&self, die: DieId, stream: Stream) -> Option<OpenBlock> {
         self.open[self.open_at(die, stream)]
     }
 
@@ -72,6 +72,9 @@ impl PageMap {
     #[inline]
     fn takes(&self, die: DieId, stream: Stream, shared: Stream, free: u32) -> bool {
         let relocation = stream.is_relocation();
+        if self.outpaced(die, shared) && !relocation && shared != Stream::Meta {
+            return false;
+        }
         let mixed =
             self.config.separation == Separation::Off && matches!(shared, Stream::Host | Stream::Placed(_));
         match self.open_block(die, shared) {
@@ -134,6 +137,7 @@ impl PageMap {
             if let Some(shared) = room(self, die) {
                 return Some((die, shared));
             }
+            self.turned_away(die);
         }
         None
     }
@@ -152,6 +156,7 @@ impl PageMap {
                 return Some((die, shared));
             }
             self.full.note(at);
+            self.turned_away(die);
         }
         None
     }

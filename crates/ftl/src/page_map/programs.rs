@@ -142,6 +142,7 @@ impl PageMap {
             }
         }
         self.blocks.settled(block, !ok, self.sequence);
+        self.collection_went_on(block);
         if !ok {
             self.fail_block(block);
         }
@@ -196,6 +197,7 @@ impl PageMap {
         }
         self.blocks.close_early(block, self.sequence);
         self.collections[die.0 as usize].retire(block);
+        self.collection_went_on(block);
     }
 
     /// Where the page at `ppa` can be read now: there, or while its program has not ended the copy that this one replaces.

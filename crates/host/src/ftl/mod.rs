@@ -557,6 +557,7 @@ fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig {
         separation: config.separation,
         gc_low_blocks: high_mark(config, lines) - 1,
         gc_high_blocks: 0,
+        gc_pacing: false,
         gc_parallel: 1,
         copyback: false,
         wear: WearLevelling { dynamic: true, static_gap: None },

@@ -97,13 +97,15 @@ fn stop_cut_everywhere(seed: u64, faults: Faults) -> bool {
     }
     world.stopped();
     let moved = world.host.layer.ftl_counters().relocated_units - before;
+    let failed = world.host.layer.counters().write_failures;
     world.start_stepwise(&config, |mut cut| {
         cut.crash(&config);
         cut.check();
     });
     let clean = world.restart(&config);
     assert!(clean.report.segment_reads > 0, "seed {seed}: {clean:?}");
-    assert_eq!(clean.padded_stripes, 0, "seed {seed}: {clean:?}");
+    // A line that a write has failed in has holes.
+    assert!(clean.padded_stripes == 0 || failed > 0, "seed {seed}: {clean:?}");
     // Only where segments found no room otherwise, collection moved something meanwhile.
     assert!(clean.report.replay_reads == 0 || moved > 0, "seed {seed}: {clean:?}");
     // What is written after the next start is found again, whatever the segments say.

@@ -1,16 +1,18 @@
 //! B3: reads beside writes on zones, and on a block drive of the same media (ZNS).
 //!
 //! ```text
-//!  writers:  a file is due ─► one of a zone's size, drawn ─► forgotten (reset, trim) ─► written again, as fast as it is taken ─┐
-//!        ▲────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//!  writers:  a job is due ─► for each of its files, one or five: drawn ─► forgotten (reset, trim) ─► written, as fast as taken ─┐
+//!        ▲──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //!  readers:  any sector of any file that no writer has, one after another
 //! ```
-//! Both drives get the same files, writers, readers, sizes and pace. What differs is the drive: a zone is a file's own blocks,
+//! Both drives get the same writers, readers, sizes of writes and pace in bytes. To the zoned drive a job brings one file. To a block
+//! drive it brings what a compaction of the suite's store does: files of 128 MiB, one for a file of a level and four for those of the
+//! next, four times larger level that it overlaps, which lie side by side. What differs is the drive: a zone is a file's own blocks,
 //! while a page map puts what the writers bring together into the same blocks, and must collect them.
 //!
 //! The host is that of the publication (its authors' benchmark suite, zbdbench, `usenix_atc_2021_zns_eval`): a key-value store with
-//! 32 threads that read and up to 8 that write files, each of which brings a file as fast as the drive takes it; a limit, where
-//! there is one, is on what users write, so on how often a file is due. The drive here has an eighth of the dies, so an eighth of
+//! 32 threads that read and up to 8 that write files, each of which brings files as fast as the drive takes them; a limit, where
+//! there is one, is on what users write, so on how often a job is due. The drive here has an eighth of the dies, so an eighth of
 //! the readers, and of the bytes that writers have under way.
 
 use super::bench::{Bench, ReproduceError};
@@ -25,7 +27,7 @@ use pellucid_flash::{Command, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime
 
 /// Over-provisioning of the block drives.
 const BLOCK_DRIVES: [f64; 2] = [0.07, 0.28];
-/// Bytes in a second by which files are due: 7 to 30 % of what the dies can program, and without a limit.
+/// Bytes in a second by which jobs are due: 7 to 30 % of what the dies can program, and without a limit.
 const RATES: [Option<u64>; 5] =
     [Some(50_000_000), Some(100_000_000), Some(150_000_000), Some(200_000_000), None];
 /// How many times lower the percentile is on zones.
@@ -43,9 +45,13 @@ const WARM_UP_ROUNDS: u64 = 1;
 const SETTLING_SHARE: u64 = 24;
 /// And one of so many during the measurement.
 const MEASURED_SHARE: u64 = 6;
+/// Files of the block drive that are as large as a zone (1,077 MiB): the suite's are 128 MiB.
+const FILES_OF_ZONE: u64 = 8;
+/// Of a job on the block drive, so many files lie side by side, and one elsewhere (the suite's `max_bytes_for_level_multiplier`).
+const NEIGHBOURS: u64 = 4;
 const READ: u64 = WRITERS as u64;
 
-/// The files of a host: each a zone, or as many sectors of a block drive.
+/// The files of a host: each a zone, or a run of sectors of a block drive.
 #[derive(Clone, Debug)]
 struct Files {
     zoned: bool,
@@ -53,6 +59,8 @@ struct Files {
     /// From one file's begin to the next.
     stride: u64,
     sectors: u64,
+    /// Files that a job writes, one after another.
+    of_job: u64,
 }
 
 /// One file being written.
@@ -63,6 +71,8 @@ struct Writer {
     at: u64,
     forgotten: bool,
     busy: bool,
+    /// Files of the job that come after this one.
+    left: u64,
 }
 
 /// A drive and who works on it.
@@ -80,7 +90,7 @@ struct Host {
 
 impl Host {
     fn new(device: Device, files: Files, seed: u64) -> Host {
-        let writer = |file| Writer { file, at: 0, forgotten: false, busy: false };
+        let writer = |file| Writer { file, at: 0, forgotten: false, busy: false, left: 0 };
         Host {
             device,
             files,
@@ -106,11 +116,21 @@ impl Host {
         }
     }
 
+    /// A writer goes on to the next file of its job, or begins a job.
+    fn next_file(&mut self, number: usize) {
+        let Writer { file, left, .. } = self.writers[number];
+        let left = left.checked_sub(1).unwrap_or(self.files.of_job - 1);
+        let next = (file + 1) % self.files.count;
+        // The first lies elsewhere, and the second is where the others begin.
+        let beside = left + 2 < self.files.of_job && self.writers.iter().all(|writer| writer.file != next);
+        let file = if beside { next } else { self.idle_file() };
+        self.writers[number] = Writer { file, at: 0, forgotten: false, busy: false, left };
+    }
+
     /// The next command of a writer.
     fn write(&mut self, now: SimTime, number: usize) {
         if self.writers[number].at == self.files.sectors {
-            let file = self.idle_file();
-            self.writers[number] = Writer { file, at: 0, forgotten: false, busy: false };
+            self.next_file(number);
         }
         let Writer { file, at, forgotten, .. } = self.writers[number];
         let begin = self.begin_of(file);
@@ -171,7 +191,7 @@ impl Host {
     /// Writes every file once, in order.
     fn fill(&mut self) -> Result<(), RunError> {
         for file in 0..self.files.count {
-            self.writers[0] = Writer { file, at: 0, forgotten: true, busy: false };
+            self.writers[0] = Writer { file, at: 0, forgotten: true, busy: false, left: 0 };
             while self.writers[0].at < self.files.sectors {
                 self.write(self.device.now(), 0);
                 while self.writers[0].busy {
@@ -180,7 +200,8 @@ impl Host {
             }
         }
         for (number, writer) in self.writers.iter_mut().enumerate() {
-            *writer = Writer { file: number as u64, at: self.files.sectors, forgotten: true, busy: false };
+            *writer =
+                Writer { file: number as u64, at: self.files.sectors, forgotten: true, busy: false, left: 0 };
         }
         Ok(())
     }
@@ -192,15 +213,15 @@ impl Host {
         Ok(next)
     }
 
-    /// Writes `sectors` beside `readers`. Files are due every `pace` nanoseconds; 0: one after another.
+    /// Writes `sectors` beside `readers`. Jobs are due every `pace` nanoseconds; 0: one after another.
     fn work(&mut self, sectors: u64, readers: u32, pace: f64) -> Result<(), RunError> {
         let (start, mut now, mut begun) = (self.device.now(), self.device.now(), 0u64);
         let until = self.written + sectors;
         while self.written < until {
             let due = |begun: u64| start + Nanos((pace * begun as f64) as u64);
             for number in 0..WRITERS {
-                let Writer { at, busy, .. } = self.writers[number];
-                let ended = at == self.files.sectors;
+                let Writer { at, busy, left, .. } = self.writers[number];
+                let ended = at == self.files.sectors && left == 0;
                 if !busy && (!ended || due(begun) <= now) {
                     self.write(now, number);
                     begun += u64::from(ended);
@@ -217,10 +238,11 @@ impl Host {
 }
 
 /// Four of the preset's 32 dies, so that a round over all files is short. Blocks are as large as the preset's: reads meet erases as
-/// often.
+/// often. There are three times as many, as the block or two that a die keeps free for collection weigh less the more it has; a
+/// die of 64 GB has 900.
 fn drive(bench: &Bench, over_provisioning: Option<f64>) -> Result<Spec, ReproduceError> {
     let mut own: Vec<String> =
-        ["media.channels=2", "media.ways=2", "media.blocks=96"].map(String::from).into();
+        ["media.channels=2", "media.ways=2", "media.blocks=288"].map(String::from).into();
     if let Some(share) = over_provisioning {
         own.push("drive.namespace=[]".into());
         own.push(format!("ftl.over_provisioning={share:?}"));
@@ -238,12 +260,13 @@ fn aged(bench: &Bench, over_provisioning: Option<f64>) -> Result<Host, Reproduce
     let (device, files) = match over_provisioning {
         None => {
             let stride = geometry.zone_sectors;
-            (zones, Files { zoned: true, count: geometry.zones.into(), stride, sectors })
+            (zones, Files { zoned: true, count: geometry.zones.into(), stride, sectors, of_job: 1 })
         }
         Some(_) => {
             let block = prepare(&drive(bench, over_provisioning)?, None)?;
+            let sectors = sectors / FILES_OF_ZONE;
             let count = block.capacity_sectors() / sectors;
-            (block, Files { zoned: false, count, stride: sectors, sectors })
+            (block, Files { zoned: false, count, stride: sectors, sectors, of_job: 1 + NEIGHBOURS })
         }
     };
     let mut host = Host::new(device, files, bench.seed());
@@ -252,10 +275,12 @@ fn aged(bench: &Bench, over_provisioning: Option<f64>) -> Result<Host, Reproduce
     Ok(host)
 }
 
-/// What the host of an aged drive measures while files are due at `rate`, or always.
+/// What the host of an aged drive measures while jobs are due at `rate`, or always.
 fn point(mut host: Host, rate: Option<u64>) -> Result<Point, RunError> {
     let sector_bytes = u64::from(host.device.layout().sector_bytes);
-    let pace = rate.map_or(0.0, |rate| (host.files.sectors * sector_bytes) as f64 * 1e9 / rate as f64);
+    let pace = rate.map_or(0.0, |rate| {
+        (host.files.of_job * host.files.sectors * sector_bytes) as f64 * 1e9 / rate as f64
+    });
     host.work(host.round() / SETTLING_SHARE, READERS, pace)?;
     host.recorder = LatencyRecorder::new();
     let before = host.device.counters();

@@ -183,6 +183,12 @@ pub(crate) const KEYS: &[Key] = &[
         "Channel time after a read transfer, until its data path has drained",
     ),
     key("drive.scheduler.drain_spread", SHARE, Real(0.0), "... and its spread, a factor of 1 +- this"),
+    key(
+        "drive.scheduler.fill_spread",
+        SHARE,
+        Real(0.0),
+        "Spread of the channel time of a program's data, a factor of 1 +- this",
+    ),
     key("drive.scheduler.decode", TIME, Whole(0), "ECC decoding after a read transfer, off the channel"),
     key(
         "drive.scheduler.solver.channels",
@@ -334,6 +340,7 @@ pub(crate) fn scheduler(values: &Values, timing: &Timing) -> Result<Scheduler, S
         queue: values.u32("drive.scheduler.queue"),
         drain_ns: values.time("drive.scheduler.drain"),
         drain_spread: values.real("drive.scheduler.drain_spread"),
+        fill_spread: values.real("drive.scheduler.fill_spread"),
         decode_ns: values.time("drive.scheduler.decode"),
         solver,
     })

@@ -46,6 +46,12 @@ pub(crate) const KEYS: &[Key] = &[
         Whole(0),
         "Background collection ends at this many; gc_low or less: off",
     ),
+    key(
+        "drive.ftl.gc_pacing",
+        Kind::Flag,
+        Flag(false),
+        "Host data take room in a die that collects as fast as collection makes it",
+    ),
     key("drive.ftl.gc_parallel", count(1), Whole(1), "Relocations that one die keeps in flight"),
     key("drive.ftl.copyback", Kind::Flag, Flag(false), "Relocate inside a die without a channel transfer"),
     key("drive.ftl.wear.dynamic", Kind::Flag, Flag(true), "Of the free blocks of a die, take the least worn"),
@@ -95,6 +101,7 @@ pub(crate) fn build(values: &Values, layout: Option<&Layout>) -> Result<FtlConfi
         },
         gc_low_blocks: values.u32("drive.ftl.gc_low"),
         gc_high_blocks: values.u32("drive.ftl.gc_high"),
+        gc_pacing: values.flag("drive.ftl.gc_pacing"),
         gc_parallel: values.u32("drive.ftl.gc_parallel"),
         copyback: values.flag("drive.ftl.copyback"),
         wear: WearLevelling {

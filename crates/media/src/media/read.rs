@@ -67,6 +67,18 @@ impl Media {
         }
     }
 
+    /// The first part of what [`Media::prefetch`] does: of many units that will be read, one after the other, this is done first. Most
+    /// of what a processor waits for is where the pages of its memory lie, and it looks several up at once only if nothing else
+    /// is between.
+    #[inline]
+    pub fn touch(&self, ppa: Ppa) {
+        let bytes = self.shape.unit_stored_bytes;
+        if bytes >= PREFETCH_BYTES_MIN {
+            let at = self.place(ppa);
+            self.store.prefetch(at.block, at.index as usize * bytes, 1);
+        }
+    }
+
     /// More sectors of a unit that [`Media::read`] has just found good: the same read of the flash, so that nothing can
     /// fail any more.
     ///

@@ -50,6 +50,7 @@ impl Core {
     /// # Errors
     /// When it cannot be mounted.
     pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
+        self.let_in();
         let now = self.pacer.drive_now();
         let device = &mut self.devices[self.namespaces[namespace].drive];
         if !device.is_remote() && now > device.now() {

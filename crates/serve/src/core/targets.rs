@@ -135,6 +135,7 @@ impl Core {
                 ));
             }
         }
+        self.let_in();
         let shared = self.devices[drive].shared_mut().ok_or_else(none)?;
         shared.remove(name).map_err(|error| error.to_string())?;
         self.namespaces[found].gone = true;
@@ -188,6 +189,7 @@ impl Core {
 
     /// Makes a drive one that can have targets.
     fn share(&mut self, drive: usize) -> Result<(), String> {
+        self.let_in();
         let (served, result) = match self.devices.remove(drive).into_shared() {
             Ok(shared) => (shared, Ok(())),
             Err((served, why)) => (served, Err(format!("{}: {why}", self.names[drive]))),

@@ -88,6 +88,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             separation: Separation::Collected,
             gc_low_blocks: 2,
             gc_high_blocks: 3,
+            gc_pacing: false,
             gc_parallel: 8,
             copyback: false,
             wear: WearLevelling { dynamic: true, static_gap: None },
@@ -148,6 +149,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             queue: 0,
             drain_ns: Nanos::ZERO,
             drain_spread: 0.0,
+            fill_spread: 0.0,
             decode_ns: Nanos::from_us(1),
             solver: None,
         },
@@ -365,6 +367,8 @@ pub struct Client {
 pub struct Reply {
     pub cookie: u64,
     pub error: u32,
+    /// In the long form.
+    pub structured: bool,
     pub data: Vec<u8>,
     pub extents: Vec<Extent>,
 }
@@ -426,7 +430,7 @@ impl Client {
         self.cookie
     }
 
-    /// The next reply. `length`: tells what a read asked for, needed for simple replies.
+    /// The next reply. `length`: tells what a read asked for, needed where reads have simple replies, otherwise 0.
     pub fn reply(&mut self, length: impl Fn(u64) -> u32) -> Reply {
         let mut reply = Reply::default();
         loop {
@@ -443,7 +447,7 @@ impl Client {
                         complete = expect == 0;
                     }
                     Some(ReplyEvent::Chunk { cookie, done, chunk }) => {
-                        reply.cookie = cookie;
+                        (reply.cookie, reply.structured) = (cookie, true);
                         match chunk {
                             Chunk::Error { error, .. } => reply.error = error,
                             Chunk::BlockStatus { .. } => reply.extents = chunk.extents().collect(),

@@ -9,8 +9,8 @@ fn unknown_keys_are_named_with_their_neighbours() {
         refusal(text),
         "dir/my.toml:15: drive.ftl.victm: unknown key (did you mean victim?); allowed: map, \
          over_provisioning, \
-         capacity, victim, placement, separation, gc_low, gc_high, gc_parallel, copyback, wear, durability, \
-         checkpoint_every, handles, isolation, seed"
+         capacity, victim, placement, separation, gc_low, gc_high, gc_pacing, gc_parallel, copyback, wear, \
+         durability, checkpoint_every, handles, isolation, seed"
     );
     assert_eq!(
         refusal(small("[drive.meda]\n")),

@@ -1,0 +1,117 @@
+//! Pacing: where a die collects, host data take its room no faster than collection makes it.
+//!
+//! ```text
+//!  room of a die, in units =  its free blocks, whole  +  what is left of its open blocks
+//!                             +  of each victim: a whole block x the share of its valid units that have left it
+//!
+//!  host stripe      room - stripe                                              waits while there is too little room, or two
+//!  relocated units  room - units + units x block / valid when it was chosen    stripes are before the die already
+//! ```
+//! Without it host data take a die's last blocks as fast as they come, and then none until whole victims have been collected. With
+//! it each unit that leaves a victim with `valid` units lets in `(block - valid) / valid` units of host data.
+//!
+//! Enough are three blocks of room: one at most is left in the open block of collection (if it has one of its own; else two
+//! are enough), and less than one in the victim. So two are free when the open block of the host is full, of which it may take
+//! one. That much there is only if collection begins early enough, with `gc_low` of 2 or more; with 1 waits are shorter, not gone.
+//! Nor are they where map segments, wear levelling or a second stream of the host take a block: its room is missed until
+//! collection has made it again, while other dies go on.
+//!
+//! Room is a level and no account of credits, so nothing is owed after a failure, a trim or a power cut.
+//!
+//! Invariants: a die keeps host stripes waiting only while a victim of its own is being emptied or erased, for which no host data are
+//! needed, or for programs of its own; so the wait ends. Whoever was turned away hears of it ([`PageMap::take_released`]).
+
+use crate::Separation;
+use crate::page_map::{PageMap, Stream};
+use pellucid_flash::{BlockId, DieId};
+
+/// Host stripes that keep a die busy: one at work, and one that waits.
+const TURNS: u32 = 2;
+
+/// A victim that will come back as a free block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promised {
+    pub block: BlockId,
+    /// Valid units when it was chosen.
+    pub valid: u32,
+}
+
+impl PageMap {
+    /// Whether the next host stripe for the open block of `shared` in `die` waits for collection.
+    #[inline]
+    pub(crate) fn outpaced(&self, die: DieId, shared: Stream) -> bool {
+        self.config.gc_pacing && self.waits(die, shared)
+    }
+
+    // Apart, so that a drive that is not paced has nothing of it in its way.
+    #[inline(never)]
+    fn waits(&self, die: DieId, shared: Stream) -> bool {
+        self.collects(die) && (self.has_turns(die, shared) || self.is_short_of_room(die))
+    }
+
+    fn collects(&self, die: DieId) -> bool {
+        self.blocks.free_count(die) <= self.config.gc_low_blocks && !self.promised(die).is_empty()
+    }
+
+    /// More would only go ahead of erases and of map segments, for which all wait.
+    fn has_turns(&self, die: DieId, shared: Stream) -> bool {
+        self.open_block(die, shared).is_some_and(|open| self.blocks.in_flight(open.block) >= TURNS)
+    }
+
+    fn is_short_of_room(&self, die: DieId) -> bool {
+        let block = u64::from(self.layout.units_per_block);
+        let mut room = u64::from(self.blocks.free_count(die)) * block + self.left_open(die);
+        let mut emptying = false;
+        for victim in self.promised(die) {
+            let valid = u64::from(self.blocks.valid(victim.block));
+            emptying |= valid > 0;
+            room += block - (block * valid).checked_div(victim.valid.into()).unwrap_or(0);
+        }
+        emptying && room < self.blocks_enough() * block
+    }
+
+    /// Blocks of room with which the host need not stop. Below `gc_low + 1` of them a die surely collects.
+    fn blocks_enough(&self) -> u64 {
+        let shared = self.config.separation == Separation::Off;
+        (u64::from(self.config.gc_low_blocks) + 1).min(if shared { 2 } else { 3 })
+    }
+
+    /// Units that the open blocks of `die` for data of the host, moved or not, can take.
+    fn left_open(&self, die: DieId) -> u64 {
+        let others = [Stream::Worn.place(), Stream::Meta.place()];
+        let open = self.open_in(die).filter(|(place, _)| !others.contains(place));
+        let stripes: u32 = open.map(|(_, open)| self.layout.stripes_per_block - open.stripe).sum();
+        u64::from(stripes) * u64::from(self.layout.units_per_stripe)
+    }
+
+    /// `die` had no room for host data. While it collects this may change without a block coming free.
+    #[inline]
+    pub(crate) fn turned_away(&mut self, die: DieId) {
+        if self.config.gc_pacing {
+            self.set_waited_for(die, self.collects(die));
+        }
+    }
+
+    /// A victim in the die of `block` has fewer valid units, there is one more or less, or a program has ended.
+    #[inline]
+    pub(crate) fn collection_went_on(&mut self, block: BlockId) {
+        if self.config.gc_pacing {
+            self.release(self.layout.die_of_block(block));
+        }
+    }
+
+    #[inline(never)]
+    fn release(&mut self, die: DieId) {
+        if self.is_waited_for(die) {
+            self.set_waited_for(die, false);
+            self.blocks.room_has_come();
+            self.released = true;
+        }
+    }
+
+    /// Whether since the last call a die that had turned host data away may have room for them, though no block has come free.
+    #[inline]
+    pub fn take_released(&mut self) -> bool {
+        std::mem::take(&mut self.released)
+    }
+}

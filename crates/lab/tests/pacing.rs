@@ -1,0 +1,162 @@
+//! Collection that keeps pace with the host (`ftl.gc_pacing`): writes do not stop until whole blocks have been collected, and nothing
+//! is paid for it but their evenness.
+
+use pellucid_device::Device;
+use pellucid_flash::{Cause, Command, Lba, Nanos, Opcode, Rng, Status};
+use pellucid_lab::drive::precondition;
+use pellucid_lab::{spec, swarm};
+
+/// Writes outstanding.
+const DEPTH: u64 = 16;
+
+/// Datacenter-tlc with two dies and blocks of 32 stripes, full, and overwritten at random once.
+fn drive(sets: &[&str]) -> Device {
+    let own = [
+        "media.channels=2",
+        "media.ways=1",
+        "media.blocks=64",
+        "media.pages=96",
+        "ftl.over_provisioning=0.28",
+        "buffer.entries=1024",
+        "precondition.fill=1.0",
+        "precondition.overwrite=1.0",
+    ];
+    let sets: Vec<String> = own.iter().chain(sets).map(ToString::to_string).collect();
+    let spec = spec::load("datacenter-tlc", &sets).unwrap_or_else(|e| panic!("{e}"));
+    let mut device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
+    precondition(&mut device, &spec.precondition, None).unwrap_or_else(|e| panic!("{e}"));
+    device
+}
+
+/// What writers of a stripe each see.
+#[derive(Debug)]
+struct Seen {
+    /// The longest time without the end of a write.
+    longest_gap: Nanos,
+    slowest: Nanos,
+    amplification: f64,
+}
+
+/// Writes `share` of the drive in stripes at random places, [`DEPTH`] at a time.
+fn write_at_random(device: &mut Device, share: f64, seed: u64) -> Seen {
+    let mut rng = Rng::new(seed);
+    let stripe = device.layout().units_per_stripe;
+    let places = device.capacity_sectors() / u64::from(stripe);
+    let writes = (places as f64 * share) as u64;
+    let (mut begun, mut ended, mut last) = (0, 0, device.now());
+    let mut seen = Seen { longest_gap: Nanos::ZERO, slowest: Nanos::ZERO, amplification: 0.0 };
+    device.reset_counters();
+    while ended < writes {
+        while begun < writes && begun - ended < DEPTH {
+            let (lba, data) =
+                (rng.below(places) * u64::from(stripe), vec![0; stripe as usize * device.image_bytes()]);
+            device.submit(device.now(), Command::new(begun, Opcode::Write, Lba(lba), stripe, data));
+            begun += 1;
+        }
+        let next = device.next_event().expect("writes in flight");
+        device.advance(next);
+        while let Some(completion) = device.pop() {
+            assert_eq!(completion.status, Status::Success);
+            seen.longest_gap = seen.longest_gap.max(completion.completed - last);
+            seen.slowest = seen.slowest.max(completion.completed - completion.submitted);
+            last = completion.completed;
+            ended += 1;
+        }
+    }
+    device.check();
+    let counters = device.counters();
+    let programmed: u64 = counters.programmed_sectors.iter().sum();
+    seen.amplification = programmed as f64 / counters.host_written_sectors as f64;
+    seen
+}
+
+#[test]
+fn writes_go_on_while_blocks_are_collected() {
+    let seen = |pacing: &str| write_at_random(&mut drive(&[pacing]), 0.7, 1);
+    let (stops, paced) = (seen("ftl.gc_pacing=false"), seen("ftl.gc_pacing=true"));
+    assert!(stops.longest_gap > Nanos(50_000_000), "the other drive must have stopped: {stops:?}");
+    assert!(paced.longest_gap.0 * 4 < stops.longest_gap.0, "{stops:?}, paced {paced:?}");
+    assert!(paced.slowest < stops.slowest, "{stops:?}, paced {paced:?}");
+    assert!(paced.amplification < stops.amplification * 1.1, "{stops:?}, paced {paced:?}");
+}
+
+/// Collection of a block of map segments, each of which was written alone, brings them together again.
+#[test]
+fn segments_that_collection_finds_leave_in_whole_stripes() {
+    let mut device = drive(&["ftl.victim=fifo", "media.pages=48", "precondition.overwrite=0"]);
+    // Segments that nobody changes again, then others again and again; so few pages of each block of data that these stay.
+    const PER_SEGMENT: u64 = 1020;
+    let cold = (0..32).map(|segment| segment * PER_SEGMENT);
+    // A few once more: a block that gives nothing back is no victim.
+    let cold = cold.chain((0..4).map(|segment| segment * PER_SEGMENT + 1));
+    let hot = (0..600).map(|number| (40 + number % 24) * PER_SEGMENT + number / 24 * 40);
+    device.reset_counters();
+    for (tag, lba) in cold.chain(hot).enumerate() {
+        end(&mut device, Command::new(tag as u64, Opcode::Trim, Lba(lba), 1, Vec::new()));
+        end(&mut device, Command::new(tag as u64, Opcode::Flush, Lba(0), 0, Vec::new()));
+    }
+    device.check();
+    let counters = device.counters();
+    let of = |counts: &[u64]| (counts[Cause::Collection as usize], counts[Cause::Journal as usize]);
+    let ((segments, alone), (moving, _)) = (of(&counters.programmed_sectors), of(&counters.programs));
+    assert_eq!(device.ftl_counters().relocated_units, 0, "data of the host must not be collected");
+    assert!(alone == 636 && segments >= 28, "{counters:?}");
+    assert!(moving * 4 <= segments, "{segments} segments were moved in {moving} programs");
+}
+
+/// Waits for a command alone.
+fn end(device: &mut Device, command: Command) {
+    device.submit(device.now(), command);
+    loop {
+        if let Some(completion) = device.pop() {
+            assert_eq!(completion.status, Status::Success);
+            return;
+        }
+        let next = device.next_event().expect("it ends");
+        device.advance(next);
+    }
+}
+
+/// Whether a small random drive takes three times its capacity in random writes, with some trims and flushes.
+fn takes_everything(seed: u64, pacing: bool) -> bool {
+    let mut sets = swarm::sets_of(seed);
+    sets.retain(|set| !set.starts_with("media.faults") && !set.starts_with("ftl.gc_pacing"));
+    sets.push(format!("ftl.gc_pacing={pacing}"));
+    let mut device = Device::new(&swarm::tiny(&sets)).unwrap_or_else(|e| panic!("{e}"));
+    let (mut rng, sectors) = (Rng::new(seed), device.capacity_sectors());
+    let (mut written, mut tag) = (0, 0);
+    while written < 3 * sectors {
+        let count = 1 + rng.below(8.min(sectors));
+        let lba = Lba(rng.below(sectors - count + 1));
+        let (opcode, count) = match rng.below(40) {
+            0 => (Opcode::Flush, 0),
+            1 => (Opcode::Trim, count),
+            _ => (Opcode::Write, count),
+        };
+        let bytes = if opcode == Opcode::Write { count as usize * device.image_bytes() } else { 0 };
+        device.submit(device.now(), Command::new(tag, opcode, lba, count as u32, vec![0; bytes]));
+        (tag, written) = (tag + 1, written + count);
+        while device.outstanding_commands() >= 12 {
+            let next = device.next_event().expect("commands in flight");
+            device.advance(next);
+            while let Some(completion) = device.pop() {
+                if completion.status != Status::Success {
+                    return false;
+                }
+            }
+        }
+    }
+    device.check();
+    !device.is_read_only()
+}
+
+#[test]
+fn no_drive_gives_up_because_it_is_paced() {
+    let gives_up = |&seed: &u64| !takes_everything(seed, true) && takes_everything(seed, false);
+    let gave_up: Vec<u64> = (0..seeds()).filter(gives_up).collect();
+    assert_eq!(gave_up, [0; 0], "seeds of drives that gave up only because they are paced");
+}
+
+fn seeds() -> u64 {
+    std::env::var("PELLUCID_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(150)
+}
