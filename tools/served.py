@@ -112,9 +112,12 @@ class Server:
         assert alive and status == 0 and "panicked" not in self.log(), f"server: status {status}\n{self.log()}"
 
     def fio(self, name, *options, seconds=180):
-        """A fio job over NBD; what fio leaves behind stays in our directory."""
-        return run("fio", f"--name={name}", "--ioengine=nbd", f"--uri={self.uri()}", "--verify_state_save=0",
-                   *options, seconds=seconds, cwd=self.directory)
+        """A fio job over NBD; what fio leaves behind stays in our directory. Where it fails, what the server logged comes first."""
+        try:
+            return run("fio", f"--name={name}", "--ioengine=nbd", f"--uri={self.uri()}", "--verify_state_save=0",
+                       *options, seconds=seconds, cwd=self.directory)
+        except AssertionError as why:
+            raise AssertionError(f"the server's log ends with\n{self.log()[-2000:]}\n{why}") from None
 
 
 @contextlib.contextmanager

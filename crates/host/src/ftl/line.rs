@@ -9,8 +9,9 @@
 //!   row 1   [ data 2 ] [ data 3 ] [ data 4 ]      end:   the logical page of every sector, written after all data
 //!   row 2   [ data 5 ] [ data 6 ] [  end   ]
 //! ```
-//! A chunk that fails is replaced by a spare one of its parallel unit when the line is erased. Invariants: every good chunk
-//! is in exactly one line or one list of spares; a line is reset only when nothing reads from it and nothing is on its way to it.
+//! A chunk that fails is replaced by a spare one of its parallel unit when the line is erased; one that was only being written when
+//! the drive lost its power is reset like the others. Invariants: every good chunk is in exactly one line or one list of spares; a
+//! line is reset only when nothing reads from it and nothing is on its way to it.
 
 use super::config::{HostFtlConfig, HostFtlError};
 use super::meta;
@@ -40,7 +41,7 @@ pub(crate) struct Line {
     pub holds: u32,
     /// Parallel units where a write has failed. Their chunks take nothing more, and the line gets no end.
     pub broken: Vec<u32>,
-    /// Spares that will take the place of broken chunks when the line is erased.
+    /// What will be in the place of broken chunks when the line has been erased: spares, or they themselves.
     pub replacements: Vec<(u32, Lba)>,
     /// Waits for its holds before it is reset.
     pub erase_waits: bool,

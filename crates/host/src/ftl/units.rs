@@ -189,7 +189,8 @@ impl HostFtl {
         }
     }
 
-    /// A write failed: its chunk takes nothing more until the line is erased, and a spare stands in for it from then on.
+    /// A write failed: its chunk takes nothing more until the line is erased, and a spare stands in for it from then on. Where only the
+    /// drive's power had gone, the chunk stands in for itself: whether it is still good, its reset tells.
     fn chunk_failed(&mut self, job: Job, unit: u32, status: Status) {
         let (Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _)) = job else {
             return;
@@ -199,13 +200,16 @@ impl HostFtl {
         let record = &mut self.lines[line];
         if let Some(rows) = record.rows.get_mut(unit as usize) {
             // Either the drive has closed the chunk and gives all of it, or the write pointer is behind the failed stripe.
-            *rows = if status == Status::ChunkWriteFailed { *rows + 1 } else { all };
+            let behind = matches!(status, Status::ChunkWriteFailed | Status::PowerLoss);
+            *rows = if behind { *rows + 1 } else { all };
         }
         if !record.broken.contains(&unit) {
             record.broken.push(unit);
-            if let Some(spare) = self.lines.take_spare(unit) {
-                self.lines[line].replacements.push((unit, spare));
-            }
+            let stands_in = match status {
+                Status::PowerLoss => self.lines.chunk_of(line, unit),
+                _ => self.lines.take_spare(unit),
+            };
+            self.lines[line].replacements.extend(stands_in.map(|chunk| (unit, chunk)));
             self.finish_chunk(line, unit);
         }
     }
@@ -294,12 +298,14 @@ impl HostFtl {
         self.counters.erased_lines += 1;
         self.lines[line].resets = self.lines.units + 1;
         for unit in 0..self.lines.units {
-            if broken.contains(&unit) {
-                let spare = replacements.iter().find(|(of, _)| *of == unit).map(|r| r.1);
-                self.lines.set_chunk(line, unit, spare);
-                self.lines[line].resets -= 1;
-            } else {
+            let stands_in = replacements.iter().find(|(of, _)| *of == unit).map(|r| r.1);
+            if !broken.contains(&unit)
+                || stands_in.is_some_and(|c| self.lines.chunk_of(line, unit) == Some(c))
+            {
                 self.enqueue(unit, Job::Reset(line));
+            } else {
+                self.lines.set_chunk(line, unit, stands_in);
+                self.lines[line].resets -= 1;
             }
         }
         self.chunk_reset(line);

@@ -206,7 +206,12 @@ impl Remote {
                 return;
             }
             self.waiting.pop_front();
-            send(link, queue, &mut self.works[at as usize], at, &self.identity.geometry);
+            let (work, geometry) = (&mut self.works[at as usize], &self.identity.geometry);
+            if work.command.opcode == Opcode::Reset {
+                // Whether it is carried out may never be known.
+                work.chunks(geometry).for_each(|chunk| self.written[chunk as usize] = 0);
+            }
+            send(link, queue, work, at, geometry);
         }
     }
 
@@ -236,8 +241,8 @@ impl Remote {
             let same = matches!(met, Status::Success | Status::HighEcc) && data == work.blocks(sector_bytes);
             match same {
                 true => self.part_done(at),
-                // Torn, or another's: the layer writes elsewhere.
-                false => self.finish(at, Status::ChunkWriteFailed),
+                // Torn: the layer writes elsewhere. Its chunk may be as good as before.
+                false => self.finish(at, Status::PowerLoss),
             }
             return None;
         }
@@ -289,11 +294,6 @@ impl Remote {
                 let list = work.command.vector.as_ref().map_or(&[][..], |vector| &vector.destinations);
                 list[work.done as usize..][..part].iter().for_each(|&lba| note(lba));
             }
-            (Opcode::Reset, _) => {
-                if let Some((chunk, _)) = place(geometry, work.first()) {
-                    self.written[chunk as usize] = 0;
-                }
-            }
             _ => {}
         }
         work.done += work.part;
@@ -325,7 +325,7 @@ impl Remote {
             } else if in_use && write_pointer >= first + work.part {
                 work.verifying = true;
             } else {
-                return self.finish(at, Status::ChunkWriteFailed);
+                return self.finish(at, Status::PowerLoss);
             }
         }
         self.waiting.push_back(at);

@@ -10,11 +10,11 @@
 //! ```
 //! Commands wait while the drive is away; none fails because a connection does. A write whose end was not seen is *in doubt*: it is
 //! settled by the write pointer of its chunk after connecting again. Behind the pointer it is sent again; before it, it is read back
-//! and compared; torn, it fails, and the layer writes elsewhere. A loss of power at the other end is treated alike: the
-//! connection is given up, and what stands on the drive decides.
+//! and compared; torn, it ends with [`Status::PowerLoss`], and the layer writes elsewhere. A loss of power at the other end is
+//! treated alike: the connection is given up, and what stands on the drive decides.
 //!
 //! Invariants: a command ends once; one part of it is under way at a time, so that its parts are written in order; `written` never
-//! says more of a chunk than the drive has acknowledged.
+//! says more of a chunk than the drive has acknowledged and still owes: nothing from when a reset of it is sent.
 
 mod command;
 mod connect;
@@ -79,7 +79,7 @@ pub struct Remote {
     waiting: VecDeque<u32>,
     completions: VecDeque<Completion>,
     ends: Vec<Ended>,
-    /// Sectors of each chunk that the drive has acknowledged.
+    /// Sectors of each chunk that the drive has acknowledged, since the last reset of it was sent.
     written: Vec<u32>,
     keep_alive: SimTime,
     /// When the drive last answered, or was first asked again.
@@ -330,19 +330,10 @@ impl Remote {
         if link.identity != self.identity {
             return Err("another drive is there now".into());
         }
-        let resets = |chunk: u32| {
-            let touches = |work: &Work| {
-                work.command.opcode == Opcode::Reset
-                    && work.in_doubt
-                    && work.chunks(&self.identity.geometry).any(|c| c == chunk)
-            };
-            self.waiting.iter().any(|&at| touches(&self.works[at as usize]))
-        };
-        let behind = |(number, (chunk, &written)): (u32, (&ChunkInfo, &u32))| {
-            let gone = chunk.state != ChunkState::Offline && chunk.write_pointer < written;
-            gone && !resets(number)
-        };
-        let lost = (0..).zip(link.chunks.iter().zip(&self.written)).filter(|&each| behind(each)).count();
+        let behind =
+            |chunk: &ChunkInfo, written| chunk.state != ChunkState::Offline && chunk.write_pointer < written;
+        let lost = link.chunks.iter().zip(&self.written).filter(|&(chunk, &written)| behind(chunk, written));
+        let lost = lost.count();
         match lost {
             0 => Ok(()),
             _ => Err(format!("it has lost data that it had acknowledged, in {lost} chunks")),

@@ -165,12 +165,17 @@ pub const NQN: &str = "nqn.2026-01.org.pellucid:chunks";
 
 /// A small drive that is one open-channel namespace with metadata for a host FTL.
 pub fn chunks() -> Device {
+    Device::new(&chunk_config()).expect("a good configuration")
+}
+
+/// What it is made from.
+pub fn chunk_config() -> DeviceConfig {
     let mut config = config(StoreKind::Ram);
     config.media.metadata_bytes = 16;
     config.media.geometry.spare_bytes = 256;
     let all = 0..config.media.geometry.blocks;
     config.namespaces = vec![chunk_namespace(all, Management::Host)];
-    Device::new(&config).expect("a good configuration")
+    config
 }
 
 /// Has a server listen for NBD and for control at these `paths`, and for NVMe/TCP, which offers the first namespace; gives its address.
