@@ -11,11 +11,28 @@
 use crate::core::{Core, Done};
 use crate::output::Output;
 use crate::session::{Close, ConnectionId, Load, Port, Session};
-use crate::socket::Stream;
+use crate::socket::{Stream, UNIX_SEND_BYTES};
 use std::io::{self, IoSliceMut};
 
 /// A connection that is ending must be gone after this time.
 const ENDING_NS_MAX: u64 = 5_000_000_000;
+
+/// So many answers a Unix socket holds while its connection is hot: what is sent together then is freed together, and still in a cache
+/// when the client takes it.
+const ANSWERS_HELD: usize = 8;
+/// But never fewer bytes.
+const HELD_BYTES_MIN: usize = 32 << 10;
+/// The size of an answer is the mean of so many.
+const ANSWERS_SEEN: usize = 64;
+
+/// Answers since the size of the socket was last looked at.
+#[derive(Default)]
+struct Answers {
+    count: usize,
+    bytes: usize,
+    /// What the socket holds.
+    held_bytes: usize,
+}
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +61,7 @@ pub(crate) struct Connection {
     output: Output,
     load: Load,
     held: Vec<u8>,
+    answers: Answers,
     phase: Phase,
     why: Option<Close>,
     ends_by_ns: u64,
@@ -72,6 +90,7 @@ impl Connection {
             output: Output::default(),
             load: Load::default(),
             held: Vec::new(),
+            answers: Answers::default(),
             phase: Phase::Open,
             why: None,
             ends_by_ns: u64::MAX,
@@ -128,14 +147,44 @@ impl Connection {
         }
     }
 
-    /// Reads once and hands what came to the session.
-    pub fn read(&mut self, core: &mut Core, scratch: &mut [u8]) {
+    /// It may be possible to read, and to send; whether something waits to be sent.
+    pub fn try_again(&mut self) -> bool {
+        (self.readable, self.writable) = (true, true);
+        !self.output.is_empty()
+    }
+
+    /// While it is read from, and sent on, in every turn, its socket holds a few answers only; `hot`: it is.
+    pub fn fit_socket(&mut self, hot: bool) {
+        let Answers { count, bytes, held_bytes } = &mut self.answers;
+        let wanted = match hot {
+            true if *count < ANSWERS_SEEN => return,
+            true => *bytes / *count * ANSWERS_HELD,
+            false => UNIX_SEND_BYTES,
+        };
+        (*count, *bytes) = (0, 0);
+        // In powers of two, so that it seldom changes.
+        let fitting = 1 << wanted.clamp(HELD_BYTES_MIN, UNIX_SEND_BYTES).ilog2();
+        // A socket that keeps its size is only slower.
+        if std::mem::replace(held_bytes, fitting) != fitting {
+            let _ = self.stream.hold(fitting);
+        }
+    }
+
+    /// The system has no events for it any more.
+    pub fn give_up(&mut self) {
+        self.gone = true;
+    }
+
+    /// Reads once and hands what came to the session; whether something came.
+    pub fn read(&mut self, core: &mut Core, scratch: &mut [u8]) -> bool {
         if self.phase != Phase::Open {
-            return self.drop_input(scratch);
+            self.drop_input(scratch);
+            return false;
         }
         if !self.held.is_empty() {
             let held = std::mem::take(&mut self.held);
-            return self.receive(core, &held);
+            self.receive(core, &held);
+            return false;
         }
         let (landing, room, result) = match self.session.landing() {
             Some(landing) => {
@@ -162,11 +211,13 @@ impl Connection {
                 if count > landed && self.phase == Phase::Open {
                     self.receive(core, &scratch[..count - landed]);
                 }
+                return true;
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => self.gone = true,
         }
+        false
     }
 
     fn receive(&mut self, core: &mut Core, bytes: &[u8]) {
@@ -193,6 +244,7 @@ impl Connection {
     /// One of its operations has ended.
     pub fn completed(&mut self, core: &mut Core, done: Done) {
         self.load.commands -= 1;
+        self.answers.count += 1;
         core.protocols[self.protocol].commands += 1;
         self.load.bytes -= done.bytes;
         if matches!(self.phase, Phase::Refusing | Phase::Told) {
@@ -218,6 +270,7 @@ impl Connection {
                 Err(_) => self.gone = true,
             }
             let sent = before - self.output.bytes();
+            self.answers.bytes += sent;
             core.bytes_in_outputs -= sent;
             core.protocols[self.protocol].sent_bytes += sent as u64;
         }

@@ -296,6 +296,9 @@ impl Server {
             self.active_ns = now;
         }
         let polling = now.saturating_sub(self.active_ns) < self.options.poll.as_nanos() as u64;
+        if !polling {
+            self.cool(true);
+        }
         let fault = self.core.next_fault_ns();
         if fault.is_some_and(|at| at <= now) {
             self.core.strike(None, now);
@@ -312,10 +315,11 @@ impl Server {
         }
         if busy || polling || is_due {
             self.turns = self.turns.wrapping_add(1);
+            self.table.try_hot();
             if polling && !self.turns.is_multiple_of(TURNS_PER_POLL) {
-                self.table.try_hot();
                 return Ok(());
             }
+            self.cool(false);
             return self.poll_now(events, Some(Duration::ZERO));
         }
         if self.core.run_background() {
@@ -329,6 +333,12 @@ impl Server {
         self.poll_now(events, if idle { None } else { Some(Duration::from_nanos(tick)) })?;
         self.turn_ns = self.core.now_ns();
         Ok(())
+    }
+
+    /// Gives connections that are read from directly back to the event queue: idle ones, or all.
+    fn cool(&mut self, all: bool) {
+        let token = |slot| Token(CONNECTIONS + slot);
+        self.table.cool(self.turn_ns, all, self.poll.registry(), token);
     }
 
     fn poll_now(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
@@ -403,14 +413,14 @@ impl Server {
     fn read(&mut self) {
         let mut reading = std::mem::take(&mut self.at_hand);
         self.table.take_readers(&mut reading);
-        if !self.options.poll.is_zero() {
-            self.table.note_hot(&reading);
-        }
         for slot in reading.drain(..) {
             let Some(connection) = self.table.get(slot) else { continue };
             if connection.wants_reading(&mut self.core) {
-                connection.read(&mut self.core, &mut self.scratch);
+                let came = connection.read(&mut self.core, &mut self.scratch);
                 self.table.touch(slot);
+                if came && !self.options.poll.is_zero() {
+                    self.table.heat(slot, self.turn_ns, self.poll.registry());
+                }
             }
         }
         self.at_hand = reading;

@@ -19,7 +19,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 const PROBES: u32 = 6;
 /// What a Unix socket holds, as far as the system allows: its usual 208 KiB are fewer than 64 answers of 4 KiB, and who waits for room
 /// to send has to be woken. TCP finds its own measure.
-const UNIX_SEND_BYTES: usize = 1 << 20;
+pub(crate) const UNIX_SEND_BYTES: usize = 1 << 20;
 
 /// Where a listener is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,6 +174,14 @@ impl Stream {
 
     pub fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         either!(self, s => s.deregister(registry))
+    }
+
+    /// A Unix socket holds so many bytes that have not been taken; TCP finds its own measure.
+    pub fn hold(&self, bytes: usize) -> io::Result<()> {
+        match self {
+            Stream::Tcp(_) => Ok(()),
+            Stream::Unix(stream) => Ok(sockopt::set_socket_send_buffer_size(stream, bytes)?),
+        }
     }
 
     /// Says that nothing more will be sent.

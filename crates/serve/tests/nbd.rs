@@ -13,6 +13,7 @@ use pellucid_wire::nbd::{
     ClientHandshake, ClientHandshakeEvent, Command, Info, InfoRequest, MetaContextRequest, OptionKind,
     OptionReply, Request, allocation, command_flag, encode_client_flags, encode_option, transmission_flag,
 };
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -157,6 +158,58 @@ fn a_gap_between_looks_loses_nothing() {
         assert_eq!(clients[1].read(unit * 4096, 4096), [unit as u8; 4096]);
     }
     assert!(began.elapsed() >= Duration::from_millis(8), "one look for each read, and a gap before it");
+}
+
+/// While a server polls, busy connections are not in its event queue. More of them than are read from directly, answers that no socket
+/// holds, and pauses long enough to go to sleep in and short enough not to: nothing is forgotten.
+#[test]
+fn connections_that_are_busy_now_and_idle_then_lose_nothing() {
+    const READ: u32 = 128 << 10;
+    let options = Options { poll: Duration::from_micros(300), ..Options::default() };
+    let drives = vec![("one".into(), drive(StoreKind::Ram))];
+    let served = serve_observed("hot", drives, Time::Instant, None, options);
+    let unix = || {
+        let stream = UnixStream::connect(&served.unix).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket option");
+        Client::begin(Box::new(stream), "one", true)
+    };
+    let mut clients = [
+        Client::tcp(&served, "one"),
+        Client::tcp(&served, "one"),
+        Client::tcp(&served, "one"),
+        unix(),
+        unix(),
+        unix(),
+    ];
+    let mut rng = Rng::new(5);
+    let data = pattern(6, 1 << 20);
+    clients[0].write(0, &data);
+    for _ in 0..300 {
+        let many = rng.below(8) == 0;
+        let places: Vec<u64> =
+            (0..if many { 40 } else { 1 }).map(|_| rng.below(7) * u64::from(READ)).collect();
+        let busy: Vec<usize> = (0..clients.len()).filter(|_| rng.below(2) == 0).collect();
+        let length = if many { READ } else { 4096 };
+        let mut sent = BTreeMap::new();
+        for &at in &busy {
+            for &place in &places {
+                sent.insert((at, clients[at].send(Command::Read, 0, place, length, &[])), place as usize);
+            }
+        }
+        for &at in &busy {
+            for _ in &places {
+                let reply = clients[at].reply(|_| length);
+                let place = sent.remove(&(at, reply.cookie)).expect("an answer to something asked");
+                assert!(reply.error == 0 && reply.data == data[place..place + length as usize]);
+            }
+        }
+        let pause = Duration::from_micros(rng.below(4) * 250);
+        let began = Instant::now();
+        while began.elapsed() < pause {
+            std::hint::spin_loop();
+        }
+    }
+    clients.into_iter().for_each(Client::leave);
 }
 
 #[test]

@@ -5,16 +5,29 @@
 //!   slot ─► connection       queued:  in the list of those to be read from
 //!                            touched: in the list of those to be sent on and looked after
 //! ```
+//! Connections that were read from lately are *hot*: they are read from in every turn and are not in the system's event queue, as long as
+//! the server polls. A client then wakes nobody when it sends or takes, which costs it more than its own part of that.
+//!
 //! Invariants: a connection is in `readers` exactly while `queued`, and in `touched` exactly while `touched` is set; a slot is
 //! given to another connection only with another serial, so what was meant for one that is gone finds nobody.
 
 use crate::connection::Connection;
 use crate::session::ConnectionId;
+use mio::{Registry, Token};
 
 /// Bits of a connection's number that say where it is kept.
 pub(crate) const SLOT_BITS: u32 = 16;
 /// As many connections are read from directly.
 const HOT_MAX: usize = 4;
+/// One that has brought nothing for so long is hot no more.
+const HOT_NS: u64 = 1_000_000;
+
+/// A connection that is read from directly.
+struct Hot {
+    slot: usize,
+    /// When it last brought something.
+    read_ns: u64,
+}
 
 /// All connections.
 #[derive(Default)]
@@ -24,8 +37,7 @@ pub(super) struct Table {
     serial: u64,
     readers: Vec<usize>,
     touched: Vec<usize>,
-    /// Those that were busy when they were last read from.
-    hot: Vec<usize>,
+    hot: Vec<Hot>,
 }
 
 impl Table {
@@ -48,7 +60,7 @@ impl Table {
     pub fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
         let connection = self.slots[slot].take()?;
         self.vacant.push(slot);
-        self.hot.retain(|&hot| hot != slot);
+        self.hot.retain(|hot| hot.slot != slot);
         Some(connection)
     }
 
@@ -124,23 +136,48 @@ impl Table {
         }
     }
 
-    /// Those are the busy ones from now on.
-    pub fn note_hot(&mut self, busy: &[usize]) {
-        if !busy.is_empty() && self.hot != busy {
-            self.hot.clear();
-            self.hot.extend(busy.iter().take(HOT_MAX));
+    /// A connection has brought something: it is hot, if there is room.
+    pub fn heat(&mut self, slot: usize, now_ns: u64, registry: &Registry) {
+        if let Some(hot) = self.hot.iter_mut().find(|hot| hot.slot == slot) {
+            hot.read_ns = now_ns;
+            if let Some(connection) = &mut self.slots[slot] {
+                connection.fit_socket(true);
+            }
+        } else if self.hot.len() < HOT_MAX
+            && let Some(connection) = &mut self.slots[slot]
+            && connection.stream.deregister(registry).is_ok()
+        {
+            self.hot.push(Hot { slot, read_ns: now_ns });
         }
     }
 
-    /// Has connections that were busy read from without asking whether there is something.
+    /// Those that have brought nothing for a while are hot no more; `all`: none is, because the server is going to sleep. The event queue
+    /// tells at once what is with one that comes back into it.
+    pub fn cool(&mut self, now_ns: u64, all: bool, registry: &Registry, token: impl Fn(usize) -> Token) {
+        let slots = &mut self.slots;
+        self.hot.retain(|&Hot { slot, read_ns }| {
+            let stays = !all && now_ns < read_ns + HOT_NS;
+            if !stays && let Some(connection) = &mut slots[slot] {
+                connection.fit_socket(false);
+                if connection.stream.register(registry, token(slot)).is_err() {
+                    connection.give_up();
+                }
+            }
+            stays
+        });
+    }
+
+    /// Has the hot ones read from, and sent on, without asking whether they can be.
     pub fn try_hot(&mut self) {
         for i in 0..self.hot.len() {
-            let slot = self.hot[i];
-            if let Some(connection) = &mut self.slots[slot]
-                && !connection.queued
-            {
-                connection.readable = true;
+            let slot = self.hot[i].slot;
+            let Some(connection) = &mut self.slots[slot] else { continue };
+            let blocked = connection.try_again();
+            if !connection.queued {
                 self.queue(slot);
+            }
+            if blocked {
+                self.touch(slot);
             }
         }
     }
