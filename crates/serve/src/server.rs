@@ -50,7 +50,7 @@ const READ_BYTES: usize = 256 << 10;
 const TICK_NS: u64 = 100_000_000;
 /// The pacer is awake this long before an event: about what waking up takes.
 const SPIN_NS: u64 = 60_000;
-/// While polling, epoll is asked only every so many turns; in between the busiest connections are read from directly.
+/// While polling without gaps, epoll is asked only every so many turns: the busiest connections are read from directly.
 const TURNS_PER_POLL: u32 = 16;
 /// Parts in which answers are sent before sockets are looked at again.
 const PARTS_MAX: u32 = 64;
@@ -316,7 +316,9 @@ impl Server {
         if busy || polling || is_due {
             self.turns = self.turns.wrapping_add(1);
             self.table.try_hot();
-            if polling && !self.turns.is_multiple_of(TURNS_PER_POLL) {
+            // Looks with gaps between them are few.
+            let gaps = !self.options.poll_gap.is_zero();
+            if polling && !gaps && !self.turns.is_multiple_of(TURNS_PER_POLL) {
                 return Ok(());
             }
             self.cool(false);
