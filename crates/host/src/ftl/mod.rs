@@ -21,6 +21,7 @@ mod rate;
 mod read;
 mod recover;
 mod ring;
+mod sizes;
 mod stop;
 mod units;
 mod write;
@@ -37,7 +38,7 @@ use pellucid_flash::{
     BlockId, Command, Completion, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
     Vector,
 };
-use pellucid_ftl::{Durability, FtlConfig, Isolation, PageMap, Placement, Separation, WearLevelling};
+use pellucid_ftl::PageMap;
 use rate::RateLimiter;
 use ring::Ring;
 use std::collections::VecDeque;
@@ -158,10 +159,10 @@ impl HostFtl {
             return Err(HostFtlError::NotOpenChannel(config.namespace));
         };
         let lines = Lines::new(config, &geometry)?;
-        let engine = engine_config(config, &lines);
+        let engine = sizes::engine_config(config, &lines);
         let ftl = PageMap::new(&engine, lines.layout(), &[]).map_err(HostFtlError::Room)?;
         let stripe = lines.stripe_sectors;
-        let buffer = buffer_sectors(config, &lines);
+        let buffer = sizes::buffer_sectors(config, &lines);
         // What the drive holds back of every chunk has to be here, and as much as makes it readable.
         let least = match lines.held_rows {
             0 => 2 * stripe,
@@ -172,7 +173,7 @@ impl HostFtl {
             return Err(HostFtlError::Setting { key: "host.ftl.buffer", value: buffer.into(), allowed });
         }
         let ring = Ring::new(buffer, image_bytes, config.separation != Separation::Off);
-        let rate = rate_limiter(config, &lines, &ftl, ring.size())?;
+        let rate = sizes::rate_limiter(config, &lines, &ftl, ring.size())?;
         let units = vec![units::Unit::default(); lines.units as usize];
         Ok(HostFtl {
             steps: Steps::new(config.cpu.cores),
@@ -545,72 +546,6 @@ impl Layer for HostFtl {
     fn is_stopped(&self) -> bool {
         self.stop == Some(stop::Stop::Done)
     }
-}
-
-/// The engine's settings: one die, its blocks the lines.
-fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig {
-    FtlConfig {
-        over_provisioning: config.over_provisioning,
-        capacity_bytes: config.capacity_bytes,
-        victim: config.victim,
-        placement: Placement::WayFirst,
-        separation: config.separation,
-        gc_low_blocks: high_mark(config, lines) - 1,
-        gc_high_blocks: 0,
-        gc_pacing: false,
-        gc_parallel: 1,
-        copyback: false,
-        wear: WearLevelling { dynamic: true, static_gap: None },
-        durability: config.durability,
-        handles: 1,
-        isolation: Isolation::Initial,
-        seed: config.uuid,
-    }
-}
-
-/// Free lines from which on the application gets the whole buffer.
-fn high_mark(config: &HostFtlConfig, lines: &Lines) -> u32 {
-    let share = (f64::from(lines.layout().blocks) * config.gc_share) as u32;
-    share.max(reserve(config, lines, buffer_sectors(config, lines).next_power_of_two()) + 2)
-}
-
-/// Sectors of the ring, before they are rounded up.
-fn buffer_sectors(config: &HostFtlConfig, lines: &Lines) -> u32 {
-    match config.buffer_sectors {
-        0 => (2 + lines.held_rows) * lines.units * lines.stripe_sectors,
-        sectors => sectors,
-    }
-}
-
-/// Free lines that the application leaves alone: one to relocate a line into, what the ring can hold, and one for map segments; one
-/// more where what is relocated does not share the application's open line.
-fn reserve(config: &HostFtlConfig, lines: &Lines, buffer: u32) -> u32 {
-    1 + buffer.div_ceil(lines.layout().units_per_block)
-        + u32::from(config.durability != Durability::Volatile)
-        + u32::from(config.separation != Separation::Off)
-}
-
-fn rate_limiter(
-    config: &HostFtlConfig,
-    lines: &Lines,
-    ftl: &PageMap,
-    buffer: u32,
-) -> Result<RateLimiter, HostFtlError> {
-    let reserve = reserve(config, lines, buffer);
-    // Beside the reserve: the open line of data, that of map segments, and one that collection empties; perhaps an open line of what it
-    // has moved.
-    let layout = lines.layout();
-    let open = 3 + u32::from(config.separation != Separation::Off);
-    let working = u64::from(reserve + open) * u64::from(layout.units_per_block);
-    let user = u64::from(ftl.user_units());
-    if user + working > u64::from(layout.units) {
-        return Err(HostFtlError::Room(pellucid_ftl::SetupError::TooLittleSpare {
-            physical_units: layout.units.into(),
-            user_units: user,
-            needed_units: working,
-        }));
-    }
-    Ok(RateLimiter::new(reserve, high_mark(config, lines), buffer, lines.stripe_sectors))
 }
 
 /// A line, where the engine says block.

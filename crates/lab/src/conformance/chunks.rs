@@ -1,5 +1,7 @@
 //! Open-Channel SSD 2.0.
 
+mod failures;
+
 use super::{Bench, Case};
 use pellucid_flash::{
     ChunkInfo, ChunkReason, ChunkState, Command, Drive, Interface, Lba, Opcode, Status, Vector, ZoneAction,
@@ -10,7 +12,7 @@ const NEXT: &str = "[[drive.namespace]]\ninterface = \"open-channel\"\non_write_
 const DULBE: &str = "[[drive.namespace]]\ninterface = \"open-channel\"\nunwritten = \"error\"\n";
 
 macro_rules! cases {
-    ($($name:literal: $run:ident),* $(,)?) => {
+    ($($name:literal: $run:path),* $(,)?) => {
         &[$(Case { name: concat!("open-channel: ", $name), run: $run }),*]
     };
 }
@@ -38,14 +40,14 @@ pub(super) const CASES: &[Case] = cases![
     "a copy moves sectors and metadata to other chunks": copy,
     "a copy inside a die need not cross the channel": copyback,
     "a copy keeps the rules of writing, and loses nothing silently": refused_copies,
-    "a shared drive levels wear and replaces bad blocks below its chunks": shared,
-    "a gap in wear is noticed": wear_notice,
-    "a factory-bad block is an offline chunk": offline_chunk,
-    "a failed erase takes its chunk offline (2C0h)": erase_failure,
-    "a failed write closes its chunk early (2F1h)": write_failure_closes,
-    "a failed write goes on in the next unit (2F0h)": write_failure_next,
-    "a lost sector is an error of its addresses and a notice": unrecoverable,
-    "a read that needs a retry is reported (2D0h) and noticed": media_feedback,
+    "a shared drive levels wear and replaces bad blocks below its chunks": failures::shared,
+    "a gap in wear is noticed": failures::wear_notice,
+    "a factory-bad block is an offline chunk": failures::offline_chunk,
+    "a failed erase takes its chunk offline (2C0h)": failures::erase_failure,
+    "a failed write closes its chunk early (2F1h)": failures::write_failure_closes,
+    "a failed write goes on in the next unit (2F0h)": failures::write_failure_next,
+    "a lost sector is an error of its addresses and a notice": failures::unrecoverable,
+    "a read that needs a retry is reported (2D0h) and noticed": failures::media_feedback,
     "open chunks are limited in the namespace and in a parallel unit": open_limits,
     "commands of other command sets are refused": foreign_commands,
     "fields that do not fit are refused": wrong_fields,
@@ -409,141 +411,6 @@ fn refused_copies() {
     let late = bench.run(with(None, Lba(to.0 + 8)));
     assert_eq!((late.status, late.result), (Status::ChunkOutOfOrder, 0xFF));
     assert_eq!(bench.run(with(None, to)).status, Status::Success);
-}
-
-fn shared() {
-    let mut bench = Bench::new(
-        "[[drive.namespace]]\ninterface = \"open-channel\"\nmanagement = \"shared\"\nspare_blocks = 2\n",
-        &[
-            "drive.media.faults.list=[{kind=\"factory-bad\",die=0,block=0},{kind=\"erase-fail\",die=0,block=1,after_erases=1}]",
-        ],
-    );
-    assert_eq!(bench.chunks().chunks, 4);
-    let lba = bench.lba(0, 0, 0, 0);
-    for round in 0..13 {
-        assert_eq!(bench.write(lba, CHUNK, round).status, Status::Success);
-        bench.power_cut();
-        assert!(bench.read(lba, CHUNK).data == bench.pattern(lba, CHUNK, round));
-        let reset = bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
-        assert_eq!((reset.status, bench.chunk(lba).state), (Status::Success, ChunkState::Free));
-    }
-    let worn: Vec<u32> = bench.drive.erase_counts().filter(|&erases| erases > 0).collect();
-    assert_eq!(worn, [3; 4], "one chunk wears all good blocks of its die alike");
-}
-
-fn wear_notice() {
-    let mut bench = Bench::new(&format!("{HOST}wear_gap = 3\n"), &[]);
-    let lba = bench.lba(1, 0, 2, 0);
-    for round in 1..=3 {
-        bench.write(lba, STRIPE, round);
-        bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
-        let notices = bench.notices();
-        assert_eq!(notices.len(), usize::from(round == 3));
-        assert!(notices.iter().all(|n| n.reason == ChunkReason::Wear && n.lba == lba));
-    }
-}
-
-fn offline_chunk() {
-    let mut bench = Bench::new(HOST, &["drive.media.faults.list=[{kind=\"factory-bad\",die=2,block=3}]"]);
-    let lba = bench.lba(1, 0, 3, 0);
-    assert_eq!(bench.chunk(lba).state, ChunkState::Offline);
-    assert_eq!(bench.write(lba, STRIPE, 1).status, Status::ChunkWriteInvalid);
-    assert_eq!(bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new())).status, Status::ChunkOffline);
-    let read = bench.read(lba, 2);
-    assert_eq!((read.status, read.data.iter().all(|&b| b == 0)), (Status::Success, true));
-}
-
-fn erase_failure() {
-    let mut bench =
-        Bench::new(HOST, &["drive.media.faults.list=[{kind=\"erase-fail\",die=0,block=1,after_erases=2}]"]);
-    let lba = bench.lba(0, 0, 1, 0);
-    let reset = Command::new(0, Opcode::Reset, lba, 0, Vec::new());
-    fill(&mut bench, lba);
-    assert_eq!(bench.run(reset.clone()).status, Status::Success);
-    fill(&mut bench, lba);
-    assert_eq!(bench.run(reset.clone()).status, Status::ChunkOffline);
-    assert_eq!(bench.chunk(lba).state, ChunkState::Offline);
-    assert_eq!(bench.run(reset).status, Status::ChunkOffline);
-    bench.power_cut();
-    assert_eq!(bench.chunk(lba).state, ChunkState::Offline);
-}
-
-const FAILING: &str = "drive.media.faults.list=[{kind=\"program-fail\",die=0,block=1,stripe=2}]";
-
-fn write_failure_closes() {
-    let mut bench = Bench::new(HOST, &[FAILING]);
-    let lba = bench.lba(0, 0, 1, 0);
-    let addresses: Vec<Lba> = (0..32).map(|i| Lba(lba.0 + i)).collect();
-    let data = bench.pattern(lba, 4 * STRIPE, 1);
-    let write = bench.run(bench.vector(Opcode::Write, &addresses, data));
-    assert_eq!((write.status, write.result), (Status::ChunkClosedEarly, 0xFFFF_0000));
-    for _ in 0..2 {
-        let info = bench.chunk(lba);
-        assert_eq!((info.state, info.write_pointer), (ChunkState::Closed, 2 * STRIPE));
-        assert!(bench.read(lba, 2 * STRIPE).data == bench.pattern(lba, 2 * STRIPE, 1));
-        assert_eq!(bench.write(Lba(lba.0 + 16), STRIPE, 1).status, Status::ChunkWriteInvalid);
-        bench.power_cut();
-    }
-    let reset = bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
-    assert_eq!((reset.status, bench.chunk(lba).state), (Status::ChunkOffline, ChunkState::Offline));
-}
-
-fn write_failure_next() {
-    let mut bench = Bench::new(NEXT, &[FAILING]);
-    let lba = bench.lba(0, 0, 1, 0);
-    let addresses: Vec<Lba> = (0..32).map(|i| Lba(lba.0 + i)).collect();
-    let data = bench.pattern(lba, 4 * STRIPE, 1);
-    let write = bench.run(bench.vector(Opcode::Write, &addresses, data));
-    assert_eq!((write.status, write.result), (Status::ChunkWriteFailed, 0x00FF_0000));
-    let info = bench.chunk(lba);
-    assert_eq!((info.state, info.write_pointer), (ChunkState::Open, 4 * STRIPE));
-    assert!(bench.read(Lba(lba.0 + 24), STRIPE).data == bench.pattern(lba, 4 * STRIPE, 1)[24 * 1024..]);
-    assert_eq!(bench.read(Lba(lba.0 + 16), 1).status, Status::UnrecoveredRead);
-    assert_eq!(bench.write(Lba(lba.0 + 32), 4 * STRIPE, 1).status, Status::Success);
-}
-
-fn unrecoverable() {
-    let mut bench =
-        Bench::new(HOST, &["drive.media.faults.list=[{kind=\"read-fail\",die=0,block=0,stripe=1}]"]);
-    let lba = bench.lba(0, 0, 0, 0);
-    bench.write(lba, 3 * STRIPE, 1);
-    let addresses = [Lba(lba.0 + 16), Lba(lba.0 + 8), lba];
-    let read = bench.run(bench.vector(Opcode::Read, &addresses, vec![0xEE; 3 * 1024]));
-    assert_eq!((read.status, read.result), (Status::UnrecoveredRead, 0b010));
-    let pattern = bench.pattern(lba, 3 * STRIPE, 1);
-    assert!(read.data[..1024] == pattern[16 * 1024..17 * 1024] && read.data[2048..] == pattern[..1024]);
-    let notices = bench.notices();
-    assert_eq!(
-        (notices.len(), notices[0].reason, notices[0].lba),
-        (1, ChunkReason::Unrecoverable, addresses[1])
-    );
-    assert_eq!(bench.drive.counters().read_retries, 2);
-}
-
-fn media_feedback() {
-    let faulty = "drive.media.faults.list=[{kind=\"read-fail\",die=0,block=0,stripe=1,attempts=1},\
-                  {kind=\"read-fail\",die=0,block=0,stripe=2,attempts=2}]";
-    for (namespace, medium, high) in [
-        (HOST.to_string(), Status::Success, Status::Success),
-        (format!("{HOST}very_high_ecc = true\n"), Status::Success, Status::HighEcc),
-        (format!("{HOST}high_ecc = true\n"), Status::HighEcc, Status::HighEcc),
-    ] {
-        let mut bench = Bench::new(&namespace, &[faulty]);
-        let lba = bench.lba(0, 0, 0, 0);
-        bench.write(lba, 3 * STRIPE, 1);
-        let pattern = bench.pattern(lba, 3 * STRIPE, 1);
-        for (stripe, status, reason) in
-            [(1, medium, ChunkReason::ErrorsMedium), (2, high, ChunkReason::ErrorsHigh)]
-        {
-            let read = bench.read(Lba(lba.0 + stripe * 8), STRIPE);
-            assert_eq!(read.status, status, "{namespace}");
-            assert!(read.data == pattern[stripe as usize * 8192..][..8192], "the data are good all the same");
-            let notices = bench.notices();
-            assert_eq!((notices.len(), notices[0].reason, notices[0].count), (1, reason, stripe));
-        }
-        assert_eq!(bench.read(lba, STRIPE).status, Status::Success);
-        assert!(bench.notices().is_empty());
-    }
 }
 
 fn open_limits() {

@@ -7,7 +7,7 @@
 use super::units::{Amount, UnitError, parse_amount, parse_bytes, parse_time};
 use super::{
     BlockSize, Dialect, Distribution, HandleList, HandleSelect, IoLimit, Job, Pattern, Rate, RateProcess,
-    Think, Zone,
+    Think, laws,
 };
 use crate::suggest;
 use pellucid_flash::Nanos;
@@ -152,7 +152,7 @@ const KEYS: &[KeyDoc] = &[
 ];
 
 /// What a value should have been.
-struct Allowed(String);
+pub(super) struct Allowed(String);
 
 impl From<UnitError> for Allowed {
     fn from(error: UnitError) -> Allowed {
@@ -160,9 +160,9 @@ impl From<UnitError> for Allowed {
     }
 }
 
-type Parsed<T> = Result<T, Allowed>;
+pub(super) type Parsed<T> = Result<T, Allowed>;
 
-fn allowed<T>(text: impl Into<String>) -> Parsed<T> {
+pub(super) fn allowed<T>(text: impl Into<String>) -> Parsed<T> {
     Err(Allowed(text.into()))
 }
 
@@ -288,7 +288,7 @@ impl JobBuilder {
             "numjobs" => job.numjobs = count(value, base, 1, 4096)? as u32,
             "rwmixread" => job.read_percent = percent(value)?,
             "rwmixwrite" => job.read_percent = 100 - percent(value)?,
-            "random_distribution" => job.distribution = distributions(value, base)?,
+            "random_distribution" => job.distribution = laws::distributions(value, base)?,
             "percentage_random" => set_each(&mut job.random_percent, value, percent)?,
             "norandommap" => job.random_map = !boolean(value)?,
             "randseed" => job.seed = count(value, base, 0, u64::MAX)?,
@@ -441,7 +441,7 @@ fn count(value: &str, kb_base: u64, min: u64, max: u64) -> Parsed<u64> {
     }
 }
 
-fn percent(value: &str) -> Parsed<u8> {
+pub(super) fn percent(value: &str) -> Parsed<u8> {
     match value.strip_suffix('%').unwrap_or(value).trim().parse() {
         Ok(percent @ 0..=100) => Ok(percent),
         _ => allowed("a whole number from 0 to 100"),
@@ -461,7 +461,7 @@ fn pattern(value: &str) -> Parsed<Pattern> {
     allowed(format!("{}{hint}", names.join(", ")))
 }
 
-fn block_bytes(value: &str, kb_base: u64) -> Parsed<u64> {
+pub(super) fn block_bytes(value: &str, kb_base: u64) -> Parsed<u64> {
     match parse_bytes(value, kb_base)? {
         0 => allowed("more than 0 bytes"),
         bytes => Ok(bytes),
@@ -490,7 +490,7 @@ fn block_split(value: &str, kb_base: u64) -> Parsed<BlockSize> {
     Ok(BlockSize::Split(sizes.into_iter().zip(fill_shares(&shares, what)?).collect()))
 }
 
-fn optional_share(share: &str, what: &str) -> Parsed<Option<f64>> {
+pub(super) fn optional_share(share: &str, what: &str) -> Parsed<Option<f64>> {
     match share.trim().trim_end_matches('%') {
         "" => Ok(None),
         share => match share.parse::<f64>() {
@@ -501,7 +501,7 @@ fn optional_share(share: &str, what: &str) -> Parsed<Option<f64>> {
 }
 
 /// Shares without a value divide what is left of 100 evenly.
-fn fill_shares(shares: &[Option<f64>], what: &str) -> Parsed<Vec<f64>> {
+pub(super) fn fill_shares(shares: &[Option<f64>], what: &str) -> Parsed<Vec<f64>> {
     let given: f64 = shares.iter().flatten().sum();
     let open = shares.iter().filter(|share| share.is_none()).count();
     let left = 100.0 - given;
@@ -509,97 +509,6 @@ fn fill_shares(shares: &[Option<f64>], what: &str) -> Parsed<Vec<f64>> {
         return allowed(what);
     }
     Ok(shares.iter().map(|share| share.unwrap_or(left.max(0.0) / open as f64)).collect())
-}
-
-/// Laws for read,write,trim; a part may leave out `zoned:` when the part before it is zoned.
-fn distributions(value: &str, kb_base: u64) -> Parsed<[Distribution; 3]> {
-    let parts: Vec<&str> = value.split(',').map(str::trim).collect();
-    let (head, _) = parts[0].split_once(':').unwrap_or((parts[0], ""));
-    if parts.len() > 3 {
-        return allowed("one law, or up to three for read,write,trim");
-    }
-    let mut laws = Vec::new();
-    for part in &parts {
-        let zones_only = head.starts_with("zoned") && part.starts_with(|c: char| c.is_ascii_digit());
-        laws.push(if zones_only { law(head, part, kb_base)? } else { whole_law(part, kb_base)? });
-    }
-    Ok(std::array::from_fn(|index| laws[index.min(laws.len() - 1)].clone()))
-}
-
-fn whole_law(value: &str, kb_base: u64) -> Parsed<Distribution> {
-    let (name, argument) = value.split_once(':').unwrap_or((value, ""));
-    law(name, argument, kb_base)
-}
-
-fn law(name: &str, argument: &str, kb_base: u64) -> Parsed<Distribution> {
-    let number = |allow: fn(f64) -> bool, what: &str| match argument.parse::<f64>() {
-        Ok(x) if allow(x) => Ok(x),
-        _ => allowed(what),
-    };
-    match name {
-        "random" if argument.is_empty() => Ok(Distribution::Uniform),
-        "zipf" => {
-            number(|x| x > 0.0 && x <= 100.0, "zipf:theta with theta above 0 and up to 100, and no centre")
-                .map(Distribution::Zipf)
-        }
-        "pareto" => number(|x| x > 0.0 && x < 1.0, "pareto:h with h between 0 and 1, and no centre")
-            .map(Distribution::Pareto),
-        "normal" | "gauss" => number(
-            |x| (0.001..=100.0).contains(&x),
-            "normal:deviation from 0.001 to 100 (percent), and no centre",
-        )
-        .map(Distribution::Normal),
-        "zoned" => zones(argument, |extent| match extent.trim_end_matches('%') {
-            "" => Ok(None),
-            text => percent(text).map(|p| Some(Amount::Percent(p))),
-        }),
-        "zoned_abs" => zones(argument, |extent| Ok(Some(Amount::Bytes(block_bytes(extent, kb_base)?)))),
-        _ => allowed(
-            "random, zipf:theta, pareto:h, normal:deviation, zoned:access/size:..., \
-             zoned_abs:access/bytes:...",
-        ),
-    }
-}
-
-fn zones(argument: &str, extent: impl Fn(&str) -> Parsed<Option<Amount>>) -> Parsed<Distribution> {
-    let what = "at most 256 zones access/size whose access shares, and sizes in percent, sum to 100 \
-        (zoned:60/10:40/90)";
-    let mut shares = Vec::new();
-    let mut extents = Vec::new();
-    for entry in argument.split(':') {
-        let Some((share, size)) = entry.split_once('/') else { return allowed(what) };
-        shares.push(optional_share(share, what)?);
-        extents.push(extent(size.trim())?);
-    }
-    if shares.len() > 256 {
-        return allowed(what);
-    }
-    let shares = fill_shares(&shares, what)?;
-    let extents = fill_extents(&extents, what)?;
-    let zones = shares.into_iter().zip(extents);
-    Ok(Distribution::Zoned(zones.map(|(access_percent, extent)| Zone { access_percent, extent }).collect()))
-}
-
-/// Empty sizes divide what is left of 100 % evenly, the first ones one more when that is not whole.
-fn fill_extents(extents: &[Option<Amount>], what: &str) -> Parsed<Vec<Amount>> {
-    if extents.iter().all(|extent| matches!(extent, Some(Amount::Bytes(_)))) {
-        return Ok(extents.iter().flatten().copied().collect());
-    }
-    let given: u32 =
-        extents.iter().flatten().map(|e| if let Amount::Percent(p) = e { u32::from(*p) } else { 0 }).sum();
-    let open = extents.iter().filter(|extent| extent.is_none()).count() as u32;
-    if given > 100 || (open == 0 && given != 100) {
-        return allowed(what);
-    }
-    let left = 100 - given;
-    let mut nth = 0;
-    let fill = |extent: &Option<Amount>| {
-        extent.unwrap_or_else(|| {
-            nth += 1;
-            Amount::Percent((left / open + u32::from(nth <= left % open)) as u8)
-        })
-    };
-    Ok(extents.iter().map(fill).collect())
 }
 
 #[cfg(test)]

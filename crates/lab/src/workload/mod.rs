@@ -74,6 +74,7 @@ mod distribution;
 mod fio;
 mod generate;
 mod keys;
+mod laws;
 mod pace;
 mod permute;
 mod placement;

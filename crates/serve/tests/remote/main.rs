@@ -1,6 +1,8 @@
 //! A host FTL in front of an open-channel drive of another server: data, lost connections, lost power, refusals.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod lost;
 
 use base64::Engine;
 use common::{
@@ -187,148 +189,6 @@ fn data_go_through_two_servers_and_are_found_by_a_third() {
         host.stop();
     }
     assert!(drive.logged("broke the protocol") == 0);
-}
-
-/// Passes connections on, and cuts them.
-struct Proxy {
-    address: SocketAddr,
-    streams: Arc<Mutex<Vec<TcpStream>>>,
-    /// What the drive says is thrown away.
-    deaf: Arc<AtomicBool>,
-}
-
-impl Proxy {
-    fn new(to: SocketAddr) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("its address");
-        let streams = Arc::new(Mutex::new(Vec::new()));
-        let all = Arc::clone(&streams);
-        let deaf = Arc::new(AtomicBool::new(false));
-        let hears_nothing = Arc::clone(&deaf);
-        // Ends with the process: it waits for connections that nobody makes any more.
-        std::thread::spawn(move || {
-            for host in listener.incoming().flatten() {
-                let Ok(drive) = TcpStream::connect(to) else { continue };
-                [&host, &drive].map(|stream| stream.set_nodelay(true).expect("a socket option"));
-                let ends = || [&host, &drive].map(|stream| stream.try_clone().expect("another handle"));
-                all.lock().expect("streams").extend(ends());
-                let [from_host, from_drive] = ends();
-                let deaf = Arc::clone(&hears_nothing);
-                std::thread::spawn(move || pass(from_host, drive, &AtomicBool::new(false)));
-                std::thread::spawn(move || pass(from_drive, host, &deaf));
-            }
-        });
-        Proxy { address, streams, deaf }
-    }
-
-    fn cut(&self) {
-        for stream in self.streams.lock().expect("streams").drain(..) {
-            // It may be closed already.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-fn pass(mut from: TcpStream, mut to: TcpStream, deaf: &AtomicBool) {
-    let mut bytes = [0; 16 << 10];
-    while let Ok(count @ 1..) = from.read(&mut bytes) {
-        if !deaf.load(Ordering::SeqCst) && to.write_all(&bytes[..count]).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Both);
-}
-
-/// Writes while `disturb` is called now and then, each time once the connection is there again; nothing may be lost.
-fn undisturbed(host: &Running, times: usize, mut disturb: impl FnMut()) {
-    let mut client = host.client();
-    let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(2));
-    for time in 0..times {
-        for n in 0..150 {
-            model.write(&mut client, &mut rng);
-            if n == 40 + time {
-                disturb();
-            }
-        }
-        client.flush();
-        host.wait_for("event=remote-back", time + 1);
-    }
-    model.check(&mut client);
-    client.leave();
-}
-
-#[test]
-fn a_cut_connection_loses_nothing() {
-    let drive = serve("remote-cut", 0, Time::Paced { dilation: 1.0 }, || chunks().into());
-    let proxy = Proxy::new(drive.nvme);
-    let host = host("remote-cut-host", proxy.address, false);
-    undisturbed(&host, 8, || proxy.cut());
-    assert_eq!(host.logged("event=remote-lost"), 8);
-    host.stop();
-}
-
-/// Whether a reset was carried out is not known to who never heard of its end. Until the chunk is written again the drive owes nothing
-/// of what it held.
-#[test]
-fn a_reset_whose_end_was_not_heard_is_no_loss() {
-    let drive = serve("remote-reset", 0, Time::Paced { dilation: 1.0 }, || {
-        let mut config = chunk_config();
-        // Most of the time resets are under way.
-        config.media.timing.erase_ns = Nanos::from_ms(3);
-        Device::new(&config).expect("a good configuration").into()
-    });
-    let proxy = Proxy::new(drive.nvme);
-    let host = host("remote-reset-host", proxy.address, false);
-    let mut client = host.client();
-    let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(4));
-    // Lines are collected all the time once everything has been written twice.
-    (0..2 * client.size_bytes / BLOCK as u64).for_each(|_| model.write(&mut client, &mut rng));
-    for round in 0..12 {
-        (0..37).for_each(|_| model.write(&mut client, &mut rng));
-        proxy.deaf.store(true, Ordering::SeqCst);
-        while !drive.control(r#"{"do":"status"}"#).contains("\"outstanding\":0,") {
-            std::thread::yield_now();
-        }
-        // Twice: what the drive holds is compared with what it owes when the host is back.
-        for time in 1..=2 {
-            proxy.cut();
-            proxy.deaf.store(false, Ordering::SeqCst);
-            host.wait_for("event=remote-back", 2 * round + time);
-        }
-    }
-    client.flush();
-    model.check(&mut client);
-    client.leave();
-    host.stop();
-}
-
-#[test]
-fn power_cuts_of_the_remote_drive_lose_nothing() {
-    let drive = serve("remote-power", 0, Time::Paced { dilation: 1.0 }, || chunks().into());
-    let host = host("remote-power-host", drive.nvme, false);
-    let before = host.figures()["serving"]["layers"][0].clone();
-    let mut client = host.client();
-    let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(3));
-    for _ in 0..8 {
-        for n in 0..150 {
-            model.write(&mut client, &mut rng);
-            if n == 70 {
-                let answer = drive.control(r#"{"do":"power-cut"}"#);
-                assert!(answer.contains("\"ok\":true"), "{answer}");
-            }
-        }
-        client.flush();
-    }
-    model.check(&mut client);
-    assert!(host.logged("event=remote-lost") > 0, "commands were under way when the power went");
-    let layer = &host.figures()["serving"]["layers"][0];
-    assert!(layer["write_failures"].as_u64() > Some(0), "stripes were torn: {layer}");
-    assert_eq!(
-        layer["lines"], before["lines"],
-        "a chunk that was being written when the power went is as good as before: {layer}"
-    );
-    client.leave();
-    host.stop();
 }
 
 #[test]

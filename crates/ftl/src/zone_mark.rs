@@ -1,0 +1,64 @@
+//! The mark in the spare area of a zone's stripe: which it is, and what became of its zone.
+//!
+//! ```text
+//!  zone | stripe | sectors, bit 31 finished, 30 read-only, 29 offline | epoch       four words, little endian
+//! ```
+//! Invariant: a mark that was encoded is decoded as it was.
+
+use pellucid_flash::ZoneState;
+
+/// What the spare area of a zone's stripe says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Zone.
+    pub zone: u32,
+    /// Stripe of the zone.
+    pub stripe: u32,
+    /// Sectors that hold data; fewer than a stripe has only in the last one, and in the staging log. 0 in the log: the zone was
+    /// reset, unless there is a verdict.
+    pub sectors: u32,
+    /// The zone was finished with this stripe.
+    pub finished: bool,
+    /// In the log: no stripe, but that the zone is [`ReadOnly`](ZoneState::ReadOnly) or [`Offline`](ZoneState::Offline) for good.
+    pub verdict: Option<ZoneState>,
+    /// Number of the mount that wrote it.
+    pub epoch: u32,
+}
+
+impl Mark {
+    /// Length of an encoded one.
+    pub const BYTES: usize = 16;
+
+    /// As bytes: zone, stripe, sectors (bit 31: finished, 30: read-only, 29: offline), epoch; little endian.
+    pub fn encode(&self) -> [u8; Mark::BYTES] {
+        let mut bytes = [0; Mark::BYTES];
+        let verdict = match self.verdict {
+            Some(ZoneState::ReadOnly) => 1 << 30,
+            Some(ZoneState::Offline) => 1 << 29,
+            _ => 0,
+        };
+        let sectors = self.sectors | u32::from(self.finished) << 31 | verdict;
+        for (at, word) in [self.zone, self.stripe, sectors, self.epoch].into_iter().enumerate() {
+            bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`Mark::encode`] wrote.
+    pub fn decode(bytes: &[u8; Mark::BYTES]) -> Mark {
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[4 * at + i]));
+        let sectors = word(2);
+        Mark {
+            zone: word(0),
+            stripe: word(1),
+            sectors: sectors & !(7 << 29),
+            finished: sectors >> 31 == 1,
+            verdict: match sectors >> 29 & 3 {
+                0 => None,
+                2 => Some(ZoneState::ReadOnly),
+                _ => Some(ZoneState::Offline),
+            },
+            epoch: word(3),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! How a target is divided: what the engine may count on, the write buffer, and the lines that stay free.
+//!
+//! ```text
+//!  lines   | reserve | open and being emptied | data of the application, and what it may overwrite |
+//!            `- collection can always end        `- high mark: from here on it gets the whole buffer
+//! ```
+//! Invariant: what the reserve holds is enough for everything in the ring and for the relocation of a line.
+
+use super::line::Lines;
+use super::rate::RateLimiter;
+use super::{HostFtlConfig, HostFtlError};
+use pellucid_ftl::{Durability, FtlConfig, Isolation, PageMap, Placement, Separation, WearLevelling};
+
+/// The engine's settings: one die, its blocks the lines.
+pub(super) fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig {
+    FtlConfig {
+        over_provisioning: config.over_provisioning,
+        capacity_bytes: config.capacity_bytes,
+        victim: config.victim,
+        placement: Placement::WayFirst,
+        separation: config.separation,
+        gc_low_blocks: high_mark(config, lines) - 1,
+        gc_high_blocks: 0,
+        gc_pacing: false,
+        gc_parallel: 1,
+        copyback: false,
+        wear: WearLevelling { dynamic: true, static_gap: None },
+        durability: config.durability,
+        handles: 1,
+        isolation: Isolation::Initial,
+        seed: config.uuid,
+    }
+}
+
+/// Free lines from which on the application gets the whole buffer.
+fn high_mark(config: &HostFtlConfig, lines: &Lines) -> u32 {
+    let share = (f64::from(lines.layout().blocks) * config.gc_share) as u32;
+    share.max(reserve(config, lines, buffer_sectors(config, lines).next_power_of_two()) + 2)
+}
+
+/// Sectors of the ring, before they are rounded up.
+pub(super) fn buffer_sectors(config: &HostFtlConfig, lines: &Lines) -> u32 {
+    match config.buffer_sectors {
+        0 => (2 + lines.held_rows) * lines.units * lines.stripe_sectors,
+        sectors => sectors,
+    }
+}
+
+/// Free lines that the application leaves alone: one to relocate a line into, what the ring can hold, and one for map segments; one
+/// more where what is relocated does not share the application's open line.
+fn reserve(config: &HostFtlConfig, lines: &Lines, buffer: u32) -> u32 {
+    1 + buffer.div_ceil(lines.layout().units_per_block)
+        + u32::from(config.durability != Durability::Volatile)
+        + u32::from(config.separation != Separation::Off)
+}
+
+/// The rate limiter for a ring of `buffer` sectors.
+///
+/// # Errors
+/// When the target has too few lines to work with.
+pub(super) fn rate_limiter(
+    config: &HostFtlConfig,
+    lines: &Lines,
+    ftl: &PageMap,
+    buffer: u32,
+) -> Result<RateLimiter, HostFtlError> {
+    let reserve = reserve(config, lines, buffer);
+    // Beside the reserve: the open line of data, that of map segments, and one that collection empties; perhaps an open line of what it
+    // has moved.
+    let layout = lines.layout();
+    let open = 3 + u32::from(config.separation != Separation::Off);
+    let working = u64::from(reserve + open) * u64::from(layout.units_per_block);
+    let user = u64::from(ftl.user_units());
+    if user + working > u64::from(layout.units) {
+        return Err(HostFtlError::Room(pellucid_ftl::SetupError::TooLittleSpare {
+            physical_units: layout.units.into(),
+            user_units: user,
+            needed_units: working,
+        }));
+    }
+    Ok(RateLimiter::new(reserve, high_mark(config, lines), buffer, lines.stripe_sectors))
+}
