@@ -38,7 +38,7 @@ use pellucid_flash::{
     BlockId, Command, Completion, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
     Vector,
 };
-use pellucid_ftl::PageMap;
+use pellucid_ftl::{FtlConfig, PageMap, Separation};
 use rate::RateLimiter;
 use ring::Ring;
 use std::collections::VecDeque;

@@ -4,7 +4,7 @@ mod failures;
 
 use super::{Bench, Case};
 use pellucid_flash::{
-    ChunkInfo, ChunkReason, ChunkState, Command, Drive, Interface, Lba, Opcode, Status, Vector, ZoneAction,
+    ChunkInfo, ChunkState, Command, Drive, Interface, Lba, Opcode, Status, Vector, ZoneAction,
 };
 
 const HOST: &str = "[[drive.namespace]]\ninterface = \"open-channel\"\n";

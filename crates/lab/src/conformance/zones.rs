@@ -213,7 +213,7 @@ fn zone_in(state_wanted: ZoneState) -> Bench {
         }
         ZoneState::Full => drop(act(&mut bench, 0, ZoneAction::Finish)),
         ZoneState::ReadOnly | ZoneState::Offline => {
-            bench = starved_zone();
+            bench = failures::starved_zone();
             if state_wanted == ZoneState::Offline {
                 act(&mut bench, 0, ZoneAction::Offline);
             }

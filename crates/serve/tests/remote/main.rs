@@ -5,11 +5,9 @@ mod common;
 mod lost;
 
 use base64::Engine;
-use common::{
-    Client, NQN, ask_control, chunk_config, chunk_namespace, chunks, config, listen, pattern, scratch,
-};
+use common::{Client, NQN, ask_control, chunk_namespace, chunks, config, listen, pattern, scratch};
 use pellucid_device::{Device, Namespace};
-use pellucid_flash::{Drive, Nanos};
+use pellucid_flash::Drive;
 use pellucid_ftl::{Management, ZoneConfig};
 use pellucid_host::{HostFtl, HostFtlConfig, Stack, ZoneChunks, ZoneChunksConfig};
 use pellucid_media::StoreKind;
@@ -18,10 +16,9 @@ use pellucid_serve::{Core, Layered, Options, Remote, RemoteConfig, Served, Serve
 use pellucid_wire::nbd::Command;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};

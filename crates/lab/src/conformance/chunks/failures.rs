@@ -2,7 +2,7 @@
 
 use super::{CHUNK, HOST, NEXT, STRIPE, fill};
 use crate::conformance::Bench;
-use pellucid_flash::{ChunkReason, ChunkState, Command, Interface, Lba, Opcode, Status, Vector};
+use pellucid_flash::{ChunkReason, ChunkState, Command, Lba, Opcode, Status};
 
 pub(super) fn shared() {
     let mut bench = Bench::new(

@@ -24,7 +24,7 @@ pub(super) fn program_failure() {
 }
 
 /// A drive whose zone 0 finds no good block any more after its first stripes. More has no place than the log can keep.
-fn starved_zone() -> Bench {
+pub(super) fn starved_zone() -> Bench {
     let fail = |block: u32| {
         let stripe = u32::from(block == 0);
         format!("{{kind=\"program-fail\",die=0,block={block},stripe={stripe}}}")
