@@ -1,5 +1,6 @@
 //! Keys: every one works, and every wrong one says what is allowed.
 
+use super::super::Zone;
 use super::*;
 
 fn built(keys: &[(&str, &str)]) -> Result<Job, JobError> {
