@@ -319,6 +319,7 @@ impl Server {
             // Looks with gaps between them are few.
             let gaps = !self.options.poll_gap.is_zero();
             if polling && !gaps && !self.turns.is_multiple_of(TURNS_PER_POLL) {
+                self.table.try_busy();
                 return Ok(());
             }
             self.cool(false);
@@ -415,6 +416,9 @@ impl Server {
     fn read(&mut self) {
         let mut reading = std::mem::take(&mut self.at_hand);
         self.table.take_readers(&mut reading);
+        if !self.options.poll.is_zero() {
+            self.table.note_busy(&reading);
+        }
         for slot in reading.drain(..) {
             let Some(connection) = self.table.get(slot) else { continue };
             if connection.wants_reading(&mut self.core) {

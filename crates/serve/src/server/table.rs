@@ -5,24 +5,26 @@
 //!   slot ─► connection       queued:  in the list of those to be read from
 //!                            touched: in the list of those to be sent on and looked after
 //! ```
-//! Connections that were read from lately are *hot*: they are read from in every turn and are not in the system's event queue, as long as
-//! the server polls. A client then wakes nobody when it sends or takes, which costs it more than its own part of that.
+//! While the server polls, connections that were busy when they were last read from are read from directly. Those on Unix sockets are
+//! *hot* then: they are not in the system's event queue, and are read from in every turn. Their clients wake nobody when they send or take.
+//! (Over TCP, where the kernel's own work between two ends is most of it, one request at a time became slower by it.)
 //!
 //! Invariants: a connection is in `readers` exactly while `queued`, and in `touched` exactly while `touched` is set; a slot is
 //! given to another connection only with another serial, so what was meant for one that is gone finds nobody.
 
 use crate::connection::Connection;
 use crate::session::ConnectionId;
+use crate::socket::Stream;
 use mio::{Registry, Token};
 
 /// Bits of a connection's number that say where it is kept.
 pub(crate) const SLOT_BITS: u32 = 16;
-/// As many connections are read from directly.
+/// As many connections are read from directly, and as many are hot.
 const HOT_MAX: usize = 4;
 /// One that has brought nothing for so long is hot no more.
 const HOT_NS: u64 = 1_000_000;
 
-/// A connection that is read from directly.
+/// A connection outside of the event queue.
 struct Hot {
     slot: usize,
     /// When it last brought something.
@@ -38,6 +40,8 @@ pub(super) struct Table {
     readers: Vec<usize>,
     touched: Vec<usize>,
     hot: Vec<Hot>,
+    /// Those that were busy when they were last read from, without the hot ones.
+    busy: Vec<usize>,
 }
 
 impl Table {
@@ -61,6 +65,7 @@ impl Table {
         let connection = self.slots[slot].take()?;
         self.vacant.push(slot);
         self.hot.retain(|hot| hot.slot != slot);
+        self.busy.retain(|&busy| busy != slot);
         Some(connection)
     }
 
@@ -136,7 +141,17 @@ impl Table {
         }
     }
 
-    /// A connection has brought something: it is hot, if there is room.
+    /// Those are the busy ones from now on.
+    pub fn note_busy(&mut self, read: &[usize]) {
+        let Table { busy, hot, .. } = self;
+        let others = || read.iter().filter(|&&slot| hot.iter().all(|hot| hot.slot != slot)).take(HOT_MAX);
+        if others().next().is_some() && !others().eq(&*busy) {
+            busy.clear();
+            busy.extend(others());
+        }
+    }
+
+    /// A connection has brought something: it is hot, if it can be and there is room.
     pub fn heat(&mut self, slot: usize, now_ns: u64, registry: &Registry) {
         if let Some(hot) = self.hot.iter_mut().find(|hot| hot.slot == slot) {
             hot.read_ns = now_ns;
@@ -145,6 +160,7 @@ impl Table {
             }
         } else if self.hot.len() < HOT_MAX
             && let Some(connection) = &mut self.slots[slot]
+            && matches!(connection.stream, Stream::Unix(_))
             && connection.stream.deregister(registry).is_ok()
         {
             self.hot.push(Hot { slot, read_ns: now_ns });
@@ -165,6 +181,19 @@ impl Table {
             }
             stays
         });
+    }
+
+    /// Has the busy ones read from without asking whether there is something.
+    pub fn try_busy(&mut self) {
+        for i in 0..self.busy.len() {
+            let slot = self.busy[i];
+            if let Some(connection) = &mut self.slots[slot]
+                && !connection.queued
+            {
+                connection.readable = true;
+                self.queue(slot);
+            }
+        }
     }
 
     /// Has the hot ones read from, and sent on, without asking whether they can be.
