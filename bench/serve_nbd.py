@@ -99,7 +99,6 @@ def main():
     parser.add_argument("--simple", action="store_true", help="without structured replies (--nbd-simple-replies)")
     parser.add_argument("--tcp", action="store_true", help="over 127.0.0.1, not a Unix socket")
     parser.add_argument("--poll-us", type=int, default=100)
-    parser.add_argument("--poll-gap-us", type=int, default=0)
     parser.add_argument("--server-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
     options = parser.parse_args()
@@ -113,7 +112,7 @@ def main():
             ours: on + [
                 options.pellucid, "serve", options.drive, "--time", "instant",
                 "--nbd", f"127.0.0.1:{ours}" if options.tcp else f"unix:{ours}",
-                "--poll-us", str(options.poll_us), "--poll-gap-us", str(options.poll_gap_us), "--quiet",
+                "--poll-us", str(options.poll_us), "--quiet",
             ] + ["--nbd-simple-replies"] * options.simple,
             theirs: on + ["nbdkit", "--foreground"] + (
                 ["-i", "127.0.0.1", "-p", str(theirs)] if options.tcp else ["-U", theirs]) + ["memory", SIZE],

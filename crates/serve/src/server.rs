@@ -50,7 +50,7 @@ const READ_BYTES: usize = 256 << 10;
 const TICK_NS: u64 = 100_000_000;
 /// The pacer is awake this long before an event: about what waking up takes.
 const SPIN_NS: u64 = 60_000;
-/// While polling without gaps, epoll is asked only every so many turns: the busiest connections are read from directly.
+/// While polling, epoll is asked only every so many turns: the busiest connections are read from directly.
 const TURNS_PER_POLL: u32 = 16;
 /// Parts in which answers are sent before sockets are looked at again.
 const PARTS_MAX: u32 = 64;
@@ -66,16 +66,13 @@ pub type Log = Box<dyn FnMut(fmt::Arguments<'_>)>;
 pub struct Options {
     /// Keep looking for work this long after the last, instead of sleeping.
     pub poll: Duration,
-    /// From one look at the sockets to the next while polling and there is nothing to do: looking takes the lock and the cache lines
-    /// of a socket, which its client needs to send.
-    pub poll_gap: Duration,
     /// Connections at once; more are turned away. At most 65,519. Control connections have 16 more.
     pub connections_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { poll: Duration::ZERO, poll_gap: Duration::ZERO, connections_max: 1024 }
+        Options { poll: Duration::ZERO, connections_max: 1024 }
     }
 }
 
@@ -150,8 +147,6 @@ pub struct Server {
     /// When this turn began: a clock is read once a turn, and after sleep.
     turn_ns: u64,
     active_ns: u64,
-    /// When the sockets were last looked at while there was nothing to do.
-    looked_ns: u64,
     turns: u32,
     more: bool,
 }
@@ -182,7 +177,6 @@ impl Server {
             tick_ns: 0,
             turn_ns: 0,
             active_ns: 0,
-            looked_ns: 0,
             turns: 0,
             more: false,
         })
@@ -306,19 +300,10 @@ impl Server {
         }
         let due = [self.core.next_due_ns(), fault].into_iter().flatten().min();
         let is_due = due.is_some_and(|due| due <= now + SPIN_NS);
-        if polling && !busy && !is_due {
-            if now < self.looked_ns + self.options.poll_gap.as_nanos() as u64 {
-                std::hint::spin_loop();
-                return Ok(());
-            }
-            self.looked_ns = now;
-        }
         if busy || polling || is_due {
             self.turns = self.turns.wrapping_add(1);
             self.table.try_hot();
-            // Looks with gaps between them are few.
-            let gaps = !self.options.poll_gap.is_zero();
-            if polling && !gaps && !self.turns.is_multiple_of(TURNS_PER_POLL) {
+            if polling && !self.turns.is_multiple_of(TURNS_PER_POLL) {
                 self.table.try_busy();
                 return Ok(());
             }

@@ -139,27 +139,6 @@ fn impossible_requests_are_refused_and_the_connection_goes_on() {
     }
 }
 
-/// A server that looks for work leaves the sockets alone for a while between two looks; what comes meanwhile is there afterwards.
-#[test]
-fn a_gap_between_looks_loses_nothing() {
-    let options =
-        Options { poll: Duration::from_secs(1), poll_gap: Duration::from_millis(2), ..Options::default() };
-    let drives = vec![("one".into(), drive(StoreKind::Ram))];
-    let served = serve_observed("gap", drives, Time::Instant, None, options);
-    let mut clients = [Client::tcp(&served, "one"), Client::tcp(&served, "one")];
-    for unit in 0..32 {
-        clients[unit as usize % 2].send(Command::Write, 0, unit * 4096, 4096, &[unit as u8; 4096]);
-    }
-    for client in &mut clients {
-        (0..16).for_each(|_| assert_eq!(client.reply(|_| 0).error, 0));
-    }
-    let began = Instant::now();
-    for unit in 0..8 {
-        assert_eq!(clients[1].read(unit * 4096, 4096), [unit as u8; 4096]);
-    }
-    assert!(began.elapsed() >= Duration::from_millis(8), "one look for each read, and a gap before it");
-}
-
 /// While a server polls, busy connections are not in its event queue. More of them than are read from directly, answers that no socket
 /// holds, and pauses long enough to go to sleep in and short enough not to: nothing is forgotten.
 #[test]

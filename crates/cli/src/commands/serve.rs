@@ -106,10 +106,6 @@ pub struct Serve {
     /// Keep looking for work for N microseconds after the last, instead of sleeping
     #[arg(long, value_name = "N", default_value_t = 0)]
     poll_us: u64,
-    /// While looking for work, leave the sockets alone for N microseconds between two looks: clients that send one request at a time,
-    /// and have 8 or more outstanding, are quicker then (NBD; 12), others slower
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    poll_gap_us: u64,
     /// Hand completions out N microseconds before their time, for what the host and the way to it cost: then the host sees the
     /// modelled latency. What handing one out costs here is measured all the time, and taken off besides [default: 6, what a
     /// client that polls takes over the loopback; with --time instant none]
@@ -183,13 +179,6 @@ impl Serve {
             drives.into_iter().map(|opened| ((opened.name, opened.drive), opened.registry)).unzip();
         let mut core = Core::new(drives, self.time)
             .map_err(|refusal| Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")))?;
-        if self.poll_gap_us >= self.poll_us && self.poll_gap_us > 0 {
-            return Err(Failure::asked(anyhow!(
-                "--poll-gap-us {}: allowed: 0, or fewer than --poll-us, which is {}",
-                self.poll_gap_us,
-                self.poll_us
-            )));
-        }
         if self.lead_us.is_some_and(|us| us > 0) && self.time == Time::Instant {
             return Err(Failure::asked(anyhow!(
                 "--lead-us: with --time instant nothing has a time; allowed: paced, xF"
@@ -223,11 +212,8 @@ impl Serve {
                 let _ = writeln!(std::io::stderr(), "{}", format.line(&line.to_string()));
             }
         };
-        let options = Options {
-            poll: Duration::from_micros(self.poll_us),
-            poll_gap: Duration::from_micros(self.poll_gap_us),
-            connections_max: self.connections,
-        };
+        let options =
+            Options { poll: Duration::from_micros(self.poll_us), connections_max: self.connections };
         let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
         let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
         let tls = tls.transpose().map_err(Failure::asked)?;
