@@ -6,7 +6,8 @@
 
 # serve_it: starts the server; B is then the device.
 serve_it() {
-    rm -f /tmp/control
+    # Nothing of the last one is taken for its own: it opens its log when it gets to it.
+    rm -f /tmp/control; : >/tmp/log
     pellucid serve jasmine --set media.blocks=96 --set media.store=file:/tmp/drive --set ftl.durability=journal \
         --ublk --time instant --control /tmp/control 2>/tmp/log &
     server=$!
