@@ -163,7 +163,10 @@ fn connections_that_are_busy_now_and_idle_then_lose_nothing() {
     let mut rng = Rng::new(5);
     let data = pattern(6, 1 << 20);
     clients[0].write(0, &data);
+    // Who was forgotten would be found by the server's tick only.
+    let (tick, mut waited) = (Duration::from_millis(100), 0);
     for _ in 0..300 {
+        let asked = Instant::now();
         let many = rng.below(8) == 0;
         let places: Vec<u64> =
             (0..if many { 40 } else { 1 }).map(|_| rng.below(7) * u64::from(READ)).collect();
@@ -182,12 +185,14 @@ fn connections_that_are_busy_now_and_idle_then_lose_nothing() {
                 assert!(reply.error == 0 && reply.data == data[place..place + length as usize]);
             }
         }
+        waited += u32::from(asked.elapsed() > tick / 2);
         let pause = Duration::from_micros(rng.below(4) * 250);
         let began = Instant::now();
         while began.elapsed() < pause {
             std::hint::spin_loop();
         }
     }
+    assert!(waited < 20, "{waited} of 300 rounds waited for a tick");
     clients.into_iter().for_each(Client::leave);
 }
 

@@ -1,9 +1,8 @@
 //! How a target is divided: what the engine may count on, the write buffer, and the lines that stay free.
 //!
-//! ```text
-//!  lines   | reserve | open and being emptied | data of the application, and what it may overwrite |
-//!            `- collection can always end        `- high mark: from here on it gets the whole buffer
-//! ```
+//! Beside the data of the application, a target needs lines that are open or being emptied, and a reserve with which collection can
+//! always end. What the free lines mean for the buffer is the rate limiter's affair ([`RateLimiter`]).
+//!
 //! Invariant: what the reserve holds is enough for everything in the ring and for the relocation of a line.
 
 use super::line::Lines;

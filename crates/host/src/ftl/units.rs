@@ -298,13 +298,15 @@ impl HostFtl {
         self.counters.erased_lines += 1;
         self.lines[line].resets = self.lines.units + 1;
         for unit in 0..self.lines.units {
-            let stands_in = replacements.iter().find(|(of, _)| *of == unit).map(|r| r.1);
-            if !broken.contains(&unit)
-                || stands_in.is_some_and(|c| self.lines.chunk_of(line, unit) == Some(c))
-            {
+            let own = self.lines.chunk_of(line, unit);
+            let next = match broken.contains(&unit) {
+                true => replacements.iter().find(|(of, _)| *of == unit).map(|r| r.1),
+                false => own,
+            };
+            if next == own {
                 self.enqueue(unit, Job::Reset(line));
             } else {
-                self.lines.set_chunk(line, unit, stands_in);
+                self.lines.set_chunk(line, unit, next);
                 self.lines[line].resets -= 1;
             }
         }
