@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Here stands the way of an operation. Beside it: which drives are taken ([`offer`]), whose operation is whose ([`ledger`]), what is
-//! shown ([`figures`]), what is broken ([`damage`]), targets that come and go ([`targets`]).
+//! shown ([`figures`]), what is broken ([`damage`]), targets that come and go ([`targets`]), how many answers go together ([`parts`]).
 //!
 //! Invariants: a drive is never told a time before one it was told already; operations enter a drive in the order in which they were
 //! submitted; nobody changes a drive in any other way while some wait at its door.
@@ -19,6 +19,7 @@ mod damage;
 mod figures;
 mod ledger;
 mod offer;
+mod parts;
 mod targets;
 
 use crate::drive::{Layered, Served};
@@ -30,6 +31,7 @@ use crate::session::{Close, ConnectionId, Namespace, Operation};
 use hdrhistogram::Histogram;
 use ledger::{Ledger, Pending};
 use mio::{Poll, Token, Waker};
+use parts::Parts;
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, ChunkNotice, Command, Completion, Lba, Opcode, SimTime};
 use pellucid_host::MountCost;
@@ -40,15 +42,11 @@ use std::time::Duration;
 use targets::TargetBook;
 
 pub use offer::Refusal;
+pub(crate) use parts::PART_MAX;
 pub use targets::KeepTargets;
 
 /// Events that a drive may run before the sockets are looked at again.
 const EVENTS_MAX: u32 = 4096;
-/// Half of what is outstanding is sent at once, so that the host has something to do while the drive goes on; but no fewer
-/// than this, for the sake of few system calls,
-const PART_MIN: usize = 32;
-/// and no more than this.
-pub(crate) const PART_MAX: usize = 64;
 
 /// Chunk notices that are kept for who has not asked yet; older ones are forgotten.
 const CHUNK_NOTICES_MAX: usize = 1024;
@@ -123,12 +121,6 @@ struct Operations {
     strike: u64,
 }
 
-/// How many completions of so many outstanding operations are sent together.
-#[inline]
-fn part_of(outstanding: usize) -> usize {
-    if outstanding < 2 * PART_MIN { outstanding } else { (outstanding / 2).min(PART_MAX) }
-}
-
 /// What the start of a layer found, as a line of the log.
 fn mount_notice(name: &str, cost: MountCost) -> String {
     let MountCost { reads, sectors, padded_stripes, time, report, .. } = cost;
@@ -155,6 +147,7 @@ pub struct Core {
     ledger: Ledger,
     /// In the order in which they came. Empty unless time is instant.
     door: Vec<Waiting>,
+    parts: Parts,
     observer: Option<Box<dyn Observer>>,
     /// Bytes in the outputs of all connections; kept by the reactor.
     pub(crate) bytes_in_outputs: usize,
@@ -200,6 +193,7 @@ impl Core {
             pacer: Pacer::new(time),
             ledger: Ledger::default(),
             door: Vec::new(),
+            parts: Parts::default(),
             observer: None,
             bytes_in_outputs: 0,
             pool: Pool::default(),
@@ -426,9 +420,9 @@ impl Core {
             }
             Time::Instant => {
                 self.let_in();
+                let part = self.parts.next(self.ledger.outstanding());
                 let mut more = false;
                 for device in self.devices.iter_mut().filter(|device| !device.is_remote()) {
-                    let part = part_of(device.outstanding_commands());
                     for _ in 0..EVENTS_MAX {
                         let Some(at) = device.next_event().filter(|_| device.outstanding_commands() > 0)
                         else {

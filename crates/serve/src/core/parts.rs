@@ -1,0 +1,81 @@
+//! How many answers go out together in instant time.
+//!
+//! ```text
+//!  drive  │ makes A │ makes B │ makes A' │ makes B' │      A, B: halves of what the hosts keep outstanding
+//!  hosts            │ take A, ask again  │ take B, ask again │
+//! ```
+//! With everything in one piece, drive and hosts would wait for each other in turn; alone, each answer would cost a system call at both
+//! ends.
+//!
+//! Invariant: `depth` is at least what is outstanding, and goes back slowly to it.
+
+/// So many are worth a system call.
+const PART_MIN: usize = 8;
+/// More do not become cheaper.
+const HALF_MAX: usize = 64;
+/// No part is larger: it would be cut.
+pub const PART_MAX: usize = HALF_MAX * 3 / 2;
+/// Fractions of an operation in `depth`.
+const SCALE: usize = 1 << 16;
+
+/// Remembers how many operations hosts keep outstanding.
+#[derive(Default)]
+pub struct Parts {
+    /// The most that were outstanding lately, in `SCALE`ths.
+    depth: usize,
+}
+
+impl Parts {
+    /// The size of the next part, when so many are outstanding: equal parts, each as near as can be to half of what hosts keep outstanding.
+    #[inline]
+    pub fn next(&mut self, outstanding: usize) -> usize {
+        // It loses the greater part of a difference in `SCALE` calls: about a second of a busy server.
+        let depth = (self.depth - self.depth / SCALE).max(outstanding * SCALE);
+        self.depth = depth;
+        let half = depth.div_ceil(2 * SCALE).clamp(PART_MIN, HALF_MAX);
+        let parts = ((outstanding + half / 2) / half).max(1);
+        outstanding.div_ceil(parts).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hosts_keep_outstanding_is_answered_in_halves() {
+        let mut parts = Parts::default();
+        assert_eq!(parts.next(32), 16);
+        assert_eq!(parts.next(16), 16);
+        assert_eq!(parts.next(100), 50);
+        assert_eq!(parts.next(50), 50);
+        assert_eq!(
+            parts.next(1_000),
+            63,
+            "63 parts, the last of which is not smaller than the others by much"
+        );
+    }
+
+    #[test]
+    fn a_part_is_not_cut_for_the_sake_of_a_few() {
+        let mut parts = Parts::default();
+        parts.next(128);
+        assert_eq!([64, 95, 96, 100].map(|outstanding| parts.next(outstanding)), [64, 95, 48, 50]);
+    }
+
+    #[test]
+    fn few_are_answered_together() {
+        let mut parts = Parts::default();
+        assert_eq!([0, 1, 8, 11, 12, 16].map(|outstanding| parts.next(outstanding)), [1, 1, 8, 11, 6, 8]);
+    }
+
+    #[test]
+    fn hosts_that_ask_for_less_are_answered_in_smaller_parts_after_a_while() {
+        let mut parts = Parts::default();
+        parts.next(128);
+        assert_eq!(parts.next(32), 32);
+        let after = |calls, parts: &mut Parts| (0..calls).map(|_| parts.next(32)).last();
+        assert_eq!(after(SCALE / 4, &mut parts), Some(32));
+        assert_eq!(after(8 * SCALE, &mut parts), Some(16));
+    }
+}
