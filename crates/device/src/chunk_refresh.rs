@@ -116,7 +116,7 @@ impl Device {
         let stripes = 0..self.layout.stripes_per_block;
         stripes
             .map(|stripe| first.0 + stripe * self.layout.units_per_stripe)
-            .all(|unit| self.media.spare(Ppa(unit)).is_some())
+            .all(|unit| self.media.is_programmed(Ppa(unit)))
     }
 
     fn refresh_job(&mut self) -> &mut Job {

@@ -359,7 +359,7 @@ impl Device {
                 }
                 ReadResult::Uncorrectable => {
                     taken.failed |= bits((at as u32).min(63), here);
-                    taken.rotten |= self.media.spare(unit).is_some();
+                    taken.rotten |= self.media.is_programmed(unit);
                 }
                 // Reset since it was addressed.
                 ReadResult::Erased => {}

@@ -232,7 +232,7 @@ impl Device {
         self.config.scheduler.order == DieOrder::ReadFirst
             && op.kind == OpKind::Read
             && op.cause == Cause::Host
-            && self.media.spare(op.ppa).is_some()
+            && self.media.is_programmed(op.ppa)
     }
 
     /// Read data are in the controller.

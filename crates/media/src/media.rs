@@ -359,6 +359,12 @@ impl Media {
         Some(Spare { lpn: shape.lpn(meta, at.index), sequence })
     }
 
+    /// Whether a unit holds what was programmed; as [`Media::spare`] without reading it.
+    #[inline]
+    pub fn is_programmed(&self, ppa: Ppa) -> bool {
+        self.content(self.place(ppa)) == Content::Programmed
+    }
+
     /// The logical page that the spare area of a unit names; as [`Media::spare`] without the rest.
     #[inline]
     pub fn page(&self, ppa: Ppa) -> Option<Lpn> {

@@ -171,8 +171,8 @@ impl Host {
         self.reading += 1;
     }
 
-    fn advance(&mut self, to: SimTime) -> Result<(), RunError> {
-        self.device.advance(to);
+    /// What has ended since.
+    fn take_ended(&mut self) -> Result<(), RunError> {
         while let Some(completion) = self.device.pop() {
             if completion.status != Status::Success {
                 let message = format!("{:?} ended with {:?}", completion.opcode, completion.status);
@@ -195,7 +195,7 @@ impl Host {
             while self.writers[0].at < self.files.sectors {
                 self.write(self.device.now(), 0);
                 while self.writers[0].busy {
-                    self.step(None)?;
+                    self.step(None, SimTime(u64::MAX))?;
                 }
             }
         }
@@ -206,11 +206,13 @@ impl Host {
         Ok(())
     }
 
-    fn step(&mut self, due: Option<SimTime>) -> Result<SimTime, RunError> {
+    /// Goes on to the next event, or to when a job is due; and from there, as long as it is before `limit`, until something ends.
+    fn step(&mut self, due: Option<SimTime>, limit: SimTime) -> Result<SimTime, RunError> {
         let next = self.device.next_event().into_iter().chain(due).min();
         let next = next.ok_or_else(|| RunError::Host("the drive does not answer".into()))?;
-        self.advance(next)?;
-        Ok(next)
+        let now = self.device.advance_to_completion(next, limit.min(due.unwrap_or(limit)));
+        self.take_ended()?;
+        Ok(now)
     }
 
     /// Writes `sectors` beside `readers`. Jobs are due every `pace` nanoseconds; 0: one after another.
@@ -231,7 +233,9 @@ impl Host {
                 self.read(now);
             }
             let waits = self.writers.iter().any(|writer| !writer.busy);
-            now = self.step(waits.then(|| due(begun)))?;
+            // What is measured ends with the event after the last write came.
+            let limit = if self.written < until { SimTime(u64::MAX) } else { now };
+            now = self.step(waits.then(|| due(begun)), limit)?;
         }
         Ok(())
     }
