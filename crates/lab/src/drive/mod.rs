@@ -51,6 +51,8 @@ pub enum RunError {
         /// Requests.
         requests: u64,
     },
+    /// A job, counted from 0, waits for what will never be.
+    Waits(usize),
     /// The layers above the drive cannot be put there, or cannot go on; a sentence.
     Host(String),
     /// A sector came back wrong.
@@ -70,6 +72,11 @@ impl std::fmt::Display for RunError {
                 f,
                 "job {}: {requests} requests took no simulated time, so that runtime would never be over; allowed: \
                  number_ios, io_size or rate_iops beside runtime, or a drive that takes time for them",
+                job + 1
+            ),
+            RunError::Waits(job) => write!(
+                f,
+                "job {}: the jobs that it waits for do not end; allowed: wait_for and stonewall after jobs that do",
                 job + 1
             ),
             RunError::Host(sentence) => f.write_str(sentence),
@@ -199,7 +206,10 @@ impl<'a, T: Target> Run<'a, T> {
         loop {
             let release = self.submit_all(now)?;
             if release.is_none() && self.in_flight.len() == self.idle_tags.len() {
-                break;
+                match &self.source {
+                    Source::Jobs(jobs) if let Some(job) = jobs.waiting() => return Err(RunError::Waits(job)),
+                    _ => break,
+                }
             }
             let next = match (self.device.next_event(), release) {
                 (Some(event), Some(release)) => event.min(release),

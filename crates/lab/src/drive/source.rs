@@ -109,14 +109,19 @@ impl Jobs {
         let count = self.workers.len();
         let mut soonest: Option<SimTime> = None;
         let mut blocked = false;
-        for _ in 0..count {
+        let mut left = count;
+        while left > 0 {
             let at = self.turn;
             self.turn = if at + 1 == count { 0 } else { at + 1 };
+            left -= 1;
+            let before = self.workers[at].ended;
             match self.next_of(at, now) {
                 Next::Now(request) => return Next::Now(request),
                 Next::At(time) => soonest = Some(soonest.map_or(time, |s| s.min(time))),
                 Next::Blocked => blocked = true,
                 Next::Endless(job) => return Next::Endless(job),
+                // Those that were asked before may have waited for it.
+                Next::End if !before => (soonest, blocked, left) = (None, false, count),
                 Next::End => {}
             }
         }
@@ -176,6 +181,11 @@ impl Jobs {
                 worker.end(at)
             }
         }
+    }
+
+    /// A job that has not begun.
+    pub fn waiting(&self) -> Option<usize> {
+        self.workers.iter().position(|worker| !worker.started)
     }
 
     /// The request of job `owner` that comes after the one just given, if it is known already.
