@@ -121,7 +121,13 @@ impl Device {
             self.relocate(die);
         }
         if self.collect.packer(die).waiting() > 0 {
+            let before = self.collect.moving[die.0 as usize];
             self.pack_relocated(die);
+            // What was overwritten has left, and nothing under way will ask again.
+            let fewer = self.collect.moving[die.0 as usize] < before;
+            if fewer && self.collect.reading[die.0 as usize] == 0 {
+                self.relocate(die);
+            }
         }
         self.erase_emptied();
     }

@@ -67,6 +67,8 @@ struct Taken {
     worst: u32,
     /// Sectors that could not be read, as bits of the command's addresses; the last stands for all beyond.
     failed: u64,
+    /// Sectors where nothing is, likewise.
+    erased: u64,
     /// Some of them were programmed well: it is not a program or a power cut that they failed for.
     rotten: bool,
 }
@@ -269,7 +271,10 @@ impl Device {
             self.slices[slice].entry = place.0;
             return self.retry(op, place);
         }
-        let Taken { corrected, worst, failed, rotten } = self.take_in(slice, ppa, attempts);
+        let Taken { corrected, worst, mut failed, erased, rotten } = self.take_in(slice, ppa, attempts);
+        if erased != 0 && self.misses(slice, ppa) {
+            failed |= erased;
+        }
         if failed != 0 && self.tries_again(ppa, attempts) {
             return self.retry(op, ppa);
         }
@@ -337,6 +342,13 @@ impl Device {
         matches!(self.spaces[usize::from(namespace)], Space::Zones(_))
     }
 
+    /// Whether a zone should have data where a read found none: their program was given up, and not because of a reset.
+    fn misses(&mut self, slice: u32, ppa: Ppa) -> bool {
+        let Slice { work, lpn, .. } = self.slices[slice];
+        let namespace = self.works[work].command.namespace;
+        self.is_zoned(slice) && self.zone_space(namespace).zones.holds(lpn.0, ppa)
+    }
+
     /// Moves what the media give for a read to the command's buffers.
     fn take_in(&mut self, slice: u32, ppa: Ppa, attempts: u32) -> Taken {
         let Slice { work, first, sectors, data_at, .. } = self.slices[slice];
@@ -361,8 +373,7 @@ impl Device {
                     taken.failed |= bits((at as u32).min(63), here);
                     taken.rotten |= self.media.is_programmed(unit);
                 }
-                // Reset since it was addressed.
-                ReadResult::Erased => {}
+                ReadResult::Erased => taken.erased |= bits((at as u32).min(63), here),
             }
             if let Some(metadata) = &mut metadata {
                 let out = &mut metadata[at * spare..(at + here as usize) * spare];

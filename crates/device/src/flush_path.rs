@@ -22,6 +22,8 @@ pub(crate) struct Flushes {
     /// Marked entries that are not programmed yet.
     entries_left: u32,
     failed: bool,
+    /// Data that had been acknowledged could not be stored, and no flush has said so yet.
+    pub lost: bool,
     /// The last marked entry is settled, and the flush has not gone on yet.
     settled: bool,
     segments: SegmentWrites,
@@ -62,7 +64,7 @@ impl Device {
         }
         let Some(work) = self.flushes.waiting.pop_front() else { return };
         self.flushes.running = Some(work);
-        self.flushes.failed = false;
+        self.flushes.failed = std::mem::take(&mut self.flushes.lost);
         for entry in 0..self.buffer.count() {
             let record = &mut self.buffer[entry];
             if record.dirty != 0 && !record.dropped && !record.flushing {

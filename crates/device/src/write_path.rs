@@ -159,6 +159,13 @@ impl Device {
         }
     }
 
+    /// What was dispatched for space has gone to different queues, none of which holds a stripe: more follow.
+    fn dispatch_again(&mut self) {
+        if self.starved_count > 0 && self.writes.programming() == 0 {
+            self.dispatch_for_space();
+        }
+    }
+
     fn pack(&mut self, entry: u32) {
         self.buffer[entry].packed = true;
         self.writes.leaving += 1;
@@ -464,8 +471,14 @@ impl Device {
     /// The old content of an entry that must be written cannot be read, so its new sectors cannot be stored either.
     pub(crate) fn lose(&mut self, entry: u32) {
         self.buffer.busy(entry);
+        let waiting = self.buffer[entry].acknowledge;
+        let mut told = 0;
+        waiting.for_each(&mut self.slices, |slice| told |= slice.mask());
         let record = &mut self.buffer[entry];
+        // What nobody waits for was acknowledged: the next flush says so.
+        let silent = record.dirty & !told != 0 && !record.dropped && !record.flushing;
         (record.dirty, record.wanted) = (0, false);
+        self.flushes.lost |= silent;
         record.valid = 0;
         self.acknowledge(entry, None, Status::WriteFault);
         self.flush_failed(entry);
@@ -476,6 +489,9 @@ impl Device {
     pub(crate) fn pad_if_awaited(&mut self) {
         if self.writes.packer.waiting() == 0 {
             return;
+        }
+        if self.writes.inbound == 0 && self.writes.filling == 0 && !self.writes.stalled {
+            self.dispatch_again();
         }
         // Those who wait for an entry get one when a program ends, if any is running.
         let starved =

@@ -471,6 +471,9 @@ impl Device {
             let here = (stripe - at % stripe).min(written - at).min(u64::from(sectors - done)) as u32;
             if let Some(slot) = self.zone_space(namespace).find(zone, number) {
                 self.zone_give(work, done, here, Some((slot, first)));
+                if self.zone_space(namespace).slots[slot].lost {
+                    self.merge_status(work, Status::UnrecoveredRead, 0);
+                }
                 self.counters.buffer_read_hits += 1;
                 told += here;
             } else {

@@ -50,6 +50,8 @@ pub(crate) struct Slot {
     pub verdict: Option<ZoneState>,
     /// Its zone has no block for it: it stays here and in the log.
     pub stranded: bool,
+    /// The log cannot be read where it has it.
+    pub lost: bool,
     /// Its zone is being reset; it is kept until what is in front of it is erased.
     pub doomed: bool,
     /// A log program of it is under way, with so many sectors.
@@ -191,10 +193,16 @@ impl ZoneSpace {
             let slot = space.take(staged.zone, staged.stripe);
             space.slots[slot].arrived = staged.sectors;
             let unit = stride / layout.units_per_stripe as usize;
+            let mut readable = true;
             for (i, images) in space.images_mut(slot).chunks_exact_mut(unit).enumerate() {
                 // Mounting has time for more retries than a host.
                 let unit = Ppa(staged.from.0 + i as u32);
-                (0..100).any(|attempt| matches!(media.read(unit, 0, images, attempt), ReadResult::Ok { .. }));
+                readable &= (0..100)
+                    .any(|attempt| matches!(media.read(unit, 0, images, attempt), ReadResult::Ok { .. }));
+            }
+            if !readable {
+                space.lose_staged(slot, layout.block_of(staged.from));
+                continue;
             }
             let whole = staged.sectors == space.zones.stripe_sectors();
             if whole {
@@ -261,6 +269,14 @@ impl ZoneSpace {
     }
 
     /// There is no room to log a slot anew: what the log has of it, all that is here, stays in `block`.
+    /// What the log has of a stripe cannot be read: nothing may follow it, and nobody is given anything else for it.
+    fn lose_staged(&mut self, slot: u32, block: BlockId) {
+        self.slots[slot].lost = true;
+        self.zones.fail(self.slots[slot].zone);
+        self.strand(slot);
+        self.stays_logged(slot, block);
+    }
+
     fn stays_logged(&mut self, slot: u32, block: BlockId) {
         let record = &mut self.slots[slot];
         (record.logged, record.logged_in) = (record.arrived, block);
@@ -282,6 +298,7 @@ impl ZoneSpace {
             tombstone: false,
             verdict: None,
             stranded: false,
+            lost: false,
             doomed: false,
             logging: None,
             wants_log: false,

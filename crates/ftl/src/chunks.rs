@@ -99,7 +99,7 @@ pub enum ChunkReset {
 const NONE: BlockId = BlockId(u32::MAX);
 
 /// Torn stripes carry numbers that cannot be read; no drive has more programs under way than this.
-const SEQUENCE_GAP: u64 = 1 << 20;
+const SEQUENCE_GAP: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk {

@@ -49,6 +49,9 @@ pub struct MountReport {
 /// Torn stripes carry sequence numbers that cannot be read. A drive in use has fewer programs planned than this, so
 /// numbers that go on behind the gap are above all of them.
 const SEQUENCE_GAP: u64 = 1 << 20;
+/// A block that was begun so many numbers ago is not written on: the numbers of its stripes count from its first, in 32 bits, and as many
+/// again may be given until it is full.
+pub(crate) const BLOCK_SEQUENCES: u64 = 1 << 31;
 
 struct BlockRange {
     block: BlockId,
@@ -112,9 +115,10 @@ impl PageMap {
             let watermarks = map.load_segments(&ranges, source, &mut report, &mut reads);
             map.replay(&ranges, &watermarks, source, &mut report, &mut reads);
         }
-        map.restore_blocks(&ranges);
+        let sequence = ranges.iter().map(|r| r.last).max().unwrap_or(0) + SEQUENCE_GAP;
+        map.restore_blocks(&ranges, sequence);
         map.restore_handles();
-        map.sequence = ranges.iter().map(|r| r.last).max().unwrap_or(0) + SEQUENCE_GAP;
+        map.sequence = sequence;
         report.mapped_units = (0..map.user_units).filter(|&l| map.lookup(Lpn(l)).is_some()).count() as u64;
         report.busiest_die_reads = reads.into_iter().max().unwrap_or(0);
         Ok((map, report))
@@ -220,7 +224,8 @@ impl PageMap {
         }
     }
 
-    fn restore_blocks(&mut self, ranges: &[BlockRange]) {
+    /// Programs go on with number `next`.
+    fn restore_blocks(&mut self, ranges: &[BlockRange], next: u64) {
         let mut valid = vec![0u32; self.layout.blocks as usize];
         for lpn in 0..self.map_length() {
             let ppa = self.lookup(Lpn(lpn));
@@ -236,6 +241,7 @@ impl PageMap {
             // Where all stripes are torn, the numbers they began with are not known to be below the next ones: programs
             // may have been cut off since the last mount without a single one that ended.
             let partial = range.stripes < self.layout.stripes_per_block && range.first != u64::MAX;
+            let partial = partial && next.saturating_sub(range.first) < BLOCK_SEQUENCES;
             let apart = self.config.isolation == Isolation::Persistent;
             let streams: &[Stream] = match range.owner {
                 _ if range.meta => &[Stream::Meta],

@@ -9,6 +9,7 @@
 //! 5. blocks that hold nothing that counts are to be erased, and those of the log once nothing is only there.
 
 use crate::MountSource;
+use crate::mount::BLOCK_SEQUENCES;
 use crate::zones::{Column, Extent, Mark, Zones};
 use pellucid_flash::{BlockId, Lpn, Ppa, ZoneState};
 use std::collections::BTreeMap;
@@ -199,7 +200,8 @@ fn settle(zones: &mut Zones, zone: u32, chain: &[Found], staged: &[Staged], sour
             Some(last) => last.count += 1,
             None => column.extents.push(Extent { row, block, at, count: 1 }),
         }
-        column.next_at = if source.is_bad(block) { rows } else { source.used_stripes(block) };
+        let old = zones.sequence.saturating_sub(source.begun(block)) >= BLOCK_SEQUENCES;
+        column.next_at = if source.is_bad(block) || old { rows } else { source.used_stripes(block) };
     }
     let written: u32 = chain.iter().map(|f| f.mark.sectors).sum();
     let pointer = written + staged.iter().map(|s| s.sectors).sum::<u32>();

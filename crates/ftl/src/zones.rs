@@ -433,6 +433,15 @@ impl Zones {
         Some(self.layout.ppa(extent.block, at * self.layout.units_per_stripe))
     }
 
+    /// Whether a stripe of `zone` was meant to be where `ppa` is, and the zone has not been reset since.
+    pub fn holds(&self, zone: u32, ppa: Ppa) -> bool {
+        let (block, stripe) = (self.layout.block_of(ppa), self.layout.stripe_of(ppa));
+        let covers = |extent: &Extent| {
+            extent.block == block && extent.at <= stripe && stripe < extent.at + extent.count
+        };
+        self.zones[zone as usize].columns.iter().any(|column| column.extents.iter().any(covers))
+    }
+
     /// The next block of a zone to be erased by a reset; the first holds stripe 0 and must be erased before the others, so that
     /// a reset that power cuts off has happened, or has not.
     pub fn reset_next(&mut self, zone: u32) -> Option<BlockId> {
