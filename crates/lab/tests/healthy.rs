@@ -1,9 +1,9 @@
 //! Drives on healthy flash take writes as long as there is room, however full the buffer and however often power was cut.
 
 use pellucid_device::Device;
-use pellucid_flash::{Command, Completion, Lba, Opcode, Status, ZoneAction};
+use pellucid_flash::{Command, Completion, Lba, Opcode, Rng, Status, ZoneAction};
 use pellucid_lab::conformance::Bench;
-use pellucid_lab::swarm::tiny;
+use pellucid_lab::swarm::{Swarm, sets_of, tiny};
 
 const ZONED: &str = "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 2\nspare_blocks = 2\nactive_max = 4\nopen_max = 3\n";
 /// After so many mounts, each with a gap of 2^20 behind the numbers that were given before it, 32 bits were too few.
@@ -138,4 +138,29 @@ fn a_chunk_that_stays_open_over_thousands_of_mounts_is_written_on() {
     }
     let lba = bench.lba(0, 0, 0, 8);
     assert_eq!(bench.write(lba, 8, 7).status, Status::Success);
+}
+
+/// The swarm's drives without any fault and power cut: none of them may be given up, those least that once were (10, 18, 73, 90).
+#[test]
+fn drives_without_faults_are_not_given_up() {
+    for seed in (0..40).chain([73, 90]) {
+        let mut sets = sets_of(seed);
+        sets.retain(|set| !set.contains("faults"));
+        let config = tiny(&sets);
+        if Device::new(&config).is_err() {
+            continue;
+        }
+        let mut swarm = Swarm::new(&config, seed);
+        let depth = 1 + Rng::stream(seed, "healthy").below(20) as u32;
+        for _ in 0..3_000 {
+            while swarm.in_flight() >= depth {
+                assert!(swarm.step(), "seed {seed}: commands in flight and nothing happens");
+            }
+            swarm.submit();
+            assert!(!swarm.device.is_read_only(), "seed {seed}: read-only");
+        }
+        swarm.drain();
+        assert!(!swarm.device.is_read_only(), "seed {seed}: read-only at the end");
+        swarm.device.check();
+    }
 }

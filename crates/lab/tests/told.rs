@@ -3,6 +3,7 @@
 use pellucid_device::Device;
 use pellucid_flash::{Command, DieId, Lba, Opcode, Status};
 use pellucid_lab::conformance::Bench;
+use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_lab::spec;
 use pellucid_lab::swarm::TINY;
 use pellucid_media::Fault;
@@ -98,4 +99,48 @@ fn a_flush_says_that_an_acknowledged_write_was_lost() {
     assert_eq!(run(Opcode::Flush, 0, 0), Status::WriteFault);
     assert_eq!(run(Opcode::Read, 0, 1), Status::UnrecoveredRead);
     assert_eq!(run(Opcode::Flush, 0, 0), Status::Success, "it is said once");
+}
+
+/// Small blocks, of which programs fail now and then, so that the log has no room for all that no zone has a block for.
+const FAILING: &str = r#"
+[drive.media]
+channels = 4
+ways = 2
+planes = 2
+blocks = 24
+pages = 12
+page_size = 8192
+spare_size = 1024
+sector_size = 512
+cell = "mlc"
+[drive.media.timing]
+read = ["50us", "50us"]
+program = ["500us", "500us"]
+erase = "3ms"
+channel_rate = "400MB/s"
+[drive.media.faults]
+program_fail = 0.0005
+[[drive.namespace]]
+interface = "zoned"
+buffer = "protected"
+dies_per_zone = 1
+[host]
+layers = ["zone-log"]
+[host.ftl]
+durability = "volatile"
+[run]
+verify = true
+"#;
+
+#[test]
+fn nothing_comes_back_as_zeros_where_a_program_was_given_up() {
+    for seed in 1..9 {
+        let sets = [format!("run.seed={seed}"), format!("media.seed={seed}")];
+        let mut spec = spec::from_str(FAILING, "failing", &sets).unwrap_or_else(|e| panic!("{e}"));
+        spec.jobs = vec![parse_job("rw=randrw,iodepth=8,bs=256k,number_ios=3000", "test")];
+        let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
+        if let Err(why) = execute(&spec, &jobs, &|| 0.0, |_| ()) {
+            panic!("seed {seed}: {why}");
+        }
+    }
 }
