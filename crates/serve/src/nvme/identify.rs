@@ -6,7 +6,7 @@ use super::{
     ABORTS_MAX, ASYNC_EVENTS_MAX, ERROR_ENTRIES_MAX, IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX,
     TRANSFER_MAX_SHIFT, fdp, open_channel, zns,
 };
-use crate::session::Port;
+use crate::session::{Namespace, Port};
 use pellucid_flash::{Interface, ZoneGeometry};
 use pellucid_wire::nvme::{
     AsyncEventConfig, Cns, CommandSet, ControllerType, DISCOVERY_NQN, IdentifyController, IdentifyNamespace,
@@ -74,11 +74,7 @@ pub(super) fn page(
             Ok(zns::identify_controller(all.min_by_key(|zones| zones.append_max_sectors)).encode())
         }
         Cns::CommandSetController => Ok(NvmControllerCapabilities::default().encode()),
-        Cns::IndependentNamespace => {
-            known(subsystem, nsid)?;
-            Ok(IndependentNamespace { features: OPTIMAL_SIZES, sharing: 1, status: 1, ..Default::default() }
-                .encode())
-        }
+        Cns::IndependentNamespace => Ok(independent_namespace(subsystem, nsid, port)?.encode()),
         Cns::AttachedControllers => {
             known(subsystem, nsid)?;
             Ok(controllers(controller, Cns::controller_of(entry)))
@@ -226,7 +222,30 @@ pub(super) fn has_write_cache(port: &Port<'_>, namespace: usize) -> bool {
     port.namespaces()[namespace].write_back
 }
 
-/// NSFEAT: preferred sizes are given (OPTPERF).
+/// The endurance group that a namespace with placement is; 0: it is in none.
+fn endurance_group(served: &Namespace, nsid: u32) -> u16 {
+    if served.handles() > 1 { nsid as u16 } else { 0 }
+}
+
+/// CNS 08h. Its features are bits of their own: the one of [`OPTIMAL_SIZES`] means rotational media here.
+fn independent_namespace(
+    subsystem: &Subsystem,
+    nsid: u32,
+    port: &Port<'_>,
+) -> Result<IndependentNamespace, Status> {
+    let served = &port.namespaces()[known(subsystem, nsid)?];
+    Ok(IndependentNamespace {
+        features: if served.write_back { 0 } else { NO_WRITE_CACHE },
+        sharing: 1,
+        endurance_group: endurance_group(served, nsid),
+        status: 1,
+        ..Default::default()
+    })
+}
+
+/// NSFEAT of CNS 08h: there is no volatile write cache (VWCNP).
+const NO_WRITE_CACHE: u8 = 1 << 5;
+/// NSFEAT of CNS 00h: preferred sizes are given (OPTPERF).
 const OPTIMAL_SIZES: u8 = 1 << 4;
 
 fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<IdentifyNamespace, Status> {
@@ -261,7 +280,7 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
         deallocate_granularity: unit,
         deallocate_alignment: unit,
         write_optimal: u16::try_from(stripe).unwrap_or(u16::MAX),
-        endurance_group: if served.handles() > 1 { nsid as u16 } else { 0 },
+        endurance_group: endurance_group(served, nsid),
         nguid: subsystem.unique_id(nsid),
         format_list,
         vendor,

@@ -11,7 +11,7 @@ use pellucid_wire::nvme::fdp::{
 };
 use pellucid_wire::nvme::open_channel::{ChunkDescriptor, ChunkNotification, Geometry};
 use pellucid_wire::nvme::{
-    DsmRange, IdentifyController, IdentifyNamespace, SglDescriptor, Status, SubmissionEntry,
+    DsmRange, IdentifyController, IdentifyNamespace, IndependentNamespace, SglDescriptor, Status, SubmissionEntry,
 };
 use pellucid_wire::tcp::IcReq;
 
@@ -117,6 +117,12 @@ fn a_host_learns_what_the_namespaces_are() {
     assert_eq!((placed.endurance_group, placed.vendor[0]), (1, 0));
     let chunks = IdentifyNamespace::decode(&sets.identify(0, 2));
     assert_eq!((chunks.endurance_group, chunks.vendor[0]), (0, 1));
+    for (nsid, group) in [(1, 1), (2, 0)] {
+        let independent = IndependentNamespace::decode(&sets.identify(8, nsid));
+        assert_eq!((independent.features & 1 << 4, independent.endurance_group), (0, group), "rotational");
+        let cached = sets.world.core.namespaces()[nsid as usize - 1].write_back;
+        assert_eq!(independent.features >> 5 & 1 == 0, cached, "VWCNP");
+    }
     let geometry = SubmissionEntry::new(0xE2, 0, 2);
     let page = sets.world.fetch(sets.admin, geometry, 4096).expect("geometry");
     let geometry = Geometry::decode(page.first_chunk().expect("4096 bytes"));
