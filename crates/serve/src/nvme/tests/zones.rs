@@ -43,6 +43,7 @@ fn zoned() -> Zoned {
     let page = world.fetch(admin, entry, 4096).expect("identify");
     let described = ZonedNamespace::decode(page.first_chunk().expect("4096 bytes"));
     assert_eq!((described.active_max, described.open_max), (3, 2), "0-based");
+    assert_eq!(described.capabilities, 0, "reads do not cross zones");
     Zoned { world, admin, io, size: described.formats[0].zone_blocks }
 }
 
