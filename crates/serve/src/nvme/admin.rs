@@ -28,7 +28,7 @@ pub(super) enum Reply {
     Reset,
     /// The drives must be flushed. The command itself is done.
     Shutdown,
-    /// All blocks of the namespaces from the first to the last must be forgotten.
+    /// Everything in the namespaces from the first to the last must be forgotten.
     Format { first: u32, last: u32 },
 }
 

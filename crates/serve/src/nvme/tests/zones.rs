@@ -209,3 +209,17 @@ fn a_host_is_told_of_zones_that_fail() {
     assert_eq!((zoned.send(1, OFFLINE), zoned.state(1)), (no(Status::WRITE_FAULT), READ_ONLY));
     assert!(zoned.changed(false).is_empty(), "nothing has changed");
 }
+
+#[test]
+fn a_format_resets_every_zone() {
+    let mut zoned = zoned();
+    for zone in [0, 2] {
+        assert_eq!(zoned.write(1, zone * zoned.size, 8).0, Status::SUCCESS);
+    }
+    let cid = zoned.world.command(zoned.admin, SubmissionEntry::new(0x80, 0, 1), &[]);
+    zoned.world.pump();
+    assert_eq!(zoned.world.end(zoned.admin, cid).status, Status::SUCCESS);
+    for zone in 0..ZONES {
+        assert_eq!(zoned.state(zone), EMPTY);
+    }
+}
