@@ -5,12 +5,14 @@
 use super::controller::Controller;
 use super::subsystem::Subsystem;
 use super::{ASYNC_EVENTS_MAX, IO_QUEUES_MAX};
-use super::{fdp, open_channel};
+use super::{fdp, identify, open_channel};
 use crate::session::Port;
 use pellucid_wire::nvme::{AsyncEventConfig, FeatureId, FeatureSelect, QueueCount, Status, SubmissionEntry};
 
 /// Capabilities word of a feature that a host can change.
 const CHANGEABLE: u32 = 1 << 2;
+/// Each namespace has a value of its own.
+const OF_NAMESPACE: u32 = 1 << 1;
 const _: () = assert!(ASYNC_EVENTS_MAX <= 256);
 
 /// Values that hosts can set.
@@ -132,11 +134,7 @@ pub(super) fn get(
         _ => &defaults,
     };
     if select == FeatureSelect::Capabilities {
-        let fixed = matches!(id, FeatureId::HostIdentifier);
-        return match features.word(id, entry) {
-            Err(_) if !has_data(id) => Err(invalid),
-            _ => Ok(Value::Word(if fixed { 0 } else { CHANGEABLE })),
-        };
+        return capabilities(subsystem, id, entry, port).map(Value::Word);
     }
     if let Some(subsystem) = subsystem {
         match id {
@@ -144,11 +142,12 @@ pub(super) fn get(
                 return fdp::feature(subsystem, entry.cdw(11) as u16, port).map(Value::Word);
             }
             FeatureId::DataPlacementEvents => {
-                let nsid = u16::try_from(entry.nsid()).map_err(|_| invalid)?;
-                fdp::feature(subsystem, nsid, port)?;
-                let list = fdp::event_feature(subsystem, entry.nsid());
-                let entries = list.len() as u64 / 2;
-                return Ok(Value::List(list, entries));
+                let (list, kinds) = fdp::event_feature(subsystem, entry, select, port)?;
+                return Ok(if list.is_empty() {
+                    Value::Word(kinds)
+                } else {
+                    Value::List(list, kinds.into())
+                });
             }
             FeatureId::OpenChannelMediaFeedback => {
                 let feedback = open_channel::feedback(subsystem, entry.nsid(), port).ok_or(invalid)?;
@@ -169,6 +168,28 @@ pub(super) fn get(
         FeatureId::HostIdentifier if entry.cdw(11) & 1 == 1 => Ok(Value::Data(controller.host_id.to_vec())),
         FeatureId::HostIdentifier => Err(Status::HOST_ID_FORMAT.do_not_retry()),
         _ => features.word(id, entry).map(Value::Word),
+    }
+}
+
+/// The answer to Get Features that asks for what can be done with a feature.
+fn capabilities(
+    subsystem: Option<&Subsystem>,
+    id: FeatureId,
+    entry: &SubmissionEntry,
+    port: &Port<'_>,
+) -> Result<u32, Status> {
+    let placed = subsystem.is_some_and(|subsystem| identify::endurance_groups(subsystem, port) > 0);
+    let chunks = subsystem.is_some_and(|subsystem| identify::has_chunks(subsystem, port));
+    match id {
+        FeatureId::HostIdentifier => Ok(0),
+        // It cannot be switched off under a namespace.
+        FeatureId::DataPlacement if placed => Ok(0),
+        FeatureId::DataPlacementEvents if placed => Ok(CHANGEABLE | OF_NAMESPACE),
+        FeatureId::OpenChannelMediaFeedback | FeatureId::ErrorRecovery if chunks => {
+            Ok(CHANGEABLE | OF_NAMESPACE)
+        }
+        _ if has_data(id) => Ok(CHANGEABLE),
+        _ => Features::default().word(id, entry).map(|_| CHANGEABLE),
     }
 }
 
@@ -223,12 +244,7 @@ pub(super) fn set(
         // It cannot be switched off under a namespace.
         FeatureId::DataPlacement => return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
         FeatureId::DataPlacementEvents => {
-            let subsystem = subsystem.ok_or(invalid)?;
-            let nsid = u16::try_from(entry.nsid()).map_err(|_| invalid)?;
-            fdp::feature(subsystem, nsid, port)?;
-            let enabled = subsystem.placement_events(entry.nsid());
-            let enabled = fdp::set_events(enabled, data, entry.cdw(12) & 1 == 1)?;
-            subsystem.set_placement_events(entry.nsid(), enabled);
+            fdp::set_events(subsystem.ok_or(invalid)?, entry, data, port)?;
         }
         FeatureId::VolatileWriteCache => {
             features.write_cache = value & 1 == 1;

@@ -181,8 +181,8 @@ pub(super) fn parse(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Optio
         NvmOpcode::Flush => flush(entry, volumes).map(Some),
         NvmOpcode::DatasetManagement => deallocate(entry, volumes),
         NvmOpcode::IoManagementReceive | NvmOpcode::IoManagementSend => {
-            let (index, volume) = volume_of(entry, volumes)?;
-            fdp::parse(entry, index, volume, opcode == NvmOpcode::IoManagementReceive).map(Some)
+            let (index, _) = volume_of(entry, volumes)?;
+            fdp::parse(entry, index, volumes, opcode == NvmOpcode::IoManagementReceive).map(Some)
         }
         NvmOpcode::ZoneManagementSend | NvmOpcode::ZoneManagementReceive | NvmOpcode::ZoneAppend => {
             let (index, volume) = volume_of(entry, volumes)?;

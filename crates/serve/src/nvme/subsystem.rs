@@ -110,8 +110,6 @@ pub(super) struct Subsystem {
     pub changed_zones: BTreeMap<(u32, u64), u64>,
     /// Changes so far.
     pub zone_changes: u64,
-    /// Placement events that hosts have enabled, a bit for each kind, by namespace.
-    placement_events: BTreeMap<u32, u8>,
 }
 
 impl Subsystem {
@@ -128,18 +126,7 @@ impl Subsystem {
             notices_seen: 0,
             changed_zones: BTreeMap::new(),
             zone_changes: 0,
-            placement_events: BTreeMap::new(),
         }
-    }
-
-    /// Kinds of placement events that are enabled for a namespace.
-    pub fn placement_events(&self, nsid: u32) -> u8 {
-        self.placement_events.get(&nsid).copied().unwrap_or(0)
-    }
-
-    /// Sets them.
-    pub fn set_placement_events(&mut self, nsid: u32, enabled: u8) {
-        self.placement_events.insert(nsid, enabled);
     }
 
     pub fn admits(&self, host_nqn: &str) -> bool {

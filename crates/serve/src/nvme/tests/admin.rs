@@ -73,6 +73,10 @@ fn a_linux_host_finds_what_it_needs() {
     let link = world.queue(PLAIN, id, 1);
     assert_eq!(world.fetch(link, blocks(2, 0, 8), 4096), Ok(vec![0; 4096]));
     assert_eq!(world.target.borrow().controllers().collect::<Vec<_>>(), [(id, HOST, NQN, 1)]);
+    for opcode in [0x12, 0x1D] {
+        let ended = world.ask(link, SubmissionEntry::new(opcode, 0, 1).with_cdw(10, 1), &[]);
+        assert_eq!(ended.status, Status::INVALID_OPCODE.do_not_retry(), "there is no placement");
+    }
     for cns in [Cns::CommandSetNamespace, Cns::IndependentNamespace, Cns::AttachedControllers] {
         assert!(identify(&mut world, admin, cns, 1).is_ok(), "{cns:?}");
     }

@@ -11,7 +11,8 @@ use pellucid_wire::nvme::fdp::{
 };
 use pellucid_wire::nvme::open_channel::{ChunkDescriptor, ChunkNotification, Geometry};
 use pellucid_wire::nvme::{
-    DsmRange, IdentifyController, IdentifyNamespace, IndependentNamespace, SglDescriptor, Status, SubmissionEntry,
+    DsmRange, IdentifyController, IdentifyNamespace, IndependentNamespace, SglDescriptor, Status,
+    SubmissionEntry,
 };
 use pellucid_wire::tcp::IcReq;
 
@@ -142,13 +143,13 @@ fn writes_are_placed_and_counted() {
     assert_eq!(full.len(), 3);
     let before = full[1];
     assert!(sets.place(0, 1).is_success() && sets.place(8, 1).is_success() && sets.place(16, 2).is_success());
-    assert_eq!(sets.place(24, 3), no(Status::INVALID_FIELD), "there are three handles");
+    assert!(sets.place(24, 3).is_success(), "there are three handles; this goes to the first");
     assert!(sets.world.ask(sets.io, SubmissionEntry::new(0, 0, 1), &[]).status.is_success(), "flush");
-    assert_eq!(sets.remaining(), [before, before - 16, before - 8]);
+    assert_eq!(sets.remaining(), [before - 8, before - 16, before - 8]);
     let update = 1u16.to_le_bytes();
     let send = SubmissionEntry::new(SEND, 0, 1).with_cdw(10, 1);
     assert!(sets.world.ask(sets.io, in_capsule(send, &update), &update).status.is_success());
-    assert_eq!(sets.remaining(), [before, before, before - 8]);
+    assert_eq!(sets.remaining(), [before - 8, before, before - 8]);
     let wrong = [1u16, 3].map(u16::to_le_bytes).concat();
     let send = SubmissionEntry::new(SEND, 0, 1).with_cdw(10, 1 | 1 << 16);
     assert_eq!(sets.world.ask(sets.io, in_capsule(send, &wrong), &wrong).status, no(Status::INVALID_FIELD));
@@ -166,7 +167,12 @@ fn placement_logs_and_features() {
     let header = ConfigurationsHeader::decode(page.first_chunk().expect("a header"));
     let configuration = Configuration::decode(page[16..].first_chunk().expect("one"));
     assert_eq!((header.configurations, header.log_bytes), (0, 16 + 64 + 16));
-    assert_eq!((configuration.handles, configuration.groups, configuration.attributes), (3, 1, 1 << 7));
+    assert_eq!(
+        (configuration.handles, configuration.groups, configuration.attributes),
+        (3, 1, 1 << 7 | 1 << 4)
+    );
+    let cached = IdentifyController::decode(&sets.identify(1, 0)).volatile_write_cache & 1;
+    assert_eq!(cached, 1, "as the configuration says");
     assert_eq!(page[80], 1, "initially isolated");
     assert_eq!(&sets.log(0x21, 0, 1, 0, 32).expect("usage")[..2], [3, 0]);
     assert_eq!(sets.log(0x22, 0, 2, 0, 64), Err(no(Status::FDP_DISABLED)), "an open-channel namespace");
@@ -179,15 +185,20 @@ fn placement_logs_and_features() {
     assert!(statistics.media_bytes >= statistics.host_bytes);
     assert_eq!(sets.feature(false, 0x1D, 0, 1), (Status::SUCCESS, 1));
     assert_eq!(sets.feature(true, 0x1D, 0, 1).0, no(Status::COMMAND_SEQUENCE_ERROR));
-    // Events are logged for what is enabled: first nothing, then handles that do not exist.
-    assert_eq!(sets.place(8, 9), no(Status::INVALID_FIELD));
+    assert_eq!(sets.feature(false, 0x1D | 3 << 8, 0, 1), (Status::SUCCESS, 0), "cannot be changed");
+    assert_eq!(sets.feature(false, 0x1E | 3 << 8, 1, 0), (Status::SUCCESS, 0b110));
+    // Events are kept of what is enabled when they happen: first nothing, then handles that do not exist.
+    assert!(sets.place(8, 9).is_success());
     let count = |page: &[u8]| EventsHeader::decode(page.first_chunk().expect("64 bytes")).events;
     assert_eq!(count(&sets.log(0x23 | 1 << 8, 0, 1, 0, 128).expect("events")), 0);
     let enable = SubmissionEntry::new(9, 0, 1).with_cdw(10, 0x1E).with_cdw(11, 1 << 16).with_cdw(12, 1);
     assert!(sets.world.ask(sets.admin, in_capsule(enable, &[3]), &[3]).status.is_success());
+    assert_eq!(count(&sets.log(0x23 | 1 << 8, 0, 1, 0, 128).expect("events")), 0, "it was not enabled then");
+    assert!(sets.place(8, 9).is_success());
     let page = sets.log(0x23 | 1 << 8, 0, 1, 0, 128).expect("events");
     let event = Event::decode(page[64..].first_chunk().expect("one"));
     assert_eq!((count(&page), event.kind, event.placement, event.nsid), (1, 3, 9, 1));
+    assert_eq!(event.handle, 0, "where the data went");
     assert_eq!(count(&sets.log(0x23, 0, 1, 0, 128).expect("those of the drive")), 0);
     // The feature says how many kinds there are, and of each whether it is enabled.
     let get = SubmissionEntry::new(10, 0, 1).with_cdw(10, 0x1E).with_cdw(11, 255 << 16);
@@ -197,6 +208,15 @@ fn placement_logs_and_features() {
     assert_eq!((count > 3, list.len()), (true, 2 * count));
     let enabled: Vec<u8> = list.chunks_exact(2).filter(|kind| kind[1] & 1 == 1).map(|kind| kind[0]).collect();
     assert_eq!(enabled, [3]);
+    // As many as are asked for and there is room for, whatever there are; and those of a handle that there is.
+    for (noet, room, wanted) in [(2, 510, 4), (255, 6, 6)] {
+        let get = get.with_cdw(11, noet << 16).with_sgl(SglDescriptor::transport(room));
+        let cid = sets.world.command(sets.admin, get, &[]);
+        assert_eq!(sets.world.end(sets.admin, cid).dw0() as usize, count);
+        assert_eq!(sets.world.links[sets.admin].host.data.remove(&cid).expect("a list").len(), wanted);
+    }
+    assert_eq!(sets.feature(false, 0x1E, 1, 0), (Status::SUCCESS, count as u64), "none is asked for");
+    assert_eq!(sets.feature(false, 0x1E, 1, 3).0, no(Status::INVALID_FIELD), "no such handle");
 }
 
 #[test]
@@ -399,4 +419,23 @@ fn commands_of_another_set_are_refused() {
     }
     let zeroes = sets.plain(of_two(blocks(8, 0, 8)));
     assert_eq!(zeroes.0, no(Status::INVALID_OPCODE));
+}
+
+#[test]
+fn a_format_of_all_namespaces_forgets_blocks_and_chunks() {
+    let mut sets = sets();
+    assert!(sets.place(0, 1).is_success());
+    let data = [7; 8 * SECTOR];
+    for chunk in [1, 5] {
+        let write = of_two(blocks(WRITE, sets.chunk(chunk).start, 8));
+        assert!(sets.world.ask(sets.io, in_capsule(write, &data), &data).status.is_success());
+    }
+    let cid = sets.world.command(sets.admin, SubmissionEntry::new(0x80, 0, u32::MAX), &[]);
+    sets.world.pump();
+    assert_eq!(sets.world.end(sets.admin, cid).status, Status::SUCCESS);
+    let read = sets.world.fetch(sets.io, blocks(READ, 0, 8), 8 * SECTOR as u32);
+    assert_eq!(read, Ok(vec![0; 8 * SECTOR]));
+    for chunk in [1, 5] {
+        assert_eq!((sets.chunk(chunk).state, sets.chunk(chunk).write_pointer), (1, 0));
+    }
 }
