@@ -553,7 +553,7 @@ impl Session for Connection {
         match self.role {
             Role::Unconnected => {}
             Role::Admin { controller } => {
-                for connection in target.remove(controller) {
+                for connection in target.remove(controller, port) {
                     port.close(connection, Close::Finished);
                 }
             }

@@ -3,9 +3,10 @@
 //! Nothing is saved over a reset: a "saved" value is the default, and a request to save is refused.
 
 use super::controller::Controller;
+use super::identify::{self, WARNING_TEMPERATURE_K};
 use super::subsystem::Subsystem;
 use super::{ASYNC_EVENTS_MAX, IO_QUEUES_MAX};
-use super::{fdp, identify, open_channel};
+use super::{fdp, open_channel};
 use crate::session::Port;
 use pellucid_wire::nvme::{AsyncEventConfig, FeatureId, FeatureSelect, QueueCount, Status, SubmissionEntry};
 
@@ -41,7 +42,7 @@ impl Default for Features {
             write_cache: true,
             arbitration: 0,
             error_recovery: 0,
-            temperature_over: 0xFFFF,
+            temperature_over: WARNING_TEMPERATURE_K,
             temperature_under: 0,
             write_atomicity: 0,
             timestamp: None,
@@ -82,11 +83,16 @@ impl Features {
         }
     }
 
+    /// Whether a composite temperature lies inside of both thresholds.
+    pub fn tolerates(&self, kelvin: u16) -> bool {
+        kelvin < self.temperature_over && kelvin > self.temperature_under
+    }
+
     fn word(&self, id: FeatureId, entry: &SubmissionEntry) -> Result<u32, Status> {
         Ok(match id {
             FeatureId::Arbitration => self.arbitration,
             FeatureId::PowerManagement => 0,
-            FeatureId::TemperatureThreshold => match temperature(entry)? {
+            FeatureId::TemperatureThreshold => match limit(entry, &[COMPOSITE])? {
                 Limit::Over => self.temperature_over.into(),
                 Limit::Under => self.temperature_under.into(),
             },
@@ -110,10 +116,17 @@ enum Limit {
     Under,
 }
 
-fn temperature(entry: &SubmissionEntry) -> Result<Limit, Status> {
-    match (entry.cdw(11) >> 16 & 0xF, entry.cdw(11) >> 20 & 3) {
-        (0, 0) => Ok(Limit::Over),
-        (0, 1) => Ok(Limit::Under),
+/// The one sensor that there is (TMPSEL).
+const COMPOSITE: u32 = 0;
+/// All sensors that there are; only to set them.
+const ALL_SENSORS: u32 = 0xF;
+
+/// The threshold that a command is about, which names one of `sensors`.
+fn limit(entry: &SubmissionEntry, sensors: &[u32]) -> Result<Limit, Status> {
+    match entry.cdw(11) >> 20 & 3 {
+        _ if !sensors.contains(&(entry.cdw(11) >> 16 & 0xF)) => Err(Status::INVALID_FIELD.do_not_retry()),
+        0 => Ok(Limit::Over),
+        1 => Ok(Limit::Under),
         _ => Err(Status::INVALID_FIELD.do_not_retry()),
     }
 }
@@ -136,6 +149,7 @@ pub(super) fn get(
     if select == FeatureSelect::Capabilities {
         return capabilities(subsystem, id, entry, port).map(Value::Word);
     }
+    let current = select == FeatureSelect::Current;
     if let Some(subsystem) = subsystem {
         match id {
             FeatureId::DataPlacement => {
@@ -150,12 +164,13 @@ pub(super) fn get(
                 });
             }
             FeatureId::OpenChannelMediaFeedback => {
-                let feedback = open_channel::feedback(subsystem, entry.nsid(), port).ok_or(invalid)?;
+                let feedback =
+                    open_channel::feedback(subsystem, entry.nsid(), current, port).ok_or(invalid)?;
                 let word = u32::from(feedback.high_ecc) | u32::from(feedback.very_high_ecc) << 1;
                 return Ok(Value::Word(word));
             }
             FeatureId::ErrorRecovery => {
-                let dulbe = open_channel::feedback(subsystem, entry.nsid(), port);
+                let dulbe = open_channel::feedback(subsystem, entry.nsid(), current, port);
                 let dulbe = u32::from(dulbe.is_some_and(|feedback| feedback.unwritten_is_error));
                 return Ok(Value::Word(features.error_recovery | dulbe << 16));
             }
@@ -216,24 +231,32 @@ pub(super) fn set(
         FeatureId::Arbitration => features.arbitration = value,
         FeatureId::PowerManagement if value & 0x1F != 0 => return Err(invalid),
         FeatureId::PowerManagement | FeatureId::HostBehavior => {}
-        FeatureId::TemperatureThreshold => match temperature(entry)? {
-            Limit::Over => features.temperature_over = value as u16,
-            Limit::Under => features.temperature_under = value as u16,
-        },
+        FeatureId::TemperatureThreshold => {
+            match limit(entry, &[COMPOSITE, ALL_SENSORS])? {
+                Limit::Over => features.temperature_over = value as u16,
+                Limit::Under => features.temperature_under = value as u16,
+            }
+            controller.look_at_health();
+        }
         FeatureId::ErrorRecovery => {
             // Only chunks that were not written can give an error (DULBE); elsewhere there are zeros.
+            if value >> 17 != 0 {
+                return Err(invalid);
+            }
             let dulbe = value >> 16 & 1 == 1;
             let set = subsystem.is_some_and(|subsystem| {
-                open_channel::set_feedback(subsystem, entry.nsid(), port, |f| f.unwritten_is_error = dulbe)
+                open_channel::set_feedback(subsystem, controller.id, entry.nsid(), port, |f| {
+                    f.unwritten_is_error = dulbe
+                })
             });
-            if value >> 17 != 0 || (dulbe && !set) {
+            if dulbe && !set {
                 return Err(invalid);
             }
             features.error_recovery = value & 0xFFFF;
         }
         FeatureId::OpenChannelMediaFeedback => {
             let set = subsystem.is_some_and(|subsystem| {
-                open_channel::set_feedback(subsystem, entry.nsid(), port, |feedback| {
+                open_channel::set_feedback(subsystem, controller.id, entry.nsid(), port, |feedback| {
                     (feedback.high_ecc, feedback.very_high_ecc) = (value & 1 == 1, value >> 1 & 1 == 1);
                 })
             });
@@ -259,7 +282,10 @@ pub(super) fn set(
             return Ok(granted(features.io_queues));
         }
         FeatureId::WriteAtomicity => features.write_atomicity = value & 1,
-        FeatureId::AsyncEventConfig => features.async_events = AsyncEventConfig(value),
+        FeatureId::AsyncEventConfig => {
+            features.async_events = AsyncEventConfig(value);
+            controller.look_at_health();
+        }
         FeatureId::KeepAliveTimer => features.keep_alive_ms = value,
         FeatureId::Timestamp => {
             let bytes = data.first_chunk::<8>().ok_or(Status::SGL_DATA_LENGTH_INVALID.do_not_retry())?;

@@ -19,7 +19,7 @@ pub(super) const BYTES: usize = 4096;
 /// Firmware revision: the version of this crate.
 pub(super) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 /// Above this the drive asks for cooling (70 degrees Celsius); it has no thermal model, so it never does.
-const WARNING_TEMPERATURE_K: u16 = 343;
+pub(super) const WARNING_TEMPERATURE_K: u16 = 343;
 const CRITICAL_TEMPERATURE_K: u16 = 358;
 
 /// Another Identify of an I/O controller, or of a discovery controller (`subsystem` is `None`).
@@ -108,6 +108,44 @@ pub(super) fn has_zones(subsystem: &Subsystem, port: &Port<'_>) -> bool {
 pub(super) fn has_chunks(subsystem: &Subsystem, port: &Port<'_>) -> bool {
     let interfaces = subsystem.config.namespaces.iter().map(|&n| port.namespaces()[n].interface);
     interfaces.into_iter().any(|interface| matches!(interface, Interface::OpenChannel(_)))
+}
+
+/// What commands the namespaces of a subsystem have that not every interface has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interfaces {
+    pub blocks: bool,
+    pub zones: bool,
+    pub chunks: bool,
+}
+
+impl Interfaces {
+    pub fn of(subsystem: &Subsystem, port: &Port<'_>) -> Interfaces {
+        let mut found = Interfaces { blocks: false, zones: false, chunks: false };
+        for &namespace in &subsystem.config.namespaces {
+            match port.namespaces()[namespace].interface {
+                Interface::Block { .. } => found.blocks = true,
+                Interface::Zoned(_) => found.zones = true,
+                Interface::OpenChannel(_) => found.chunks = true,
+            }
+        }
+        found
+    }
+
+    /// Dataset Management: of chunks it is a reset.
+    pub fn deallocate(self) -> bool {
+        self.blocks || self.chunks
+    }
+
+    /// Write Zeroes.
+    pub fn write_zeroes(self) -> bool {
+        self.blocks
+    }
+
+    /// Optional commands (ONCS): compare, select, timestamp and verify are always there.
+    fn optional_commands(self) -> u16 {
+        let always = 1 | 1 << 4 | 1 << 6 | 1 << 7;
+        always | u16::from(self.deallocate()) << 2 | u16::from(self.write_zeroes()) << 3
+    }
 }
 
 /// The last namespace with placement handles, which is an endurance group of this number; 0: there is none.
@@ -201,16 +239,16 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
         admin_commands: 1 << 1,
         // One slot, read-only.
         firmware_updates: 1 | 1 << 1,
-        // SMART per namespace, effects, extended data, persistent events, supported pages.
-        log_attributes: 1 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5,
+        // Effects, extended data, persistent events. Not SMART per namespace, as namespaces share a drive; and not the pages that
+        // bit 5 stands for: there is no log 13h, and log 05h names no scopes.
+        log_attributes: 1 << 1 | 1 << 2 | 1 << 4,
         warning_temperature_k: WARNING_TEMPERATURE_K,
         critical_temperature_k: CRITICAL_TEMPERATURE_K,
         total_capacity_bytes: bytes,
         persistent_event_log_64kib: 2,
         namespaces,
         allowed_namespaces: namespaces,
-        // Compare, dataset management, write zeroes, select, timestamp, verify.
-        nvm_commands: 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7,
+        nvm_commands: Interfaces::of(subsystem, port).optional_commands(),
         volatile_write_cache: u8::from(cached) | 0b11 << 1,
         subsystem_nqn: nqn(&config.nqn).unwrap_or([0; 256]),
         ..common
@@ -272,8 +310,8 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
         used_blocks: capacity,
         features: OPTIMAL_SIZES | dulbe,
         sharing: 1,
-        // Deallocated blocks read as zeros; Write Zeroes may deallocate.
-        deallocation: 1 | 1 << 3,
+        // Deallocated blocks read as zeros; Write Zeroes may deallocate, where it is.
+        deallocation: 1 | u8::from(matches!(served.interface, Interface::Block { .. })) << 3,
         capacity_bytes: served.bytes().into(),
         write_granularity: unit,
         write_alignment: unit,

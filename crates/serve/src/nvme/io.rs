@@ -233,7 +233,10 @@ fn flush(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Request, Status>
 }
 
 fn deallocate(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Option<Request>, Status> {
-    let (volume, _) = volume_of(entry, volumes)?;
+    let (volume, on) = volume_of(entry, volumes)?;
+    if matches!(on.set, Set::Zoned(_)) {
+        return Err(no(Status::INVALID_OPCODE));
+    }
     if entry.cdw(11) & DsmRange::ATTRIBUTE_DEALLOCATE == 0 {
         // The other attributes are hints.
         return Ok(None);

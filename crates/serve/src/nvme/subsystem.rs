@@ -4,9 +4,10 @@
 
 use super::dhchap::HostSecrets;
 use super::history::History;
+use pellucid_device::Feedback;
 use pellucid_flash::ChunkNotice;
 use pellucid_wire::nvme::{DISCOVERY_NQN, nqn};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 /// One subsystem.
@@ -110,6 +111,10 @@ pub(super) struct Subsystem {
     pub changed_zones: BTreeMap<(u32, u64), u64>,
     /// Changes so far.
     pub zone_changes: u64,
+    /// What open-channel namespaces told their hosts before a host changed that, by the server's numbers of them.
+    pub feedback_defaults: BTreeMap<usize, Feedback>,
+    /// Controllers whose hosts did.
+    pub feedback_setters: BTreeSet<u16>,
 }
 
 impl Subsystem {
@@ -126,6 +131,8 @@ impl Subsystem {
             notices_seen: 0,
             changed_zones: BTreeMap::new(),
             zone_changes: 0,
+            feedback_defaults: BTreeMap::new(),
+            feedback_setters: BTreeSet::new(),
         }
     }
 

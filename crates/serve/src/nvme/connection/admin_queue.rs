@@ -149,10 +149,10 @@ impl Connection {
                 admin::watch_zones(controller, subsystem, port);
             }
             if controller.is_ready()
-                && now_ns >= controller.warnings_at_ns + HEALTH_NS
+                && now_ns >= controller.health_due_ns
                 && let Some(subsystem) = subsystem
             {
-                controller.warnings_at_ns = now_ns;
+                controller.health_due_ns = now_ns + HEALTH_NS;
                 admin::watch_health(controller, subsystem, port);
             }
             controller.aborts.retain(|abort| {

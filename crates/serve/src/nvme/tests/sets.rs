@@ -1,17 +1,18 @@
 //! Command sets beside the NVM one: namespace 1 has placement handles, namespace 2 is open-channel, both of one drive.
 
 use super::common;
-use super::world::{SECTOR, World, blocks, in_capsule};
+use super::world::{CC_ENABLE, SECTOR, World, blocks, in_capsule};
+use crate::session::Close;
 use pellucid_device::Device;
 use pellucid_flash::DieId;
 use pellucid_ftl::Management;
-use pellucid_media::{Fault, ListedFault};
+use pellucid_media::{Fault, ListedFault, StoreKind};
 use pellucid_wire::nvme::fdp::{
     Configuration, ConfigurationsHeader, Event, EventsHeader, HandleStatus, HandleStatusHeader, Statistics,
 };
 use pellucid_wire::nvme::open_channel::{ChunkDescriptor, ChunkNotification, Geometry};
 use pellucid_wire::nvme::{
-    DsmRange, IdentifyController, IdentifyNamespace, IndependentNamespace, SglDescriptor, Status,
+    DsmRange, IdentifyController, IdentifyNamespace, IndependentNamespace, SglDescriptor, SmartLog, Status,
     SubmissionEntry,
 };
 use pellucid_wire::tcp::IcReq;
@@ -108,6 +109,10 @@ fn of_two(mut entry: SubmissionEntry) -> SubmissionEntry {
     entry
 }
 
+fn count_of(geometry: &Geometry) -> u64 {
+    u64::from(geometry.groups) * u64::from(geometry.units) * u64::from(geometry.chunks)
+}
+
 #[test]
 fn a_host_learns_what_the_namespaces_are() {
     let mut sets = sets();
@@ -129,9 +134,12 @@ fn a_host_learns_what_the_namespaces_are() {
     let geometry = Geometry::decode(page.first_chunk().expect("4096 bytes"));
     let bits = geometry.group_bits + geometry.unit_bits + geometry.chunk_bits + geometry.block_bits;
     assert_eq!((geometry.major, geometry.write_min), (2, 8));
+    assert_eq!(geometry.capabilities, 0b01, "vector copy; no reset of a free chunk");
+    let beyond = count_of(&geometry) * 32;
+    assert!(sets.log(0xCA, 2, 0, beyond, 32).is_ok());
+    assert_eq!(sets.log(0xCA, 2, 0, beyond + 4, 32), Err(no(Status::INVALID_FIELD)));
     assert_eq!(chunks.size_blocks, 1 << bits);
-    let count = u64::from(geometry.groups) * u64::from(geometry.units) * u64::from(geometry.chunks);
-    assert_eq!(chunks.capacity_blocks, count * u64::from(geometry.chunk_blocks));
+    assert_eq!(chunks.capacity_blocks, count_of(&geometry) * u64::from(geometry.chunk_blocks));
     let other = SubmissionEntry::new(0xE2, 0, 1).with_sgl(SglDescriptor::transport(4096));
     assert_eq!(sets.world.ask(sets.admin, other, &[]).status, no(Status::INVALID_OPCODE));
 }
@@ -182,6 +190,11 @@ fn placement_logs_and_features() {
     let statistics = sets.log(0x22, 0, 1, 0, 64).expect("statistics");
     let statistics = Statistics::decode(statistics.first_chunk().expect("64 bytes"));
     assert_eq!(statistics.host_bytes, 8 * SECTOR as u128);
+    // The drive has two namespaces and counts once.
+    let smart = sets.log(2, 0, 0, 0, 512).expect("SMART");
+    let cuts = sets.world.core.device(0).expect("of this process").counters().power_cuts;
+    let smart = SmartLog::decode(smart.first_chunk().expect("512 bytes"));
+    assert_eq!((smart.data_units_written, smart.unsafe_shutdowns), (1, cuts.into()));
     assert!(statistics.media_bytes >= statistics.host_bytes);
     assert_eq!(sets.feature(false, 0x1D, 0, 1), (Status::SUCCESS, 1));
     assert_eq!(sets.feature(true, 0x1D, 0, 1).0, no(Status::COMMAND_SEQUENCE_ERROR));
@@ -357,6 +370,39 @@ fn unwritten_blocks_are_zeros_or_an_error() {
     assert!(ended.is_err_and(|status| status.is(Status::DEALLOCATED_BLOCK)));
     assert_eq!(sets.feature(true, 0xCA, 2, 0b10).0, Status::SUCCESS);
     assert_eq!(sets.feature(false, 0xCA, 2, 0), (Status::SUCCESS, 0b10));
+    for select in [1 << 8, 2 << 8] {
+        assert_eq!(
+            sets.feature(false, 5 | select, 2, 0),
+            (Status::SUCCESS, 0),
+            "the default is as described"
+        );
+        assert_eq!(sets.feature(false, 0xCA | select, 2, 0), (Status::SUCCESS, 0));
+    }
+}
+
+/// What a host sets for a namespace lasts as long as a controller that has set it: not longer than its reset, or its connection.
+#[test]
+fn feedback_is_as_described_after_a_reset_and_after_the_last_host() {
+    let mut sets = sets();
+    let get = |id: u32| SubmissionEntry::new(10, 0, 2).with_cdw(10, id);
+    let set = |id: u32, value: u32| SubmissionEntry::new(9, 0, 2).with_cdw(10, id).with_cdw(11, value);
+    let reset = |sets: &mut Sets| {
+        assert!(sets.world.set_cc(sets.admin, CC_ENABLE & !1).status.is_success());
+        assert!(sets.world.set_cc(sets.admin, CC_ENABLE).status.is_success());
+    };
+    for (id, value) in [(5, 1 << 16), (0xCA, 0b11)] {
+        assert!(sets.world.ask(sets.admin, set(id, value), &[]).status.is_success());
+        reset(&mut sets);
+        assert_eq!(sets.world.ask(sets.admin, get(id), &[]).dw0(), 0);
+        let (other, _) = sets.world.attach(PLAIN);
+        for admin in [sets.admin, other] {
+            assert!(sets.world.ask(admin, set(id, value), &[]).status.is_success());
+        }
+        reset(&mut sets);
+        assert_eq!(sets.world.ask(sets.admin, get(id), &[]).dw0(), value, "the other one still has it so");
+        sets.world.close(other, Close::Finished);
+        assert_eq!(sets.world.ask(sets.admin, get(id), &[]).dw0(), 0, "it is gone");
+    }
 }
 
 /// The drive tells by an event; the log says what about. Data that took effort are given with a status that says so.
@@ -438,4 +484,42 @@ fn a_format_of_all_namespaces_forgets_blocks_and_chunks() {
     for chunk in [1, 5] {
         assert_eq!((sets.chunk(chunk).state, sets.chunk(chunk).write_pointer), (1, 0));
     }
+}
+
+#[test]
+fn commands_and_features_are_announced_where_they_are() {
+    let mut sets = sets();
+    let controller = IdentifyController::decode(&sets.identify(1, 0));
+    assert_eq!(controller.nvm_commands, 0b1101_1101);
+    assert_eq!(controller.log_attributes & (1 | 1 << 5), 0, "no SMART per namespace, no log 13h");
+    let deallocation = [1, 2].map(|nsid| IdentifyNamespace::decode(&sets.identify(0, nsid)).deallocation);
+    assert_eq!(deallocation, [1 | 1 << 3, 1], "chunks have no Write Zeroes");
+    let page = sets.log(5, 0, 0, 0, 4096).expect("effects");
+    assert_eq!(page[4 * 0xE2], 1, "Geometry");
+    let io = |opcode: usize| page[1024 + 4 * opcode];
+    assert_eq!([0x90, 0x91, 0x92, 0x93, 0x95].map(io), [3, 3, 1, 3, 1]);
+    assert_eq!([8, 9, 0x12, 0x1D, 0x79, 0x94].map(io), [3, 3, 1, 1, 0, 0]);
+    // Log 12h names the features that there are, and each has a scope.
+    let page = sets.log(0x12, 0, 0, 0, 1024).expect("features");
+    for id in 0..=255u32 {
+        let effect = page[4 * id as usize..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let asked = sets.feature(false, id | 3 << 8, 1, 1).0;
+        assert_eq!(effect & 1 == 1, asked.is_success(), "feature {id:02X}h: {asked:?}");
+        assert_eq!((effect >> 20).count_ones(), effect & 1, "feature {id:02X}h: one scope");
+        let namespaced = sets.feature(false, id | 3 << 8, 1, 1).1 >> 1 & 1;
+        assert!(namespaced == 0 || effect >> 20 & 1 == 1, "feature {id:02X}h: {effect:X}h");
+    }
+}
+
+#[test]
+fn chunks_alone_have_no_write_zeroes() {
+    let mut config = common::config(StoreKind::Ram);
+    config.media.metadata_bytes = 16;
+    config.media.geometry.spare_bytes = 256;
+    let all = 0..config.media.geometry.blocks;
+    config.namespaces = vec![common::chunk_namespace(all, Management::Host)];
+    let mut sets = sets_on(Device::new(&config).expect("a good configuration"));
+    assert_eq!(IdentifyController::decode(&sets.identify(1, 0)).nvm_commands, 0b1101_0101);
+    let page = sets.log(5, 0, 0, 0, 4096).expect("effects");
+    assert_eq!([8, 9, 0x12, 0x91].map(|opcode: usize| page[1024 + 4 * opcode]), [0, 3, 0, 3]);
 }

@@ -223,3 +223,26 @@ fn a_format_resets_every_zone() {
         assert_eq!(zoned.state(zone), EMPTY);
     }
 }
+
+/// Neither Write Zeroes nor Dataset Management: they are not announced, and end as unknown.
+#[test]
+fn zones_announce_the_commands_that_they_have() {
+    let mut zoned = zoned();
+    let mut page = |entry: SubmissionEntry| zoned.world.fetch(zoned.admin, entry, 4096).expect("a page");
+    let controller = page(SubmissionEntry::new(6, 0, 0).with_cdw(10, 1));
+    let controller = IdentifyController::decode(controller.first_chunk().expect("4096 bytes"));
+    assert_eq!(controller.nvm_commands, 0b1101_0001);
+    let namespace = page(SubmissionEntry::new(6, 0, 1));
+    assert_eq!(namespace[33], 1, "DLFEAT");
+    for set in [0, 2] {
+        let log = page(SubmissionEntry::new(2, 0, 0).with_cdw(10, 5 | 1023 << 16).with_cdw(14, set << 24));
+        assert_eq!([8, 9].map(|opcode: usize| log[1024 + 4 * opcode]), [0, 0]);
+        assert_eq!(log[4 * 0x80] & 1, 1, "Format NVM");
+    }
+    let zeroes = SubmissionEntry::new(8, 0, 1).with_cdw(12, 7);
+    assert_eq!(zoned.world.ask(zoned.io, zeroes, &[]).status, no(Status::INVALID_OPCODE));
+    let range = [0; 16];
+    let deallocate = in_capsule(SubmissionEntry::new(9, 0, 1).with_cdw(11, 4), &range);
+    let ended = zoned.world.ask(zoned.io, deallocate, &range).status;
+    assert_eq!(ended, no(Status::INVALID_OPCODE));
+}
