@@ -36,7 +36,7 @@ mod zns;
 pub use connection::Connection;
 pub use dhchap::{DhGroup, HostSecrets};
 pub use private::SecretError;
-pub use subsystem::{ConfigError, SubsystemConfig};
+pub use subsystem::{ConfigError, SubsystemConfig, serial_number};
 
 use crate::session::{ConnectionId, Port};
 use controller::{Controller, Kind};

@@ -2,8 +2,10 @@
 
 use super::common;
 use super::world::{CC_ENABLE, HOST, NQN, SECTOR, World, blocks, in_capsule};
-use crate::nvme::{ConfigError, SubsystemConfig, Target};
+use crate::nvme::{ConfigError, SubsystemConfig, Target, serial_number};
 use crate::session::Close;
+use crate::{Core, Time};
+use pellucid_device::Device;
 use pellucid_media::StoreKind;
 use pellucid_wire::nvme::{
     Cns, Connect, ConnectReply, DISCOVERY_NQN, DYNAMIC_CONTROLLER, IdentifyController, IdentifyNamespace,
@@ -459,4 +461,25 @@ fn temperatures_beyond_their_thresholds_are_an_event() {
         assert_eq!(told(&mut world, event), None);
         assert!(world.ask(admin, set(0xB, 0), &[]).status.is_success());
     }
+}
+
+/// A host that sees one serial number, and identifiers that are made from it, twice takes two drives for two paths to one.
+#[test]
+fn drives_of_one_name_have_serial_numbers_of_their_own() {
+    let serial = |store: StoreKind, seed: u64| {
+        let mut config = common::config(store);
+        config.media.seed = seed;
+        let device = Device::new(&config).expect("a good configuration");
+        let core = Core::new(vec![("one".into(), device)], Time::Instant).expect("it can be served");
+        serial_number("one", 0, &core)
+    };
+    assert_eq!(serial(StoreKind::Ram, 1), serial(StoreKind::Ram, 1), "after a restart");
+    let directory = common::scratch("serials");
+    let file = |name: &str| StoreKind::File(directory.join(name));
+    let all =
+        [serial(StoreKind::Ram, 1), serial(StoreKind::Ram, 2), serial(file("a"), 1), serial(file("b"), 1)];
+    for (n, serial) in all.iter().enumerate() {
+        assert!(serial.len() <= 20 && !all[..n].contains(serial), "{all:?}");
+    }
+    std::fs::remove_dir_all(directory).expect("it is there");
 }
