@@ -83,12 +83,10 @@ pub struct Device {
 impl Device {
     /// Hands a command to the drive at `now`, which must not lie before the last `advance`. Its completion comes out of
     /// [`Device::pop`], whatever becomes of it. Events due at `now` have run before.
-    pub fn submit(&mut self, now: SimTime, command: Command) {
+    pub fn submit(&mut self, now: SimTime, mut command: Command) {
         self.advance(now);
+        self.settle_handle(&mut command);
         let status = self.refuse(&command);
-        if status == Some(Status::InvalidField) {
-            self.note_invalid_handle(command.handle);
-        }
         let work = self.works.take();
         self.works[work].begin(command, now, status.unwrap_or(Status::Success));
         if status.is_some() {

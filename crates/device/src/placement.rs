@@ -2,7 +2,9 @@
 //!
 //! Where written data go is translation's; a write's handle travels with its buffer entry (`Entry::handle`) and picks the packer
 //! that fills a stripe. Here stand the rest: handle status ([`Opcode::Report`]), a new unit ([`Opcode::NextUnit`]), events and
-//! statistics. With one handle there is no placement, and both commands are refused.
+//! statistics. With one handle there is no placement, and both commands are refused. A write that names a handle that there is not
+//! goes to handle 0, as a host's data are not refused for a hint. Events are kept of the kinds that a host has enabled before they
+//! happen; at first of none.
 
 use crate::device::Device;
 use crate::firmware::Task;
@@ -19,6 +21,8 @@ const EVENTS_MAX: usize = 1024;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placement {
     events: VecDeque<PlacementEvent>,
+    /// A [bit](PlacementEventKind::bit) for each kind of event that is kept.
+    enabled: u8,
 }
 
 /// Bytes that placement is judged by; the write amplification is `media_bytes / host_bytes`.
@@ -55,6 +59,16 @@ impl Device {
         self.placement.events.iter()
     }
 
+    /// Kinds of events that are kept, a [bit](PlacementEventKind::bit) for each.
+    pub fn enabled_placement_events(&self) -> u8 {
+        self.placement.enabled
+    }
+
+    /// From now on events of these kinds are kept, and no others.
+    pub fn enable_placement_events(&mut self, kinds: u8) {
+        self.placement.enabled = kinds;
+    }
+
     /// Bytes written and erased since the counters were last reset.
     pub fn placement_statistics(&self) -> PlacementStatistics {
         let counters = self.counters();
@@ -80,12 +94,23 @@ impl Device {
         }
     }
 
-    /// A refused command named a handle that does not exist.
+    /// Gives handle 0 to a write that names one that does not exist.
+    #[inline]
+    pub(crate) fn settle_handle(&mut self, command: &mut Command) {
+        if command.handle > 0 && command.handle >= self.ftl.handles() {
+            self.invalid_handle(command);
+        }
+    }
+
     #[cold]
-    pub(crate) fn note_invalid_handle(&mut self, command_handle: u16) {
-        if self.ftl.handles() > 1 && command_handle >= self.ftl.handles() {
-            let kind = PlacementEventKind::InvalidHandle;
-            self.note_event(HandleEvent { kind, handle: command_handle, units: 0 });
+    fn invalid_handle(&mut self, command: &mut Command) {
+        if self.ftl.handles() < 2 || command.namespace != self.block_namespace {
+            return;
+        }
+        let kind = PlacementEventKind::InvalidHandle;
+        self.note_event(HandleEvent { kind, handle: command.handle, units: 0 });
+        if matches!(command.opcode, Opcode::Write | Opcode::WriteZeroes) {
+            command.handle = 0;
         }
     }
 
@@ -114,6 +139,9 @@ impl Device {
     }
 
     fn note_event(&mut self, event: HandleEvent) {
+        if self.placement.enabled & event.kind.bit() == 0 {
+            return;
+        }
         if self.placement.events.len() == EVENTS_MAX {
             self.placement.events.pop_front();
         }

@@ -91,6 +91,17 @@ impl PlacementEventKind {
         PlacementEventKind::NextUnit,
     ];
 
+    /// Its place in a mask of kinds.
+    pub fn bit(self) -> u8 {
+        match self {
+            PlacementEventKind::UnitNotFull => 1 << 0,
+            PlacementEventKind::Reset => 1 << 1,
+            PlacementEventKind::InvalidHandle => 1 << 2,
+            PlacementEventKind::Reallocated => 1 << 3,
+            PlacementEventKind::NextUnit => 1 << 4,
+        }
+    }
+
     /// Whether the host is the cause (its events have numbers below 80h).
     pub fn is_by_host(self) -> bool {
         (self as u8) < 0x80

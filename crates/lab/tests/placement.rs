@@ -51,11 +51,16 @@ fn a_drive_without_placement_refuses_what_is_about_it() {
 }
 
 #[test]
-fn handles_beyond_the_last_are_refused_and_noted() {
+fn writes_to_handles_beyond_the_last_go_to_the_first_and_are_noted() {
     let mut device = three();
+    assert_eq!(write(&mut device, 0, 4, 4), Status::Success);
+    assert_eq!(device.placement_events().count(), 0, "no kind of event is enabled at first");
+    device.enable_placement_events(u8::MAX);
+    let left = handles(&mut device)[0].remaining_sectors;
     assert!(matches!(Drive::interface(&device, 0), Some(Interface::Block { handles: 3, .. })));
     assert_eq!(write(&mut device, 0, 4, 2), Status::Success);
-    assert_eq!(write(&mut device, 0, 4, 3), Status::InvalidField);
+    assert_eq!(write(&mut device, 0, 4, 3), Status::Success);
+    assert_eq!(handles(&mut device)[0].remaining_sectors, left - 4);
     let next = Command { handle: 3, ..Command::new(1, Opcode::NextUnit, Lba(0), 0, Vec::new()) };
     assert_eq!(run(&mut device, next).status, Status::InvalidField);
     let beyond = run(&mut device, Command::new(1, Opcode::Report, Lba(1), 3, Vec::new()));
@@ -68,6 +73,7 @@ fn handles_beyond_the_last_are_refused_and_noted() {
 #[test]
 fn status_and_statistics_follow_the_writes() {
     let mut device = three();
+    device.enable_placement_events(u8::MAX);
     let unit = device.placement().expect("three handles").unit_bytes / 1024;
     assert_eq!(handles(&mut device).iter().map(|h| h.remaining_sectors).collect::<Vec<_>>(), [unit; 3]);
     for lba in [0, 4, 8] {
@@ -89,6 +95,7 @@ fn status_and_statistics_follow_the_writes() {
 #[test]
 fn a_power_cut_keeps_data_and_tells_that_units_changed() {
     let mut device = three();
+    device.enable_placement_events(u8::MAX);
     for round in 0..40 {
         for handle in 0..3 {
             let lba = u64::from(handle) * 40 + round % 10 * 4;

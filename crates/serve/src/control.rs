@@ -11,7 +11,7 @@
 //!  {"do":"watch"}                                     the figures of monitors; from the first time on, drives are watched
 //!  {"do":"stop"}                                      as SIGTERM
 //! ```
-//! Without `drive`, the first one; for targets the name of the drive counts. Lines are answered in order. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
+//! A key that the request does not have is refused. Without `drive`, the first one; for targets the name of the drive counts. Lines are answered in order. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
 
 use crate::action::Action;
 use crate::core::Core;
@@ -46,6 +46,7 @@ impl ControlSession {
     fn answer(&self, line: &[u8], port: &mut Port<'_>) -> Result<Option<Value>, String> {
         let request: Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
         let what = request.get("do").and_then(Value::as_str).unwrap_or_default();
+        check_keys(what, &request)?;
         if what == "status" {
             return status(port.core()).map(Some);
         }
@@ -96,6 +97,28 @@ impl ControlSession {
             say(outcome.map(|()| json!({})), port);
         }
     }
+}
+
+/// What a request may hold beside `do`; `None`: there is no such request.
+fn keys_of(what: &str) -> Option<&'static [&'static str]> {
+    Some(match what {
+        "status" | "watch" | "stop" => &[],
+        "power-cut" | "targets" => &["drive"],
+        "faults" => &["drive", "program_fail", "erase_fail", "read_fail"],
+        "damage" => &["drive", "what", "die", "factor", "count"],
+        "target-create" => &["drive", "name", "kind", "first_unit", "units"],
+        "target-remove" => &["drive", "name"],
+        _ => return None,
+    })
+}
+
+/// A key that is mistyped must not pass for one that was left out: then something else would happen than was asked for.
+fn check_keys(what: &str, request: &Value) -> Result<(), String> {
+    let (Some(allowed), Some(fields)) = (keys_of(what), request.as_object()) else { return Ok(()) };
+    let is_unknown = |key: &&String| *key != "do" && !allowed.contains(&key.as_str());
+    let Some(key) = fields.keys().find(is_unknown) else { return Ok(()) };
+    let list = if allowed.is_empty() { "nothing beside do".to_owned() } else { allowed.join(", ") };
+    Err(format!("{key}: unknown to {what}; allowed: {list}"))
 }
 
 /// Carries out a request about targets.

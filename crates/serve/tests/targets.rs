@@ -224,6 +224,22 @@ fn what_cannot_be_made_is_refused_with_a_sentence() {
     ] {
         assert_eq!(server.create(name, kind, first, units)["error"], sentence);
     }
+    // "chunks." and the prefix of the NQN take 32 of 223 bytes.
+    let long = "x".repeat(192);
+    let refused = server.create(&long, "raw", 2, 1)["error"].as_str().expect("refused").to_owned();
+    assert!(refused.starts_with("target name: 192 bytes; allowed: at most 191, as its NQN"), "{refused}");
+    assert_eq!(server.create(&long[1..], "raw", 2, 1)["ok"], true);
+    assert_eq!(server.remove(&long[1..])["ok"], true);
+    for (line, sentence) in [
+        (r#"{"do":"status","drive":"a"}"#, "drive: unknown to status; allowed: nothing beside do"),
+        (
+            r#"{"do":"faults","program-fail":1}"#,
+            "program-fail: unknown to faults; allowed: drive, program_fail, erase_fail, read_fail",
+        ),
+        (r#"{"do":"power-cut","drvie":"b"}"#, "drvie: unknown to power-cut; allowed: drive"),
+    ] {
+        assert_eq!(server.control(line)["error"], sentence);
+    }
     assert_eq!(server.remove("c")["error"], "c: no such target; there are main");
     let unknown = server.control(r#"{"do":"target-create","drive":"x","name":"y"}"#);
     assert_eq!(unknown["error"], "drive: \"x\"; allowed: chunks, chunks.main");

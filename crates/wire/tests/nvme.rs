@@ -140,7 +140,7 @@ fn properties_have_the_bits_of_the_specification() {
         subsystem_reset: false,
         other_command_sets: true,
     };
-    assert_eq!(capabilities.encode(), 127 | 1 << 16 | 30 << 24 | 1 << 37 | 1 << 43);
+    assert_eq!(capabilities.encode(), 127 | 1 << 16 | 30 << 24 | 1 << 37 | 1 << 43 | 1 << 59);
     assert_eq!(Capabilities::decode(capabilities.encode()), capabilities);
     assert_eq!(Version::V2_1.encode(), 0x0002_0100);
     // What Linux writes to enable a controller with all command sets.

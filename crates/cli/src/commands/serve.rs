@@ -12,7 +12,9 @@ use pellucid_flash::Interface;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
-use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target};
+use pellucid_serve::nvme::{
+    Connection, DhGroup, HostSecrets, NQN_PREFIX, SubsystemConfig, Target, serial_number,
+};
 use pellucid_serve::session::Namespace;
 use pellucid_serve::{
     Address, CONTROL, Core, FioTrace, Options, PlannedFault, RemoteConfig, Server, Time, TlsConfig, UblkError,
@@ -279,8 +281,8 @@ impl Serve {
     fn subsystem(&self, drive: usize, name: &str, core: &Core) -> SubsystemConfig {
         let numbered = core.namespaces().iter().enumerate();
         SubsystemConfig {
-            nqn: format!("nqn.2026-01.org.pellucid:{name}"),
-            serial: name.chars().take(20).collect(),
+            nqn: format!("{NQN_PREFIX}{name}"),
+            serial: serial_number(name, drive, core),
             model: "Pellucid open SSD".into(),
             namespaces: numbered.filter(|(_, n)| n.drive == drive).map(|(index, _)| index).collect(),
             hosts: (!self.host_nqn.is_empty()).then(|| self.host_nqn.clone()),

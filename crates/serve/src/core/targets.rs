@@ -10,9 +10,11 @@
 use super::{Core, Operations};
 use crate::control;
 use crate::drive::Served;
+use crate::nvme::NQN_PREFIX;
 use crate::session::{ConnectionId, Namespace};
 use pellucid_flash::{Drive, Interface};
 use pellucid_host::{HostFtlConfig, Target, TargetEvent, TargetKind, TargetState, Targets};
+use pellucid_wire::nvme::NQN_BYTES_MAX;
 use serde_json::{Value, json};
 
 /// Keeps a drive's targets for the next start of the server; the error is a sentence.
@@ -23,6 +25,18 @@ struct Registry {
     drive: usize,
     settings: HostFtlConfig,
     keep: KeepTargets,
+}
+
+/// Whether a target has a qualified name over NVMe: that of its drive, and its own.
+fn check_length(full_name: &str, target: &str) -> Result<(), String> {
+    let room = (NQN_BYTES_MAX - NQN_PREFIX.len() + target.len()).saturating_sub(full_name.len());
+    if target.len() <= room {
+        return Ok(());
+    }
+    let given = target.len();
+    Err(format!(
+        "target name: {given} bytes; allowed: at most {room}, as its NQN, {NQN_PREFIX}DRIVE.TARGET, has at most {NQN_BYTES_MAX}"
+    ))
 }
 
 /// Somebody who waits for what becomes of a target.
@@ -161,6 +175,7 @@ impl Core {
         if self.namespaces.iter().any(|n| !n.gone && n.name == name) {
             return Err(format!("{}: the name {name} is taken", target.name));
         }
+        check_length(&name, &target.name)?;
         self.share(drive)?;
         let (kind, own_name) = (target.kind, target.name.clone());
         let shared = self.devices[drive].shared_mut().expect("it has just been made");

@@ -28,7 +28,7 @@ pub(super) enum Reply {
     Reset,
     /// The drives must be flushed. The command itself is done.
     Shutdown,
-    /// All blocks of the namespaces from the first to the last must be forgotten.
+    /// Everything in the namespaces from the first to the last must be forgotten.
     Format { first: u32, last: u32 },
 }
 
@@ -139,7 +139,12 @@ fn fabrics(
         Some(FabricsType::PropertyGet) => controller.property(&PropertyGet::parse(entry)?).map(Reply::Done),
         Some(FabricsType::PropertySet) => Ok(match controller.set_property(&PropertySet::parse(entry)?)? {
             Change::Nothing => Reply::Done(0),
-            Change::Reset => Reply::Reset,
+            Change::Reset => {
+                if let Some(subsystem) = subsystem {
+                    open_channel::forget_setter(subsystem, controller.id, port);
+                }
+                Reply::Reset
+            }
             Change::Shutdown => Reply::Shutdown,
             Change::Enabled => {
                 if let Some(subsystem) = subsystem {
@@ -225,15 +230,15 @@ pub(super) fn watch_zones(controller: &mut Controller, subsystem: &mut Subsystem
 
 /// Looks whether the health of the drives is worth an event; a new warning also goes into the persistent event log.
 pub(super) fn watch_health(controller: &mut Controller, subsystem: &mut Subsystem, port: &Port<'_>) {
-    let all = subsystem.config.namespaces.clone();
-    let page = logs::smart(subsystem, &all, port);
-    let new = page.critical_warning & !controller.warnings;
-    controller.warnings = page.critical_warning;
-    if new == 0 {
-        return;
+    let page = logs::smart(controller, subsystem, port);
+    if page.critical_warning & !controller.warnings != 0 {
+        subsystem.history.smart(controller.id, &page.encode(), port.now_ns());
     }
-    subsystem.history.smart(controller.id, &page.encode(), port.now_ns());
-    let wanted = new & controller.features.async_events.smart_warnings();
+    controller.warnings = page.critical_warning;
+    let wanted = controller.warnings_to_tell();
+    if wanted & logs::warning::TEMPERATURE != 0 {
+        controller.raise(AsyncEvent::Temperature);
+    }
     if wanted & logs::warning::SPARE != 0 {
         controller.raise(AsyncEvent::SpareBelowThreshold);
     }

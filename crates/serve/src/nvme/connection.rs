@@ -7,8 +7,7 @@
 //! ```
 //! Other capsules may come between an R2T and its data: the data find their slot by the transfer tag.
 //!
-//! Here stand the PDUs; what a queue does with its commands stands in `connect`, `authentication`,
-//! `admin_queue` and `io_queue`.
+//! Here stand the PDUs; what a queue does with its commands stands in `connect`, `authentication`, `admin_queue`, `format`, `io_queue`.
 //!
 //! Invariants: while `incoming` is not `None` the decoder is inside the data of one PDU; the sum of the buffers of
 //! slots with a transfer is `granted_bytes`; after an error the session is not used any more.
@@ -16,6 +15,7 @@
 mod admin_queue;
 mod authentication;
 mod connect;
+mod format;
 mod io_queue;
 
 use super::admin::{self};
@@ -553,7 +553,7 @@ impl Session for Connection {
         match self.role {
             Role::Unconnected => {}
             Role::Admin { controller } => {
-                for connection in target.remove(controller) {
+                for connection in target.remove(controller, port) {
                     port.close(connection, Close::Finished);
                 }
             }

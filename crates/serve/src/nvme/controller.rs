@@ -18,6 +18,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+/// Longest time until a controller is ready, in units of 500 ms (CAP.TO, and CRTO.CRWMT, which must agree).
+const READY_500MS: u8 = 20;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Of the subsystem with this index.
@@ -69,8 +72,10 @@ pub(super) struct Controller {
     masked: Vec<AsyncEvent>,
     /// Critical warnings of the SMART log at the last look.
     pub warnings: u8,
-    /// When that was.
-    pub warnings_at_ns: u64,
+    /// Those of them that the host has been told of by an event.
+    warnings_told: u8,
+    /// When the next look is due.
+    pub health_due_ns: u64,
     errors: VecDeque<ErrorLogEntry>,
     error_count: u64,
     /// A frozen persistent event log, while a host reads it.
@@ -121,7 +126,8 @@ impl Controller {
             events: VecDeque::new(),
             masked: Vec::new(),
             warnings: 0,
-            warnings_at_ns: 0,
+            warnings_told: 0,
+            health_due_ns: 0,
             errors: VecDeque::new(),
             error_count: 0,
             event_log: None,
@@ -151,7 +157,7 @@ impl Controller {
         match property {
             Property::Capabilities => Ok(Capabilities {
                 queue_entries_max: QUEUE_ENTRIES_MAX,
-                timeout_500ms: 20,
+                timeout_500ms: READY_500MS,
                 subsystem_reset: false,
                 other_command_sets: self.zoned,
             }
@@ -159,7 +165,9 @@ impl Controller {
             Property::Version => Ok(Version::V2_1.encode().into()),
             Property::Configuration => Ok(self.config.0.into()),
             Property::Status => Ok(self.status.encode().into()),
-            Property::SubsystemReset | Property::ReadyTimeouts => Err(Status::INVALID_FIELD),
+            // CRWMT, the time with media; there is no readiness without.
+            Property::ReadyTimeouts => Ok(READY_500MS.into()),
+            Property::SubsystemReset => Err(Status::INVALID_FIELD),
         }
     }
 
@@ -216,7 +224,8 @@ impl Controller {
         self.events.clear();
         self.masked.clear();
         self.aborts.clear();
-        self.warnings = 0;
+        (self.warnings, self.warnings_told) = (0, 0);
+        self.look_at_health();
         self.event_log = None;
     }
 
@@ -241,6 +250,19 @@ impl Controller {
             self.masked.push(event);
             self.events.push_back(event);
         }
+    }
+
+    /// The health of the drives is looked at with the next tick.
+    pub fn look_at_health(&mut self) {
+        self.health_due_ns = 0;
+    }
+
+    /// The critical warnings that the host wants events of and has not been told of; from now on it has.
+    pub fn warnings_to_tell(&mut self) -> u8 {
+        let told = self.warnings_told & self.warnings;
+        let wanted = self.warnings & self.features.async_events.smart_warnings() & !told;
+        self.warnings_told = told | wanted;
+        wanted
     }
 
     /// The next event and the request that it answers.

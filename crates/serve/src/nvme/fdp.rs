@@ -6,14 +6,14 @@
 use super::io::{Kind, Request, Special, Volume, no};
 use super::subsystem::Subsystem;
 use crate::session::{Operation, Port};
-use pellucid_device::Device;
+use pellucid_device::{Device, WritePolicy};
 use pellucid_flash::{HandleInfo, Lba, Opcode, PlacementEvent, PlacementEventKind};
 use pellucid_wire::nvme::fdp::{
     Configuration, ConfigurationsHeader, Event, EventsHeader, HandleDescriptor, HandleStatusHeader,
     HandleUsage, HandleUsageHeader, RECEIVE_HANDLE_STATUS, SEND_HANDLE_UPDATE, Statistics,
     management_operation,
 };
-use pellucid_wire::nvme::{GetLogPage, LogId, Status, SubmissionEntry};
+use pellucid_wire::nvme::{FeatureSelect, GetLogPage, LogId, Status, SubmissionEntry};
 
 /// Identify Controller attributes: endurance groups, flexible data placement.
 pub(super) const CONTROLLER_ATTRIBUTES: u32 = 1 << 4 | 1 << 19;
@@ -24,12 +24,14 @@ const UPDATES_MAX: u16 = 128;
 pub(super) fn parse(
     entry: &SubmissionEntry,
     index: usize,
-    volume: &Volume,
+    volumes: &[Volume],
     receive: bool,
 ) -> Result<Request, Status> {
-    let handles = volume.handles();
+    let handles = volumes[index].handles();
     if handles < 2 {
-        return Err(no(Status::FDP_DISABLED));
+        // Without any placement the controller does not have these commands at all.
+        let placed = volumes.iter().any(|volume| volume.handles() > 1);
+        return Err(no(if placed { Status::FDP_DISABLED } else { Status::INVALID_OPCODE }));
     }
     let (operation, specific) = management_operation(entry);
     let invalid = no(Status::INVALID_FIELD);
@@ -48,7 +50,7 @@ pub(super) fn parse(
     Ok(Request { bytes: (u32::from(specific) + 1) * 2, ..request })
 }
 
-/// The handle that a write names by its directive; handle 0 without one.
+/// The handle that a write names by its directive; handle 0 without one. The drive does not refuse one that there is not.
 pub(super) fn handle_of(entry: &SubmissionEntry, volume: &Volume, kind: Kind) -> Result<u16, Status> {
     let range = entry.lba_range();
     if range.directive_type() == 0 {
@@ -107,10 +109,10 @@ pub(super) fn log(
         LogId::FdpHandleUsage => usage,
         LogId::FdpStatistics => statistics,
         LogId::FdpEvents => {
-            return Some(group(subsystem, arguments.specific_id, port).map(|device| {
-                let enabled = subsystem.placement_events(arguments.specific_id.into());
-                events(device, arguments.specific & 1 == 1, enabled, arguments.specific_id)
-            }));
+            return Some(
+                group(subsystem, arguments.specific_id, port)
+                    .map(|device| events(device, arguments.specific & 1 == 1, arguments.specific_id)),
+            );
         }
         _ => return None,
     };
@@ -120,6 +122,7 @@ pub(super) fn log(
 fn configurations(device: &Device) -> Vec<u8> {
     let Some(placement) = device.placement() else { return Vec::new() };
     let handles = usize::from(placement.handles);
+    let cached = device.config().buffer.write == WritePolicy::WriteBack;
     let descriptor = (Configuration::BYTES + handles * HandleDescriptor::BYTES).next_multiple_of(8);
     let header = ConfigurationsHeader {
         log_bytes: (ConfigurationsHeader::BYTES + descriptor) as u32,
@@ -127,8 +130,8 @@ fn configurations(device: &Device) -> Vec<u8> {
     };
     let configuration = Configuration {
         descriptor_bytes: descriptor as u16,
-        // Valid; placement identifiers have no bits for a reclaim group.
-        attributes: 1 << 7,
+        // Valid; placement identifiers have no bits for a reclaim group. Whether there is a write cache, as VWC says.
+        attributes: 1 << 7 | u8::from(cached) << 4,
         groups: 1,
         handles: placement.handles,
         placements_max: placement.handles - 1,
@@ -162,10 +165,9 @@ fn statistics(device: &Device) -> Vec<u8> {
     page.encode().to_vec()
 }
 
-fn events(device: &Device, by_host: bool, enabled: u8, nsid: u16) -> Vec<u8> {
-    let wanted =
-        |event: &&PlacementEvent| event.kind.is_by_host() == by_host && enabled & bit(event.kind) != 0;
-    let found: Vec<&PlacementEvent> = device.placement_events().filter(wanted).collect();
+fn events(device: &Device, by_host: bool, nsid: u16) -> Vec<u8> {
+    let all = device.placement_events();
+    let found: Vec<&PlacementEvent> = all.filter(|event| event.kind.is_by_host() == by_host).collect();
     let mut page = EventsHeader { events: found.len() as u32 }.encode().to_vec();
     for event in found {
         let mut specific = [0; 16];
@@ -182,16 +184,12 @@ fn events(device: &Device, by_host: bool, enabled: u8, nsid: u16) -> Vec<u8> {
             nsid: nsid.into(),
             specific,
             group: 0,
-            handle: event.handle as u8,
+            // A write with a handle that there is not went to handle 0.
+            handle: if event.kind == PlacementEventKind::InvalidHandle { 0 } else { event.handle as u8 },
         };
         page.extend(event.encode());
     }
     page
-}
-
-/// The place of a kind in the mask of enabled ones.
-fn bit(kind: PlacementEventKind) -> u8 {
-    PlacementEventKind::ALL.iter().position(|&other| other == kind).map_or(0, |at| 1 << at)
 }
 
 /// Feature 1Dh: placement is enabled, with configuration 0.
@@ -199,20 +197,56 @@ pub(super) fn feature(subsystem: &Subsystem, group_id: u16, port: &Port<'_>) -> 
     group(subsystem, group_id, port).map(|_| 1)
 }
 
-/// Feature 1Eh: the kinds of events, and whether each is enabled.
-pub(super) fn event_feature(subsystem: &Subsystem, nsid: u32) -> Vec<u8> {
-    let enabled = subsystem.placement_events(nsid);
-    PlacementEventKind::ALL
-        .iter()
-        .flat_map(|&kind| [kind as u8, u8::from(enabled & bit(kind) != 0)])
-        .collect()
+/// The drive that feature 1Eh is about, which has the placement handle that the command names.
+fn events_of<'a>(
+    subsystem: &Subsystem,
+    entry: &SubmissionEntry,
+    port: &'a Port<'_>,
+) -> Result<(usize, &'a Device), Status> {
+    let invalid = no(Status::INVALID_FIELD);
+    let id = u16::try_from(entry.nsid()).map_err(|_| invalid)?;
+    let device = group(subsystem, id, port)?;
+    let handles = device.placement().map_or(0, |placement| placement.handles);
+    if entry.cdw(11) as u16 >= handles {
+        return Err(invalid);
+    }
+    Ok((subsystem.namespace(id.into()).ok_or(invalid)?, device))
+}
+
+/// Feature 1Eh: the kinds of events, and whether each is enabled; and how many kinds there are. The list is cut to what the host asks
+/// for (NOET) and has room for.
+pub(super) fn event_feature(
+    subsystem: &Subsystem,
+    entry: &SubmissionEntry,
+    select: FeatureSelect,
+    port: &Port<'_>,
+) -> Result<(Vec<u8>, u32), Status> {
+    let (_, device) = events_of(subsystem, entry, port)?;
+    // The default is that no event is kept, and so is the saved value.
+    let enabled = if select == FeatureSelect::Current { device.enabled_placement_events() } else { 0 };
+    let asked = (entry.cdw(11) >> 16 & 0xFF) as usize;
+    let room = entry.sgl().pointer().map_or(0, |pointer| pointer.length_bytes() as usize / 2);
+    let kinds = PlacementEventKind::ALL.iter().take(asked.min(room));
+    let list = kinds.flat_map(|&kind| [kind as u8, u8::from(enabled & kind.bit() != 0)]).collect();
+    Ok((list, PlacementEventKind::ALL.len() as u32))
 }
 
 /// Enables or disables the kinds of events in `list`.
-pub(super) fn set_events(enabled: u8, list: &[u8], enable: bool) -> Result<u8, Status> {
-    list.iter().try_fold(enabled, |mask, &raw| {
+pub(super) fn set_events(
+    subsystem: &Subsystem,
+    entry: &SubmissionEntry,
+    list: &[u8],
+    port: &mut Port<'_>,
+) -> Result<(), Status> {
+    let (namespace, device) = events_of(subsystem, entry, port)?;
+    let enable = entry.cdw(12) & 1 == 1;
+    let enabled = list.iter().try_fold(device.enabled_placement_events(), |mask, &raw| {
         let kind = PlacementEventKind::ALL.into_iter().find(|&kind| kind as u8 == raw);
-        let bit = bit(kind.ok_or(no(Status::INVALID_FIELD))?);
+        let bit = kind.ok_or(no(Status::INVALID_FIELD))?.bit();
         Ok(if enable { mask | bit } else { mask & !bit })
-    })
+    })?;
+    if let Some(device) = port.device_mut(namespace) {
+        device.enable_placement_events(enabled);
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 //! Nothing is saved over a reset: a "saved" value is the default, and a request to save is refused.
 
 use super::controller::Controller;
+use super::identify::{self, WARNING_TEMPERATURE_K};
 use super::subsystem::Subsystem;
 use super::{ASYNC_EVENTS_MAX, IO_QUEUES_MAX};
 use super::{fdp, open_channel};
@@ -11,6 +12,8 @@ use pellucid_wire::nvme::{AsyncEventConfig, FeatureId, FeatureSelect, QueueCount
 
 /// Capabilities word of a feature that a host can change.
 const CHANGEABLE: u32 = 1 << 2;
+/// Each namespace has a value of its own.
+const OF_NAMESPACE: u32 = 1 << 1;
 const _: () = assert!(ASYNC_EVENTS_MAX <= 256);
 
 /// Values that hosts can set.
@@ -39,7 +42,7 @@ impl Default for Features {
             write_cache: true,
             arbitration: 0,
             error_recovery: 0,
-            temperature_over: 0xFFFF,
+            temperature_over: WARNING_TEMPERATURE_K,
             temperature_under: 0,
             write_atomicity: 0,
             timestamp: None,
@@ -80,11 +83,16 @@ impl Features {
         }
     }
 
+    /// Whether a composite temperature lies inside of both thresholds.
+    pub fn tolerates(&self, kelvin: u16) -> bool {
+        kelvin < self.temperature_over && kelvin > self.temperature_under
+    }
+
     fn word(&self, id: FeatureId, entry: &SubmissionEntry) -> Result<u32, Status> {
         Ok(match id {
             FeatureId::Arbitration => self.arbitration,
             FeatureId::PowerManagement => 0,
-            FeatureId::TemperatureThreshold => match temperature(entry)? {
+            FeatureId::TemperatureThreshold => match limit(entry, &[COMPOSITE])? {
                 Limit::Over => self.temperature_over.into(),
                 Limit::Under => self.temperature_under.into(),
             },
@@ -108,10 +116,17 @@ enum Limit {
     Under,
 }
 
-fn temperature(entry: &SubmissionEntry) -> Result<Limit, Status> {
-    match (entry.cdw(11) >> 16 & 0xF, entry.cdw(11) >> 20 & 3) {
-        (0, 0) => Ok(Limit::Over),
-        (0, 1) => Ok(Limit::Under),
+/// The one sensor that there is (TMPSEL).
+const COMPOSITE: u32 = 0;
+/// All sensors that there are; only to set them.
+const ALL_SENSORS: u32 = 0xF;
+
+/// The threshold that a command is about, which names one of `sensors`.
+fn limit(entry: &SubmissionEntry, sensors: &[u32]) -> Result<Limit, Status> {
+    match entry.cdw(11) >> 20 & 3 {
+        _ if !sensors.contains(&(entry.cdw(11) >> 16 & 0xF)) => Err(Status::INVALID_FIELD.do_not_retry()),
+        0 => Ok(Limit::Over),
+        1 => Ok(Limit::Under),
         _ => Err(Status::INVALID_FIELD.do_not_retry()),
     }
 }
@@ -132,31 +147,30 @@ pub(super) fn get(
         _ => &defaults,
     };
     if select == FeatureSelect::Capabilities {
-        let fixed = matches!(id, FeatureId::HostIdentifier);
-        return match features.word(id, entry) {
-            Err(_) if !has_data(id) => Err(invalid),
-            _ => Ok(Value::Word(if fixed { 0 } else { CHANGEABLE })),
-        };
+        return capabilities(subsystem, id, entry, port).map(Value::Word);
     }
+    let current = select == FeatureSelect::Current;
     if let Some(subsystem) = subsystem {
         match id {
             FeatureId::DataPlacement => {
                 return fdp::feature(subsystem, entry.cdw(11) as u16, port).map(Value::Word);
             }
             FeatureId::DataPlacementEvents => {
-                let nsid = u16::try_from(entry.nsid()).map_err(|_| invalid)?;
-                fdp::feature(subsystem, nsid, port)?;
-                let list = fdp::event_feature(subsystem, entry.nsid());
-                let entries = list.len() as u64 / 2;
-                return Ok(Value::List(list, entries));
+                let (list, kinds) = fdp::event_feature(subsystem, entry, select, port)?;
+                return Ok(if list.is_empty() {
+                    Value::Word(kinds)
+                } else {
+                    Value::List(list, kinds.into())
+                });
             }
             FeatureId::OpenChannelMediaFeedback => {
-                let feedback = open_channel::feedback(subsystem, entry.nsid(), port).ok_or(invalid)?;
+                let feedback =
+                    open_channel::feedback(subsystem, entry.nsid(), current, port).ok_or(invalid)?;
                 let word = u32::from(feedback.high_ecc) | u32::from(feedback.very_high_ecc) << 1;
                 return Ok(Value::Word(word));
             }
             FeatureId::ErrorRecovery => {
-                let dulbe = open_channel::feedback(subsystem, entry.nsid(), port);
+                let dulbe = open_channel::feedback(subsystem, entry.nsid(), current, port);
                 let dulbe = u32::from(dulbe.is_some_and(|feedback| feedback.unwritten_is_error));
                 return Ok(Value::Word(features.error_recovery | dulbe << 16));
             }
@@ -169,6 +183,28 @@ pub(super) fn get(
         FeatureId::HostIdentifier if entry.cdw(11) & 1 == 1 => Ok(Value::Data(controller.host_id.to_vec())),
         FeatureId::HostIdentifier => Err(Status::HOST_ID_FORMAT.do_not_retry()),
         _ => features.word(id, entry).map(Value::Word),
+    }
+}
+
+/// The answer to Get Features that asks for what can be done with a feature.
+fn capabilities(
+    subsystem: Option<&Subsystem>,
+    id: FeatureId,
+    entry: &SubmissionEntry,
+    port: &Port<'_>,
+) -> Result<u32, Status> {
+    let placed = subsystem.is_some_and(|subsystem| identify::endurance_groups(subsystem, port) > 0);
+    let chunks = subsystem.is_some_and(|subsystem| identify::has_chunks(subsystem, port));
+    match id {
+        FeatureId::HostIdentifier => Ok(0),
+        // It cannot be switched off under a namespace.
+        FeatureId::DataPlacement if placed => Ok(0),
+        FeatureId::DataPlacementEvents if placed => Ok(CHANGEABLE | OF_NAMESPACE),
+        FeatureId::OpenChannelMediaFeedback | FeatureId::ErrorRecovery if chunks => {
+            Ok(CHANGEABLE | OF_NAMESPACE)
+        }
+        _ if has_data(id) => Ok(CHANGEABLE),
+        _ => Features::default().word(id, entry).map(|_| CHANGEABLE),
     }
 }
 
@@ -195,24 +231,32 @@ pub(super) fn set(
         FeatureId::Arbitration => features.arbitration = value,
         FeatureId::PowerManagement if value & 0x1F != 0 => return Err(invalid),
         FeatureId::PowerManagement | FeatureId::HostBehavior => {}
-        FeatureId::TemperatureThreshold => match temperature(entry)? {
-            Limit::Over => features.temperature_over = value as u16,
-            Limit::Under => features.temperature_under = value as u16,
-        },
+        FeatureId::TemperatureThreshold => {
+            match limit(entry, &[COMPOSITE, ALL_SENSORS])? {
+                Limit::Over => features.temperature_over = value as u16,
+                Limit::Under => features.temperature_under = value as u16,
+            }
+            controller.look_at_health();
+        }
         FeatureId::ErrorRecovery => {
             // Only chunks that were not written can give an error (DULBE); elsewhere there are zeros.
+            if value >> 17 != 0 {
+                return Err(invalid);
+            }
             let dulbe = value >> 16 & 1 == 1;
             let set = subsystem.is_some_and(|subsystem| {
-                open_channel::set_feedback(subsystem, entry.nsid(), port, |f| f.unwritten_is_error = dulbe)
+                open_channel::set_feedback(subsystem, controller.id, entry.nsid(), port, |f| {
+                    f.unwritten_is_error = dulbe
+                })
             });
-            if value >> 17 != 0 || (dulbe && !set) {
+            if dulbe && !set {
                 return Err(invalid);
             }
             features.error_recovery = value & 0xFFFF;
         }
         FeatureId::OpenChannelMediaFeedback => {
             let set = subsystem.is_some_and(|subsystem| {
-                open_channel::set_feedback(subsystem, entry.nsid(), port, |feedback| {
+                open_channel::set_feedback(subsystem, controller.id, entry.nsid(), port, |feedback| {
                     (feedback.high_ecc, feedback.very_high_ecc) = (value & 1 == 1, value >> 1 & 1 == 1);
                 })
             });
@@ -223,12 +267,7 @@ pub(super) fn set(
         // It cannot be switched off under a namespace.
         FeatureId::DataPlacement => return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
         FeatureId::DataPlacementEvents => {
-            let subsystem = subsystem.ok_or(invalid)?;
-            let nsid = u16::try_from(entry.nsid()).map_err(|_| invalid)?;
-            fdp::feature(subsystem, nsid, port)?;
-            let enabled = subsystem.placement_events(entry.nsid());
-            let enabled = fdp::set_events(enabled, data, entry.cdw(12) & 1 == 1)?;
-            subsystem.set_placement_events(entry.nsid(), enabled);
+            fdp::set_events(subsystem.ok_or(invalid)?, entry, data, port)?;
         }
         FeatureId::VolatileWriteCache => {
             features.write_cache = value & 1 == 1;
@@ -243,7 +282,10 @@ pub(super) fn set(
             return Ok(granted(features.io_queues));
         }
         FeatureId::WriteAtomicity => features.write_atomicity = value & 1,
-        FeatureId::AsyncEventConfig => features.async_events = AsyncEventConfig(value),
+        FeatureId::AsyncEventConfig => {
+            features.async_events = AsyncEventConfig(value);
+            controller.look_at_health();
+        }
         FeatureId::KeepAliveTimer => features.keep_alive_ms = value,
         FeatureId::Timestamp => {
             let bytes = data.first_chunk::<8>().ok_or(Status::SGL_DATA_LENGTH_INVALID.do_not_retry())?;

@@ -6,7 +6,7 @@ use super::{
     ABORTS_MAX, ASYNC_EVENTS_MAX, ERROR_ENTRIES_MAX, IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX,
     TRANSFER_MAX_SHIFT, fdp, open_channel, zns,
 };
-use crate::session::Port;
+use crate::session::{Namespace, Port};
 use pellucid_flash::{Interface, ZoneGeometry};
 use pellucid_wire::nvme::{
     AsyncEventConfig, Cns, CommandSet, ControllerType, DISCOVERY_NQN, IdentifyController, IdentifyNamespace,
@@ -19,7 +19,7 @@ pub(super) const BYTES: usize = 4096;
 /// Firmware revision: the version of this crate.
 pub(super) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 /// Above this the drive asks for cooling (70 degrees Celsius); it has no thermal model, so it never does.
-const WARNING_TEMPERATURE_K: u16 = 343;
+pub(super) const WARNING_TEMPERATURE_K: u16 = 343;
 const CRITICAL_TEMPERATURE_K: u16 = 358;
 
 /// Another Identify of an I/O controller, or of a discovery controller (`subsystem` is `None`).
@@ -74,11 +74,7 @@ pub(super) fn page(
             Ok(zns::identify_controller(all.min_by_key(|zones| zones.append_max_sectors)).encode())
         }
         Cns::CommandSetController => Ok(NvmControllerCapabilities::default().encode()),
-        Cns::IndependentNamespace => {
-            known(subsystem, nsid)?;
-            Ok(IndependentNamespace { features: OPTIMAL_SIZES, sharing: 1, status: 1, ..Default::default() }
-                .encode())
-        }
+        Cns::IndependentNamespace => Ok(independent_namespace(subsystem, nsid, port)?.encode()),
         Cns::AttachedControllers => {
             known(subsystem, nsid)?;
             Ok(controllers(controller, Cns::controller_of(entry)))
@@ -112,6 +108,44 @@ pub(super) fn has_zones(subsystem: &Subsystem, port: &Port<'_>) -> bool {
 pub(super) fn has_chunks(subsystem: &Subsystem, port: &Port<'_>) -> bool {
     let interfaces = subsystem.config.namespaces.iter().map(|&n| port.namespaces()[n].interface);
     interfaces.into_iter().any(|interface| matches!(interface, Interface::OpenChannel(_)))
+}
+
+/// What commands the namespaces of a subsystem have that not every interface has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interfaces {
+    pub blocks: bool,
+    pub zones: bool,
+    pub chunks: bool,
+}
+
+impl Interfaces {
+    pub fn of(subsystem: &Subsystem, port: &Port<'_>) -> Interfaces {
+        let mut found = Interfaces { blocks: false, zones: false, chunks: false };
+        for &namespace in &subsystem.config.namespaces {
+            match port.namespaces()[namespace].interface {
+                Interface::Block { .. } => found.blocks = true,
+                Interface::Zoned(_) => found.zones = true,
+                Interface::OpenChannel(_) => found.chunks = true,
+            }
+        }
+        found
+    }
+
+    /// Dataset Management: of chunks it is a reset.
+    pub fn deallocate(self) -> bool {
+        self.blocks || self.chunks
+    }
+
+    /// Write Zeroes.
+    pub fn write_zeroes(self) -> bool {
+        self.blocks
+    }
+
+    /// Optional commands (ONCS): compare, select, timestamp and verify are always there.
+    fn optional_commands(self) -> u16 {
+        let always = 1 | 1 << 4 | 1 << 6 | 1 << 7;
+        always | u16::from(self.deallocate()) << 2 | u16::from(self.write_zeroes()) << 3
+    }
 }
 
 /// The last namespace with placement handles, which is an endurance group of this number; 0: there is none.
@@ -205,16 +239,16 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
         admin_commands: 1 << 1,
         // One slot, read-only.
         firmware_updates: 1 | 1 << 1,
-        // SMART per namespace, effects, extended data, persistent events, supported pages.
-        log_attributes: 1 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5,
+        // Effects, extended data, persistent events. Not SMART per namespace, as namespaces share a drive; and not the pages that
+        // bit 5 stands for: there is no log 13h, and log 05h names no scopes.
+        log_attributes: 1 << 1 | 1 << 2 | 1 << 4,
         warning_temperature_k: WARNING_TEMPERATURE_K,
         critical_temperature_k: CRITICAL_TEMPERATURE_K,
         total_capacity_bytes: bytes,
         persistent_event_log_64kib: 2,
         namespaces,
         allowed_namespaces: namespaces,
-        // Compare, dataset management, write zeroes, select, timestamp, verify.
-        nvm_commands: 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7,
+        nvm_commands: Interfaces::of(subsystem, port).optional_commands(),
         volatile_write_cache: u8::from(cached) | 0b11 << 1,
         subsystem_nqn: nqn(&config.nqn).unwrap_or([0; 256]),
         ..common
@@ -226,7 +260,30 @@ pub(super) fn has_write_cache(port: &Port<'_>, namespace: usize) -> bool {
     port.namespaces()[namespace].write_back
 }
 
-/// NSFEAT: preferred sizes are given (OPTPERF).
+/// The endurance group that a namespace with placement is; 0: it is in none.
+fn endurance_group(served: &Namespace, nsid: u32) -> u16 {
+    if served.handles() > 1 { nsid as u16 } else { 0 }
+}
+
+/// CNS 08h. Its features are bits of their own: the one of [`OPTIMAL_SIZES`] means rotational media here.
+fn independent_namespace(
+    subsystem: &Subsystem,
+    nsid: u32,
+    port: &Port<'_>,
+) -> Result<IndependentNamespace, Status> {
+    let served = &port.namespaces()[known(subsystem, nsid)?];
+    Ok(IndependentNamespace {
+        features: if served.write_back { 0 } else { NO_WRITE_CACHE },
+        sharing: 1,
+        endurance_group: endurance_group(served, nsid),
+        status: 1,
+        ..Default::default()
+    })
+}
+
+/// NSFEAT of CNS 08h: there is no volatile write cache (VWCNP).
+const NO_WRITE_CACHE: u8 = 1 << 5;
+/// NSFEAT of CNS 00h: preferred sizes are given (OPTPERF).
 const OPTIMAL_SIZES: u8 = 1 << 4;
 
 fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<IdentifyNamespace, Status> {
@@ -253,15 +310,15 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
         used_blocks: capacity,
         features: OPTIMAL_SIZES | dulbe,
         sharing: 1,
-        // Deallocated blocks read as zeros; Write Zeroes may deallocate.
-        deallocation: 1 | 1 << 3,
+        // Deallocated blocks read as zeros; Write Zeroes may deallocate, where it is.
+        deallocation: 1 | u8::from(matches!(served.interface, Interface::Block { .. })) << 3,
         capacity_bytes: served.bytes().into(),
         write_granularity: unit,
         write_alignment: unit,
         deallocate_granularity: unit,
         deallocate_alignment: unit,
         write_optimal: u16::try_from(stripe).unwrap_or(u16::MAX),
-        endurance_group: if served.handles() > 1 { nsid as u16 } else { 0 },
+        endurance_group: endurance_group(served, nsid),
         nguid: subsystem.unique_id(nsid),
         format_list,
         vendor,

@@ -181,8 +181,8 @@ pub(super) fn parse(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Optio
         NvmOpcode::Flush => flush(entry, volumes).map(Some),
         NvmOpcode::DatasetManagement => deallocate(entry, volumes),
         NvmOpcode::IoManagementReceive | NvmOpcode::IoManagementSend => {
-            let (index, volume) = volume_of(entry, volumes)?;
-            fdp::parse(entry, index, volume, opcode == NvmOpcode::IoManagementReceive).map(Some)
+            let (index, _) = volume_of(entry, volumes)?;
+            fdp::parse(entry, index, volumes, opcode == NvmOpcode::IoManagementReceive).map(Some)
         }
         NvmOpcode::ZoneManagementSend | NvmOpcode::ZoneManagementReceive | NvmOpcode::ZoneAppend => {
             let (index, volume) = volume_of(entry, volumes)?;
@@ -233,7 +233,10 @@ fn flush(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Request, Status>
 }
 
 fn deallocate(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Option<Request>, Status> {
-    let (volume, _) = volume_of(entry, volumes)?;
+    let (volume, on) = volume_of(entry, volumes)?;
+    if matches!(on.set, Set::Zoned(_)) {
+        return Err(no(Status::INVALID_OPCODE));
+    }
     if entry.cdw(11) & DsmRange::ATTRIBUTE_DEALLOCATE == 0 {
         // The other attributes are hints.
         return Ok(None);

@@ -3,6 +3,7 @@
 //! | page | what |
 //! |---|---|
 //! | 00h, 01h, 02h, 03h, 04h, 05h, 0Dh | supported pages, errors, SMART, firmware slot, changed namespaces, effects, persistent events |
+//! | 12h | features and whose they are |
 //! | 20h to 23h | flexible data placement: configurations, handles, statistics, events |
 //! | 70h | discovery (discovery controllers only) |
 //! | BFh | changed zones |
@@ -16,13 +17,13 @@ use super::discovery;
 use super::history::Owner;
 use super::identify::FIRMWARE;
 use super::subsystem::Subsystem;
-use super::{fdp, identify, open_channel, zns};
+use super::{effects, fdp, identify, open_channel, zns};
 use crate::session::Port;
 use pellucid_device::Device;
 use pellucid_flash::Cause;
 use pellucid_wire::nvme::{
-    AdminOpcode, BROADCAST_NSID, CommandEffect, CommandEffects, CommandSet, ErrorLogEntry, FABRICS_OPCODE,
-    FirmwareSlotLog, GetLogPage, LogId, NvmOpcode, SmartLog, Status, SupportedLogPages, ascii,
+    BROADCAST_NSID, CommandSet, ErrorLogEntry, FirmwareSlotLog, GetLogPage, LogId, SmartLog, Status,
+    SupportedLogPages, ascii,
 };
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -55,7 +56,11 @@ pub(super) fn get(
     let page = match LogId::from_raw(arguments.log_id) {
         Some(LogId::SupportedPages) => supported(subsystem, port).encode().to_vec(),
         Some(LogId::Error) => errors(controller),
-        Some(LogId::Smart) => smart(subsystem, &chosen(subsystem, nsid)?, port).encode().to_vec(),
+        Some(LogId::Smart) if matches!(nsid, 0 | BROADCAST_NSID) => {
+            smart(controller, subsystem, port).encode().to_vec()
+        }
+        // It is that of the controller (LPA bit 0): namespaces share a drive, and its wear.
+        Some(LogId::Smart) => return Err(Status::INVALID_FIELD.do_not_retry()),
         Some(LogId::FirmwareSlot) => firmware().encode().to_vec(),
         // Namespaces do not come and go while they are served.
         Some(LogId::ChangedNamespaces) => vec![0; 4096],
@@ -64,20 +69,13 @@ pub(super) fn get(
             zns::changed_log(controller, subsystem, nsid, arguments.retain_event)
         }
         Some(LogId::CommandEffects) => match CommandSet::from_raw(arguments.command_set) {
-            Some(CommandSet::Nvm) => {
-                let mut page = effects();
-                if identify::endurance_groups(subsystem, port) > 0 {
-                    for opcode in [NvmOpcode::IoManagementReceive, NvmOpcode::IoManagementSend] {
-                        page.io[usize::from(opcode.raw())] = CommandEffect::SUPPORTED;
-                    }
-                }
-                page.encode().to_vec()
-            }
+            Some(CommandSet::Nvm) => effects::nvm(subsystem, port).encode().to_vec(),
             Some(CommandSet::Zoned) if identify::has_zones(subsystem, port) => {
-                zoned_effects().encode().to_vec()
+                effects::zoned(subsystem, port).encode().to_vec()
             }
             _ => return Err(Status::INVALID_FIELD.do_not_retry()),
         },
+        Some(LogId::FeatureEffects) => effects::features(subsystem, port).encode().to_vec(),
         Some(LogId::PersistentEvents) => return persistent_events(controller, subsystem, arguments, port),
         _ => match arguments.log_id {
             open_channel::CHUNKS if identify::has_chunks(subsystem, port) => {
@@ -143,12 +141,16 @@ fn part(page: &[u8], arguments: &GetLogPage) -> Result<Vec<u8>, Status> {
     Ok(bytes)
 }
 
-/// The namespaces that a log page is about: one, or all.
-fn chosen(subsystem: &Subsystem, nsid: u32) -> Result<Vec<usize>, Status> {
-    match nsid {
-        0 | BROADCAST_NSID => Ok(subsystem.config.namespaces.clone()),
-        _ => Ok(vec![one(subsystem, nsid)?]),
+/// The drives of a subsystem that are of this process, each once however many namespaces it has.
+fn drives<'a>(subsystem: &Subsystem, port: &'a Port<'_>) -> Vec<&'a Device> {
+    let drive = |n: &usize| port.namespaces()[*n].drive;
+    let mut firsts: Vec<usize> = Vec::new();
+    for namespace in &subsystem.config.namespaces {
+        if !firsts.iter().any(|first| drive(first) == drive(namespace)) {
+            firsts.push(*namespace);
+        }
     }
+    firsts.into_iter().filter_map(|namespace| port.device(namespace)).collect()
 }
 
 /// The namespace that a vendor log page is about; the first if none is named.
@@ -166,6 +168,7 @@ fn supported(subsystem: &Subsystem, port: &Port<'_>) -> SupportedLogPages {
         LogId::ChangedNamespaces,
         LogId::CommandEffects,
         LogId::PersistentEvents,
+        LogId::FeatureEffects,
     ]);
     let mut add = |wanted: bool, ids: &[u8]| {
         ids.iter().filter(|_| wanted).for_each(|&id| pages.0[usize::from(id)] = 1);
@@ -190,55 +193,16 @@ fn firmware() -> FirmwareSlotLog {
     FirmwareSlotLog { active: 1, revisions }
 }
 
-fn effects() -> CommandEffects {
-    let supported = CommandEffect::SUPPORTED;
-    let mut page = CommandEffects::none();
-    for opcode in [
-        AdminOpcode::GetLogPage,
-        AdminOpcode::Identify,
-        AdminOpcode::Abort,
-        AdminOpcode::SetFeatures,
-        AdminOpcode::GetFeatures,
-        AdminOpcode::AsyncEventRequest,
-        AdminOpcode::KeepAlive,
-    ] {
-        page.admin[usize::from(opcode.raw())] = supported;
-    }
-    page.admin[usize::from(AdminOpcode::FormatNvm.raw())] =
-        supported.changes_content().exclusive_in_namespace();
-    page.admin[usize::from(FABRICS_OPCODE)] = supported;
-    for opcode in [NvmOpcode::Flush, NvmOpcode::Read, NvmOpcode::Compare, NvmOpcode::Verify] {
-        page.io[usize::from(opcode.raw())] = supported;
-    }
-    for opcode in [NvmOpcode::Write, NvmOpcode::WriteZeroes, NvmOpcode::DatasetManagement] {
-        page.io[usize::from(opcode.raw())] = supported.changes_content();
-    }
-    page
-}
-
-/// Those of zoned namespaces. Linux writes to a zoned namespace only if append is among them.
-fn zoned_effects() -> CommandEffects {
-    let supported = CommandEffect::SUPPORTED;
-    let mut page = effects();
-    page.io[usize::from(NvmOpcode::ZoneManagementReceive.raw())] = supported;
-    for opcode in [NvmOpcode::ZoneManagementSend, NvmOpcode::ZoneAppend] {
-        page.io[usize::from(opcode.raw())] = supported.changes_content();
-    }
-    for opcode in [NvmOpcode::WriteZeroes, NvmOpcode::DatasetManagement] {
-        page.io[usize::from(opcode.raw())] = CommandEffects::none().io[0];
-    }
-    page
-}
-
 /// Critical warning bits of a SMART page (Base figure "SMART / Health Information Log Page").
 pub(super) mod warning {
     pub const SPARE: u8 = 1 << 0;
+    pub const TEMPERATURE: u8 = 1 << 1;
     pub const RELIABILITY: u8 = 1 << 2;
     pub const READ_ONLY: u8 = 1 << 3;
 }
 
-/// Health of the drives behind some namespaces: sums, and of the ratios the worst.
-pub(super) fn smart(subsystem: &Subsystem, namespaces: &[usize], port: &Port<'_>) -> SmartLog {
+/// Health of the drives of a subsystem: sums, and of the ratios the worst; the limits of temperature are those of the controller.
+pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>) -> SmartLog {
     let hours = u128::from(port.now_ns() / 3_600_000_000_000);
     let mut page = SmartLog {
         temperature_k: TEMPERATURE_K,
@@ -252,7 +216,7 @@ pub(super) fn smart(subsystem: &Subsystem, namespaces: &[usize], port: &Port<'_>
         ..SmartLog::default()
     };
     // Of a remote drive, whoever serves it tells.
-    for device in namespaces.iter().filter_map(|&namespace| port.device(namespace)) {
+    for device in drives(subsystem, port) {
         let counters = device.counters();
         let units = |sectors: u64| {
             let bytes = u128::from(sectors) * u128::from(device.layout().sector_bytes);
@@ -272,6 +236,9 @@ pub(super) fn smart(subsystem: &Subsystem, namespaces: &[usize], port: &Port<'_>
     }
     if page.available_spare < SPARE_THRESHOLD {
         page.critical_warning |= warning::SPARE;
+    }
+    if !controller.features.tolerates(TEMPERATURE_K) {
+        page.critical_warning |= warning::TEMPERATURE;
     }
     if page.percentage_used >= 100 {
         page.critical_warning |= warning::RELIABILITY;
@@ -311,9 +278,8 @@ fn persistent_events(
             return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
         }
         ESTABLISH => {
-            let all = chosen(subsystem, BROADCAST_NSID)?;
-            let devices = all.iter().filter_map(|&n| port.device(n));
-            let cuts = devices.map(|device| device.counters().power_cuts).max().unwrap_or(0);
+            let cuts = drives(subsystem, port).into_iter();
+            let cuts = cuts.map(|device| device.counters().power_cuts).max().unwrap_or(0);
             subsystem.history.power_cuts(cuts, &ascii(FIRMWARE), port.now_ns());
             let config = &subsystem.config;
             let owner = Owner {

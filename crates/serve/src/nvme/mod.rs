@@ -17,6 +17,7 @@ mod connection;
 mod controller;
 pub(crate) mod dhchap;
 mod discovery;
+mod effects;
 mod fdp;
 mod features;
 mod history;
@@ -35,7 +36,7 @@ mod zns;
 pub use connection::Connection;
 pub use dhchap::{DhGroup, HostSecrets};
 pub use private::SecretError;
-pub use subsystem::{ConfigError, SubsystemConfig};
+pub use subsystem::{ConfigError, SubsystemConfig, serial_number};
 
 use crate::session::{ConnectionId, Port};
 use controller::{Controller, Kind};
@@ -45,6 +46,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use subsystem::Subsystem;
 
+/// What the name of the subsystem of a drive begins with; that of the drive follows.
+pub const NQN_PREFIX: &str = "nqn.2026-01.org.pellucid:";
 /// Pages of 4 KiB in one transfer, as a power of two (MDTS).
 const TRANSFER_MAX_SHIFT: u8 = 6;
 /// Data of one command: 256 KiB.
@@ -183,7 +186,13 @@ impl Target {
     }
 
     /// Removes the controller of a lost admin connection; returns the connections of its I/O queues.
-    fn remove(&mut self, id: u16) -> Vec<ConnectionId> {
-        self.controllers.remove(&id).map(|c| c.queues.into_values().collect()).unwrap_or_default()
+    fn remove(&mut self, id: u16, port: &mut Port<'_>) -> Vec<ConnectionId> {
+        let Some(controller) = self.controllers.remove(&id) else { return Vec::new() };
+        if let Kind::Io(index) = controller.kind
+            && let Some(subsystem) = self.subsystems.get_mut(index)
+        {
+            open_channel::forget_setter(subsystem, id, port);
+        }
+        controller.queues.into_values().collect()
     }
 }

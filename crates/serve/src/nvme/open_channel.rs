@@ -234,8 +234,8 @@ pub(super) fn geometry(chunks: &ChunkGeometry) -> Geometry {
         unit_bits,
         chunk_bits,
         block_bits,
-        // Vector copy; a chunk may be reset again.
-        capabilities: 0b11,
+        // Vector copy. A chunk that is free is not reset again.
+        capabilities: 0b01,
         groups: chunks.groups as u16,
         units: chunks.units as u16,
         chunks: chunks.chunks,
@@ -260,10 +260,13 @@ pub(super) fn chunk_log(
     port: &Port<'_>,
 ) -> Result<Vec<u8>, Status> {
     let served = &port.namespaces()[namespace];
-    if !matches!(served.interface, Interface::OpenChannel(_)) {
+    let Interface::OpenChannel(chunks) = served.interface else {
         return Err(no(Status::INVALID_LOG_PAGE));
-    }
+    };
     let each = ChunkInfo::BYTES as u64;
+    if arguments.offset > u64::from(chunks.parallel_units()) * u64::from(chunks.chunks) * each {
+        return Err(no(Status::INVALID_FIELD));
+    }
     let first = u32::try_from(arguments.offset / each).map_err(|_| no(Status::INVALID_FIELD))?;
     let skip = (arguments.offset % each) as usize;
     let length = arguments.length_bytes as usize;
@@ -319,15 +322,17 @@ fn chosen(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Vec<usize> {
     numbers.filter(is_open).collect()
 }
 
-/// What the first open-channel namespace concerned tells its host.
-pub(super) fn feedback(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Option<Feedback> {
+/// What the first open-channel namespace concerned tells its host; unless that is `current`, what it told at first.
+pub(super) fn feedback(subsystem: &Subsystem, nsid: u32, current: bool, port: &Port<'_>) -> Option<Feedback> {
     let namespace = *chosen(subsystem, nsid, port).first()?;
-    port.device(namespace)?.feedback(port.namespaces()[namespace].number)
+    let default = subsystem.feedback_defaults.get(&namespace).filter(|_| !current);
+    default.copied().or_else(|| port.device(namespace)?.feedback(port.namespaces()[namespace].number))
 }
 
-/// Changes what the open-channel namespaces concerned tell their host; says whether there are any.
+/// Changes for a controller what the open-channel namespaces concerned tell their host; says whether there are any.
 pub(super) fn set_feedback(
-    subsystem: &Subsystem,
+    subsystem: &mut Subsystem,
+    controller: u16,
     nsid: u32,
     port: &mut Port<'_>,
     change: impl Fn(&mut Feedback),
@@ -337,9 +342,24 @@ pub(super) fn set_feedback(
         let number = port.namespaces()[namespace].number;
         let Some(device) = port.device_mut(namespace) else { continue };
         if let Some(mut feedback) = device.feedback(number) {
+            subsystem.feedback_defaults.entry(namespace).or_insert(feedback);
+            subsystem.feedback_setters.insert(controller);
             change(&mut feedback);
             any |= device.set_feedback(number, feedback);
         }
     }
     any
+}
+
+/// A controller is reset or gone. With the last one that has changed anything, namespaces tell what they told at first.
+pub(super) fn forget_setter(subsystem: &mut Subsystem, controller: u16, port: &mut Port<'_>) {
+    if !subsystem.feedback_setters.remove(&controller) || !subsystem.feedback_setters.is_empty() {
+        return;
+    }
+    for (namespace, feedback) in std::mem::take(&mut subsystem.feedback_defaults) {
+        let number = port.namespaces()[namespace].number;
+        if let Some(device) = port.device_mut(namespace) {
+            device.set_feedback(number, feedback);
+        }
+    }
 }

@@ -20,7 +20,7 @@ pub(super) enum Work {
     Io(Request),
     /// An admin or fabrics command.
     Admin(SubmissionEntry),
-    /// Format of the namespaces from `nsid` to `last`: blocks from `next` on are still to be forgotten.
+    /// Format of the namespaces from `nsid` to `last`: blocks, or chunks, from `next` on are still to be forgotten.
     Format { nsid: u32, last: u32, next: u64 },
     /// The drives are being flushed for a shutdown.
     Shutdown,

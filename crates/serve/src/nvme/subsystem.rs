@@ -1,13 +1,20 @@
 //! Subsystems: what is offered, under which names, to whom, and what they remember as long as the server runs.
 //!
-//! Invariant: a namespace has the same identifiers (NGUID, UUID) after every restart: they are made from the names.
+//! Invariant: a namespace has the same identifiers (NGUID, UUID) after every restart: they are made from the name and the serial number of
+//! its subsystem, and that ([`serial_number`]) from what is the drive's own.
 
 use super::dhchap::HostSecrets;
 use super::history::History;
+use crate::core::Core;
+use crate::session::Namespace;
+use pellucid_device::Feedback;
 use pellucid_flash::ChunkNotice;
+use pellucid_media::StoreKind;
 use pellucid_wire::nvme::{DISCOVERY_NQN, nqn};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// One subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,8 +117,10 @@ pub(super) struct Subsystem {
     pub changed_zones: BTreeMap<(u32, u64), u64>,
     /// Changes so far.
     pub zone_changes: u64,
-    /// Placement events that hosts have enabled, a bit for each kind, by namespace.
-    placement_events: BTreeMap<u32, u8>,
+    /// What open-channel namespaces told their hosts before a host changed that, by the server's numbers of them.
+    pub feedback_defaults: BTreeMap<usize, Feedback>,
+    /// Controllers whose hosts did.
+    pub feedback_setters: BTreeSet<u16>,
 }
 
 impl Subsystem {
@@ -128,18 +137,9 @@ impl Subsystem {
             notices_seen: 0,
             changed_zones: BTreeMap::new(),
             zone_changes: 0,
-            placement_events: BTreeMap::new(),
+            feedback_defaults: BTreeMap::new(),
+            feedback_setters: BTreeSet::new(),
         }
-    }
-
-    /// Kinds of placement events that are enabled for a namespace.
-    pub fn placement_events(&self, nsid: u32) -> u8 {
-        self.placement_events.get(&nsid).copied().unwrap_or(0)
-    }
-
-    /// Sets them.
-    pub fn set_placement_events(&mut self, nsid: u32, enabled: u8) {
-        self.placement_events.insert(nsid, enabled);
     }
 
     pub fn admits(&self, host_nqn: &str) -> bool {
@@ -171,6 +171,24 @@ impl Subsystem {
         id[8] = 0x80 | id[8] & 0x3F;
         id
     }
+}
+
+/// A serial number for a drive of the server, which is called `name`: other drives of this name have others, so that a host does not take
+/// them for two paths to one. It is made of the name, the size, the seed of the media, and the file that they are in, if they are in one;
+/// so it stays as long as these do.
+pub fn serial_number(name: &str, drive: usize, core: &Core) -> String {
+    let own = |namespace: &&Namespace| namespace.drive == drive && namespace.target.is_none();
+    let bytes: u64 = core.namespaces().iter().filter(own).map(Namespace::bytes).sum();
+    let first = core.namespaces().iter().position(|namespace| own(&namespace));
+    let media = first.and_then(|namespace| core.device(namespace)).map(|device| &device.config().media);
+    let seed = media.map_or(0, |media| media.seed);
+    let file = match media.map(|media| &media.store) {
+        Some(StoreKind::File(path)) => std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()),
+        _ => PathBuf::new(),
+    };
+    let numbers = [bytes, seed].into_iter().flat_map(u64::to_be_bytes);
+    let parts = name.bytes().chain([0]).chain(numbers).chain(file.as_os_str().as_bytes().iter().copied());
+    format!("{:016X}", fnv1a(0, parts))
 }
 
 /// FNV-1a, 64 bits, with its offset basis varied by `seed`.

@@ -182,8 +182,8 @@ pub(super) fn identify_namespace(zones: &ZoneGeometry) -> ZonedNamespace {
     let mut formats = [ZonedFormat::default(); 64];
     formats[0].zone_blocks = zones.zone_sectors;
     ZonedNamespace {
-        // Reads may cross zone boundaries.
-        capabilities: 1,
+        // A read that crosses the boundary of a zone is refused.
+        capabilities: 0,
         active_max: limit(zones.active_max),
         open_max: limit(zones.open_max),
         formats,

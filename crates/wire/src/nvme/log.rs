@@ -219,6 +219,40 @@ impl CommandEffects {
     }
 }
 
+/// What there is to know of one feature, a dword of the feature effects log (Base 5.1.12.1.19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FeatureEffect(pub u32);
+
+impl FeatureEffect {
+    /// Supported (FSUPP); each namespace has a value of its own (scope, bit 20).
+    pub const OF_NAMESPACE: Self = Self(1 | 1 << 20);
+    /// Supported; each controller has one (bit 21).
+    pub const OF_CONTROLLER: Self = Self(1 | 1 << 21);
+    /// Supported; each endurance group has one (bit 23).
+    pub const OF_ENDURANCE_GROUP: Self = Self(1 | 1 << 23);
+}
+
+/// Feature Identifiers Supported and Effects, log 12h (Base 5.1.12.1.19): one dword for each identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureEffects(pub [FeatureEffect; 256]);
+
+impl FeatureEffects {
+    /// Encoded length.
+    pub const BYTES: usize = 1024;
+
+    /// A page on which nothing is supported.
+    pub const fn none() -> Self {
+        Self([FeatureEffect(0); 256])
+    }
+
+    /// The page.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        crate::layout::put(&mut bytes, 0, self.0.map(|effect| effect.0));
+        bytes
+    }
+}
+
 wire_struct! {
     /// Header of the Persistent Event Log, 0Dh (Base 5.1.12.1.14).
     pub struct PersistentEventLogHeader: 512 {

@@ -40,8 +40,9 @@ pub use identify::{
     Cns, CommandSet, ControllerType, IdentifyController, NvmControllerCapabilities, PowerState,
 };
 pub use log::{
-    CommandEffect, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorLogEntry, FirmwareSlotLog, LogId,
-    PersistentEventHeader, PersistentEventLogHeader, SmartLog, SupportedLogPages,
+    CommandEffect, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorLogEntry, FeatureEffect,
+    FeatureEffects, FirmwareSlotLog, LogId, PersistentEventHeader, PersistentEventLogHeader, SmartLog,
+    SupportedLogPages,
 };
 pub use namespace::{
     IdentifyNamespace, IndependentNamespace, LbaFormat, NamespaceIdentifiers, NvmNamespace, id_list,
@@ -53,7 +54,7 @@ pub use property::{
 };
 pub use sgl::{DataPointer, SglDescriptor};
 pub use status::{Status, StatusType};
-pub use text::{DISCOVERY_NQN, NqnError, ascii, nqn, parse_nqn};
+pub use text::{DISCOVERY_NQN, NQN_BYTES_MAX, NqnError, ascii, nqn, parse_nqn};
 
 /// Namespace identifier that means "all namespaces" (Base 3.2.1).
 pub const BROADCAST_NSID: u32 = 0xFFFF_FFFF;

@@ -82,7 +82,7 @@ wire_struct! {
 wire_struct! {
     /// Identify Namespace independent of the command set, CNS 08h (Base 5.1.13.2.8).
     pub struct IndependentNamespace: 4096 {
-        /// Features (NSFEAT).
+        /// Features (NSFEAT): bit 4 rotational media, 5 no volatile write cache (VWCNP).
         0 => features: u8,
         /// Sharing (NMIC).
         1 => sharing: u8,

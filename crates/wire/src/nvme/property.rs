@@ -48,7 +48,8 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// The property's value. Queues are contiguous, doorbell stride 0, page size 4 KiB to 4 KiB, NVM command set.
+    /// The property's value. Queues are contiguous, doorbell stride 0, page size 4 KiB to 4 KiB, NVM command set; a controller that is
+    /// ready has its media (CRMS bit 0, CRWMS).
     pub fn encode(&self) -> u64 {
         let entries = u64::from(self.queue_entries_max.clamp(2, 1 << 16) - 1);
         entries
@@ -57,6 +58,7 @@ impl Capabilities {
             | u64::from(self.subsystem_reset) << 36
             | 1 << 37
             | u64::from(self.other_command_sets) << 43
+            | 1 << 59
     }
 
     /// Reads the value that a controller sent.

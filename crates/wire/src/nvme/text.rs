@@ -6,7 +6,7 @@ use std::fmt;
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 /// Longest NQN in bytes, without the terminating zero (Base 4.7).
-const NQN_BYTES_MAX: usize = 223;
+pub const NQN_BYTES_MAX: usize = 223;
 
 /// Why a 256-byte field is not a qualified name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

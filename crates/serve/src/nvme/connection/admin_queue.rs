@@ -1,4 +1,5 @@
-//! The admin queue: carrying out what [`admin`] says, and what goes on for longer: format, shutdown, events, keep-alive.
+//! The admin queue: carrying out what [`admin`] says, and what goes on for longer: shutdown, events, keep-alive. (Format stands in
+//! `format`.)
 
 use super::{Connection, Role, room_for};
 use crate::nvme::admin::{self, Reply};
@@ -6,11 +7,8 @@ use crate::nvme::controller::Kind;
 use crate::nvme::slots::{State, Work};
 use crate::nvme::{Target, logs};
 use crate::session::{Close, Operation, Port};
-use pellucid_flash::{Lba, Opcode};
 use pellucid_wire::nvme::{AdminOpcode, Status, SubmissionEntry};
 
-/// Sectors that a format forgets in one operation, so that it does not hold up others.
-const FORMAT_SECTORS: u64 = 1 << 20;
 /// How often the health of the drives is looked at.
 const HEALTH_NS: u64 = 5_000_000_000;
 
@@ -122,35 +120,6 @@ impl Connection {
         }
     }
 
-    /// Forgets the next blocks, or ends the format.
-    pub(super) fn continue_format(&mut self, index: u16, port: &mut Port<'_>) {
-        let slot = self.slots.get(index);
-        let Work::Format { nsid, last, next } = &mut slot.work else { return };
-        if slot.status.is_success()
-            && let Some(volume) = (*nsid as usize).checked_sub(1).and_then(|n| self.volumes.get(n))
-        {
-            let sectors = (volume.sectors - *next).min(FORMAT_SECTORS);
-            let lba = Lba(*next);
-            *next += sectors;
-            if *next == volume.sectors {
-                (*nsid, *next) = (if *nsid == *last { u32::MAX } else { *nsid + 1 }, 0);
-            }
-            slot.parts = 1;
-            let trim = Operation::new(Opcode::Trim, lba, sectors as u32, Vec::new());
-            return port.submit(volume.number, index.into(), trim);
-        }
-        let (cid, status, last) = (slot.cid, slot.status, *last);
-        if !status.is_success() {
-            self.note_error(cid, status, AdminOpcode::FormatNvm.raw(), last, 0);
-        }
-        if let Role::Admin { controller: id } = self.role
-            && let Some((controller, Some(subsystem))) = self.target.borrow_mut().get(id)
-        {
-            subsystem.history.format_end(controller.id, last, status.raw(), port.now_ns());
-        }
-        self.finish(index, 0, port);
-    }
-
     /// Answers requests for events that have happened.
     pub(super) fn send_events(&mut self, id: u16, port: &mut Port<'_>) {
         loop {
@@ -180,10 +149,10 @@ impl Connection {
                 admin::watch_zones(controller, subsystem, port);
             }
             if controller.is_ready()
-                && now_ns >= controller.warnings_at_ns + HEALTH_NS
+                && now_ns >= controller.health_due_ns
                 && let Some(subsystem) = subsystem
             {
-                controller.warnings_at_ns = now_ns;
+                controller.health_due_ns = now_ns + HEALTH_NS;
                 admin::watch_health(controller, subsystem, port);
             }
             controller.aborts.retain(|abort| {

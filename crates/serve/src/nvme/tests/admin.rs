@@ -2,8 +2,10 @@
 
 use super::common;
 use super::world::{CC_ENABLE, HOST, NQN, SECTOR, World, blocks, in_capsule};
-use crate::nvme::{ConfigError, SubsystemConfig, Target};
+use crate::nvme::{ConfigError, SubsystemConfig, Target, serial_number};
 use crate::session::Close;
+use crate::{Core, Time};
+use pellucid_device::Device;
 use pellucid_media::StoreKind;
 use pellucid_wire::nvme::{
     Cns, Connect, ConnectReply, DISCOVERY_NQN, DYNAMIC_CONTROLLER, IdentifyController, IdentifyNamespace,
@@ -28,6 +30,11 @@ fn log(world: &mut World, link: usize, id: u8, bytes: u32) -> Result<Vec<u8>, St
     world.fetch(link, log_entry(id, 0, bytes), bytes)
 }
 
+fn smart(world: &mut World, link: usize) -> SmartLog {
+    let page = log(world, link, 2, 512).expect("SMART");
+    SmartLog::decode(page.first_chunk().expect("512 bytes"))
+}
+
 fn admin_connect(queue_entries: u32) -> Connect {
     Connect { queue_id: 0, queue_entries, attributes: 0, keep_alive_ms: 5000 }
 }
@@ -41,6 +48,8 @@ fn a_linux_host_finds_what_it_needs() {
     let id = completion.result as u16;
     let capabilities = world.property(admin, 0);
     assert_eq!(capabilities >> 37 & 0xFF, 1, "NVM command set alone");
+    assert_eq!(capabilities >> 59 & 3, 1, "ready with media");
+    assert_eq!(world.property(admin, 0x68), capabilities >> 24 & 0xFF, "CRWMT is as long as TO");
     assert!(world.set_cc(admin, 0x0046_0000).status.is_success());
     assert_eq!(world.property(admin, 0x14), 0x0046_0000);
     assert_eq!(world.property(admin, 0x1C), 0);
@@ -73,6 +82,10 @@ fn a_linux_host_finds_what_it_needs() {
     let link = world.queue(PLAIN, id, 1);
     assert_eq!(world.fetch(link, blocks(2, 0, 8), 4096), Ok(vec![0; 4096]));
     assert_eq!(world.target.borrow().controllers().collect::<Vec<_>>(), [(id, HOST, NQN, 1)]);
+    for opcode in [0x12, 0x1D] {
+        let ended = world.ask(link, SubmissionEntry::new(opcode, 0, 1).with_cdw(10, 1), &[]);
+        assert_eq!(ended.status, Status::INVALID_OPCODE.do_not_retry(), "there is no placement");
+    }
     for cns in [Cns::CommandSetNamespace, Cns::IndependentNamespace, Cns::AttachedControllers] {
         assert!(identify(&mut world, admin, cns, 1).is_ok(), "{cns:?}");
     }
@@ -182,7 +195,7 @@ fn silent_connections_are_closed() {
 }
 
 #[test]
-fn smart_shows_real_figures_per_namespace_and_in_all() {
+fn smart_shows_real_figures_of_all_drives() {
     let drives = ["one", "two"].map(|name| (name.to_owned(), common::drive(StoreKind::Ram)));
     let mut world = World::of(drives.into(), None);
     let (admin, id) = world.attach(PLAIN);
@@ -194,17 +207,14 @@ fn smart_shows_real_figures_per_namespace_and_in_all() {
     }
     assert!(world.fetch(link, blocks(2, 0, 8), 4096).is_ok());
     world.tick(link, world.core.now_ns());
-    let smart = |world: &mut World, nsid: u32| {
-        let mut entry = log_entry(2, 0, 512);
-        entry.0[4..8].copy_from_slice(&nsid.to_le_bytes());
-        SmartLog::decode(&world.fetch(admin, entry, 512).expect("SMART").try_into().expect("512 bytes"))
-    };
-    let all = smart(&mut world, u32::MAX);
+    let all = smart(&mut world, admin);
     assert_eq!((all.host_write_commands, all.host_read_commands), (70, 1));
     // 70 * 32 blocks of 512 bytes, in thousands, rounded up.
     assert_eq!((all.data_units_written, all.data_units_read), (3, 1));
     assert_eq!((all.available_spare, all.critical_warning), (100, 0));
-    assert_eq!(smart(&mut world, 2).data_units_written, 0);
+    let mut of_one = log_entry(2, 0, 512);
+    of_one.0[4..8].copy_from_slice(&1u32.to_le_bytes());
+    assert_eq!(world.fetch(admin, of_one, 512), Err(Status::INVALID_FIELD.do_not_retry()), "LPA says no");
     let text = String::from_utf8(log(&mut world, admin, 0xC0, 4096).expect("counters")).expect("text");
     let line = format!("1.host_written_sectors {}\n", 70 * 32);
     assert!(text.contains(&line), "{text}");
@@ -411,4 +421,65 @@ fn bad_subsystems_are_refused() {
     assert!(matches!(refused(|s| s.serial = "x".repeat(21)), ConfigError::Text { key: "serial", .. }));
     let twice = Target::new(vec![good.clone(), good.clone()]).expect_err("refused");
     assert_eq!(twice, ConfigError::Taken(NQN.into()));
+}
+
+/// The drive is as warm as a room, 298 K: a host that sets a limit below or above that is told.
+#[test]
+fn temperatures_beyond_their_thresholds_are_an_event() {
+    const OVER: u32 = 0;
+    const UNDER: u32 = 1 << 20;
+    let mut world = World::new();
+    let (admin, _) = world.attach(PLAIN);
+    let get = |limit: u32| SubmissionEntry::new(0xA, 0, 0).with_cdw(10, 4).with_cdw(11, limit);
+    let set = |id: u32, value: u32| SubmissionEntry::new(9, 0, 0).with_cdw(10, id).with_cdw(11, value);
+    assert_eq!(world.ask(admin, get(OVER), &[]).dw0(), 343, "WCTEMP");
+    assert_eq!(world.ask(admin, get(UNDER), &[]).dw0(), 0);
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    assert_eq!(world.ask(admin, get(0xF << 16), &[]).status, invalid, "of all there is no one value");
+    assert_eq!(world.ask(admin, set(4, 1 << 16 | 300), &[]).status, invalid, "no such sensor");
+    let mut now = world.core.now_ns();
+    let mut told = |world: &mut World, request: u16| {
+        now += 5_000_000_000;
+        world.target.borrow_mut().controllers.values_mut().for_each(|c| c.active_ns = now);
+        world.tick(admin, now);
+        world.pump();
+        world.links[admin].host.responses.remove(&request).map(|ended| ended.dw0())
+    };
+    let request = SubmissionEntry::new(0xC, 0, 0);
+    let mut event = world.command(admin, request, &[]);
+    for (set_to, back) in [(OVER | 298, OVER | 343), (UNDER | 298, UNDER), (0xF << 16 | 290, 0xF << 16 | 343)]
+    {
+        assert!(world.ask(admin, set(4, set_to), &[]).status.is_success());
+        assert_eq!(smart(&mut world, admin).critical_warning, 1 << 1);
+        assert_eq!(told(&mut world, event), None, "not enabled");
+        assert!(world.ask(admin, set(0xB, 1 << 1), &[]).status.is_success());
+        assert_eq!(told(&mut world, event), Some(1 | 1 << 8 | 2 << 16));
+        event = world.command(admin, request, &[]);
+        assert_eq!(told(&mut world, event), None, "once");
+        assert!(world.ask(admin, set(4, back), &[]).status.is_success());
+        assert_eq!(smart(&mut world, admin).critical_warning, 0);
+        assert_eq!(told(&mut world, event), None);
+        assert!(world.ask(admin, set(0xB, 0), &[]).status.is_success());
+    }
+}
+
+/// A host that sees one serial number, and identifiers that are made from it, twice takes two drives for two paths to one.
+#[test]
+fn drives_of_one_name_have_serial_numbers_of_their_own() {
+    let serial = |store: StoreKind, seed: u64| {
+        let mut config = common::config(store);
+        config.media.seed = seed;
+        let device = Device::new(&config).expect("a good configuration");
+        let core = Core::new(vec![("one".into(), device)], Time::Instant).expect("it can be served");
+        serial_number("one", 0, &core)
+    };
+    assert_eq!(serial(StoreKind::Ram, 1), serial(StoreKind::Ram, 1), "after a restart");
+    let directory = common::scratch("serials");
+    let file = |name: &str| StoreKind::File(directory.join(name));
+    let all =
+        [serial(StoreKind::Ram, 1), serial(StoreKind::Ram, 2), serial(file("a"), 1), serial(file("b"), 1)];
+    for (n, serial) in all.iter().enumerate() {
+        assert!(serial.len() <= 20 && !all[..n].contains(serial), "{all:?}");
+    }
+    std::fs::remove_dir_all(directory).expect("it is there");
 }

@@ -1,17 +1,19 @@
 //! Command sets beside the NVM one: namespace 1 has placement handles, namespace 2 is open-channel, both of one drive.
 
 use super::common;
-use super::world::{SECTOR, World, blocks, in_capsule};
+use super::world::{CC_ENABLE, SECTOR, World, blocks, in_capsule};
+use crate::session::Close;
 use pellucid_device::Device;
 use pellucid_flash::DieId;
 use pellucid_ftl::Management;
-use pellucid_media::{Fault, ListedFault};
+use pellucid_media::{Fault, ListedFault, StoreKind};
 use pellucid_wire::nvme::fdp::{
     Configuration, ConfigurationsHeader, Event, EventsHeader, HandleStatus, HandleStatusHeader, Statistics,
 };
 use pellucid_wire::nvme::open_channel::{ChunkDescriptor, ChunkNotification, Geometry};
 use pellucid_wire::nvme::{
-    DsmRange, IdentifyController, IdentifyNamespace, SglDescriptor, Status, SubmissionEntry,
+    DsmRange, IdentifyController, IdentifyNamespace, IndependentNamespace, SglDescriptor, SmartLog, Status,
+    SubmissionEntry,
 };
 use pellucid_wire::tcp::IcReq;
 
@@ -107,6 +109,10 @@ fn of_two(mut entry: SubmissionEntry) -> SubmissionEntry {
     entry
 }
 
+fn count_of(geometry: &Geometry) -> u64 {
+    u64::from(geometry.groups) * u64::from(geometry.units) * u64::from(geometry.chunks)
+}
+
 #[test]
 fn a_host_learns_what_the_namespaces_are() {
     let mut sets = sets();
@@ -117,14 +123,23 @@ fn a_host_learns_what_the_namespaces_are() {
     assert_eq!((placed.endurance_group, placed.vendor[0]), (1, 0));
     let chunks = IdentifyNamespace::decode(&sets.identify(0, 2));
     assert_eq!((chunks.endurance_group, chunks.vendor[0]), (0, 1));
+    for (nsid, group) in [(1, 1), (2, 0)] {
+        let independent = IndependentNamespace::decode(&sets.identify(8, nsid));
+        assert_eq!((independent.features & 1 << 4, independent.endurance_group), (0, group), "rotational");
+        let cached = sets.world.core.namespaces()[nsid as usize - 1].write_back;
+        assert_eq!(independent.features >> 5 & 1 == 0, cached, "VWCNP");
+    }
     let geometry = SubmissionEntry::new(0xE2, 0, 2);
     let page = sets.world.fetch(sets.admin, geometry, 4096).expect("geometry");
     let geometry = Geometry::decode(page.first_chunk().expect("4096 bytes"));
     let bits = geometry.group_bits + geometry.unit_bits + geometry.chunk_bits + geometry.block_bits;
     assert_eq!((geometry.major, geometry.write_min), (2, 8));
+    assert_eq!(geometry.capabilities, 0b01, "vector copy; no reset of a free chunk");
+    let beyond = count_of(&geometry) * 32;
+    assert!(sets.log(0xCA, 2, 0, beyond, 32).is_ok());
+    assert_eq!(sets.log(0xCA, 2, 0, beyond + 4, 32), Err(no(Status::INVALID_FIELD)));
     assert_eq!(chunks.size_blocks, 1 << bits);
-    let count = u64::from(geometry.groups) * u64::from(geometry.units) * u64::from(geometry.chunks);
-    assert_eq!(chunks.capacity_blocks, count * u64::from(geometry.chunk_blocks));
+    assert_eq!(chunks.capacity_blocks, count_of(&geometry) * u64::from(geometry.chunk_blocks));
     let other = SubmissionEntry::new(0xE2, 0, 1).with_sgl(SglDescriptor::transport(4096));
     assert_eq!(sets.world.ask(sets.admin, other, &[]).status, no(Status::INVALID_OPCODE));
 }
@@ -136,13 +151,13 @@ fn writes_are_placed_and_counted() {
     assert_eq!(full.len(), 3);
     let before = full[1];
     assert!(sets.place(0, 1).is_success() && sets.place(8, 1).is_success() && sets.place(16, 2).is_success());
-    assert_eq!(sets.place(24, 3), no(Status::INVALID_FIELD), "there are three handles");
+    assert!(sets.place(24, 3).is_success(), "there are three handles; this goes to the first");
     assert!(sets.world.ask(sets.io, SubmissionEntry::new(0, 0, 1), &[]).status.is_success(), "flush");
-    assert_eq!(sets.remaining(), [before, before - 16, before - 8]);
+    assert_eq!(sets.remaining(), [before - 8, before - 16, before - 8]);
     let update = 1u16.to_le_bytes();
     let send = SubmissionEntry::new(SEND, 0, 1).with_cdw(10, 1);
     assert!(sets.world.ask(sets.io, in_capsule(send, &update), &update).status.is_success());
-    assert_eq!(sets.remaining(), [before, before, before - 8]);
+    assert_eq!(sets.remaining(), [before - 8, before, before - 8]);
     let wrong = [1u16, 3].map(u16::to_le_bytes).concat();
     let send = SubmissionEntry::new(SEND, 0, 1).with_cdw(10, 1 | 1 << 16);
     assert_eq!(sets.world.ask(sets.io, in_capsule(send, &wrong), &wrong).status, no(Status::INVALID_FIELD));
@@ -160,7 +175,12 @@ fn placement_logs_and_features() {
     let header = ConfigurationsHeader::decode(page.first_chunk().expect("a header"));
     let configuration = Configuration::decode(page[16..].first_chunk().expect("one"));
     assert_eq!((header.configurations, header.log_bytes), (0, 16 + 64 + 16));
-    assert_eq!((configuration.handles, configuration.groups, configuration.attributes), (3, 1, 1 << 7));
+    assert_eq!(
+        (configuration.handles, configuration.groups, configuration.attributes),
+        (3, 1, 1 << 7 | 1 << 4)
+    );
+    let cached = IdentifyController::decode(&sets.identify(1, 0)).volatile_write_cache & 1;
+    assert_eq!(cached, 1, "as the configuration says");
     assert_eq!(page[80], 1, "initially isolated");
     assert_eq!(&sets.log(0x21, 0, 1, 0, 32).expect("usage")[..2], [3, 0]);
     assert_eq!(sets.log(0x22, 0, 2, 0, 64), Err(no(Status::FDP_DISABLED)), "an open-channel namespace");
@@ -170,18 +190,28 @@ fn placement_logs_and_features() {
     let statistics = sets.log(0x22, 0, 1, 0, 64).expect("statistics");
     let statistics = Statistics::decode(statistics.first_chunk().expect("64 bytes"));
     assert_eq!(statistics.host_bytes, 8 * SECTOR as u128);
+    // The drive has two namespaces and counts once.
+    let smart = sets.log(2, 0, 0, 0, 512).expect("SMART");
+    let cuts = sets.world.core.device(0).expect("of this process").counters().power_cuts;
+    let smart = SmartLog::decode(smart.first_chunk().expect("512 bytes"));
+    assert_eq!((smart.data_units_written, smart.unsafe_shutdowns), (1, cuts.into()));
     assert!(statistics.media_bytes >= statistics.host_bytes);
     assert_eq!(sets.feature(false, 0x1D, 0, 1), (Status::SUCCESS, 1));
     assert_eq!(sets.feature(true, 0x1D, 0, 1).0, no(Status::COMMAND_SEQUENCE_ERROR));
-    // Events are logged for what is enabled: first nothing, then handles that do not exist.
-    assert_eq!(sets.place(8, 9), no(Status::INVALID_FIELD));
+    assert_eq!(sets.feature(false, 0x1D | 3 << 8, 0, 1), (Status::SUCCESS, 0), "cannot be changed");
+    assert_eq!(sets.feature(false, 0x1E | 3 << 8, 1, 0), (Status::SUCCESS, 0b110));
+    // Events are kept of what is enabled when they happen: first nothing, then handles that do not exist.
+    assert!(sets.place(8, 9).is_success());
     let count = |page: &[u8]| EventsHeader::decode(page.first_chunk().expect("64 bytes")).events;
     assert_eq!(count(&sets.log(0x23 | 1 << 8, 0, 1, 0, 128).expect("events")), 0);
     let enable = SubmissionEntry::new(9, 0, 1).with_cdw(10, 0x1E).with_cdw(11, 1 << 16).with_cdw(12, 1);
     assert!(sets.world.ask(sets.admin, in_capsule(enable, &[3]), &[3]).status.is_success());
+    assert_eq!(count(&sets.log(0x23 | 1 << 8, 0, 1, 0, 128).expect("events")), 0, "it was not enabled then");
+    assert!(sets.place(8, 9).is_success());
     let page = sets.log(0x23 | 1 << 8, 0, 1, 0, 128).expect("events");
     let event = Event::decode(page[64..].first_chunk().expect("one"));
     assert_eq!((count(&page), event.kind, event.placement, event.nsid), (1, 3, 9, 1));
+    assert_eq!(event.handle, 0, "where the data went");
     assert_eq!(count(&sets.log(0x23, 0, 1, 0, 128).expect("those of the drive")), 0);
     // The feature says how many kinds there are, and of each whether it is enabled.
     let get = SubmissionEntry::new(10, 0, 1).with_cdw(10, 0x1E).with_cdw(11, 255 << 16);
@@ -191,6 +221,15 @@ fn placement_logs_and_features() {
     assert_eq!((count > 3, list.len()), (true, 2 * count));
     let enabled: Vec<u8> = list.chunks_exact(2).filter(|kind| kind[1] & 1 == 1).map(|kind| kind[0]).collect();
     assert_eq!(enabled, [3]);
+    // As many as are asked for and there is room for, whatever there are; and those of a handle that there is.
+    for (noet, room, wanted) in [(2, 510, 4), (255, 6, 6)] {
+        let get = get.with_cdw(11, noet << 16).with_sgl(SglDescriptor::transport(room));
+        let cid = sets.world.command(sets.admin, get, &[]);
+        assert_eq!(sets.world.end(sets.admin, cid).dw0() as usize, count);
+        assert_eq!(sets.world.links[sets.admin].host.data.remove(&cid).expect("a list").len(), wanted);
+    }
+    assert_eq!(sets.feature(false, 0x1E, 1, 0), (Status::SUCCESS, count as u64), "none is asked for");
+    assert_eq!(sets.feature(false, 0x1E, 1, 3).0, no(Status::INVALID_FIELD), "no such handle");
 }
 
 #[test]
@@ -331,6 +370,39 @@ fn unwritten_blocks_are_zeros_or_an_error() {
     assert!(ended.is_err_and(|status| status.is(Status::DEALLOCATED_BLOCK)));
     assert_eq!(sets.feature(true, 0xCA, 2, 0b10).0, Status::SUCCESS);
     assert_eq!(sets.feature(false, 0xCA, 2, 0), (Status::SUCCESS, 0b10));
+    for select in [1 << 8, 2 << 8] {
+        assert_eq!(
+            sets.feature(false, 5 | select, 2, 0),
+            (Status::SUCCESS, 0),
+            "the default is as described"
+        );
+        assert_eq!(sets.feature(false, 0xCA | select, 2, 0), (Status::SUCCESS, 0));
+    }
+}
+
+/// What a host sets for a namespace lasts as long as a controller that has set it: not longer than its reset, or its connection.
+#[test]
+fn feedback_is_as_described_after_a_reset_and_after_the_last_host() {
+    let mut sets = sets();
+    let get = |id: u32| SubmissionEntry::new(10, 0, 2).with_cdw(10, id);
+    let set = |id: u32, value: u32| SubmissionEntry::new(9, 0, 2).with_cdw(10, id).with_cdw(11, value);
+    let reset = |sets: &mut Sets| {
+        assert!(sets.world.set_cc(sets.admin, CC_ENABLE & !1).status.is_success());
+        assert!(sets.world.set_cc(sets.admin, CC_ENABLE).status.is_success());
+    };
+    for (id, value) in [(5, 1 << 16), (0xCA, 0b11)] {
+        assert!(sets.world.ask(sets.admin, set(id, value), &[]).status.is_success());
+        reset(&mut sets);
+        assert_eq!(sets.world.ask(sets.admin, get(id), &[]).dw0(), 0);
+        let (other, _) = sets.world.attach(PLAIN);
+        for admin in [sets.admin, other] {
+            assert!(sets.world.ask(admin, set(id, value), &[]).status.is_success());
+        }
+        reset(&mut sets);
+        assert_eq!(sets.world.ask(sets.admin, get(id), &[]).dw0(), value, "the other one still has it so");
+        sets.world.close(other, Close::Finished);
+        assert_eq!(sets.world.ask(sets.admin, get(id), &[]).dw0(), 0, "it is gone");
+    }
 }
 
 /// The drive tells by an event; the log says what about. Data that took effort are given with a status that says so.
@@ -393,4 +465,61 @@ fn commands_of_another_set_are_refused() {
     }
     let zeroes = sets.plain(of_two(blocks(8, 0, 8)));
     assert_eq!(zeroes.0, no(Status::INVALID_OPCODE));
+}
+
+#[test]
+fn a_format_of_all_namespaces_forgets_blocks_and_chunks() {
+    let mut sets = sets();
+    assert!(sets.place(0, 1).is_success());
+    let data = [7; 8 * SECTOR];
+    for chunk in [1, 5] {
+        let write = of_two(blocks(WRITE, sets.chunk(chunk).start, 8));
+        assert!(sets.world.ask(sets.io, in_capsule(write, &data), &data).status.is_success());
+    }
+    let cid = sets.world.command(sets.admin, SubmissionEntry::new(0x80, 0, u32::MAX), &[]);
+    sets.world.pump();
+    assert_eq!(sets.world.end(sets.admin, cid).status, Status::SUCCESS);
+    let read = sets.world.fetch(sets.io, blocks(READ, 0, 8), 8 * SECTOR as u32);
+    assert_eq!(read, Ok(vec![0; 8 * SECTOR]));
+    for chunk in [1, 5] {
+        assert_eq!((sets.chunk(chunk).state, sets.chunk(chunk).write_pointer), (1, 0));
+    }
+}
+
+#[test]
+fn commands_and_features_are_announced_where_they_are() {
+    let mut sets = sets();
+    let controller = IdentifyController::decode(&sets.identify(1, 0));
+    assert_eq!(controller.nvm_commands, 0b1101_1101);
+    assert_eq!(controller.log_attributes & (1 | 1 << 5), 0, "no SMART per namespace, no log 13h");
+    let deallocation = [1, 2].map(|nsid| IdentifyNamespace::decode(&sets.identify(0, nsid)).deallocation);
+    assert_eq!(deallocation, [1 | 1 << 3, 1], "chunks have no Write Zeroes");
+    let page = sets.log(5, 0, 0, 0, 4096).expect("effects");
+    assert_eq!(page[4 * 0xE2], 1, "Geometry");
+    let io = |opcode: usize| page[1024 + 4 * opcode];
+    assert_eq!([0x90, 0x91, 0x92, 0x93, 0x95].map(io), [3, 3, 1, 3, 1]);
+    assert_eq!([8, 9, 0x12, 0x1D, 0x79, 0x94].map(io), [3, 3, 1, 1, 0, 0]);
+    // Log 12h names the features that there are, and each has a scope.
+    let page = sets.log(0x12, 0, 0, 0, 1024).expect("features");
+    for id in 0..=255u32 {
+        let effect = page[4 * id as usize..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let asked = sets.feature(false, id | 3 << 8, 1, 1).0;
+        assert_eq!(effect & 1 == 1, asked.is_success(), "feature {id:02X}h: {asked:?}");
+        assert_eq!((effect >> 20).count_ones(), effect & 1, "feature {id:02X}h: one scope");
+        let namespaced = sets.feature(false, id | 3 << 8, 1, 1).1 >> 1 & 1;
+        assert!(namespaced == 0 || effect >> 20 & 1 == 1, "feature {id:02X}h: {effect:X}h");
+    }
+}
+
+#[test]
+fn chunks_alone_have_no_write_zeroes() {
+    let mut config = common::config(StoreKind::Ram);
+    config.media.metadata_bytes = 16;
+    config.media.geometry.spare_bytes = 256;
+    let all = 0..config.media.geometry.blocks;
+    config.namespaces = vec![common::chunk_namespace(all, Management::Host)];
+    let mut sets = sets_on(Device::new(&config).expect("a good configuration"));
+    assert_eq!(IdentifyController::decode(&sets.identify(1, 0)).nvm_commands, 0b1101_0101);
+    let page = sets.log(5, 0, 0, 0, 4096).expect("effects");
+    assert_eq!([8, 9, 0x12, 0x91].map(|opcode: usize| page[1024 + 4 * opcode]), [0, 3, 0, 3]);
 }

@@ -43,6 +43,7 @@ fn zoned() -> Zoned {
     let page = world.fetch(admin, entry, 4096).expect("identify");
     let described = ZonedNamespace::decode(page.first_chunk().expect("4096 bytes"));
     assert_eq!((described.active_max, described.open_max), (3, 2), "0-based");
+    assert_eq!(described.capabilities, 0, "reads do not cross zones");
     Zoned { world, admin, io, size: described.formats[0].zone_blocks }
 }
 
@@ -207,4 +208,41 @@ fn a_host_is_told_of_zones_that_fail() {
     // That a zone is offline has to be recorded, and no die takes a record any more.
     assert_eq!((zoned.send(1, OFFLINE), zoned.state(1)), (no(Status::WRITE_FAULT), READ_ONLY));
     assert!(zoned.changed(false).is_empty(), "nothing has changed");
+}
+
+#[test]
+fn a_format_resets_every_zone() {
+    let mut zoned = zoned();
+    for zone in [0, 2] {
+        assert_eq!(zoned.write(1, zone * zoned.size, 8).0, Status::SUCCESS);
+    }
+    let cid = zoned.world.command(zoned.admin, SubmissionEntry::new(0x80, 0, 1), &[]);
+    zoned.world.pump();
+    assert_eq!(zoned.world.end(zoned.admin, cid).status, Status::SUCCESS);
+    for zone in 0..ZONES {
+        assert_eq!(zoned.state(zone), EMPTY);
+    }
+}
+
+/// Neither Write Zeroes nor Dataset Management: they are not announced, and end as unknown.
+#[test]
+fn zones_announce_the_commands_that_they_have() {
+    let mut zoned = zoned();
+    let mut page = |entry: SubmissionEntry| zoned.world.fetch(zoned.admin, entry, 4096).expect("a page");
+    let controller = page(SubmissionEntry::new(6, 0, 0).with_cdw(10, 1));
+    let controller = IdentifyController::decode(controller.first_chunk().expect("4096 bytes"));
+    assert_eq!(controller.nvm_commands, 0b1101_0001);
+    let namespace = page(SubmissionEntry::new(6, 0, 1));
+    assert_eq!(namespace[33], 1, "DLFEAT");
+    for set in [0, 2] {
+        let log = page(SubmissionEntry::new(2, 0, 0).with_cdw(10, 5 | 1023 << 16).with_cdw(14, set << 24));
+        assert_eq!([8, 9].map(|opcode: usize| log[1024 + 4 * opcode]), [0, 0]);
+        assert_eq!(log[4 * 0x80] & 1, 1, "Format NVM");
+    }
+    let zeroes = SubmissionEntry::new(8, 0, 1).with_cdw(12, 7);
+    assert_eq!(zoned.world.ask(zoned.io, zeroes, &[]).status, no(Status::INVALID_OPCODE));
+    let range = [0; 16];
+    let deallocate = in_capsule(SubmissionEntry::new(9, 0, 1).with_cdw(11, 4), &range);
+    let ended = zoned.world.ask(zoned.io, deallocate, &range).status;
+    assert_eq!(ended, no(Status::INVALID_OPCODE));
 }

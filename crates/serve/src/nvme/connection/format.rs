@@ -1,0 +1,81 @@
+//! Format NVM: the namespaces forget everything, one operation after the other, so that others are not held up.
+
+use super::{Connection, Role};
+use crate::nvme::io::{Set, Volume};
+use crate::nvme::slots::Work;
+use crate::session::{Operation, Port};
+use pellucid_flash::{ChunkGeometry, ChunkState, Lba, Opcode, ZoneAction};
+use pellucid_wire::nvme::AdminOpcode;
+
+/// Sectors that are forgotten in one operation.
+const SECTORS: u64 = 1 << 20;
+/// Chunks whose states are looked at together.
+const CHUNKS: u32 = 256;
+
+impl Connection {
+    /// Forgets what comes next, or ends the format.
+    pub(super) fn continue_format(&mut self, index: u16, port: &mut Port<'_>) {
+        let slot = self.slots.get(index);
+        let Work::Format { nsid, last, next } = &mut slot.work else { return };
+        while slot.status.is_success()
+            && let Some(volume) = (*nsid as usize).checked_sub(1).and_then(|n| self.volumes.get(n))
+        {
+            if let Some(operation) = forget(volume, next, port) {
+                slot.parts = 1;
+                return port.submit(volume.number, index.into(), operation);
+            }
+            (*nsid, *next) = (if *nsid == *last { u32::MAX } else { *nsid + 1 }, 0);
+        }
+        let last = *last;
+        self.end_format(index, last, port);
+    }
+
+    fn end_format(&mut self, index: u16, last: u32, port: &mut Port<'_>) {
+        let slot = self.slots.get(index);
+        let (cid, status) = (slot.cid, slot.status);
+        if !status.is_success() {
+            self.note_error(cid, status, AdminOpcode::FormatNvm.raw(), last, 0);
+        }
+        if let Role::Admin { controller: id } = self.role
+            && let Some((controller, Some(subsystem))) = self.target.borrow_mut().get(id)
+        {
+            subsystem.history.format_end(controller.id, last, status.raw(), port.now_ns());
+        }
+        self.finish(index, 0, port);
+    }
+}
+
+/// The next operation of a namespace, of which everything before `next` has been forgotten; `None`: there is nothing left.
+fn forget(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation> {
+    match volume.set {
+        Set::Block { .. } => {
+            let sectors = (volume.sectors - *next).min(SECTORS);
+            let trim = Operation::new(Opcode::Trim, Lba(*next), sectors as u32, Vec::new());
+            *next += sectors;
+            (sectors > 0).then_some(trim)
+        }
+        Set::Zoned(_) => {
+            let reset = Operation::new(Opcode::Zone(ZoneAction::ResetAll), Lba(0), 0, Vec::new());
+            (std::mem::replace(next, 1) == 0).then_some(reset)
+        }
+        Set::Chunks(chunks) => {
+            let start = written_chunk(volume, &chunks, next, port)?;
+            Some(Operation::new(Opcode::Reset, start, 0, Vec::new()))
+        }
+    }
+}
+
+/// The next chunk that can be reset: one that is free needs no reset, and one that is offline takes none.
+fn written_chunk(volume: &Volume, chunks: &ChunkGeometry, next: &mut u64, port: &Port<'_>) -> Option<Lba> {
+    let all = u64::from(chunks.parallel_units()) * u64::from(chunks.chunks);
+    while *next < all {
+        let count = (all - *next).min(CHUNKS.into()) as u32;
+        let infos = port.chunk_infos(volume.number, *next as u32, count);
+        let found = infos.iter().position(|info| matches!(info.state, ChunkState::Closed | ChunkState::Open));
+        *next += found.map_or(u64::from(count), |at| at as u64 + 1);
+        if let Some(info) = found.and_then(|at| infos.get(at)) {
+            return Some(info.start);
+        }
+    }
+    None
+}
