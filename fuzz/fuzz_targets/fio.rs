@@ -10,7 +10,7 @@ const SECTOR_BYTES: u32 = 512;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(file) = parse_fio(text, "fuzz") else { return };
+    let Ok(file) = parse_fio(text, "fuzz", 0) else { return };
     for job in file.jobs.iter().take(4) {
         let Ok(generator) = Generator::new(job, CAPACITY_BYTES, SECTOR_BYTES) else { continue };
         for io in generator.take(64) {

@@ -1,6 +1,7 @@
 //! What every command understands.
 
 use crate::commands::Command;
+use crate::failure::Failure;
 use clap::Parser;
 use std::path::PathBuf;
 
@@ -39,13 +40,35 @@ pub struct Global {
     /// Write one CSV line per request to this file
     #[arg(long, value_name = "FILE", global = true)]
     pub log: Option<PathBuf>,
-    /// Check every byte that is read
+    /// Check every byte that is read; on a drive in a file that was written before, each sector from its first write on
     #[arg(long, global = true)]
     pub verify: bool,
-    /// Seed of the jobs
+    /// Seed of the jobs; with `age`, of the overwrites
     #[arg(long, value_name = "N", global = true)]
     pub seed: Option<u64>,
     /// No progress, notices or hints
     #[arg(long, short, global = true)]
     pub quiet: bool,
+}
+
+impl Global {
+    /// Refuses what concerns the work on a drive, for a command that does none.
+    pub fn no_work(&self, command: &str) -> Result<(), Failure> {
+        let given =
+            [("--report", self.report.is_some()), ("--log", self.log.is_some()), ("--verify", self.verify)];
+        match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(Global::refused(option, command)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a seed, for a command that draws nothing at random.
+    pub fn no_seed(&self, command: &str) -> Result<(), Failure> {
+        self.seed.map_or(Ok(()), |_| Err(Global::refused("--seed", command)))
+    }
+
+    fn refused(option: &str, command: &str) -> Failure {
+        let message = format!("{option} means nothing to {command}; allowed: run, replay, compare");
+        Failure::asked(anyhow::anyhow!(message))
+    }
 }

@@ -59,7 +59,13 @@ impl From<ExperimentError> for Failure {
         let status = match &error {
             ExperimentError::NoWork | ExperimentError::Job { .. } | ExperimentError::Format(_) => ASKED,
             ExperimentError::Run(
-                RunError::Device(_) | RunError::Job(_) | RunError::Trace(_) | RunError::Endless { .. },
+                RunError::Device(_)
+                | RunError::Job(_)
+                | RunError::Layers(_)
+                | RunError::NoBlock
+                | RunError::Trace(_)
+                | RunError::Endless { .. }
+                | RunError::Waits(_),
             ) => ASKED,
             ExperimentError::Run(_) | ExperimentError::File { .. } => WORK,
         };

@@ -6,7 +6,7 @@ use crate::output;
 use anyhow::anyhow;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use pellucid_lab::experiment;
-use pellucid_lab::spec::{Place, RawJob, Spec};
+use pellucid_lab::spec::{Place, RawJob, RunSpec, Spec};
 use pellucid_lab::trace::{AddressPolicy, Format};
 use pellucid_lab::workload::{Dialect, Job, JobBuilder, KeyDoc, parse_fio};
 use std::path::{Path, PathBuf};
@@ -124,12 +124,18 @@ impl WorkloadOptions {
         let name = path.display().to_string();
         let unreadable = |error| Failure::asked(anyhow!("{name}: cannot read: {error}"));
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        let file = parse_fio(&text, &name).map_err(Failure::asked)?;
+        let file = parse_fio(&text, &name, spec.run.seed).map_err(Failure::asked)?;
         for remark in &file.notices {
             output::notice(global, &format!("{name}: {remark}"));
         }
         Ok(file.jobs)
     }
+}
+
+/// As `run.time_scale`.
+fn time_scale(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (1e-9..=1e9).contains(factor));
+    factor.ok_or_else(|| "allowed: 1e-9 to 1e9".into())
 }
 
 /// How a trace is read and fitted to the drive.
@@ -141,7 +147,7 @@ pub struct TraceOptions {
     #[arg(long, value_name = "NAME")]
     format: Option<Format>,
     /// Factor on arrival times: 0.5 replays twice as fast
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", value_parser = time_scale)]
     time_scale: Option<f64>,
     /// Keep N requests outstanding, instead of following arrival times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -158,8 +164,24 @@ impl TraceOptions {
     /// Makes the trace the work of a description.
     pub fn apply(&self, spec: &mut Spec, trace: PathBuf) {
         spec.jobs.clear();
-        let run = &mut spec.run;
-        run.trace = Some(trace);
+        spec.run.trace = Some(trace);
+        self.shape(&mut spec.run);
+    }
+
+    /// The first option that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--format", self.format.is_some()),
+            ("--time-scale", self.time_scale.is_some()),
+            ("--closed-loop", self.closed_loop.is_some()),
+            ("--address", self.address.is_some()),
+            ("--limit", self.limit.is_some()),
+        ];
+        given.iter().find(|(_, given)| *given).map(|(name, _)| *name)
+    }
+
+    /// How a run that has a trace replays it.
+    pub fn shape(&self, run: &mut RunSpec) {
         if let Some(format) = self.format {
             run.format = Some(format.to_string());
         }

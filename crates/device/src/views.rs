@@ -106,11 +106,11 @@ impl Device {
         self.ftl.free_blocks()
     }
 
-    /// Erase count of every block that is not bad from the factory.
+    /// Erase count of every good block: neither bad from the factory nor grown bad.
     pub fn erase_counts(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.layout.blocks)
             .map(BlockId)
-            .filter(|&b| self.media.health(b) != Health::FactoryBad)
+            .filter(|&b| self.media.health(b) == Health::Good)
             .map(|b| self.media.erase_count(b))
     }
 

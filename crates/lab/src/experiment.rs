@@ -9,12 +9,12 @@ use crate::drive::{self, HostStack, Jobs, Onlooker, Oracle, Run, RunError, Sourc
 use crate::report::{HostCost, Report, RequestLog, Workload};
 use crate::spec::{Origin, Place, RawJob, RawPair, Spec};
 use crate::trace::{Format, ReadOptions, Shaping, TraceReader};
-use crate::workload::{Dialect, Job, JobBuilder, JobError, expand};
+use crate::workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use pellucid_device::Device;
 use pellucid_media::StoreKind;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 /// Why an experiment failed.
@@ -73,7 +73,9 @@ pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
         for pair in &raw.pairs {
             builder.set(&pair.key, &pair.value).map_err(|error| refused(&pair.origin.place, error))?;
         }
-        jobs.push(builder.build().map_err(|error| refused(&raw.place, error))?);
+        let job = builder.build().map_err(|error| refused(&raw.place, error))?;
+        check_wait(&jobs, &job).map_err(|error| refused(&raw.place, error))?;
+        jobs.push(job);
     }
     Ok(expand(jobs))
 }
@@ -122,16 +124,33 @@ pub fn prepare(spec: &Spec, mut oracle: Option<&mut Oracle>) -> Result<Device, R
     Ok(device)
 }
 
+/// Makes the drive of a description and preconditions it, through its layers if it has any. The layers are stopped, so that
+/// what is on the drive is all there is. Besides: the bytes that can be addressed.
+pub fn age(spec: &Spec) -> Result<(Device, u64), RunError> {
+    if spec.host.is_none() {
+        let device = prepare(spec, None)?;
+        let capacity_bytes = device.capacity_bytes();
+        return Ok((device, capacity_bytes));
+    }
+    let device = Device::new(&spec.drive).map_err(RunError::Device)?;
+    let Some(mut stack) = stack(spec, device)? else { unreachable!("the description has a layer") };
+    drive::precondition_stack(&mut stack, &spec.precondition, None)?;
+    stack.stop().map_err(RunError::Host)?;
+    let capacity_bytes = stack.capacity_bytes();
+    Ok((stack.into_device(), capacity_bytes))
+}
+
 /// Puts the layers of a description, if it has any, on a drive.
 pub fn stack(spec: &Spec, device: Device) -> Result<Option<HostStack>, RunError> {
     let Some(layer) = &spec.host else { return Ok(None) };
-    HostStack::start(layer, device).map(Some).map_err(RunError::Host)
+    HostStack::start(layer, device).map(Some).map_err(RunError::Layers)
 }
 
-/// The oracle that the description asks for, for a drive of this size.
-fn oracle(spec: &Spec, target: &impl Target) -> Option<Oracle> {
+/// The oracle that the description asks for, for a drive of this size; `in_use`: earlier runs have written to it.
+fn oracle(spec: &Spec, target: &impl Target, in_use: bool) -> Option<Oracle> {
     let sectors = target.capacity_bytes() / u64::from(target.device().layout().sector_bytes);
-    spec.run.verify.then(|| Oracle::new(sectors))
+    let make = if in_use { Oracle::of_unknown } else { Oracle::new };
+    spec.run.verify.then(|| make(sectors))
 }
 
 /// Carries out a description from the beginning. `jobs`: the work, unless the description names a trace.
@@ -141,10 +160,11 @@ pub fn execute(
     clock: &dyn Fn() -> f64,
     onlooker: impl Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
+    let in_use = matches!(&spec.drive.media.store, StoreKind::File(path) if path.exists());
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
     if spec.host.is_some() {
         let Some(mut stack) = stack(spec, device)? else { unreachable!("the description has a layer") };
-        let mut oracle = oracle(spec, &stack);
+        let mut oracle = oracle(spec, &stack, in_use);
         drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut())?;
         let report = execute_on(&mut stack, spec, jobs, oracle, clock, onlooker)?;
         // What stays is an image that somebody may start on again; a drive that cannot take the map is found as after a cut.
@@ -153,7 +173,7 @@ pub fn execute(
         }
         return Ok((stack.into_device(), report));
     }
-    let mut oracle = oracle(spec, &device);
+    let mut oracle = oracle(spec, &device, in_use);
     drive::precondition(&mut device, &spec.precondition, oracle.as_mut())?;
     let report = execute_on(&mut device, spec, jobs, oracle, clock, onlooker)?;
     Ok((device, report))
@@ -173,14 +193,25 @@ pub fn execute_on(
     let began = clock();
     let measured = Run::new(device, source, oracle, log).run(onlooker)?;
     let cost = HostCost::new(measured.requests, clock() - began, peak_memory_bytes());
-    let seeds = BTreeMap::from([
-        ("media".to_string(), spec.drive.media.seed),
-        ("ftl".to_string(), spec.drive.ftl.seed),
-        ("workload".to_string(), spec.run.seed),
-        ("precondition".to_string(), spec.precondition.seed),
-    ]);
+    let seeds = seeds(spec, jobs);
     let workload = Workload { summary, command_line: String::new() };
     Ok(drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost)))
+}
+
+/// The seeds that the run had. Jobs that differ are told apart.
+fn seeds(spec: &Spec, jobs: &[Job]) -> BTreeMap<String, u64> {
+    let mut seeds = BTreeMap::from([
+        ("media".to_string(), spec.drive.media.seed),
+        ("ftl".to_string(), spec.drive.ftl.seed),
+        ("precondition".to_string(), spec.precondition.seed),
+    ]);
+    let first = jobs.first().map_or(spec.run.seed, |job| job.seed);
+    if jobs.iter().all(|job| job.seed == first) {
+        seeds.insert("workload".to_string(), first);
+        return seeds;
+    }
+    seeds.extend(jobs.iter().enumerate().map(|(at, job)| (format!("job {}", at + 1), job.seed)));
+    seeds
 }
 
 fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, String), ExperimentError> {
@@ -189,6 +220,7 @@ fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, St
         if jobs.is_empty() {
             return Err(ExperimentError::NoWork);
         }
+        check_queues(jobs, device.device().config().host.queues)?;
         // A layer of the host offers no placement.
         let handles = if device.host().is_some() { 1 } else { device.device().config().ftl.handles };
         let source =
@@ -211,6 +243,13 @@ fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, St
     Ok((Source::Trace(Box::new(trace)), summary))
 }
 
+/// Refuses a job on a submission queue that the drive does not have.
+fn check_queues(jobs: &[Job], queues: u16) -> Result<(), RunError> {
+    let Some(job) = jobs.iter().find(|job| job.queue >= queues) else { return Ok(()) };
+    let allowed = format!("0 to {}", queues - 1);
+    Err(RunError::Job(JobError::Value { key: "queue", value: job.queue.to_string(), allowed }))
+}
+
 /// The jobs in one line.
 pub fn jobs_summary(jobs: &[Job]) -> String {
     let one = |job: &Job| {
@@ -226,7 +265,7 @@ pub fn jobs_summary(jobs: &[Job]) -> String {
 
 fn open_log(path: &Path) -> Result<RequestLog<Box<dyn Write>>, ExperimentError> {
     let failed = |error| ExperimentError::File { path: path.display().to_string(), error };
-    let file: Box<dyn Write> = Box::new(BufWriter::new(File::create(path).map_err(failed)?));
+    let file: Box<dyn Write> = Box::new(File::create(path).map_err(failed)?);
     RequestLog::new(file).map_err(failed)
 }
 

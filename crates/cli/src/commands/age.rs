@@ -6,9 +6,10 @@ use crate::interrupt;
 use crate::output;
 use crate::progress::Bar;
 use anyhow::anyhow;
-use pellucid_device::Device;
+use pellucid_device::{Device, Namespace};
 use pellucid_ftl::Durability;
-use pellucid_lab::experiment::prepare;
+use pellucid_lab::drive::HostLayer;
+use pellucid_lab::experiment;
 use pellucid_lab::image;
 use pellucid_lab::report::EraseCounts;
 use pellucid_lab::report::format::{binary_bytes, count, percent, significant, span};
@@ -63,17 +64,19 @@ fn overwrite(text: &str) -> Result<String, String> {
 
 impl Age {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        global.no_work("age")?;
         let spec = self.spec(global)?;
         let in_file = match &spec.drive.media.store {
             StoreKind::File(path) => Some(path.clone()),
             StoreKind::None | StoreKind::Ram => None,
         };
+        self.check_layers(&spec)?;
         self.check_file_store(&spec, in_file.is_some())?;
         let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{}.pellucid", spec.drive_name)));
         let began = Instant::now();
         let bar = Bar::new(global, None);
         bar.say("ageing the drive");
-        let mut device = prepare(&spec, None)?;
+        let (mut device, capacity_bytes) = experiment::age(&spec)?;
         bar.say("saving the drive");
         let (path, bytes) = match in_file {
             Some(file) => {
@@ -87,8 +90,8 @@ impl Age {
             }
         };
         bar.clear();
-        let summary =
-            Summary { spec: &spec, device: &device, path, bytes, seconds: began.elapsed().as_secs_f64() };
+        let seconds = began.elapsed().as_secs_f64();
+        let summary = Summary { spec: &spec, device: &device, capacity_bytes, path, bytes, seconds };
         Ok(output::print(&if global.json { summary.json() } else { summary.text() })?)
     }
 
@@ -102,7 +105,37 @@ impl Age {
         if let Some(overwrite) = self.overwrite.clone().or((!fills).then(|| "\"steady\"".into())) {
             sets.push(format!("precondition.overwrite={overwrite}"));
         }
+        sets.extend(global.seed.map(|seed| format!("precondition.seed={seed}")));
         Ok(spec::load(&self.drive, &sets)?)
+    }
+
+    /// Something must be there to fill, and stay known.
+    fn check_layers(&self, spec: &Spec) -> Result<(), Failure> {
+        let refuse = |message: &str| Err(Failure::asked(anyhow!("{}: {message}", self.drive)));
+        let namespaces = &spec.drive.namespaces;
+        let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
+        let durability = match &spec.host {
+            None if namespaces.is_empty() || namespaces.iter().any(is_block) => return Ok(()),
+            None => {
+                return refuse(
+                    "no block namespace to fill; allowed: a drive with one, or with [host] layers above an \
+                     open-channel or zoned namespace",
+                );
+            }
+            Some(_) if spec.drive.media.store == StoreKind::None => {
+                return refuse(
+                    "drive.media.store = none: what the layers of the host note on the drive is lost; allowed: ram, file",
+                );
+            }
+            Some(HostLayer::Ftl(config) | HostLayer::ZoneLog(config, _)) => config.durability,
+        };
+        match durability {
+            Durability::Volatile => refuse(
+                "host.ftl.durability = volatile: the layer forgets what it has written when it is started again; \
+                 allowed: journal",
+            ),
+            Durability::Journal { .. } => Ok(()),
+        }
     }
 
     /// Media in a file are their own image, if the drive does not forget them.
@@ -125,6 +158,8 @@ impl Age {
 struct Summary<'a> {
     spec: &'a Spec,
     device: &'a Device,
+    /// Of the drive, or of the layers on it.
+    capacity_bytes: u64,
     path: PathBuf,
     /// Length of an image; media files are sparse.
     bytes: Option<u64>,
@@ -162,7 +197,7 @@ impl Summary<'_> {
             "drive": self.spec.drive_name,
             "image": self.path.display().to_string(),
             "image_bytes": self.bytes,
-            "capacity_bytes": self.device.capacity_bytes(),
+            "capacity_bytes": self.capacity_bytes,
             "fill": self.spec.precondition.fill,
             "erases": { "total": erases.total, "min": erases.min, "mean": erases.mean, "max": erases.max },
             "free_blocks": self.device.free_blocks(),

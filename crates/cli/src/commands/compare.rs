@@ -60,7 +60,9 @@ impl Compare {
                 }
                 None => {
                     let global = if reports.is_empty() { global } else { &silent };
-                    self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?
+                    let work = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
+                    self.replayed(&mut subject)?;
+                    work
                 }
             };
             // One drive offers placement: those that do not take the same writes without.
@@ -90,6 +92,19 @@ impl Compare {
         Ok(output::print(&render_compare(&reports))?)
     }
 
+    /// Applies the options of traces to one that the description names; without a trace they are refused.
+    fn replayed(&self, subject: &mut Subject) -> Result<(), Failure> {
+        match (&subject.spec.run.trace, self.options.given()) {
+            (Some(_), _) => self.options.shape(&mut subject.spec.run),
+            (None, None) => {}
+            (None, Some(option)) => {
+                let message = "there is no trace; allowed: with --trace, or a description that names one";
+                return Err(Failure::asked(anyhow!("{option}: {message}")));
+            }
+        }
+        Ok(())
+    }
+
     fn subjects(&self, global: &Global) -> Result<Vec<Subject>, Failure> {
         if self.trace.is_some() && !self.workload.is_empty() {
             let message = "workload options and --trace do not go together; allowed: one of them";
@@ -109,13 +124,17 @@ fn write_page(reports: &[Report], directory: &Path) -> Result<(), Failure> {
     write("compare.svg", render_compare_svg(reports))
 }
 
-/// Numbers drives of the same name, so that each has a column and a directory of its own.
+/// Numbers drives of the same name, so that each has a column and a directory of its own. A number that some drive has
+/// in its own name is left out.
 fn name_apart(subjects: &mut [Subject]) {
-    let names: Vec<String> = subjects.iter().map(|subject| subject.spec.drive_name.clone()).collect();
-    for (at, subject) in subjects.iter_mut().enumerate() {
-        let before = names[..at].iter().filter(|&name| *name == names[at]).count();
-        if before > 0 {
-            subject.spec.drive_name = format!("{} ({})", names[at], before + 1);
+    let own: Vec<String> = subjects.iter().map(|subject| subject.spec.drive_name.clone()).collect();
+    let mut taken: Vec<String> = Vec::new();
+    for (subject, name) in subjects.iter_mut().zip(&own) {
+        if taken.contains(name) {
+            let numbered = (2..).map(|number| format!("{name} ({number})"));
+            let free = |name: &String| !taken.contains(name) && !own.contains(name);
+            subject.spec.drive_name = numbered.into_iter().find(free).unwrap_or_default();
         }
+        taken.push(subject.spec.drive_name.clone());
     }
 }

@@ -111,7 +111,7 @@ pub fn find(drive: &str, name: &str, global: &Global) -> Result<(Target, u16), F
 impl TargetCommand {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         match self.control {
-            Some(control) => self.action.ask(&control),
+            Some(control) => self.action.ask(&control, global),
             None => self.action.on_file(global),
         }
     }
@@ -124,23 +124,23 @@ impl Action {
                 let (geometry, _, mut targets, path) = open(&drive, global)?;
                 targets.create(&geometry, Target::new(name, kind, units)).map_err(RegistryError::Target)?;
                 save(&path, &targets)?;
-                Ok(output::print(&table(&Shape::of(&geometry), &rows(&targets)))?)
+                show(&Shape::of(&geometry), &rows(&targets), global)
             }
             Action::List { drive } => {
                 let (geometry, _, targets, _) = open(&drive, global)?;
-                Ok(output::print(&table(&Shape::of(&geometry), &rows(&targets)))?)
+                show(&Shape::of(&geometry), &rows(&targets), global)
             }
             Action::Remove { drive, name } => {
                 let (geometry, _, mut targets, path) = open(&drive, global)?;
                 targets.remove(&name).map_err(RegistryError::Target)?;
                 save(&path, &targets)?;
-                Ok(output::print(&table(&Shape::of(&geometry), &rows(&targets)))?)
+                show(&Shape::of(&geometry), &rows(&targets), global)
             }
         }
     }
 
     /// Has a server do it, and shows what its drive has then.
-    fn ask(self, control: &Path) -> Result<(), Failure> {
+    fn ask(self, control: &Path, global: &Global) -> Result<(), Failure> {
         let mut server = Control::connect(control)?;
         let drive = match self {
             Action::Create { drive, name, units, kind } => {
@@ -161,7 +161,7 @@ impl Action {
         let shape = Shape::of_answer(&answer).ok_or_else(strange)?;
         let rows = answer["targets"].as_array().and_then(|all| all.iter().map(Row::of_answer).collect());
         let rows: Vec<Row> = rows.ok_or_else(strange)?;
-        Ok(output::print(&table(&shape, &rows))?)
+        show(&shape, &rows, global)
     }
 }
 
@@ -203,8 +203,9 @@ impl Shape {
 struct Row {
     units: Range<u32>,
     kind: String,
-    /// The name, and what a server says besides.
     name: String,
+    /// What a server says besides.
+    state: String,
 }
 
 impl Row {
@@ -217,7 +218,8 @@ impl Row {
         Some(Row {
             units: first..first.checked_add(number("units")?)?,
             kind: text("kind")?.into(),
-            name: format!("{name}  {state}, served as {served}, {connections} connections"),
+            name: name.into(),
+            state: format!("{state}, served as {served}, {connections} connections"),
         })
     }
 }
@@ -227,8 +229,32 @@ fn rows(targets: &Targets) -> Vec<Row> {
         units: target.units.clone(),
         kind: target.kind.name().into(),
         name: target.name.clone(),
+        state: String::new(),
     };
     targets.list().iter().map(row).collect()
+}
+
+/// What there is now, in the form asked for.
+fn show(shape: &Shape, targets: &[Row], global: &Global) -> Result<(), Failure> {
+    let text = if global.json { format!("{:#}\n", as_json(shape, targets)) } else { table(shape, targets) };
+    Ok(output::print(&text)?)
+}
+
+fn as_json(shape: &Shape, targets: &[Row]) -> Value {
+    let Shape { groups, units, chunks, chunk_sectors, sector_bytes } = *shape;
+    let target = |row: &Row| {
+        let mut fields = json!({
+            "name": row.name, "kind": row.kind, "first_unit": row.units.start, "units": row.units.len(),
+        });
+        if !row.state.is_empty() {
+            fields["state"] = row.state.as_str().into();
+        }
+        fields
+    };
+    json!({
+        "groups": groups, "units_per_group": units, "chunks": chunks, "chunk_sectors": chunk_sectors,
+        "sector_bytes": sector_bytes, "targets": targets.iter().map(target).collect::<Value>(),
+    })
 }
 
 /// The parallel units in order, with their targets.
@@ -250,7 +276,8 @@ fn table(shape: &Shape, targets: &[Row]) -> String {
     let mut next = 0;
     for target in targets {
         row(next..target.units.start, "free", "");
-        row(target.units.clone(), &target.kind, &target.name);
+        let name = format!("{}  {}", target.name, target.state);
+        row(target.units.clone(), &target.kind, name.trim_end());
         next = target.units.end;
     }
     row(next..groups * units, "free", "");

@@ -1,6 +1,6 @@
 //! A drive is aged once; runs fork from its image.
 
-use crate::common::{Folder, repeatable};
+use crate::common::{Folder, TINY, repeatable};
 
 fn aged(folder: &Folder) {
     let words = ["age", "tiny.toml", "--fill", "90%", "--overwrite", "3", "-o", "aged.pellucid", "--json"];
@@ -67,4 +67,37 @@ fn media_in_a_file_are_their_own_image() {
     assert_eq!(forgetful.status, 2);
     assert!(forgetful.stderr.contains("drive.ftl.durability = volatile"), "{}", forgetful.stderr);
     assert!(!folder.path("media.img").exists());
+}
+
+#[test]
+fn a_drive_of_chunks_or_zones_is_aged_through_its_layers_or_refused() {
+    let folder = Folder::new();
+    let raw = TINY.replace("sector_size = 512", "sector_size = 4096")
+        + "[[drive.namespace]]\ninterface = \"open-channel\"\n";
+    folder.write("raw.toml", &raw);
+    let raw = raw.replace("store = \"none\"", "store = \"ram\"");
+    folder.write(
+        "layered.toml",
+        &(raw + "[host]\nlayers = [\"host-ftl\"]\n[host.ftl]\nover_provisioning = 2.0\n"),
+    );
+    for age in [&["age", "raw.toml"][..], &["run", "raw.toml", "--rw", "read", "--number_ios", "1"]] {
+        let refused = folder.run(age);
+        assert_eq!(refused.status, 2, "{}", refused.stderr);
+        assert!(refused.stderr.contains("no block namespace"), "{}", refused.stderr);
+    }
+    assert!(!folder.path("raw.pellucid").exists());
+    let summary =
+        folder.run(&["age", "layered.toml", "-o", "aged.pellucid", "--overwrite", "4", "--json"]).json();
+    assert!(summary["capacity_bytes"].as_u64().unwrap() > 0, "{summary}");
+    assert!(summary["erases"]["total"].as_u64().unwrap() > 0, "{summary}");
+    let work = ["--rw", "randread", "--bs", "4k", "--size", "90%", "--number_ios", "300", "--json"];
+    let report = folder.run(&[&["run", "aged.pellucid"][..], &work].concat()).json();
+    // A place that nothing was written to is not read from the media.
+    let reads = report["write_amplification"]["flash_reads"]["host"].as_u64().unwrap();
+    assert!(reads > 250, "{reads} of 300 reads found data");
+    for (key, value) in [("host.ftl.durability", "volatile"), ("media.store", "none")] {
+        let refused = folder.run(&["age", "layered.toml", "--set", &format!("{key}={value}")]);
+        assert_eq!(refused.status, 2, "{}", refused.stderr);
+        assert!(refused.stderr.contains(&format!("{key} = {value}")), "{}", refused.stderr);
+    }
 }

@@ -3,6 +3,7 @@
 mod common;
 mod images;
 mod mistakes;
+mod promises;
 mod reproduce;
 mod targets;
 mod work;

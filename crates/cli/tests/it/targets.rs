@@ -19,6 +19,8 @@ fn targets_are_made_listed_used_and_removed() {
     folder.run(&["target", "create", "open.toml", "main", "--units", "0-1"]).answer();
     folder.run(&["target", "create", "open.toml", "log", "--units", "3", "--kind", "raw"]).answer();
     let list = folder.run(&["target", "list", "open.toml"]).answer();
+    let answer = folder.run(&["target", "list", "open.toml", "--json"]).json();
+    assert_eq!(answer["targets"][1], json!({ "name": "log", "kind": "raw", "first_unit": 3, "units": 1 }));
     let lines: Vec<Vec<&str>> = list.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0][..1], ["0-1"]);
     assert_eq!(lines[0][3..], ["block", "main"]);

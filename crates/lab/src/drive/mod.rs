@@ -7,6 +7,7 @@
 //! ```
 //! Order at one moment: events due run first, then arrivals, jobs taking turns.
 
+mod busy;
 mod fill;
 mod measure;
 mod oracle;
@@ -14,6 +15,7 @@ mod precondition;
 mod source;
 mod target;
 
+use busy::BusyShares;
 pub use fill::precondition_stack;
 pub use measure::{Measured, report};
 pub use oracle::{Mismatch, Oracle, Promise, fill_images, stamp, version_of};
@@ -44,6 +46,8 @@ pub enum RunError {
     Trace(TraceError),
     /// The drive could not be filled.
     Precondition(NoRoom),
+    /// There is nothing that could be filled: neither a block namespace nor layers of the host.
+    NoBlock,
     /// A job that only `runtime` ends, on a drive that takes no time: so many requests completed while the clock stood still.
     Endless {
         /// The job, counted from 0.
@@ -53,7 +57,9 @@ pub enum RunError {
     },
     /// A job, counted from 0, waits for what will never be.
     Waits(usize),
-    /// The layers above the drive cannot be put there, or cannot go on; a sentence.
+    /// The layers above the drive cannot be put there; a sentence.
+    Layers(String),
+    /// The layers above the drive cannot go on; a sentence.
     Host(String),
     /// A sector came back wrong.
     Mismatch(Mismatch),
@@ -68,6 +74,10 @@ impl std::fmt::Display for RunError {
             RunError::Job(e) => e.fmt(f),
             RunError::Trace(e) => e.fmt(f),
             RunError::Precondition(e) => e.fmt(f),
+            RunError::NoBlock => f.write_str(
+                "precondition.fill: the drive has no block namespace; allowed: 0, a drive with one, or with [host] layers \
+                 above an open-channel or zoned namespace",
+            ),
             RunError::Endless { job, requests } => write!(
                 f,
                 "job {}: {requests} requests took no simulated time, so that runtime would never be over; allowed: \
@@ -79,7 +89,7 @@ impl std::fmt::Display for RunError {
                 "job {}: the jobs that it waits for do not end; allowed: wait_for and stonewall after jobs that do",
                 job + 1
             ),
-            RunError::Host(sentence) => f.write_str(sentence),
+            RunError::Layers(sentence) | RunError::Host(sentence) => f.write_str(sentence),
             RunError::Mismatch(e) => write!(f, "verification failed: {e}"),
             RunError::Log(e) => write!(f, "request log: {e}"),
         }
@@ -114,6 +124,7 @@ pub struct Run<'a, T: Target = Device> {
     busy_before: (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule::COUNT]),
     recorder: RequestRecorder,
     series: TimeSeries,
+    shares: BusyShares,
     log: Option<RequestLog<Box<dyn Write>>>,
     oracle: Option<Oracle>,
     /// By tag.
@@ -163,7 +174,8 @@ impl<'a, T: Target> Run<'a, T> {
         let start = device.now();
         let before = device.device().counters();
         let host_before = device.host();
-        let series = TimeSeries::new(start, sample(device));
+        let shares = BusyShares::new(start, device.device());
+        let series = TimeSeries::new(start, sample(device, &shares));
         let busy_before = busy(device.device());
         let wrong_bits_before = device.device().chunks_by_wrong_bits().to_vec();
         Run {
@@ -178,6 +190,7 @@ impl<'a, T: Target> Run<'a, T> {
             busy_before,
             recorder: RequestRecorder::new(),
             series,
+            shares,
             log,
             oracle,
             in_flight: Vec::new(),
@@ -221,8 +234,7 @@ impl<'a, T: Target> Run<'a, T> {
                 self.measure_from(at);
             }
             if next >= self.series.sample_due() {
-                let sample = sample(self.device);
-                self.series.sample(next, sample);
+                self.sample_until(next);
             }
             // Before a completion, only these need the driver.
             let mut limit = self.series.sample_due();
@@ -243,8 +255,7 @@ impl<'a, T: Target> Run<'a, T> {
             }
         }
         let end = self.last_completion.max(self.measured_from);
-        let sample = sample(self.device);
-        self.series.sample(end, sample);
+        self.sample(end);
         Measured::take(self, end)
     }
 
@@ -257,7 +268,26 @@ impl<'a, T: Target> Run<'a, T> {
         self.wrong_bits_before = self.device.device().chunks_by_wrong_bits().to_vec();
         self.host_before = self.device.host();
         self.busy_before = busy(self.device.device());
-        self.series = TimeSeries::new(at, sample(self.device));
+        self.shares = BusyShares::new(at, self.device.device());
+        self.series = TimeSeries::new(at, sample(self.device, &self.shares));
+    }
+
+    /// Samples the counters at the end of every interval up to `next`, before which nothing happens: dies and channels go on
+    /// with what they have begun. The intervals of a silence of any length are few, since they grow with it.
+    #[cold]
+    fn sample_until(&mut self, next: SimTime) {
+        loop {
+            let due = self.series.sample_due();
+            if due > next || due == SimTime(u64::MAX) {
+                return;
+            }
+            self.sample(due);
+        }
+    }
+
+    fn sample(&mut self, at: SimTime) {
+        self.shares.advance(at, self.device.device());
+        self.series.sample(at, sample(self.device, &self.shares));
     }
 
     /// Submits what the source has for `now`; returns when it has more without a completion.
@@ -414,7 +444,7 @@ fn busy(device: &Device) -> (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule:
 }
 
 /// The counters that the time series follows.
-fn sample(target: &impl Target) -> Sample {
+fn sample(target: &impl Target, shares: &BusyShares) -> Sample {
     let device = target.device();
     let counters = device.counters();
     let sector = u64::from(device.layout().sector_bytes);
@@ -430,7 +460,7 @@ fn sample(target: &impl Target) -> Sample {
         programmed_host_bytes: host * sector,
         programmed_other_bytes: (programmed - host) * sector,
         free_blocks: device.free_blocks().into(),
-        channel_busy_ns: device.channel_busy().iter().map(|n| n.0).sum(),
-        die_busy_ns: device.die_busy().iter().map(|n| n.0).sum(),
+        channel_busy_ns: shares.channels_ns(),
+        die_busy_ns: shares.dies_ns(),
     }
 }

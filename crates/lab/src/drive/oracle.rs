@@ -127,6 +127,8 @@ pub struct Oracle {
     open: HashMap<u64, Group>,
     /// Completed since the last flush: sector and lower bound.
     unflushed: Vec<(u64, u32)>,
+    /// Nothing is known of sectors that were not written since.
+    unknown: bool,
 }
 
 /// What a read was promised when it was submitted.
@@ -138,7 +140,14 @@ pub struct Promise {
 impl Oracle {
     /// An empty drive of `sectors` sectors.
     pub fn new(sectors: u64) -> Oracle {
-        Oracle { sectors: Sectors::new(sectors), version: 0, open: HashMap::new(), unflushed: Vec::new() }
+        let sectors = Sectors::new(sectors);
+        Oracle { sectors, version: 0, open: HashMap::new(), unflushed: Vec::new(), unknown: false }
+    }
+
+    /// A drive of `sectors` sectors that others have written: a sector is checked from its first write on. For media that
+    /// cannot be read without leaving traces, such as those in a file.
+    pub fn of_unknown(sectors: u64) -> Oracle {
+        Oracle { unknown: true, ..Oracle::new(sectors) }
     }
 
     /// What a drive at rest that others have written holds now. Nothing can be said of what was lost before.
@@ -270,6 +279,7 @@ impl Oracle {
         let version = version_of(lba, image);
         let ok = match version {
             Some(0) => oldest == 0 || sector.trimmed >= oldest,
+            _ if self.unknown && oldest == 0 => true,
             Some(v) => v >= oldest && v <= sector.newest,
             None => false,
         };

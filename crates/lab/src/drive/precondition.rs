@@ -11,12 +11,15 @@ const STEADY_SHARE: f64 = 0.01;
 /// ... and for no more passes than this.
 const STEADY_PASSES_MAX: u32 = 20;
 
-/// Fills and overwrites `device` as described. With an oracle, its expectations follow.
+/// Fills and overwrites the block namespace of `device` as described. With an oracle, its expectations follow.
 pub fn precondition(
     device: &mut Device,
     what: &Precondition,
     oracle: Option<&mut Oracle>,
 ) -> Result<(), RunError> {
+    if what.fill > 0.0 && !device.has_block_namespace() {
+        return Err(RunError::NoBlock);
+    }
     let units = device.capacity_sectors() / u64::from(device.layout().sectors_per_unit);
     let filled = (units as f64 * what.fill) as u64;
     if filled == 0 {

@@ -37,9 +37,11 @@ impl<W: Write> RequestLog<W> {
         writeln!(self.out)
     }
 
-    /// Writes what is buffered and hands the writer back.
+    /// Writes what is buffered, also in the writer itself, and hands that back.
     pub fn finish(self) -> io::Result<W> {
-        self.out.into_inner().map_err(io::IntoInnerError::into_error)
+        let mut out = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        out.flush()?;
+        Ok(out)
     }
 }
 
@@ -135,5 +137,25 @@ mod tests {
         }
         let log = RequestLog::new(Full).unwrap();
         assert!(log.finish().is_err());
+    }
+
+    /// A disk that is full when the last bytes come.
+    struct Full(Vec<u8>);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+    }
+
+    #[test]
+    fn what_the_writer_cannot_keep_is_told_at_the_end() {
+        let log = RequestLog::new(Full(Vec::new())).unwrap();
+        assert!(log.finish().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull));
     }
 }

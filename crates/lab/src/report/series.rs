@@ -163,7 +163,7 @@ impl TimeSeries {
     }
 
     /// Stores the counters as they stand just before `at`. They belong to the interval that ends at
-    /// [`sample_due`](TimeSeries::sample_due), since nothing has happened between then and `at`; when `at` is
+    /// [`sample_due`](TimeSeries::sample_due), so nothing may have changed them between then and `at`; when `at` is
     /// earlier (the end of the run), to the interval in progress.
     pub fn sample(&mut self, at: SimTime, sample: Sample) {
         let last_ns = at.0.min(self.due_ns).saturating_sub(1);

@@ -171,8 +171,8 @@ pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecErr
         own.overlay(set);
     }
     let drive_name = match own.text("drive.name") {
-        Some((given, _)) if !given.is_empty() => given.to_string(),
-        _ => Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy().into_owned()),
+        Some((given, origin)) if !given.is_empty() => drive_name(given, &origin.place)?,
+        _ => Path::new(name).file_stem().map_or(name.into(), |stem| named_after(&stem.to_string_lossy())),
     };
     let values = Values::resolve(schema_keys(), &with_base(own, &paths)?, name)?;
     build(&values, drive_name)
@@ -221,6 +221,29 @@ fn full_key(typed: &str, paths: &[&'static str]) -> String {
         return typed.to_string();
     }
     in_drive
+}
+
+/// Reports are kept in directories that are called so, and terminals print it.
+fn drive_name(given: &str, place: &Place) -> Result<String, SpecError> {
+    if !given.starts_with('.') && given.chars().all(in_names) {
+        return Ok(given.into());
+    }
+    Err(SpecError::NotAllowed {
+        place: place.clone(),
+        key: "drive.name".into(),
+        value: Value::Text(given.into()).to_toml(),
+        allowed: "letters, digits, spaces and . _ - ( ), not beginning with a dot".into(),
+    })
+}
+
+fn in_names(c: char) -> bool {
+    c.is_alphanumeric() || " ._-()".contains(c)
+}
+
+/// A drive's name from that of its file, which may be any.
+fn named_after(file: &str) -> String {
+    let name: String = file.chars().map(|c| if in_names(c) { c } else { '_' }).collect();
+    if name.starts_with('.') { format!("_{name}") } else { name }
 }
 
 fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {

@@ -95,6 +95,13 @@ pub enum Problem {
         /// The size of an extent.
         extent_bytes: u64,
     },
+    /// A time that the scale moves beyond the end of simulated time.
+    Scaled {
+        /// Since the first record, as in the trace.
+        at_ns: u64,
+        /// The scale.
+        factor: f64,
+    },
     /// An option is not usable.
     Setting {
         /// The option's name.
@@ -151,6 +158,10 @@ impl fmt::Display for Problem {
             Problem::TooLate { ticks, tick_ns } => write!(
                 f,
                 "the time {ticks} x {tick_ns} ns is too late; expected less than 2^64 ns after the first record"
+            ),
+            Problem::Scaled { at_ns, factor } => write!(
+                f,
+                "the time {at_ns} ns x {factor} is too late; expected less than 2^62 ns after the first record"
             ),
             Problem::Truncated { expected_bytes, found_bytes } => write!(
                 f,

@@ -66,7 +66,10 @@ impl TraceReader {
             return Err(whole(Problem::Setting { key: "spc_lba_bytes", value, allowed: "1 or more" }));
         }
         let mut source = Source::new(Box::new(input)).map_err(|error| whole(error.into()))?;
-        let (format, decoder) = Decoder::new(&mut source, options).map_err(whole)?;
+        let (format, decoder) = Decoder::new(&mut source, options).map_err(|problem| {
+            // What cannot be read is not recognised either.
+            whole(source.take_failure().map_or(problem, Problem::Io))
+        })?;
         Ok(TraceReader {
             name: name.to_owned(),
             format,

@@ -17,6 +17,8 @@ use super::{Action, ReadStats, Record, TraceReader};
 
 /// The unit in which [`AddressPolicy::Compact`] moves addresses.
 const EXTENT_BYTES: u64 = 1 << 20;
+/// The latest arrival, 146 years: so that the run's start and the work that follows still have a time.
+const LATEST_NS: u64 = u64::MAX >> 2;
 
 /// What to do with addresses that the drive does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,16 +190,19 @@ impl Shaped {
                 continue;
             }
             self.stats.taken += 1;
-            return Ok(Some(Record { at: self.scale(record.at), ..record }));
+            let at = self.scale(record.at).map_err(|problem| self.reader.error(problem))?;
+            return Ok(Some(Record { at, ..record }));
         }
     }
 
-    /// Saturates at the end of time. Never changes the order: rounding is monotonic.
-    fn scale(&self, at: SimTime) -> SimTime {
-        if self.shaping.time_scale == 1.0 {
-            return at;
+    /// Never changes the order: rounding is monotonic.
+    fn scale(&self, at: SimTime) -> Result<SimTime, Problem> {
+        let factor = self.shaping.time_scale;
+        let scaled_ns = if factor == 1.0 { at.0 } else { (at.0 as f64 * factor).round() as u64 };
+        match scaled_ns <= LATEST_NS {
+            true => Ok(SimTime(scaled_ns)),
+            false => Err(Problem::Scaled { at_ns: at.0, factor }),
         }
-        SimTime((at.0 as f64 * self.shaping.time_scale).round() as u64)
     }
 
     /// Widens a request to sectors and makes room for it.

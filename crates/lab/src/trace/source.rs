@@ -77,6 +77,11 @@ impl Source {
         (&self.buffer[self.held.clone()], all)
     }
 
+    /// What went wrong while looking ahead, if anything did.
+    pub(super) fn take_failure(&mut self) -> Option<io::Error> {
+        self.failed.take()
+    }
+
     /// The next line without its end (LF or CR LF); `None` at the end of the trace.
     pub(super) fn line(&mut self) -> Result<Option<&[u8]>, Problem> {
         let mut searched = 0;
@@ -143,6 +148,11 @@ impl Source {
     }
 }
 
+/// The decoder's own words are names of its inner states.
+fn damaged() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "zstd: a frame is damaged or ends too early")
+}
+
 /// A sequence of Zstandard frames, each checked against its checksum where it has one.
 struct ZstdFrames<R> {
     input: BufReader<R>,
@@ -169,7 +179,7 @@ impl<R: Read> ZstdFrames<R> {
                         return Err(ErrorKind::UnexpectedEof.into());
                     }
                 }
-                Err(error) => return Err(io::Error::new(ErrorKind::InvalidData, error)),
+                Err(_) => return Err(damaged()),
             }
         }
         Ok(false)
@@ -202,7 +212,7 @@ impl<R: Read> Read for ZstdFrames<R> {
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
                 self.decoder
                     .decode_blocks(&mut self.input, BlockDecodingStrategy::UptoBlocks(1))
-                    .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+                    .map_err(|_| damaged())?;
             }
             match self.decoder.read(into)? {
                 0 => self.leave()?,

@@ -10,7 +10,7 @@
 //!
 //! The parser reads no other file and no environment, and runs nothing.
 
-use super::{Dialect, Job, JobBuilder, JobError, expand};
+use super::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use std::fmt;
 
 /// Jobs of one file at most, clones counted.
@@ -113,14 +113,14 @@ impl fmt::Display for FioError {
 
 impl std::error::Error for FioError {}
 
-/// Reads the text of a job file; `file_name` is used in errors only.
-pub fn parse_fio(text: &str, file_name: &str) -> Result<FioFile, FioError> {
+/// Reads the text of a job file; `file_name` is used in errors only. `seed`: of jobs without `randseed`.
+pub fn parse_fio(text: &str, file_name: &str, seed: u64) -> Result<FioFile, FioError> {
     let sections = split_sections(text).map_err(|(line, what)| FioError::Syntax {
         file: file_name.into(),
         line,
         what,
     })?;
-    let mut global = Scope::new();
+    let mut global = Scope::new(seed);
     let mut scopes = Vec::new();
     let mut notices = Vec::new();
     for section in &sections {
@@ -147,6 +147,7 @@ pub fn parse_fio(text: &str, file_name: &str) -> Result<FioFile, FioError> {
 
 fn build_jobs(scopes: &[(&Section, Scope)], file_name: &str) -> Result<Vec<Job>, FioError> {
     let mut jobs: Vec<Job> = Vec::new();
+    let mut clones = 0;
     for (section, scope) in scopes {
         let refuse = |error| FioError::Job {
             file: file_name.into(),
@@ -155,18 +156,13 @@ fn build_jobs(scopes: &[(&Section, Scope)], file_name: &str) -> Result<Vec<Job>,
             error,
         };
         let job = scope.builder.build().map_err(refuse)?;
-        if let Some(name) = &job.wait_for
-            && !jobs.iter().any(|earlier| earlier.name == *name)
-        {
-            let allowed = "the name of a job that stands before this one".into();
-            return Err(refuse(JobError::Value { key: "wait_for", value: name.clone(), allowed }));
+        check_wait(&jobs, &job).map_err(refuse)?;
+        clones += u64::from(job.numjobs);
+        if clones > JOBS_MAX {
+            let allowed = format!("at most {JOBS_MAX} jobs in a file, clones counted");
+            return Err(refuse(JobError::Value { key: "numjobs", value: job.numjobs.to_string(), allowed }));
         }
         jobs.push(job);
-        if jobs.iter().map(|job| u64::from(job.numjobs)).sum::<u64>() > JOBS_MAX {
-            let value = scope.builder.build().map_or(0, |job| job.numjobs).to_string();
-            let allowed = format!("at most {JOBS_MAX} jobs in a file, clones counted");
-            return Err(refuse(JobError::Value { key: "numjobs", value, allowed }));
-        }
     }
     match jobs.is_empty() {
         true => Err(FioError::Syntax {
@@ -262,8 +258,10 @@ struct Scope {
 }
 
 impl Scope {
-    fn new() -> Scope {
-        Scope { builder: JobBuilder::new(Dialect::Fio), engine: None, depth: None }
+    fn new(seed: u64) -> Scope {
+        let mut builder = JobBuilder::new(Dialect::Fio);
+        builder.set("randseed", &seed.to_string()).unwrap_or_default();
+        Scope { builder, engine: None, depth: None }
     }
 
     fn apply(&mut self, section: &Section, notices: &mut Vec<Notice>) {

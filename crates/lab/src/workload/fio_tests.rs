@@ -8,11 +8,11 @@ use pellucid_flash::Nanos;
 use proptest::prelude::*;
 
 fn read(text: &str) -> FioFile {
-    parse_fio(text, "test.fio").unwrap_or_else(|error| panic!("{error}"))
+    parse_fio(text, "test.fio", 0).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn error(text: &str) -> String {
-    parse_fio(text, "test.fio").unwrap_err().to_string()
+    parse_fio(text, "test.fio", 0).unwrap_err().to_string()
 }
 
 fn ignored(file: &FioFile) -> Vec<(usize, &str)> {
@@ -254,14 +254,14 @@ fn any_file() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_text_makes_the_parser_panic(text in "(?s).{0,200}") {
-        if let Err(error) = parse_fio(&text, "x") {
+        if let Err(error) = parse_fio(&text, "x", 0) {
             prop_assert!(error.to_string().starts_with("x: line "));
         }
     }
 
     #[test]
     fn no_job_file_makes_parser_or_generator_panic(text in any_file(), sectors in 1u64..100_000) {
-        let Ok(file) = parse_fio(&text, "x") else { return Ok(()) };
+        let Ok(file) = parse_fio(&text, "x", 0) else { return Ok(()) };
         prop_assert!(file.notices.iter().all(|notice| notice.severity == Severity::Ignored));
         for job in file.jobs.iter().take(4) {
             let Ok(generator) = Generator::new(job, sectors * 512, 512) else { continue };

@@ -333,6 +333,18 @@ pub struct Job {
     pub handle_select: HandleSelect,
 }
 
+/// Refuses a job that waits for one that does not stand before it in the list: so it never waits for itself, nor in a circle.
+pub fn check_wait(before: &[Job], job: &Job) -> Result<(), JobError> {
+    match &job.wait_for {
+        Some(name) if !before.iter().any(|earlier| earlier.name == *name) => Err(JobError::Value {
+            key: "wait_for",
+            value: name.clone(),
+            allowed: "the name of a job that stands before this one".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Replaces each job by its `numjobs` clones, in order, and numbers them so that each has a random stream of
 /// its own. Only the first clone keeps `stonewall`: clones run side by side.
 pub fn expand(jobs: Vec<Job>) -> Vec<Job> {

@@ -87,6 +87,14 @@ fn damaged_compression_is_an_error() {
         assert!(good > 10_000, "records before the damage are handed out, got {good}");
         assert!(message.starts_with(&format!("t: line {}: cannot read: ", good + 1)), "{message}");
     }
+    for (whole, why) in [
+        (gzip(&long), "incomplete deflate stream"),
+        (zstd(&long), "zstd: a frame is damaged or ends too early"),
+    ] {
+        let error =
+            TraceReader::from_read("t", io::Cursor::new(whole[..12].to_vec()), &ReadOptions::default());
+        assert_eq!(error.err().expect("damaged").to_string(), format!("t: cannot read: {why}"));
+    }
     let mut flipped = zstd(&long);
     let last = flipped.len() - 1;
     flipped[last] ^= 1;

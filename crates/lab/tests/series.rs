@@ -1,0 +1,66 @@
+//! The run over time adds up to the run as a whole.
+
+use pellucid_lab::experiment::{execute, jobs, parse_job};
+use pellucid_lab::report::{Report, Series};
+use pellucid_lab::spec;
+
+/// Programs take several intervals of the series, and so do transfers.
+const DRIVE: &str = r#"
+[drive.media]
+channels = 2
+ways = 2
+planes = 1
+blocks = 24
+pages = 16
+page_size = "4KiB"
+spare_size = 256
+sector_size = 512
+unit_size = "4KiB"
+cell = "slc"
+store = "none"
+[drive.media.timing]
+read = "50us"
+program = "1500us"
+erase = "3ms"
+channel_rate = "10MB/s"
+[drive.ftl]
+over_provisioning = 0.35
+[drive.buffer]
+entries = 32
+"#;
+
+fn run(job: &str) -> Report {
+    let mut spec = spec::from_str(DRIVE, "series", &[]).unwrap_or_else(|e| panic!("{e}"));
+    spec.jobs = vec![parse_job(job, "test")];
+    let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
+    execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}")).1
+}
+
+/// The mean of a column over the run.
+fn mean(series: &Series, column: &[f64]) -> f64 {
+    let seconds: f64 = series.length_seconds.iter().sum();
+    series.length_seconds.iter().zip(column).map(|(length, share)| length * share).sum::<f64>() / seconds
+}
+
+#[test]
+fn busy_shares_of_intervals_are_shares_and_sum_to_those_of_the_run() {
+    for job in [
+        "rw=randwrite,bs=4k,number_ios=400,iodepth=64",
+        "rw=randwrite,bs=4k,number_ios=40,rate_iops=100,end_fsync=1",
+        "rw=randrw,bs=4k,number_ios=300,iodepth=4,ramp_time=20ms",
+    ] {
+        let report = run(job);
+        let (series, whole) = (&report.series, &report.utilisation);
+        for column in [&series.die_busy_share, &series.channel_busy_share] {
+            assert!(column.iter().all(|share| (0.0..=1.0).contains(share)), "{job}: {column:?}");
+        }
+        let dies: Vec<f64> = whole.dies.iter().flatten().copied().collect();
+        let die_mean = dies.iter().sum::<f64>() / dies.len() as f64;
+        assert!((mean(series, &series.die_busy_share) - die_mean).abs() < 1e-9, "{job}: {die_mean}");
+        // A transfer under way at the end counts for the run as a whole, in the series as far as it has come.
+        let channel_mean = whole.channels.iter().sum::<f64>() / whole.channels.len() as f64;
+        let transfer_share = 450e-6 / report.simulated_seconds;
+        let missing = channel_mean - mean(series, &series.channel_busy_share);
+        assert!((-1e-9..=transfer_share).contains(&missing), "{job}: {channel_mean}, missing {missing}");
+    }
+}
