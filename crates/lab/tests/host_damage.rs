@@ -3,7 +3,7 @@
 use pellucid_device::Device;
 use pellucid_flash::{Command, DieId, Drive, Lba, Opcode, SimTime, Status};
 use pellucid_host::{HostFtl, Stack};
-use pellucid_lab::drive::HostLayer;
+use pellucid_lab::drive::{HostLayer, HostStack, Target};
 use pellucid_lab::spec;
 use pellucid_media::Fault;
 
@@ -154,5 +154,56 @@ fn a_die_that_died_takes_nothing_with_it_but_what_it_held() {
         bench.restart().unwrap_or_else(|e| panic!("die {die}: {e}"));
         let count = lost(&bench.look(), &format!("die {die}"));
         assert!((1..=8).contains(&count), "die {die}: {count}");
+    }
+}
+
+/// A log on zones keeps beside data, in trailers, whose they are. What a trailer says is lost with it.
+#[test]
+fn a_zone_log_says_that_it_does_not_know_rather_than_give_older_data() {
+    let zones = "interface = \"zoned\"\ndies_per_zone = 2\nspare_blocks = 2\nactive_max = 8";
+    let log = "layers = [\"zone-log\"]\n[host.zone_log]\nwidth = 2\nbatch = 8\n[host.ftl]\nbuffer = 64";
+    let text = DRIVE.replace("interface = \"open-channel\"", zones).replace("pages = 8\n", "pages = 16\n");
+    let text = text.replace("layers = [\"host-ftl\"]\n[host.ftl]", log);
+    let mut failed = 0;
+    for (die, stripe) in (0..4).flat_map(|die| (0..6).map(move |stripe| (die, stripe))) {
+        let fault = format!("kind=\"read-fail\"\ndie={die}\nblock=0\nstripe={stripe}\n");
+        let spec = spec::from_str(&format!("{text}[[drive.media.faults.list]]\n{fault}"), "damage", &[]);
+        let spec = spec.unwrap_or_else(|e| panic!("{e}"));
+        let layer = spec.host.as_ref().expect("a layer");
+        let start = |device| HostStack::start(layer, device);
+        let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
+        let mut stack = start(device).unwrap_or_else(|e| panic!("{e}"));
+        for (range, value) in [(0..SECTORS, 1), (0..16, 2), (30..100, 9)] {
+            for lba in range {
+                assert_eq!(ask(&mut stack, Opcode::Write, lba, vec![value; 512]).0, Status::Success);
+            }
+            assert_eq!(ask(&mut stack, Opcode::Flush, 0, Vec::new()).0, Status::Success);
+        }
+        let mut device = stack.into_device();
+        device.power_cut().unwrap_or_else(|e| panic!("{e}"));
+        while device.pop().is_some() {}
+        match start(device) {
+            Err(sentence) => {
+                assert!(sentence.contains("cannot be read"), "{sentence}");
+                failed += 1;
+            }
+            Ok(mut stack) => {
+                let read = |lba| ask(&mut stack, Opcode::Read, lba, vec![0xee; 512]);
+                let found = (0..SECTORS).map(read).map(|(s, data)| (s == Status::Success).then(|| data[0]));
+                lost(&found.collect::<Vec<_>>(), &fault);
+            }
+        }
+    }
+    assert!((1..24).contains(&failed), "{failed} of 24");
+}
+
+fn ask(stack: &mut HostStack, opcode: Opcode, lba: u64, data: Vec<u8>) -> (Status, Vec<u8>) {
+    stack.submit(stack.now(), Command::new(0, opcode, Lba(lba), u32::from(opcode != Opcode::Flush), data));
+    loop {
+        if let Some(completion) = stack.pop() {
+            return (completion.status, completion.data);
+        }
+        let next = stack.next_event().expect("commands end");
+        stack.advance(next);
     }
 }

@@ -7,7 +7,7 @@
 //! mount never asks for it a second time.
 
 use super::Start;
-use crate::ftl::{HostFtl, TAG_START, meta};
+use crate::ftl::{HostFtl, HostFtlError, TAG_START, meta};
 use pellucid_flash::{
     BlockId, ChunkState, Command, Completion, Layout, Lba, Lpn, Opcode, Ppa, Status, Vector,
 };
@@ -373,6 +373,7 @@ impl HostFtl {
                 let (Known::Pages(sequences, pages), Some(vector)) = (known, &completion.vector) else {
                     return;
                 };
+                let mut mute = false;
                 for i in 0..count {
                     // A sector that fails may still say whose it is. Then its page is unreadable; an older copy would be wrong.
                     let at = i as usize * meta::OOB_BYTES;
@@ -380,7 +381,17 @@ impl HostFtl {
                     if let Some((page, sequence)) = meta::parse_oob(oob, uuid, BlockId(line)) {
                         pages[(from + i) as usize] = page;
                         sequences[((from + i) / self.lines.stripe_sectors) as usize] = sequence;
+                    } else {
+                        let failed = !ok && (completion.result == 0 || completion.result >> i & 1 != 0);
+                        // A stripe that a crash has torn fails without a word too; a zone has none below its write pointer.
+                        mute |= failed && self.config.finish_chunks;
                     }
+                }
+                if mute {
+                    let sentence = format!(
+                        "what line {line} holds cannot be read from sector {from} of it on, and an older copy could be taken for the newest"
+                    );
+                    self.failure = Some(HostFtlError::Drive(sentence));
                 }
             }
         }
