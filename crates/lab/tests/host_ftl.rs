@@ -238,3 +238,50 @@ fn a_drive_that_holds_sectors_back_is_served_from_the_buffer() {
     assert!(report.collection.collections > 10, "{:?}", report.collection);
     assert!(report.host_layer.expect("there is a layer").buffer_read_hits > 0);
 }
+
+/// Drives of a few short lines, where whole stripes, of data as of map segments, weigh most.
+const SHORT: [(&str, &str); 4] = [
+    ("a zone of four batches", "layers = [\"zone-log\"]\n"),
+    ("the same apart", "layers = [\"zone-log\"]\n[host.ftl]\nseparation = \"collected\"\n"),
+    ("small sectors, many segments", "layers = [\"host-ftl\"]\n"),
+    ("the same without trims", "layers = [\"host-ftl\"]\n[host.ftl]\ndurability = \"volatile\"\n"),
+];
+
+fn short(host: &str, over_provisioning: f64) -> Spec {
+    let (media, interface) = match host.contains("zone-log") {
+        true => ("channels = 2\nways = 2\nblocks = 96\npages = 32", "zoned"),
+        false => ("channels = 1\nways = 1\nblocks = 48\npages = 64\nsector_size = 512", "open-channel"),
+    };
+    let timing = "read = \"50us\"\nprogram = \"500us\"\nerase = \"3ms\"\nchannel_rate = \"400MB/s\"";
+    let text = format!(
+        "[drive.media]\n{media}\npage_size = 8192\nspare_size = 256\ncell = \"slc\"\n[drive.media.timing]\n{timing}\n\
+         [[drive.namespace]]\ninterface = \"{interface}\"\n[host]\n{host}[precondition]\nfill = 1.0\n"
+    );
+    spec_of(&text, &[&format!("host.ftl.over_provisioning={over_provisioning}")])
+}
+
+/// The least over-provisioning that is accepted is enough for whatever is written; less is refused.
+#[test]
+fn what_is_accepted_can_be_written_for_ever() {
+    let refused = |spec: &Spec| {
+        let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
+        HostStack::start(spec.host.as_ref().expect("a layer"), device).err()
+    };
+    for (name, host) in SHORT {
+        let usual = refused(&short(host, 0.11));
+        let usual = usual.unwrap_or_else(|| panic!("{name}: the usual 11 % are not enough"));
+        assert!(usual.starts_with("host.ftl.over_provisioning: "), "{name}: {usual}");
+        let least =
+            (6..200).map(|step| f64::from(step) * 0.02).find(|&op| refused(&short(host, op)).is_none());
+        let least = least.unwrap_or_else(|| panic!("{name}: nothing is accepted"));
+        for job in
+            ["bs=16k,number_ios=8000", "bs=4k,fsync=8,number_ios=8000", "bs=4k,fsync=1,number_ios=4000"]
+        {
+            let mut spec = short(host, least);
+            spec.jobs = vec![pellucid_lab::experiment::parse_job(&format!("rw=randwrite,{job}"), "test")];
+            let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
+            let (_, report) = execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(report.directions.write.errors, 0, "{name}, {job}, {least} over-provisioned");
+        }
+    }
+}

@@ -36,7 +36,7 @@ pub struct HostFtlConfig {
     /// How often the host tries a failed read again, after the drive has given up.
     pub read_retries: u32,
     /// The drive counts chunks that are partly written, and is told of those that take nothing more
-    /// ([`ZoneChunks`](crate::ZoneChunks)).
+    /// ([`ZoneChunks`](crate::ZoneChunks)). Such a chunk has nothing below its write pointer that a crash has torn.
     pub finish_chunks: bool,
     /// What the host's own work costs.
     pub cpu: CpuCosts,

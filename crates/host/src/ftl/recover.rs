@@ -3,6 +3,7 @@
 //! ```text
 //!  report ─► (starts that the drive holds back are padded) ─► all free: new lines, ready
 //!     └────► starts of lines read ─► chunks of no line reset; holes that a crash has left in a line padded
+//!                │ (one fails: chunks asked whose they are)
 //!                └─► mount: the engine asks; what it misses is read, and it is asked again ─► ready
 //! ```
 //! The engine's mount pulls what it needs to know. It is run against what is known already; what it asks for and is not known
@@ -11,6 +12,7 @@
 //! from the index that a clean stop has left in it ([`super::stop`]), or from the out-of-band data of its sectors. So what a start
 //! after a clean stop reads are the segments, a few sectors of each line, and what ends and index take.
 
+mod lost;
 mod needs;
 mod repair;
 
@@ -47,6 +49,7 @@ enum Phase {
     Report,
     Reveal,
     Starts,
+    Owners,
     Repair,
     Mount,
 }
@@ -59,6 +62,14 @@ pub(crate) struct Start {
     chunks: BTreeMap<u64, ChunkInfo>,
     /// Lines found: sequence number and chunks.
     starts: BTreeMap<u32, (u64, Vec<Lba>)>,
+    /// Chunks whose first stripe, perhaps the start of a line, cannot be read.
+    lost: BTreeSet<u64>,
+    /// Line and newest sequence number that a chunk of no known line is signed with.
+    owners: BTreeMap<u64, (u32, u64)>,
+    /// Chunks of no known line that carry no signature that can be read.
+    silent: BTreeSet<u64>,
+    /// Lines put together from what their chunks say.
+    rebuilt: BTreeSet<u32>,
     /// Used stripes of the engine in each found line.
     used: BTreeMap<u32, u32>,
     /// Lines whose end is complete as far as the write pointers say.
@@ -109,7 +120,8 @@ impl HostFtl {
         match start.phase {
             Phase::New | Phase::Report => self.reveal_starts(&mut start),
             Phase::Reveal => self.begin_starts(&mut start),
-            Phase::Starts => self.begin_repair(&mut start),
+            Phase::Starts => self.starts_read(&mut start),
+            Phase::Owners => self.rebuild_lost(&mut start),
             Phase::Repair | Phase::Mount => {
                 if self.try_mount(&mut start) {
                     return self.ready(&start);

@@ -3,7 +3,8 @@
 //! Beside the data of the application, a target needs lines that are open or being emptied, and a reserve with which collection can
 //! always end. What the free lines mean for the buffer is the rate limiter's affair ([`RateLimiter`]).
 //!
-//! Invariant: what the reserve holds is enough for everything in the ring and for the relocation of a line.
+//! Invariants: what the reserve holds is enough for everything in the ring and for the relocation of a line; with no more free lines
+//! than that, there is one whose relocation takes less than it gives.
 
 use super::line::Lines;
 use super::rate::RateLimiter;
@@ -53,6 +54,20 @@ fn reserve(config: &HostFtlConfig, lines: &Lines, buffer: u32) -> u32 {
         + u32::from(config.separation != Separation::Off)
 }
 
+/// So many sectors of data leave a line to collect, wherever they lie, when the free lines are down to the reserve.
+///
+/// What a line holds moves in whole stripes, so that only one with a stripe's worth of stale sectors gives more than it takes; of map
+/// segments, each in a stripe of its own, only one with fewer of them than stripes. Where a line has few stripes that is much.
+fn most_user_units(config: &HostFtlConfig, lines: &Lines, ftl: &PageMap, reserve: u32) -> u64 {
+    let layout = lines.layout();
+    let journal = u32::from(config.durability != Durability::Volatile);
+    let open = 1 + journal + u32::from(config.separation != Separation::Off);
+    let of_segments = ftl.segments() / layout.stripes_per_block;
+    let closed = layout.blocks.saturating_sub(reserve + open + of_segments);
+    let full = layout.units_per_block - layout.units_per_stripe + 1;
+    (u64::from(closed) * u64::from(full)).saturating_sub(1)
+}
+
 /// The rate limiter for a ring of `buffer` sectors.
 ///
 /// # Errors
@@ -70,6 +85,8 @@ pub(super) fn rate_limiter(
     let open = 3 + u32::from(config.separation != Separation::Off);
     let working = u64::from(reserve + open) * u64::from(layout.units_per_block);
     let user = u64::from(ftl.user_units());
+    let working =
+        working.max(u64::from(layout.units).saturating_sub(most_user_units(config, lines, ftl, reserve)));
     if user + working > u64::from(layout.units) {
         return Err(HostFtlError::Room(pellucid_ftl::SetupError::TooLittleSpare {
             physical_units: layout.units.into(),

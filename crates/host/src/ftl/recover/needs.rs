@@ -7,7 +7,7 @@
 //! mount never asks for it a second time.
 
 use super::Start;
-use crate::ftl::{HostFtl, TAG_START, meta};
+use crate::ftl::{HostFtl, HostFtlError, TAG_START, meta};
 use pellucid_flash::{
     BlockId, ChunkState, Command, Completion, Layout, Lba, Lpn, Opcode, Ppa, Status, Vector,
 };
@@ -36,6 +36,8 @@ pub(super) enum Need {
     Reveal(Lba, u32),
     /// The start of the line whose first chunk this is.
     Start(Lba),
+    /// Out-of-band data of the first rows of a chunk that no known line has.
+    Owner(Lba),
     /// Head of a line's end.
     Head(u32),
     /// The whole of it, from this sector on.
@@ -173,6 +175,9 @@ impl HostFtl {
                 Command { vector, ..Command::new(0, Opcode::Write, lba, sectors, data) }
             }
             Need::Start(lba) => read(lba, meta::start_bytes(self.lines.units).div_ceil(sector_bytes) as u32),
+            Need::Owner(chunk) => {
+                self.read_addresses(self.owner_addresses(&start.chunks[&chunk.0]).collect(), Vec::new(), true)
+            }
             Need::Head(line) => read(self.end_sector(line, 0), 1),
             Need::End(line, from) => read(self.end_sector(line, from), self.piece(from)),
             Need::Index(line, from) => {
@@ -200,7 +205,11 @@ impl HostFtl {
 
     /// A read of single units of the engine, with or without their out-of-band data.
     fn vector_read(&self, units: impl IntoIterator<Item = u32>, data: Vec<u8>, metadata: bool) -> Command {
-        let addresses: Vec<Lba> = units.into_iter().map(|ppa| self.lines.address(Ppa(ppa))).collect();
+        let addresses = units.into_iter().map(|ppa| self.lines.address(Ppa(ppa))).collect();
+        self.read_addresses(addresses, data, metadata)
+    }
+
+    fn read_addresses(&self, addresses: Vec<Lba>, data: Vec<u8>, metadata: bool) -> Command {
         let count = addresses.len();
         let metadata = if metadata { vec![0; count * meta::OOB_BYTES] } else { Vec::new() };
         let vector = Some(Box::new(Vector { addresses, metadata, ..Vector::default() }));
@@ -272,6 +281,8 @@ impl HostFtl {
                     }
                 }
             }
+            Need::Start(lba) if !ok => _ = start.lost.insert(lba.0),
+            Need::Owner(chunk) => self.learn_owner(start, chunk, completion),
             Need::Start(lba) => {
                 let found = meta::parse_start(data, uuid, self.lines.units);
                 let Some((header, chunks)) = found.filter(|(h, c)| h.line.0 < layout.blocks && c[0] == lba)
@@ -335,7 +346,8 @@ impl HostFtl {
             Need::Edges(line) => {
                 let oob = completion.vector.as_ref().map_or(&[][..], |vector| &vector.metadata);
                 let edge = |at: usize| {
-                    let bytes = oob.get(at..at + meta::OOB_BYTES).filter(|_| ok)?;
+                    // As in a scan.
+                    let bytes = oob.get(at..at + meta::OOB_BYTES)?;
                     // Padding has no number.
                     meta::parse_oob(bytes, uuid, BlockId(line)).filter(|&(_, sequence)| sequence > 0)
                 };
@@ -361,15 +373,25 @@ impl HostFtl {
                 let (Known::Pages(sequences, pages), Some(vector)) = (known, &completion.vector) else {
                     return;
                 };
+                let mut mute = false;
                 for i in 0..count {
-                    let good = ok || (completion.result != 0 && completion.result >> i & 1 == 0);
+                    // A sector that fails may still say whose it is. Then its page is unreadable; an older copy would be wrong.
                     let at = i as usize * meta::OOB_BYTES;
                     let oob = vector.metadata.get(at..at + meta::OOB_BYTES).unwrap_or_default();
-                    if let Some((page, sequence)) = meta::parse_oob(oob, uuid, BlockId(line)).filter(|_| good)
-                    {
+                    if let Some((page, sequence)) = meta::parse_oob(oob, uuid, BlockId(line)) {
                         pages[(from + i) as usize] = page;
                         sequences[((from + i) / self.lines.stripe_sectors) as usize] = sequence;
+                    } else {
+                        let failed = !ok && (completion.result == 0 || completion.result >> i & 1 != 0);
+                        // A stripe that a crash has torn fails without a word too; a zone has none below its write pointer.
+                        mute |= failed && self.config.finish_chunks;
                     }
+                }
+                if mute {
+                    let sentence = format!(
+                        "what line {line} holds cannot be read from sector {from} of it on, and an older copy could be taken for the newest"
+                    );
+                    self.failure = Some(HostFtlError::Drive(sentence));
                 }
             }
         }

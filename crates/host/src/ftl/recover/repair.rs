@@ -12,26 +12,13 @@ use crate::ftl::line::End;
 use crate::ftl::units::Job;
 use crate::ftl::{HostFtl, LineId, TAG_START};
 use pellucid_flash::{BlockId, ChunkInfo, ChunkState, Command, Lba, Lpn, Opcode};
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 impl HostFtl {
     /// Lines that are known now get their chunks; what belongs to none is reset, and holes are padded.
     pub(super) fn begin_repair(&mut self, start: &mut Start) {
         start.phase = Phase::Repair;
-        let mut claims: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
-        for (&line, (sequence, chunks)) in &start.starts {
-            for chunk in chunks {
-                let claim = claims.entry(chunk.0).or_insert((*sequence, line));
-                *claim = (*claim).max((*sequence, line));
-            }
-        }
-        // The start of a line that is long gone, on a chunk that failed: its other chunks have other owners.
-        start.starts.retain(|line, (_, chunks)| {
-            chunks.iter().all(|c| claims[&c.0].1 == *line && start.chunks.contains_key(&c.0))
-        });
-        let owned: BTreeSet<u64> =
-            start.starts.values().flat_map(|(_, chunks)| chunks.iter().map(|c| c.0)).collect();
+        let owned = start.settle_claims();
         start.orphans = start
             .chunks
             .values()
@@ -88,7 +75,8 @@ impl HostFtl {
                 || (short && !matches!(info.state, ChunkState::Free | ChunkState::Open))
                 || info.state == ChunkState::Offline
         };
-        let stuck = infos.iter().any(stuck);
+        // One that was put together again has a start that names it in vain: it is read, and written no more.
+        let stuck = infos.iter().any(stuck) || start.rebuilt.contains(&line.0);
         if reached > data || stuck {
             start.used.insert(line.0, data);
             // One that is full and has no end, because an earlier life began it, is as good as one that is not full.
@@ -136,8 +124,7 @@ impl HostFtl {
     /// Free chunks make up the lines that are not in use; what is left over is spare.
     pub(super) fn assign_chunks(&mut self, start: &Start) {
         let mut free: Vec<Vec<Lba>> = vec![Vec::new(); self.lines.units as usize];
-        let owned: BTreeSet<u64> =
-            start.starts.values().flat_map(|(_, chunks)| chunks.iter().map(|c| c.0)).collect();
+        let owned = start.owned();
         for info in start.chunks.values().rev().filter(|info| info.state == ChunkState::Free) {
             if let Some((unit, _)) = self.lines.unit_of(info.start).filter(|_| !owned.contains(&info.start.0))
             {

@@ -1,0 +1,209 @@
+//! Flash that cannot be read when the host's translation starts: what is lost is what lies there, and it is said.
+
+use pellucid_device::Device;
+use pellucid_flash::{Command, DieId, Drive, Lba, Opcode, SimTime, Status};
+use pellucid_host::{HostFtl, Stack};
+use pellucid_lab::drive::{HostLayer, HostStack, Target};
+use pellucid_lab::spec;
+use pellucid_media::Fault;
+
+const DRIVE: &str = r#"
+[drive.media]
+channels = 2
+ways = 2
+dies = 1
+planes = 1
+blocks = 24
+pages = 8
+page_size = "2KiB"
+spare_size = 64
+sector_size = 512
+unit_size = "512"
+cell = "slc"
+store = "ram"
+[drive.media.timing]
+read = "20us"
+program = "200us"
+erase = "1ms"
+channel_rate = "100MB/s"
+[[drive.namespace]]
+interface = "open-channel"
+[host]
+layers = ["host-ftl"]
+[host.ftl]
+over_provisioning = 2.0
+spare_chunks = 2
+"#;
+
+/// Sectors looked at.
+const SECTORS: u64 = 20;
+
+struct Bench {
+    stack: Stack<HostFtl, Device>,
+    now: SimTime,
+}
+
+impl Bench {
+    fn new(faults: &str) -> Bench {
+        let spec =
+            spec::from_str(&format!("{DRIVE}{faults}"), "damage", &[]).unwrap_or_else(|e| panic!("{e}"));
+        let Some(HostLayer::Ftl(config)) = spec.host else { panic!("another layer") };
+        let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
+        let layer = HostFtl::new(&config, Drive::interface(&device, 0), Drive::image_bytes(&device));
+        let now = device.now();
+        let stack = Stack::start(layer.unwrap_or_else(|e| panic!("{e}")), device, now);
+        Bench { stack: stack.unwrap_or_else(|e| panic!("{e}")), now }
+    }
+
+    fn run(&mut self, opcode: Opcode, lba: u64, data: Vec<u8>) -> (Status, Vec<u8>) {
+        let sectors = u32::from(opcode != Opcode::Flush);
+        self.stack.submit(self.now, Command::new(0, opcode, Lba(lba), sectors, data));
+        loop {
+            if let Some(completion) = self.stack.pop() {
+                return (completion.status, completion.data);
+            }
+            self.now = self.stack.next_event().expect("commands end");
+            Drive::advance(&mut self.stack, self.now);
+        }
+    }
+
+    /// Writes `value` to some sectors, and flushes.
+    fn write(&mut self, sectors: std::ops::Range<u64>, value: u8) {
+        for lba in sectors {
+            assert_eq!(self.run(Opcode::Write, lba, vec![value; 512]).0, Status::Success);
+        }
+        assert_eq!(self.run(Opcode::Flush, 0, Vec::new()).0, Status::Success);
+    }
+
+    /// Cuts the power and starts again. The error is the layer's sentence.
+    fn restart(&mut self) -> Result<(), String> {
+        self.stack.drive.power_cut().unwrap_or_else(|e| panic!("{e}"));
+        while self.stack.drive.pop().is_some() {}
+        let now = self.stack.drive.now();
+        let result = self.stack.restart(now);
+        self.now = self.now.max(self.stack.now());
+        result
+    }
+
+    /// What the first sectors hold; `None`: unreadable, and said so.
+    fn look(&mut self) -> Vec<Option<u8>> {
+        let read = |lba| match self.run(Opcode::Read, lba, vec![0xee; 512]) {
+            (Status::Success, data) => Some(data[0]),
+            (status, _) => {
+                assert_eq!(status, Status::UnrecoveredRead, "sector {lba}");
+                None
+            }
+        };
+        (0..SECTORS).map(read).collect()
+    }
+}
+
+/// What [`overwritten`] leaves there.
+fn newest() -> Vec<Option<u8>> {
+    (0..SECTORS).map(|lba| Some(if lba < 16 { 2 } else { 1 })).collect()
+}
+
+/// Sectors written twice, and so much behind them that the ring has nothing of it.
+fn overwritten(faults: &str) -> Bench {
+    let mut bench = Bench::new(faults);
+    bench.write(0..SECTORS, 1);
+    bench.write(0..16, 2);
+    bench.write(30..70, 9);
+    bench
+}
+
+fn lost(found: &[Option<u8>], what: &str) -> usize {
+    for (lba, (found, newest)) in found.iter().zip(newest()).enumerate() {
+        assert!(found.is_none() || *found == newest, "{what}, sector {lba}: {found:?} for {newest:?}");
+    }
+    found.iter().filter(|found| found.is_none()).count()
+}
+
+#[test]
+fn a_stripe_that_cannot_be_read_costs_what_lies_in_it() {
+    let mut lost_in_all = 0;
+    for die in 0..4 {
+        for block in 0..2 {
+            for stripe in 0..6 {
+                let fault = format!("kind=\"read-fail\"\ndie={die}\nblock={block}\nstripe={stripe}\n");
+                let mut bench = overwritten(&format!("[[drive.media.faults.list]]\n{fault}"));
+                bench.restart().unwrap_or_else(|e| panic!("{fault}: {e}"));
+                let count = lost(&bench.look(), &fault);
+                assert!(count <= 4, "{fault}: {count} sectors of a stripe of 4");
+                lost_in_all += count;
+                // What was put together again can be collected and written.
+                for round in 0..12 {
+                    bench.write(30..110, round);
+                }
+                assert_eq!(lost(&bench.look(), &fault), count);
+                bench.stack.layer.check();
+                bench.restart().unwrap_or_else(|e| panic!("{fault}: {e}"));
+                assert_eq!(lost(&bench.look(), &fault), count);
+            }
+        }
+    }
+    assert!(lost_in_all > 0);
+}
+
+#[test]
+fn a_die_that_died_takes_nothing_with_it_but_what_it_held() {
+    for die in 0..4 {
+        let mut bench = overwritten("");
+        let now = bench.now;
+        bench.stack.drive.inject(now, Fault::KillDie { die: DieId(die) }).unwrap_or_else(|e| panic!("{e}"));
+        bench.restart().unwrap_or_else(|e| panic!("die {die}: {e}"));
+        let count = lost(&bench.look(), &format!("die {die}"));
+        assert!((1..=8).contains(&count), "die {die}: {count}");
+    }
+}
+
+/// A log on zones keeps beside data, in trailers, whose they are. What a trailer says is lost with it.
+#[test]
+fn a_zone_log_says_that_it_does_not_know_rather_than_give_older_data() {
+    let zones = "interface = \"zoned\"\ndies_per_zone = 2\nspare_blocks = 2\nactive_max = 8";
+    let log = "layers = [\"zone-log\"]\n[host.zone_log]\nwidth = 2\nbatch = 8\n[host.ftl]\nbuffer = 64";
+    let text = DRIVE.replace("interface = \"open-channel\"", zones).replace("pages = 8\n", "pages = 16\n");
+    let text = text.replace("layers = [\"host-ftl\"]\n[host.ftl]", log);
+    let mut failed = 0;
+    for (die, stripe) in (0..4).flat_map(|die| (0..6).map(move |stripe| (die, stripe))) {
+        let fault = format!("kind=\"read-fail\"\ndie={die}\nblock=0\nstripe={stripe}\n");
+        let spec = spec::from_str(&format!("{text}[[drive.media.faults.list]]\n{fault}"), "damage", &[]);
+        let spec = spec.unwrap_or_else(|e| panic!("{e}"));
+        let layer = spec.host.as_ref().expect("a layer");
+        let start = |device| HostStack::start(layer, device);
+        let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
+        let mut stack = start(device).unwrap_or_else(|e| panic!("{e}"));
+        for (range, value) in [(0..SECTORS, 1), (0..16, 2), (30..100, 9)] {
+            for lba in range {
+                assert_eq!(ask(&mut stack, Opcode::Write, lba, vec![value; 512]).0, Status::Success);
+            }
+            assert_eq!(ask(&mut stack, Opcode::Flush, 0, Vec::new()).0, Status::Success);
+        }
+        let mut device = stack.into_device();
+        device.power_cut().unwrap_or_else(|e| panic!("{e}"));
+        while device.pop().is_some() {}
+        match start(device) {
+            Err(sentence) => {
+                assert!(sentence.contains("cannot be read"), "{sentence}");
+                failed += 1;
+            }
+            Ok(mut stack) => {
+                let read = |lba| ask(&mut stack, Opcode::Read, lba, vec![0xee; 512]);
+                let found = (0..SECTORS).map(read).map(|(s, data)| (s == Status::Success).then(|| data[0]));
+                lost(&found.collect::<Vec<_>>(), &fault);
+            }
+        }
+    }
+    assert!((1..24).contains(&failed), "{failed} of 24");
+}
+
+fn ask(stack: &mut HostStack, opcode: Opcode, lba: u64, data: Vec<u8>) -> (Status, Vec<u8>) {
+    stack.submit(stack.now(), Command::new(0, opcode, Lba(lba), u32::from(opcode != Opcode::Flush), data));
+    loop {
+        if let Some(completion) = stack.pop() {
+            return (completion.status, completion.data);
+        }
+        let next = stack.next_event().expect("commands end");
+        stack.advance(next);
+    }
+}
