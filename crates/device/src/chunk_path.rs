@@ -245,7 +245,7 @@ impl Device {
         };
         let (status, retire) = self.chunk_space(work).chunks.written(number, ok);
         if let Some(block) = retire {
-            self.media.retire(block);
+            self.retire_block(block);
         }
         if status != Status::Success {
             self.merge_status(work, status, bits(data_at, sectors));

@@ -78,7 +78,7 @@ impl Device {
     /// What a chunk holds could not be read: its block serves until its reset.
     fn distrust(&mut self, namespace: u16, number: u32) {
         if let Some(block) = self.chunk_space_of(namespace).chunks.distrust(number) {
-            self.media.retire(block);
+            self.retire_block(block);
         }
     }
 
@@ -237,7 +237,7 @@ impl Device {
         job.stripe += 1;
         if !ok {
             (job.given_up, job.retired) = (true, true);
-            self.media.retire(block);
+            self.retire_block(block);
             self.media.void(block);
         }
         self.refresh_stripe();

@@ -402,7 +402,7 @@ impl Device {
                     self.ask(Task::Issue(op));
                 }
                 Emptied::Retire(block) => {
-                    self.media.retire(block);
+                    self.retire_block(block);
                     self.read_only |= self.ftl.worn_out();
                 }
             }

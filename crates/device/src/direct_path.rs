@@ -333,7 +333,7 @@ impl Device {
         let Slice { work, lpn, entry, .. } = self.slices[slice];
         let namespace = self.works[work].command.namespace;
         if let Some(block) = self.zone_space(namespace).zones.distrust(lpn.0, Ppa(entry), lost) {
-            self.media.retire(block);
+            self.retire_block(block);
         }
     }
 

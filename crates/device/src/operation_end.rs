@@ -2,19 +2,30 @@
 
 use crate::device::Device;
 use pellucid_flash::{BlockId, Cause, Ppa, StageTimes};
-use pellucid_media::Outcome;
+use pellucid_media::{Health, Outcome};
 
 impl Device {
     /// The array has erased a block; whether well.
     pub(crate) fn end_erase(&mut self, block: BlockId, cause: Cause) -> bool {
+        let was_good = self.media.health(block) == Health::Good;
         let ok = self.media.erase_end(block) == Outcome::Ok;
         self.counters.media_operations += 1;
         self.counters.erases[cause as usize] += u64::from(ok);
         self.counters.erase_failures += u64::from(!ok);
-        if ok {
-            self.tap_erase(block);
+        match ok {
+            true => self.tap_erase(block),
+            false if was_good => self.tap_bad(block),
+            false => {}
         }
         ok
+    }
+
+    /// A block is not to be used any more. What it holds stays readable.
+    pub(crate) fn retire_block(&mut self, block: BlockId) {
+        if self.media.health(block) == Health::Good {
+            self.tap_bad(block);
+        }
+        self.media.retire(block);
     }
 
     /// The array has programmed a stripe that is full of data of one cause; whether well.

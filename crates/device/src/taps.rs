@@ -342,9 +342,17 @@ impl Device {
     #[inline]
     pub(crate) fn tap_erase(&mut self, block: pellucid_flash::BlockId) {
         if let Some(taps) = &mut self.taps
-            && self.media.health(block) != Health::FactoryBad
+            && self.media.health(block) == Health::Good
         {
             taps.erased(self.media.erase_count(block));
+        }
+    }
+
+    /// A block that was good is bad now.
+    #[inline]
+    pub(crate) fn tap_bad(&mut self, block: pellucid_flash::BlockId) {
+        if let Some(taps) = &mut self.taps {
+            *taps.blocks_at(self.media.erase_count(block)) -= 1;
         }
     }
 }

@@ -249,7 +249,7 @@ impl Device {
             self.counters.programmed_sectors[Cause::Padding as usize] += u64::from(stripe - data);
             self.counters.program_failures += u64::from(!ok);
             if !ok {
-                self.media.retire(self.layout.block_of(first));
+                self.retire_block(self.layout.block_of(first));
             }
         }
         self.let_go(op);

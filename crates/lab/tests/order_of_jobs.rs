@@ -29,9 +29,9 @@ fn a_job_begins_when_the_one_before_it_has_ended() {
 #[test]
 fn a_chain_of_jobs_is_gone_through() {
     let chain = [
-        "name=c,rw=read,wait_for=b,number_ios=5",
-        "name=b,rw=write,wait_for=a,number_ios=2",
         "name=a,rw=read,number_ios=1",
+        "name=b,rw=write,wait_for=a,number_ios=2",
+        "name=c,rw=read,wait_for=b,number_ios=5",
     ];
     assert_eq!(run(&chain), Ok((6, 2)));
 }

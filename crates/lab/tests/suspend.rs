@@ -200,7 +200,7 @@ fn where_commands_stay_in_order_a_read_waits_until_writes_have_room() {
     let zoned = |in_order| {
         let namespace =
             r#"drive.namespace=[{ interface = "zoned", open_max = 1, active_max = 1, stage = 3 }]"#;
-        let mut device = drive(&["media.ways=1", namespace, in_order]);
+        let mut device = drive(&["media.ways=1", "precondition.fill=0.0", namespace, in_order]);
         let Some(Interface::Zoned(zones)) = Drive::interface(&device, 0) else { panic!("no zones") };
         // The second zone is full, with data that have left the buffer.
         let (stripe, second) = (device.layout().units_per_stripe, zones.zone_sectors);
