@@ -18,7 +18,7 @@ step enable-events nvme fdp set-events $N -p 0 -e 1 -t 0,3
 step write-with-handle-2 nvme write $N -s 0 -c 127 -z 65536 -d /tmp/part -T 2 -S 2
 step flush nvme flush $N -n 1
 step units-left-differ test "$(left 3)" -lt "$before"
-step handle-beyond-is-refused refused nvme write $N -s 0 -c 127 -z 65536 -d /tmp/part -T 2 -S 4
+step handle-beyond-goes-to-handle-0 nvme write $N -s 0 -c 127 -z 65536 -d /tmp/part -T 2 -S 4
 step read-back nvme read $N -s 0 -c 127 -z 65536 -d /tmp/back
 step same-data same /tmp/part /tmp/back
 step fdp-update nvme fdp update $N -p 2
