@@ -119,7 +119,7 @@ program = ["500us", "500us"]
 erase = "3ms"
 channel_rate = "400MB/s"
 [drive.media.faults]
-program_fail = 0.0005
+program_fail = 0.001
 [[drive.namespace]]
 interface = "zoned"
 buffer = "protected"
@@ -128,6 +128,7 @@ dies_per_zone = 1
 layers = ["zone-log"]
 [host.ftl]
 durability = "volatile"
+over_provisioning = 0.4
 [run]
 verify = true
 "#;
