@@ -57,18 +57,18 @@ impl Global {
         let given =
             [("--report", self.report.is_some()), ("--log", self.log.is_some()), ("--verify", self.verify)];
         match given.iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(Global::refused(option, command)),
+            Some((option, _)) => Err(Global::refused(option, command, "run, replay, compare")),
             None => Ok(()),
         }
     }
 
     /// Refuses a seed, for a command that draws nothing at random.
     pub fn no_seed(&self, command: &str) -> Result<(), Failure> {
-        self.seed.map_or(Ok(()), |_| Err(Global::refused("--seed", command)))
+        self.seed.map_or(Ok(()), |_| Err(Global::refused("--seed", command, "run, replay, compare, age")))
     }
 
-    fn refused(option: &str, command: &str) -> Failure {
-        let message = format!("{option} means nothing to {command}; allowed: run, replay, compare");
+    fn refused(option: &str, command: &str, allowed: &str) -> Failure {
+        let message = format!("{option} means nothing to {command}; allowed: {allowed}");
         Failure::asked(anyhow::anyhow!(message))
     }
 }

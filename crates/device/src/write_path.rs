@@ -159,13 +159,6 @@ impl Device {
         }
     }
 
-    /// What was dispatched for space has gone to different queues, none of which holds a stripe: more follow.
-    fn dispatch_again(&mut self) {
-        if self.starved_count > 0 && self.writes.programming() == 0 {
-            self.dispatch_for_space();
-        }
-    }
-
     fn pack(&mut self, entry: u32) {
         self.buffer[entry].packed = true;
         self.writes.leaving += 1;
@@ -487,22 +480,29 @@ impl Device {
     /// Pads partial stripes if somebody waits and nothing is on its way to fill them.
     #[inline]
     pub(crate) fn pad_if_awaited(&mut self) {
-        if self.writes.packer.waiting() == 0 {
+        if self.writes.packer.waiting() == 0 || self.more_comes() {
             return;
         }
-        if self.writes.inbound == 0 && self.writes.filling == 0 && !self.writes.stalled {
-            self.dispatch_again();
+        // What was dispatched for space has gone to different queues, none of which holds a stripe: more follow.
+        if self.starved_count > 0 && self.writes.programming() == 0 {
+            self.dispatch_for_space();
         }
         // Those who wait for an entry get one when a program ends, if any is running.
         let starved =
             self.starved_count > 0 && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;
         let awaited = self.writes.awaited > 0 || starved || self.flushes.waiting();
-        if !awaited || self.writes.inbound > 0 || self.writes.filling > 0 || self.writes.stalled {
+        if !awaited || self.more_comes() {
             return;
         }
         for queue in self.writes.packer.queues() {
             self.program_packed(queue, true);
         }
+    }
+
+    /// Whether stripes may fill by themselves, or could not be planned.
+    #[inline]
+    fn more_comes(&self) -> bool {
+        self.writes.inbound > 0 || self.writes.filling > 0 || self.writes.stalled
     }
 
     /// Collection went on: what waited for it does so too. Whether it had.

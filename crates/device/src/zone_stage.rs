@@ -268,7 +268,6 @@ impl ZoneSpace {
         self.zones.erased(block, ok, media.erase_count(block));
     }
 
-    /// There is no room to log a slot anew: what the log has of it, all that is here, stays in `block`.
     /// What the log has of a stripe cannot be read: nothing may follow it, and nobody is given anything else for it.
     fn lose_staged(&mut self, slot: u32, block: BlockId) {
         self.slots[slot].lost = true;
@@ -277,6 +276,7 @@ impl ZoneSpace {
         self.stays_logged(slot, block);
     }
 
+    /// There is no room to log a slot anew: what the log has of it, all that is here, stays in `block`.
     fn stays_logged(&mut self, slot: u32, block: BlockId) {
         let record = &mut self.slots[slot];
         (record.logged, record.logged_in) = (record.arrived, block);

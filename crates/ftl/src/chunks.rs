@@ -98,7 +98,8 @@ pub enum ChunkReset {
 
 const NONE: BlockId = BlockId(u32::MAX);
 
-/// Torn stripes carry numbers that cannot be read; no drive has more programs under way than this.
+/// Torn stripes carry numbers that cannot be read; no drive has more programs under way than this. Not more than that: a chunk that
+/// stays open over many mounts cannot be left for another, and its numbers count from its first in 32 bits.
 const SEQUENCE_GAP: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]

@@ -240,8 +240,9 @@ impl PageMap {
         for range in by_room {
             // Where all stripes are torn, the numbers they began with are not known to be below the next ones: programs
             // may have been cut off since the last mount without a single one that ended.
-            let partial = range.stripes < self.layout.stripes_per_block && range.first != u64::MAX;
-            let partial = partial && next.saturating_sub(range.first) < BLOCK_SEQUENCES;
+            let partial = range.stripes < self.layout.stripes_per_block
+                && range.first != u64::MAX
+                && next.saturating_sub(range.first) < BLOCK_SEQUENCES;
             let apart = self.config.isolation == Isolation::Persistent;
             let streams: &[Stream] = match range.owner {
                 _ if range.meta => &[Stream::Meta],

@@ -11,7 +11,8 @@
 //!  {"do":"watch"}                                     the figures of monitors; from the first time on, drives are watched
 //!  {"do":"stop"}                                      as SIGTERM
 //! ```
-//! A key that the request does not have is refused. Without `drive`, the first one; for targets the name of the drive counts. Lines are answered in order. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
+//! A key that the request does not have is refused. Without `drive`, the first one; for targets the name of the drive counts. Lines are
+//! answered in order. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
 
 use crate::action::Action;
 use crate::core::Core;

@@ -25,6 +25,9 @@ pub const BYTES_MAX: usize = 16 << 20;
 /// As [`BYTES_MAX`], for all connections together.
 pub const TOTAL_BYTES_MAX: usize = 256 << 20;
 
+/// What the qualified name of a drive over NVMe begins with; that of the drive follows. Targets are named so that theirs fits, too.
+pub const NQN_PREFIX: &str = "nqn.2026-01.org.pellucid:";
+
 /// Names a connection for as long as the server runs; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId(pub(crate) u64);

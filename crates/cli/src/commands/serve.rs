@@ -12,10 +12,8 @@ use pellucid_flash::Interface;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
-use pellucid_serve::nvme::{
-    Connection, DhGroup, HostSecrets, NQN_PREFIX, SubsystemConfig, Target, serial_number,
-};
-use pellucid_serve::session::Namespace;
+use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, serial_number};
+use pellucid_serve::session::{NQN_PREFIX, Namespace};
 use pellucid_serve::{
     Address, CONTROL, Core, FioTrace, Options, PlannedFault, RemoteConfig, Server, Time, TlsConfig, UblkError,
 };

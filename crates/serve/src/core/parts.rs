@@ -49,11 +49,7 @@ mod tests {
         assert_eq!(parts.next(16), 16);
         assert_eq!(parts.next(100), 50);
         assert_eq!(parts.next(50), 50);
-        assert_eq!(
-            parts.next(1_000),
-            63,
-            "63 parts, the last of which is not smaller than the others by much"
-        );
+        assert_eq!(parts.next(1_000), 63, "16 parts, the last of which is hardly smaller than the others");
     }
 
     #[test]

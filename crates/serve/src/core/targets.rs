@@ -10,8 +10,7 @@
 use super::{Core, Operations};
 use crate::control;
 use crate::drive::Served;
-use crate::nvme::NQN_PREFIX;
-use crate::session::{ConnectionId, Namespace};
+use crate::session::{ConnectionId, NQN_PREFIX, Namespace};
 use pellucid_flash::{Drive, Interface};
 use pellucid_host::{HostFtlConfig, Target, TargetEvent, TargetKind, TargetState, Targets};
 use pellucid_wire::nvme::NQN_BYTES_MAX;

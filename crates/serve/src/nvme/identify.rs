@@ -101,16 +101,15 @@ fn zones_of(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Option<ZoneGeo
 
 /// Whether a namespace of the subsystem has zones: then there is more than the NVM command set.
 pub(super) fn has_zones(subsystem: &Subsystem, port: &Port<'_>) -> bool {
-    subsystem.nsids().any(|nsid| zones_of(subsystem, nsid, port).is_some())
+    Interfaces::of(subsystem, port).zones
 }
 
 /// Whether a namespace of the subsystem is open-channel.
 pub(super) fn has_chunks(subsystem: &Subsystem, port: &Port<'_>) -> bool {
-    let interfaces = subsystem.config.namespaces.iter().map(|&n| port.namespaces()[n].interface);
-    interfaces.into_iter().any(|interface| matches!(interface, Interface::OpenChannel(_)))
+    Interfaces::of(subsystem, port).chunks
 }
 
-/// What commands the namespaces of a subsystem have that not every interface has.
+/// The interfaces that the namespaces of a subsystem have, and the commands that not every interface has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interfaces {
     pub blocks: bool,

@@ -46,8 +46,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use subsystem::Subsystem;
 
-/// What the name of the subsystem of a drive begins with; that of the drive follows.
-pub const NQN_PREFIX: &str = "nqn.2026-01.org.pellucid:";
 /// Pages of 4 KiB in one transfer, as a power of two (MDTS).
 const TRANSFER_MAX_SHIFT: u8 = 6;
 /// Data of one command: 256 KiB.
