@@ -144,6 +144,11 @@ fn check_zones(zones: &ZoneConfig, config: &DeviceConfig, layout: &Layout) -> Re
             "drive.namespace.active_max",
             "at most half of the stripes of a block: the staging log holds one for each",
         ),
+        (
+            zones.spare_blocks * layout.dies >= zones.spare_least(layout.stripes_per_block),
+            "drive.namespace.spare_blocks",
+            "with a protected buffer, in all dies together the blocks that its stripes fill, and 3",
+        ),
         (zones.append_max_sectors >= 1 && stripe >= 1, "drive.namespace.append_max", "at least one sector"),
     ] {
         if !ok {

@@ -96,9 +96,10 @@ impl Device {
         self.mounted.map(|mount| (mount, Nanos(mount.busiest_die_reads.saturating_mul(read_ns.0))))
     }
 
-    /// Whether the drive has run out of good blocks.
+    /// Whether the drive has run out of good blocks, or a zoned namespace of those that its protected buffer needs.
     pub fn is_read_only(&self) -> bool {
-        self.read_only
+        let is_short = |space: &Space| matches!(space, Space::Zones(space) if space.zones.is_short());
+        self.read_only || self.spaces.iter().any(is_short)
     }
 
     /// Erased blocks that are waiting.

@@ -27,7 +27,7 @@ impl Device {
             return;
         }
         space.slots[slot].wants_log = false;
-        let Some((first, fresh)) = space.zones.log_place() else {
+        let Some((first, fresh)) = space.zones.log_place(space.slots[slot].stranded) else {
             return self.lose_log(namespace, slot);
         };
         let record = &mut space.slots[slot];

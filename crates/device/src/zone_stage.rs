@@ -8,8 +8,8 @@
 //! **What is promised.** Without protection, as with a block drive: a write is acknowledged when it is in the buffer (write-back) or
 //! on the media (write-through, FUA), and a flush makes everything acknowledged before it durable: full stripes are programmed,
 //! and what is there of a partly written one goes to the staging log. With protection everything acknowledged is durable, because the
-//! buffer is written to the log while the power fails. Either way a zone that comes back holds a prefix of what was written,
-//! and a reset has happened or has not.
+//! buffer is written to the log while the power fails: to blocks that are kept for this ([`Zones::reserve`]), without which writes
+//! are refused. Either way a zone that comes back holds a prefix of what was written, and a reset has happened or has not.
 //!
 //! A zone for which no block is left is read-only from then on, and what has no place in it stays in the buffer and in the log, as
 //! does the *verdict*: a slot that says so. Both outlive power cuts; a verdict that the log has no room for
@@ -255,6 +255,7 @@ impl ZoneSpace {
         for slot in waiting {
             space.slots[slot].wants_log = !space.log_now(slot, media, layout);
         }
+        space.zones.reserve(config.reserve(layout.stripes_per_block));
         space
     }
 
@@ -458,7 +459,7 @@ impl ZoneSpace {
     /// Logs a slot in no simulated time; `false`: there is no room.
     pub fn log_now(&mut self, slot: u32, media: &mut Media, layout: &Layout) -> bool {
         let arrived = self.slots[slot].arrived;
-        while let Some((first, fresh)) = self.zones.log_place() {
+        while let Some((first, fresh)) = self.zones.log_place(true) {
             let block = layout.block_of(first);
             if fresh {
                 self.log.push_back(block);
@@ -506,18 +507,18 @@ impl ZoneSpace {
         logged != 0 && logged >= self.log_first - u64::from(self.log_erasing)
     }
 
-    /// Power fails and the buffer is protected: everything that arrived goes to the log.
+    /// Power fails and the buffer is protected: everything that arrived goes to the log, if it is not there.
     pub fn save(&mut self, media: &mut Media, layout: &Layout) {
-        let mut slots: Vec<u32> = self.live().filter(|&s| !self.slots[s].tombstone).collect();
+        let is_needed = |slot: &Slot| !slot.tombstone && slot.logged < slot.arrived;
+        let mut slots: Vec<u32> = self.live().filter(|&s| is_needed(&self.slots[s])).collect();
+        self.zones.reserve(0);
         // Programs may have been planned in the log's block that never began.
         self.zones.log_close();
         slots.sort_by_key(|&s| (self.slots[s].zone, self.slots[s].stripe));
         for slot in slots {
             // A zone that is being finished is not finished yet.
             self.slots[slot].finish = false;
-            if self.slots[slot].arrived > 0 {
-                self.log_now(slot, media, layout);
-            }
+            self.log_now(slot, media, layout);
         }
     }
 

@@ -17,6 +17,7 @@ mod page_map;
 mod pool;
 mod segment_writes;
 mod temperature;
+mod zone_config;
 mod zone_mark;
 mod zone_mount;
 mod zones;

@@ -118,6 +118,11 @@ impl Pool {
         self.free[die.0 as usize].len() as u32
     }
 
+    /// Free blocks of all dies.
+    pub fn free_total(&self) -> u32 {
+        self.free.iter().map(|list| list.len() as u32).sum()
+    }
+
     /// Wear of a block as hosts see it: 255 at `rated` erases.
     pub fn wear_index(&self, block: BlockId, rated: u32) -> u8 {
         (u64::from(self.erases(block)) * 255 / u64::from(rated.max(1))).min(255) as u8

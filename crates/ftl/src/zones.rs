@@ -15,6 +15,7 @@
 //! Invariants: `open` and `active` count zones by state; a zone that is empty and idle has no extents; a stripe below the
 //! written ones has a place.
 
+pub use crate::zone_config::ZoneConfig;
 pub use crate::zone_mark::Mark;
 
 use crate::pool::Pool;
@@ -22,28 +23,6 @@ use crate::{MountSource, zone_mount};
 use pellucid_flash::{
     BlockId, DieId, Layout, Lba, Ppa, Status, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState,
 };
-use std::ops::Range;
-
-/// A zoned namespace.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ZoneConfig {
-    /// Blocks of every die.
-    pub blocks: Range<u32>,
-    /// Blocks of every die that are no part of a zone: they replace bad ones and hold the staging log.
-    pub spare_blocks: u32,
-    /// Dies that a zone is striped over: a divisor of all dies.
-    pub dies_per_zone: u32,
-    /// Open zones that are allowed; 0: any number.
-    pub open_max: u32,
-    /// Active zones that are allowed; 0: any number.
-    pub active_max: u32,
-    /// Longest append, in sectors.
-    pub append_max_sectors: u32,
-    /// Stripes that the drive's buffer holds for partly written ones and for those on their way to the media.
-    pub stage_stripes: u32,
-    /// The buffer survives a power cut: it is written to the staging log then. Else a flush writes what is not on the media there.
-    pub protected: bool,
-}
 
 /// Rows of a column that lie one behind the other in a block.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +97,8 @@ pub struct Zones {
     /// Where a stripe of the staging log goes next: block and stripe.
     pub(crate) log: Option<(BlockId, u32)>,
     log_die: u32,
+    /// Free blocks that no zone takes, so that a protected buffer has somewhere to go.
+    reserve: u32,
     /// Zones that the media let down, or that should be reset, in that order, until somebody is told.
     changed: Vec<u32>,
 }
@@ -165,6 +146,7 @@ impl Zones {
             epoch: 1,
             log: None,
             log_die: 0,
+            reserve: 0,
             changed: Vec::new(),
         };
         let found = zone_mount::find(&mut zones, source, mark);
@@ -262,6 +244,9 @@ impl Zones {
         if append && (offset != 0 || sectors > self.config.append_max_sectors) {
             return Err(Status::InvalidField);
         }
+        if self.is_short() {
+            return Err(Status::ReadOnly);
+        }
         let record = &self.zones[zone as usize];
         let (state, pointer) = (record.state, record.pointer);
         match state {
@@ -339,6 +324,16 @@ impl Zones {
         (concerned && !self.zones[zone as usize].held).then_some(action)
     }
 
+    /// Keeps `blocks` free blocks from the zones, and all but one of them from what the log could do without.
+    pub fn reserve(&mut self, blocks: u32) {
+        self.reserve = blocks;
+    }
+
+    /// Whether what is in the buffer might find no room, so that no more may be accepted.
+    pub fn is_short(&self) -> bool {
+        self.reserve > 0 && self.pool.free_total() < self.reserve
+    }
+
     /// Whether all closed zones may be opened.
     pub fn may_open_all(&self) -> bool {
         let closed = self.zones.iter().filter(|z| z.state == ZoneState::Closed).count() as u32;
@@ -359,13 +354,16 @@ impl Zones {
         self.layout.stripes_per_block * self.config.dies_per_zone
     }
 
-    /// The place for stripe `stripe` of a zone, the next of its column; `None`: the die has no block left.
+    /// The place for stripe `stripe` of a zone, the next of its column; `None`: the die has no block left, or only what is reserved is.
     pub fn place(&mut self, zone: u32, stripe: u32) -> Option<Ppa> {
         let (column, row) = (stripe % self.config.dies_per_zone, stripe / self.config.dies_per_zone);
         let die = self.die(zone, column);
         let rows = self.layout.stripes_per_block;
         let record = &mut self.zones[zone as usize].columns[column as usize];
         if record.extents.is_empty() || record.next_at == rows {
+            if self.reserve > 0 && self.pool.free_total() <= self.reserve {
+                return None;
+            }
             let block = self.pool.take(die)?;
             record.extents.push(Extent { row, block, at: 0, count: 0 });
             record.next_at = 0;
@@ -520,10 +518,14 @@ impl Zones {
         self.epoch
     }
 
-    /// The place of the next stripe of the staging log; the second is true when it begins a new block. `None`: no block is left.
-    pub fn log_place(&mut self) -> Option<(Ppa, bool)> {
+    /// The place of the next stripe of the staging log; the second is true when it begins a new block. `None`: no block is left,
+    /// or only reserved ones, which are for data alone.
+    pub fn log_place(&mut self, data: bool) -> Option<(Ppa, bool)> {
         let fresh = self.log.is_none_or(|(_, at)| at == self.layout.stripes_per_block);
         if fresh {
+            if !data && self.is_short() {
+                return None;
+            }
             let dies = self.layout.dies;
             let start = self.log_die;
             let block = (0..dies).find_map(|i| self.pool.take(DieId((start + i) % dies)))?;

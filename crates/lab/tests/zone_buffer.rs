@@ -1,8 +1,10 @@
-//! The buffer of a zoned namespace has room for as many stripes as its description says, however long a write is.
+//! The buffer of a zoned namespace has room for as many stripes as its description says, however long a write is; and a protected one
+//! accepts nothing that a power cut would find no room for in the log.
 
 use pellucid_device::Device;
-use pellucid_flash::{Lba, Status};
+use pellucid_flash::{Command, Lba, Opcode, Status, ZoneAction};
 use pellucid_lab::conformance::Bench;
+use pellucid_media::Fault;
 
 /// Sectors of a stripe, and of a zone.
 const STRIPE: u32 = 8;
@@ -32,4 +34,77 @@ fn a_write_of_a_zone_takes_no_more_of_the_buffer_than_there_is() {
     let most = 4 * u64::from(STRIPE) * 1024 + 2048;
     let (whole, by_stripes) = (grown(ZONE), grown(STRIPE));
     assert!(by_stripes <= whole && whole <= most, "{by_stripes} and {whole} bytes, at most {most}");
+}
+
+const PROTECTED: &str = "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 2\nspare_blocks = 2\nactive_max = 4\nopen_max = 3\n\
+                         buffer = \"protected\"\n";
+
+fn protected() -> Bench {
+    Bench::new(PROTECTED, &["drive.buffer.write=\"write-back\""])
+}
+
+fn fail_erases(bench: &mut Bench, count: u32) {
+    let now = bench.drive.now();
+    bench.drive.inject(now, Fault::FailErases { count }).expect("a fault that there is");
+}
+
+fn reset(bench: &mut Bench, zone: u32) -> Status {
+    let start = Lba(u64::from(zone * ZONE));
+    bench.run(Command::new(0, Opcode::Zone(ZoneAction::Reset), start, 0, Vec::new())).status
+}
+
+/// Everything that was acknowledged of zone 0 is there after a power cut.
+fn survives(bench: &mut Bench, written: u32, when: &str) {
+    let flush = bench.run(Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
+    assert_eq!(flush.status, Status::Success, "{when}");
+    bench.power_cut();
+    let read = bench.read(Lba(0), written);
+    assert_eq!(read.status, Status::Success, "{when}");
+    assert!(read.data == bench.pattern(Lba(0), written, 7), "{when}: {written} sectors");
+}
+
+#[test]
+fn a_protected_buffer_finds_room_when_zones_have_used_up_all_blocks() {
+    let mut bench = protected();
+    assert_eq!(bench.write(Lba(0), 2 * STRIPE, 7).status, Status::Success);
+    for round in 0..40 {
+        let zone = 1 + round % 3;
+        fail_erases(&mut bench, 4);
+        let _ = bench.write(Lba(u64::from(zone * ZONE)), 2 * STRIPE, 9);
+        while bench.step() {}
+        let _ = reset(&mut bench, zone);
+    }
+    // What found no room of the other zones has been lost, which is said here. Zone 0 has blocks with room.
+    let _ = bench.run(Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
+    assert_eq!(bench.write(Lba(2 * u64::from(STRIPE)), 3, 7).status, Status::Success);
+    survives(&mut bench, 2 * STRIPE + 3, "without blocks for zones");
+}
+
+#[test]
+fn a_protected_buffer_accepts_nothing_that_the_log_has_no_room_for() {
+    let mut bench = protected();
+    for zone in 1..8 {
+        assert_eq!(bench.write(Lba(u64::from(zone * ZONE)), ZONE, 9).status, Status::Success);
+    }
+    // Zone 0 needs no other block any more.
+    let mut written = 2 * STRIPE;
+    assert_eq!(bench.write(Lba(0), written, 7).status, Status::Success);
+    let refused = loop {
+        // Blocks of the log are lost one by one.
+        fail_erases(&mut bench, 1);
+        match bench.write(Lba(written.into()), 3, 7).status {
+            Status::Success => written += 3,
+            status => break status,
+        }
+        survives(&mut bench, written, "while blocks are lost");
+        assert!(written < ZONE, "blocks of the log are lost");
+    };
+    assert_eq!(refused, Status::ReadOnly);
+    assert!(bench.drive.is_read_only());
+    survives(&mut bench, written, "when writes are refused");
+    // Room for the log comes back with zones that are erased.
+    (1..8).for_each(|zone| assert_eq!(reset(&mut bench, zone), Status::Success));
+    assert!(!bench.drive.is_read_only());
+    assert_eq!(bench.write(Lba(written.into()), 1, 7).status, Status::Success);
+    survives(&mut bench, written + 1, "with room again");
 }

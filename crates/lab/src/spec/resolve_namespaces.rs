@@ -174,11 +174,6 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
     if !layout.dies.is_multiple_of(dies_per_zone) {
         return Err(table.refuse("dies_per_zone", format!("a divisor of the {} dies", layout.dies)));
     }
-    let spare_blocks = table.number(
-        "spare_blocks",
-        Kind::Whole(1, blocks.len() as u64 - 1),
-        Some((blocks.len() as u32 / 32).max(1)),
-    )?;
     let protected = table.word("buffer", &["volatile", "protected"], Some("volatile"))? == "protected";
     // The staging log of a volatile buffer holds a stripe for each active zone, in half a block.
     let most = if protected { u32::MAX } else { (layout.stripes_per_block / 2).max(1) };
@@ -186,18 +181,29 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
     let active_max = table.number("active_max", limit, Some(most.min(ACTIVE_ZONES)))?;
     let open_max = table.number("open_max", Kind::Whole(1, active_max.into()), Some(active_max))?;
     let least = Kind::Whole(u64::from(active_max) + 1, 1 << 20);
-    Ok(Namespace::Zoned {
-        zones: ZoneConfig {
-            blocks,
-            spare_blocks,
-            dies_per_zone,
-            open_max,
-            active_max,
-            append_max_sectors: table.number("append_max", count(1), Some(stripe))?,
-            stage_stripes: table.number("stage", least, Some(active_max + 2 * layout.dies))?,
-            protected,
-        },
-    })
+    let mut zones = ZoneConfig {
+        spare_blocks: 0,
+        dies_per_zone,
+        open_max,
+        active_max,
+        append_max_sectors: table.number("append_max", count(1), Some(stripe))?,
+        stage_stripes: table.number("stage", least, Some(active_max + 2 * layout.dies))?,
+        protected,
+        blocks,
+    };
+    let least = zones.spare_least(layout.stripes_per_block).div_ceil(layout.dies);
+    let most = zones.blocks.len() as u32 - 1;
+    if protected && least > most {
+        let sentence = format!(
+            "volatile: a protected one of {} stripes needs {least} spare blocks of every die and \
+            at least 1 for zones",
+            zones.stage_stripes
+        );
+        return Err(table.refuse("buffer", sentence));
+    }
+    let usual = (zones.blocks.len() as u32 / 32).max(least);
+    zones.spare_blocks = table.number("spare_blocks", Kind::Whole(least.into(), most.into()), Some(usual))?;
+    Ok(Namespace::Zoned { zones })
 }
 
 /// Active zones that a drive allows if its description does not say.

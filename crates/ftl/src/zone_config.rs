@@ -1,0 +1,37 @@
+//! What a zoned namespace is told about itself, and the spare blocks that follow.
+
+use std::ops::Range;
+
+/// A zoned namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ZoneConfig {
+    /// Blocks of every die.
+    pub blocks: Range<u32>,
+    /// Blocks of every die that are no part of a zone: they replace bad ones and hold the staging log.
+    pub spare_blocks: u32,
+    /// Dies that a zone is striped over: a divisor of all dies.
+    pub dies_per_zone: u32,
+    /// Open zones that are allowed; 0: any number.
+    pub open_max: u32,
+    /// Active zones that are allowed; 0: any number.
+    pub active_max: u32,
+    /// Longest append, in sectors.
+    pub append_max_sectors: u32,
+    /// Stripes that the drive's buffer holds for partly written ones and for those on their way to the media.
+    pub stage_stripes: u32,
+    /// The buffer survives a power cut: it is written to the staging log then. Else a flush writes what is not on the media there.
+    pub protected: bool,
+}
+
+impl ZoneConfig {
+    /// Free blocks to keep for a protected buffer. One more than its stripes fill: for a program that fails, for stripes that stay
+    /// because their zone has no block (at most half a log block of them), or for what else has to be logged meanwhile.
+    pub fn reserve(&self, stripes_per_block: u32) -> u32 {
+        if self.protected { self.stage_stripes.div_ceil(stripes_per_block) + 1 } else { 0 }
+    }
+
+    /// Spare blocks of all dies together that this needs: the log has one, and for a while the one before.
+    pub fn spare_least(&self, stripes_per_block: u32) -> u32 {
+        if self.protected { self.reserve(stripes_per_block) + 2 } else { 1 }
+    }
+}
