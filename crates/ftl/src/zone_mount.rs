@@ -153,26 +153,26 @@ pub(crate) fn find(
 /// The stripes of a zone that count, those in the zone and those in the log. Programs on several dies end in any order, so either
 /// may follow the other.
 fn chain(zones: &Zones, data: &[Found], log: &[Found]) -> (Vec<Found>, Vec<Staged>) {
-    let log: Vec<Found> = log.iter().filter(|f| f.mark.verdict.is_none()).copied().collect();
-    let newest = |list: &[Found], stripe: u32, above: u64| {
-        let says_something = |f: &&Found| f.mark.sectors > 0 || f.mark.finished;
-        let of_stripe = list.iter().filter(|f| f.mark.stripe == stripe && f.sequence > above);
-        of_stripe.filter(says_something).max_by_key(|f| f.sequence).copied()
-    };
+    if data.is_empty() && log.is_empty() {
+        return Default::default();
+    }
+    let data = newest(zones.stripes(), data.iter());
     // What the log has from before a reset was of an earlier life. A reset that stripe 0 has outlived did not happen.
-    let first = newest(data, 0, 0).map_or(u64::MAX, |f| f.sequence);
-    let resets = log.iter().filter(|f| f.mark.sectors == 0 && f.sequence < first);
+    let first = data[0].map_or(u64::MAX, |f| f.sequence);
+    let log = log.iter().filter(|f| f.mark.verdict.is_none());
+    let resets = log.clone().filter(|f| f.mark.sectors == 0 && f.sequence < first);
     let reset = resets.map(|f| f.sequence).max().unwrap_or(0);
+    let log = newest(zones.stripes(), log.filter(|f| f.sequence > reset));
     let (mut chain, mut staged, mut epoch) = (Vec::new(), Vec::new(), 0);
     for stripe in 0..zones.stripes() {
-        let in_zone = newest(data, stripe, 0).filter(|f| f.mark.epoch >= epoch);
+        let in_zone = data[stripe as usize].filter(|f| f.mark.epoch >= epoch);
         let found = match in_zone {
             Some(found) => {
                 chain.push(found);
                 found
             }
             None => {
-                let in_log = newest(&log, stripe, reset).filter(|f| f.mark.epoch >= epoch);
+                let in_log = log[stripe as usize].filter(|f| f.mark.epoch >= epoch);
                 let Some(found) = in_log else { break };
                 let from = zones.layout.ppa(found.block, found.at * zones.layout.units_per_stripe);
                 let (Mark { zone, sectors, epoch, .. }, sequence) = (found.mark, found.sequence);
@@ -186,6 +186,19 @@ fn chain(zones: &Zones, data: &[Found], log: &[Found]) -> (Vec<Found>, Vec<Stage
         }
     }
     (chain, staged)
+}
+
+/// The newest copy of each stripe that says something of it.
+fn newest<'a>(stripes: u32, found: impl Iterator<Item = &'a Found>) -> Vec<Option<Found>> {
+    let mut newest: Vec<Option<Found>> = vec![None; stripes as usize];
+    for found in found.filter(|f| f.mark.sectors > 0 || f.mark.finished) {
+        if let Some(slot) = newest.get_mut(found.mark.stripe as usize)
+            && slot.is_none_or(|other| other.sequence <= found.sequence)
+        {
+            *slot = Some(*found);
+        }
+    }
+    newest
 }
 
 fn settle(zones: &mut Zones, zone: u32, chain: &[Found], staged: &[Staged], source: &impl MountSource) {
