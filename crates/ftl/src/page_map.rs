@@ -298,6 +298,11 @@ impl PageMap {
         self.map.set(lpn, ppa);
     }
 
+    /// Units of a block that are valid.
+    pub fn valid_units(&self, block: BlockId) -> u32 {
+        self.blocks.valid(block)
+    }
+
     /// Whether the copy at `ppa` is some page's newest, or still stands in for one that is being programmed.
     #[inline]
     pub fn is_valid(&self, ppa: Ppa) -> bool {

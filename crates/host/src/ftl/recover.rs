@@ -3,7 +3,7 @@
 //! ```text
 //!  report ─► (starts that the drive holds back are padded) ─► all free: new lines, ready
 //!     └────► starts of lines read ─► chunks of no line reset; holes that a crash has left in a line padded
-//!                │ (one fails: chunks asked whose they are)
+//!                │ (one fails, or lies in an offline chunk: chunks asked whose they are)
 //!                └─► mount: the engine asks; what it misses is read, and it is asked again ─► ready
 //! ```
 //! The engine's mount pulls what it needs to know. It is run against what is known already; what it asks for and is not known
@@ -62,7 +62,7 @@ pub(crate) struct Start {
     chunks: BTreeMap<u64, ChunkInfo>,
     /// Lines found: sequence number and chunks.
     starts: BTreeMap<u32, (u64, Vec<Lba>)>,
-    /// Chunks whose first stripe, perhaps the start of a line, cannot be read.
+    /// Chunks whose first stripe, perhaps the start of a line, cannot be read; offline ones among them where a line may lack one.
     lost: BTreeSet<u64>,
     /// Line and newest sequence number that a chunk of no known line is signed with.
     owners: BTreeMap<u64, (u32, u64)>,
@@ -70,6 +70,8 @@ pub(crate) struct Start {
     silent: BTreeSet<u64>,
     /// Lines put together from what their chunks say.
     rebuilt: BTreeSet<u32>,
+    /// Of these, lines that were scanned without their first chunk, which is offline.
+    blind: BTreeSet<u32>,
     /// Used stripes of the engine in each found line.
     used: BTreeMap<u32, u32>,
     /// Lines whose end is complete as far as the write pointers say.
@@ -242,6 +244,7 @@ impl HostFtl {
             result
         };
         match result {
+            Ok((map, _)) if self.refuse_blind(start, &map) => false,
             Ok((map, report)) => {
                 self.ftl = map;
                 self.mount.report = report;

@@ -1,32 +1,67 @@
-//! Lines whose start cannot be read: their chunks say whose they are.
+//! Lines whose start cannot be read, or whose first chunk is offline: their chunks say whose they are.
 //!
 //! ```text
 //!  a start fails ─► out-of-band data of all chunks that no known line has ─┬─ signed: the line is put together again, and closed
 //!                                                                          └─ nobody's, nor are others of a line without start: reset
 //! ```
-//! A crash may have torn a start, or the reset of a whole chunk. Then nothing in the line is needed, and a line put together for
+//! A crash may have torn a start, or the reset of a whole chunk; or a reset has failed, and put the chunk out of use. Then nothing in the line is needed, and a line put together for
 //! nothing is soon reset as one that holds nothing valid. Invariant: what cannot be read is no reason to reset what can be.
 
 use super::needs::Need;
 use super::{Phase, Start};
 use crate::ftl::{HostFtl, HostFtlError, meta};
 use pellucid_flash::{BlockId, ChunkInfo, ChunkState, Completion, Lba, Vector};
+use pellucid_ftl::{Durability, PageMap};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl HostFtl {
     /// All starts have been read, or cannot be. Where some cannot, the chunks of no known line are asked whose they are.
     pub(super) fn starts_read(&mut self, start: &mut Start) {
-        if start.lost.is_empty() {
-            return self.begin_repair(start);
-        }
-        start.phase = Phase::Owners;
         let owned = start.settle_claims();
         let asked = start.chunks.values().filter(|info| {
             is_in_use(info) && !owned.contains(&info.start.0) && self.owner_addresses(info).next().is_some()
         });
-        start.needs = asked.map(|info| Need::Owner(info.start)).collect();
+        let asked: Vec<Need> = asked.map(|info| Need::Owner(info.start)).collect();
+        // Of one that is offline nothing can be asked: it may have held the start of any line that lacks one.
+        let offline =
+            start.chunks.values().filter(|info| self.is_offline_head(info)).map(|info| info.start.0);
+        let offline: Vec<u64> = offline.filter(|_| !asked.is_empty()).collect();
+        start.lost.extend(&offline);
+        start.silent.extend(&offline);
+        if start.lost.is_empty() {
+            return self.begin_repair(start);
+        }
+        start.phase = Phase::Owners;
+        start.needs = asked;
         start.next = 0;
         self.send_needs(start);
+    }
+
+    fn is_offline_head(&self, info: &ChunkInfo) -> bool {
+        info.state == ChunkState::Offline && self.lines.unit_of(info.start).is_some_and(|(unit, _)| unit == 0)
+    }
+
+    /// Whether the chunk with the start of a line is offline, so that what else it held is not known either.
+    pub(super) fn lacks_head(&self, start: &Start, line: BlockId) -> bool {
+        let chunk = self.lines.chunk_of(line, 0).and_then(|chunk| start.chunks.get(&chunk.0));
+        chunk.is_some_and(|info| self.is_offline_head(info))
+    }
+
+    /// A line that had to be scanned holds something still, but what its offline chunk held is not known. One of which nothing is needed
+    /// was being reset, most likely.
+    pub(super) fn refuse_blind(&mut self, start: &Start, map: &PageMap) -> bool {
+        if self.engine.durability == Durability::Volatile {
+            return false;
+        }
+        let Some(&line) = start.blind.iter().find(|&&line| map.valid_units(BlockId(line)) > 0) else {
+            return false;
+        };
+        let sentence = format!(
+            "the first chunk of line {line} is offline, and what it held is recorded nowhere else, so that an older copy could be taken for \
+             the newest; the line was not reset"
+        );
+        self.failure = Some(HostFtlError::Drive(sentence));
+        true
     }
 
     /// Sectors that say whose a chunk is: one of each row that the drive gives.

@@ -433,6 +433,9 @@ impl HostFtl {
     /// Every sector of a line that its chunks' write pointers cover.
     fn scan(&self, start: &mut Start, line: u32) {
         let layout = self.lines.layout();
+        if self.lacks_head(start, BlockId(line)) {
+            start.blind.insert(line);
+        }
         let pages = vec![UNREADABLE; layout.units_per_block as usize];
         start.known.insert(line, Known::Pages(vec![0; layout.stripes_per_block as usize], pages));
         let mut from = 0;
