@@ -155,6 +155,9 @@ pub struct TraceOptions {
     /// Requests beyond the end of the drive: refuse, fold (modulo its size), or compact (touched extents side by side)
     #[arg(long, value_name = "HOW", value_parser = ["refuse", "fold", "compact"])]
     address: Option<String>,
+    /// Replay one device of the trace only, by its number there: disk, volume, ASU; major * 2^20 + minor; files of fio 0, 1, ...
+    #[arg(long, value_name = "N")]
+    stream: Option<u32>,
     /// Replay the first N records only
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -175,6 +178,7 @@ impl TraceOptions {
             ("--time-scale", self.time_scale.is_some()),
             ("--closed-loop", self.closed_loop.is_some()),
             ("--address", self.address.is_some()),
+            ("--stream", self.stream.is_some()),
             ("--limit", self.limit.is_some()),
         ];
         given.iter().find(|(_, given)| *given).map(|(name, _)| *name)
@@ -187,6 +191,7 @@ impl TraceOptions {
         }
         run.time_scale = self.time_scale.unwrap_or(run.time_scale);
         run.closed_loop = self.closed_loop.or(run.closed_loop);
+        run.stream = self.stream.or(run.stream);
         run.limit = self.limit.or(run.limit);
         run.address = match self.address.as_deref() {
             Some("refuse") => AddressPolicy::Refuse,

@@ -236,6 +236,7 @@ fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, St
     let mut shaping = Shaping::new(device.capacity_bytes(), sector_bytes);
     shaping.time_scale = spec.run.time_scale;
     shaping.addresses = spec.run.address;
+    shaping.stream = spec.run.stream;
     shaping.limit = spec.run.limit;
     let summary = format!("{} ({})", path.display(), reader.format());
     let shaped = reader.shaped(shaping).map_err(RunError::Trace)?;

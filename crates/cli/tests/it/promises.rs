@@ -126,3 +126,28 @@ fn a_bad_setting_of_a_layer_is_a_refusal() {
     let done = folder.run(&[&["run", "open.toml"][..], &full, &WORK].concat());
     assert_eq!(done.status, 2, "{}", done.stderr);
 }
+
+#[test]
+fn what_a_replay_makes_of_its_trace_is_told() {
+    let folder = Folder::with_drive();
+    folder.write("plain.csv", TRACE);
+    // Earlier than the one before it, of another disk, and no whole sector.
+    folder.write("odd.csv", &format!("{TRACE}128166372003061000,a,1,Write,100,4096,1\n"));
+    let replay = |trace: &str, more: &[&str]| folder.run(&[&["replay", "tiny.toml", trace], more].concat());
+    assert!(!replay("plain.csv", &[]).answer().contains("\ntrace"));
+    let text = replay("odd.csv", &[]).answer();
+    let line = text.lines().find(|line| line.starts_with("trace")).unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(
+        line.split_whitespace().collect::<Vec<_>>().join(" "),
+        "trace devices in one address space 2 out of order 1 widened to sectors 1"
+    );
+    let json = replay("odd.csv", &["--json"]).json();
+    let counts =
+        ["records", "devices", "out_of_order", "widened", "moved"].map(|key| json["replay"][key].as_u64());
+    assert_eq!(counts, [4, 2, 1, 1, 0].map(Some));
+    let one = replay("odd.csv", &["--json", "--stream", "0"]).json();
+    let counts = ["records", "devices", "other_devices"].map(|key| one["replay"][key].as_u64());
+    assert_eq!(counts, [3, 1, 1].map(Some));
+    let work = folder.run(&[&["run", "tiny.toml"][..], &WORK].concat()).json();
+    assert!(work.get("replay").is_none());
+}

@@ -1,10 +1,10 @@
 //! From what was measured to the report.
 
 use super::target::{HostUse, Target};
-use super::{Run, RunError, busy};
+use super::{Run, RunError, Source, busy};
 use crate::report::{
     ByCause, Collection, Directions, Drive, EraseCounts, FirmwareModules, HostCost, HostLayer, MediaHealth,
-    Mount, Report, Series, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
+    Mount, Replay, Report, Series, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
 use crate::spec::victim_name;
 use pellucid_device::{Counters, Device, FirmwareModule};
@@ -38,6 +38,8 @@ pub struct Measured {
     pub link_busy: [u64; 2],
     /// As `channel_busy`, of the firmware processor, by module.
     pub firmware_busy: [u64; FirmwareModule::COUNT],
+    /// What was made of a trace.
+    pub replay: Option<Replay>,
     /// The run over time.
     pub series: Series,
 }
@@ -67,6 +69,10 @@ impl Measured {
             die_busy: since(dies, &run.busy_before.1),
             link_busy: [link[0] - run.busy_before.2[0], link[1] - run.busy_before.2[1]],
             firmware_busy: std::array::from_fn(|i| firmware[i] - run.busy_before.3[i]),
+            replay: match &run.source {
+                Source::Trace(trace) => Some(Replay::of(trace.shaped())),
+                Source::Jobs(_) => None,
+            },
             series: run.series.finish(end, layout.channels, layout.dies),
         };
         while let Some(next) = run.device.next_event() {
@@ -213,6 +219,7 @@ pub fn report(
         },
         utilisation,
         host_layer: measured.host.map(|host| host_layer(&host, measured.simulated)),
+        replay: measured.replay,
         series: measured.series,
         ..Report::default()
     }

@@ -18,6 +18,7 @@ mod json;
 mod latency;
 mod log;
 mod recorder;
+mod replay;
 #[cfg(test)]
 mod sample;
 mod series;
@@ -29,6 +30,7 @@ pub use html::{render_compare_html, render_compare_svg, render_html};
 pub use latency::{Distribution, Latency, LatencyRecorder};
 pub use log::{RequestLog, opcode_name, status_name};
 pub use recorder::{Direction, Directions, RequestRecorder};
+pub use replay::Replay;
 pub use series::{FlowSeries, Sample, Series, TimeSeries};
 pub use tables::{ByCause, ByStage, key};
 pub use text::render_text;
@@ -79,6 +81,9 @@ pub struct Report {
     /// The layer of the host above the drive; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_layer: Option<HostLayer>,
+    /// What a replay made of its trace; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
     /// The run over time.
     pub series: Series,
 }

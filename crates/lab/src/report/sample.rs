@@ -188,6 +188,7 @@ pub(crate) fn report() -> Report {
             dma_unseen_ns: 0,
         },
         host_layer: None,
+        replay: None,
         series,
     }
 }

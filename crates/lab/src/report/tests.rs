@@ -82,7 +82,8 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
 
 #[test]
 fn the_schema_document_names_exactly_the_keys_of_the_json() {
-    let report = Report { host_layer: Some(HostLayer::default()), ..report() };
+    let replay = Some(Replay::default());
+    let report = Report { host_layer: Some(HostLayer::default()), replay, ..report() };
     let json: Value = serde_json::from_str(&report.to_json(true)).unwrap();
     let mut written = BTreeSet::new();
     paths(&json, "", &mut written);

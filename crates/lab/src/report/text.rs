@@ -16,6 +16,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, &report.drive.name, &words(&report.drive.summary));
     labelled(&mut out, width, "workload", &words(&report.workload.summary));
     labelled(&mut out, width, "run", &words(&headline(report)));
+    labelled(&mut out, width, "trace", &report.replay.map_or(Vec::new(), |replay| replay.words()));
     out.push('\n');
     requests(&mut out, report, width);
     out.push('\n');

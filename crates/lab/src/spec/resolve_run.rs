@@ -38,6 +38,12 @@ pub(crate) const KEYS: &[Key] = &[
         Word("off"),
         "Keep so many requests outstanding instead",
     ),
+    key(
+        "run.stream",
+        Kind::Or("all", &Kind::Whole(0, u32::MAX as u64)),
+        Word("all"),
+        "The device of the trace to replay, by its number there (files of fio: 0, 1, ... as they come)",
+    ),
     key("run.limit", Kind::Or("all", &count(1)), Word("all"), "Records of the trace to replay"),
 ];
 
@@ -104,6 +110,8 @@ pub struct RunSpec {
     pub time_scale: f64,
     /// Requests kept outstanding, instead of the trace's arrival times.
     pub closed_loop: Option<u32>,
+    /// The device of the trace to replay; `None`: all.
+    pub stream: Option<u32>,
     /// Records of the trace to replay; `None`: all.
     pub limit: Option<u64>,
 }
@@ -135,6 +143,7 @@ pub(crate) fn run(values: &Values) -> RunSpec {
         },
         time_scale: values.real("run.time_scale"),
         closed_loop: values.whole_or_none("run.closed_loop").map(|depth| depth as u32),
+        stream: values.whole_or_none("run.stream").map(|stream| stream as u32),
         limit: values.whole_or_none("run.limit"),
     }
 }

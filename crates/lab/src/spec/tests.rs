@@ -287,6 +287,7 @@ format = 'msr'
 address = 'fold'
 time_scale = 0.5
 closed_loop = 32
+stream = 3
 limit = 500
 ";
     let spec = small(text).unwrap();
@@ -306,6 +307,7 @@ limit = 500
             address: crate::trace::AddressPolicy::Fold,
             time_scale: 0.5,
             closed_loop: Some(32),
+            stream: Some(3),
             limit: Some(500),
         }
     );

@@ -8,7 +8,7 @@
 //! that must be cut are handed out piece by piece, in ascending order of the trace's addresses, all with the same time;
 //! no list of pieces is ever built.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pellucid_flash::SimTime;
 
@@ -121,6 +121,9 @@ pub struct Shaped {
     /// Where each extent of the trace lies on the drive (`Compact`).
     extents: BTreeMap<u64, u64>,
     rest: Option<Rest>,
+    /// Streams taken, and the last of them.
+    streams: BTreeSet<u32>,
+    last_stream: Option<u32>,
     ended: bool,
     stats: ShapeStats,
 }
@@ -138,6 +141,8 @@ impl TraceReader {
             capacity_sectors,
             extents: BTreeMap::new(),
             rest: None,
+            streams: BTreeSet::new(),
+            last_stream: None,
             ended: false,
             stats: ShapeStats::default(),
         })
@@ -148,6 +153,11 @@ impl Shaped {
     /// What shaping did so far.
     pub fn stats(&self) -> ShapeStats {
         self.stats
+    }
+
+    /// Streams that records were taken of.
+    pub fn streams(&self) -> u64 {
+        self.streams.len() as u64
     }
 
     /// What reading met so far.
@@ -190,6 +200,10 @@ impl Shaped {
                 continue;
             }
             self.stats.taken += 1;
+            if self.last_stream != Some(record.stream) {
+                self.last_stream = Some(record.stream);
+                self.streams.insert(record.stream);
+            }
             let at = self.scale(record.at).map_err(|problem| self.reader.error(problem))?;
             return Ok(Some(Record { at, ..record }));
         }

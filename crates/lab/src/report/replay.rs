@@ -1,0 +1,67 @@
+//! What a replay did otherwise than its trace says.
+
+use super::format::count;
+use crate::trace::Shaped;
+use serde::Serialize;
+
+/// Counts of records of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Replay {
+    /// Taken from the trace.
+    pub records: u64,
+    /// Their devices (disks, volumes, files), all replayed into the drive's one address space.
+    pub devices: u64,
+    /// Of other devices than the one that was asked for: left out.
+    pub other_devices: u64,
+    /// Earlier than the one before them: replayed at that one's time.
+    pub out_of_order: u64,
+    /// Reads, writes and trims of no bytes: left out.
+    pub empty: u64,
+    /// Widened to whole sectors.
+    pub widened: u64,
+    /// With another address on the drive than in the trace.
+    pub moved: u64,
+    /// Split, because what they touch does not lie together on the drive.
+    pub split: u64,
+    /// Longer than the drive: clipped to its length.
+    pub clipped: u64,
+    /// Trims of which a part was left out, as nothing was there.
+    pub trims_cut: u64,
+}
+
+impl Replay {
+    /// What became of the records so far.
+    pub fn of(trace: &Shaped) -> Replay {
+        let shaped = trace.stats();
+        Replay {
+            records: shaped.taken,
+            devices: trace.streams(),
+            other_devices: shaped.other_streams,
+            out_of_order: trace.read_stats().backwards,
+            empty: shaped.empty,
+            widened: shaped.widened,
+            moved: shaped.moved,
+            split: shaped.split,
+            clipped: shaped.clipped,
+            trims_cut: shaped.trims_cut,
+        }
+    }
+
+    /// A few words for each count that is worth them.
+    pub(super) fn words(&self) -> Vec<String> {
+        let devices = if self.devices > 1 { self.devices } else { 0 };
+        let parts = [
+            ("devices in one address space", devices),
+            ("left out, of other devices", self.other_devices),
+            ("out of order", self.out_of_order),
+            ("empty", self.empty),
+            ("widened to sectors", self.widened),
+            ("moved", self.moved),
+            ("split", self.split),
+            ("clipped", self.clipped),
+            ("trims cut", self.trims_cut),
+        ];
+        let seen = parts.iter().filter(|(_, n)| *n > 0);
+        seen.map(|(name, n)| format!("{name} {}   ", count(*n))).collect()
+    }
+}
