@@ -69,9 +69,13 @@ pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
     let mut jobs = Vec::new();
     for raw in &spec.jobs {
         let mut builder = JobBuilder::new(Dialect::Native);
+        builder.begin_at(raw.place.to_string());
         builder.set("randseed", &spec.run.seed.to_string()).map_err(|error| refused(&raw.place, error))?;
         for pair in &raw.pairs {
-            builder.set(&pair.key, &pair.value).map_err(|error| refused(&pair.origin.place, error))?;
+            let place = &pair.origin.place;
+            builder
+                .set_at(&place.to_string(), &pair.key, &pair.value)
+                .map_err(|error| refused(place, error))?;
         }
         let job = builder.build().map_err(|error| refused(&raw.place, error))?;
         check_wait(&jobs, &job).map_err(|error| refused(&raw.place, error))?;
@@ -164,6 +168,7 @@ pub fn execute(
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
     if spec.host.is_some() {
         let Some(mut stack) = stack(spec, device)? else { unreachable!("the description has a layer") };
+        check_jobs(&stack, spec, jobs)?;
         let mut oracle = oracle(spec, &stack, in_use);
         drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut())?;
         let report = execute_on(&mut stack, spec, jobs, oracle, clock, onlooker)?;
@@ -173,6 +178,7 @@ pub fn execute(
         }
         return Ok((stack.into_device(), report));
     }
+    check_jobs(&device, spec, jobs)?;
     let mut oracle = oracle(spec, &device, in_use);
     drive::precondition(&mut device, &spec.precondition, oracle.as_mut())?;
     let report = execute_on(&mut device, spec, jobs, oracle, clock, onlooker)?;
@@ -220,11 +226,9 @@ fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, St
         if jobs.is_empty() {
             return Err(ExperimentError::NoWork);
         }
-        check_queues(jobs, device.device().config().host.queues)?;
-        // A layer of the host offers no placement.
-        let handles = if device.host().is_some() { 1 } else { device.device().config().ftl.handles };
+        check_jobs(device, spec, jobs)?;
         let source =
-            Jobs::new(jobs, device.capacity_bytes(), sector_bytes, handles).map_err(RunError::Job)?;
+            Jobs::new(jobs, device.capacity_bytes(), sector_bytes, handles(device)).map_err(RunError::Job)?;
         return Ok((Source::Jobs(source), jobs_summary(jobs)));
     };
     let format: Option<Format> = match &spec.run.format {
@@ -244,11 +248,39 @@ fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, St
     Ok((Source::Trace(Box::new(trace)), summary))
 }
 
-/// Refuses a job on a submission queue that the drive does not have.
-fn check_queues(jobs: &[Job], queues: u16) -> Result<(), RunError> {
-    let Some(job) = jobs.iter().find(|job| job.queue >= queues) else { return Ok(()) };
-    let allowed = format!("0 to {}", queues - 1);
-    Err(RunError::Job(JobError::Value { key: "queue", value: job.queue.to_string(), allowed }))
+/// Placement handles of a target. A layer of the host offers none.
+fn handles(target: &impl Target) -> u16 {
+    if target.host().is_some() { 1 } else { target.device().config().ftl.handles }
+}
+
+/// Refuses jobs that do not suit the drive, with the place where the key was written; none are looked at where a trace is the work.
+fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
+    if spec.run.trace.is_some() {
+        return Ok(());
+    }
+    let queues = target.device().config().host.queues;
+    for job in jobs {
+        let suits = match job.queue < queues {
+            true => Jobs::check(
+                job,
+                target.capacity_bytes(),
+                target.device().layout().sector_bytes,
+                handles(target),
+            ),
+            false => {
+                let allowed = format!("0 to {}", queues - 1);
+                Err(JobError::Value { key: "queue", value: job.queue.to_string(), allowed })
+            }
+        };
+        suits.map_err(|error| {
+            let JobError::Value { key, .. } = &error else { return RunError::Job(error).into() };
+            match job.written.place_of(key) {
+                Some(place) => ExperimentError::Job { place: place.into(), error },
+                None => RunError::Job(error).into(),
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// The jobs in one line.

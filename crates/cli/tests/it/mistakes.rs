@@ -1,6 +1,6 @@
 //! Typical mistakes: exit status 2, nothing on standard output, one sentence that names the thing.
 
-use crate::common::Folder;
+use crate::common::{Folder, TINY};
 
 /// Runs what must be refused, and gives the sentence.
 fn refused(folder: &Folder, words: &[&str]) -> String {
@@ -168,6 +168,33 @@ fn workload_mistakes_are_named() {
         refused(&folder, &["run", "job.fio"]),
         "job.fio: a job file, where a drive is expected; allowed: pellucid run DRIVE FILE.fio"
     );
+}
+
+/// Of a key that does not suit the drive, before the drive is preconditioned: that would fail here.
+#[test]
+fn a_job_that_does_not_suit_the_drive_is_named_with_its_line_at_once() {
+    let folder = Folder::with_drive();
+    let run = |words: &[&str]| {
+        let done = folder.run(&[&["run"], words, &["--set", "media.faults.program_fail=1"]].concat());
+        assert_eq!(done.status, 2, "{words:?}: {}", done.stderr);
+        done.stderr.trim_end().strip_prefix("error: ").expect("a sentence").to_string()
+    };
+    let allowed = "allowed: multiples of the sector, 512 bytes";
+    folder.write("job.fio", "[global]\nrw=randwrite\n[a]\nbs=4k\n\n[b]\nbs=1000\nsize=1m\n");
+    assert_eq!(run(&["tiny.toml", "job.fio"]), format!("job.fio: line 7: bs = 1000: {allowed}"));
+    folder.write("global.fio", "[global]\nblocksize=1000\n[a]\nrw=randwrite\n");
+    assert_eq!(run(&["tiny.toml", "global.fio"]), format!("global.fio: line 2: bs = 1000: {allowed}"));
+    folder.write("queue.fio", "[a]\nrw=write\n[b]\nsize=20m\n");
+    assert_eq!(
+        run(&["tiny.toml", "queue.fio"]).split(": allowed").next(),
+        Some("queue.fio: line 4: size = 20971520")
+    );
+    assert_eq!(run(&["tiny.toml", "--rw", "write", "--bs", "1000"]), format!("--bs: bs = 1000: {allowed}"));
+    assert_eq!(run(&["tiny.toml", "--rw", "write", "--queue", "9"]), "--queue: queue = 9: allowed: 0 to 0");
+    let jobs = format!("{TINY}[[job]]\nrw = \"write\"\n[[job]]\nrw = \"write\"\nbs = 1000\n");
+    folder.write("jobs.toml", &jobs);
+    let line = jobs.lines().count();
+    assert_eq!(run(&["jobs.toml"]), format!("jobs.toml:{line}: bs = 1000: {allowed}"));
 }
 
 /// Reading what was never written takes no time on a drive whose controller takes none.

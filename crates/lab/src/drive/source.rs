@@ -70,6 +70,12 @@ pub struct Jobs {
 }
 
 impl Jobs {
+    /// Whether a job suits such a drive.
+    pub fn check(job: &Job, capacity_bytes: u64, sector_bytes: u32, handles: u16) -> Result<(), JobError> {
+        Generator::new(job, capacity_bytes, sector_bytes)?;
+        Handles::new(job, handles).map(drop)
+    }
+
     /// Puts jobs on a drive with so many placement handles.
     pub fn new(jobs: &[Job], capacity_bytes: u64, sector_bytes: u32, handles: u16) -> Result<Jobs, JobError> {
         let worker = |job: &Job| {

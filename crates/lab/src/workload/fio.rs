@@ -120,7 +120,7 @@ pub fn parse_fio(text: &str, file_name: &str, seed: u64) -> Result<FioFile, FioE
         line,
         what,
     })?;
-    let mut global = Scope::new(seed);
+    let mut global = Scope::new(file_name, seed);
     let mut scopes = Vec::new();
     let mut notices = Vec::new();
     for section in &sections {
@@ -129,6 +129,7 @@ pub fn parse_fio(text: &str, file_name: &str, seed: u64) -> Result<FioFile, FioE
         } else {
             let mut scope = global.clone();
             scope.builder.set("name", &section.name).unwrap_or_default();
+            scope.builder.begin_at(format!("{file_name}: line {}: [{}]", section.line, section.name));
             scope.apply(section, &mut notices);
             scope.limit_depth(&mut notices);
             scopes.push((section, scope));
@@ -251,6 +252,7 @@ fn split_sections(text: &str) -> Result<Vec<Section>, (usize, String)> {
 /// What `[global]` hands to a section, and what a section makes of it.
 #[derive(Clone)]
 struct Scope {
+    file: String,
     builder: JobBuilder,
     engine: Option<String>,
     /// The line that set `iodepth`, and the value.
@@ -258,10 +260,10 @@ struct Scope {
 }
 
 impl Scope {
-    fn new(seed: u64) -> Scope {
+    fn new(file: &str, seed: u64) -> Scope {
         let mut builder = JobBuilder::new(Dialect::Fio);
         builder.set("randseed", &seed.to_string()).unwrap_or_default();
-        Scope { builder, engine: None, depth: None }
+        Scope { file: file.into(), builder, engine: None, depth: None }
     }
 
     fn apply(&mut self, section: &Section, notices: &mut Vec<Notice>) {
@@ -287,7 +289,8 @@ impl Scope {
             let why = "allowed: plain values; variables and keywords ($) are not expanded";
             return Some(entry.notice(Severity::Refused, why));
         }
-        match self.builder.set(&entry.key, &entry.value) {
+        let place = format!("{}: line {}", self.file, entry.line);
+        match self.builder.set_at(&place, &entry.key, &entry.value) {
             Ok(()) => {
                 if entry.key == "iodepth" {
                     self.depth = Some((entry.line, entry.value.clone()));

@@ -7,7 +7,7 @@
 use super::units::{Amount, UnitError, parse_amount, parse_bytes, parse_time};
 use super::{
     BlockSize, Dialect, Distribution, HandleList, HandleSelect, IoLimit, Job, Pattern, Rate, RateProcess,
-    Think, laws,
+    Think, Written, laws,
 };
 use crate::suggest;
 use pellucid_flash::Nanos;
@@ -220,6 +220,7 @@ impl JobBuilder {
             queue: 0,
             handles: HandleList::Off,
             handle_select: HandleSelect::RoundRobin,
+            written: Written::default(),
         };
         JobBuilder {
             job,
@@ -235,6 +236,20 @@ impl JobBuilder {
             placement: None,
             plids: None,
         }
+    }
+
+    /// As [`JobBuilder::set`], of a key that was written at `place`.
+    pub fn set_at(&mut self, place: &str, key: &str, value: &str) -> Result<(), JobError> {
+        self.set(key, value)?;
+        if let Some(doc) = JobBuilder::key(key) {
+            self.job.written.note(doc.name, place);
+        }
+        Ok(())
+    }
+
+    /// The job begins at `place`.
+    pub fn begin_at(&mut self, place: impl Into<String>) {
+        self.job.written.begin(place.into());
     }
 
     /// Every key, in the order of a listing.

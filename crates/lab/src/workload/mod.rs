@@ -79,6 +79,7 @@ mod pace;
 mod permute;
 mod placement;
 mod units;
+mod written;
 
 pub use distribution::{Distribution, Zone};
 pub use fio::{FioError, FioFile, Notice, Severity, parse_fio};
@@ -87,6 +88,7 @@ pub use keys::{JobBuilder, JobError, KeyDoc};
 pub use permute::Permutation;
 pub use placement::{HandleList, HandleSelect, Handles};
 pub use units::{Amount, UnitError, parse_amount, parse_bytes, parse_time};
+pub use written::Written;
 
 use pellucid_flash::{Nanos, Opcode};
 
@@ -331,6 +333,8 @@ pub struct Job {
     pub handles: HandleList,
     /// `plid_select`.
     pub handle_select: HandleSelect,
+    /// Where it and its keys were written.
+    pub written: Written,
 }
 
 /// Refuses a job that waits for one that does not stand before it in the list: so it never waits for itself, nor in a circle.
