@@ -15,7 +15,8 @@ use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
 use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, serial_number};
 use pellucid_serve::session::{NQN_PREFIX, Namespace};
 use pellucid_serve::{
-    Address, CONTROL, Core, FioTrace, Options, PlannedFault, RemoteConfig, Server, Time, TlsConfig, UblkError,
+    Address, CONTROL, Core, FioTrace, Options, PlannedFault, Refusal, RemoteConfig, Server, Time, TlsConfig,
+    UblkError,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -80,7 +81,8 @@ pub struct Serve {
     /// ranges hold data (block status)
     #[arg(long, requires = "nbd")]
     nbd_simple_replies: bool,
-    /// Serve NVMe/TCP here: HOST:PORT or PORT (on 127.0.0.1); each drive is the subsystem nqn.2026-01.org.pellucid:NAME
+    /// Serve NVMe/TCP here: HOST:PORT or PORT (on 127.0.0.1); each drive is the subsystem nqn.2026-01.org.pellucid:NAME.
+    /// Drives of one name in two servers need others for a host that attaches both: --set drive.name=NAME
     #[arg(long, value_name = "ADDR")]
     nvme_tcp: Vec<Address>,
     /// Let only this NVMe host connect, by its qualified name; may be given several times
@@ -177,8 +179,18 @@ impl Serve {
         let names: Vec<String> = drives.iter().map(|opened| opened.name.clone()).collect();
         let (drives, registries): (Vec<_>, Vec<_>) =
             drives.into_iter().map(|opened| ((opened.name, opened.drive), opened.registry)).unzip();
-        let mut core = Core::new(drives, self.time)
-            .map_err(|refusal| Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")))?;
+        let mut core = Core::new(drives, self.time).map_err(|refusal| {
+            let instead = match &refusal {
+                Refusal::SameName { name } => {
+                    let last = names.iter().rposition(|other| other == name);
+                    let drive = last.and_then(|at| self.drives.get(at)).unwrap_or(name);
+                    format!("; for one: {drive},drive.name={name}-2")
+                }
+                Refusal::Stamps { .. } => "; for one: --set media.store=ram".into(),
+                Refusal::NoDrive | Refusal::Dilation { .. } => String::new(),
+            };
+            Failure::asked(anyhow!("{refusal}{instead}"))
+        })?;
         if self.lead_us.is_some_and(|us| us > 0) && self.time == Time::Instant {
             return Err(Failure::asked(anyhow!(
                 "--lead-us: with --time instant nothing has a time; allowed: paced, xF"

@@ -262,6 +262,15 @@ fn mistakes_in_serving_are_named() {
         "no way to reach the drive; allowed: --nvme-tcp ADDR, --nbd ADDR, --ublk; for one: pellucid serve tiny.toml \
          --set media.store=ram --nvme-tcp 4420"
     );
+    // A host would take them for two paths to one.
+    assert_eq!(
+        refused(&folder, &["serve", "tiny.toml", "tiny.toml", "--set", "media.store=ram", "--nvme-tcp", "0"]),
+        "tiny: two drives of this name; names must differ; for one: tiny.toml,drive.name=tiny-2"
+    );
+    assert_eq!(
+        refused(&folder, &["serve", "tiny.toml", "--nvme-tcp", "0"]).split("; ").last(),
+        Some("for one: --set media.store=ram")
+    );
     let done = folder.run(&["status", "--control", "nowhere"]);
     assert_eq!((done.status, done.stdout.as_str()), (1, ""));
     let why = "error: nowhere: no server answers here (pellucid serve --control nowhere): ";
