@@ -11,7 +11,7 @@
 //! are out-of-band data and vectors; a trailer in each batch stands for the first, several reads for the second.
 //!
 //! What holds: a write is acknowledged when it is on the media (force unit access), whatever buffer the drive has; a batch counts if
-//! its trailer can be read. A zone's writes are in order because who stands above has one write at a time in each parallel unit.
+//! its trailer can be read, or the next one, which repeats it. A zone's writes are in order because who stands above has one write at a time in each parallel unit.
 //! Nothing is known here of what zones hold but which are active ([`active`]), and where the drive keeps stamps instead of data: then their out-of-band data stay
 //! here too, as they could not come back.
 
@@ -32,7 +32,7 @@ use pellucid_flash::{
 };
 use read::Want;
 use shape::Shape;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A command from above.
 #[derive(Clone, Debug, Default)]
@@ -111,6 +111,8 @@ pub struct ZoneChunks {
     under_way: u32,
     /// Out-of-band data of each zone, where the drive keeps stamps.
     stamps: Vec<Vec<u8>>,
+    /// The last batch written to a zone and its out-of-band data, which the next trailer repeats.
+    last: BTreeMap<u32, (u32, Vec<u8>)>,
     buffers: Vec<Vec<u8>>,
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
@@ -141,6 +143,7 @@ impl ZoneChunks {
             active: Active::new(zones.zones, zones.active_max),
             under_way: 0,
             stamps: vec![Vec::new(); stamps],
+            last: BTreeMap::new(),
             buffers: Vec::new(),
             down: VecDeque::new(),
             up: VecDeque::new(),
@@ -165,7 +168,8 @@ impl ZoneChunks {
 
     /// Bytes of host memory for records of commands and zones; buffers of commands under way are not counted.
     pub fn memory_bytes(&self) -> u64 {
-        self.ops.memory_bytes() + self.parts.memory_bytes() + u64::from(self.shape.zones.zones)
+        let last: u64 = self.last.values().map(|(_, oob)| oob.capacity() as u64).sum();
+        self.ops.memory_bytes() + self.parts.memory_bytes() + u64::from(self.shape.zones.zones) + last
     }
 
     fn keeps_content(&self) -> bool {
@@ -247,13 +251,22 @@ impl ZoneChunks {
         let (images, oob) =
             (self.shape.data as usize * self.image_bytes, self.shape.data as usize * Vector::METADATA_BYTES);
         let batches = place.batch..place.batch + command.sectors / self.shape.data;
+        let ends_zone = batches.end * self.shape.data == self.shape.chunks.chunk_sectors;
         let sectors = batches.len() as u32 * self.shape.batch;
         let parts = command.data.chunks_exact(images).zip(metadata.chunks_exact(oob));
         for (batch, (images, oob)) in batches.zip(parts) {
             data.extend_from_slice(images);
             self.counters.trailer_sectors += 1;
             match self.stamps.get_mut(place.zone as usize) {
-                None => trailer::put(&mut data, self.image_bytes, place.zone, batch, oob),
+                None => {
+                    let last = self.last.entry(place.zone).or_default();
+                    let before =
+                        (batch > 0 && last.0 + 1 == batch && !last.1.is_empty()).then_some(&last.1[..]);
+                    trailer::put(&mut data, self.image_bytes, (place.zone, batch), oob, before);
+                    last.0 = batch;
+                    last.1.clear();
+                    last.1.extend_from_slice(oob);
+                }
                 Some(stamps) => {
                     let at = batch as usize * oob.len();
                     if stamps.len() < at + oob.len() {
@@ -264,6 +277,9 @@ impl ZoneChunks {
                 }
             }
         }
+        if ends_zone {
+            self.last.remove(&place.zone);
+        }
         let lba = Lba(self.shape.lba(place));
         self.send_whole(op, Command { fua: true, ..Command::new(0, Opcode::Write, lba, sectors, data) });
     }
@@ -272,6 +288,7 @@ impl ZoneChunks {
         let command = self.command(op);
         let action = if command.opcode == Opcode::Reset { ZoneAction::Reset } else { ZoneAction::Finish };
         let zone = self.shape.place(command.lba).expect("checked at submission").zone;
+        self.last.remove(&zone);
         let start = Lba(self.shape.start(zone));
         self.send_whole(op, Command::new(0, Opcode::Zone(action), start, 0, Vec::new()));
     }

@@ -4,7 +4,8 @@
 //!  wanted     12 13    17   T(31)      300          T: a trailer, for the out-of-band data of 12, 13 and 17
 //!  reads     [12 .. 17]     [31]      [300]         what lies close together comes with one command
 //! ```
-//! A run that fails is read again sector by sector, so that a bad sector costs itself only. With nothing but out-of-band data wanted
+//! A run that fails is read again sector by sector, so that a bad sector costs itself only; where that is a trailer, the next one repeats
+//! what it said. With nothing but out-of-band data wanted
 //! the trailers alone are read.
 
 use super::{Op, Purpose, ZoneChunks, trailer};
@@ -13,10 +14,13 @@ use pellucid_flash::{Command, Completion, Lba, Opcode, Status, Vector};
 /// Sectors that are read along unasked rather than with another command: a page of most drives.
 const GAP_SECTORS: u64 = 4;
 
-/// A sector of the drive, and which sector of the command it is; [`TRAILER`] for none.
+/// A sector of the drive, and which sector of the command it is; [`TRAILER`] or [`NEXT_TRAILER`] for none.
 pub(super) type Want = (u64, u32);
 
 const TRAILER: u32 = u32::MAX;
+
+/// A trailer too, for what it repeats of the one before, which cannot be read.
+const NEXT_TRAILER: u32 = u32::MAX - 1;
 
 /// The `i`-th sector of a command.
 fn address(command: &Command, i: u32) -> Lba {
@@ -97,14 +101,14 @@ impl ZoneChunks {
     fn send_run(&mut self, op: u32, wants: &[Want]) {
         let (first, last) = (wants[0].0, wants[wants.len() - 1].0);
         let sectors = (last - first + 1) as u32;
-        let content = self.keeps_content() && wants.iter().any(|w| w.1 == TRAILER);
+        let content = self.keeps_content() && wants.iter().any(|w| w.1 >= NEXT_TRAILER);
         let mut data = Vec::new();
         if content || !self.command(op).data.is_empty() {
             data = self.buffers.pop().unwrap_or_default();
             data.clear();
             data.resize(sectors as usize * self.image_bytes, 0);
         }
-        let asked = wants.iter().filter(|w| w.1 != TRAILER).count() as u64;
+        let asked = wants.iter().filter(|w| w.1 < NEXT_TRAILER).count() as u64;
         self.counters.gap_sectors += u64::from(sectors).saturating_sub(asked);
         let part = self.parts.take();
         let record = &mut self.parts[part];
@@ -127,7 +131,10 @@ impl ZoneChunks {
                 let from = (lba - first) as usize * self.image_bytes;
                 let image = completion.data.get(from..from + self.image_bytes).unwrap_or_default();
                 match at {
-                    TRAILER => self.give_metadata(op, lba, image, ok),
+                    TRAILER if !ok && completion.status != Status::PowerLoss && self.has_next(lba) => {
+                        self.send_run(op, &[(lba + u64::from(self.shape.batch), NEXT_TRAILER)]);
+                    }
+                    TRAILER | NEXT_TRAILER => self.give_metadata(op, (lba, at), image, ok),
                     at if ok => self.give_data(op, at, image),
                     at => self.lose(op, at, completion.status),
                 }
@@ -154,15 +161,29 @@ impl ZoneChunks {
         record.failed |= 1 << at.min(63);
     }
 
-    /// Out-of-band data for all sectors of the command that `lba`, a trailer, describes. Without a trailer there are none.
-    fn give_metadata(&mut self, op: u32, lba: u64, image: &[u8], ok: bool) {
-        let place = self.shape.place_at(lba);
+    /// Whether a zone has a batch behind that of a trailer, which may repeat it.
+    fn has_next(&self, lba: u64) -> bool {
+        let place = self.shape.place_at(lba + u64::from(self.shape.batch));
+        self.keeps_content()
+            && place.zone == self.shape.place_at(lba).zone
+            && u64::from((place.batch + 1) * self.shape.batch) <= self.shape.zones.capacity_sectors
+    }
+
+    /// Out-of-band data for all sectors of the command that a trailer describes, or (`NEXT_TRAILER`) that the one before does. Without a
+    /// trailer there are none.
+    fn give_metadata(&mut self, op: u32, (lba, at): Want, image: &[u8], read: bool) {
+        let mut place = self.shape.place_at(lba);
         let bytes = Vector::METADATA_BYTES;
         let length = self.shape.data as usize * bytes;
         let oob = match self.stamps.get(place.zone as usize) {
+            None if at == NEXT_TRAILER => {
+                trailer::parse_before(image, place.zone, place.batch, self.shape.data)
+            }
             None => trailer::parse(image, place.zone, place.batch, self.shape.data),
             Some(stamps) => stamps.get(place.batch as usize * length..(place.batch as usize + 1) * length),
         };
+        let ok = read && (at == TRAILER || oob.is_some());
+        place.batch -= u32::from(at == NEXT_TRAILER);
         let Op { command, failed, status, .. } = &mut self.ops[op];
         let command = command.as_mut().expect("a command under way");
         for i in 0..command.sectors {
