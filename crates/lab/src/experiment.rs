@@ -1,7 +1,7 @@
 //! An experiment: a resolved description, carried out.
 //!
 //! ```text
-//!  Spec ─► Device::new ─► precondition ─► Run ─► Report
+//!  Spec ─► Device::new ─► jobs suit it? ─► precondition ─► Run ─► Report
 //!            (or a prepared drive, forked)
 //! ```
 

@@ -11,9 +11,9 @@
 //! are out-of-band data and vectors; a trailer in each batch stands for the first, several reads for the second.
 //!
 //! What holds: a write is acknowledged when it is on the media (force unit access), whatever buffer the drive has; a batch counts if
-//! its trailer can be read, or the next one, which repeats it. A zone's writes are in order because who stands above has one write at a time in each parallel unit.
-//! Nothing is known here of what zones hold but which are active ([`active`]), and where the drive keeps stamps instead of data: then their out-of-band data stay
-//! here too, as they could not come back.
+//! its trailer can be read, or the next one, which repeats it. A zone's writes are in order because who stands above has one write at a
+//! time in each parallel unit. Nothing is known here of what zones hold but which are active ([`active`]), what the next trailer is to
+//! repeat, and, where the drive keeps stamps instead of data, their out-of-band data, as they could not come back.
 
 mod active;
 mod read;

@@ -5,8 +5,7 @@
 //!  reads     [12 .. 17]     [31]      [300]         what lies close together comes with one command
 //! ```
 //! A run that fails is read again sector by sector, so that a bad sector costs itself only; where that is a trailer, the next one repeats
-//! what it said. With nothing but out-of-band data wanted
-//! the trailers alone are read.
+//! what it said. With nothing but out-of-band data wanted the trailers alone are read.
 
 use super::{Op, Purpose, ZoneChunks, trailer};
 use pellucid_flash::{Command, Completion, Lba, Opcode, Status, Vector};

@@ -4,8 +4,9 @@
 //!  a start fails ─► out-of-band data of all chunks that no known line has ─┬─ signed: the line is put together again, and closed
 //!                                                                          └─ nobody's, nor are others of a line without start: reset
 //! ```
-//! A crash may have torn a start, or the reset of a whole chunk; or a reset has failed, and put the chunk out of use. Then nothing in the line is needed, and a line put together for
-//! nothing is soon reset as one that holds nothing valid. Invariant: what cannot be read is no reason to reset what can be.
+//! A crash may have torn a start, or the reset of a whole chunk; or a reset has failed, and put the chunk out of use. Then nothing in
+//! the line is needed, and a line put together for nothing is soon reset as one that holds nothing valid. Invariant: what cannot be
+//! read is no reason to reset what can be.
 
 use super::needs::Need;
 use super::{Phase, Start};

@@ -94,6 +94,15 @@ fn wrong_values_are_named_with_what_is_allowed() {
             "15: drive.host = a list of 1 tables: not allowed; allowed: a table, [drive.host]",
         ),
         (
+            "[[drive.namespace]]\ninterface = 'zoned'\nbuffer = 'protected'\nstage = 600\nspare_blocks = 3",
+            "19: drive.namespace[0].spare_blocks = 3: not allowed; allowed: a whole number from 4 to 31",
+        ),
+        (
+            "[[drive.namespace]]\ninterface = 'zoned'\nbuffer = 'protected'\nstage = 9000\nblocks = 20",
+            "17: drive.namespace[0].buffer = \"protected\": not allowed; allowed: volatile: a protected one of 9000 stripes needs 36 \
+             spare blocks of every die and at least 1 for zones",
+        ),
+        (
             "[run]\naddress = 'wrap'",
             "16: run.address = \"wrap\": not allowed; allowed: refuse, fold, compact",
         ),
