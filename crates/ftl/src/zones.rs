@@ -262,6 +262,9 @@ impl Zones {
         if u64::from(pointer) + u64::from(sectors) > self.geometry.capacity_sectors {
             return Err(Status::ZoneBoundary);
         }
+        if self.reserve > 0 && self.lacks_room(zone, pointer, pointer + sectors) {
+            return Err(Status::ReadOnly);
+        }
         if !Zones::is_open(state) {
             self.room_to_open(state)?;
             self.set_state(zone, ZoneState::ImplicitlyOpen);
@@ -332,6 +335,23 @@ impl Zones {
     /// Whether what is in the buffer might find no room, so that no more may be accepted.
     pub fn is_short(&self) -> bool {
         self.reserve > 0 && self.pool.free_total() < self.reserve
+    }
+
+    /// Whether sectors of a zone need blocks that it would not get now: a protected buffer, which promises to keep them, does not take
+    /// them. Writes to several zones at a time may still vie for the last ones.
+    fn lacks_room(&self, zone: u32, first: u32, end: u32) -> bool {
+        let (dies, rows) = (self.config.dies_per_zone, self.layout.stripes_per_block);
+        let (first, end) = (first / self.stripe_sectors, end.div_ceil(self.stripe_sectors));
+        // The last stripe of each column says enough.
+        let begins_block = |stripe: &u32| {
+            let record = &self.zones[zone as usize].columns[(stripe % dies) as usize];
+            let room = record.extents.last().map_or(0, |last| last.row + last.count + rows - record.next_at);
+            stripe / dies >= room
+        };
+        let begun: Vec<u32> = (first.max(end.saturating_sub(dies))..end).filter(begins_block).collect();
+        let needed = begun.len() as u32;
+        begun.iter().any(|stripe| self.pool.free_count(self.die(zone, stripe % dies)) == 0)
+            || (needed > 0 && self.pool.free_total() < self.reserve + needed)
     }
 
     /// Whether all closed zones may be opened.
