@@ -84,7 +84,7 @@ impl PageMap {
         let coming = self.blocks.free_count(die) + collection.promised.len() as u32;
         // What host data may not take must not keep them waiting.
         let short = self.blocks.free_total() <= self.live_dies + self.meta_reserve();
-        let low = 1 + if short { self.meta_reserve() } else { 0 };
+        let low = 1 + self.cut_reserve + if short { self.meta_reserve() } else { 0 };
         let wants = coming <= self.config.gc_low_blocks.max(low)
             || (idle && coming < self.config.gc_high_blocks)
             || (short && self.none_collects());

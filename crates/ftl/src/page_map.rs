@@ -162,6 +162,8 @@ pub struct PageMap {
     order: Vec<DieId>,
     cursor: usize,
     full: full::FullDies,
+    /// Blocks of each die that host data leave free beside the one for collection, because power was cut.
+    pub(crate) cut_reserve: u32,
     /// Collection has made room that host data were turned away for.
     pub(crate) released: bool,
     pub(crate) sequence: u64,
@@ -256,6 +258,7 @@ impl PageMap {
             order: place::placement_order(config.placement, layout),
             cursor: 0,
             full: full::FullDies::new(layout.dies as usize),
+            cut_reserve: 0,
             released: false,
             sequence: 1,
             programs: Vec::new(),

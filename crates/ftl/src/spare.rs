@@ -6,6 +6,9 @@
 //! When host data find no room, every block is free, open or closed, and collection has to find a closed one that gives more than it
 //! takes. What a block holds moves in whole stripes, so a closed block that gives nothing holds more than all its stripes but one do.
 //! Where there are too few data to fill all closed blocks so far, one of them can be collected.
+//!
+//! The kind of data that finds no room has no open block in any die, so that each die may keep a second free one all the same: it does
+//! so once power has been cut ([`PageMap::mount`](crate::PageMap::mount)).
 
 use crate::config::{Durability, FtlConfig, Isolation, Separation};
 use pellucid_flash::Layout;

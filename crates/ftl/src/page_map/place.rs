@@ -78,12 +78,13 @@ impl PageMap {
         }
         let mixed =
             self.config.separation == Separation::Off && matches!(shared, Stream::Host | Stream::Placed(_));
+        let kept = 1 + self.cut_reserve;
         match self.open_block(die, shared) {
             Some(_) if relocation || !mixed => true,
-            Some(_) => free >= 1 && self.segments_have_room(),
+            Some(_) => free >= kept && self.segments_have_room(),
             None if relocation => free > 0,
             None if shared == Stream::Meta => free > 1,
-            None => free > 1 && self.blocks.free_total() > self.live_dies + self.meta_reserve(),
+            None => free > kept && self.blocks.free_total() > self.live_dies + self.meta_reserve(),
         }
     }
 
