@@ -511,7 +511,7 @@ fn beside_block() {
     let Some(Interface::Block { sectors, handles: 1 }) = Drive::interface(&bench.drive, 0) else {
         panic!("namespace 0 is not a block namespace");
     };
-    assert_eq!(sectors, 60 * 4, "4 blocks of every die hold 256 units");
+    assert_eq!(sectors, 42 * 4, "4 blocks of every die hold 256 units");
     bench.namespace = 1;
     assert_eq!(bench.chunks().chunks, 2);
     let lba = bench.lba(0, 0, 1, 0);
