@@ -28,6 +28,10 @@ pub(crate) struct Entry {
     pub dirty: u64,
     /// Host DMAs in progress or announced.
     pub users: u32,
+    /// Those that only read it; they see the same while it is programmed.
+    pub readers: u32,
+    /// Writes of the drive that had arrived when it was packed.
+    pub packed_at: u64,
     /// A flash read is filling the missing sectors.
     pub filling: bool,
     /// The last fill left no content, because nobody would see it.
@@ -78,6 +82,8 @@ const VACANT: Entry = Entry {
     valid: 0,
     dirty: 0,
     users: 0,
+    readers: 0,
+    packed_at: 0,
     filling: false,
     hollow: false,
     wanted: false,
@@ -117,6 +123,21 @@ pub(crate) struct Buffer {
     /// Entries that writes hold, and how many they may.
     written: u32,
     write_limit: u32,
+}
+
+impl Entry {
+    /// Whether it cannot go to the media now: its data are changing, or it is on its way already.
+    #[inline]
+    pub fn is_occupied(&self) -> bool {
+        self.users > self.readers || self.filling || self.packed || self.programming
+    }
+
+    /// Whether somebody waits until the sectors of `mask` are on the media, so that a write must not take them along any more: by
+    /// writes that never pause they would be kept from there.
+    #[inline]
+    pub fn is_awaited(&self, mask: u64) -> bool {
+        self.dirty & mask != 0 && !self.programming && (self.flushing || !self.acknowledge.is_empty())
+    }
 }
 
 impl Buffer {

@@ -224,6 +224,9 @@ impl Device {
                 continue;
             }
             self.pad_if_awaited();
+            if self.let_behind_go_on() {
+                continue;
+            }
             if self.ftl.has_handle_events() {
                 self.note_handle_events();
             }

@@ -83,6 +83,7 @@ impl Device {
     /// An entry's data are on the media (or dropped by a trim).
     pub(crate) fn flushed(&mut self, entry: u32) {
         if std::mem::take(&mut self.buffer[entry].flushing) {
+            self.writes.behind_go_on = true;
             self.flushes.entries_left -= 1;
             self.flushes.settled |= self.flushes.entries_left == 0;
         }

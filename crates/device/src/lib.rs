@@ -34,6 +34,7 @@ mod taps;
 mod views;
 mod work;
 mod write_path;
+mod write_waits;
 mod zone_actions;
 mod zone_log;
 mod zone_path;

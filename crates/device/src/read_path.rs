@@ -39,6 +39,10 @@ impl Device {
             return self.slice_done(slice, Status::ReadOnly);
         }
         let found = self.buffer.find(lpn);
+        let awaited = |entry: u32| self.buffer[entry].is_awaited(mask);
+        if write && (found.is_some_and(awaited) || self.has_one_behind(lpn)) {
+            return self.fall_behind(slice);
+        }
         let line = self.line(write);
         let entry = match found {
             Some(entry) if !write => entry,
@@ -84,7 +88,7 @@ impl Device {
         let held = &mut self.buffer[entry];
         if held.valid & mask == mask {
             self.counters.buffer_read_hits += 1;
-            held.users += 1;
+            (held.users, held.readers) = (held.users + 1, held.readers + 1);
             self.ask(Task::Dma(slice));
         } else {
             let start = !held.filling;
@@ -400,7 +404,7 @@ impl Device {
             let mask = record.mask();
             let held = &mut self.buffer[entry];
             if held.hollow || held.valid & mask == mask {
-                held.users += 1;
+                (held.users, held.readers) = (held.users + 1, held.readers + 1);
                 self.ask(Task::Dma(slice));
             } else {
                 self.slice_done(slice, status);
@@ -467,6 +471,7 @@ impl Device {
             return self.write_arrived(slice);
         }
         self.slice_done(slice, Status::Success);
+        self.buffer[entry].readers -= 1;
         self.release(entry);
     }
 

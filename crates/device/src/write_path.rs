@@ -8,7 +8,7 @@
 //!                                                                     ─► program ─► acknowledged (write-through)
 //! ```
 //! Units are gathered until a stripe is full. A partial stripe is padded only when somebody waits for it and nothing that
-//! could fill it is on its way.
+//! could fill it is on its way: [`crate::write_waits`].
 
 use crate::config::WritePolicy;
 use crate::device::{Device, StripeUnit};
@@ -24,15 +24,21 @@ use pellucid_media::Outcome;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes {
     /// Entries that wait for a stripe.
-    packer: OperationPacker,
+    pub packer: OperationPacker,
     /// Write slices between fetch and arrival of their data.
     pub inbound: u32,
     /// Entries that are wanted and are being filled.
     pub filling: u32,
     /// Slices that are acknowledged only when programmed.
-    awaited: u32,
+    pub awaited: u32,
     /// Entries packed or in a program.
     leaving: u32,
+    /// Those whose data have arrived, ever.
+    pub arrived: u64,
+    /// Those that wait until what they overwrite is on its way to the media.
+    pub behind: List,
+    /// Some of these may go on.
+    pub behind_go_on: bool,
     /// No die could take data at the last try.
     pub stalled: bool,
     /// Stages of programs that made entries clean while slices waited for entries, not yet shared out among these. An entry
@@ -54,7 +60,7 @@ impl Writes {
     }
 
     /// Entries in programs.
-    fn programming(&self) -> u32 {
+    pub fn programming(&self) -> u32 {
         self.leaving - self.packer.waiting() as u32
     }
 }
@@ -87,6 +93,7 @@ impl Device {
     /// The firmware knows that the data of a write slice are in the buffer.
     pub(crate) fn write_arrived(&mut self, slice: u32) {
         self.writes.inbound -= 1;
+        self.writes.arrived += 1;
         let record = &self.slices[slice];
         let entry = record.entry;
         if record.through {
@@ -101,16 +108,18 @@ impl Device {
         if self.config.buffer.write == WritePolicy::WriteBack {
             self.dispatch_above(self.config.buffer.dirty_high);
         }
+        self.pad_overdue();
     }
 
     /// Nothing is being done with an entry (or one thing less): decide what becomes of it.
     pub(crate) fn settle(&mut self, entry: u32) {
         let record = &self.buffer[entry];
-        if record.users > 0 || record.filling || record.packed || record.programming {
+        let leaves = record.dirty != 0 && record.wanted;
+        if record.is_occupied() || (record.users > 0 && !leaves) {
             return;
         }
         // A clean entry goes to those who wait: kept as the most recently used, it would let all older ones be written first.
-        if record.dirty != 0 && record.wanted {
+        if leaves {
             self.dispatch(entry);
         } else if record.listed
             && (record.dirty != 0 || (self.config.buffer.retain && self.starved.iter().all(List::is_empty)))
@@ -128,7 +137,7 @@ impl Device {
         self.buffer.busy(entry);
         let record = &mut self.buffer[entry];
         record.wanted = true;
-        if record.users > 0 || record.filling || record.packed || record.programming {
+        if record.is_occupied() {
             return;
         }
         if record.valid != self.full {
@@ -161,6 +170,7 @@ impl Device {
 
     fn pack(&mut self, entry: u32) {
         self.buffer[entry].packed = true;
+        self.buffer[entry].packed_at = self.writes.arrived;
         self.writes.leaving += 1;
         let record = &self.buffer[entry];
         let stream = self.ftl.host_stream(record.lpn, record.handle);
@@ -176,7 +186,7 @@ impl Device {
     }
 
     /// Plans full stripes of a queue of the packer (and the rest, if `pad`).
-    fn program_packed(&mut self, queue: usize, pad: bool) {
+    pub(crate) fn program_packed(&mut self, queue: usize, pad: bool) {
         while self.writes.packer.has_stripe(queue) || (pad && !self.writes.packer.is_empty(queue)) {
             let mut lpns = std::mem::take(&mut self.writes.lpns);
             lpns.clear();
@@ -205,6 +215,7 @@ impl Device {
 
     fn enter_program(&mut self, plan: &Plan, position: usize, entry: u32) {
         self.set_unit(plan.id, position, StripeUnit::Entry(entry));
+        self.writes.behind_go_on = true;
         let record = &mut self.buffer[entry];
         record.packed = false;
         record.programming = true;
@@ -450,6 +461,7 @@ impl Device {
     /// Completes the slices that waited for the entry's program.
     pub(crate) fn acknowledge(&mut self, entry: u32, stages: Option<&StageTimes>, status: Status) {
         let mut list = self.buffer[entry].acknowledge.take();
+        self.writes.behind_go_on |= !list.is_empty();
         while let Some(slice) = list.pop(&mut self.slices) {
             let record = &mut self.slices[slice];
             match stages {
@@ -477,53 +489,6 @@ impl Device {
         self.flush_failed(entry);
     }
 
-    /// Pads partial stripes if somebody waits and nothing is on its way to fill them.
-    #[inline]
-    pub(crate) fn pad_if_awaited(&mut self) {
-        if self.writes.packer.waiting() == 0 || self.more_comes() {
-            return;
-        }
-        // What was dispatched for space has gone to different queues, none of which holds a stripe: more follow.
-        if self.starved_count > 0 && self.writes.programming() == 0 {
-            self.dispatch_for_space();
-        }
-        // Those who wait for an entry get one when a program ends, if any is running.
-        let starved =
-            self.starved_count > 0 && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;
-        let awaited = self.writes.awaited > 0 || starved || self.flushes.waiting();
-        if !awaited || self.more_comes() {
-            return;
-        }
-        for queue in self.writes.packer.queues() {
-            self.program_packed(queue, true);
-        }
-    }
-
-    /// Whether stripes may fill by themselves, or could not be planned.
-    #[inline]
-    fn more_comes(&self) -> bool {
-        self.writes.inbound > 0 || self.writes.filling > 0 || self.writes.stalled
-    }
-
-    /// Collection went on: what waited for it does so too. Whether it had.
-    #[inline]
-    pub(crate) fn let_in(&mut self) -> bool {
-        let released = self.ftl.take_released();
-        if released {
-            self.resume_stalled();
-        }
-        released
-    }
-
-    /// Blocks were erased, or collection went on: what waited for room does so too.
-    pub(crate) fn resume_stalled(&mut self) {
-        if std::mem::take(&mut self.writes.stalled) {
-            for queue in self.writes.packer.queues() {
-                self.program_packed(queue, false);
-            }
-        }
-    }
-
     /// Nothing will happen any more and commands wait: the drive has no room left and can make none. What is in the buffer
     /// stays there and can be read.
     pub(crate) fn give_up_writing(&mut self) {
@@ -549,6 +514,8 @@ impl Device {
         }
         self.feed_starved();
         self.fail_flushes();
+        self.writes.behind_go_on = true;
+        self.let_behind_go_on();
     }
 }
 

@@ -84,8 +84,27 @@ impl PageMap {
         let coming = self.blocks.free_count(die) + collection.promised.len() as u32;
         // What host data may not take must not keep them waiting.
         let short = self.blocks.free_total() <= self.live_dies + self.meta_reserve();
-        let low = self.config.gc_low_blocks.max(1 + if short { self.meta_reserve() } else { 0 });
-        coming <= low || (idle && coming < self.config.gc_high_blocks)
+        let low = 1 + self.cut_reserve + if short { self.meta_reserve() } else { 0 };
+        let wants = coming <= self.config.gc_low_blocks.max(low)
+            || (idle && coming < self.config.gc_high_blocks)
+            || (short && self.none_collects());
+        wants && !self.waits_for_victims(die)
+    }
+
+    /// Whether no die makes room: where the data of most lie still, those that have free blocks must make it for all.
+    fn none_collects(&self) -> bool {
+        self.collections.iter().all(|collection| collection.promised.is_empty())
+    }
+
+    /// Whether the victims that there are must be erased first, in `die` too. Each may take a free block, and before it is erased a map
+    /// segment may have to be written: without a block for that no erase would give one back.
+    fn waits_for_victims(&self, die: DieId) -> bool {
+        let victims = |of: &Collection| of.promised.len() as u32;
+        let free = self.blocks.free_total();
+        victims(&self.collections[die.0 as usize]) > 0
+            && free <= self.live_dies + self.meta_reserve()
+            && free <= self.collections.iter().map(victims).sum()
+            && self.segments_need_block()
     }
 
     /// Whether `next_relocation` has something to do in `die`.

@@ -16,6 +16,7 @@ mod pace;
 mod page_map;
 mod pool;
 mod segment_writes;
+mod spare;
 mod temperature;
 mod zone_config;
 mod zone_mark;

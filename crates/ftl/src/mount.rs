@@ -75,7 +75,12 @@ impl PageMap {
         layout: &Layout,
         source: &impl MountSource,
     ) -> Result<(PageMap, MountReport), SetupError> {
-        PageMap::rebuild(config, layout, source, config.durability != Durability::Volatile)
+        let keep = config.durability != Durability::Volatile;
+        let (mut map, report) = PageMap::rebuild(config, layout, source, keep)?;
+        if keep {
+            map.expect_power_cuts();
+        }
+        Ok((map, report))
     }
 
     /// As [`PageMap::mount`], but for media that were saved on purpose: what they hold is kept with
@@ -122,6 +127,14 @@ impl PageMap {
         report.mapped_units = (0..map.user_units).filter(|&l| map.lookup(Lpn(l)).is_some()).count() as u64;
         report.busiest_die_reads = reads.into_iter().max().unwrap_or(0);
         Ok((map, report))
+    }
+
+    /// Each cut tears the stripes that are being programmed, so that what was kept free for a victim need not hold all of it. Who cuts
+    /// power once may do so again before that is made good: another block a die is kept free from then on, if there is room.
+    fn expect_power_cuts(&mut self) {
+        let good = self.layout.blocks - self.blocks.bad_count();
+        let most = self.config.units_max(&self.layout, good, self.live_dies, self.config.working_blocks());
+        self.cut_reserve = u32::from(u64::from(self.map_length()) <= most);
     }
 
     fn unit_of_stripe(&self, block: BlockId, stripe: u32, unit: u32) -> Ppa {

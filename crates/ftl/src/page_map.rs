@@ -26,7 +26,7 @@ use crate::blocks::{BlockState, Blocks};
 use crate::collect::Collection;
 use crate::handles::Handles;
 use crate::temperature::Temperature;
-use crate::{Durability, FtlConfig, Isolation, Separation, Victim};
+use crate::{Durability, FtlConfig, Separation, Victim};
 use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa, Rng};
 
 /// Which data share an open block.
@@ -46,7 +46,7 @@ pub enum Stream {
     MetaMoved,
     /// Host data of this placement handle, from 1.
     Placed(u16),
-    /// Relocated data of this placement handle, with [`Isolation::Persistent`].
+    /// Relocated data of this placement handle, with [`crate::Isolation::Persistent`].
     PlacedCollected(u16),
 }
 
@@ -162,6 +162,8 @@ pub struct PageMap {
     order: Vec<DieId>,
     cursor: usize,
     full: full::FullDies,
+    /// Blocks of each die that host data leave free beside the one for collection, because power was cut.
+    pub(crate) cut_reserve: u32,
     /// Collection has made room that host data were turned away for.
     pub(crate) released: bool,
     pub(crate) sequence: u64,
@@ -181,14 +183,14 @@ impl PageMap {
     pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<PageMap, SetupError> {
         let map = PageMap::new_worn(config, layout, bad)?;
         let physical = u64::from(layout.units) - bad.len() as u64 * u64::from(layout.units_per_block);
-        let segments = u64::from(map.map_length() - map.user_units);
-        let needed = map.working_units() + segments;
-        let wanted = u64::from(map.user_units);
-        if wanted + needed > physical {
+        let good = layout.blocks - bad.len() as u32;
+        let most = config.units_max(layout, good, layout.dies, config.working_blocks());
+        let segments = u64::from(map.segments());
+        if u64::from(map.map_length()) > most {
             return Err(SetupError::TooLittleSpare {
                 physical_units: physical,
-                user_units: wanted,
-                needed_units: needed,
+                user_units: map.user_units.into(),
+                needed_units: physical - most + segments,
             });
         }
         Ok(map)
@@ -206,7 +208,7 @@ impl PageMap {
             || (f64::from(layout.units) / (1.0 + config.over_provisioning)) as u64,
             |bytes| bytes / u64::from(layout.unit_bytes),
         );
-        let entries_per_segment = (layout.unit_bytes - crate::journal::HEADER_BYTES) / 4;
+        let entries_per_segment = crate::spare::entries_per_segment(layout);
         let segments = match config.durability {
             Durability::Volatile => 0,
             Durability::Journal { .. } => wanted.div_ceil(entries_per_segment.into()),
@@ -235,7 +237,7 @@ impl PageMap {
         segments: u64,
         bad: &[BlockId],
     ) -> PageMap {
-        let entries_per_segment = (layout.unit_bytes - crate::journal::HEADER_BYTES) / 4;
+        let entries_per_segment = crate::spare::entries_per_segment(layout);
         let mut blocks = Blocks::new(layout, config.victim == Victim::Greedy, config.wear.dynamic);
         for &block in bad {
             blocks.retire(block);
@@ -256,6 +258,7 @@ impl PageMap {
             order: place::placement_order(config.placement, layout),
             cursor: 0,
             full: full::FullDies::new(layout.dies as usize),
+            cut_reserve: 0,
             released: false,
             sequence: 1,
             programs: Vec::new(),
@@ -432,36 +435,15 @@ impl PageMap {
         self.blocks.bad_count()
     }
 
-    /// Units that may be unusable for data at any moment: in each die one block kept free for collection, and the rest of
-    /// an open block for every stream.
-    fn working_units(&self) -> u64 {
-        let data_streams = match self.config.separation {
-            Separation::Off => 1,
-            Separation::Collected => 2,
-            Separation::Frequency => 3,
-        };
-        let placed = u64::from(self.config.handles - 1);
-        let moved = match (self.config.isolation, self.config.separation) {
-            (Isolation::Initial, _) | (_, Separation::Off) => 0,
-            (Isolation::Persistent, _) => placed,
-        };
-        let streams = data_streams
-            + placed
-            + moved
-            + u64::from(self.config.wear.static_gap.is_some())
-            + u64::from(self.config.durability != Durability::Volatile);
-        u64::from(self.live_dies) * u64::from(self.layout.units_per_block) * (1 + streams)
-    }
-
     /// Whether so many blocks are bad that the host's data and what is needed to work no longer fit: the drive must
     /// refuse writes.
     pub fn worn_out(&self) -> bool {
         let dead = (0..self.layout.dies).map(DieId).filter(|die| self.dead[die.0 as usize]);
         let lost = dead.flat_map(|die| self.blocks.of_die(die));
-        let lost = lost.filter(|&b| self.blocks.state(b) != BlockState::Bad).count() as u64;
-        let good = (u64::from(self.layout.blocks - self.blocks.bad_count()) - lost)
-            * u64::from(self.layout.units_per_block);
-        good < u64::from(self.map.entries()) + self.working_units()
+        let lost = lost.filter(|&b| self.blocks.state(b) != BlockState::Bad).count() as u32;
+        let good = self.layout.blocks - self.blocks.bad_count() - lost;
+        let most = self.config.units_max(&self.layout, good, self.live_dies, self.config.working_blocks());
+        u64::from(self.map_length()) > most
     }
 
     /// What translation decided so far.

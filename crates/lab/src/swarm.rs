@@ -92,7 +92,7 @@ pub struct Swarm<T = Device> {
     pending: Vec<Pending>,
     in_flight: u32,
     now: SimTime,
-    /// Whether uncorrectable reads are expected (faults are on).
+    /// Whether uncorrectable reads, and the end of the drive, are expected (faults are on).
     lossy: bool,
     /// Commands completed.
     pub completed: u64,
@@ -115,6 +115,7 @@ impl<T: Subject> Swarm<T> {
         let faults = &config.media.faults;
         let lossy = faults.read_fail > 0.0
             || faults.program_fail > 0.0
+            || faults.erase_fail > 0.0
             || !faults.list.is_empty()
             || config.media.endurance.is_some()
             || config.media.integrity.bit_errors.is_some();
@@ -240,6 +241,11 @@ impl<T: Subject> Swarm<T> {
     pub fn drain(&mut self) {
         while self.step() {}
         assert_eq!(self.in_flight, 0, "the drive is at rest and owes {} completions", self.in_flight);
+    }
+
+    /// Panics where a drive has given up writing though nothing is wrong with its media.
+    pub fn check_alive(&self) {
+        assert!(self.lossy || !self.device.is_read_only(), "read-only at {}, on healthy media", self.now);
     }
 
     /// Commands in flight.
@@ -395,6 +401,7 @@ fn work<T: Subject>(mut swarm: Swarm<T>, mut rng: Rng, commands: u32, trouble: T
     // A damaged drive is used for a while after it has become read-only.
     let mut left_read_only = if trouble == Trouble::Damage { 100 } else { 0 };
     for i in 0..commands {
+        swarm.check_alive();
         if swarm.device.is_read_only() {
             if left_read_only == 0 {
                 break;
@@ -421,5 +428,6 @@ fn work<T: Subject>(mut swarm: Swarm<T>, mut rng: Rng, commands: u32, trouble: T
     }
     swarm.drain();
     swarm.device.check();
+    swarm.check_alive();
     swarm.read_all();
 }

@@ -38,7 +38,7 @@ fn write_back_survives_a_cut_at_every_event() {
         &[
             "media.channels=1",
             SMALL,
-            "ftl.over_provisioning=1.0",
+            "ftl.over_provisioning=1.1",
             "buffer.write=write-back",
             "buffer.entries=8",
         ],
@@ -55,7 +55,7 @@ fn write_through_survives_a_cut_at_every_event() {
         &[
             "media.channels=1",
             SMALL,
-            "ftl.over_provisioning=1.0",
+            "ftl.over_provisioning=1.1",
             "buffer.write=write-through",
             "buffer.entries=8",
         ],
@@ -88,7 +88,7 @@ fn packed_stripes_and_separate_streams_survive_a_cut_at_every_event() {
 fn faults_and_cuts_together_lose_nothing_durable() {
     let sets = [
         "media.blocks=40",
-        "ftl.over_provisioning=1.0",
+        "ftl.over_provisioning=1.1",
         "media.faults.program_fail=0.01",
         "media.faults.erase_fail=0.01",
         "buffer.entries=8",

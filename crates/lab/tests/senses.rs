@@ -7,10 +7,16 @@ use pellucid_lab::spec;
 
 /// Datacenter-tlc, half of it written in order: a stripe is three pages of four planes, 48 units of 4 KiB.
 fn drive(sets: &[&str]) -> Device {
-    let sets =
-        ["media.channels=1", "media.ways=1", "media.pages=48", "buffer.entries=96", "precondition.fill=0.5"]
-            .iter()
-            .chain(sets);
+    let sets = [
+        "media.channels=1",
+        "media.ways=1",
+        "media.pages=48",
+        "ftl.over_provisioning=0.15",
+        "buffer.entries=96",
+        "precondition.fill=0.5",
+    ]
+    .iter()
+    .chain(sets);
     let sets: Vec<String> = sets.map(ToString::to_string).collect();
     let spec = spec::load("datacenter-tlc", &sets).unwrap_or_else(|e| panic!("{e}"));
     let mut device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));

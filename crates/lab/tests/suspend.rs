@@ -17,7 +17,9 @@ const ALONE: Nanos = Nanos(62_000);
 
 /// Datacenter-tlc with blocks of 16 stripes, nine tenths of it written.
 fn drive(sets: &[&str]) -> Device {
-    let sets = ["media.channels=1", "media.pages=48", "precondition.fill=0.9"].iter().chain(sets);
+    let sets = ["media.channels=1", "media.pages=48", "ftl.over_provisioning=0.15", "precondition.fill=0.9"]
+        .iter()
+        .chain(sets);
     let sets: Vec<String> = sets.map(ToString::to_string).collect();
     let spec = spec::load("datacenter-tlc", &sets).unwrap_or_else(|e| panic!("{e}"));
     let mut device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));

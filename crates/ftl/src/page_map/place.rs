@@ -35,7 +35,8 @@ impl PageMap {
     #[inline]
     pub(super) fn slot(&self, die: DieId, stream: Stream) -> Stream {
         let shared = self.shared(stream);
-        let last_resort = shared.is_relocation()
+        let last_resort = stream.is_relocation()
+            && shared != Stream::Meta
             && self.open_block(die, shared).is_none()
             && self.blocks.free_count(die) == 0;
         if last_resort { self.last_resort(die, shared) } else { shared }
@@ -44,11 +45,11 @@ impl PageMap {
     /// An open block that relocated data may use when there is no other: of their own handle where handles are kept apart.
     #[cold]
     fn last_resort(&self, die: DieId, shared: Stream) -> Stream {
+        let apart = self.config.isolation == Isolation::Persistent;
         let is_open = |s: &Stream| self.open_block(die, *s).is_some();
-        if let Stream::PlacedCollected(handle) = shared {
+        if let (Stream::PlacedCollected(handle), _) | (Stream::Placed(handle), true) = (shared, apart) {
             return Some(Stream::Placed(handle)).filter(is_open).unwrap_or(shared);
         }
-        let apart = self.config.isolation == Isolation::Persistent;
         let placed = (1..self.config.handles).filter(|_| !apart).map(Stream::Placed);
         let others = [Stream::Collected, Stream::Host, Stream::HostCold].into_iter().chain(placed);
         others.into_iter().find(is_open).unwrap_or(shared)
@@ -77,13 +78,21 @@ impl PageMap {
         }
         let mixed =
             self.config.separation == Separation::Off && matches!(shared, Stream::Host | Stream::Placed(_));
+        let kept = 1 + self.cut_reserve;
         match self.open_block(die, shared) {
             Some(_) if relocation || !mixed => true,
-            Some(_) => free >= 1 && self.segments_have_room(),
+            Some(_) => free >= kept && self.segments_have_room(),
             None if relocation => free > 0,
             None if shared == Stream::Meta => free > 1,
-            None => free > 1 && self.blocks.free_total() > self.live_dies + self.meta_reserve(),
+            None => free > kept && self.blocks.free_total() > self.live_dies + self.meta_reserve(),
         }
+    }
+
+    /// Whether the next map segment needs a free block.
+    pub(crate) fn segments_need_block(&self) -> bool {
+        let none_open =
+            || (0..self.layout.dies).all(|die| self.open_block(DieId(die), Stream::Meta).is_none());
+        self.config.durability != Durability::Volatile && none_open()
     }
 
     /// Whether a map segment finds room without what the dies need to collect. Erases may wait for one, so that host data

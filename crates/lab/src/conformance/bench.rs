@@ -28,7 +28,7 @@ program = ["200us"]
 erase = "1ms"
 channel_rate = "200MB/s"
 [drive.ftl]
-over_provisioning = 1.2
+over_provisioning = 1.4
 separation = "off"
 [drive.host]
 link_rate = "1GB/s"

@@ -506,12 +506,12 @@ fn pipelined_writes() {
 
 fn beside_block() {
     let both = "[[drive.namespace]]\ninterface = \"block\"\nblocks = 4\n[[drive.namespace]]\ninterface = \"open-channel\"\n";
-    let mut bench = Bench::new(both, &["drive.ftl.over_provisioning=3.2"]);
+    let mut bench = Bench::new(both, &["drive.ftl.over_provisioning=5"]);
     assert_eq!(Drive::namespaces(&bench.drive), 2);
     let Some(Interface::Block { sectors, handles: 1 }) = Drive::interface(&bench.drive, 0) else {
         panic!("namespace 0 is not a block namespace");
     };
-    assert_eq!(sectors, 60 * 4, "4 blocks of every die hold 256 units");
+    assert_eq!(sectors, 42 * 4, "4 blocks of every die hold 256 units");
     bench.namespace = 1;
     assert_eq!(bench.chunks().chunks, 2);
     let lba = bench.lba(0, 0, 1, 0);

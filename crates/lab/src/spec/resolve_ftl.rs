@@ -147,45 +147,37 @@ pub(crate) fn victim_name(victim: Victim) -> String {
     }
 }
 
-/// Blocks of a die beside its share of the user data that collection needs at least: those below its
-/// threshold, one that host data fill and one that relocated data fill; and as many again for each further handle.
-fn spare_needed(ftl: &FtlConfig) -> u64 {
+/// Blocks that each die keeps: what translation needs, and at least those below the threshold of collection, one that host data fill and
+/// one that relocated data fill; and as many again for each further handle.
+fn kept_blocks(ftl: &FtlConfig) -> u32 {
     let each = if ftl.isolation == Isolation::Persistent { 2 } else { 1 };
-    u64::from(ftl.gc_low_blocks) + 2 + each * u64::from(ftl.handles - 1)
-}
-
-/// How that number comes about, for messages.
-fn spare_formula(ftl: &FtlConfig) -> &'static str {
-    match (ftl.handles, ftl.isolation) {
-        (1, _) => "gc_low + 2",
-        (_, Isolation::Initial) => "gc_low + handles + 1",
-        (_, Isolation::Persistent) => "gc_low + 2 * handles",
-    }
+    let by_threshold = ftl.gc_low_blocks.saturating_add(2 + each * u32::from(ftl.handles - 1));
+    by_threshold.max(ftl.working_blocks())
 }
 
 /// Collection must be able to free a block: refuses a user capacity that leaves a die too few spare blocks.
 fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), SpecError> {
-    let needed = spare_needed(ftl);
-    let blocks = u64::from(layout.blocks_per_die);
-    let per_block = u64::from(layout.units_per_block);
-    let user_max = blocks.saturating_sub(needed) * per_block * u64::from(layout.dies);
+    let (kept, blocks) = (kept_blocks(ftl), layout.blocks_per_die);
+    let user_max = ftl.user_units_max(layout, kept);
     if user_max == 0 {
         let allowed = format!(
-            "at most {}: a die of {blocks} blocks needs {} to spare",
-            (blocks + u64::from(ftl.gc_low_blocks)).saturating_sub(needed + 1),
-            spare_formula(ftl)
+            "at most {}: each die of {blocks} blocks keeps {kept} for itself",
+            (blocks + ftl.gc_low_blocks).saturating_sub(kept + 1 + ftl.common_blocks())
         );
         return Err(values.refuse("drive.ftl.gc_low", allowed));
     }
+    let common = if ftl.common_blocks() > 0 { ", the drive one more" } else { "" };
+    // A stripe is programmed as a whole, so a block that lacks less than one cannot be collected.
+    let lacking = match layout.units_per_stripe - 1 {
+        0 => String::new(),
+        units => format!(", and each of the others may lack {units} units"),
+    };
+    let needed = format!("each die of {blocks} blocks keeps {kept} for itself{common}{lacking}");
     if let Some(capacity_bytes) = ftl.capacity_bytes {
         let unit = u64::from(layout.unit_bytes);
         if !capacity_bytes.is_multiple_of(unit) || capacity_bytes / unit > user_max {
-            let allowed = format!(
-                "whole mapping units ({unit} bytes), at most {} bytes: each die of {blocks} blocks \
-                 needs {} = {needed} to spare",
-                user_max * unit,
-                spare_formula(ftl)
-            );
+            let allowed =
+                format!("whole mapping units ({unit} bytes), at most {} bytes: {needed}", user_max * unit);
             return Err(values.refuse("drive.ftl.capacity", allowed));
         }
         return Ok(());
@@ -194,11 +186,7 @@ fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), 
     if user > user_max {
         // Rounded up in the last digit shown, so that the value in the message is itself accepted.
         let least = (f64::from(layout.units) / user_max as f64 - 1.0) * 1e4;
-        let allowed = format!(
-            "at least {}: each die of {blocks} blocks needs {} = {needed} to spare",
-            (least.ceil() + 1.0) / 1e4,
-            spare_formula(ftl)
-        );
+        let allowed = format!("at least {}: {needed}", (least.ceil() + 1.0) / 1e4);
         return Err(values.refuse("drive.ftl.over_provisioning", allowed));
     }
     if user == 0 {

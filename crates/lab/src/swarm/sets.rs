@@ -195,6 +195,10 @@ pub fn harder_sets_of(seed: u64) -> Vec<String> {
     if sets.iter().any(|set| set == "firmware.model=tasks") && rng.chance(0.5) {
         sets.push("scheduler.page_transfers=true".into());
     }
+    // Of stripes so long, and so many kinds of data apart, that the base has too little to spare for them.
+    if spec::from_str(TINY, "tiny", &sets).is_err() {
+        sets.push("ftl.over_provisioning=0.7".into());
+    }
     sets
 }
 

@@ -212,8 +212,8 @@ fn values_that_contradict_each_other_are_refused() {
         (
             &["ftl.over_provisioning=0.1"],
             "--set ftl.over_provisioning: drive.ftl.over_provisioning = 0.1: not allowed; allowed: at least \
-             0.1036: \
-             each die of 32 blocks needs gc_low + 2 = 3 to spare",
+             0.1544: \
+             each die of 32 blocks keeps 4 for itself, the drive one more",
         ),
         (
             &["media.timing.op_deviation=\"30us\""],
@@ -227,15 +227,14 @@ fn values_that_contradict_each_other_are_refused() {
         ),
         (
             &["ftl.gc_low=30"],
-            "--set ftl.gc_low: drive.ftl.gc_low = 30: not allowed; allowed: at most 29: a die of 32 blocks \
-             needs \
-             gc_low + 2 to spare",
+            "--set ftl.gc_low: drive.ftl.gc_low = 30: not allowed; allowed: at most 28: each die of 32 blocks \
+             keeps 32 for itself",
         ),
         (
             &["ftl.capacity=1GiB"],
             "--set ftl.capacity: drive.ftl.capacity = \"1GiB\": not allowed; allowed: whole mapping units \
              (4096 \
-             bytes), at most 30408704 bytes: each die of 32 blocks needs gc_low + 2 = 3 to spare",
+             bytes), at most 29069312 bytes: each die of 32 blocks keeps 4 for itself, the drive one more",
         ),
         (
             &["preset=cosmos"],
@@ -246,9 +245,9 @@ fn values_that_contradict_each_other_are_refused() {
     ] {
         assert_eq!(refusal(with_sets(sets)), expected);
     }
-    with_sets(&["ftl.over_provisioning=0.1036"]).expect("what a refusal allows is accepted");
-    with_sets(&["ftl.capacity=30408704"]).expect("what a refusal allows is accepted");
-    with_sets(&["ftl.gc_low=29", "ftl.capacity=4k"]).expect("what a refusal allows is accepted");
+    with_sets(&["ftl.over_provisioning=0.1544"]).expect("what a refusal allows is accepted");
+    with_sets(&["ftl.capacity=29069312"]).expect("what a refusal allows is accepted");
+    with_sets(&["ftl.gc_low=28", "ftl.capacity=4k"]).expect("what a refusal allows is accepted");
 }
 
 #[test]

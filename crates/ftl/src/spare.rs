@@ -1,0 +1,68 @@
+//! How much of a drive is not for the host: what translation needs, so that collection can always go on.
+//!
+//! ```text
+//!  good blocks = a free one of each die + open ones of each die + one for a map segment + those for the data
+//! ```
+//! When host data find no room, every block is free, open or closed, and collection has to find a closed one that gives more than it
+//! takes. What a block holds moves in whole stripes, so a closed block that gives nothing holds more than all its stripes but one do.
+//! Where there are too few data to fill all closed blocks so far, one of them can be collected.
+//!
+//! The kind of data that finds no room has no open block in any die, so that each die may keep a second free one all the same: it does
+//! so once power has been cut ([`PageMap::mount`](crate::PageMap::mount)).
+
+use crate::config::{Durability, FtlConfig, Isolation, Separation};
+use pellucid_flash::Layout;
+
+/// Entries of a map segment.
+pub(crate) fn entries_per_segment(layout: &Layout) -> u32 {
+    (layout.unit_bytes - crate::journal::HEADER_BYTES) / 4
+}
+
+impl FtlConfig {
+    /// Blocks that are open in each die: one for every kind of data that stays apart.
+    pub fn open_blocks(&self) -> u32 {
+        let host_and_moved = match self.separation {
+            Separation::Off => 1,
+            Separation::Collected => 2,
+            Separation::Frequency => 3,
+        };
+        let placed = u32::from(self.handles - 1);
+        let moved = match (self.isolation, self.separation) {
+            (Isolation::Initial, _) | (_, Separation::Off) => 0,
+            (Isolation::Persistent, _) => placed,
+        };
+        host_and_moved
+            + placed
+            + moved
+            + u32::from(self.wear.static_gap.is_some())
+            + u32::from(self.durability != Durability::Volatile)
+    }
+
+    /// Blocks that each die needs beside those for data: open ones, and a free one for what leaves a victim.
+    pub fn working_blocks(&self) -> u32 {
+        self.open_blocks() + 1
+    }
+
+    /// Blocks that the drive needs beside them: one for a map segment that erases wait for.
+    pub fn common_blocks(&self) -> u32 {
+        u32::from(self.durability != Durability::Volatile)
+    }
+
+    /// The most units, of the host and of map segments, on `good_blocks` blocks of `dies` dies, each of which keeps `working` blocks.
+    pub(crate) fn units_max(&self, layout: &Layout, good_blocks: u32, dies: u32, working: u32) -> u64 {
+        let kept = u64::from(dies) * u64::from(working) + u64::from(self.common_blocks());
+        let least_full = layout.units_per_block - layout.units_per_stripe + 1;
+        u64::from(good_blocks).saturating_sub(kept) * u64::from(least_full)
+    }
+
+    /// The most units that the host may have on a drive of good blocks, each die of which keeps `working` of them, at least
+    /// [`FtlConfig::working_blocks`].
+    pub fn user_units_max(&self, layout: &Layout, working: u32) -> u64 {
+        let all = self.units_max(layout, layout.blocks, layout.dies, working);
+        match self.durability {
+            Durability::Volatile => all,
+            // So many entries and the segment that holds them are one more.
+            Durability::Journal { .. } => all - all.div_ceil(u64::from(entries_per_segment(layout)) + 1),
+        }
+    }
+}
