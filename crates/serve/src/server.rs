@@ -17,7 +17,7 @@ mod table;
 use crate::connection::Connection;
 use crate::core::{Core, Done};
 use crate::session::{Close, ConnectionId, Session};
-use crate::socket::{Address, Listener, Stream};
+use crate::socket::{Address, Ends, Listener, Stream};
 use crate::timer::Timer;
 use crate::ublk::{BlockDevice, UblkError};
 use mio::unix::SourceFd;
@@ -25,6 +25,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use pellucid_monitor::{Board, Protocol};
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -55,8 +56,9 @@ const TURNS_PER_POLL: u32 = 16;
 /// Parts in which answers are sent before sockets are looked at again.
 const PARTS_MAX: u32 = 64;
 
-/// Makes the session of a new connection; the text is the peer's address. An error turns the peer away.
-pub type Accept = Box<dyn FnMut(ConnectionId, &str) -> Result<Box<dyn Session>, String>>;
+/// Makes the session of a new connection; the address is the one here that the peer connected to, `None` on a Unix socket. An error
+/// turns the peer away.
+pub type Accept = Box<dyn FnMut(ConnectionId, Option<SocketAddr>) -> Result<Box<dyn Session>, String>>;
 
 /// Takes log lines: `key=value` pairs without a line end.
 pub type Log = Box<dyn FnMut(fmt::Arguments<'_>)>;
@@ -364,7 +366,7 @@ impl Server {
         loop {
             let Some(listening) = self.listeners.get_mut(at) else { return };
             match listening.listener.accept() {
-                Ok((stream, peer)) => self.admit(at, stream, peer),
+                Ok((stream, ends)) => self.admit(at, stream, ends),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(e) => return (self.log)(format_args!("event=accept-failed error={:?}", e.to_string())),
@@ -372,7 +374,7 @@ impl Server {
         }
     }
 
-    fn admit(&mut self, at: usize, mut stream: Stream, peer: String) {
+    fn admit(&mut self, at: usize, mut stream: Stream, Ends { peer, local }: Ends) {
         let Listening { accept, what, protocol, .. } = &mut self.listeners[at];
         let protocol = *protocol;
         // Who controls the server gets in when it is full, too.
@@ -383,7 +385,7 @@ impl Server {
         let (slot, id) = self.table.next();
         let registered = stream.register(self.poll.registry(), Token(CONNECTIONS + slot));
         let session =
-            accept(id, &peer).and_then(|session| registered.map(|()| session).map_err(|e| e.to_string()));
+            accept(id, local).and_then(|session| registered.map(|()| session).map_err(|e| e.to_string()));
         let session = match session {
             Ok(session) => session,
             Err(why) => return (self.log)(format_args!("event=turned-away peer={peer:?} why={why:?}")),

@@ -74,6 +74,14 @@ impl fmt::Display for Address {
     }
 }
 
+/// Who is at the ends of a connection.
+pub(crate) struct Ends {
+    /// The peer, for the log.
+    pub peer: String,
+    /// The address that the peer connected to: where one listens on all of a machine's addresses, one of them; `None`: a Unix socket.
+    pub local: Option<SocketAddr>,
+}
+
 /// Something that accepts connections. A Unix socket's file goes with it.
 pub(crate) enum Listener {
     Tcp(TcpListener),
@@ -102,20 +110,23 @@ impl Listener {
         }
     }
 
-    /// The next connection and who it is from.
-    pub fn accept(&self) -> io::Result<(Stream, String)> {
+    /// The next connection, with its two ends.
+    pub fn accept(&self) -> io::Result<(Stream, Ends)> {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 // Without it small replies would wait for acknowledgements.
                 stream.set_nodelay(true)?;
                 keep_alive(&stream)?;
-                Ok((Stream::Tcp(stream), peer.to_string()))
+                let local = stream.local_addr()?;
+                // A socket for both families sees hosts of IPv4 at ::ffff:A.B.C.D, where they themselves find nobody.
+                let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+                Ok((Stream::Tcp(stream), Ends { peer: peer.to_string(), local: Some(local) }))
             }
             Listener::Unix(listener, path) => {
                 let (stream, _) = listener.accept()?;
                 sockopt::set_socket_send_buffer_size(&stream, UNIX_SEND_BYTES)?;
-                Ok((Stream::Unix(stream), format!("unix:{}", path.display())))
+                Ok((Stream::Unix(stream), Ends { peer: format!("unix:{}", path.display()), local: None }))
             }
         }
     }

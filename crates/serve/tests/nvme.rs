@@ -11,7 +11,8 @@ use pellucid_serve::nvme::{Connection, SharedTarget, SubsystemConfig, Target};
 use pellucid_serve::session::Session;
 use pellucid_serve::{Address, Core, Options, Server, Stopper, Time};
 use pellucid_wire::nvme::{
-    Completion, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertySet, SglDescriptor, SubmissionEntry, nqn,
+    Completion, Connect, ConnectData, DISCOVERY_NQN, DYNAMIC_CONTROLLER, DiscoveryEntry, DiscoveryHeader,
+    PropertySet, SglDescriptor, SubmissionEntry, nqn,
 };
 use pellucid_wire::tcp::{
     DataHeader, Decoder, Encoder, Event, HEADER_BYTES_MAX, IcReq, Pdu, ReadyToTransfer, Terms, encode_ic_req,
@@ -41,6 +42,11 @@ fn serve(device: Device, time: Time) -> Served {
 type Welcome = fn(&SharedTarget, SocketAddr) -> Result<Box<dyn Session>, String>;
 
 fn serve_as(device: Device, time: Time, welcome: Welcome) -> Served {
+    serve_at("127.0.0.1:0", Options::default(), device, time, welcome)
+}
+
+fn serve_at(address: &str, options: Options, device: Device, time: Time, welcome: Welcome) -> Served {
+    let asked: Address = address.parse().expect("an address");
     let (tell, told) = mpsc::channel();
     let log = Arc::new(Mutex::new(Vec::new()));
     let lines = Arc::clone(&log);
@@ -49,7 +55,7 @@ fn serve_as(device: Device, time: Time, welcome: Welcome) -> Served {
         let keep = Box::new(move |line: std::fmt::Arguments<'_>| {
             lines.lock().expect("a log").push(line.to_string())
         });
-        let mut server = Server::new(core, Options::default(), keep).expect("an event queue");
+        let mut server = Server::new(core, options, keep).expect("an event queue");
         let subsystem = SubsystemConfig {
             nqn: NQN.into(),
             serial: "1".into(),
@@ -59,9 +65,9 @@ fn serve_as(device: Device, time: Time, welcome: Welcome) -> Served {
             secrets: BTreeMap::new(),
         };
         let target = Target::new(vec![subsystem]).expect("good names");
-        let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let accept = Box::new(move |_, _: &str| welcome(&target, local));
-        let bound = server.listen(&Address::Tcp(local), "nvme-tcp", accept).expect("a port");
+        let accept =
+            Box::new(move |_, local: Option<SocketAddr>| welcome(&target, local.expect("a TCP address")));
+        let bound = server.listen(&asked, "nvme-tcp", accept).expect("a port");
         let Address::Tcp(address) = bound else { panic!("a TCP address") };
         tell.send((address, server.stopper())).expect("somebody listens");
         server.run().expect("a good end").into_devices()
@@ -162,6 +168,21 @@ impl Queue {
         self.end(cid)
     }
 
+    /// On a discovery controller: the first `count` entries of its log.
+    fn discover(&mut self, count: usize) -> Vec<DiscoveryEntry> {
+        assert!(self.connect_to(DISCOVERY_NQN, 0, DYNAMIC_CONTROLLER, HOST).status.is_success());
+        let enable = PropertySet { is_8_bytes: false, offset: 0x14, value: 0x0046_0001 };
+        let cid = self.send(enable.entry(0), &[]);
+        assert!(self.end(cid).status.is_success());
+        let bytes = DiscoveryHeader::BYTES + count * DiscoveryEntry::BYTES;
+        let get = SubmissionEntry::new(0x02, 0, 0).with_cdw(10, 0x70 | ((bytes as u32 / 4 - 1) << 16));
+        let cid = self.send(get.with_sgl(SglDescriptor::transport(bytes as u32)), &[]);
+        assert!(self.end(cid).status.is_success());
+        let page = self.data.remove(&cid).expect("a log page");
+        let entries = page[DiscoveryHeader::BYTES..].chunks(DiscoveryEntry::BYTES);
+        entries.map(|entry| DiscoveryEntry::decode(entry.first_chunk().expect("an entry"))).collect()
+    }
+
     fn write(&mut self, lba: u64, data: &[u8]) {
         let cid = self.send(blocks(1, lba, data.len()), &[]);
         while self.r2ts.is_empty() {
@@ -254,4 +275,25 @@ fn a_stranger_is_refused_and_logged_and_a_lost_host_leaves_its_queues() {
     queue.write(0, &[7; 4096]);
     served.stopper.stop();
     served.thread.join().expect("no panic");
+}
+
+/// A host goes where the discovery log sends it: not to "all addresses", which over there are its own.
+#[test]
+fn discovery_names_the_address_that_the_host_has_reached() {
+    for (listening, reached, family) in
+        [("0.0.0.0:0", "127.0.0.1", 1), ("[::]:0", "127.0.0.1", 1), ("[::]:0", "::1", 2)]
+    {
+        let welcome: Welcome = |target, local| Ok(Box::new(Connection::new(target, local)));
+        let (drive, options) = (common::drive(StoreKind::Ram), Options::default());
+        let mut served = serve_at(listening, options, drive, Time::Instant, welcome);
+        served.address.set_ip(reached.parse().expect("an address"));
+        for entry in Queue::dial(&served).discover(2) {
+            let address = String::from_utf8_lossy(&entry.address);
+            assert_eq!((address.trim_end(), entry.address_family), (reached, family), "on {listening}");
+            let service = String::from_utf8_lossy(&entry.service);
+            assert_eq!(service.trim_end(), served.address.port().to_string());
+        }
+        served.stopper.stop();
+        served.thread.join().expect("no panic");
+    }
 }

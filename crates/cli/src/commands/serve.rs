@@ -18,11 +18,10 @@ use pellucid_serve::{
     Address, CONTROL, Core, FioTrace, Options, PlannedFault, Refusal, RemoteConfig, Server, Time, TlsConfig,
     UblkError,
 };
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// What the loopback and a client that polls cost, measured on one machine (docs/serving.md): with it `bench/paced_latency.py` finds
@@ -236,7 +235,7 @@ impl Serve {
                 let session = tls.clone().map_or_else(NbdSession::default, NbdSession::secured);
                 if simple { session.with_simple_replies() } else { session }
             };
-            let accept = Box::new(move |_, _: &str| Ok(Box::new(session()) as _));
+            let accept = Box::new(move |_, _| Ok(Box::new(session()) as _));
             server.listen(address, "nbd", accept).map_err(Failure::asked)?;
         }
         if !self.nvme_tcp.is_empty() {
@@ -248,7 +247,7 @@ impl Serve {
         let stopper = server.stopper();
         if let Some(path) = &self.control {
             let stopper = stopper.clone();
-            let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+            let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
             server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
         }
         if let Some(board) = self.monitor.start(|address| {
@@ -366,16 +365,16 @@ impl Serve {
             let Address::Tcp(asked) = *address else {
                 return Err(Failure::asked(anyhow!("--nvme-tcp {address}: allowed: HOST:PORT, PORT")));
             };
-            // The port is known when the socket is bound; the discovery log shows it.
-            let local = Rc::new(Cell::new(asked));
-            let (target, shown, offer) = (target.clone(), local.clone(), offer.clone());
-            let accept = Box::new(move |_, _: &str| match &offer {
-                None => Ok(Box::new(Connection::new(&target, shown.get())) as _),
-                Some(offer) => Ok(Box::new(SecuredConnection::new(&target, shown.get(), offer)?) as _),
+            let (target, offer) = (target.clone(), offer.clone());
+            let accept = Box::new(move |_, local: Option<SocketAddr>| {
+                // The discovery log names it.
+                let local = local.unwrap_or(asked);
+                match &offer {
+                    None => Ok(Box::new(Connection::new(&target, local)) as _),
+                    Some(offer) => Ok(Box::new(SecuredConnection::new(&target, local, offer)?) as _),
+                }
             });
-            if let Address::Tcp(bound) = server.listen(address, "nvme-tcp", accept).map_err(Failure::asked)? {
-                local.set(bound);
-            }
+            server.listen(address, "nvme-tcp", accept).map_err(Failure::asked)?;
         }
         Ok(())
     }

@@ -185,7 +185,7 @@ pub fn listen(
     port: u16,
     secrets: BTreeMap<String, HostSecrets>,
 ) -> SocketAddr {
-    let accept = Box::new(|_, _: &str| Ok(Box::<NbdSession>::default() as _));
+    let accept = Box::new(|_, _| Ok(Box::<NbdSession>::default() as _));
     server.listen(&Address::Unix(paths.0), "nbd", accept).expect("a Unix socket");
     let subsystem = SubsystemConfig {
         nqn: NQN.into(),
@@ -197,10 +197,10 @@ pub fn listen(
     };
     let target = Target::new(vec![subsystem]).expect("good names");
     let local = SocketAddr::from(([127, 0, 0, 1], port));
-    let accept = Box::new(move |_, _: &str| Ok(Box::new(Connection::new(&target, local)) as _));
+    let accept = Box::new(move |_, _| Ok(Box::new(Connection::new(&target, local)) as _));
     let bound = server.listen(&Address::Tcp(local), "nvme-tcp", accept).expect("a port");
     let stopper = server.stopper();
-    let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+    let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
     server.listen(&Address::Unix(paths.1), CONTROL, accept).expect("a Unix socket");
     let Address::Tcp(nvme) = bound else { panic!("a TCP address") };
     nvme
@@ -317,11 +317,11 @@ pub fn serve_observed(
             core.observe(observer);
         }
         let mut server = Server::new(core, options, Box::new(|_| {})).expect("an event queue");
-        let accept = || Box::new(|_, _: &str| Ok(Box::<NbdSession>::default() as _));
+        let accept = || Box::new(|_, _| Ok(Box::<NbdSession>::default() as _));
         let tcp = server.listen(&"127.0.0.1:0".parse().expect("an address"), "nbd", accept());
         server.listen(&Address::Unix(paths.0), "nbd", accept()).expect("a Unix socket");
         let stopper = server.stopper();
-        let accept = Box::new(move |_, _: &str| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+        let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
         server.listen(&Address::Unix(paths.1), CONTROL, accept).expect("a Unix socket");
         tell.send((tcp.expect("a port"), server.stopper())).expect("somebody listens");
         server.run().expect("a good end").into_devices()

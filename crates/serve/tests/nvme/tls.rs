@@ -6,10 +6,7 @@ use openssl::ssl::{HandshakeError, Ssl, SslContext, SslMethod, SslVersion};
 use pellucid_media::StoreKind;
 use pellucid_serve::Time;
 use pellucid_serve::nvme::tls::{Identity, SecuredConnection, TlsKey, TlsKeys, TlsOffer};
-use pellucid_wire::nvme::{
-    DISCOVERY_NQN, DYNAMIC_CONTROLLER, DiscoveryEntry, DiscoveryHeader, PropertySet, SglDescriptor,
-    SubmissionEntry,
-};
+use pellucid_wire::nvme::{DISCOVERY_NQN, DYNAMIC_CONTROLLER, SubmissionEntry};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -134,20 +131,8 @@ fn a_key_opens_what_its_identity_names_and_nothing_else() {
     drop((crossed, disguised));
 
     // Discovery says that TLS 1.3 is needed.
-    let mut discovery = queue(&served, 0, HOST, DISCOVERY_NQN);
-    assert!(discovery.connect_to(DISCOVERY_NQN, 0, DYNAMIC_CONTROLLER, HOST).status.is_success());
-    let enable = PropertySet { is_8_bytes: false, offset: 0x14, value: 0x0046_0001 };
-    let cid = discovery.send(enable.entry(0), &[]);
-    assert!(discovery.end(cid).status.is_success());
-    let bytes = DiscoveryHeader::BYTES + 2 * DiscoveryEntry::BYTES;
-    let get = SubmissionEntry::new(0x02, 0, 0).with_cdw(10, 0x70 | ((bytes as u32 / 4 - 1) << 16));
-    let cid = discovery.send(get.with_sgl(SglDescriptor::transport(bytes as u32)), &[]);
-    assert!(discovery.end(cid).status.is_success());
-    let page = discovery.data.remove(&cid).expect("a log page");
-    for at in [0, 1] {
-        let entry = &page[DiscoveryHeader::BYTES + at * DiscoveryEntry::BYTES..];
-        let entry = DiscoveryEntry::decode(entry.first_chunk().expect("an entry"));
-        assert_eq!((entry.requirements & 3, entry.security_type), (1, 2), "entry {at}");
+    for entry in queue(&served, 0, HOST, DISCOVERY_NQN).discover(2) {
+        assert_eq!((entry.requirements & 3, entry.security_type), (1, 2));
     }
     end(served);
 }
