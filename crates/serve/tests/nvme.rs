@@ -22,7 +22,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NQN: &str = "nqn.2026-01.org.pellucid:sockets";
 const HOST: &str = "nqn.2014-08.org.example:friend";
@@ -296,4 +296,23 @@ fn discovery_names_the_address_that_the_host_has_reached() {
         served.stopper.stop();
         served.thread.join().expect("no panic");
     }
+}
+
+/// What came before the end of the controller counts, what comes after does not: the host may have gone another way by then.
+#[test]
+fn a_controller_that_is_given_up_takes_no_more_commands() {
+    let served = serve(common::drive(StoreKind::Ram), Time::Instant);
+    let (mut admin, mut queue) = attach(&served);
+    queue.write(0, &[7; 4096]);
+    // A command that is no PDU. The admin connection stays open at the host's end.
+    admin.stream.write_all(&[0xFF; 128]).expect("it takes bytes");
+    while admin.read() {}
+    let told = Instant::now();
+    assert!(!queue.read(), "the queue is closed with its controller");
+    assert!(
+        told.elapsed() < Duration::from_secs(3),
+        "and not when the host has closed the other connection, too"
+    );
+    served.stopper.stop();
+    served.thread.join().expect("no panic");
 }

@@ -484,7 +484,8 @@ impl Session for Connection {
     }
 
     fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
-        self.decode(input, port)
+        let result = self.decode(input, port);
+        self.ended(result, port)
     }
 
     fn landing(&mut self) -> Option<&mut [u8]> {
@@ -496,10 +497,11 @@ impl Session for Connection {
         let Some((index, range)) = self.landing_range() else { return Ok(()) };
         // The bytes are where they belong; the decoder counts and digests them.
         let mut landed = &self.slots.get(index).buffer[range.start..range.start + bytes];
-        if let Err(fatal) = self.decoder.decode(&mut landed) {
-            return Err(self.fatal(&fatal, port));
-        }
-        self.decode(&mut &[][..], port)
+        let result = match self.decoder.decode(&mut landed) {
+            Ok(_) => self.decode(&mut &[][..], port),
+            Err(fatal) => Err(self.fatal(&fatal, port)),
+        };
+        self.ended(result, port)
     }
 
     fn completed(&mut self, token: u64, ended: Ended, port: &mut Port<'_>) {
@@ -529,7 +531,7 @@ impl Session for Connection {
     }
 
     fn tick(&mut self, now_ns: u64, port: &mut Port<'_>) -> Result<(), Close> {
-        match self.role {
+        let result = match self.role {
             Role::Unconnected if now_ns.saturating_sub(self.opened_ns) > CONNECT_TIMEOUT_NS => {
                 Err(Close::Refused("no Connect came".to_owned()))
             }
@@ -544,20 +546,17 @@ impl Session for Connection {
                 self.tick_io(controller, queue, now_ns, port);
                 Ok(())
             }
-        }
+        };
+        self.ended(result, port)
     }
 
     fn closed(&mut self, port: &mut Port<'_>) {
         self.granted_total.set(self.granted_total.get() - std::mem::take(&mut self.granted_bytes));
-        let mut target = self.target.borrow_mut();
         match self.role {
             Role::Unconnected => {}
-            Role::Admin { controller } => {
-                for connection in target.remove(controller, port) {
-                    port.close(connection, Close::Finished);
-                }
-            }
+            Role::Admin { controller } => self.end_controller(controller, port),
             Role::Io { controller, queue } => {
+                let mut target = self.target.borrow_mut();
                 let Some((controller, subsystem)) = target.get(controller) else { return };
                 if controller.queues.get(&queue) == Some(&port.connection()) {
                     controller.queues.remove(&queue);

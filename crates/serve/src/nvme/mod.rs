@@ -183,9 +183,11 @@ impl Target {
         None
     }
 
-    /// Removes the controller of a lost admin connection; returns the connections of its I/O queues.
+    /// Removes the controller of an admin connection that is lost or ends, if it is still there; its I/O queues take no more commands.
+    /// Returns their connections.
     fn remove(&mut self, id: u16, port: &mut Port<'_>) -> Vec<ConnectionId> {
         let Some(controller) = self.controllers.remove(&id) else { return Vec::new() };
+        controller.gate.ready.set(false);
         if let Kind::Io(index) = controller.kind
             && let Some(subsystem) = self.subsystems.get_mut(index)
         {

@@ -100,6 +100,21 @@ impl Connection {
         }
     }
 
+    /// What a connection came to. With the admin queue its controller ends, and not when the host has closed the connection, too: it
+    /// may send what is under way on another path by then.
+    pub(super) fn ended(&self, result: Result<(), Close>, port: &mut Port<'_>) -> Result<(), Close> {
+        if let (Err(_), Role::Admin { controller }) = (&result, self.role) {
+            self.end_controller(controller, port);
+        }
+        result
+    }
+
+    pub(super) fn end_controller(&self, id: u16, port: &mut Port<'_>) {
+        for connection in self.target.borrow_mut().remove(id, port) {
+            port.close(connection, Close::Finished);
+        }
+    }
+
     pub(super) fn start_shutdown(&mut self, index: u16, id: u16, port: &mut Port<'_>) {
         let slot = self.slots.get(index);
         slot.work = Work::Shutdown;

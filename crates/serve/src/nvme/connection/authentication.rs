@@ -111,6 +111,9 @@ impl Connection {
 
     /// Closes the queue; what has been put into its output is still sent.
     fn close_refused(&mut self, refusal: Refusal, port: &mut Port<'_>) {
+        if let Role::Admin { controller } = self.role {
+            self.end_controller(controller, port);
+        }
         let me = port.connection();
         port.close(me, Close::Refused(self.refused(refusal.reason)));
     }
