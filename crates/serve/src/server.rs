@@ -146,6 +146,8 @@ pub struct Server {
     at_hand: Vec<usize>,
     scratch: Vec<u8>,
     tick_ns: u64,
+    /// The system has been asked for events in this turn: what peers have sent is known.
+    asked: bool,
     /// When this turn began: a clock is read once a turn, and after sleep.
     turn_ns: u64,
     active_ns: u64,
@@ -177,6 +179,7 @@ impl Server {
             at_hand: Vec::new(),
             scratch: vec![0; READ_BYTES],
             tick_ns: 0,
+            asked: false,
             turn_ns: 0,
             active_ns: 0,
             turns: 0,
@@ -285,6 +288,7 @@ impl Server {
     /// Waits for sockets, the drives' next event or the next tick; not at all if there is work.
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
         events.clear();
+        self.asked = false;
         let busy = self.more || self.table.has_readers() || self.core.has_waiting();
         let now = self.core.now_ns();
         self.turn_ns = now;
@@ -334,7 +338,10 @@ impl Server {
     fn poll_now(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         match self.poll.poll(events, timeout) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-            result => result,
+            result => {
+                self.asked = true;
+                result
+            }
         }
     }
 
@@ -493,7 +500,8 @@ impl Server {
         }
         self.core.show();
         let now = self.turn_ns;
-        if now >= self.tick_ns {
+        // Who has been silent for too long is known only when all has been read that came while this process was busy, or stopped.
+        if now >= self.tick_ns && self.asked {
             self.tick_ns = now + TICK_NS;
             for slot in 0..self.table.len() {
                 self.tick(slot, now);

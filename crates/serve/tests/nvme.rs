@@ -20,6 +20,7 @@ use pellucid_wire::tcp::{
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -297,6 +298,39 @@ fn discovery_names_the_address_that_the_host_has_reached() {
         served.thread.join().expect("no panic");
     }
 }
+
+/// While the server was busy, what a host said lies in its socket: it is read before the host is taken for gone.
+#[test]
+fn a_host_that_spoke_while_the_server_was_busy_is_not_given_up() {
+    let welcome: Welcome = |target, local| {
+        if SLOW.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1500));
+        }
+        Ok(Box::new(Connection::new(target, local)))
+    };
+    // While it polls, the server asks for events only now and then.
+    let options = Options { poll: Duration::from_secs(60), ..Options::default() };
+    let served = serve_at("127.0.0.1:0", options, common::drive(StoreKind::Ram), Time::Instant, welcome);
+    let (mut admin, mut queue) = attach(&served);
+    let keep_alive_ms = SubmissionEntry::new(0x09, 0, 0).with_cdw(10, 0x0F).with_cdw(11, 700);
+    let cid = admin.send(keep_alive_ms, &[]);
+    assert!(admin.end(cid).status.is_success());
+    // Then it looks at this queue, which was the last to bring something, and not at the other.
+    queue.write(0, &[7; 4096]);
+    SLOW.store(true, Ordering::Release);
+    let _slow = dial(&served);
+    for _ in 0..15 {
+        std::thread::sleep(Duration::from_millis(100));
+        admin.send(SubmissionEntry::new(0x18, 0, 0), &[]);
+    }
+    let last = admin.send(SubmissionEntry::new(0x18, 0, 0), &[]);
+    assert!(admin.end(last).status.is_success());
+    served.stopper.stop();
+    served.thread.join().expect("no panic");
+}
+
+/// Whether a new connection takes the server long.
+static SLOW: AtomicBool = AtomicBool::new(false);
 
 /// What came before the end of the controller counts, what comes after does not: the host may have gone another way by then.
 #[test]
