@@ -87,6 +87,8 @@ impl Device {
         }
         let layout = media.layout().clone();
         let config = &crate::spaces::complete(config, &layout)?;
+        let claimed = media.claim(crate::claim::words(config, &layout));
+        claimed.map_err(|error| DeviceError::Media(error.into()))?;
         let (spaces, block_namespace) = crate::spaces::mount(config, &layout, &mut media);
         let (ftl, mounted) = crate::power::mount(config, &layout, &media, keep)?;
         let image_bytes = media.image_bytes();

@@ -8,6 +8,7 @@ mod buffer;
 mod build;
 mod chunk_path;
 mod chunk_refresh;
+mod claim;
 mod collect_path;
 mod command_path;
 mod config;

@@ -1,5 +1,7 @@
 //! What the translation layer does: policies and thresholds.
 
+use pellucid_flash::Layout;
+
 /// Most placement handles: one names them in a byte of the spare area.
 pub const HANDLES_MAX: u16 = 128;
 
@@ -108,4 +110,14 @@ pub struct FtlConfig {
     pub isolation: Isolation,
     /// Seed of all policy randomness.
     pub seed: u64,
+}
+
+impl FtlConfig {
+    /// Mapping units that the host can address on media of this shape.
+    pub fn user_units(&self, layout: &Layout) -> u64 {
+        match self.capacity_bytes {
+            Some(bytes) => bytes / u64::from(layout.unit_bytes),
+            None => (f64::from(layout.units) / (1.0 + self.over_provisioning)) as u64,
+        }
+    }
 }

@@ -204,10 +204,7 @@ impl PageMap {
         bad: &[BlockId],
     ) -> Result<PageMap, SetupError> {
         let physical = u64::from(layout.units);
-        let wanted = config.capacity_bytes.map_or_else(
-            || (f64::from(layout.units) / (1.0 + config.over_provisioning)) as u64,
-            |bytes| bytes / u64::from(layout.unit_bytes),
-        );
+        let wanted = config.user_units(layout);
         let entries_per_segment = crate::spare::entries_per_segment(layout);
         let segments = match config.durability {
             Durability::Volatile => 0,

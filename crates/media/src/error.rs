@@ -178,16 +178,16 @@ pub enum StoreError {
         /// The newest version that this program reads and writes.
         supported: u32,
     },
-    /// The image was made with another geometry.
+    /// The image was made with another geometry, or of a drive that means something else by what is stored.
     Geometry {
         /// The image file.
         path: PathBuf,
         /// The first key that differs.
         key: &'static str,
         /// Its value in the image.
-        image: u32,
+        image: u64,
         /// Its value in the description.
-        description: u32,
+        description: u64,
     },
     /// The file is shorter or longer than its header says.
     Length {

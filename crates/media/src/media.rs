@@ -421,6 +421,15 @@ impl Media {
         }
     }
 
+    /// Says for which drive the media are: numbers of it, with their names, that must not change while the media are kept, because
+    /// what is stored means something else to a drive with other ones. 0 says nothing.
+    ///
+    /// # Errors
+    /// With a file store whose image is of a drive with other numbers, or when they cannot be written. The image is as it was.
+    pub fn claim(&mut self, words: [(&'static str, u64); 2]) -> Result<(), StoreError> {
+        self.store.claim(words)
+    }
+
     /// With a file store, writes everything to the disk.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.store.sync()

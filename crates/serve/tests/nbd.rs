@@ -3,8 +3,9 @@
 mod common;
 
 use common::{Client, SECTOR, Transport, config, drive, pattern, read_some, scratch, serve, serve_observed};
-use pellucid_device::Device;
+use pellucid_device::{Device, DeviceConfig, Namespace};
 use pellucid_flash::Rng;
+use pellucid_ftl::Victim;
 use pellucid_media::{BitErrors, Ecc, EccData, Integrity, StoreKind};
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::session::{ConnectionId, Load, Port, Session};
@@ -313,6 +314,48 @@ fn random_commands_never_bring_wrong_data() {
         client.leave();
         served.stop().into_iter().for_each(|device| device.check());
     }
+}
+
+/// With another capacity, map segments would pass for data and not be found: what was trimmed would come back.
+#[test]
+fn a_drive_in_a_file_stays_the_drive_that_it_was() {
+    let file = scratch("claimed").join("image");
+    let _ = std::fs::remove_file(&file);
+    let described = config(StoreKind::File(file));
+    let served =
+        serve("claimed", vec![("one".into(), Device::new(&described).expect("a drive"))], Time::Instant);
+    let mut client = Client::tcp(&served, "one");
+    client.write(0, &pattern(5, 1 << 20));
+    client.flush();
+    assert_eq!(client.ask(Command::Trim, 0, 0, 64 << 10, &[]).error, 0);
+    client.flush();
+    drop(served.stop());
+
+    type Change = fn(&mut DeviceConfig);
+    let others: [(&str, Change); 3] = [
+        ("ftl.over_provisioning", |other| other.ftl.over_provisioning = 0.5),
+        ("ftl.capacity", |other| other.ftl.capacity_bytes = Some(4 << 20)),
+        ("drive.namespace", |other| {
+            other.ftl.capacity_bytes = Some(drive(StoreKind::Ram).capacity_bytes());
+            other.namespaces = vec![Namespace::Block { blocks: 0..31 }];
+        }),
+    ];
+    for (key, change) in others {
+        let mut other = described.clone();
+        change(&mut other);
+        let refused = Device::new(&other).expect_err("another drive").to_string();
+        assert!(refused.contains(key) && refused.contains("in the image"), "{refused}");
+    }
+
+    // How it works inside is its own affair.
+    let mut tuned = described.clone();
+    (tuned.ftl.victim, tuned.buffer.entries) = (Victim::Fifo, tuned.buffer.entries + 1);
+    let served =
+        serve("claimed", vec![("one".into(), Device::new(&tuned).expect("the drive"))], Time::Instant);
+    let mut client = Client::tcp(&served, "one");
+    assert_eq!(client.read(0, 64 << 10), vec![0; 64 << 10]);
+    assert_eq!(client.read(64 << 10, 64 << 10), pattern(5, 1 << 20)[64 << 10..128 << 10]);
+    drop(served.stop());
 }
 
 #[test]

@@ -15,7 +15,7 @@
     reason = "the file store is the one place below the edge that opens files"
 )]
 
-use super::{Opened, Store, StoreShape};
+use super::{Claim, Opened, Store, StoreShape};
 use crate::MediaConfig;
 use crate::error::StoreError;
 use crate::state::BlockState;
@@ -52,6 +52,8 @@ const AGE_AT: usize = 120;
 /// Version 2: chunk bytes, correctable bits, 1 with a scrambler, 0; u32 each. Then FNV-1a of these 16 bytes.
 const CODE_AT: usize = 128;
 const CODE_CHECKSUM_AT: usize = 144;
+/// What stays the same of the drive, u64 each; 0: not said. Outside the checksum, because images without it are older than the field.
+const CLAIM_AT: usize = 152;
 const HEADER_BYTES: u64 = 4096;
 
 /// Where the regions of an image lie.
@@ -249,6 +251,23 @@ impl FileStore {
         self.map[AGE_AT..AGE_AT + 8].copy_from_slice(&age_s.to_le_bytes());
     }
 
+    /// Compares with what the image says, and writes what it does not say.
+    pub(crate) fn claim(&mut self, words: Claim) -> Result<(), StoreError> {
+        let place = |i: usize| CLAIM_AT + 8 * i;
+        for (i, (key, description)) in words.into_iter().enumerate() {
+            let image = u64_at(&self.map, place(i));
+            if image != 0 && image != description {
+                return Err(StoreError::Geometry { path: self.path.clone(), key, image, description });
+            }
+        }
+        for (i, (_, word)) in words.into_iter().enumerate() {
+            self.map[place(i)..][..8].copy_from_slice(&word.to_le_bytes());
+        }
+        let io =
+            |source| StoreError::Io { path: self.path.clone(), action: "write the header to disk", source };
+        self.map.flush_range(0, HEADER_BYTES as usize).map_err(io)
+    }
+
     /// Writes everything to the disk.
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         let io =
@@ -329,7 +348,8 @@ fn check_code(map: &[u8], path: &Path, config: &MediaConfig) -> Result<(), Store
     for (i, (key, description)) in code_words(config).into_iter().enumerate() {
         let image = u32_at(map, CODE_AT + 4 * i);
         if image != description {
-            return Err(StoreError::Geometry { path: path.into(), key, image, description });
+            let (path, image, description) = (path.into(), image.into(), description.into());
+            return Err(StoreError::Geometry { path, key, image, description });
         }
     }
     Ok(())
@@ -360,7 +380,8 @@ fn check_header(
     for (key, description, at) in words {
         let image = u32_at(map, at);
         if image != description {
-            return Err(StoreError::Geometry { path: path.into(), key, image, description });
+            let (path, image, description) = (path.into(), image.into(), description.into());
+            return Err(StoreError::Geometry { path, key, image, description });
         }
     }
     check_code(map, path, config)?;

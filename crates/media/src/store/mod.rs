@@ -73,6 +73,9 @@ impl StoreShape {
     }
 }
 
+/// What is to stay the same of the drive that the media are in: words, and what they are called. 0: not said.
+pub(crate) type Claim = [(&'static str, u64); 2];
+
 /// A page store.
 #[derive(Debug)]
 pub(crate) enum Store {
@@ -176,6 +179,14 @@ impl Store {
         match self {
             Store::Memory(_) => {}
             Store::File(s) => s.set_age(age_s),
+        }
+    }
+
+    /// Says for which drive the media are, where the store survives the process.
+    pub(crate) fn claim(&mut self, words: Claim) -> Result<(), StoreError> {
+        match self {
+            Store::Memory(_) => Ok(()),
+            Store::File(s) => s.claim(words),
         }
     }
 

@@ -198,3 +198,31 @@ fn a_large_image_is_sparse() {
     #[cfg(unix)]
     assert!(std::os::unix::fs::MetadataExt::blocks(&length) * 512 < 16 << 20);
 }
+
+#[test]
+fn an_image_says_for_which_drive_it_is_from_the_first_time_on() {
+    let file = TempPath::new("claim");
+    let words = |units, shape| [("the units", units), ("the shape", shape)];
+    let mut media = open(&file.config());
+    media.claim(words(10, 7)).expect("a new image");
+    media.claim(words(10, 7)).expect("the same drive");
+    drop(media);
+    let before = std::fs::read(file.path()).unwrap();
+    for (other, says) in [
+        (words(11, 7), "the units is 10 in the image and 11 in the description"),
+        (words(0, 7), "the units is 10 in the image and 0 in the description"),
+        (words(10, 8), "the shape is 7 in the image and 8 in the description"),
+    ] {
+        let mut media = open(&file.config());
+        let refused = media.claim(other).expect_err("another drive").to_string();
+        assert!(refused.contains(says), "{refused}");
+        drop(media);
+        assert!(std::fs::read(file.path()).unwrap() == before, "the image was changed");
+    }
+    // Images of before had zeros there.
+    let mut older = before;
+    older[152..168].fill(0);
+    std::fs::write(file.path(), &older).unwrap();
+    open(&file.config()).claim(words(12, 9)).expect("an image that does not say");
+    assert!(open(&file.config()).claim(words(10, 7)).is_err());
+}

@@ -1,0 +1,40 @@
+//! What must stay as it is while the media do: from it follows which sector a stored unit is.
+//!
+//! A store that outlives the process keeps these words, and a drive that is described otherwise is refused. With another capacity map
+//! segments would be taken for data of the host, and not be found: what was trimmed would come back.
+
+use crate::config::{DeviceConfig, Namespace};
+use pellucid_flash::Layout;
+use pellucid_ftl::Management;
+
+/// The words of a complete description, with what to call them. 0 stands for what there is not.
+pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u64); 2] {
+    let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
+    let mapped = config.namespaces.iter().any(is_block);
+    let units = if mapped { config.ftl.user_units(layout) } else { 0 };
+    let shapes = config.namespaces.iter().flat_map(shape);
+    [
+        ("the number of mapping units for the host (ftl.over_provisioning, ftl.capacity)", units),
+        ("the fingerprint of the namespaces (drive.namespace)", fnv1a(shapes)),
+    ]
+}
+
+/// Kind, blocks, and what else says where something lies. Limits may change.
+fn shape(namespace: &Namespace) -> [u32; 5] {
+    let blocks = namespace.blocks();
+    let (kind, a, b) = match namespace {
+        Namespace::Block { .. } => (1, 0, 0),
+        Namespace::OpenChannel { chunks, .. } => match chunks.management {
+            Management::Host => (2, 0, 0),
+            Management::Shared { spare_blocks } => (3, spare_blocks, 0),
+        },
+        Namespace::Zoned { zones } => (4, zones.spare_blocks, zones.dies_per_zone),
+    };
+    [kind, blocks.start, blocks.end, a, b]
+}
+
+/// FNV-1a (Fowler, Noll, Vo), 64 bits; never 0.
+fn fnv1a(words: impl Iterator<Item = u32>) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    words.flat_map(u32::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, step).max(1)
+}
