@@ -275,9 +275,10 @@ impl Core {
         }
     }
 
-    /// The server stops: nobody waits for remote drives that are away.
+    /// The server stops: nobody waits for modelled time, or for remote drives that are away.
     pub(crate) fn stop(&mut self) {
         self.stopping = true;
+        self.pacer.time = Time::Instant;
         self.devices.iter_mut().filter_map(Served::on_remote).for_each(Layered::stop);
     }
 

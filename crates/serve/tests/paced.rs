@@ -187,3 +187,24 @@ fn a_recording_is_a_trace_of_fio() {
         ]
     );
 }
+
+/// What is under way when the server is told to stop is answered, and flushed, without waiting for its time: whoever stops it has
+/// little patience, and kills it then.
+#[test]
+fn a_server_that_stops_waits_for_no_modelled_time() {
+    // A program takes 200 s.
+    let time = Time::Paced { dilation: 1e6 };
+    let served = serve("stops", vec![("one".into(), drive(StoreKind::Ram))], time);
+    let mut client = Client::tcp(&served, "one");
+    let data = pattern(9, 64 << 10);
+    let cookie = client.send(nbd::Command::Write, nbd::command_flag::FUA, 0, 64 << 10, &data);
+    let status = || served.control(r#"{"do":"status"}"#);
+    common::eventually("the write is in the drive", || status().contains("\"outstanding\":1"));
+    served.stopper.stop();
+    let reply = client.reply(|_| 0);
+    assert_eq!((reply.cookie, reply.error), (cookie, 0));
+    let told = Instant::now();
+    drop(client);
+    served.stop();
+    assert!(told.elapsed() < Duration::from_secs(30), "{:?}", told.elapsed());
+}
