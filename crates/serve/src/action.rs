@@ -158,7 +158,20 @@ fn damage(request: &Value) -> Result<Fault, String> {
         value.as_f64().ok_or_else(|| format!("factor: {value}; allowed: a number"))
     };
     let die = || number("die").map(DieId);
-    match request.get("what").and_then(Value::as_str).unwrap_or_default() {
+    let what = request.get("what").and_then(Value::as_str).unwrap_or_default();
+    let takes: &[&str] = match what {
+        "slow-die" | "bit-errors" => &["die", "factor"],
+        "kill-die" => &["die"],
+        "fail-programs" | "fail-erases" => &["count"],
+        "wear-out" => &[],
+        _ => return Err(format!("what: {what:?}; allowed: {DAMAGE}")),
+    };
+    let is_not_its = |key: &&str| request.get(key).is_some() && !takes.contains(key);
+    if let Some(key) = ["die", "factor", "count"].into_iter().find(is_not_its) {
+        let allowed = if takes.is_empty() { "nothing".to_owned() } else { takes.join(", ") };
+        return Err(format!("{key}: unknown to {what}; allowed: {allowed}"));
+    }
+    match what {
         "slow-die" => Ok(Fault::SlowDie { die: die()?, factor: factor()? }),
         "kill-die" => Ok(Fault::KillDie { die: die()? }),
         "bit-errors" => {
@@ -167,8 +180,7 @@ fn damage(request: &Value) -> Result<Fault, String> {
         }
         "fail-programs" => Ok(Fault::FailPrograms { count: number("count")? }),
         "fail-erases" => Ok(Fault::FailErases { count: number("count")? }),
-        "wear-out" => Ok(Fault::WearOut),
-        what => Err(format!("what: {what:?}; allowed: {DAMAGE}")),
+        _ => Ok(Fault::WearOut),
     }
 }
 

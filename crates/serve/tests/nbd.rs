@@ -455,6 +455,11 @@ fn damage_is_done_on_command() {
         (r#"{"do":"damage","what":"kill-die","die":4}"#, "die"),
         (r#"{"do":"damage","what":"slow-die","die":0,"factor":"x"}"#, "factor"),
         (r#"{"do":"damage","what":"slow-die","die":0,"factor":0}"#, "factor"),
+        (
+            r#"{"do":"damage","what":"kill-die","die":0,"factor":2}"#,
+            "factor: unknown to kill-die; allowed: die",
+        ),
+        (r#"{"do":"damage","what":"wear-out","count":2}"#, "count: unknown to wear-out; allowed: nothing"),
     ] {
         let answer = served.control(line);
         assert!(answer.contains("\"ok\":false") && answer.contains(part), "{line}: {answer}");

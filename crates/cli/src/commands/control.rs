@@ -45,6 +45,11 @@ fn chance(text: &str) -> Result<f64, String> {
     chance.ok_or_else(|| "allowed: a probability from 0 to 1".into())
 }
 
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|f| (0.0..=1e9).contains(f));
+    factor.ok_or_else(|| "allowed: a number from 0 to 1000000000".into())
+}
+
 /// Break a drive in service: have operations fail, slow or kill a die, raise bit errors, wear it out; asked for nothing, it
 /// prints the chances
 #[derive(Debug, clap::Args)]
@@ -55,7 +60,7 @@ pub struct Fault {
     #[command(flatten)]
     damage: Damage,
     /// How many times as slow (--slow-die), or as many bit errors (--bit-errors)
-    #[arg(long, value_name = "F")]
+    #[arg(long, value_name = "F", value_parser = factor)]
     factor: Option<f64>,
     /// Chance that a program fails
     #[arg(long, value_name = "P", value_parser = chance)]
@@ -135,6 +140,9 @@ impl Fault {
         ];
         let fields = given.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?.into())));
         let fields: Map<String, Value> = fields.collect();
+        if self.factor.is_some() && self.damage.slow_die.is_none() && self.damage.bit_errors.is_none() {
+            return Err(Failure::asked(anyhow!("--factor: goes with --slow-die or --bit-errors")));
+        }
         match self.damage.fields(self.factor) {
             Some(damage) if fields.is_empty() => self.target.ask("damage", damage),
             Some(_) => Err(Failure::asked(anyhow!("chances and damage: one at a time"))),

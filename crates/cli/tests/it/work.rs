@@ -248,6 +248,10 @@ fn faults_are_asked_for_as_they_were_told() {
         &["--kill-die", "x"],
         &["--kill-die", "1", "--wear-out"],
         &["--wear-out", "--read-fail", "0.1"],
+        &["--factor", "2"],
+        &["--kill-die", "1", "--factor", "2"],
+        &["--slow-die", "1", "--factor", "nan"],
+        &["--slow-die", "1", "--factor", "-1"],
     ] {
         let done = folder.run(&[&["fault", "--control", "control"], words].concat());
         assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
