@@ -45,7 +45,7 @@ pub use plan::{Moment, PlanError, PlannedFault};
 pub use pool::Pool;
 pub use record::FioTrace;
 pub use remote::{Remote, RemoteConfig, RemoteError};
-pub use server::{Accept, CONTROL, Log, Options, ServeError, Server, Stopper};
+pub use server::{Accept, CONNECTIONS_MAX, CONTROL, Log, Options, ServeError, Server, Stopper};
 pub use socket::{Address, AddressError};
 pub use tls::{TlsConfig, TlsError};
 pub use ublk::UblkError;

@@ -44,7 +44,8 @@ const BLOCK_DEVICES: usize = 1 << 20;
 pub const CONTROL: &str = "control";
 /// So many.
 const CONTROL_RESERVE: usize = 16;
-const CONNECTIONS_MAX: usize = (1 << SLOT_BITS) - 1 - CONTROL_RESERVE;
+/// Most connections at once.
+pub const CONNECTIONS_MAX: usize = (1 << SLOT_BITS) - 1 - CONTROL_RESERVE;
 
 /// The longest read from a connection, beside a payload that goes to its place directly.
 const READ_BYTES: usize = 256 << 10;
@@ -68,7 +69,7 @@ pub type Log = Box<dyn FnMut(fmt::Arguments<'_>)>;
 pub struct Options {
     /// Keep looking for work this long after the last, instead of sleeping.
     pub poll: Duration,
-    /// Connections at once; more are turned away. At most 65,519. Control connections have 16 more.
+    /// Connections at once; more are turned away. At most [`CONNECTIONS_MAX`]. Control connections have 16 more.
     pub connections_max: usize,
 }
 

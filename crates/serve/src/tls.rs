@@ -81,7 +81,7 @@ impl TlsConfig {
         };
         let path = directory.join("server-key.pem");
         let key = PrivateKeyDer::from_pem_file(&path)
-            .map_err(|error| TlsError::File { path, reason: format!("private key: {error:?}") })?;
+            .map_err(|error| TlsError::File { path, reason: format!("private key: {error}") })?;
         let config = builder.with_single_cert(certificates(&directory.join("server-cert.pem"))?, key);
         Ok(TlsConfig(Arc::new(config.map_err(|error| together(error.to_string()))?)))
     }
@@ -91,7 +91,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let refused = |reason: String| TlsError::File { path: path.into(), reason };
     let found: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(path).and_then(|certificates| certificates.collect());
-    let found = found.map_err(|error| refused(format!("certificate: {error:?}")))?;
+    let found = found.map_err(|error| refused(format!("certificate: {error}")))?;
     if found.is_empty() {
         return Err(refused("holds no certificate".into()));
     }

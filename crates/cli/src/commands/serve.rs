@@ -15,8 +15,8 @@ use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
 use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, serial_number};
 use pellucid_serve::session::{NQN_PREFIX, Namespace};
 use pellucid_serve::{
-    Address, CONTROL, Core, FioTrace, Options, PlannedFault, Refusal, RemoteConfig, Server, Time, TlsConfig,
-    UblkError,
+    Address, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Options, PlannedFault, Refusal, RemoteConfig, Server,
+    Time, TlsConfig, UblkError,
 };
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -113,7 +113,7 @@ pub struct Serve {
     #[arg(long, value_name = "N")]
     lead_us: Option<u64>,
     /// Connections at once; more are turned away
-    #[arg(long, value_name = "N", default_value_t = Options::default().connections_max)]
+    #[arg(long, value_name = "N", default_value_t = Options::default().connections_max, value_parser = parse_connections)]
     connections: usize,
     /// Write the requests to this file, as a trace that replay reads
     #[arg(long, value_name = "FILE")]
@@ -143,6 +143,11 @@ fn parse_host_file(text: &str) -> Result<(String, PathBuf), String> {
         Some((host, file)) if !host.is_empty() && !file.is_empty() => Ok((host.into(), file.into())),
         _ => Err("allowed: the name of a host, =, a file".into()),
     }
+}
+
+fn parse_connections(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count));
+    count.ok_or_else(|| format!("allowed: a whole number from 1 to {CONNECTIONS_MAX}"))
 }
 
 fn parse_group(text: &str) -> Result<DhGroup, String> {

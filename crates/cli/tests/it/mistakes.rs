@@ -288,6 +288,16 @@ fn mistakes_in_serving_are_named() {
         assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{text}: {}", done.stderr);
         assert!(done.stderr.contains(named), "{text}: {}", done.stderr);
     }
+    for connections in ["0", "65520"] {
+        let done = folder.run(&[&serve[..], &["--connections", connections]].concat());
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{connections}: {}", done.stderr);
+        assert!(done.stderr.contains("allowed: a whole number from 1 to 65519"), "{}", done.stderr);
+    }
+    let sentence = refused(&folder, &[&serve[..], &["--tls", "nowhere"]].concat());
+    assert!(
+        sentence.starts_with("nowhere/server-key.pem: private key: ") && !sentence.contains('{'),
+        "{sentence}"
+    );
     // Where the kernel has it, there is nothing to refuse; tools/guest/ublk.sh is the test of that.
     if std::path::Path::new("/dev/ublk-control").exists() {
         return;
