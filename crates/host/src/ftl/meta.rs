@@ -8,6 +8,9 @@
 //! header                     8 crc32c of 12..64   12 crc32c of the rest   16 uuid u64   24 line u32   28 count u32
 //!                            32 sectors u32   36 first page u32   40 first sequence u64   48 last sequence u64   56 zero
 //! ```
+//! `sectors` are those of an end's data; of a start those that the host can address, 0 in older ones: a start of a layer with another
+//! capacity finds that its map segments are elsewhere, and refuses.
+//!
 //! All little endian. A sector whose signature differs belongs to something else.
 
 use super::line::End;
@@ -39,7 +42,7 @@ pub(crate) struct Header {
     pub line: BlockId,
     /// Parallel units of a start, data stripes of an end.
     pub count: u32,
-    /// Sectors of an end.
+    /// Sectors of an end; of a start, those that the host can address, 0: not said.
     pub sectors: u32,
     /// Logical page of the line's first sector.
     pub first_page: Lpn,
@@ -126,10 +129,12 @@ pub(crate) fn start(
     uuid: u64,
     line: BlockId,
     sequence: u64,
+    user_sectors: u32,
     chunks: impl ExactSizeIterator<Item = Lba>,
 ) -> Vec<u8> {
     let count = chunks.len() as u32;
-    let header = Header { line, count, sectors: 0, first_page: Lpn::NONE, first: sequence, last: sequence };
+    let (sectors, first_page) = (user_sectors, Lpn::NONE);
+    let header = Header { line, count, sectors, first_page, first: sequence, last: sequence };
     let body: Vec<u8> = chunks.flat_map(|lba| lba.0.to_le_bytes()).collect();
     record(START, uuid, &header, &body)
 }
@@ -186,10 +191,10 @@ mod tests {
     fn records_come_back_and_damage_is_seen() {
         let line = BlockId(7);
         let chunks = [Lba(64), Lba(1 << 33)];
-        let bytes = start(5, line, 9, chunks.into_iter());
+        let bytes = start(5, line, 9, 1000, chunks.into_iter());
         assert_eq!(bytes.len() as u64, start_bytes(2));
         let (header, back) = parse_start(&bytes, 5, 2).expect("intact");
-        assert_eq!((header.line, header.first, back), (line, 9, chunks.to_vec()));
+        assert_eq!((header.line, header.first, header.sectors, back), (line, 9, 1000, chunks.to_vec()));
         assert_eq!(parse_start(&bytes, 6, 2), None);
         assert_eq!(parse_start(&bytes, 5, 3), None);
         let content = End { sequences: vec![3, 9], pages: vec![Lpn(1), Lpn::NONE, Lpn(4), Lpn(0)] };

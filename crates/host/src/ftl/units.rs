@@ -98,7 +98,10 @@ impl HostFtl {
                     self.lines.chunk_of(line, unit).expect("a line that is written has all its chunks")
                 });
                 let content = match self.keeps_content() {
-                    true => meta::start(self.config.uuid, line, self.lines[line].sequence, chunks),
+                    true => {
+                        let (sequence, user) = (self.lines[line].sequence, self.ftl.user_units());
+                        meta::start(self.config.uuid, line, sequence, user, chunks)
+                    }
                     false => Vec::new(),
                 };
                 self.meta_command(line, 0, &content, Cause::Journal)

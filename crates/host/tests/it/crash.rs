@@ -3,8 +3,9 @@
 use crate::model::{config, drive, hold_back};
 use crate::oracle::{Below, World};
 use crate::reference::{Faults, Reference, geometry};
+use pellucid_flash::Drive;
 use pellucid_ftl::Durability;
-use pellucid_host::{HostFtlConfig, Layer};
+use pellucid_host::{HostFtl, HostFtlConfig, Layer, Stack};
 
 /// A run on the reference drive, cut everywhere.
 fn cut_everywhere(seed: u64, faults: Faults, warm: u32, events: u32) {
@@ -164,4 +165,31 @@ fn a_clean_stop_with_failing_writes() {
     for seed in 40..44 {
         stop_cut_everywhere(seed, Faults { write: 0.003, reset: 0.002, read: 0.0 });
     }
+}
+
+/// Segments of the map have their pages behind the host's: with another capacity they are not found, and what was trimmed comes back.
+#[test]
+fn a_start_with_another_capacity_is_refused() {
+    let config = HostFtlConfig {
+        over_provisioning: 1.4,
+        spare_chunks: 2,
+        durability: Durability::Journal { checkpoint_every: 2 },
+        ..HostFtlConfig::default()
+    };
+    let mut world = World::new(&config, Reference::new(geometry(1, 2, 14, 384, 4), 60), 60);
+    for _ in 0..400 {
+        world.submit();
+        world.step();
+    }
+    world.drain();
+    world.host.stop().expect("room for the map");
+    world.stopped();
+    for over_provisioning in [1.3, 1.6] {
+        let other = HostFtlConfig { over_provisioning, ..config.clone() };
+        let drive = world.host.drive.clone();
+        let layer = HostFtl::new(&other, drive.interface(0), drive.image_bytes()).expect("it fits the drive");
+        let refused = Stack::start(layer, drive, world.now).expect_err("another target");
+        assert!(refused.contains("allowed: the host.ftl.over_provisioning"), "{refused}");
+    }
+    world.restart(&config);
 }

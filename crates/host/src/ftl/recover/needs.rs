@@ -289,6 +289,15 @@ impl HostFtl {
                 else {
                     return;
                 };
+                let (was, is) = (header.sectors, self.ftl.user_units());
+                if was != 0 && was != is {
+                    let sentence = format!(
+                        "a host FTL of {was} sectors is on the drive, and this one has {is}; allowed: the host.ftl.over_provisioning that \
+                         it was made with, or a drive without it"
+                    );
+                    self.failure = Some(HostFtlError::Drive(sentence));
+                    return;
+                }
                 // A chunk that failed may still hold the start of a line that has another one since.
                 let slot = start.starts.entry(header.line.0).or_insert((0, Vec::new()));
                 if header.first >= slot.0 {
