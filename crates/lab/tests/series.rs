@@ -64,3 +64,17 @@ fn busy_shares_of_intervals_are_shares_and_sum_to_those_of_the_run() {
         assert!((-1e-9..=transfer_share).contains(&missing), "{job}: {channel_mean}, missing {missing}");
     }
 }
+
+/// Trims are requests of a direction of their own, which the series does not show, however much they name.
+#[test]
+fn trims_are_no_writes_of_the_series() {
+    for job in
+        ["rw=randtrimwrite,bs=4k,number_ios=200", "rw=trim,bs=1m,number_ios=3", "rw=write,bs=1m,number_ios=2"]
+    {
+        let report = run(job);
+        let (series, whole) = (&report.series.write, &report.directions.write);
+        assert_eq!(series.requests.iter().sum::<u64>(), whole.latency.count, "{job}");
+        assert_eq!(series.bytes.iter().sum::<u64>(), whole.bytes, "{job}");
+        assert_eq!(series.max_ns.iter().flatten().max().copied(), whole.latency.max_ns, "{job}");
+    }
+}

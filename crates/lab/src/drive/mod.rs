@@ -397,10 +397,10 @@ impl<'a, T: Target> Run<'a, T> {
         };
         if counted {
             self.recorder.record(completion, bytes);
-            if completion.status == Status::Success && completion.opcode != Opcode::Flush {
-                let write = completion.opcode != Opcode::Read;
+            let write = completion.opcode == Opcode::Write;
+            if completion.status == Status::Success && (write || completion.opcode == Opcode::Read) {
                 let latency = completion.completed - completion.submitted;
-                self.series.complete(completion.completed, write, bytes as u32, latency);
+                self.series.complete(completion.completed, write, bytes, latency);
             }
         }
         if let Some(log) = &mut self.log {

@@ -67,7 +67,7 @@ fn recorded() -> (Directions, Series) {
         let (completion, bytes) = request(&mut rng, at, collecting);
         requests.record(&completion, bytes);
         let is_write = completion.opcode == Opcode::Write;
-        series.complete(at, is_write, bytes as u32, completion.completed - completion.submitted);
+        series.complete(at, is_write, bytes, completion.completed - completion.submitted);
         if is_write {
             counters.host_written_bytes += bytes;
             counters.programmed_host_bytes += bytes;

@@ -52,12 +52,12 @@ struct Flow {
 
 impl Flow {
     #[inline]
-    fn add(&mut self, bytes: u32, latency: Nanos) {
+    fn add(&mut self, bytes: u64, latency: Nanos) {
         if self.bins.is_empty() {
             self.bins = vec![0; BINS];
         }
         self.requests += 1;
-        self.bytes += u64::from(bytes);
+        self.bytes += bytes;
         self.sum_ns = self.sum_ns.saturating_add(latency.0);
         self.max_ns = self.max_ns.max(latency.0);
         let bin = &mut self.bins[bin_of(latency.0).min(BINS - 1)];
@@ -148,7 +148,7 @@ impl TimeSeries {
     /// Counts one successful read or write that completed at `at`. Completions before the start count in the
     /// first interval.
     #[inline]
-    pub fn complete(&mut self, at: SimTime, is_write: bool, bytes: u32, latency: Nanos) {
+    pub fn complete(&mut self, at: SimTime, is_write: bool, bytes: u64, latency: Nanos) {
         if at.0.wrapping_sub(self.current_start_ns) >= self.interval_ns {
             self.seek(at.0);
         }
@@ -389,9 +389,9 @@ mod tests {
         for _ in 0..300_000 {
             at += rng.below(50);
             let write = rng.chance(0.3);
-            let (size, latency) = (rng.below(65_536) as u32, rng.below(1 << 30));
+            let (size, latency) = (rng.below(65_536), rng.below(1 << 30));
             recorder.complete(SimTime(at), write, size, Nanos(latency));
-            bytes[usize::from(write)] += u64::from(size);
+            bytes[usize::from(write)] += size;
             max[usize::from(write)] = max[usize::from(write)].max(latency);
         }
         let series = recorder.finish(SimTime(at + 1), 1, 1);
