@@ -40,6 +40,8 @@ pub struct Measured {
     pub firmware_busy: [u64; FirmwareModule::COUNT],
     /// What was made of a trace.
     pub replay: Option<Replay>,
+    /// Blocks as they stood at the end; when the drive has come to rest they stand otherwise.
+    pub wear: Wear,
     /// The run over time.
     pub series: Series,
 }
@@ -73,6 +75,7 @@ impl Measured {
                 Source::Trace(trace) => Some(Replay::of(trace.shaped())),
                 Source::Jobs(_) => None,
             },
+            wear: wear(run.device.device()),
             series: run.series.finish(end, layout.channels, layout.dies),
         };
         while let Some(next) = run.device.next_event() {
@@ -156,8 +159,6 @@ pub fn report(
     let layout = device.layout();
     let sector = u64::from(layout.sector_bytes);
     let counters = measured.counters;
-    let erases: Vec<u32> = device.erase_counts().collect();
-    let (factory, grown) = device.bad_blocks();
     let (written, programmed) = whole_stack(&counters, measured.host.as_ref());
     let bytes = ByCause(programmed).map(|s| s * sector);
     let mut amplification = WriteAmplification::new(written * sector, bytes);
@@ -190,14 +191,7 @@ pub fn report(
                 .then(|| ftl.victim_valid_units as f64 / (victims as f64 * f64::from(block_units))),
             relocated_units: ftl.relocated_units,
         },
-        wear: Wear {
-            blocks: layout.blocks.into(),
-            free_blocks: device.free_blocks().into(),
-            bad_blocks_factory: factory.into(),
-            bad_blocks_grown: grown.into(),
-            erases: EraseCounts::of(&erases),
-            histogram: WearHistogram::of(&erases),
-        },
+        wear: measured.wear,
         mount: device.last_mount().map(|(mount, time)| Mount {
             duration_ns: time.0,
             scanned_stripes: mount.header_reads + mount.replay_reads,
@@ -222,6 +216,19 @@ pub fn report(
         replay: measured.replay,
         series: measured.series,
         ..Report::default()
+    }
+}
+
+fn wear(device: &Device) -> Wear {
+    let erases: Vec<u32> = device.erase_counts().collect();
+    let (factory, grown) = device.bad_blocks();
+    Wear {
+        blocks: device.layout().blocks.into(),
+        free_blocks: device.free_blocks().into(),
+        bad_blocks_factory: factory.into(),
+        bad_blocks_grown: grown.into(),
+        erases: EraseCounts::of(&erases),
+        histogram: WearHistogram::of(&erases),
     }
 }
 
