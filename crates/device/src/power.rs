@@ -92,10 +92,11 @@ impl Device {
         let lost: Vec<Completion> = self.outstanding();
         self.media.power_cut();
         self.save_protected();
-        let (ftl, mounted) = mount(&self.config, &self.layout, &self.media, false)?;
+        let (mut ftl, mounted) = mount(&self.config, &self.layout, &self.media, false)?;
         self.mounted = mounted.or(self.mounted);
         (self.spaces, self.block_namespace) =
             crate::spaces::mount(&self.config, &self.layout, &mut self.media);
+        ftl.count_on_from(self.ftl.counters());
         self.ftl = ftl;
         self.read_only = false;
         self.bury_dead_dies();

@@ -84,7 +84,7 @@ impl Device {
         self.media.chunks_by_wrong_bits()
     }
 
-    /// What translation decided.
+    /// What translation decided; since the drive was made.
     pub fn ftl_counters(&self) -> FtlCounters {
         self.ftl.counters()
     }

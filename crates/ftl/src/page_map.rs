@@ -448,6 +448,11 @@ impl PageMap {
         self.counters
     }
 
+    /// Counts on from what the map before a power cut had counted.
+    pub fn count_on_from(&mut self, counters: FtlCounters) {
+        self.counters = counters;
+    }
+
     /// Counters from zero.
     pub fn reset_counters(&mut self) {
         self.counters = FtlCounters::default();

@@ -1,6 +1,6 @@
 //! Taps are a side band: on or off, the drive does the same; and what they note agrees with what the drive counts.
 
-use pellucid_device::{CommandKind, Device, Filler, OperationKind, Snapshot};
+use pellucid_device::{CommandKind, Counters, Device, Filler, OperationKind, Snapshot};
 use pellucid_flash::{Command, DieId, Lba, Lpn, Nanos, Opcode, Rng, Stage};
 use pellucid_lab::drive::{Onlooker, Progress};
 use pellucid_lab::experiment;
@@ -84,6 +84,25 @@ fn taps_agree_with_counters_and_report() {
         assert_eq!(snapshot.taps.map(|t| t.blocks_by_erases), Some(blocks), "drive {i}: wear");
     }
     assert!(suspensions > 0, "no drive has suspended anything");
+}
+
+/// Counters count from when the drive was made; monitors take one that falls for a drive made anew.
+#[test]
+fn a_power_cut_takes_nothing_off_the_counters() {
+    let mut moved = 0;
+    for (i, spec) in (0..10).map(tiny).chain(presets()).enumerate() {
+        let (mut device, _) = run(&spec, false);
+        let (counters, decided, bad) = (device.counters(), device.ftl_counters(), device.bad_blocks());
+        let busy = (device.channel_busy().to_vec(), device.die_busy().to_vec(), device.link_busy());
+        device.power_cut().unwrap_or_else(|e| panic!("drive {i}: {e}"));
+        assert_eq!(device.counters(), Counters { power_cuts: 1, ..counters }, "drive {i}");
+        assert_eq!(device.ftl_counters(), decided, "drive {i}");
+        assert_eq!(device.bad_blocks(), bad, "drive {i}");
+        let after = (device.channel_busy().to_vec(), device.die_busy().to_vec(), device.link_busy());
+        assert_eq!(after, busy, "drive {i}");
+        moved += decided.relocated_units;
+    }
+    assert!(moved > 0, "no drive has collected anything");
 }
 
 /// Ways of one speed each, with one operation at a time: what a way says of its operations is that way's time, to an eighth.

@@ -196,7 +196,7 @@ pub struct DriveFigures {
     pub blocks: u32,
     /// Erased blocks that are waiting.
     pub free_blocks: u32,
-    /// Blocks retired since the factory.
+    /// Blocks retired.
     pub grown_bad_blocks: u64,
     /// Out of good blocks.
     pub read_only: bool,

@@ -182,7 +182,7 @@ fn media(text: &mut Text, figures: &Figures) {
         ("pellucid_program_failures_total", "Programs that failed.", |d| d.program_failures),
         ("pellucid_erase_failures_total", "Erases that failed.", |d| d.erase_failures),
         ("pellucid_suspensions_total", "Programs and erases suspended for a read.", |d| d.suspensions),
-        ("pellucid_grown_bad_blocks_total", "Blocks retired since the factory.", |d| d.grown_bad_blocks),
+        ("pellucid_grown_bad_blocks_total", "Blocks retired.", |d| d.grown_bad_blocks),
     ];
     for (name, help, count) in counters {
         text.each(figures, (name, "counter", help), count);

@@ -26,7 +26,7 @@ pub struct Measured {
     pub counters: Counters,
     /// Chunks of the code by wrong bits, meanwhile.
     pub chunks_by_wrong_bits: Vec<u64>,
-    /// What translation decided (since the counters were reset).
+    /// What translation decided meanwhile.
     pub ftl: FtlCounters,
     /// What the host's layers did meanwhile, and hold.
     pub host: Option<HostUse>,

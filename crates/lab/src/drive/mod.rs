@@ -173,6 +173,7 @@ impl<'a, T: Target> Run<'a, T> {
     ) -> Run<'a, T> {
         let start = device.now();
         let before = device.device().counters();
+        let ftl_before = device.device().ftl_counters();
         let host_before = device.host();
         let shares = BusyShares::new(start, device.device());
         let series = TimeSeries::new(start, sample(device, &shares));
@@ -183,7 +184,7 @@ impl<'a, T: Target> Run<'a, T> {
             source,
             start,
             measured_from: start,
-            ftl_before: FtlCounters::default(),
+            ftl_before,
             wrong_bits_before,
             before,
             host_before,
