@@ -88,3 +88,12 @@ fn the_state_of_blocks_is_that_of_the_last_completion() {
     assert_eq!(report.wear.erases.total, erased, "the drive was new");
     assert_eq!(report.series.free_blocks.last(), Some(&report.wear.free_blocks));
 }
+
+#[test]
+fn a_run_that_ends_within_its_warm_up_measures_nothing() {
+    let report = run("rw=randwrite,bs=4k,number_ios=100,iodepth=4,ramp_time=100s");
+    assert_eq!((report.requests, report.simulated_seconds), (0, 0.0));
+    assert_eq!(report.write_amplification.programmed_bytes_total, 0);
+    assert_eq!(report.utilisation.mean_die(), Some(0.0));
+    assert_eq!(report.series.host_written_bytes.iter().sum::<u64>(), 0);
+}

@@ -255,6 +255,10 @@ impl<'a, T: Target> Run<'a, T> {
                 }
             }
         }
+        if ramp.is_some() {
+            // All of it was a warm-up.
+            self.measure_from(self.device.now());
+        }
         let end = self.last_completion.max(self.measured_from);
         self.sample(end);
         Measured::take(self, end)

@@ -162,6 +162,7 @@ fn the_text_fits_the_screen_and_says_what_matters() {
         assert!(text.contains(words), "no {words:?} in\n{text}");
     }
     assert!(!render_text(&idle(), 100).contains("wear"), "parts without data are left out");
+    assert!(render_text(&idle(), 100).contains("measured            nothing"), "and this is said");
 }
 
 #[test]

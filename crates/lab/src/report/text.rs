@@ -17,6 +17,14 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, "workload", &words(&report.workload.summary));
     labelled(&mut out, width, "run", &words(&headline(report)));
     labelled(&mut out, width, "trace", &report.replay.map_or(Vec::new(), |replay| replay.words()));
+    if report.requests == 0 {
+        labelled(
+            &mut out,
+            width,
+            "measured",
+            &words("nothing: no request came after the ramp_time, or none at all"),
+        );
+    }
     out.push('\n');
     requests(&mut out, report, width);
     out.push('\n');
