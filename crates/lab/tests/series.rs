@@ -1,7 +1,7 @@
 //! The run over time adds up to the run as a whole.
 
 use pellucid_lab::experiment::{execute, jobs, parse_job};
-use pellucid_lab::report::{Report, Series};
+use pellucid_lab::report::{Report, Series, render_text};
 use pellucid_lab::spec;
 
 /// Programs take several intervals of the series, and so do transfers.
@@ -30,7 +30,11 @@ entries = 32
 "#;
 
 fn run(job: &str) -> Report {
-    let mut spec = spec::from_str(DRIVE, "series", &[]).unwrap_or_else(|e| panic!("{e}"));
+    run_on(job, &[])
+}
+
+fn run_on(job: &str, sets: &[String]) -> Report {
+    let mut spec = spec::from_str(DRIVE, "series", sets).unwrap_or_else(|e| panic!("{e}"));
     spec.jobs = vec![parse_job(job, "test")];
     let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
     execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}")).1
@@ -87,6 +91,17 @@ fn the_state_of_blocks_is_that_of_the_last_completion() {
     assert!(erased > 0, "it collects");
     assert_eq!(report.wear.erases.total, erased, "the drive was new");
     assert_eq!(report.series.free_blocks.last(), Some(&report.wear.free_blocks));
+}
+
+/// Nothing else in a report tells the end of a drive's life from other failing writes.
+#[test]
+fn the_end_of_life_is_told() {
+    let job = "rw=randwrite,bs=4k,number_ios=6000,iodepth=4";
+    assert!(!run(job).wear.read_only);
+    let report = run_on(job, &["media.endurance=3".into()]);
+    assert!(report.wear.read_only && report.directions.write.errors > 0);
+    let text = render_text(&report, 200);
+    assert!(text.contains("read-only: too few good blocks are left"), "{text}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl Measured {
                 Source::Trace(trace) => Some(Replay::of(trace.shaped())),
                 Source::Jobs(_) => None,
             },
-            wear: wear(run.device.device()),
+            wear: wear(run.device),
             series: run.series.finish(end, layout.channels, layout.dies),
         };
         while let Some(next) = run.device.next_event() {
@@ -219,7 +219,8 @@ pub fn report(
     }
 }
 
-fn wear(device: &Device) -> Wear {
+fn wear(target: &impl Target) -> Wear {
+    let device = target.device();
     let erases: Vec<u32> = device.erase_counts().collect();
     let (factory, grown) = device.bad_blocks();
     Wear {
@@ -227,6 +228,7 @@ fn wear(device: &Device) -> Wear {
         free_blocks: device.free_blocks().into(),
         bad_blocks_factory: factory.into(),
         bad_blocks_grown: grown.into(),
+        read_only: target.is_read_only(),
         erases: EraseCounts::of(&erases),
         histogram: WearHistogram::of(&erases),
     }

@@ -19,6 +19,10 @@ pub trait Target: Drive {
     fn capacity_bytes(&self) -> u64;
     /// A command for `lba` will come soon; changes nothing but the simulator's own speed.
     fn announce(&self, lba: Lba);
+    /// Whether nothing more can be written: the drive, or the layer above it, has no good blocks left for it.
+    fn is_read_only(&self) -> bool {
+        self.device().is_read_only()
+    }
     /// What the host's layers have done and hold; `None` without layers.
     fn host(&self) -> Option<HostUse> {
         None
@@ -205,6 +209,10 @@ impl Target for HostStack {
     #[inline]
     fn announce(&self, lba: Lba) {
         self.ftl().announce(lba);
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.ftl().is_read_only()
     }
 
     fn host(&self) -> Option<HostUse> {

@@ -357,6 +357,7 @@ fn health(report: &Report) -> Vec<Part> {
             ("free", count(wear.free_blocks)),
             ("bad from the factory", count(wear.bad_blocks_factory)),
             ("retired since", count(wear.bad_blocks_grown)),
+            ("read-only at the end", if wear.read_only { "yes" } else { "no" }.into()),
             ("erase count, least to most", format!("{} to {}", wear.erases.min, wear.erases.max)),
             ("erase count, mean", significant(wear.erases.mean)),
             ("erase count, deviation", significant(wear.erases.stddev)),

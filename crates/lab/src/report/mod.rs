@@ -227,6 +227,8 @@ pub struct Wear {
     pub bad_blocks_factory: u64,
     /// Blocks retired since.
     pub bad_blocks_grown: u64,
+    /// Writes are refused: too few good blocks are left.
+    pub read_only: bool,
     /// Erase counts of good blocks since the drive was made, ageing included.
     pub erases: EraseCounts,
     /// Good blocks by erase count, in at most 64 bins of equal width.

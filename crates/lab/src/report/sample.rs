@@ -156,6 +156,7 @@ pub(crate) fn report() -> Report {
             free_blocks: 211,
             bad_blocks_factory: 10,
             bad_blocks_grown: 2,
+            read_only: false,
             erases: EraseCounts::of(&erases),
             histogram: WearHistogram::of(&erases),
         },

@@ -175,6 +175,9 @@ fn wear(report: &Report) -> Vec<String> {
     if bad > 0 {
         items.push(format!("   bad blocks {bad} ({} grown)", wear.bad_blocks_grown));
     }
+    if wear.read_only {
+        items.push("   read-only: too few good blocks are left".into());
+    }
     items
 }
 
