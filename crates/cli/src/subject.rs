@@ -11,7 +11,7 @@ use pellucid_lab::drive::{HostLayer, Oracle};
 use pellucid_lab::experiment::{ExperimentError, execute, execute_on, jobs_summary, stack};
 use pellucid_lab::image::{Image, is_image};
 use pellucid_lab::report::Report;
-use pellucid_lab::spec::{self, Spec};
+use pellucid_lab::spec::{self, Place, Spec};
 use pellucid_lab::trace::{TraceReader, UnknownFormat};
 use pellucid_lab::workload::Job;
 use std::path::Path;
@@ -33,20 +33,28 @@ impl Subject {
             return Err(Failure::asked(anyhow::anyhow!("{name}: {message}")));
         }
         let (spec, image) = match media {
-            Some(media) => (spec::load(name, &sets)?, Some(Image::open(media)?)),
+            Some(media) => {
+                description_expected(name)?;
+                (spec::load(name, &sets)?, Some(Image::open(media)?))
+            }
             None if is_image(name) => {
                 let image = Image::open(name)?;
                 (image.spec(&sets)?, Some(image))
             }
             None => (spec::load(name, &sets)?, None),
         };
+        if image.is_some() {
+            check_past(&spec, &media.map_or(name.into(), |media| media.display().to_string()))?;
+        }
         Ok(Subject::new(spec, image, global))
     }
 
     /// A drive from an image alone.
     pub fn open_image(path: &Path, global: &Global) -> Result<Subject, Failure> {
         let image = Image::open(path)?;
-        Ok(Subject::new(image.spec(&global.sets)?, Some(image), global))
+        let spec = image.spec(&global.sets)?;
+        check_past(&spec, &path.display().to_string())?;
+        Ok(Subject::new(spec, Some(image), global))
     }
 
     fn new(mut spec: Spec, image: Option<Image>, global: &Global) -> Subject {
@@ -133,6 +141,30 @@ impl Subject {
         }
         report.workload.command_line = output::command_line();
         Ok(report)
+    }
+}
+
+/// Refuses the name of an image where a description must stand.
+pub fn description_expected(name: &str) -> Result<(), Failure> {
+    match is_image(name) {
+        true => {
+            let message = "an image, where a description is expected; allowed: a preset, or a file in TOML";
+            Err(Failure::asked(anyhow::anyhow!("{name}: {message}")))
+        }
+        false => Ok(()),
+    }
+}
+
+/// What a drive went through before its image was made is done: an override of it would change nothing.
+fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
+    let past = |key: &str| key.starts_with("precondition.") || key == "drive.media.cycles";
+    let entries = &spec.provenance.entries;
+    match entries.iter().find(|entry| past(entry.key) && matches!(entry.origin.place, Place::Set { .. })) {
+        None => Ok(()),
+        Some(entry) => Err(Failure::asked(anyhow::anyhow!(
+            "{}: {image} is a drive after all that; allowed: with pellucid age, which makes another image",
+            entry.origin.place
+        ))),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::output;
 use crate::progress::Bar;
+use crate::subject::description_expected;
 use anyhow::anyhow;
 use pellucid_device::{Device, Namespace};
 use pellucid_ftl::Durability;
@@ -65,6 +66,7 @@ fn overwrite(text: &str) -> Result<String, String> {
 impl Age {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         global.no_work("age")?;
+        description_expected(&self.drive)?;
         let spec = self.spec(global)?;
         let in_file = match &spec.drive.media.store {
             StoreKind::File(path) => Some(path.clone()),
@@ -73,6 +75,10 @@ impl Age {
         self.check_layers(&spec)?;
         self.check_file_store(&spec, in_file.is_some())?;
         let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{}.pellucid", spec.drive_name)));
+        if in_file.is_none() && path.exists() && !path.is_file() {
+            let message = "not a file; allowed: a file, or a new name";
+            return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
+        }
         let began = Instant::now();
         let bar = Bar::new(global, None);
         bar.say("ageing the drive");

@@ -58,6 +58,55 @@ fn an_image_does_not_fit_every_drive() {
     assert!(refused(&["run", "aged.pellucid"]).contains("damaged"));
 }
 
+/// What is said of a drive before its first use would change nothing any more.
+#[test]
+fn an_image_is_not_preconditioned_again() {
+    let folder = Folder::with_drive();
+    aged(&folder);
+    let work = ["--rw", "read", "--number_ios", "10"];
+    for set in
+        ["precondition.shelf_days=300", "precondition.fill=0.5", "media.cycles=100", "drive.media.cycles=100"]
+    {
+        for first in [&["run", "aged.pellucid"][..], &["run", "tiny.toml", "--image", "aged.pellucid"]] {
+            let done = folder.run(&[first, &["--set", set], &work].concat());
+            assert_eq!(done.status, 2, "{first:?} {set}: {}", done.stdout);
+            let (key, _) = set.split_once('=').unwrap();
+            let sentence =
+                format!("error: --set {key}: aged.pellucid is a drive after all that; allowed: with ");
+            assert!(done.stderr.starts_with(&sentence), "{}", done.stderr);
+        }
+    }
+    let two = folder.run(&[&["run", "aged.pellucid", "--image", "aged.pellucid"][..], &work].concat());
+    assert!(
+        two.stderr.starts_with("error: aged.pellucid: an image, where a description is expected"),
+        "{}",
+        two.stderr
+    );
+    let again = folder.run(&["age", "aged.pellucid"]);
+    assert!(
+        again.stderr.starts_with("error: aged.pellucid: an image, where a description is expected"),
+        "{}",
+        again.stderr
+    );
+}
+
+/// Renaming onto it would take a device, or whatever else it is, away.
+#[test]
+fn an_image_replaces_files_only() {
+    let folder = Folder::with_drive();
+    std::fs::create_dir(folder.path("place")).unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(folder.path("socket")).unwrap();
+    for path in ["place", "socket"] {
+        let done = folder.run(&["age", "tiny.toml", "--overwrite", "0", "-o", path]);
+        assert_eq!(
+            (done.status, done.stderr),
+            (2, format!("error: {path}: not a file; allowed: a file, or a new name\n"))
+        );
+    }
+    drop(listener);
+    assert!(!folder.path("socket").is_file() && folder.path("socket").exists());
+}
+
 #[test]
 fn media_in_a_file_are_their_own_image() {
     let folder = Folder::with_drive();
