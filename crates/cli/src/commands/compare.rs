@@ -9,6 +9,7 @@ use crate::workload::{TraceOptions, WorkloadOptions};
 use anyhow::anyhow;
 use pellucid_lab::report::{Report, render_compare, render_compare_html, render_compare_svg};
 use pellucid_lab::workload::HandleList;
+use pellucid_media::StoreKind;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -42,6 +43,7 @@ pub struct Compare {
 impl Compare {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let mut subjects = self.subjects(global)?;
+        self.check_files(&subjects)?;
         name_apart(&mut subjects);
         let first = &subjects[0].spec;
         let (jobs, run) = (first.jobs.clone(), first.run.clone());
@@ -90,6 +92,25 @@ impl Compare {
         }
         output::header(global, "compare", &self.drives.join("  "), &reports[0].workload.summary)?;
         Ok(output::print(&render_compare(&reports))?)
+    }
+
+    /// Drives whose media are in one file would not be told the same work: each would find what those before it have written.
+    fn check_files(&self, subjects: &[Subject]) -> Result<(), Failure> {
+        let mut seen: Vec<(PathBuf, &str)> = Vec::new();
+        for (subject, drive) in subjects.iter().zip(&self.drives) {
+            let StoreKind::File(path) = &subject.spec.drive.media.store else { continue };
+            // A file that is not there yet has the name that it is called by.
+            let file = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            if let Some((_, other)) = seen.iter().find(|(taken, _)| *taken == file) {
+                return Err(Failure::asked(anyhow!(
+                    "{drive}: its media are in {}, as those of {other}, and would start from what that has written; allowed: \
+                     a file for each (NAME,media.path=FILE), or store none or ram",
+                    path.display()
+                )));
+            }
+            seen.push((file, drive));
+        }
+        Ok(())
     }
 
     /// Applies the options of traces to one that the description names; without a trace they are refused.

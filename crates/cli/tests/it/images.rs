@@ -108,6 +108,21 @@ fn an_image_replaces_files_only() {
 }
 
 #[test]
+fn drives_in_one_file_are_not_compared() {
+    let folder = Folder::with_drive();
+    let words = ["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--set", "media.store=file:media.img"];
+    let done = folder.run(&[&words[..], &["--rw", "randwrite", "--number_ios", "100"]].concat());
+    assert_eq!(done.status, 2, "{}", done.stdout);
+    let expected = "error: tiny.toml,ftl.victim=fifo: its media are in media.img, as those of tiny.toml, and would start from what \
+                    that has written; allowed: a file for each (NAME,media.path=FILE), or store none or ram\n";
+    assert_eq!(done.stderr, expected);
+    assert!(!folder.path("media.img").exists());
+    let words =
+        ["compare", "tiny.toml,media.store=file:a", "tiny.toml,media.store=file:b", "--rw", "randwrite"];
+    folder.run(&[&words[..], &["--number_ios", "100"]].concat()).answer();
+}
+
+#[test]
 fn media_in_a_file_are_their_own_image() {
     let folder = Folder::with_drive();
     let store = ["--set", "media.store=file", "--set", "media.path=media.img"];
