@@ -60,6 +60,8 @@ pub struct Opened {
     pub drive: Served,
     /// Where its targets are kept and how they are made, if it has parallel units that nobody else has.
     pub registry: Option<Registry>,
+    /// Its description asks for preconditioning, and its media are empty.
+    pub unprepared: bool,
 }
 
 /// Targets of a drive that is served.
@@ -97,13 +99,15 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
     let subject = Subject::open(called, None, global)?;
     let name = subject.spec.drive_name.clone();
     let (host, settings) = (subject.spec.host.clone(), subject.spec.host_ftl.clone());
+    let fills = subject.spec.precondition.fill > 0.0;
     let device = subject.device()?;
+    let unprepared = fills && device.last_mount().is_none();
     let Some(host) = host else {
         let registry = Registry::open(called, &device, &settings)?;
-        return Ok(Opened { name, drive: device.into(), registry });
+        return Ok(Opened { name, drive: device.into(), registry, unprepared });
     };
     let layered = put_on(&host, device).map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
-    Ok(Opened { name, drive: layered.into(), registry: None })
+    Ok(Opened { name, drive: layered.into(), registry: None, unprepared })
 }
 
 /// Puts the layers of a description on a drive.
@@ -180,7 +184,7 @@ pub fn open_remote(
     let config = HostFtlConfig { namespace: 0, ..config };
     let layer = host_ftl(&config, remote.interface(0), remote.image_bytes()).map_err(refuse)?;
     let layered = Layered::on_remote(layer, remote).map_err(refuse)?;
-    Ok(Opened { name, drive: layered.into(), registry: None })
+    Ok(Opened { name, drive: layered.into(), registry: None, unprepared: false })
 }
 
 #[cfg(test)]

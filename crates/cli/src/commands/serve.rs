@@ -181,6 +181,8 @@ impl Serve {
         }
         let drives = self.open_drives(global)?;
         let names: Vec<String> = drives.iter().map(|opened| opened.name.clone()).collect();
+        let unprepared = drives.iter().filter(|opened| opened.unprepared).map(|opened| opened.name.clone());
+        let unprepared: Vec<String> = unprepared.collect();
         let (drives, registries): (Vec<_>, Vec<_>) =
             drives.into_iter().map(|opened| ((opened.name, opened.drive), opened.registry)).unzip();
         let mut core = Core::new(drives, self.time).map_err(|refusal| {
@@ -255,8 +257,16 @@ impl Serve {
             let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
             server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
         }
+        for name in unprepared {
+            let line = format!(
+                "event=not-preconditioned drive={name:?} why=\"a drive in service starts as its media are; an image by \
+                 pellucid age, served instead, is preconditioned\""
+            );
+            output::notice(global, &format.line(&line));
+        }
         if let Some(board) = self.monitor.start(|address| {
-            output::notice(global, &format!("event=listening protocol=monitor address=\"{address}\""));
+            let line = format!("event=listening protocol=monitor address=\"{address}\"");
+            output::notice(global, &format.line(&line));
         })? {
             server.show_on(&board);
         }

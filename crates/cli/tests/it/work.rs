@@ -257,3 +257,30 @@ fn faults_are_asked_for_as_they_were_told() {
         assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
     }
 }
+
+/// Each line of the log is an event in the format asked for, whoever writes it. What a description asks for and a server does not
+/// do is one.
+#[test]
+fn all_that_a_server_says_is_in_the_format_asked_for() {
+    use std::io::{BufRead, BufReader};
+    let folder = Folder::with_drive();
+    let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_pellucid"))
+        .args(["serve", "tiny.toml", "--set", "media.store=ram", "--nbd", "unix:socket", "--monitor", "0"])
+        .args(["--log-format", "json"])
+        .current_dir(folder.path(""))
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut events = Vec::new();
+    for line in BufReader::new(server.stderr.take().unwrap()).lines() {
+        events.push(line.unwrap());
+        if events.last().is_some_and(|line| line.contains("monitor")) {
+            break;
+        }
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let events = events.iter().map(|line| serde_json::from_str::<serde_json::Value>(line));
+    let events: Vec<_> = events.map(|event| event.unwrap_or_default()["event"].clone()).collect();
+    assert_eq!(events, ["listening", "not-preconditioned", "listening"]);
+}
