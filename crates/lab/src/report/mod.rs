@@ -206,7 +206,7 @@ impl WriteAmplification {
 /// Garbage collection and its kin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Collection {
-    /// Victim blocks collected to the end (moved and erased).
+    /// Victim blocks chosen to be moved and erased, those still under way at the end included.
     pub collections: u64,
     /// Blocks erased, by cause.
     pub erased_blocks: ByCause<u64>,

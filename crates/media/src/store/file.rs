@@ -374,7 +374,7 @@ fn check_header(
     if u64_at(map, CHECKSUM_AT) != checksum(&map[..CHECKSUM_AT]) {
         return damaged("the header's checksum is wrong");
     }
-    let metadata = ("metadata_bytes", metadata_bytes, METADATA_AT);
+    let metadata = ("metadata_bytes (16 with open-channel or zoned namespaces)", metadata_bytes, METADATA_AT);
     let words = geometry_words(&config.geometry).into_iter().enumerate();
     let words = words.map(|(i, (key, word))| (key, word, GEOMETRY_AT + 4 * i)).chain([metadata]);
     for (key, description, at) in words {

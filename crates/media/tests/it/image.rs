@@ -106,6 +106,19 @@ fn another_geometry_is_refused_with_the_key_that_differs() {
     }
 }
 
+/// Where the number comes from is said: no description has such a key.
+#[test]
+fn another_length_of_metadata_is_explained() {
+    let file = TempPath::new("metadata");
+    let image = made(&file);
+    let config = MediaConfig { metadata_bytes: 16, ..file.config() };
+    let text = refused_with(&file, &image, &config).to_string();
+    assert!(
+        text.contains("metadata_bytes (16 with open-channel or zoned namespaces) is 0 in the image"),
+        "{text}"
+    );
+}
+
 #[test]
 fn any_damaged_bit_of_the_header_is_refused() {
     let file = TempPath::new("header");
