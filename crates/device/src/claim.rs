@@ -5,17 +5,25 @@
 
 use crate::config::{DeviceConfig, Namespace};
 use pellucid_flash::Layout;
-use pellucid_ftl::Management;
+use pellucid_ftl::{Durability, Management};
 
 /// The words of a complete description, with what to call them. 0 stands for what there is not.
-pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u64); 2] {
+pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u64); 3] {
     let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
     let mapped = config.namespaces.iter().any(is_block);
     let units = if mapped { config.ftl.user_units(layout) } else { 0 };
+    // What a journal has kept would be forgotten, and written over, by a drive that keeps none; and what that leaves would come back
+    // mixed with what was there before.
+    let kept = match (mapped, config.ftl.durability) {
+        (false, _) => 0,
+        (true, Durability::Volatile) => 1,
+        (true, Durability::Journal { .. }) => 2,
+    };
     let shapes = config.namespaces.iter().flat_map(shape);
     [
         ("the number of mapping units for the host (ftl.over_provisioning, ftl.capacity)", units),
         ("the fingerprint of the namespaces (drive.namespace)", fnv1a(shapes)),
+        ("ftl.durability (1: volatile, 2: journal)", kept),
     ]
 }
 

@@ -426,7 +426,7 @@ impl Media {
     ///
     /// # Errors
     /// With a file store whose image is of a drive with other numbers, or when they cannot be written. The image is as it was.
-    pub fn claim(&mut self, words: [(&'static str, u64); 2]) -> Result<(), StoreError> {
+    pub fn claim(&mut self, words: [(&'static str, u64); 3]) -> Result<(), StoreError> {
         self.store.claim(words)
     }
 

@@ -58,6 +58,36 @@ fn an_image_does_not_fit_every_drive() {
     assert!(refused(&["run", "aged.pellucid"]).contains("damaged"));
 }
 
+/// A smaller drive would take pages of the host for parts of its map, a larger one show the host parts of the map, and one that
+/// forgets would write over what was kept: none of that is found out later.
+#[test]
+fn media_in_a_file_are_refused_to_a_drive_that_reads_them_otherwise() {
+    let folder = Folder::with_drive();
+    let store = ["--set", "media.store=file:media.img", "--set", "ftl.durability=journal"];
+    folder.run(&[&["age", "tiny.toml", "--overwrite", "1"][..], &store].concat()).answer();
+    let work = ["run", "tiny.toml", "--rw", "read", "--number_ios", "10", "--set", "precondition.fill=0.0"];
+    let run = |sets: &[&str]| folder.run(&[&work[..], &store, sets].concat());
+    let kept = std::fs::read(folder.path("media.img")).unwrap();
+    for (set, named) in [
+        ("ftl.over_provisioning=0.5", "ftl.over_provisioning"),
+        ("ftl.over_provisioning=0.3", "ftl.over_provisioning"),
+        (
+            "ftl.durability=volatile",
+            "ftl.durability (1: volatile, 2: journal) is 2 in the image and 1 in the description",
+        ),
+        ("drive.namespace=[{ interface = \"block\", blocks = 20 }]", "in the image and"),
+    ] {
+        let done = run(&["--set", set]);
+        assert_eq!(done.status, 2, "{set}: {}", done.stdout);
+        assert!(done.stderr.contains("media.img: ") && done.stderr.contains(named), "{}", done.stderr);
+        assert!(
+            kept == std::fs::read(folder.path("media.img")).unwrap(),
+            "{set}: a refused file was changed"
+        );
+    }
+    run(&["--set", "ftl.victim=fifo"]).answer();
+}
+
 /// What is said of a drive before its first use would change nothing any more.
 #[test]
 fn an_image_is_not_preconditioned_again() {

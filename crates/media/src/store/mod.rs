@@ -74,7 +74,7 @@ impl StoreShape {
 }
 
 /// What is to stay the same of the drive that the media are in: words, and what they are called. 0: not said.
-pub(crate) type Claim = [(&'static str, u64); 2];
+pub(crate) type Claim = [(&'static str, u64); 3];
 
 /// A page store.
 #[derive(Debug)]

@@ -215,7 +215,7 @@ fn a_large_image_is_sparse() {
 #[test]
 fn an_image_says_for_which_drive_it_is_from_the_first_time_on() {
     let file = TempPath::new("claim");
-    let words = |units, shape| [("the units", units), ("the shape", shape)];
+    let words = |units, shape| [("the units", units), ("the shape", shape), ("what is kept", 2)];
     let mut media = open(&file.config());
     media.claim(words(10, 7)).expect("a new image");
     media.claim(words(10, 7)).expect("the same drive");
@@ -234,7 +234,7 @@ fn an_image_says_for_which_drive_it_is_from_the_first_time_on() {
     }
     // Images of before had zeros there.
     let mut older = before;
-    older[152..168].fill(0);
+    older[152..176].fill(0);
     std::fs::write(file.path(), &older).unwrap();
     open(&file.config()).claim(words(12, 9)).expect("an image that does not say");
     assert!(open(&file.config()).claim(words(10, 7)).is_err());
