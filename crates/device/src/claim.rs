@@ -4,7 +4,7 @@
 //! segments would be taken for data of the host, and not be found: what was trimmed would come back.
 
 use crate::config::{DeviceConfig, Namespace};
-use pellucid_flash::Layout;
+use pellucid_flash::{FNV_BASIS, Layout, fnv1a};
 use pellucid_ftl::{Durability, Management};
 
 /// The words of a complete description, with what to call them. 0 stands for what there is not.
@@ -19,10 +19,10 @@ pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u
         (true, Durability::Volatile) => 1,
         (true, Durability::Journal { .. }) => 2,
     };
-    let shapes = config.namespaces.iter().flat_map(shape);
+    let shapes = config.namespaces.iter().flat_map(shape).flat_map(u32::to_le_bytes);
     [
         ("the number of mapping units for the host (ftl.over_provisioning, ftl.capacity)", units),
-        ("the fingerprint of the namespaces (drive.namespace)", fnv1a(shapes)),
+        ("the fingerprint of the namespaces (drive.namespace)", fnv1a(FNV_BASIS, shapes).max(1)),
         ("ftl.durability (1: volatile, 2: journal)", kept),
     ]
 }
@@ -39,10 +39,4 @@ fn shape(namespace: &Namespace) -> [u32; 5] {
         Namespace::Zoned { zones } => (4, zones.spare_blocks, zones.dies_per_zone),
     };
     [kind, blocks.start, blocks.end, a, b]
-}
-
-/// FNV-1a (Fowler, Noll, Vo), 64 bits; never 0.
-fn fnv1a(words: impl Iterator<Item = u32>) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    words.flat_map(u32::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, step).max(1)
 }

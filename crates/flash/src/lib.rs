@@ -1,5 +1,5 @@
 //! The vocabulary that every room of Pellucid shares: simulated time, addresses, geometry, commands and completions,
-//! the typed reason of every flash operation, and seeded random streams.
+//! the typed reason of every flash operation, seeded random streams, and a hash.
 //!
 //! This crate depends on nothing and has no effects. Addresses and units are newtypes; a unit stands last in a name
 //! (`erase_ns`, `capacity_bytes`).
@@ -8,6 +8,7 @@ mod address;
 mod chunk;
 mod command;
 mod divide;
+mod fnv;
 mod geometry;
 mod placement;
 mod port;
@@ -22,6 +23,7 @@ pub use address::{BlockId, DieId, Lba, Lpn, Ppa};
 pub use chunk::{ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, ChunkReason, ChunkScope, ChunkState};
 pub use command::{Command, Completion, Opcode, Status, Tag, Vector, append_images, copy_images};
 pub use divide::Divisor;
+pub use fnv::{FNV_BASIS, fnv1a};
 pub use geometry::{Geometry, GeometryError, Layout, Split};
 pub use placement::{HandleInfo, PlacementEvent, PlacementEventKind, PlacementGeometry};
 pub use port::{Drive, Interface};

@@ -17,6 +17,7 @@
 
 use crate::spec::{self, Spec, SpecError};
 use pellucid_device::{Device, DeviceError};
+use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_media::{Media, SnapshotError};
 use std::fmt;
 use std::fs::File;
@@ -228,14 +229,12 @@ struct Hashed<T> {
 
 impl<T> Hashed<T> {
     fn new(inner: T) -> Hashed<T> {
-        Hashed { inner, hash: 0xcbf2_9ce4_8422_2325, bytes: 0 }
+        Hashed { inner, hash: FNV_BASIS, bytes: 0 }
     }
 
     fn add(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
-        for &byte in bytes {
-            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.hash = fnv1a(self.hash, bytes.iter().copied());
     }
 }
 

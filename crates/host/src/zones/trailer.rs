@@ -6,8 +6,9 @@
 //!           then, where it fits, the batch before: 4 crc32c as in its own trailer   4 16 bytes for each of its data sectors
 //! ```
 //! All little endian; the rest of the sector is zero and in no checksum. So a trailer that cannot be read costs itself only, but for the last
-//! one of a zone, which none repeats yet. Of a batch that was padded, or written before a start, nothing is repeated. A zone comes back from a power cut as a prefix of what
-//! was written to it, so that a batch whose trailer is there is there as a whole, and one without is not.
+//! one of a zone, which none repeats yet. Of a batch that was padded, or written before a start, nothing is repeated.
+//! A zone comes back from a power cut as a prefix of what was written to it, so that a batch whose trailer is there is there as a whole, and
+//! one without is not.
 
 use pellucid_flash::Vector;
 

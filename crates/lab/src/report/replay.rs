@@ -1,6 +1,6 @@
 //! What a replay did otherwise than its trace says.
 
-use super::format::count;
+use super::text::counted;
 use crate::trace::Shaped;
 use serde::Serialize;
 
@@ -61,7 +61,6 @@ impl Replay {
             ("clipped", self.clipped),
             ("trims cut", self.trims_cut),
         ];
-        let seen = parts.iter().filter(|(_, n)| *n > 0);
-        seen.map(|(name, n)| format!("{name} {}   ", count(*n))).collect()
+        counted(&parts)
     }
 }

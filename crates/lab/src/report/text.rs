@@ -232,6 +232,11 @@ fn media(report: &Report) -> Vec<String> {
         ("erase failures", media.erase_failures),
         ("suspensions", media.suspensions),
     ];
+    counted(&parts)
+}
+
+/// A few words for each count that is not 0.
+pub(super) fn counted(parts: &[(&str, u64)]) -> Vec<String> {
     let seen = parts.iter().filter(|(_, n)| *n > 0);
     seen.map(|(name, n)| format!("{name} {}   ", count(*n))).collect()
 }

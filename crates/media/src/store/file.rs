@@ -20,7 +20,7 @@ use crate::MediaConfig;
 use crate::error::StoreError;
 use crate::state::BlockState;
 use memmap2::{MmapMut, MmapOptions};
-use pellucid_flash::Geometry;
+use pellucid_flash::{FNV_BASIS, Geometry, fnv1a};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::ops::Range;
@@ -122,9 +122,8 @@ fn code_words(config: &MediaConfig) -> [(&'static str, u32); 3] {
     ]
 }
 
-/// FNV-1a (Fowler, Noll, Vo), 64 bits.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
+    fnv1a(FNV_BASIS, bytes.iter().copied())
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -8,7 +8,7 @@ use super::history::History;
 use crate::core::Core;
 use crate::session::Namespace;
 use pellucid_device::Feedback;
-use pellucid_flash::ChunkNotice;
+use pellucid_flash::{ChunkNotice, FNV_BASIS, fnv1a};
 use pellucid_media::StoreKind;
 use pellucid_wire::nvme::{DISCOVERY_NQN, nqn};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -165,8 +165,8 @@ impl Subsystem {
         let SubsystemConfig { nqn, serial, .. } = &self.config;
         let bytes = || nqn.bytes().chain([0]).chain(serial.bytes()).chain(nsid.to_be_bytes());
         let mut id = [0; 16];
-        id[..8].copy_from_slice(&fnv1a(0, bytes()).to_be_bytes());
-        id[8..].copy_from_slice(&fnv1a(0x9E37_79B9_7F4A_7C15, bytes()).to_be_bytes());
+        id[..8].copy_from_slice(&fnv1a(FNV_BASIS, bytes()).to_be_bytes());
+        id[8..].copy_from_slice(&fnv1a(FNV_BASIS ^ 0x9E37_79B9_7F4A_7C15, bytes()).to_be_bytes());
         id[6] = 0x80 | id[6] & 0x0F;
         id[8] = 0x80 | id[8] & 0x3F;
         id
@@ -188,12 +188,5 @@ pub fn serial_number(name: &str, drive: usize, core: &Core) -> String {
     };
     let numbers = [bytes, seed].into_iter().flat_map(u64::to_be_bytes);
     let parts = name.bytes().chain([0]).chain(numbers).chain(file.as_os_str().as_bytes().iter().copied());
-    format!("{:016X}", fnv1a(0, parts))
-}
-
-/// FNV-1a, 64 bits, with its offset basis varied by `seed`.
-fn fnv1a(seed: u64, bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.fold(0xCBF2_9CE4_8422_2325 ^ seed, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-    })
+    format!("{:016X}", fnv1a(FNV_BASIS, parts))
 }
