@@ -23,7 +23,7 @@ mod parts;
 mod targets;
 
 use crate::drive::{Layered, Served};
-use crate::pacer::{Pacer, Time};
+use crate::pacer::{Lead, Pacer, Time};
 use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::remote::{Remote, TOKENS};
@@ -38,7 +38,6 @@ use pellucid_host::MountCost;
 use pellucid_monitor::{Board, Protocol};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 use targets::TargetBook;
 
 pub use offer::Refusal;
@@ -216,7 +215,7 @@ impl Core {
     /// From now on completions are handed out so much more before their time (paced only), because that is what the way from
     /// the host to the drive and back costs outside of this process: what the host sees is then the modelled latency. What is modelled
     /// as quicker than the way is done at once.
-    pub fn lead(&mut self, lead: Duration) {
+    pub fn lead(&mut self, lead: Lead) {
         self.pacer.set_lead(lead);
     }
 
@@ -326,7 +325,7 @@ impl Core {
     /// All that was taken since [`Core::run`] has been sent, as far as the sockets took it.
     #[inline]
     pub(crate) fn handed_out(&mut self) {
-        self.pacer.handed_out();
+        self.pacer.handed_out(self.ledger.outstanding());
     }
 
     /// Hands an operation to a drive.
@@ -379,7 +378,7 @@ impl Core {
     fn enter(&mut self, namespace: usize, tag: u32, operation: Operation) {
         let Namespace { drive, number, sector_bytes, .. } = self.namespaces[namespace];
         let now = match self.devices[drive].on_remote() {
-            None => self.pacer.arrival_now(),
+            None => self.pacer.arrives(),
             Some(_) => SimTime(self.now_ns()),
         };
         let device = &mut self.devices[drive];

@@ -40,7 +40,7 @@ mod ublk;
 pub use crate::core::{Arrival, Core, Done, KeepTargets, Observer, Refusal, Route};
 pub use drive::{Layered, Served};
 pub use output::Output;
-pub use pacer::Time;
+pub use pacer::{Lead, Time};
 pub use plan::{Moment, PlanError, PlannedFault};
 pub use pool::Pool;
 pub use record::FioTrace;

@@ -7,11 +7,12 @@
 //!   drive   stamped as it is     runs up to wall + lead        due: wall = the completion's time - what the host and the way cost
 //! ```
 //! Paced: the drive's time is wall time since the start, divided by the dilation. Completions are looked for a lead before their time:
-//! what handing one out costs here, which is measured all the time, and what the user says of the host and the way to it. Arrivals are
+//! what handing one out costs here, which is measured all the time, and what the host and the way to it cost ([`Lead`]). Arrivals are
 //! stamped as without. A drive of which nobody awaits a completion runs up to wall time, no further: what arrives would find it ahead.
 //! Instant: wall time plays no part.
 //!
-//! Invariant: the estimate of the cost is at most [`COST_NS_MAX`], and moves by one step for each completion that is handed out alone.
+//! Invariants: the estimate of the cost is at most [`COST_NS_MAX`], and moves by one step for each completion that is handed out alone;
+//! that of the way is at most [`WAY_NS_MAX`], and moves by one step for each command that is the first after the only one was answered.
 
 use hdrhistogram::Histogram;
 use pellucid_flash::SimTime;
@@ -19,10 +20,26 @@ use std::time::{Duration, Instant};
 
 /// Lateness above this is counted as this.
 const LATENESS_MAX_NS: u64 = 60_000_000_000;
-/// A step of the estimate, up or down: it settles at the median, on which a turn that was interrupted has no more weight than another.
-const COST_STEP_NS: u64 = 50;
+/// A step of an estimate, up or down: it settles at the median, on which a turn that was interrupted has no more weight than another.
+const STEP_NS: u64 = 50;
 /// What takes longer is a large transfer; with that as the measure small ones would be early.
 const COST_NS_MAX: u64 = 20_000;
+
+/// A host that takes longer than this to ask again was doing something else.
+const WAY_NS_MAX: u64 = 100_000;
+
+/// How much before their time completions are handed out, beside what that costs here: what the host and the way to it cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lead {
+    /// So much.
+    Fixed(Duration),
+    /// As long as the host takes from an answer to its next command, at the median, when nothing else is outstanding. Right for a host
+    /// that asks again at once: what it thinks before it asks would be taken for the way.
+    Measured {
+        /// What is assumed at first.
+        first: Duration,
+    },
+}
 
 /// How the drives' time goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +74,10 @@ pub(crate) struct Pacer {
     began: Instant,
     /// Wall time for what the host and the way to it cost.
     lead_ns: u64,
+    /// It is an estimate that goes on.
+    measures_way: bool,
+    /// When the only operation outstanding was answered; nothing has arrived since.
+    answered_ns: Option<u64>,
     /// Estimate of the wall time from a look at the drives to a completion being with the system.
     cost_ns: u64,
     /// When the drives were last looked at, and how many completions have been taken since.
@@ -72,6 +93,8 @@ impl Pacer {
             time,
             began: Instant::now(),
             lead_ns: 0,
+            measures_way: false,
+            answered_ns: None,
             cost_ns: 0,
             looked_ns: 0,
             taken: 0,
@@ -79,8 +102,13 @@ impl Pacer {
         }
     }
 
-    pub fn set_lead(&mut self, lead: Duration) {
+    pub fn set_lead(&mut self, lead: Lead) {
+        let (lead, measures) = match lead {
+            Lead::Fixed(lead) => (lead, false),
+            Lead::Measured { first } => (first, true),
+        };
         self.lead_ns = u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX);
+        self.measures_way = measures;
     }
 
     /// Wall time since the start.
@@ -97,13 +125,20 @@ impl Pacer {
         }
     }
 
-    /// The drive's time of what arrives now.
+    /// Something arrives; its time, in the drive's.
     #[inline]
-    pub fn arrival_now(&self) -> SimTime {
-        match self.time {
-            Time::Paced { .. } => self.drive_time(self.now_ns()),
-            Time::Instant => SimTime::ZERO,
+    pub fn arrives(&mut self) -> SimTime {
+        if self.time == Time::Instant {
+            return SimTime::ZERO;
         }
+        let now_ns = self.now_ns();
+        if let Some(answered_ns) = self.answered_ns.take() {
+            let way_ns = now_ns - answered_ns;
+            if self.measures_way && way_ns <= WAY_NS_MAX {
+                self.lead_ns = approach(self.lead_ns, way_ns);
+            }
+        }
+        self.drive_time(now_ns)
     }
 
     /// What is handed out from now on is the outcome of this look.
@@ -125,16 +160,14 @@ impl Pacer {
         }
     }
 
-    /// All that was taken since the last look has been sent, as far as the sockets took it.
+    /// All that was taken since the last look has been sent, as far as the sockets took it; so many operations are `outstanding`.
     #[inline]
-    pub fn handed_out(&mut self) {
+    pub fn handed_out(&mut self, outstanding: usize) {
         // Of several, each but the last was out sooner than the whole took.
         if std::mem::take(&mut self.taken) == 1 {
-            let cost_ns = self.now_ns() - self.looked_ns;
-            self.cost_ns = match cost_ns > self.cost_ns {
-                true => (self.cost_ns + COST_STEP_NS).min(COST_NS_MAX),
-                false => self.cost_ns.saturating_sub(COST_STEP_NS),
-            };
+            let now_ns = self.now_ns();
+            self.cost_ns = approach(self.cost_ns, now_ns - self.looked_ns).min(COST_NS_MAX);
+            self.answered_ns = (outstanding == 0).then_some(now_ns);
         }
     }
 
@@ -166,6 +199,14 @@ impl Pacer {
     }
 }
 
+/// One step from an estimate towards what was measured.
+fn approach(estimate_ns: u64, measured_ns: u64) -> u64 {
+    match measured_ns > estimate_ns {
+        true => estimate_ns + STEP_NS,
+        false => estimate_ns.saturating_sub(STEP_NS),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,7 +218,7 @@ mod tests {
             // The look was so long ago.
             while pacer.now_ns() < cost_ns {}
             pacer.looked_ns = pacer.now_ns() - cost_ns;
-            pacer.handed_out();
+            pacer.handed_out(taken as usize);
         }
     }
 
@@ -187,7 +228,7 @@ mod tests {
         hand_out(&mut pacer, 100, 2, 1_000_000);
         assert_eq!(pacer.cost_ns, 0, "of two together nothing is learnt");
         hand_out(&mut pacer, 10, 1, 1_000_000);
-        assert_eq!(pacer.cost_ns, 10 * COST_STEP_NS);
+        assert_eq!(pacer.cost_ns, 10 * STEP_NS);
         hand_out(&mut pacer, 1000, 1, 1_000_000);
         assert_eq!(pacer.cost_ns, COST_NS_MAX, "and no more");
         assert_eq!(pacer.due_ns(SimTime(1_000_000), true), 1_000_000 - COST_NS_MAX);
@@ -198,10 +239,37 @@ mod tests {
         );
         hand_out(&mut pacer, 1000, 1, 0);
         assert!(pacer.cost_ns < COST_NS_MAX / 2, "{}", pacer.cost_ns);
-        pacer.set_lead(Duration::from_secs(1));
-        let arrival = pacer.arrival_now();
+        pacer.set_lead(Lead::Fixed(Duration::from_secs(1)));
+        let arrival = pacer.arrives();
         let Look { now, ahead } = pacer.look();
         assert!(arrival <= now && now < ahead, "arrivals are stamped without it");
+    }
+
+    /// The last answer was `ago_ns` ago, and `outstanding` operations were left; another arrives now, and then one more.
+    fn ask_again(pacer: &mut Pacer, ago_ns: u64, outstanding: usize) {
+        pacer.took(SimTime::ZERO);
+        pacer.handed_out(outstanding);
+        while pacer.now_ns() < ago_ns {}
+        pacer.answered_ns = pacer.answered_ns.map(|_| pacer.now_ns() - ago_ns);
+        pacer.arrives();
+        pacer.arrives();
+    }
+
+    #[test]
+    fn the_way_of_a_host_that_asks_again_at_once_is_learnt() {
+        const FIRST_NS: u64 = 6_000;
+        let mut pacer = Pacer::new(Time::Paced { dilation: 1.0 });
+        let first = Duration::from_nanos(FIRST_NS);
+        pacer.set_lead(Lead::Measured { first });
+        (0..10).for_each(|_| ask_again(&mut pacer, 50_000, 0));
+        assert_eq!(pacer.lead_ns, FIRST_NS + 10 * STEP_NS, "the first to arrive counts, and no other");
+        (0..10).for_each(|_| ask_again(&mut pacer, 50_000, 1));
+        assert_eq!(pacer.lead_ns, FIRST_NS + 10 * STEP_NS, "what was under way says nothing of the way");
+        (0..10).for_each(|_| ask_again(&mut pacer, 10 * WAY_NS_MAX, 0));
+        assert_eq!(pacer.lead_ns, FIRST_NS + 10 * STEP_NS, "nor does who was doing something else");
+        pacer.set_lead(Lead::Fixed(first));
+        (0..10).for_each(|_| ask_again(&mut pacer, 50_000, 0));
+        assert_eq!(pacer.lead_ns, FIRST_NS, "what is given stays");
     }
 
     #[test]
@@ -209,6 +277,6 @@ mod tests {
         let mut pacer = Pacer::new(Time::Instant);
         hand_out(&mut pacer, 10, 1, 1000);
         assert_eq!((pacer.cost_ns, pacer.lateness_ns.len()), (0, 0));
-        assert_eq!((pacer.drive_now(), pacer.arrival_now()), (SimTime::ZERO, SimTime::ZERO));
+        assert_eq!((pacer.drive_now(), pacer.arrives()), (SimTime::ZERO, SimTime::ZERO));
     }
 }

@@ -7,7 +7,7 @@ use pellucid_device::Device;
 use pellucid_flash::{Command, Completion, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_media::StoreKind;
 use pellucid_serve::session::{ConnectionId, Operation};
-use pellucid_serve::{Arrival, Core, FioTrace, Observer, Options, Route, Time};
+use pellucid_serve::{Arrival, Core, FioTrace, Lead, Observer, Options, Route, Time};
 use pellucid_wire::nbd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -123,7 +123,7 @@ fn a_lead_hands_completions_out_early() {
     config.buffer.dirty_high = 0.0;
     let drive = Device::new(&config).expect("a good configuration");
     let mut core = Core::new(vec![("one".into(), drive)], Time::Paced { dilation: 1.0 }).expect("served");
-    core.lead(lead);
+    core.lead(Lead::Fixed(lead));
     let route = Route { connection: ConnectionId::new(1), token: 7 };
     let mut ahead = SimTime::ZERO;
     for unit in 0..20 {

@@ -15,8 +15,8 @@ use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
 use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, serial_number};
 use pellucid_serve::session::{NQN_PREFIX, Namespace};
 use pellucid_serve::{
-    Address, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Options, PlannedFault, Refusal, RemoteConfig, Server,
-    Time, TlsConfig, UblkError,
+    Address, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Options, PlannedFault, Refusal, RemoteConfig,
+    Server, Time, TlsConfig, UblkError,
 };
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// What the loopback and a client that polls cost, measured on one machine (docs/serving.md): with it `bench/paced_latency.py` finds
 /// the mean that SPDK's client sees 2.4 % above the model's, without it 5.9 %.
-const LEAD_US: u64 = 6;
+const LEAD: Duration = Duration::from_micros(6);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -108,10 +108,11 @@ pub struct Serve {
     #[arg(long, value_name = "N", default_value_t = 0)]
     poll_us: u64,
     /// Hand completions out N microseconds before their time, for what the host and the way to it cost: then the host sees the
-    /// modelled latency. What handing one out costs here is measured all the time, and taken off besides [default: 6, what a
-    /// client that polls takes over the loopback; with --time instant none]
-    #[arg(long, value_name = "N")]
-    lead_us: Option<u64>,
+    /// modelled latency. What handing one out costs here is measured all the time, and taken off besides. With "measured", N is what
+    /// the host takes to ask again with nothing else outstanding: right for one that does so at once [default: 6, what a client that
+    /// polls takes over the loopback; with --time instant none]
+    #[arg(long, value_name = "N|measured", value_parser = parse_lead)]
+    lead_us: Option<Lead>,
     /// Connections at once; more are turned away
     #[arg(long, value_name = "N", default_value_t = Options::default().connections_max, value_parser = parse_connections)]
     connections: usize,
@@ -170,6 +171,16 @@ fn parse_time(text: &str) -> Result<Time, String> {
     }
 }
 
+fn parse_lead(text: &str) -> Result<Lead, String> {
+    match text {
+        "measured" => Ok(Lead::Measured { first: LEAD }),
+        _ => match text.parse() {
+            Ok(us) => Ok(Lead::Fixed(Duration::from_micros(us))),
+            Err(_) => Err("allowed: a number of microseconds, measured".into()),
+        },
+    }
+}
+
 impl Serve {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         if self.nbd.is_empty() && self.nvme_tcp.is_empty() && !self.ublk {
@@ -197,12 +208,14 @@ impl Serve {
             };
             Failure::asked(anyhow!("{refusal}{instead}"))
         })?;
-        if self.lead_us.is_some_and(|us| us > 0) && self.time == Time::Instant {
+        let lead = self.lead_us.unwrap_or(Lead::Fixed(LEAD));
+        if self.lead_us.is_some_and(|lead| lead != Lead::Fixed(Duration::ZERO)) && self.time == Time::Instant
+        {
             return Err(Failure::asked(anyhow!(
                 "--lead-us: with --time instant nothing has a time; allowed: paced, xF"
             )));
         }
-        core.lead(Duration::from_micros(self.lead_us.unwrap_or(LEAD_US)));
+        core.lead(lead);
         let secrets = self.secrets()?;
         let subsystem = |(drive, name): (usize, &String)| SubsystemConfig {
             secrets: secrets.clone(),
