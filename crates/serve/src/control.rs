@@ -214,6 +214,8 @@ fn status(core: &Core) -> Result<Value, String> {
             "p99": lateness.value_at_quantile(0.99),
             "max": lateness.max(),
         },
+        "lead_ns": core.lead_ns(),
+        "hand_out_ns": core.hand_out_ns(),
         "drives": drives,
         "snapshot": figures(core)?,
     }))

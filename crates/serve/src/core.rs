@@ -219,6 +219,16 @@ impl Core {
         self.pacer.set_lead(lead);
     }
 
+    /// What is taken for the way from the host to the drive and back; 0 when time is instant.
+    pub(crate) fn lead_ns(&self) -> u64 {
+        self.pacer.lead_ns()
+    }
+
+    /// What handing a completion out costs here, as measured; 0 when time is instant.
+    pub(crate) fn hand_out_ns(&self) -> u64 {
+        self.pacer.cost_ns()
+    }
+
     /// The namespaces, in the order of their numbers.
     pub fn namespaces(&self) -> &[Namespace] {
         &self.namespaces

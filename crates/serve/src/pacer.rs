@@ -111,6 +111,16 @@ impl Pacer {
         self.measures_way = measures;
     }
 
+    /// Wall time for what the host and the way to it cost; 0 when time is instant.
+    pub fn lead_ns(&self) -> u64 {
+        if self.time == Time::Instant { 0 } else { self.lead_ns }
+    }
+
+    /// Estimate of the wall time from a look at the drives to a completion being with the system.
+    pub fn cost_ns(&self) -> u64 {
+        self.cost_ns
+    }
+
     /// Wall time since the start.
     pub fn now_ns(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)

@@ -112,6 +112,7 @@ fn modelled_latency_is_kept() {
         serde_json::from_str(&served.control(r#"{"do":"status"}"#)).expect("JSON");
     let lateness = &status["lateness_ns"];
     assert!(lateness["count"].as_u64() > Some(65), "{lateness}");
+    assert_eq!(status["lead_ns"], 0, "none was asked for");
     assert!(lateness["p50"].as_u64() > Some(0) && lateness["p99"].as_u64() >= lateness["p50"].as_u64());
 }
 
