@@ -161,3 +161,33 @@ fn a_trim_between_two_versions_in_one_stripe_spares_the_newer() {
         assert_eq!(run(Opcode::Read, 5, 0)[0], 2, "from the media, {cached} sectors held back");
     }
 }
+
+/// A flush waits for the trims before it, and not for those that come meanwhile.
+#[test]
+fn trims_that_go_on_do_not_keep_a_flush_waiting() {
+    let cpu = CpuCosts { submit_ns: Nanos(20), ..CpuCosts::FREE };
+    let durability = Durability::Journal { checkpoint_every: 1 << 40 };
+    let config = HostFtlConfig { over_provisioning: 1.4, durability, cpu, ..HostFtlConfig::default() };
+    let mut host = start(&config, Reference::new(geometry(1, 4, 40, 8 * 4, 4), 1), SimTime::ZERO);
+    let pages = host.layer.capacity_sectors();
+    let (mut flushed, mut rng) = (None, Rng::new(5));
+    for n in 0..4_000u64 {
+        let bytes = host.image_bytes();
+        let mut submit = |opcode, bytes| {
+            host.submit(host.now(), Command::new(n, opcode, Lba(rng.below(pages)), 1, vec![1; bytes]));
+        };
+        submit(Opcode::Write, bytes);
+        (0..4).for_each(|_| submit(Opcode::Trim, 0));
+        if n == 1_000 {
+            host.submit(host.now(), Command::new(u64::MAX, Opcode::Flush, Lba(0), 0, Vec::new()));
+        }
+        let next = host.next_event().expect("it is busy");
+        host.advance(next);
+        while let Some(completion) = host.pop() {
+            if completion.tag == u64::MAX {
+                flushed = Some(n);
+            }
+        }
+    }
+    assert!(flushed.is_some_and(|n| n < 2_000), "the flush of round 1000 ended in round {flushed:?}");
+}
