@@ -191,3 +191,34 @@ fn trims_that_go_on_do_not_keep_a_flush_waiting() {
     }
     assert!(flushed.is_some_and(|n| n < 2_000), "the flush of round 1000 ended in round {flushed:?}");
 }
+
+/// What a map segment says is in memory: one that collection cannot read is written anew, and takes no line with it.
+#[test]
+fn segments_that_cannot_be_read_cost_nothing() {
+    let mut retried = 0;
+    for seed in 400..406 {
+        let durability = Durability::Journal { checkpoint_every: 1 << 40 };
+        let config = HostFtlConfig { durability, ..config(seed) };
+        let mut world = exercise(World::new(&config, drive(seed), seed), 300);
+        let (lines, first) = (world.host.layer.free_lines().1, world.host.layer.capacity_sectors() as u32);
+        assert!(world.host.drive.tear_pages(first) > 0);
+        let collected = world.host.layer.counters().erased_lines;
+        world.trims = false;
+        let deadline = world.now.0 + 10_000_000;
+        while world.host.layer.counters().erased_lines < collected + 60 && world.now.0 < deadline {
+            while world.outstanding() < 8 {
+                world.submit();
+            }
+            world.step();
+        }
+        retried += world.host.layer.counters().read_retries;
+        world.drain();
+        world.compare();
+        assert_eq!((world.host.layer.counters().lost_reads, world.lost), (0, 0), "seed {seed}");
+        assert_eq!(world.host.layer.free_lines().1, lines, "seed {seed}");
+        world.host.stop().expect("room for the map");
+        world.stopped();
+        world.restart(&config);
+    }
+    assert!(retried > 0, "no segment was looked at");
+}

@@ -120,6 +120,19 @@ impl Reference {
         }
     }
 
+    /// From now on sectors whose out-of-band data name a page from `first` on cannot be read. How many there are.
+    pub fn tear_pages(&mut self, first: u32) -> usize {
+        let names_one = |sector: &&mut Sector| match sector {
+            Sector::Good(_, oob) => {
+                let page = u32::from_le_bytes(oob[..4].try_into().expect("4 bytes"));
+                page >= first && page < u32::MAX - 2
+            }
+            Sector::Torn => false,
+        };
+        let sectors = self.chunks.iter_mut().flat_map(|chunk| &mut chunk.sectors).filter(names_one);
+        sectors.map(|sector| *sector = Sector::Torn).count()
+    }
+
     /// Power is lost: writes and resets under way end somewhere between not at all and completely.
     pub fn power_cut(&mut self) {
         for (_, Pending { command, .. }) in std::mem::take(&mut self.pending) {
