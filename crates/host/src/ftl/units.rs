@@ -9,7 +9,7 @@
 use super::line::Line;
 use super::{HostFtl, LineId, TAG_FINISH, TAG_UNIT, meta};
 use pellucid_flash::{Cause, Command, Completion, Lpn, Opcode, Status, ZoneAction};
-use pellucid_ftl::ProgramId;
+use pellucid_ftl::{Durability, ProgramId};
 use std::collections::VecDeque;
 
 /// Something to be done by a parallel unit.
@@ -99,8 +99,9 @@ impl HostFtl {
                 });
                 let content = match self.keeps_content() {
                     true => {
-                        let (sequence, user) = (self.lines[line].sequence, self.ftl.user_units());
-                        meta::start(self.config.uuid, line, sequence, user, chunks)
+                        let sequence = self.lines[line].sequence;
+                        let made = (self.ftl.user_units(), self.config.durability != Durability::Volatile);
+                        meta::start(self.config.uuid, line, sequence, made, chunks)
                     }
                     false => Vec::new(),
                 };

@@ -167,9 +167,10 @@ fn a_clean_stop_with_failing_writes() {
     }
 }
 
-/// Segments of the map have their pages behind the host's: with another capacity they are not found, and what was trimmed comes back.
+/// What is on the drive is taken as it was made, or not at all: segments of the map have their pages behind the host's, so that with
+/// another capacity they are not found, nor without a journal, and what was trimmed comes back; with other units lines are elsewhere.
 #[test]
-fn a_start_with_another_capacity_is_refused() {
+fn a_start_with_other_settings_is_refused() {
     let config = HostFtlConfig {
         over_provisioning: 1.4,
         spare_chunks: 2,
@@ -184,12 +185,18 @@ fn a_start_with_another_capacity_is_refused() {
     world.drain();
     world.host.stop().expect("room for the map");
     world.stopped();
-    for over_provisioning in [1.3, 1.6] {
-        let other = HostFtlConfig { over_provisioning, ..config.clone() };
+    let same = || config.clone();
+    for (other, key) in [
+        (HostFtlConfig { over_provisioning: 1.3, ..same() }, "over_provisioning"),
+        (HostFtlConfig { over_provisioning: 1.6, ..same() }, "over_provisioning"),
+        (HostFtlConfig { spare_chunks: 3, ..same() }, "over_provisioning"),
+        (HostFtlConfig { units: 1, ..same() }, "units"),
+        (HostFtlConfig { durability: Durability::Volatile, ..same() }, "durability"),
+    ] {
         let drive = world.host.drive.clone();
         let layer = HostFtl::new(&other, drive.interface(0), drive.image_bytes()).expect("it fits the drive");
         let refused = Stack::start(layer, drive, world.now).expect_err("another target");
-        assert!(refused.contains("allowed: the host.ftl.over_provisioning"), "{refused}");
+        assert!(refused.contains(&format!("allowed: the host.ftl.{key} ")), "{refused}");
     }
     world.restart(&config);
 }
