@@ -2,9 +2,9 @@
 
 use crate::oracle::{Below, World, start};
 use crate::reference::{Faults, Reference, geometry};
-use pellucid_flash::{Command, Completion, Drive, Lba, Nanos, Opcode, Rng, SimTime};
+use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime};
 use pellucid_ftl::{Durability, Separation, Victim};
-use pellucid_host::{CpuCosts, HostFtlConfig};
+use pellucid_host::{CpuCosts, HostFtl, HostFtlConfig};
 
 pub fn config(seed: u64) -> HostFtlConfig {
     let mut rng = Rng::stream(seed, "config");
@@ -190,6 +190,60 @@ fn trims_that_go_on_do_not_keep_a_flush_waiting() {
         }
     }
     assert!(flushed.is_some_and(|n| n < 2_000), "the flush of round 1000 ended in round {flushed:?}");
+}
+
+/// A drive that limits open chunks, just as much as a host FTL can live with.
+pub fn limit(config: &HostFtlConfig, reference: &mut Reference) {
+    let geometry = &mut reference.geometry;
+    let most = 3 + u32::from(config.separation != Separation::Off);
+    geometry.open_chunks_per_unit_max = most;
+    geometry.open_chunks_max = most * geometry.parallel_units();
+}
+
+#[test]
+fn no_more_chunks_are_open_than_the_drive_allows() {
+    for (seed, write) in (300..324).zip([0.0, 0.004].into_iter().cycle()) {
+        let config = HostFtlConfig { over_provisioning: 2.5, ..config(seed) };
+        let mut reference = drive(seed);
+        limit(&config, &mut reference);
+        let world = run_on(&config, reference, seed, Faults { write, reset: write / 2.0, read: 0.0 }, 1500);
+        assert_eq!(world.host.drive.too_many_open, 0, "seed {seed}");
+        assert!(write > 0.0 || world.refused == 0, "seed {seed} stores nothing any more");
+    }
+}
+
+#[test]
+fn limits_of_open_chunks_that_are_too_low_are_refused_by_their_key() {
+    let config = HostFtlConfig { over_provisioning: 1.4, ..HostFtlConfig::default() };
+    let apart = HostFtlConfig { separation: Separation::Collected, ..config.clone() };
+    for (config, per_unit, all, refused) in [
+        (&config, 2, 0, "drive.namespace.open_per_unit_max = 2: allowed: 0, or at least 3: "),
+        (&apart, 3, 0, "drive.namespace.open_per_unit_max = 3: allowed: 0, or at least 4: "),
+        (&config, 0, 11, "drive.namespace.open_max = 11: allowed: 0, or at least 12: "),
+    ] {
+        let mut geometry = geometry(1, 4, 20, 32, 4);
+        (geometry.open_chunks_per_unit_max, geometry.open_chunks_max) = (per_unit, all);
+        let reference = Reference::new(geometry, 1);
+        let error = HostFtl::new(config, reference.interface(0), 512).expect_err("too low").to_string();
+        assert!(error.starts_with(refused), "{error}");
+    }
+}
+
+/// What a description may say, however large, is refused, not reckoned with.
+#[test]
+fn numbers_out_of_all_proportion_are_refused() {
+    let config = HostFtlConfig::default();
+    for (config, geometry, key) in [
+        (
+            HostFtlConfig { spare_chunks: u32::MAX, ..config.clone() },
+            geometry(1, 4, 20, 32, 4),
+            "host.ftl.spare_chunks",
+        ),
+        (config.clone(), geometry(8, 16, 8, 1 << 26, 4), "host.ftl.units"),
+    ] {
+        let error = HostFtl::new(&config, Some(Interface::OpenChannel(geometry)), 512).expect_err("absurd");
+        assert!(error.to_string().starts_with(key), "{error}");
+    }
 }
 
 /// What a map segment says is in memory: one that collection cannot read is written anew, and takes no line with it.

@@ -132,7 +132,9 @@ impl MountSource for Source<'_> {
 
     fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
         let found = self.start.segments.get(&ppa.0);
-        if found.is_none() {
+        // As long as pages of lines are missing, nobody knows whether this copy of it is the newest, or even there.
+        let known = self.missing.borrow().iter().all(|need| matches!(need, Need::Segments(..)));
+        if found.is_none() && known {
             self.miss(Need::Segments(ppa.0, 1));
         }
         found.filter(|bytes| !bytes.is_empty()).cloned()
