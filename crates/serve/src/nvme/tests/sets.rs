@@ -196,6 +196,13 @@ fn placement_logs_and_features() {
     let smart = SmartLog::decode(smart.first_chunk().expect("512 bytes"));
     assert_eq!((smart.data_units_written, smart.unsafe_shutdowns), (1, cuts.into()));
     assert!(statistics.media_bytes >= statistics.host_bytes);
+    // What is written and reset beside the group's namespace is none of it.
+    let (chunk, data) = (sets.chunk(1).start, [1; 8 * SECTOR]);
+    let write = in_capsule(of_two(blocks(WRITE, chunk, 8)), &data);
+    assert!(sets.world.ask(sets.io, write, &data).status.is_success());
+    assert_eq!(sets.plain(SubmissionEntry::new(0x90, 0, 2).with_cdw_pair(10, chunk)).0, Status::SUCCESS);
+    let page = sets.log(0x22, 0, 1, 0, 64).expect("statistics");
+    assert_eq!(Statistics::decode(page.first_chunk().expect("64 bytes")), statistics);
     assert_eq!(sets.feature(false, 0x1D, 0, 1), (Status::SUCCESS, 1));
     assert_eq!(sets.feature(true, 0x1D, 0, 1).0, no(Status::COMMAND_SEQUENCE_ERROR));
     assert_eq!(sets.feature(false, 0x1D | 3 << 8, 0, 1), (Status::SUCCESS, 0), "cannot be changed");
