@@ -157,7 +157,8 @@ impl Lines {
             ("drive.namespace.open_per_unit_max", geometry.open_chunks_per_unit_max, open),
             ("drive.namespace.open_max", geometry.open_chunks_max, open.saturating_mul(units)),
         ];
-        for (key, limit, least) in limits.into_iter().filter(|&(_, limit, least)| 0 < limit && limit < least)
+        if let Some(&(key, limit, least)) =
+            limits.iter().find(|&&(_, limit, least)| 0 < limit && limit < least)
         {
             let allowed = format!(
                 "0, or at least {least}: of each unit those of data, map, what collection moves if apart, and the line being finished"
