@@ -2,7 +2,9 @@
 
 use crate::oracle::{Below, World, start};
 use crate::reference::{Faults, Reference, geometry};
-use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime};
+use pellucid_flash::{
+    ChunkGeometry, Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime,
+};
 use pellucid_ftl::{Durability, Separation, Victim};
 use pellucid_host::{CpuCosts, HostFtl, HostFtlConfig};
 
@@ -168,21 +170,21 @@ fn trims_that_go_on_do_not_keep_a_flush_waiting() {
     let cpu = CpuCosts { submit_ns: Nanos(20), ..CpuCosts::FREE };
     let durability = Durability::Journal { checkpoint_every: 1 << 40 };
     let config = HostFtlConfig { over_provisioning: 1.4, durability, cpu, ..HostFtlConfig::default() };
-    let mut host = start(&config, Reference::new(geometry(1, 4, 40, 8 * 4, 4), 1), SimTime::ZERO);
-    let pages = host.layer.capacity_sectors();
+    // Several programs are under way at any time.
+    let geometry = ChunkGeometry { write_ns: [Nanos(2_000); 2], ..geometry(1, 4, 40, 8 * 4, 4) };
+    let mut host = start(&config, Reference::new(geometry, 1), SimTime::ZERO);
     let (mut flushed, mut rng) = (None, Rng::new(5));
     for n in 0..4_000u64 {
         let bytes = host.image_bytes();
         let mut submit = |opcode, bytes| {
-            host.submit(host.now(), Command::new(n, opcode, Lba(rng.below(pages)), 1, vec![1; bytes]));
+            host.submit(host.now(), Command::new(n, opcode, Lba(rng.below(64)), 1, vec![1; bytes]));
         };
-        submit(Opcode::Write, bytes);
+        (0..4).for_each(|_| submit(Opcode::Write, bytes));
         (0..4).for_each(|_| submit(Opcode::Trim, 0));
         if n == 1_000 {
             host.submit(host.now(), Command::new(u64::MAX, Opcode::Flush, Lba(0), 0, Vec::new()));
         }
-        let next = host.next_event().expect("it is busy");
-        host.advance(next);
+        host.advance(SimTime(host.now().0 + 160));
         while let Some(completion) = host.pop() {
             if completion.tag == u64::MAX {
                 flushed = Some(n);
