@@ -226,7 +226,7 @@ impl Device {
         let (kind, ppa) = (self.scheduler.ops[op].kind, self.scheduler.ops[op].ppa);
         let block = self.layout.block_of(ppa);
         let ok = match kind {
-            OpKind::Erase => self.end_erase(block, Cause::Refresh),
+            OpKind::Erase => self.end_direct_erase(block, Cause::Refresh),
             _ => self.end_full_stripe(ppa, Cause::Refresh),
         };
         self.let_go(op);

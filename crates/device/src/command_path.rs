@@ -246,7 +246,12 @@ impl Device {
         if record.status == Status::Success {
             match command.opcode {
                 Opcode::Read => self.counters.host_read_sectors += u64::from(command.sectors),
-                Opcode::Write => self.counters.host_written_sectors += u64::from(command.sectors),
+                Opcode::Write => {
+                    self.counters.host_written_sectors += u64::from(command.sectors);
+                    if command.namespace != self.block_namespace {
+                        self.placement.beside.host_sectors += u64::from(command.sectors);
+                    }
+                }
                 _ => {}
             }
         }

@@ -245,7 +245,7 @@ impl Device {
     pub(crate) fn direct_ended(&mut self, op: u32, slice: u32) {
         let FlashOp { kind, cause, ppa, .. } = self.scheduler.ops[op];
         let ok = match kind {
-            OpKind::Erase => self.end_erase(self.layout.block_of(ppa), cause),
+            OpKind::Erase => self.end_direct_erase(self.layout.block_of(ppa), cause),
             _ if self.slices[slice].zero => false,
             _ => {
                 let ok = self.end_full_stripe(ppa, cause);

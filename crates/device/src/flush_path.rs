@@ -19,6 +19,8 @@ use std::collections::VecDeque;
 pub(crate) struct Flushes {
     waiting: VecDeque<u32>,
     running: Option<u32>,
+    /// Trims before the flush in progress, which it waits for.
+    trims: u64,
     /// Marked entries that are not programmed yet.
     entries_left: u32,
     failed: bool,
@@ -64,6 +66,7 @@ impl Device {
         }
         let Some(work) = self.flushes.waiting.pop_front() else { return };
         self.flushes.running = Some(work);
+        self.flushes.trims = self.ftl.trims();
         self.flushes.failed = std::mem::take(&mut self.flushes.lost);
         for entry in 0..self.buffer.count() {
             let record = &mut self.buffer[entry];
@@ -109,9 +112,9 @@ impl Device {
             if self.flushes.entries_left > 0 {
                 return;
             }
-            let all_wanted = self.flushes.segments.add_trimmed(&mut self.ftl);
+            self.flushes.segments.add_trimmed(&mut self.ftl);
             self.plan_segments();
-            if !all_wanted || self.flushes.segments.flush_waits() {
+            if !self.ftl.has_saved(self.flushes.trims) {
                 return;
             }
             self.flushes.running = None;
@@ -140,7 +143,7 @@ impl Device {
 
     /// Collection found a map segment in its victim: instead of moving it, it is written anew, with those that come after it.
     pub(crate) fn rewrite_segment(&mut self, lpn: Lpn, cause: Cause) {
-        self.flushes.segments.add(lpn.0 - self.ftl.user_units(), false, cause);
+        self.flushes.segments.add(lpn.0 - self.ftl.user_units(), cause);
     }
 
     /// Programs the segments that are wanted, a stripe of them at a time; less than a stripe only if somebody waits, or no more come.

@@ -20,6 +20,13 @@ impl Device {
         ok
     }
 
+    /// As [`Device::end_erase`], of a block of a namespace without a page map.
+    pub(crate) fn end_direct_erase(&mut self, block: BlockId, cause: Cause) -> bool {
+        let ok = self.end_erase(block, cause);
+        self.placement.beside.erases += u64::from(ok);
+        ok
+    }
+
     /// A block is not to be used any more. What it holds stays readable.
     pub(crate) fn retire_block(&mut self, block: BlockId) {
         if self.media.health(block) == Health::Good {
@@ -28,13 +35,14 @@ impl Device {
         self.media.retire(block);
     }
 
-    /// The array has programmed a stripe that is full of data of one cause; whether well.
+    /// The array has programmed a stripe that is full of data of one cause, for a namespace without a page map; whether well.
     pub(crate) fn end_full_stripe(&mut self, first: Ppa, cause: Cause) -> bool {
         let ok = self.media.program_end(first) == Outcome::Ok;
         let sectors = self.layout.units_per_stripe * self.layout.sectors_per_unit;
         self.counters.media_operations += 1;
         self.counters.programs[cause as usize] += 1;
         self.counters.programmed_sectors[cause as usize] += u64::from(sectors);
+        self.placement.beside.programmed_sectors += u64::from(sectors);
         self.counters.program_failures += u64::from(!ok);
         ok
     }

@@ -23,6 +23,16 @@ pub(crate) struct Placement {
     events: VecDeque<PlacementEvent>,
     /// A [bit](PlacementEventKind::bit) for each kind of event that is kept.
     enabled: u8,
+    /// What the drive's counters have of its other namespaces.
+    pub beside: Beside,
+}
+
+/// What was written and erased for namespaces that have no placement, since the counters were last reset.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beside {
+    pub host_sectors: u64,
+    pub programmed_sectors: u64,
+    pub erases: u64,
 }
 
 /// Bytes that placement is judged by; the write amplification is `media_bytes / host_bytes`.
@@ -69,15 +79,16 @@ impl Device {
         self.placement.enabled = kinds;
     }
 
-    /// Bytes written and erased since the counters were last reset.
+    /// Bytes written and erased for the block namespace since the counters were last reset.
     pub fn placement_statistics(&self) -> PlacementStatistics {
-        let counters = self.counters();
+        let (counters, beside) = (self.counters(), self.placement.beside);
         let sector = u64::from(self.layout.sector_bytes);
         let block = u64::from(self.layout.units_per_block) * u64::from(self.layout.unit_bytes);
         PlacementStatistics {
-            host_bytes: counters.host_written_sectors * sector,
-            media_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector,
-            erased_bytes: counters.erases.iter().sum::<u64>() * block,
+            host_bytes: (counters.host_written_sectors - beside.host_sectors) * sector,
+            media_bytes: (counters.programmed_sectors.iter().sum::<u64>() - beside.programmed_sectors)
+                * sector,
+            erased_bytes: (counters.erases.iter().sum::<u64>() - beside.erases) * block,
         }
     }
 

@@ -182,6 +182,7 @@ impl Device {
     /// Counters from zero: what was done to fill the drive is not part of what follows.
     pub fn reset_counters(&mut self) {
         self.counters = Default::default();
+        self.placement.beside = Default::default();
         self.ftl.reset_counters();
         if self.is_watched() {
             self.watch();

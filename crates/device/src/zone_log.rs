@@ -201,7 +201,7 @@ impl Device {
     /// A block of the log is erased.
     pub(crate) fn log_erased(&mut self, op: u32, namespace: u16) {
         let block = self.layout.block_of(self.scheduler.ops[op].ppa);
-        let ok = self.end_erase(block, Cause::Journal);
+        let ok = self.end_direct_erase(block, Cause::Journal);
         self.let_go(op);
         let erases = self.media.erase_count(block);
         let space = self.zone_space(namespace);

@@ -247,6 +247,7 @@ impl Device {
             self.counters.programs[cause as usize] += 1;
             self.counters.programmed_sectors[cause as usize] += u64::from(data);
             self.counters.programmed_sectors[Cause::Padding as usize] += u64::from(stripe - data);
+            self.placement.beside.programmed_sectors += u64::from(stripe);
             self.counters.program_failures += u64::from(!ok);
             if !ok {
                 self.retire_block(self.layout.block_of(first));

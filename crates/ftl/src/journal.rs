@@ -13,7 +13,7 @@
 
 use crate::Durability;
 use crate::page_map::{PageMap, Settled};
-use pellucid_flash::Lpn;
+use pellucid_flash::{Lpn, Ppa};
 use std::collections::VecDeque;
 
 /// Bytes before a segment's entries.
@@ -35,8 +35,20 @@ pub(crate) struct Segments {
     trims: u64,
     /// The first trim in each dirty segment.
     first_trim: Vec<u64>,
+    /// The segment that is to be written next, and waits for programs.
+    asked: Option<Asked>,
     /// Segments that were dirty and are on their way to the media.
     leaving: Vec<Leaving>,
+}
+
+/// A segment that somebody wants written, with its trims of that moment. Those that come while it waits are for its next write, so
+/// that a stream of them does not keep it waiting.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    segment: u32,
+    first_trim: u64,
+    /// Sequence number at its last trim.
+    dirtied_at: u64,
 }
 
 /// A segment between [`PageMap::next_flush_segment`] and the end of its program.
@@ -80,6 +92,7 @@ impl Segments {
             dirty: VecDeque::new(),
             trims: 0,
             first_trim: vec![0; count as usize],
+            asked: None,
             leaving: Vec::new(),
         }
     }
@@ -91,13 +104,27 @@ impl Segments {
 
     /// All trims with a lower number are on the media.
     pub fn saved_before(&self) -> u64 {
-        let dirty = self.dirty.iter().map(|&s| self.first_trim[s as usize]);
-        dirty.chain(self.leaving.iter().map(|l| l.first_trim)).min().unwrap_or(u64::MAX)
+        let dirty = self.dirty.front().map(|&s| self.first_trim[s as usize]);
+        let asked = self.asked.map(|asked| asked.first_trim);
+        let leaving = self.leaving.iter().map(|l| l.first_trim);
+        leaving.chain(dirty).chain(asked).min().unwrap_or(u64::MAX)
     }
 
     /// A program of `segment` has ended well.
     pub fn saved(&mut self, segment: u32) {
         self.leaving.retain(|l| l.segment != segment || !l.imaged);
+    }
+
+    /// The segment to be written next; of those with trims the one that has them longest.
+    fn ask(&mut self) -> Option<Asked> {
+        if self.asked.is_none() {
+            self.asked = self.dirty.pop_front().map(|segment| Asked {
+                segment,
+                first_trim: self.first_trim[segment as usize],
+                dirtied_at: std::mem::take(&mut self.dirtied_at[segment as usize]),
+            });
+        }
+        self.asked
     }
 
     #[inline]
@@ -124,6 +151,11 @@ impl PageMap {
         Lpn(self.user_units + segment)
     }
 
+    /// The logical page of the segment that lies at `ppa`, if one does.
+    pub fn segment_at(&self, ppa: Ppa) -> Option<Lpn> {
+        (self.user_units..self.map_length()).map(Lpn).find(|&lpn| self.lookup(lpn) == ppa)
+    }
+
     /// Whether a rolling checkpoint write is due. O(1).
     #[inline]
     pub fn checkpoint_due(&self) -> bool {
@@ -133,15 +165,25 @@ impl PageMap {
     /// The next segment that a flush must write. A segment with trimmed pages waits until the programs planned before the
     /// trim have ended, so that none of them can be found above its watermark.
     pub fn next_flush_segment(&mut self) -> SegmentWork {
-        let Some(&segment) = self.segments.dirty.front() else { return SegmentWork::None };
-        if self.oldest_active_program() < self.segments.dirtied_at[segment as usize] {
+        let Some(Asked { segment, first_trim, dirtied_at }) = self.segments.ask() else {
+            return SegmentWork::None;
+        };
+        if self.oldest_active_program() < dirtied_at {
             return SegmentWork::Wait;
         }
-        self.segments.dirty.pop_front();
-        let first_trim = self.segments.first_trim[segment as usize];
+        self.segments.asked = None;
         self.segments.leaving.push(Leaving { segment, first_trim, imaged: false });
-        self.segments.dirtied_at[segment as usize] = 0;
         SegmentWork::Write(segment)
+    }
+
+    /// Trims so far.
+    pub fn trims(&self) -> u64 {
+        self.segments.last_trim()
+    }
+
+    /// Whether the first `trims` trims are on the media.
+    pub fn has_saved(&self, trims: u64) -> bool {
+        self.segments.saved_before() > trims
     }
 
     /// The next segments of the rolling checkpoint, a stripe of them; call when [`PageMap::checkpoint_due`].

@@ -1,4 +1,4 @@
-//! Map segments on their way to the media: which are wanted, which are being programmed, and when a flush may end.
+//! Map segments on their way to the media: which are wanted, and which are being programmed.
 //!
 //! Whoever runs the engine, drive or host, programs what [`SegmentWrites::plan`] hands out and reports the end:
 //!
@@ -22,8 +22,6 @@ const AT_ONCE: usize = 512;
 struct SegmentWrite {
     segment: u32,
     image: Vec<u8>,
-    /// A flush waits for it.
-    flushed: bool,
     planned: bool,
     cause: Cause,
 }
@@ -70,19 +68,14 @@ impl SegmentWrites {
         &write.expect("a segment program without its content").image
     }
 
-    /// Wants a segment written; `flushed`: a flush waits for it. One that is wanted already will carry the newest content
-    /// anyway.
-    pub fn add(&mut self, segment: u32, flushed: bool, cause: Cause) {
+    /// Wants a segment written. One that is wanted already will carry the newest content anyway.
+    pub fn add(&mut self, segment: u32, cause: Cause) {
         match self.writes.iter_mut().find(|w| w.segment == segment && !w.planned) {
-            Some(write) => {
-                write.flushed |= flushed;
-                if cause != Cause::Journal {
-                    write.cause = cause;
-                }
-            }
+            Some(write) if cause != Cause::Journal => write.cause = cause,
+            Some(_) => {}
             None => {
                 let image = self.images.pop().unwrap_or_default();
-                self.writes.push(SegmentWrite { segment, image, flushed, planned: false, cause });
+                self.writes.push(SegmentWrite { segment, image, planned: false, cause });
             }
         }
     }
@@ -90,25 +83,17 @@ impl SegmentWrites {
     /// Wants the next segments of the rolling checkpoint; call when [`PageMap::checkpoint_due`].
     pub fn add_checkpoint(&mut self, map: &mut PageMap) {
         for segment in map.next_checkpoint_segments() {
-            self.add(segment, false, Cause::Journal);
+            self.add(segment, Cause::Journal);
         }
     }
 
-    /// Wants the segments with trimmed pages, as many as may be on their way. True: all of them are wanted by now.
-    pub fn add_trimmed(&mut self, map: &mut PageMap) -> bool {
-        while self.writes.len() < AT_ONCE {
-            match map.next_flush_segment() {
-                SegmentWork::Write(segment) => self.add(segment, true, Cause::Journal),
-                SegmentWork::Wait => return false,
-                SegmentWork::None => return true,
-            }
+    /// Wants the segments with trimmed pages, as many as may be on their way.
+    pub fn add_trimmed(&mut self, map: &mut PageMap) {
+        while self.writes.len() < AT_ONCE
+            && let SegmentWork::Write(segment) = map.next_flush_segment()
+        {
+            self.add(segment, Cause::Journal);
         }
-        false
-    }
-
-    /// Whether a flush waits for a segment on its way.
-    pub fn flush_waits(&self) -> bool {
-        self.writes.iter().any(|w| w.flushed)
     }
 
     /// The next stripe of wanted segments, at most `per_stripe` of them, each with its content as of now.

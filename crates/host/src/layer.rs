@@ -56,6 +56,11 @@ pub trait Layer {
         None
     }
 
+    /// Whether the layer takes no writes any more.
+    fn is_read_only(&self) -> bool {
+        self.failure().is_some()
+    }
+
     /// Whether a sector holds data, as far as the layer knows without asking the drive; one that holds none reads as zeros.
     fn holds(&self, _lba: Lba) -> bool {
         true
@@ -130,6 +135,10 @@ impl<L: Layer + ?Sized> Layer for Box<L> {
 
     fn failure(&self) -> Option<String> {
         (**self).failure()
+    }
+
+    fn is_read_only(&self) -> bool {
+        (**self).is_read_only()
     }
 
     fn holds(&self, lba: Lba) -> bool {
@@ -228,6 +237,14 @@ impl<L: Layer, D: Drive> Stack<L, D> {
     pub fn begin_stop(&mut self) {
         self.layer.stop(self.now);
         self.pump();
+    }
+
+    /// Does something to the drive at `now`, beside its commands, and what follows from it.
+    pub fn act_on_drive<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
+        Drive::advance(self, now);
+        let result = act(&mut self.drive);
+        self.pump();
+        result
     }
 
     /// Simulated time of the stack.

@@ -15,6 +15,7 @@ mod fence;
 mod place;
 mod raw;
 
+use crate::ftl::open_chunks;
 use crate::{HostFtl, HostFtlConfig, Layer, Target, TargetError, TargetKind, Targets};
 use fence::Fence;
 use pellucid_flash::{
@@ -33,9 +34,6 @@ const OWNER_MASK: u64 = 0xFFFF << OWNER_SHIFT;
 
 /// Targets that a drive can have at one time.
 const TARGETS_MAX: usize = 1024;
-
-/// Chunks of a parallel unit that a host FTL may have open: data, map and the line being finished.
-const OPEN_CHUNKS: u32 = 3;
 
 /// Why a target cannot be made or removed now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +54,8 @@ pub enum SharedError {
         allows: u32,
         /// What its block targets need.
         needs: u32,
+        /// ... in each parallel unit.
+        each: u32,
     },
 }
 
@@ -70,9 +70,9 @@ impl fmt::Display for SharedError {
                 "{commands} commands to the drive's own open-channel namespace are under way, perhaps to these units; try again"
             ),
             SharedError::Changing(name) => write!(f, "{name}: starts or stops; wait for it"),
-            SharedError::OpenChunks { allows, needs } => write!(
+            SharedError::OpenChunks { allows, needs, each } => write!(
                 f,
-                "the drive allows {allows} open chunks; its block targets need up to {needs}: {OPEN_CHUNKS} in each unit"
+                "the drive allows {allows} open chunks; its block targets need up to {needs}: {each} in each unit"
             ),
         }
     }
@@ -188,7 +188,7 @@ impl<D: Drive> Shared<D> {
         if self.own > 0 {
             return Err(SharedError::Busy(self.own));
         }
-        self.check_open_chunks(&targets)?;
+        self.check_open_chunks(&targets, open_chunks(settings.separation))?;
         let free = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
         if free == TARGETS_MAX {
             return Err(SharedError::Layer(format!(
@@ -224,12 +224,13 @@ impl<D: Drive> Shared<D> {
         Ok(namespace)
     }
 
-    fn check_open_chunks(&self, targets: &Targets) -> Result<(), SharedError> {
+    /// `each`: chunks of a parallel unit that a host FTL may have open.
+    fn check_open_chunks(&self, targets: &Targets, each: u32) -> Result<(), SharedError> {
         let blocks = targets.list().iter().filter(|target| target.kind == TargetKind::Block);
-        let needs = OPEN_CHUNKS * blocks.map(|target| target.units.len() as u32).sum::<u32>();
+        let needs = each * blocks.map(|target| target.units.len() as u32).sum::<u32>();
         let allows = self.geometry.open_chunks_max;
         if allows > 0 && needs > allows {
-            return Err(SharedError::OpenChunks { allows, needs });
+            return Err(SharedError::OpenChunks { allows, needs, each });
         }
         Ok(())
     }
@@ -253,6 +254,36 @@ impl<D: Drive> Shared<D> {
         }
         self.pump();
         Ok(namespace)
+    }
+
+    /// The layers of block targets bring to the drive what lets their next starts find everything; this runs until they have.
+    ///
+    /// # Errors
+    /// Which cannot, in a sentence; its next start then looks for what was written, as after a power cut.
+    pub fn stop(&mut self) -> Result<(), String> {
+        let now = self.now;
+        for place in self.places.iter_mut().flatten().filter(|place| place.stage == Stage::Ready) {
+            if let Work::Block(layer) = &mut place.work {
+                layer.stop(now);
+            }
+        }
+        self.pump();
+        let stops = |place: &&Place| matches!(&place.work, Work::Block(l) if !l.is_stopped() && l.failure().is_none());
+        while let Some(place) = self.places.iter().flatten().find(stops) {
+            match Drive::next_event(self) {
+                Some(next) => Drive::advance(self, next),
+                None => return Err(format!("target {}: no room is left to write the whole map", place.name)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Does something to the drive at `now`, beside its commands, and what follows from it.
+    pub fn act_on_drive<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
+        Drive::advance(self, now);
+        let result = act(&mut self.drive);
+        self.pump();
+        result
     }
 
     /// The drive has lost its power and has come back at `now`. The layers start again; this runs until they have.

@@ -12,9 +12,14 @@
 
 use pellucid_flash::ChunkGeometry;
 use pellucid_host::{Target, TargetError, TargetKind, Targets};
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use toml_edit::{Document, Item};
+
+/// What is said of each target.
+const KEYS: [&str; 5] = ["name", "kind", "first_unit", "units", "uuid"];
 
 /// Why a registry cannot be used.
 #[derive(Debug)]
@@ -61,6 +66,10 @@ pub fn load(path: &Path, geometry: &ChunkGeometry) -> Result<Targets, RegistryEr
     };
     let malformed = |sentence: String| RegistryError::Malformed(path.into(), sentence);
     let document = Document::parse(text.as_str()).map_err(|error| malformed(error.to_string()))?;
+    // What is passed over here would be gone when the file is written again.
+    if let Some((key, _)) = document.iter().find(|(key, _)| *key != "target") {
+        return Err(malformed(format!("{key}: unknown; allowed: [[target]]")));
+    }
     let mut targets = Targets::default();
     let tables = match document.get("target") {
         None => return Ok(targets),
@@ -71,6 +80,9 @@ pub fn load(path: &Path, geometry: &ChunkGeometry) -> Result<Targets, RegistryEr
     for (index, table) in tables.iter().enumerate() {
         let wrong =
             |key: &str, allowed: &str| malformed(format!("target[{index}].{key}: allowed: {allowed}"));
+        if let Some((key, _)) = table.iter().find(|(key, _)| !KEYS.contains(key)) {
+            return Err(malformed(format!("target[{index}].{key}: unknown; allowed: {}", KEYS.join(", "))));
+        }
         let number = |key: &str| {
             let value = table.get(key).and_then(Item::as_integer).and_then(|n| u32::try_from(n).ok());
             value.ok_or_else(|| wrong(key, "a whole number from 0"))
@@ -105,6 +117,52 @@ pub fn save(path: &Path, targets: &Targets) -> Result<(), RegistryError> {
     }
     let part = path.with_extension("toml.part");
     let failed = |error| RegistryError::File(path.into(), error);
-    std::fs::write(&part, out).map_err(failed)?;
+    let mut file = File::create(&part).map_err(failed)?;
+    file.write_all(out.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
     std::fs::rename(&part, path).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_flash::Nanos;
+
+    const GEOMETRY: ChunkGeometry = ChunkGeometry {
+        groups: 4,
+        units: 2,
+        chunks: 10,
+        chunk_sectors: 16,
+        sector_bytes: 4096,
+        write_min_sectors: 4,
+        write_optimal_sectors: 4,
+        cached_sectors: 0,
+        open_chunks_max: 0,
+        open_chunks_per_unit_max: 0,
+        read_ns: [Nanos(1); 2],
+        write_ns: [Nanos(1); 2],
+        reset_ns: [Nanos(1); 2],
+    };
+
+    #[test]
+    fn a_registry_comes_back_and_what_it_does_not_have_is_refused() {
+        let path = std::env::temp_dir().join(format!("pellucid-{}.targets.toml", std::process::id()));
+        let mut targets = Targets::default();
+        assert_eq!(load(&path, &GEOMETRY).expect("none"), targets);
+        let one = Target::new("main".into(), TargetKind::Block, 2..5);
+        targets.create(&GEOMETRY, one).expect("room");
+        save(&path, &targets).expect("a file");
+        assert_eq!(load(&path, &GEOMETRY).expect("as it was"), targets);
+        let good = std::fs::read_to_string(&path).expect("a file");
+        for (from, to, sentence) in [
+            ("[[target]]", "[[targets]]", "targets: unknown; allowed: [[target]]"),
+            ("uuid", "uid", "target[0].uid: unknown; allowed: name, kind, first_unit, units, uuid"),
+            ("units = 3", "units = -3", "target[0].units: allowed: a whole number from 0"),
+            ("units = 3", "units = 7", "units 2-8: not in the drive; allowed: a range within 0-7"),
+        ] {
+            std::fs::write(&path, good.replace(from, to)).expect("a file");
+            let refused = load(&path, &GEOMETRY).expect_err(to).to_string();
+            assert!(refused.ends_with(sentence), "{refused}");
+        }
+        std::fs::remove_file(&path).expect("it is there");
+    }
 }

@@ -102,3 +102,11 @@ fn reads_of_a_page_do_not_keep_it_from_the_media() {
         ends(depth, |n| (if n % 4 == 0 { Opcode::Write } else { Opcode::Read }, Lba(0)));
     }
 }
+
+#[test]
+fn trims_that_go_on_do_not_keep_a_flush_waiting() {
+    for depth in [3, 7, 20] {
+        ends(depth, |n| (if n % 2 == 0 { Opcode::Trim } else { Opcode::Write }, Lba(n % 3)));
+        ends(depth, |n| (if n % 3 == 0 { Opcode::Trim } else { Opcode::Write }, Lba(n % 40)));
+    }
+}

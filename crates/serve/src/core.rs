@@ -264,7 +264,8 @@ impl Core {
 
     /// Whether a namespace takes no writes.
     pub(crate) fn is_read_only(&self, namespace: usize) -> bool {
-        self.devices[self.namespaces[namespace].drive].is_read_only()
+        let Namespace { drive, number, .. } = self.namespaces[namespace];
+        self.devices[drive].is_read_only(number)
     }
 
     /// Lets the remote drives wake `poll`: each has as many tokens as [`TOKENS`](crate::remote::TOKENS) says, from `first` on.
@@ -517,7 +518,7 @@ impl Core {
     /// Layers bring to their drives what lets their next start find everything, which [`Core::is_at_rest`] says has ended.
     pub(crate) fn begin_rest(&mut self) {
         for (name, drive) in self.names.iter().zip(&mut self.devices) {
-            if let Some(Err(why)) = drive.layered().map(Layered::begin_rest) {
+            if let Err(why) = drive.begin_rest() {
                 self.notices.push(format!("event=stop-failed drive={name:?} why={why:?}"));
             }
         }

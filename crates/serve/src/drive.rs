@@ -17,7 +17,7 @@ use pellucid_flash::{
 };
 use pellucid_ftl::MountReport;
 use pellucid_host::{LayerFigures, MountCost, Shared};
-use pellucid_media::StoreError;
+use pellucid_media::{Fault, StoreError};
 
 pub use layered::Layered;
 
@@ -225,11 +225,15 @@ impl Served {
         }
     }
 
-    pub(crate) fn is_read_only(&self) -> bool {
+    /// Whether a namespace takes no writes.
+    pub(crate) fn is_read_only(&self, namespace: u16) -> bool {
         match self {
             Served::Device(device) => device.is_read_only(),
-            Served::Layered(layered) => layered.layer().failure().is_some(),
-            Served::Shared(shared) => shared.drive.is_read_only(),
+            Served::Layered(layered) => layered.layer().is_read_only(),
+            Served::Shared(shared) => match shared.layer(namespace) {
+                Some(layer) => layer.is_read_only(),
+                None => shared.drive.is_read_only(),
+            },
         }
     }
 
@@ -347,6 +351,28 @@ impl Served {
                 shared.restart(now)?;
                 Ok(report)
             }
+        }
+    }
+
+    /// Does damage to the drive of this process at the bottom, not before `now`.
+    pub(crate) fn inject(&mut self, now: SimTime, fault: Fault) -> Result<(), String> {
+        let now = now.max(self.now());
+        match self {
+            Served::Device(device) => device.inject(now, fault).map_err(|error| error.to_string()),
+            Served::Layered(layered) => layered.inject(now, fault),
+            Served::Shared(shared) => {
+                let result = shared.act_on_drive(now, |device| device.inject(now, fault));
+                result.map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// Has the layers bring to the drive what lets their next start find everything, or begin to where the drive is remote.
+    pub(crate) fn begin_rest(&mut self) -> Result<(), String> {
+        match self {
+            Served::Device(_) => Ok(()),
+            Served::Layered(layered) => layered.begin_rest(),
+            Served::Shared(shared) => shared.stop(),
         }
     }
 

@@ -5,9 +5,9 @@ mod common;
 
 use common::{Client, NQN, ask_control, chunks, eventually, listen, pattern, scratch};
 use pellucid_device::Device;
-use pellucid_flash::{ChunkAddress, Drive, Interface, Lba, Opcode, Status};
-use pellucid_host::{HostFtl, HostFtlConfig, Target as Range, TargetKind, Targets};
-use pellucid_media::StoreKind;
+use pellucid_flash::{ChunkAddress, DieId, Drive, Interface, Lba, Opcode, Status};
+use pellucid_host::{HostFtl, HostFtlConfig, Stack, Target as Range, TargetKind, Targets};
+use pellucid_media::{Fault, StoreKind};
 use pellucid_serve::session::{ConnectionId, Operation};
 use pellucid_serve::{Core, Layered, Options, Remote, RemoteConfig, Route, Server, Stopper, Time};
 use pellucid_wire::nbd::Command;
@@ -302,6 +302,13 @@ fn flushed_data_of_targets_survive_power_cuts_and_a_restart() {
     main.leave();
     let kept = server.kept.lock().expect("a registry").clone();
     let device = server.stop().pop().expect("one drive");
+    // As any layer it has stopped, so that its next start replays nothing.
+    let target = Range::new("main".into(), TargetKind::Block, 1..4);
+    let config = target.host_ftl(&settings()).expect("a block target");
+    let layer = HostFtl::new(&config, Drive::interface(&device, 0), device.image_bytes()).expect("room");
+    let (now, twin) = (device.now(), device.clone());
+    let started = Stack::start(layer, twin, now).expect("a start").layer.mount_cost().report;
+    assert!(started.segment_reads > 0 && started.replay_reads == 0, "{started:?}");
     let server = serve("targets-restart", kept, move || device, Time::Instant);
     let mut main = server.client("chunks.main");
     assert_eq!(main.read(0, BLOCK as u32), vec![0; BLOCK]);
@@ -344,4 +351,58 @@ fn the_drives_own_namespace_reaches_no_unit_of_a_target() {
     }
     // The target's first chunk is chunk 0 of the drive's unit 1; nobody else's command has touched it.
     assert_eq!(ask(1, Opcode::Write, 0, 8), Status::Success);
+}
+
+/// What is under way when damage is done on command ends all the same, though nothing else happens after it.
+#[test]
+fn damage_on_command_leaves_nobody_waiting() {
+    // Simulated time goes so fast that all has come to pass by the time of the damage.
+    let time = Time::Paced { dilation: 1e-6 };
+    let mut targets = Targets::default();
+    let Some(Interface::OpenChannel(geometry)) = Drive::interface(&chunks(), 0) else { panic!("chunks") };
+    targets.create(&geometry, Range::new("main".into(), TargetKind::Block, 0..2)).expect("room");
+    let layered = || {
+        let device = chunks();
+        let layer =
+            HostFtl::new(&settings(), Drive::interface(&device, 0), device.image_bytes()).expect("room");
+        Layered::on_device(Box::new(layer), device).expect("a start")
+    };
+    for (mut core, namespace) in [
+        (core(chunks(), &targets, time, &Arc::default()), 1),
+        (Core::new(vec![("app".into(), layered())], time).expect("served"), 0),
+    ] {
+        for round in 0..20 {
+            let route = Route { connection: ConnectionId::new(1), token: round };
+            let write = Operation::new(Opcode::Write, Lba(round), 1, vec![1; 512]);
+            core.submit(namespace, route, Operation { fua: true, ..write });
+            core.inject(namespace, Fault::SlowDie { die: DieId(0), factor: 2.0 }).expect("such a die");
+            let began = std::time::Instant::now();
+            while core.outstanding() > 0 {
+                assert!(began.elapsed() < Duration::from_secs(10), "round {round}");
+                core.run();
+                while core.pop().is_some() {}
+            }
+        }
+    }
+}
+
+/// A target that can write no more is read-only, whatever its drive is.
+#[test]
+fn a_target_without_good_chunks_says_that_it_is_read_only() {
+    let server = serve("targets-read-only", Targets::default(), chunks, Time::Instant);
+    assert_eq!(server.create("main", "block", 0, 2)["ok"], true);
+    let read_only = |name: &str| {
+        let status = server.control(r#"{"do":"status"}"#);
+        let drives = status["drives"].as_array().expect("a list");
+        drives.iter().find(|drive| drive["name"] == name).expect("served")["read_only"].clone()
+    };
+    assert_eq!(read_only("chunks.main"), false);
+    let damage = r#"{"do":"damage","drive":"chunks","what":"fail-programs","count":1000000}"#;
+    assert_eq!(server.control(damage)["ok"], true);
+    let mut main = server.client("chunks.main");
+    let failed = (0..100)
+        .any(|at| main.ask(Command::Write, 1, at * BLOCK as u64, BLOCK as u32, &block(at, 0)).error != 0);
+    assert!(failed, "no program succeeds");
+    assert_eq!((read_only("chunks.main"), read_only("chunks")), (true.into(), false.into()));
+    main.leave();
 }

@@ -116,20 +116,21 @@ impl HostFtl {
             let read = ok || (result != 0 && result >> i & 1 == 0);
             let bytes = oob.get(i * meta::OOB_BYTES..(i + 1) * meta::OOB_BYTES).unwrap_or_default();
             let owner = meta::parse_oob(bytes, self.config.uuid, self.lines.line_of(from));
-            match owner.filter(|_| read) {
-                None => {
-                    self.counters.lost_reads += 1;
-                    self.ftl.relocation_lost(from);
-                }
-                Some((lpn, _)) if lpn.0 >= self.ftl.user_units() => {
+            match owner.map(|(lpn, _)| lpn).or_else(|| self.ftl.segment_at(from)) {
+                // What it says is in memory, so that it need not be read.
+                Some(lpn) if lpn.0 >= self.ftl.user_units() => {
                     if self.ftl.is_current(lpn, from) {
                         self.rewrite_segment(lpn, cause);
                     }
                 }
-                Some((lpn, _)) if self.has_newer(lpn, from) => {}
-                Some((lpn, _)) => {
+                Some(lpn) if self.has_newer(lpn, from) => {}
+                Some(lpn) if read => {
                     let image = &data[i * self.image_bytes..(i + 1) * self.image_bytes];
                     self.ring.push(lpn, Origin::Collected(from), image);
+                }
+                _ => {
+                    self.counters.lost_reads += 1;
+                    self.ftl.relocation_lost(from);
                 }
             }
         }

@@ -17,8 +17,8 @@ use std::collections::VecDeque;
 pub(crate) struct Flushes {
     /// Who waits until the ring is on the media up to a point.
     awaiting: VecDeque<(u64, u32)>,
-    /// Flushes whose data are on the media, and whose trims may not be.
-    trims: VecDeque<u32>,
+    /// Flushes whose data are on the media, each with the number of trims that it waits for.
+    trims: VecDeque<(u64, u32)>,
     pub(super) segments: SegmentWrites,
     /// Content of the index that a stop is writing.
     pub(super) index: Vec<u8>,
@@ -63,7 +63,7 @@ impl HostFtl {
             self.flushes.awaiting.pop_front();
             let command = self.requests[request].command.as_ref().expect("a request has its command");
             match command.opcode {
-                Opcode::Flush => self.flushes.trims.push_back(request),
+                Opcode::Flush => self.flushes.trims.push_back((self.ftl.trims(), request)),
                 _ => self.finish(request, Status::Success),
             }
             self.moved = true;
@@ -94,9 +94,9 @@ impl HostFtl {
 
     /// Goes on with flushes whose data are on the media.
     pub(super) fn continue_flush(&mut self) {
-        while let Some(&request) = self.flushes.trims.front() {
-            let all_wanted = self.add_trimmed();
-            if !all_wanted || self.flushes.segments.flush_waits() {
+        while let Some(&(trims, request)) = self.flushes.trims.front() {
+            self.add_trimmed();
+            if !self.ftl.has_saved(trims) {
                 break;
             }
             self.flushes.trims.pop_front();
@@ -112,11 +112,10 @@ impl HostFtl {
         self.plan_segments();
     }
 
-    fn add_trimmed(&mut self) -> bool {
+    fn add_trimmed(&mut self) {
         let before = self.flushes.segments.count();
-        let all_wanted = self.flushes.segments.add_trimmed(&mut self.ftl);
+        self.flushes.segments.add_trimmed(&mut self.ftl);
         self.moved |= self.flushes.segments.count() > before;
-        all_wanted
     }
 
     /// The next segments of the rolling checkpoint.
@@ -129,7 +128,7 @@ impl HostFtl {
     /// Collection found a map segment in its victim: instead of moving it, it is written anew.
     pub(super) fn rewrite_segment(&mut self, lpn: Lpn, cause: Cause) {
         self.moved = true;
-        self.flushes.segments.add(lpn.0 - self.ftl.user_units(), false, cause);
+        self.flushes.segments.add(lpn.0 - self.ftl.user_units(), cause);
         self.plan_segments();
     }
 
@@ -168,9 +167,9 @@ impl HostFtl {
     /// Nothing can be written any more: flushes and forced writes fail. Segments with trimmed pages stay in line, so that a
     /// later flush fails too instead of promising trims that were never stored.
     pub(super) fn fail_flushes(&mut self) {
-        let awaiting = std::mem::take(&mut self.flushes.awaiting).into_iter().map(|(_, request)| request);
+        let awaiting = std::mem::take(&mut self.flushes.awaiting);
         let trims = std::mem::take(&mut self.flushes.trims);
-        for request in trims.into_iter().chain(awaiting) {
+        for (_, request) in trims.into_iter().chain(awaiting) {
             self.finish(request, Status::WriteFault);
         }
     }

@@ -53,9 +53,9 @@ pub(crate) struct Line {
     pub end: Option<Box<End>>,
     /// Stripes of its end that are on their way.
     pub ending: u32,
-    /// Stripes written to the chunk of each parallel unit, where the drive holds sectors back; else empty.
+    /// Stripes written to the chunk of each parallel unit, where the drive holds sectors back or limits open chunks; else empty.
     pub rows: Vec<u32>,
-    /// What follows a failed write so that the sectors before it can be read has been planned.
+    /// The padding that ends the chunks of a line which gets no end ([`Lines::sealing_rows`]) has been planned.
     pub sealed: bool,
 }
 
@@ -66,6 +66,12 @@ pub(crate) struct End {
     pub sequences: Vec<u64>,
     /// Logical page of each sector; [`Lpn::NONE`] for padding.
     pub pages: Vec<Lpn>,
+}
+
+/// Chunks of each parallel unit that are open at a time, on a drive that limits them: data, map, the line being finished, and what
+/// collection moves if it has lines of its own.
+pub(crate) fn open_chunks(separation: Separation) -> u32 {
+    3 + u32::from(separation != Separation::Off)
 }
 
 /// All lines of a target.
@@ -85,6 +91,8 @@ pub(crate) struct Lines {
     pub tail: u32,
     /// Writes behind a sector of an open chunk before it can be read (`mw_cunits`).
     pub held_rows: u32,
+    /// Chunks of each parallel unit that may be open at a time, if the drive limits them.
+    open_max: Option<u32>,
     /// First sector of each chunk: line by line.
     chunks: Vec<u64>,
     spares: Vec<Vec<u64>>,
@@ -142,17 +150,22 @@ impl Lines {
             // Collected data come seldom: what the drive holds back of their open line would fill the ring, and nothing be written
             // behind it.
             let allowed = "0 with host.ftl.separation = \"collected\": what is held back of two open lines would fill the buffer";
-            return Err(refuse("drive.open_channel.cached", geometry.cached_sectors.into(), allowed.into()));
+            return Err(refuse("drive.namespace.cached", geometry.cached_sectors.into(), allowed.into()));
         }
-        let open = geometry.open_chunks_per_unit_max;
-        let kinds = 3 + u32::from(config.separation != Separation::Off);
-        if open > 0 && open < kinds {
+        let open = open_chunks(config.separation);
+        let limits = [
+            ("drive.namespace.open_per_unit_max", geometry.open_chunks_per_unit_max, open),
+            ("drive.namespace.open_max", geometry.open_chunks_max, open.saturating_mul(units)),
+        ];
+        if let Some(&(key, limit, least)) =
+            limits.iter().find(|&&(_, limit, least)| 0 < limit && limit < least)
+        {
             let allowed = format!(
-                "0, or at least {kinds}: data, map, what collection moves if apart, and the line being finished"
+                "0, or at least {least}: of each unit those of data, map, what collection moves if apart, and the line being finished"
             );
-            return Err(refuse("drive.open_channel.open_chunks_per_unit", open.into(), allowed));
+            return Err(refuse(key, limit.into(), allowed));
         }
-        if config.spare_chunks + 4 > geometry.chunks {
+        if u64::from(config.spare_chunks) + 4 > geometry.chunks.into() {
             let allowed = format!("0 to {}: 4 lines at least", geometry.chunks.saturating_sub(4));
             return Err(refuse("host.ftl.spare_chunks", config.spare_chunks.into(), allowed));
         }
@@ -162,7 +175,9 @@ impl Lines {
             let allowed = format!("fewer: the start of a line must fit into {stripe_bytes} bytes");
             return Err(refuse("host.ftl.units", units.into(), allowed));
         }
-        let total = rows * units;
+        // Lines that are too long have no end that it would be worth looking for.
+        let total = u64::from(rows) * u64::from(units);
+        let total = if total * u64::from(stripe) < u64::from(u32::MAX) { total as u32 } else { 0 };
         let tail = (1..total).find(|&tail| {
             let data = total - 1 - tail;
             meta::end_bytes(data, data * stripe) <= u64::from(tail) * stripe_bytes
@@ -200,6 +215,7 @@ impl Lines {
             rows,
             tail: tail.unwrap_or(0),
             held_rows: geometry.cached_sectors.div_ceil(stripe),
+            open_max: limits.iter().any(|&(_, limit, _)| limit > 0).then_some(open),
             chunks: vec![NONE; (lines * units) as usize],
             spares: vec![Vec::new(); units as usize],
             lines: vec![Line::default(); lines as usize],
@@ -289,6 +305,26 @@ impl Lines {
         let stripe = self.stripe_of(ppa);
         let (row, unit) = self.by_units.div_rem(stripe);
         record.rows.get(unit as usize).is_none_or(|&rows| rows == self.rows || row + self.held_rows < rows)
+    }
+
+    /// Stripes of padding behind the last write to a chunk of a line that goes no further: what makes the sectors before it readable, or
+    /// all, where the drive would count the chunk as open. 0: such chunks are left as they are.
+    pub fn sealing_rows(&self) -> u32 {
+        if self.open_max.is_some() { self.rows } else { self.held_rows }
+    }
+
+    /// Whether a write that opens a chunk of `unit` has to wait for another chunk's end.
+    pub fn is_full(&self, unit: u32) -> bool {
+        self.open_max.is_some_and(|most| {
+            let is_open =
+                |line: &&Line| line.rows.get(unit as usize).is_some_and(|rows| (1..self.rows).contains(rows));
+            self.lines.iter().filter(is_open).count() as u32 >= most
+        })
+    }
+
+    /// Whether the drive limits open chunks.
+    pub fn is_limited(&self) -> bool {
+        self.open_max.is_some()
     }
 
     /// The line that holds `ppa`.

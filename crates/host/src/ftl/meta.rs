@@ -6,10 +6,11 @@
 //! end, last stripes          0 "PLUCLEND"   header   64 sequence of each data stripe u64, then page of each sector u32
 //! index, behind data         as an end, of the data stripes before it; its own sectors have the logical page `INDEX`
 //! header                     8 crc32c of 12..64   12 crc32c of the rest   16 uuid u64   24 line u32   28 count u32
-//!                            32 sectors u32   36 first page u32   40 first sequence u64   48 last sequence u64   56 zero
+//!                            32 sectors u32   36 first page u32   40 first sequence u64   48 last sequence u64   56 journal u32   60 zero
 //! ```
 //! `sectors` are those of an end's data; of a start those that the host can address, 0 in older ones: a start of a layer with another
-//! capacity finds that its map segments are elsewhere, and refuses.
+//! capacity finds that its map segments are elsewhere, and refuses. `journal` of a start is 1 where there are map segments, and trims in
+//! them alone: a layer that would not look at them refuses too.
 //!
 //! All little endian. A sector whose signature differs belongs to something else.
 
@@ -50,6 +51,8 @@ pub(crate) struct Header {
     pub first: u64,
     /// Sequence number of its last stripe.
     pub last: u64,
+    /// Of a start: there are map segments.
+    pub journal: bool,
 }
 
 fn signature(uuid: u64, line: BlockId) -> u32 {
@@ -95,6 +98,7 @@ fn record(magic: &[u8; 8], uuid: u64, header: &Header, body: &[u8]) -> Vec<u8> {
     for value in [header.first, header.last] {
         out.extend_from_slice(&value.to_le_bytes());
     }
+    out.extend_from_slice(&u32::from(header.journal).to_le_bytes());
     out.resize(HEADER_BYTES as usize, 0);
     let crc = crc32c::crc32c(&out[12..]);
     out[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -115,6 +119,7 @@ fn parse_header(bytes: &[u8], magic: &[u8; 8], uuid: u64) -> Option<Header> {
         first_page: Lpn(word(bytes, 36)?),
         first: long(bytes, 40)?,
         last: long(bytes, 48)?,
+        journal: word(bytes, 56)? == 1,
     })
 }
 
@@ -129,19 +134,24 @@ pub(crate) fn start(
     uuid: u64,
     line: BlockId,
     sequence: u64,
-    user_sectors: u32,
+    (user_sectors, journal): (u32, bool),
     chunks: impl ExactSizeIterator<Item = Lba>,
 ) -> Vec<u8> {
     let count = chunks.len() as u32;
     let (sectors, first_page) = (user_sectors, Lpn::NONE);
-    let header = Header { line, count, sectors, first_page, first: sequence, last: sequence };
+    let header = Header { line, count, sectors, first_page, first: sequence, last: sequence, journal };
     let body: Vec<u8> = chunks.flat_map(|lba| lba.0.to_le_bytes()).collect();
     record(START, uuid, &header, &body)
 }
 
+/// The first part of a start.
+pub(crate) fn parse_start_header(bytes: &[u8], uuid: u64) -> Option<Header> {
+    parse_header(bytes, START, uuid)
+}
+
 /// A start read back, with the line's chunks.
 pub(crate) fn parse_start(bytes: &[u8], uuid: u64, units: u32) -> Option<(Header, Vec<Lba>)> {
-    let header = parse_header(bytes, START, uuid).filter(|h| h.count == units)?;
+    let header = parse_start_header(bytes, uuid).filter(|h| h.count == units)?;
     let body = body(bytes, start_bytes(units))?;
     let chunks = (0..units as usize).map(|unit| Some(Lba(long(body, unit * 8)?)));
     Some((header, chunks.collect::<Option<_>>()?))
@@ -156,6 +166,7 @@ pub(crate) fn end(uuid: u64, line: BlockId, content: &End) -> Vec<u8> {
         first_page: content.pages.first().copied().unwrap_or(Lpn::NONE),
         first: content.sequences.first().copied().unwrap_or(0),
         last: content.sequences.last().copied().unwrap_or(0),
+        journal: false,
     };
     let sequences = content.sequences.iter().flat_map(|sequence| sequence.to_le_bytes());
     let body: Vec<u8> = sequences.chain(content.pages.iter().flat_map(|page| page.0.to_le_bytes())).collect();
@@ -191,10 +202,12 @@ mod tests {
     fn records_come_back_and_damage_is_seen() {
         let line = BlockId(7);
         let chunks = [Lba(64), Lba(1 << 33)];
-        let bytes = start(5, line, 9, 1000, chunks.into_iter());
+        let bytes = start(5, line, 9, (1000, true), chunks.into_iter());
         assert_eq!(bytes.len() as u64, start_bytes(2));
         let (header, back) = parse_start(&bytes, 5, 2).expect("intact");
         assert_eq!((header.line, header.first, header.sectors, back), (line, 9, 1000, chunks.to_vec()));
+        assert_eq!(parse_start_header(&bytes[..64], 5), Some(header));
+        assert!(header.journal && header.count == 2);
         assert_eq!(parse_start(&bytes, 6, 2), None);
         assert_eq!(parse_start(&bytes, 5, 3), None);
         let content = End { sequences: vec![3, 9], pages: vec![Lpn(1), Lpn::NONE, Lpn(4), Lpn(0)] };

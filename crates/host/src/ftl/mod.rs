@@ -33,6 +33,7 @@ pub use recover::MountCost;
 use crate::cpu::Steps;
 use crate::{Layer, LayerFigures};
 use line::Lines;
+pub(crate) use line::open_chunks;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
     BlockId, Command, Completion, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
@@ -498,6 +499,10 @@ impl Layer for HostFtl {
 
     fn failure(&self) -> Option<String> {
         self.failure.as_ref().map(HostFtlError::to_string)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only || self.failure.is_some()
     }
 
     fn holds(&self, lba: Lba) -> bool {

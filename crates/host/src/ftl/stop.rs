@@ -69,7 +69,7 @@ impl HostFtl {
                 let room = AT_ONCE.saturating_sub(self.flushes.segments.count()) as u32;
                 let upto = count.min(next + room);
                 for segment in next..upto {
-                    self.flushes.segments.add(segment, false, Cause::Journal);
+                    self.flushes.segments.add(segment, Cause::Journal);
                 }
                 self.stop = Some(Stop::Segments(upto));
                 if upto > next {

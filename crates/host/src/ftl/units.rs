@@ -9,7 +9,7 @@
 use super::line::Line;
 use super::{HostFtl, LineId, TAG_FINISH, TAG_UNIT, meta};
 use pellucid_flash::{Cause, Command, Completion, Lpn, Opcode, Status, ZoneAction};
-use pellucid_ftl::ProgramId;
+use pellucid_ftl::{Durability, ProgramId};
 use std::collections::VecDeque;
 
 /// Something to be done by a parallel unit.
@@ -25,6 +25,18 @@ pub(crate) enum Job {
     Reset(LineId),
     /// Padding of a stripe that a crash has left out.
     Pad(LineId, u32),
+}
+
+impl Job {
+    fn line(self) -> LineId {
+        match self {
+            Job::Data(_, line)
+            | Job::Start(line)
+            | Job::End(line, _)
+            | Job::Reset(line)
+            | Job::Pad(line, _) => line,
+        }
+    }
 }
 
 /// A parallel unit.
@@ -57,27 +69,63 @@ impl HostFtl {
         }
     }
 
+    /// Whether a job cannot be sent yet: nothing goes to a line before its start is there, or opens one chunk too many.
+    fn must_wait(&self, unit: u32, job: Job) -> bool {
+        let line = job.line();
+        match job {
+            Job::Data(..) if !self.lines[line].opened => true,
+            // A start opens chunks that were open before; what the drive refuses all the same it leaves as it is.
+            Job::Reset(_) => false,
+            _ if !self.lines.is_limited() || self.starting.is_some() => false,
+            _ => {
+                self.lines[line].rows[unit as usize] == 0
+                    && !self.is_dead(unit, job)
+                    && self.lines.is_full(unit)
+            }
+        }
+    }
+
+    /// Whether a job fails without being sent.
+    fn is_dead(&self, unit: u32, job: Job) -> bool {
+        let line = &self.lines[job.line()];
+        match job {
+            // Padding makes what a failed chunk holds readable, as long as the chunk is open.
+            Job::Pad(..) if !line.rows.is_empty() => line.rows[unit as usize] == self.lines.rows,
+            Job::Reset(_) => false,
+            _ => line.closed || line.broken.contains(&unit),
+        }
+    }
+
+    /// Which job of a unit is next: the first, or where the drive limits open chunks the first of a line that need not wait. What ends
+    /// a chunk may stand behind what opens one.
+    fn next_job(&self, unit: u32) -> Option<usize> {
+        let queue = &self.units[unit as usize].queue;
+        if !self.must_wait(unit, *queue.front()?) {
+            return Some(0);
+        }
+        if !self.lines.is_limited() {
+            return None;
+        }
+        let mut waiting = Vec::new();
+        queue.iter().position(|&job| {
+            let waits = waiting.contains(&job.line()) || self.must_wait(unit, job);
+            if waits {
+                waiting.push(job.line());
+            }
+            !waits
+        })
+    }
+
     fn start_next(&mut self, unit: u32) {
-        while let Unit { queue, current: None } = &self.units[unit as usize]
-            && let Some(&job) = queue.front()
+        while self.units[unit as usize].current.is_none()
+            && let Some(at) = self.next_job(unit)
         {
-            let dead = match job {
-                Job::Data(_, line) if !self.lines[line].opened => return,
-                // Padding makes what a failed chunk holds readable, as long as the chunk is open.
-                Job::Pad(line, _) if !self.lines[line].rows.is_empty() => {
-                    self.lines[line].rows[unit as usize] == self.lines.rows
-                }
-                Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _) => {
-                    self.lines[line].closed || self.lines[line].broken.contains(&unit)
-                }
-                Job::Reset(_) => false,
-            };
-            self.units[unit as usize].queue.pop_front();
+            let job = self.units[unit as usize].queue.remove(at).expect("a job in the queue");
             if let Job::Data(id, _) = job {
                 self.programs.sent(unit, id);
             }
             self.passed = true;
-            if dead {
+            if self.is_dead(unit, job) {
                 self.moved = true;
                 self.programs.aborted.push_back((unit, job));
                 continue;
@@ -99,8 +147,9 @@ impl HostFtl {
                 });
                 let content = match self.keeps_content() {
                     true => {
-                        let (sequence, user) = (self.lines[line].sequence, self.ftl.user_units());
-                        meta::start(self.config.uuid, line, sequence, user, chunks)
+                        let sequence = self.lines[line].sequence;
+                        let made = (self.ftl.user_units(), self.config.durability != Durability::Volatile);
+                        meta::start(self.config.uuid, line, sequence, made, chunks)
                     }
                     false => Vec::new(),
                 };
@@ -193,7 +242,8 @@ impl HostFtl {
     }
 
     /// A write failed: its chunk takes nothing more until the line is erased, and a spare stands in for it from then on. Where only the
-    /// drive's power had gone, the chunk stands in for itself: whether it is still good, its reset tells.
+    /// drive's power had gone, or the drive has opened too many chunks, the chunk stands in for itself: whether it is still good, its
+    /// reset tells.
     fn chunk_failed(&mut self, job: Job, unit: u32, status: Status) {
         let (Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _)) = job else {
             return;
@@ -201,6 +251,7 @@ impl HostFtl {
         self.counters.write_failures += 1;
         let all = self.lines.rows;
         let record = &mut self.lines[line];
+        let untouched = record.rows.get(unit as usize) == Some(&0);
         if let Some(rows) = record.rows.get_mut(unit as usize) {
             // Either the drive has closed the chunk and gives all of it, or the write pointer is behind the failed stripe.
             let behind = matches!(status, Status::ChunkWriteFailed | Status::PowerLoss);
@@ -210,6 +261,7 @@ impl HostFtl {
             record.broken.push(unit);
             let stands_in = match status {
                 Status::PowerLoss => self.lines.chunk_of(line, unit),
+                Status::ChunkWriteInvalid if untouched => self.lines.chunk_of(line, unit),
                 _ => self.lines.take_spare(unit),
             };
             self.lines[line].replacements.extend(stands_in.map(|chunk| (unit, chunk)));
@@ -347,5 +399,9 @@ impl HostFtl {
             self.ftl.erase_ended(line, whole);
         }
         self.read_only |= self.ftl.worn_out();
+        if self.lines.is_limited() {
+            // Its chunks are no longer open.
+            (0..self.lines.units).for_each(|unit| self.kick(unit));
+        }
     }
 }

@@ -300,7 +300,7 @@ impl HostFtl {
         record.in_flight += 1;
         if !std::mem::replace(&mut record.begun, true) {
             record.sequence = sequence;
-            if self.lines.held_rows > 0 {
+            if self.lines.sealing_rows() > 0 {
                 self.lines[line].rows = vec![0; self.lines.units as usize];
             }
             let (unit, _) = self.lines.place(line, 0);
@@ -399,28 +399,32 @@ impl HostFtl {
         self.seal_if_due(line);
     }
 
-    /// A line with a failed chunk takes no more data, and neither it nor one that an earlier life began gets an end. Where the
-    /// drive holds sectors back, the chunks of such a line get padding that makes all that they hold readable.
+    /// A line with a failed chunk takes no more data, and neither it nor one that an earlier life began gets an end. Where the drive
+    /// holds sectors back, or limits open chunks, such a line is sealed.
     pub(super) fn seal_if_due(&mut self, line: LineId) {
-        let (held, units, all) = (self.lines.held_rows, self.lines.units, self.lines.rows);
-        let data = self.lines.layout().stripes_per_block;
-        let record = &mut self.lines[line];
-        if held == 0 || record.in_flight > 0 || record.ending > 0 || record.sealed {
+        let (units, data) = (self.lines.units, self.lines.layout().stripes_per_block);
+        let record = &self.lines[line];
+        if record.rows.is_empty() || record.in_flight > 0 || record.ending > 0 || record.sealed {
             return;
         }
         let whole = record.broken.is_empty();
         let full = record.rows[(data % units) as usize] > data / units;
         let ends = whole && record.written == data && record.end.is_some();
-        if ends || (whole && !full) {
-            return;
+        if !ends && (full || !whole) {
+            self.seal(line);
         }
-        record.sealed = true;
+    }
+
+    /// The chunks of a line that goes no further get padding: [`Lines::sealing_rows`](super::line::Lines::sealing_rows).
+    pub(super) fn seal(&mut self, line: LineId) {
+        let (units, all, padding) = (self.lines.units, self.lines.rows, self.lines.sealing_rows());
+        self.lines[line].sealed = true;
         for unit in 0..units {
             let rows = self.lines[line].rows[unit as usize];
             if rows == 0 {
                 continue;
             }
-            for row in rows..all.min(rows + held) {
+            for row in rows..all.min(rows + padding) {
                 self.lines[line].holds += 1;
                 self.enqueue(unit, Job::Pad(line, row * units + unit));
             }

@@ -98,8 +98,9 @@ impl Shape {
             let allowed = format!("0, or at least {LINES_ACTIVE}: data, map, and one of each being finished");
             return refuse("drive.namespace.active_max", zones.active_max, allowed);
         }
-        if zones.open_max > 0 && zones.open_max < zones.active_max.min(config.width * LINES_ACTIVE) {
-            let allowed = format!("0, or at least {} with this width", config.width * LINES_ACTIVE);
+        let wanted = config.width.saturating_mul(LINES_ACTIVE);
+        if zones.open_max > 0 && zones.open_max < zones.active_max.min(wanted) {
+            let allowed = format!("0, or at least {wanted} with this width");
             return refuse("drive.namespace.open_max", zones.open_max, allowed);
         }
         if config.width == 0 || config.width > most {

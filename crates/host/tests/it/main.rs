@@ -4,5 +4,6 @@ mod crash;
 mod model;
 mod oracle;
 mod reference;
+mod shared;
 mod zone_log;
 mod zone_reference;

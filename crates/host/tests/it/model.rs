@@ -2,9 +2,11 @@
 
 use crate::oracle::{Below, World, start};
 use crate::reference::{Faults, Reference, geometry};
-use pellucid_flash::{Command, Completion, Drive, Lba, Nanos, Opcode, Rng, SimTime};
+use pellucid_flash::{
+    ChunkGeometry, Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime,
+};
 use pellucid_ftl::{Durability, Separation, Victim};
-use pellucid_host::{CpuCosts, HostFtlConfig};
+use pellucid_host::{CpuCosts, HostFtl, HostFtlConfig};
 
 pub fn config(seed: u64) -> HostFtlConfig {
     let mut rng = Rng::stream(seed, "config");
@@ -160,4 +162,119 @@ fn a_trim_between_two_versions_in_one_stripe_spares_the_newer() {
         (8..80).for_each(|lba| drop(run(Opcode::Write, lba, 3)));
         assert_eq!(run(Opcode::Read, 5, 0)[0], 2, "from the media, {cached} sectors held back");
     }
+}
+
+/// A flush waits for the trims before it, and not for those that come meanwhile.
+#[test]
+fn trims_that_go_on_do_not_keep_a_flush_waiting() {
+    let cpu = CpuCosts { submit_ns: Nanos(20), ..CpuCosts::FREE };
+    let durability = Durability::Journal { checkpoint_every: 1 << 40 };
+    let config = HostFtlConfig { over_provisioning: 1.4, durability, cpu, ..HostFtlConfig::default() };
+    // Several programs are under way at any time.
+    let geometry = ChunkGeometry { write_ns: [Nanos(2_000); 2], ..geometry(1, 4, 40, 8 * 4, 4) };
+    let mut host = start(&config, Reference::new(geometry, 1), SimTime::ZERO);
+    let (mut flushed, mut rng) = (None, Rng::new(5));
+    for n in 0..4_000u64 {
+        let bytes = host.image_bytes();
+        let mut submit = |opcode, bytes| {
+            host.submit(host.now(), Command::new(n, opcode, Lba(rng.below(64)), 1, vec![1; bytes]));
+        };
+        (0..4).for_each(|_| submit(Opcode::Write, bytes));
+        (0..4).for_each(|_| submit(Opcode::Trim, 0));
+        if n == 1_000 {
+            host.submit(host.now(), Command::new(u64::MAX, Opcode::Flush, Lba(0), 0, Vec::new()));
+        }
+        host.advance(SimTime(host.now().0 + 160));
+        while let Some(completion) = host.pop() {
+            if completion.tag == u64::MAX {
+                flushed = Some(n);
+            }
+        }
+    }
+    assert!(flushed.is_some_and(|n| n < 2_000), "the flush of round 1000 ended in round {flushed:?}");
+}
+
+/// A drive that limits open chunks, just as much as a host FTL can live with.
+pub fn limit(config: &HostFtlConfig, reference: &mut Reference) {
+    let geometry = &mut reference.geometry;
+    let most = 3 + u32::from(config.separation != Separation::Off);
+    geometry.open_chunks_per_unit_max = most;
+    geometry.open_chunks_max = most * geometry.parallel_units();
+}
+
+#[test]
+fn no_more_chunks_are_open_than_the_drive_allows() {
+    for (seed, write) in (300..324).zip([0.0, 0.004].into_iter().cycle()) {
+        let config = HostFtlConfig { over_provisioning: 2.5, ..config(seed) };
+        let mut reference = drive(seed);
+        limit(&config, &mut reference);
+        let world = run_on(&config, reference, seed, Faults { write, reset: write / 2.0, read: 0.0 }, 1500);
+        assert_eq!(world.host.drive.too_many_open, 0, "seed {seed}");
+        assert!(write > 0.0 || world.refused == 0, "seed {seed} stores nothing any more");
+    }
+}
+
+#[test]
+fn limits_of_open_chunks_that_are_too_low_are_refused_by_their_key() {
+    let config = HostFtlConfig { over_provisioning: 1.4, ..HostFtlConfig::default() };
+    let apart = HostFtlConfig { separation: Separation::Collected, ..config.clone() };
+    for (config, per_unit, all, refused) in [
+        (&config, 2, 0, "drive.namespace.open_per_unit_max = 2: allowed: 0, or at least 3: "),
+        (&apart, 3, 0, "drive.namespace.open_per_unit_max = 3: allowed: 0, or at least 4: "),
+        (&config, 0, 11, "drive.namespace.open_max = 11: allowed: 0, or at least 12: "),
+    ] {
+        let mut geometry = geometry(1, 4, 20, 32, 4);
+        (geometry.open_chunks_per_unit_max, geometry.open_chunks_max) = (per_unit, all);
+        let reference = Reference::new(geometry, 1);
+        let error = HostFtl::new(config, reference.interface(0), 512).expect_err("too low").to_string();
+        assert!(error.starts_with(refused), "{error}");
+    }
+}
+
+/// What a description may say, however large, is refused, not reckoned with.
+#[test]
+fn numbers_out_of_all_proportion_are_refused() {
+    let config = HostFtlConfig::default();
+    for (config, geometry, key) in [
+        (
+            HostFtlConfig { spare_chunks: u32::MAX, ..config.clone() },
+            geometry(1, 4, 20, 32, 4),
+            "host.ftl.spare_chunks",
+        ),
+        (config.clone(), geometry(8, 16, 8, 1 << 26, 4), "host.ftl.units"),
+    ] {
+        let error = HostFtl::new(&config, Some(Interface::OpenChannel(geometry)), 512).expect_err("absurd");
+        assert!(error.to_string().starts_with(key), "{error}");
+    }
+}
+
+/// What a map segment says is in memory: one that collection cannot read is written anew, and takes no line with it.
+#[test]
+fn segments_that_cannot_be_read_cost_nothing() {
+    let mut retried = 0;
+    for seed in 400..406 {
+        let durability = Durability::Journal { checkpoint_every: 1 << 40 };
+        let config = HostFtlConfig { durability, ..config(seed) };
+        let mut world = exercise(World::new(&config, drive(seed), seed), 300);
+        let (lines, first) = (world.host.layer.free_lines().1, world.host.layer.capacity_sectors() as u32);
+        assert!(world.host.drive.tear_pages(first) > 0);
+        let collected = world.host.layer.counters().erased_lines;
+        world.trims = false;
+        let deadline = world.now.0 + 10_000_000;
+        while world.host.layer.counters().erased_lines < collected + 60 && world.now.0 < deadline {
+            while world.outstanding() < 8 {
+                world.submit();
+            }
+            world.step();
+        }
+        retried += world.host.layer.counters().read_retries;
+        world.drain();
+        world.compare();
+        assert_eq!((world.host.layer.counters().lost_reads, world.lost), (0, 0), "seed {seed}");
+        assert_eq!(world.host.layer.free_lines().1, lines, "seed {seed}");
+        world.host.stop().expect("room for the map");
+        world.stopped();
+        world.restart(&config);
+    }
+    assert!(retried > 0, "no segment was looked at");
 }

@@ -55,6 +55,8 @@ pub struct Reference {
     done: VecDeque<Completion>,
     /// Commands by kind: reads, writes, resets.
     pub commands: [u64; 3],
+    /// Writes that would have opened a chunk too many.
+    pub too_many_open: u64,
 }
 
 pub fn geometry(groups: u32, units: u32, chunks: u32, chunk_sectors: u32, write: u32) -> ChunkGeometry {
@@ -91,6 +93,7 @@ impl Reference {
             now: SimTime::ZERO,
             done: VecDeque::new(),
             commands: [0; 3],
+            too_many_open: 0,
         }
     }
 
@@ -118,6 +121,31 @@ impl Reference {
             Some(vector) if !vector.addresses.is_empty() => vector.addresses.clone(),
             _ => (0..u64::from(command.sectors.max(1))).map(|i| Lba(command.lba.0 + i)).collect(),
         }
+    }
+
+    /// From now on sectors whose out-of-band data name a page from `first` on cannot be read. How many there are.
+    pub fn tear_pages(&mut self, first: u32) -> usize {
+        let names_one = |sector: &&mut Sector| match sector {
+            Sector::Good(_, oob) => {
+                let page = u32::from_le_bytes(oob[..4].try_into().expect("4 bytes"));
+                page >= first && page < u32::MAX - 2
+            }
+            Sector::Torn => false,
+        };
+        let sectors = self.chunks.iter_mut().flat_map(|chunk| &mut chunk.sectors).filter(names_one);
+        sectors.map(|sector| *sector = Sector::Torn).count()
+    }
+
+    /// Whether a write that is going to open a chunk opens one too many.
+    fn is_full(&self, lba: Lba) -> bool {
+        let of_unit = self.geometry.chunk_number(self.address(lba)) / self.geometry.chunks;
+        let chunks = (0..).zip(&self.chunks).filter(|(_, chunk)| chunk.state == ChunkState::Open);
+        let (mut all, mut here) = (0, 0);
+        for (number, _) in chunks {
+            (all, here) = (all + 1, here + u32::from(number / self.geometry.chunks == of_unit));
+        }
+        let over = |limit: u32, open: u32| limit > 0 && open >= limit;
+        over(self.geometry.open_chunks_max, all) || over(self.geometry.open_chunks_per_unit_max, here)
     }
 
     /// Power is lost: writes and resets under way end somewhere between not at all and completely.
@@ -165,7 +193,11 @@ impl Reference {
             Opcode::Write => {
                 let number = self.geometry.chunk_number(self.address(command.lba));
                 self.writing[number as usize] = false;
-                if self.rng.chance(self.faults.write) {
+                let opens = self.chunks[number as usize].state == ChunkState::Free;
+                if opens && self.is_full(command.lba) {
+                    self.too_many_open += 1;
+                    status = Status::ChunkWriteInvalid;
+                } else if self.rng.chance(self.faults.write) {
                     // The chunk is closed, or the next write goes behind the failed one.
                     let closed = self.rng.chance(0.5);
                     status = if closed { Status::ChunkClosedEarly } else { Status::ChunkWriteFailed };

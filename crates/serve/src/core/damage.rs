@@ -72,8 +72,8 @@ impl Core {
     /// # Errors
     /// A die that is not there, or a factor out of range; nothing has happened then.
     pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), String> {
+        self.device_here(namespace)?;
         let now = self.pacer.drive_now();
-        let device = self.device_here(namespace)?;
-        device.inject(now.max(device.now()), fault).map_err(|error| error.to_string())
+        self.devices[self.namespaces[namespace].drive].inject(now, fault)
     }
 }

@@ -7,6 +7,9 @@
 //! Invariants: a target that a connection holds is not taken away; a namespace number is not used again while a connection
 //! holds it; what is kept for the next start is what was ready, never what is starting.
 
+#[cfg(test)]
+mod tests;
+
 use super::{Core, Operations};
 use crate::control;
 use crate::drive::Served;
@@ -252,7 +255,9 @@ impl Core {
                 Ok(()) => self.notices.push(format!("event={event} target={name:?}")),
                 Err(why) => self.notices.push(format!("event={event} target={name:?} error={why:?}")),
             }
-            if let Some(waiting) = self.book.waiting.iter_mut().find(|w| w.namespace == namespace) {
+            // Who has an outcome waits no more, though it may not have taken it yet.
+            let waits = |w: &&mut Waiting| w.namespace == namespace && w.outcome.is_none();
+            if let Some(waiting) = self.book.waiting.iter_mut().find(waits) {
                 waiting.outcome = Some(outcome);
                 self.nudged.push(waiting.connection);
             }

@@ -13,6 +13,7 @@ use pellucid_device::Device;
 use pellucid_flash::{Command, Completion, Drive, Interface, SimTime};
 use pellucid_ftl::MountReport;
 use pellucid_host::{Layer, Stack, ZoneChunks};
+use pellucid_media::Fault;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -338,8 +339,20 @@ impl Layered {
         if let Below::Zones(zones) = &mut self.stack.drive {
             zones.restart(now)?;
         }
-        self.stack.restart(now)?;
+        let started = self.stack.restart(now);
+        // What was under way has ended also where the layer does not start.
         self.collect();
-        Ok(report)
+        started.map(|()| report)
+    }
+
+    /// Does damage to the drive below.
+    pub(super) fn inject(&mut self, now: SimTime, fault: Fault) -> Result<(), String> {
+        let result = self.stack.act_on_drive(now, |below| match below {
+            Below::Device(device) => device.inject(now, fault),
+            Below::Zones(zones) => zones.act_on_drive(now, |device| device.inject(now, fault)),
+            Below::Remote(_) => Ok(()),
+        });
+        self.collect();
+        result.map_err(|error| error.to_string())
     }
 }

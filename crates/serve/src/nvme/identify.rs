@@ -297,8 +297,11 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
         Interface::OpenChannel(chunks) => {
             // By this byte a host knows an open-channel namespace.
             vendor[0] = 1;
-            let number = u64::from(chunks.parallel_units()) * u64::from(chunks.chunks);
-            (number * u64::from(chunks.chunk_sectors), 1 << 2)
+            let count = u64::from(chunks.parallel_units()) * u64::from(chunks.chunks);
+            // What a drive tells about its chunks is set for all of them: a target on some cannot.
+            let device = port.device(number);
+            let can_set = device.is_some_and(|device| device.feedback(served.number).is_some());
+            (count * u64::from(chunks.chunk_sectors), u8::from(can_set) << 2)
         }
     };
     let mut format_list = [LbaFormat::default(); 64];

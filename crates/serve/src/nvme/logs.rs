@@ -230,9 +230,9 @@ pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<
         page.power_cycles = page.power_cycles.max(u128::from(counters.power_cuts) + 1);
         page.available_spare = page.available_spare.min(spare_percent(device));
         page.percentage_used = page.percentage_used.max(used_percent(device));
-        if device.is_read_only() {
-            page.critical_warning |= warning::READ_ONLY;
-        }
+    }
+    if subsystem.config.namespaces.iter().any(|&namespace| port.is_read_only(namespace)) {
+        page.critical_warning |= warning::READ_ONLY;
     }
     if page.available_spare < SPARE_THRESHOLD {
         page.critical_warning |= warning::SPARE;

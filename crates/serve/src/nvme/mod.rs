@@ -29,7 +29,7 @@ mod private;
 mod slots;
 mod subsystem;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod tls;
 mod zns;
 

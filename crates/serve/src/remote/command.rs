@@ -217,7 +217,7 @@ impl Remote {
 
     /// A command of ours has ended. The answer says why nothing about this connection can be relied on, if so.
     pub(super) fn part_ended(&mut self, ended: Ended) -> Option<String> {
-        let Ended { token, status, result, data, .. } = ended;
+        let Ended { token, status, mut result, data, filled } = ended;
         if matches!(token, KEEP_ALIVE_TOKEN | STAGE_TOKEN) {
             let what = if token == STAGE_TOKEN { "list of addresses" } else { "keep alive" };
             return (!status.is_success()).then(|| format!("{what}: {status}"));
@@ -226,7 +226,13 @@ impl Remote {
         let work = &mut self.works[at as usize];
         work.sent = false;
         let opcode = work.command.opcode;
-        let Some(met) = drive_status(status, opcode) else {
+        let mut met = drive_status(status, opcode);
+        // Data that have not come are not good.
+        if opcode == Opcode::Read && filled < data.len() {
+            met = met.filter(|met| !matches!(met, Status::Success | Status::HighEcc));
+            result = u64::MAX;
+        }
+        let Some(met) = met else {
             work.tries += 1;
             if work.tries > TRIES_MAX {
                 self.finish(at, Status::WriteFault);

@@ -326,10 +326,8 @@ impl Queue {
     fn end(&mut self, completion: &Completion, ended: &mut Vec<Ended>) -> Result<(), Broken> {
         let slot = std::mem::take(self.busy(completion.cid)?);
         self.idle.push(completion.cid);
-        let status = match completion.status {
-            status if status.is_success() && slot.damaged => Status::TRANSIENT_TRANSPORT_ERROR,
-            status => status,
-        };
+        // Whatever else the drive says of them: there are data too that took effort, or that are good in part.
+        let status = if slot.damaged { Status::TRANSIENT_TRANSPORT_ERROR } else { completion.status };
         let Slot { token, data, filled, .. } = slot;
         ended.push(Ended { token, status, result: completion.result, data, filled });
         Ok(())
@@ -378,5 +376,48 @@ fn put_data(output: &mut Vec<u8>, data: &[u8], with_digest: bool) {
         let mut digest = DataDigest::default();
         digest.update(data);
         output.extend_from_slice(&digest.bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_wire::tcp::{IcResp, encode_ic_resp};
+    use std::net::TcpListener;
+
+    /// A controller that answers one command with data whose digest is wrong, and this status.
+    fn damaging(status: Status) -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its address");
+        std::thread::spawn(move || {
+            let (mut host, _) = listener.accept().expect("a host");
+            let answer = IcResp { alignment: 0, header_digest: false, data_digest: true, h2c_data_max: 4096 };
+            let mut bytes = [0; 128];
+            host.read_exact(&mut bytes).expect("ICReq");
+            host.write_all(&encode_ic_resp(&answer)).expect("a host that listens");
+            host.read_exact(&mut bytes[..72]).expect("a command");
+            let terms = Terms { data_digest: true, ..Terms::default() };
+            let (encoder, mut head) = (Encoder::controller(&terms), [0; HEADER_BYTES_MAX]);
+            let data = DataHeader { length_bytes: 512, last: true, ..DataHeader::default() };
+            let length = encoder.c2h_data(&data, &mut head);
+            let mut answer = head[..length].to_vec();
+            put_data(&mut answer, &[7; 512], true);
+            *answer.last_mut().expect("a digest") ^= 1;
+            let length =
+                encoder.response(&Completion { status, result: 1, ..Completion::default() }, &mut head);
+            answer.extend_from_slice(&head[..length]);
+            host.write_all(&answer).expect("a host that listens");
+            let _ = host.read(&mut bytes);
+        });
+        TcpStream::connect(address).expect("a controller")
+    }
+
+    #[test]
+    fn damaged_data_are_taken_with_no_status() {
+        for status in [Status::SUCCESS, Status::OC_HIGH_ECC, Status::UNRECOVERED_READ_ERROR] {
+            let mut queue = Queue::open(damaging(status), true, 8, 4096).expect("a connection");
+            let ended = queue.ask(SubmissionEntry::new(2, 0, 1), Payload::In(vec![0; 512])).expect("an end");
+            assert_eq!(ended.status, Status::TRANSIENT_TRANSPORT_ERROR, "{status}");
+        }
     }
 }

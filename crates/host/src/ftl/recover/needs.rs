@@ -11,7 +11,7 @@ use crate::ftl::{HostFtl, HostFtlError, TAG_START, meta};
 use pellucid_flash::{
     BlockId, ChunkState, Command, Completion, Layout, Lba, Lpn, Opcode, Ppa, Status, Vector,
 };
-use pellucid_ftl::MountSource;
+use pellucid_ftl::{Durability, MountSource};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
@@ -132,7 +132,9 @@ impl MountSource for Source<'_> {
 
     fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
         let found = self.start.segments.get(&ppa.0);
-        if found.is_none() {
+        // As long as pages of lines are missing, nobody knows whether this copy of it is the newest, or even there.
+        let known = self.missing.borrow().iter().all(|need| matches!(need, Need::Segments(..)));
+        if found.is_none() && known {
             self.miss(Need::Segments(ppa.0, 1));
         }
         found.filter(|bytes| !bytes.is_empty()).cloned()
@@ -262,6 +264,29 @@ impl HostFtl {
         whole.then(|| start.records.remove(&line).expect("just filled").1)
     }
 
+    /// Why what a start of a line says of the layer that wrote it cannot be this one: then it is not this one's to take, or to reset.
+    fn differs(&self, was: &meta::Header) -> Option<String> {
+        let (sectors, units) = (self.ftl.user_units(), self.lines.units);
+        let [what, is, key] = match was {
+            _ if was.count != units => [
+                format!("{} parallel units", was.count),
+                format!("has {units}"),
+                "units or host.zone_log.width".into(),
+            ],
+            _ if was.sectors != 0 && was.sectors != sectors => {
+                [format!("{} sectors", was.sectors), format!("has {sectors}"), "over_provisioning".into()]
+            }
+            // Flushed trims would come back.
+            _ if was.journal && self.engine.durability == Durability::Volatile => {
+                ["a journal".into(), "has none".into(), "durability".into()]
+            }
+            _ => return None,
+        };
+        Some(format!(
+            "a host FTL of {what} is on the drive, and this one {is}; allowed: the host.ftl.{key} that it was made with, or a drive without it"
+        ))
+    }
+
     pub(super) fn learn(&mut self, start: &mut Start, need: Need, completion: &Completion) {
         let layout = self.lines.layout();
         let (stripes, sectors) = (layout.stripes_per_block, layout.units_per_block);
@@ -284,20 +309,17 @@ impl HostFtl {
             Need::Start(lba) if !ok => _ = start.lost.insert(lba.0),
             Need::Owner(chunk) => self.learn_owner(start, chunk, completion),
             Need::Start(lba) => {
+                if let Some(sentence) =
+                    meta::parse_start_header(data, uuid).and_then(|was| self.differs(&was))
+                {
+                    self.failure = Some(HostFtlError::Drive(sentence));
+                    return;
+                }
                 let found = meta::parse_start(data, uuid, self.lines.units);
                 let Some((header, chunks)) = found.filter(|(h, c)| h.line.0 < layout.blocks && c[0] == lba)
                 else {
                     return;
                 };
-                let (was, is) = (header.sectors, self.ftl.user_units());
-                if was != 0 && was != is {
-                    let sentence = format!(
-                        "a host FTL of {was} sectors is on the drive, and this one has {is}; allowed: the host.ftl.over_provisioning that \
-                         it was made with, or a drive without it"
-                    );
-                    self.failure = Some(HostFtlError::Drive(sentence));
-                    return;
-                }
                 // A chunk that failed may still hold the start of a line that has another one since.
                 let slot = start.starts.entry(header.line.0).or_insert((0, Vec::new()));
                 if header.first >= slot.0 {

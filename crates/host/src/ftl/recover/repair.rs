@@ -53,7 +53,9 @@ impl HostFtl {
             rows => (rows - 1) * units + unit + 1,
         };
         let reached = (0..).zip(&infos).map(reach).max().unwrap_or(0);
-        if reached == self.lines.stripes() {
+        let rows = |unit: u32| infos[unit as usize].write_pointer.div_ceil(stripe);
+        let (tail, all) = (self.lines.tail, self.lines.stripes());
+        if (all - tail..all).all(|at| rows(at % units) > at / units) {
             start.ended.insert(line.0);
         }
         let rows_below = |unit: u32| (reached + units - 1 - unit) / units;
@@ -61,13 +63,13 @@ impl HostFtl {
             (0..).zip(&infos).filter(|(unit, info)| info.write_pointer.div_ceil(stripe) < rows_below(*unit));
         let holes: Vec<(u32, ChunkInfo)> = holes.map(|(unit, info)| (unit, *info)).collect();
         // A chunk that cannot be written on, for whatever reason, ends the line.
-        if self.lines.held_rows > 0 {
+        if self.lines.sealing_rows() > 0 {
             // A closed chunk gives all that it holds.
-            let rows = infos.iter().map(|info| match info.state {
+            let written = infos.iter().map(|info| match info.state {
                 ChunkState::Free | ChunkState::Open => info.write_pointer / stripe,
                 _ => self.lines.rows,
             });
-            self.lines[line].rows = rows.collect();
+            self.lines[line].rows = written.collect();
         }
         let stuck = |info: &ChunkInfo| {
             let short = info.write_pointer < self.lines.geometry.chunk_sectors;
@@ -149,6 +151,9 @@ impl HostFtl {
         for line in start.starts.keys().map(|&line| BlockId(line)) {
             if self.ftl.takes_data(line) {
                 continue;
+            }
+            if self.lines.is_limited() {
+                self.seal(line);
             }
             for unit in 0..self.lines.units {
                 let chunk = self.lines.chunk_of(line, unit);

@@ -185,6 +185,13 @@ impl Connection {
                 slot.work = Work::Io(request);
                 return self.execute_io(index, &request, Vec::new(), port);
             }
+            // What is unmapped at once is on the media after a flush only.
+            io::Kind::WriteZeroes if good && (request.fua || self.gate.write_through.get()) => {
+                self.writes += 1;
+                request.kind = io::Kind::Flush;
+                slot.work = Work::Io(request);
+                return self.execute_io(index, &request, Vec::new(), port);
+            }
             io::Kind::Compare => {
                 if good && ended.data != slot.buffer {
                     slot.status = Status::COMPARE_FAILURE.do_not_retry();

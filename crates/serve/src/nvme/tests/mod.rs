@@ -3,7 +3,7 @@
 mod admin;
 mod authentication;
 #[path = "../../../tests/common/mod.rs"]
-mod common;
+pub(crate) mod common;
 mod hostile;
 mod io;
 mod sets;

@@ -3,9 +3,11 @@
 use super::common;
 use super::world::{CC_ENABLE, SECTOR, World, blocks, in_capsule};
 use crate::session::Close;
+use crate::{Core, Time};
 use pellucid_device::Device;
-use pellucid_flash::DieId;
+use pellucid_flash::{DieId, Interface};
 use pellucid_ftl::Management;
+use pellucid_host::{HostFtlConfig, Target, TargetKind, Targets};
 use pellucid_media::{Fault, ListedFault, StoreKind};
 use pellucid_wire::nvme::fdp::{
     Configuration, ConfigurationsHeader, Event, EventsHeader, HandleStatus, HandleStatusHeader, Statistics,
@@ -16,6 +18,7 @@ use pellucid_wire::nvme::{
     SubmissionEntry,
 };
 use pellucid_wire::tcp::IcReq;
+use std::collections::BTreeMap;
 
 const PLAIN: IcReq = IcReq { alignment: 0, header_digest: false, data_digest: false, r2t_max: 0 };
 const WRITE: u8 = 1;
@@ -196,6 +199,13 @@ fn placement_logs_and_features() {
     let smart = SmartLog::decode(smart.first_chunk().expect("512 bytes"));
     assert_eq!((smart.data_units_written, smart.unsafe_shutdowns), (1, cuts.into()));
     assert!(statistics.media_bytes >= statistics.host_bytes);
+    // What is written and reset beside the group's namespace is none of it.
+    let (chunk, data) = (sets.chunk(1).start, [1; 8 * SECTOR]);
+    let write = in_capsule(of_two(blocks(WRITE, chunk, 8)), &data);
+    assert!(sets.world.ask(sets.io, write, &data).status.is_success());
+    assert_eq!(sets.plain(SubmissionEntry::new(0x90, 0, 2).with_cdw_pair(10, chunk)).0, Status::SUCCESS);
+    let page = sets.log(0x22, 0, 1, 0, 64).expect("statistics");
+    assert_eq!(Statistics::decode(page.first_chunk().expect("64 bytes")), statistics);
     assert_eq!(sets.feature(false, 0x1D, 0, 1), (Status::SUCCESS, 1));
     assert_eq!(sets.feature(true, 0x1D, 0, 1).0, no(Status::COMMAND_SEQUENCE_ERROR));
     assert_eq!(sets.feature(false, 0x1D | 3 << 8, 0, 1), (Status::SUCCESS, 0), "cannot be changed");
@@ -508,6 +518,26 @@ fn commands_and_features_are_announced_where_they_are() {
         assert_eq!((effect >> 20).count_ones(), effect & 1, "feature {id:02X}h: one scope");
         let namespaced = sets.feature(false, id | 3 << 8, 1, 1).1 >> 1 & 1;
         assert!(namespaced == 0 || effect >> 20 & 1 == 1, "feature {id:02X}h: {effect:X}h");
+    }
+}
+
+/// What a drive tells about its chunks is set for all of them, so that nobody is told that a target on some could.
+#[test]
+fn a_raw_target_announces_what_can_be_set() {
+    let mut core = Core::new(vec![("chunks".into(), common::chunks())], Time::Instant).expect("a drive");
+    let Interface::OpenChannel(geometry) = core.namespaces()[0].interface else { panic!("chunks") };
+    let mut targets = Targets::default();
+    targets.create(&geometry, Target::new("log".into(), TargetKind::Raw, 0..2)).expect("room");
+    core.keep_targets("chunks", HostFtlConfig::default(), &targets, Box::new(|_| Ok(()))).expect("a start");
+    let mut world = World::on(core, None, BTreeMap::new());
+    let (admin, id) = world.attach(PLAIN);
+    let io = world.queue(PLAIN, id, 1);
+    let mut sets = Sets { world, admin, io };
+    for (nsid, announced) in [(1, true), (2, false)] {
+        let features = IdentifyNamespace::decode(&sets.identify(0, nsid)).features;
+        assert_eq!(features & 1 << 2 != 0, announced, "namespace {nsid}: {features:X}h");
+        assert_eq!(sets.feature(true, 5, nsid, 1 << 16).0.is_success(), announced, "namespace {nsid}");
+        assert_eq!(sets.feature(false, 0xCA, nsid, 0).0.is_success(), announced, "namespace {nsid}");
     }
 }
 

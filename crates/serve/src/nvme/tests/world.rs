@@ -137,7 +137,11 @@ impl World {
         hosts: Option<Vec<String>>,
         secrets: BTreeMap<String, HostSecrets>,
     ) -> World {
-        let core = Core::new(drives, Time::Instant).expect("drives that can be served");
+        World::on(Core::new(drives, Time::Instant).expect("drives that can be served"), hosts, secrets)
+    }
+
+    /// With the namespaces that a core has.
+    pub fn on(core: Core, hosts: Option<Vec<String>>, secrets: BTreeMap<String, HostSecrets>) -> World {
         let namespaces = (0..core.namespaces().len()).collect();
         let subsystem = SubsystemConfig {
             nqn: NQN.into(),

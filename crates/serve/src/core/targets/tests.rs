@@ -1,0 +1,20 @@
+//! Who is told what became of a target.
+
+use crate::nvme::tests::common;
+use crate::session::ConnectionId;
+use crate::{Core, Time};
+use pellucid_host::{Target, TargetKind};
+
+/// A target is taken away before who made it has asked what became of it.
+#[test]
+fn each_is_told_of_its_own_request() {
+    let mut core = Core::new(vec![("chunks".into(), common::chunks())], Time::Instant).expect("a drive");
+    let [maker, remover] = [1, 2].map(ConnectionId::new);
+    let target = Target::new("log".into(), TargetKind::Raw, 0..2);
+    core.create_target(maker, 0, target).expect("room");
+    core.settle_targets();
+    core.remove_target(remover, 0, "log").expect("it is there");
+    assert_eq!(core.outcome(remover), Some(Ok(())));
+    assert_eq!(core.outcome(maker), Some(Ok(())));
+    assert_eq!((core.outcome(maker), core.outcome(remover)), (None, None));
+}
