@@ -183,6 +183,7 @@ impl Device {
     pub fn reset_counters(&mut self) {
         self.counters = Default::default();
         self.ftl.reset_counters();
+        self.media.reset_counts();
         if self.is_watched() {
             self.watch();
         }

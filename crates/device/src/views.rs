@@ -75,6 +75,7 @@ impl Device {
         Counters {
             suspensions: self.scheduler.suspensions,
             miscorrected_chunks: self.media.miscorrected_chunks(),
+            retired_blocks: self.media.retired_blocks(),
             ..self.counters
         }
     }
@@ -102,9 +103,9 @@ impl Device {
         self.read_only || self.spaces.iter().any(is_short)
     }
 
-    /// Erased blocks that are waiting.
+    /// Erased blocks that are waiting, of all namespaces.
     pub fn free_blocks(&self) -> u32 {
-        self.ftl.free_blocks()
+        self.ftl.free_blocks() + self.spaces.iter().map(Space::free_blocks).sum::<u32>()
     }
 
     /// Erase count of every good block: neither bad from the factory nor grown bad.

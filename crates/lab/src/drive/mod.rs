@@ -453,11 +453,7 @@ fn sample(target: &impl Target, shares: &BusyShares) -> Sample {
     let device = target.device();
     let counters = device.counters();
     let sector = u64::from(device.layout().sector_bytes);
-    // What a layer moves is the host's to the drive.
-    let (written, sectors) = match target.host() {
-        Some(layer) => (layer.counters.written_sectors, layer.counters.programmed_sectors),
-        None => (counters.host_written_sectors, counters.programmed_sectors),
-    };
+    let (written, sectors) = measure::whole_stack(&counters, target.host().as_ref());
     let host = sectors[Cause::Host as usize];
     let programmed: u64 = sectors.iter().sum();
     Sample {
