@@ -41,6 +41,7 @@ impl Reproduce {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let claims = select(&self.claims).map_err(Failure::asked)?;
         if self.list {
+            global.no_drive("reproduce --list")?;
             return Ok(output::print(&list(&claims, global))?);
         }
         check_options(global)?;
