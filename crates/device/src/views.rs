@@ -125,12 +125,22 @@ impl Device {
 
     /// Busy time of every channel.
     pub fn channel_busy(&self) -> Vec<Nanos> {
-        self.scheduler.channel_busy().collect()
+        self.channel_busy_at(self.now)
     }
 
     /// Busy time of every die.
     pub fn die_busy(&self) -> Vec<Nanos> {
-        self.scheduler.die_busy(self.now).collect()
+        self.die_busy_at(self.now)
+    }
+
+    /// As [`Device::channel_busy`] at a later moment, up to which nothing more happens.
+    pub fn channel_busy_at(&self, at: SimTime) -> Vec<Nanos> {
+        self.scheduler.channel_busy(at).collect()
+    }
+
+    /// As [`Device::die_busy`] at a later moment, up to which nothing more happens.
+    pub fn die_busy_at(&self, at: SimTime) -> Vec<Nanos> {
+        self.scheduler.die_busy(at).collect()
     }
 
     /// Dies that work at this moment, or hold data for the channel.
@@ -140,17 +150,17 @@ impl Device {
 
     /// Busy time of the host link: to the drive, to the host.
     pub fn link_busy(&self) -> [Nanos; 2] {
-        self.host.link_busy()
+        self.host.link_busy(self.now)
     }
 
     /// Busy time of the firmware processor.
     pub fn firmware_busy(&self) -> Nanos {
-        Nanos(self.firmware.busy().iter().map(|time| time.0).sum())
+        Nanos(self.firmware_busy_by_module().iter().map(|time| time.0).sum())
     }
 
     /// The same by module. Turns of a loop that find nothing are in neither.
     pub fn firmware_busy_by_module(&self) -> [Nanos; FirmwareModule::COUNT] {
-        self.firmware.busy()
+        self.firmware.busy(self.now)
     }
 
     /// Where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies

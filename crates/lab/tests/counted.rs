@@ -146,6 +146,40 @@ fn data_that_were_just_written_are_fresh() {
     }
 }
 
+/// Nothing works for longer than the time that has passed, whatever is under way or booked.
+#[test]
+fn busy_times_are_those_that_have_passed() {
+    let base = ["buffer.entries=8", "host.link_rate=\"20MB/s\"", "media.timing.channel_rate=\"20MB/s\""];
+    let steps = ["fetch", "slice", "issue", "status", "complete", "turn", "poll"];
+    let steps: Vec<String> = steps.map(|step| format!("firmware.{step}.fixed=\"40us\"")).into();
+    for model in ["tasks", "loop"] {
+        let model = format!("firmware.model={model}");
+        let sets: Vec<&str> = base.into_iter().chain(steps.iter().map(String::as_str)).collect();
+        let mut device = Device::new(&tiny(&owned(&[&sets[..], &[model.as_str()]].concat()))).unwrap();
+        for tag in 0..96 {
+            let opcode = if tag % 2 == 0 { Opcode::Write } else { Opcode::Read };
+            let data = vec![0; 16 * device.image_bytes()];
+            device.submit(SimTime::ZERO, Command::new(tag, opcode, Lba(8 * tag), 16, data));
+        }
+        let mut cut = false;
+        while let Some(next) = device.next_event() {
+            device.advance(next);
+            let passed = device.now() - SimTime::ZERO;
+            let parts = [device.channel_busy(), device.die_busy(), device.link_busy().to_vec()].concat();
+            for busy in parts.into_iter().chain([device.firmware_busy()]) {
+                assert!(busy <= passed, "{model}: {busy:?} of {passed:?}");
+            }
+            if !cut && device.counters().programs.iter().sum::<u64>() > 20 {
+                cut = true;
+                let before = (device.channel_busy(), device.link_busy(), device.firmware_busy());
+                device.power_cut().unwrap();
+                assert_eq!((device.channel_busy(), device.link_busy(), device.firmware_busy()), before);
+            }
+        }
+        assert!(cut && device.channel_busy().iter().all(|busy| busy.0 > 0), "{model}");
+    }
+}
+
 /// Under a layer of the host the drive writes, too: blocks of chunks that are nearly lost anew.
 #[test]
 fn the_time_series_has_all_that_was_programmed() {

@@ -10,7 +10,7 @@ use pellucid_ftl::FtlCounters;
 /// One channel at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelView {
-    /// Busy time since the drive was made, with the transfer that is under way to its end.
+    /// Busy time since the drive was made.
     pub busy: Nanos,
     /// A transfer is under way.
     pub active: bool,
@@ -71,7 +71,7 @@ impl Device {
             counters: self.counters(),
             ftl: self.ftl_counters(),
             chunks_by_wrong_bits: self.chunks_by_wrong_bits().to_vec(),
-            channels: self.scheduler.channel_views().collect(),
+            channels: self.scheduler.channel_views(self.now).collect(),
             ways: self.scheduler.way_views(self.now).collect(),
             outstanding_commands: self.outstanding_commands(),
             free_blocks: self.free_blocks(),
