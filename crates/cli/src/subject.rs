@@ -156,16 +156,9 @@ pub fn is_stream(path: &Path) -> bool {
 
 /// Refuses files that cannot be written, before work is done whose results would go into them.
 fn check_files(run: &RunSpec) -> Result<(), Failure> {
-    let failed = |path: &Path, error| Failure::work(anyhow::anyhow!("{}: {error}", path.display()));
-    if let Some(directory) = &run.report {
-        std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
-    }
-    if let Some(log) = &run.log {
-        // Opened when the run begins, so that a refusal leaves what is there.
-        let folder = log.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::read_dir(folder).map_err(|error| failed(log, error))?;
-    }
-    Ok(())
+    run.report.as_deref().map_or(Ok(()), output::make_directory)?;
+    // Opened when the run begins, so that a refusal leaves what is there.
+    run.log.as_deref().map_or(Ok(()), output::check_folder)
 }
 
 /// Refuses the name of an image where a description must stand.

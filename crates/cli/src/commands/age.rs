@@ -79,6 +79,9 @@ impl Age {
             let message = "not a file; allowed: a file, or a new name";
             return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
         }
+        if in_file.is_none() {
+            output::check_folder(&path)?;
+        }
         let began = Instant::now();
         let bar = Bar::new(global, None);
         bar.say("ageing the drive");

@@ -45,6 +45,7 @@ impl Reproduce {
             return Ok(output::print(&list(&claims, global))?);
         }
         check_options(global)?;
+        global.report.as_deref().map_or(Ok(()), output::make_directory)?;
         let outcomes = self.outcomes(claims, global)?;
         if let Some(directory) = &global.report {
             write_files(&outcomes, directory)?;

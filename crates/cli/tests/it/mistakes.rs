@@ -270,6 +270,12 @@ fn files_that_cannot_be_written_are_failed_work() {
         assert_eq!((done.status, done.stdout.as_str()), (1, ""), "{option:?}");
         assert!(done.stderr.starts_with(&format!("error: {}: ", option[1])), "{}", done.stderr);
     }
+    let age = ["age", "tiny.toml", "-o", "nowhere/aged", "--set", "media.faults.program_fail=1"];
+    for (words, path) in [(&age[..], "nowhere/aged"), (&["reproduce", "C10", "--report", "taken"], "taken")] {
+        let done = folder.run(words);
+        assert_eq!((done.status, done.stdout.as_str()), (1, ""), "{words:?}");
+        assert!(done.stderr.starts_with(&format!("error: {path}: ")), "{}", done.stderr);
+    }
 }
 
 #[test]
