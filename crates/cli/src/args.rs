@@ -67,6 +67,16 @@ impl Global {
         self.seed.map_or(Ok(()), |_| Err(Global::refused("--seed", command, "run, replay, compare, age")))
     }
 
+    /// Refuses what concerns a drive, for a command that asks for none.
+    pub fn no_drive(&self, command: &str) -> Result<(), Failure> {
+        self.no_work(command)?;
+        self.no_seed(command)?;
+        match self.sets.is_empty() {
+            true => Ok(()),
+            false => Err(Global::refused("--set", command, "commands that make a drive")),
+        }
+    }
+
     fn refused(option: &str, command: &str, allowed: &str) -> Failure {
         let message = format!("{option} means nothing to {command}; allowed: {allowed}");
         Failure::asked(anyhow::anyhow!(message))

@@ -64,9 +64,24 @@ pub fn report(
     Ok(print(&text)?)
 }
 
+/// Makes a directory that results will be written to, or fails before the work is done.
+pub fn make_directory(directory: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(directory).map_err(|error| failed(directory, &error))
+}
+
+/// Fails where a file cannot be because its folder is not there; the file itself is left alone.
+pub fn check_folder(file: &Path) -> Result<(), Failure> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::read_dir(folder).map(drop).map_err(|error| failed(file, &error))
+}
+
+fn failed(path: &Path, error: &io::Error) -> Failure {
+    Failure::work(anyhow!("{}: {error}", path.display()))
+}
+
 /// Writes report.json, series.csv and index.html.
 pub fn write_files(report: &Report, directory: &Path) -> Result<(), Failure> {
-    report.write_files(directory).map_err(|error| Failure::work(anyhow!("{}: {error}", directory.display())))
+    report.write_files(directory).map_err(|error| failed(directory, &error))
 }
 
 /// The command line as it can be typed again.

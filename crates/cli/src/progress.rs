@@ -79,5 +79,6 @@ fn style(template: &str) -> ProgressStyle {
 
 /// How many requests the jobs will make, if all of them say so.
 pub fn total(jobs: &[Job]) -> Option<u64> {
-    jobs.iter().map(|job| Some(job.number_ios? * u64::from(job.loops))).sum()
+    let of = |job: &Job| Some(job.number_ios?.saturating_mul(job.loops.into()));
+    jobs.iter().try_fold(0u64, |all, job| Some(all.saturating_add(of(job)?)))
 }

@@ -11,7 +11,7 @@ use pellucid_lab::drive::{HostLayer, Oracle};
 use pellucid_lab::experiment::{ExperimentError, execute, execute_on, jobs_summary, stack};
 use pellucid_lab::image::{Image, is_image};
 use pellucid_lab::report::Report;
-use pellucid_lab::spec::{self, Place, Spec};
+use pellucid_lab::spec::{self, Place, RunSpec, Spec};
 use pellucid_lab::trace::{TraceReader, UnknownFormat};
 use pellucid_lab::workload::Job;
 use std::path::Path;
@@ -93,12 +93,17 @@ impl Subject {
                            [host] layers above an open-channel or zoned namespace";
             return Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)));
         }
+        check_files(run)?;
         match &run.trace {
             None if jobs.is_empty() => Err(ExperimentError::NoWork.into()),
             None => Ok(()),
             Some(path) => {
                 let format = run.format.as_deref().map(str::parse).transpose();
                 let format = format.map_err(|e: UnknownFormat| ExperimentError::Format(e.to_string()))?;
+                if is_stream(path) {
+                    // What was read of it to look would be missing.
+                    return Ok(());
+                }
                 TraceReader::open(path, format).map(drop).map_err(Failure::asked)
             }
         }
@@ -142,6 +147,18 @@ impl Subject {
         report.workload.command_line = output::command_line();
         Ok(report)
     }
+}
+
+/// Whether it is a pipe, or whatever else can be read only once.
+pub fn is_stream(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+/// Refuses files that cannot be written, before work is done whose results would go into them.
+fn check_files(run: &RunSpec) -> Result<(), Failure> {
+    run.report.as_deref().map_or(Ok(()), output::make_directory)?;
+    // Opened when the run begins, so that a refusal leaves what is there.
+    run.log.as_deref().map_or(Ok(()), output::check_folder)
 }
 
 /// Refuses the name of an image where a description must stand.

@@ -9,10 +9,11 @@ use crate::flush_path::Flushes;
 use crate::host_interface::HostInterface;
 use crate::monitor::Counters;
 use crate::scheduler::Scheduler;
+use crate::spaces::Space;
 use crate::work::sector_mask;
-use pellucid_flash::SimTime;
 use pellucid_flash::slab::{NIL, Slab};
-use pellucid_ftl::SetupError;
+use pellucid_flash::{Layout, SimTime};
+use pellucid_ftl::{MountReport, PageMap, SetupError};
 use pellucid_media::{Media, MediaError};
 use std::collections::VecDeque;
 
@@ -59,38 +60,11 @@ impl Device {
     }
 
     fn with_media(config: &DeviceConfig, mut media: Media, keep: bool) -> Result<Device, DeviceError> {
-        let solver = config.scheduler.solver;
-        for (ok, key, allowed) in [
-            (config.host.queues >= 1, "drive.host.queues", "at least 1"),
-            (config.host.commands_max >= 1, "drive.host.commands_max", "at least 1"),
-            (config.host.dma_unit_bytes >= 512, "drive.host.dma_unit", "at least 512 bytes"),
-            (config.firmware.clock_mhz >= 1, "drive.firmware.clock_mhz", "at least 1"),
-            (
-                (0.0..1.0).contains(&config.firmware.spread),
-                "drive.firmware.spread",
-                "0 up to, not including, 1",
-            ),
-            (solver.is_none_or(|s| s.channels >= 1), "drive.scheduler.solver.channels", "at least 1"),
-            (solver.is_none_or(|s| s.chunk_bytes >= 1), "drive.scheduler.solver.chunk", "at least 1 byte"),
-            (config.buffer.entries >= 1, "drive.buffer.entries", "at least 1"),
-            (config.buffer.entries < 1 << 24, "drive.buffer.entries", "fewer than 2^24"),
-            (config.host.commands_max < 1 << 20, "drive.host.commands_max", "fewer than 2^20"),
-            (
-                config.media.timing.channel_bytes_per_second >= 1,
-                "drive.media.timing.channel",
-                "at least 1 byte/s",
-            ),
-        ] {
-            if !ok {
-                return Err(DeviceError::Setting { key, allowed });
-            }
-        }
         let layout = media.layout().clone();
-        let config = &crate::spaces::complete(config, &layout)?;
-        let claimed = media.claim(crate::claim::words(config, &layout));
-        claimed.map_err(|error| DeviceError::Media(error.into()))?;
-        let (spaces, block_namespace) = crate::spaces::mount(config, &layout, &mut media);
-        let (ftl, mounted) = crate::power::mount(config, &layout, &media, keep)?;
+        // A file with the bad blocks of a drive that cannot be would be in the way of the next description.
+        let parts = Parts::of(config, &layout, &mut media, keep).inspect_err(|_| media.discard())?;
+        let Parts { config, spaces, block_namespace, ftl, mounted } = parts;
+        let direct = crate::direct_path::Direct::new(&config.media.geometry, &layout);
         let image_bytes = media.image_bytes();
         let stripe_bytes =
             u64::from(layout.units_per_stripe) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
@@ -114,7 +88,7 @@ impl Device {
             collect: crate::collect_path::Collect::new(&config.ftl, &layout, image_bytes),
             placement: crate::placement::Placement::default(),
             full: sector_mask(0, layout.sectors_per_unit),
-            config: config.clone(),
+            config,
             now: SimTime::ZERO,
             works: Slab::default(),
             slices: Slab::default(),
@@ -127,7 +101,7 @@ impl Device {
             mounted,
             spaces,
             block_namespace,
-            direct: crate::direct_path::Direct::new(&config.media.geometry, &layout),
+            direct,
             counters: Counters::default(),
             taps: None,
             completions: VecDeque::new(),
@@ -136,5 +110,58 @@ impl Device {
             ftl,
             media,
         })
+    }
+}
+
+/// What a drive is made of beside its media, which may refuse.
+struct Parts {
+    /// With what follows from it filled in.
+    config: DeviceConfig,
+    spaces: Vec<Space>,
+    block_namespace: u16,
+    ftl: PageMap,
+    mounted: Option<MountReport>,
+}
+
+impl Parts {
+    fn of(
+        config: &DeviceConfig,
+        layout: &Layout,
+        media: &mut Media,
+        keep: bool,
+    ) -> Result<Parts, DeviceError> {
+        let solver = config.scheduler.solver;
+        for (ok, key, allowed) in [
+            (config.host.queues >= 1, "drive.host.queues", "at least 1"),
+            (config.host.commands_max >= 1, "drive.host.commands", "at least 1"),
+            (config.host.dma_unit_bytes >= 512, "drive.host.dma_unit", "at least 512 bytes"),
+            (config.firmware.clock_mhz >= 1, "drive.firmware.clock_mhz", "at least 1"),
+            (
+                (0.0..1.0).contains(&config.firmware.spread),
+                "drive.firmware.spread",
+                "0 up to, not including, 1",
+            ),
+            (solver.is_none_or(|s| s.channels >= 1), "drive.scheduler.solver.channels", "at least 1"),
+            (solver.is_none_or(|s| s.chunk_bytes >= 1), "drive.scheduler.solver.chunk", "at least 1 byte"),
+            (config.buffer.entries >= 1, "drive.buffer.entries", "at least 1"),
+            (config.buffer.entries < 1 << 24, "drive.buffer.entries", "fewer than 2^24"),
+            (config.buffer.read_entries < 1 << 24, "drive.buffer.read_entries", "fewer than 2^24"),
+            (config.host.commands_max < 1 << 20, "drive.host.commands", "fewer than 2^20"),
+            (
+                config.media.timing.channel_bytes_per_second >= 1,
+                "drive.media.timing.channel",
+                "at least 1 byte/s",
+            ),
+        ] {
+            if !ok {
+                return Err(DeviceError::Setting { key, allowed });
+            }
+        }
+        let config = crate::spaces::complete(config, layout)?;
+        let claimed = media.claim(crate::claim::words(&config, layout));
+        claimed.map_err(|error| DeviceError::Media(error.into()))?;
+        let (spaces, block_namespace) = crate::spaces::mount(&config, layout, media);
+        let (ftl, mounted) = crate::power::mount(&config, layout, media, keep)?;
+        Ok(Parts { config, spaces, block_namespace, ftl, mounted })
     }
 }

@@ -61,8 +61,10 @@ impl Direct {
 /// What a read found.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
-    /// The most bits that had to be corrected in a mapping unit.
+    /// Bits that were corrected ...
     corrected: u32,
+    /// ... the most of them in a mapping unit ...
+    most: u32,
     /// ... in a chunk of the code.
     worst: u32,
     /// Sectors that could not be read, as bits of the command's addresses; the last stands for all beyond.
@@ -271,7 +273,7 @@ impl Device {
             self.slices[slice].entry = place.0;
             return self.retry(op, place);
         }
-        let Taken { corrected, worst, mut failed, erased, rotten } = self.take_in(slice, ppa, attempts);
+        let Taken { corrected, most, worst, mut failed, erased, rotten } = self.take_in(slice, ppa, attempts);
         if erased != 0 && self.misses(slice, ppa) {
             failed |= erased;
         }
@@ -300,7 +302,7 @@ impl Device {
                 Status::UnrecoveredRead
             }
             true => Status::Success,
-            false => self.judge_read(slice, failed, corrected, attempts),
+            false => self.judge_read(slice, failed, most, attempts),
         };
         if self.slices[slice].route == Route::CopyRead {
             return self.copy_read_done(slice);
@@ -366,7 +368,8 @@ impl Device {
             };
             match self.media.read(unit, sector, out, attempts) {
                 ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
-                    taken.corrected = taken.corrected.max(corrected_bits);
+                    taken.corrected += corrected_bits;
+                    taken.most = taken.most.max(corrected_bits);
                     taken.worst = taken.worst.max(worst_chunk_bits);
                 }
                 ReadResult::Uncorrectable => {

@@ -94,7 +94,10 @@ impl Task {
 pub(crate) struct Firmware {
     pub waiting: VecDeque<Task>,
     running: bool,
+    /// The step under way counts to its end ...
     busy: [Nanos; FirmwareModule::COUNT],
+    /// ... which is this.
+    step: (FirmwareModule, SimTime),
     costs: [Nanos; 7],
     free: bool,
     /// The loop, if the firmware is one.
@@ -123,6 +126,7 @@ impl Firmware {
             waiting: VecDeque::new(),
             running: false,
             busy: [Nanos::ZERO; FirmwareModule::COUNT],
+            step: (FirmwareModule::Fetch, SimTime::ZERO),
             costs,
             free,
             polling,
@@ -159,7 +163,7 @@ impl Firmware {
         if let Some(&task) = self.waiting.front() {
             let cost = self.cost(task);
             self.running = true;
-            self.book(task.module(), cost);
+            self.book(now, task.module(), cost);
             events.at(now + cost, Event::Processor);
         }
     }
@@ -172,19 +176,25 @@ impl Firmware {
         task
     }
 
-    /// The processor works for a module.
+    /// The processor works for a module, from `now` on.
     #[inline]
-    pub fn book(&mut self, module: FirmwareModule, time: Nanos) {
+    pub fn book(&mut self, now: SimTime, module: FirmwareModule, time: Nanos) {
         self.busy[module as usize] += time;
+        self.step = (module, now + time);
     }
 
-    /// Time the processor has worked, by [`FirmwareModule`].
-    pub fn busy(&self) -> [Nanos; FirmwareModule::COUNT] {
-        self.busy
+    /// Time the processor has worked up to `now`, by [`FirmwareModule`].
+    pub fn busy(&self, now: SimTime) -> [Nanos; FirmwareModule::COUNT] {
+        let (module, until) = self.step;
+        let mut busy = self.busy;
+        busy[module as usize].0 -= until.since(now).0;
+        busy
     }
 
     /// Forgets all tasks (power cut).
-    pub fn reset(&mut self) {
+    pub fn reset(&mut self, now: SimTime) {
+        self.busy = self.busy(now);
+        self.step.1 = now;
         self.waiting.clear();
         self.running = false;
         if let Some(polling) = &mut self.polling {

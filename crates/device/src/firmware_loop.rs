@@ -231,7 +231,7 @@ impl Device {
         let polling = self.polling();
         polling.doing = Some(doing);
         let cost = cost.scaled(polling.rng.factor(polling.spread));
-        self.firmware.book(doing.module(), cost);
+        self.firmware.book(self.now, doing.module(), cost);
         self.events.at(self.now + cost, Event::Processor);
     }
 

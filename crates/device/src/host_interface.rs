@@ -114,15 +114,16 @@ impl HostInterface {
         *free + self.config.dma_latency_ns + request
     }
 
-    /// Busy time of the link, to the drive and to the host.
-    pub fn link_busy(&self) -> [Nanos; 2] {
-        self.link_busy
+    /// Busy time of the link up to `now`, to the drive and to the host. What is booked beyond leaves no gap.
+    pub fn link_busy(&self, now: SimTime) -> [Nanos; 2] {
+        std::array::from_fn(|i| Nanos(self.link_busy[i].0 - self.link_free[i].since(now).0))
     }
 
     /// Forgets all commands (power cut).
     pub fn reset(&mut self, now: SimTime) {
         self.queues.fill(List::default());
         self.waiting = 0;
+        self.link_busy = self.link_busy(now);
         self.link_free = [now; 2];
     }
 }

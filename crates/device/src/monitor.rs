@@ -13,7 +13,7 @@ pub struct Counters {
     pub programmed_sectors: [u64; Cause::COUNT],
     /// Program operations (stripes), by the cause of their first unit.
     pub programs: [u64; Cause::COUNT],
-    /// Read operations that left the die, by cause; retries count again.
+    /// Read operations that left the die, by cause; retries are counted apart.
     pub reads: [u64; Cause::COUNT],
     /// Copybacks (counted in `programs` too).
     pub copybacks: u64,
@@ -39,6 +39,8 @@ pub struct Counters {
     pub buffer_read_hits: u64,
     /// Slices of writes that found their page in the buffer.
     pub buffer_write_hits: u64,
+    /// Blocks that went bad.
+    pub retired_blocks: u64,
     /// Flash operations that have ended (programs, reads, erases), for fault injection by number.
     pub media_operations: u64,
     /// Time from the end of a host DMA until a firmware loop saw it, over all of them.

@@ -102,7 +102,7 @@ impl Device {
         self.bury_dead_dies();
         self.events.clear();
         self.host.reset(self.now);
-        self.firmware.reset();
+        self.firmware.reset(self.now);
         self.scheduler.reset(self.now);
         self.buffer = Buffer::new(&self.config.buffer, self.layout.sectors_per_unit, self.image_bytes);
         self.works.clear();

@@ -184,6 +184,7 @@ impl Device {
         self.counters = Default::default();
         self.placement.beside = Default::default();
         self.ftl.reset_counters();
+        self.media.reset_counts();
         if self.is_watched() {
             self.watch();
         }

@@ -243,7 +243,7 @@ impl Device {
     pub(crate) fn data_arrived(&mut self, op: u32) {
         self.media.set_now(self.now);
         let record = &self.scheduler.ops[op];
-        self.counters.reads[record.cause as usize] += 1;
+        self.counters.reads[record.cause as usize] += u64::from(record.attempts == 0);
         self.counters.media_operations += 1;
         match record.client {
             Client::Fill(entry) => {

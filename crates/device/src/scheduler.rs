@@ -405,9 +405,9 @@ impl Scheduler {
         (d.current, d.phase) = (NIL, Phase::Idle);
     }
 
-    /// Busy time of every channel up to `now` (a running transfer counts whole).
-    pub fn channel_busy(&self) -> impl Iterator<Item = Nanos> + '_ {
-        self.channels.iter().map(|c| c.busy)
+    /// Busy time of every channel up to `now`.
+    pub fn channel_busy(&self, now: SimTime) -> impl Iterator<Item = Nanos> + '_ {
+        self.channels.iter().map(move |c| c.worked(now))
     }
 
     /// Busy time of every die up to `now`: from the first command of an operation on the channel until it has left the die.
@@ -427,8 +427,8 @@ impl Scheduler {
     }
 
     /// Every channel as it is now.
-    pub fn channel_views(&self) -> impl Iterator<Item = ChannelView> + '_ {
-        self.channels.iter().map(|c| ChannelView { busy: c.busy, active: c.die.is_some() })
+    pub fn channel_views(&self, now: SimTime) -> impl Iterator<Item = ChannelView> + '_ {
+        self.channels.iter().map(move |c| ChannelView { busy: c.worked(now), active: c.die.is_some() })
     }
 
     /// Every die as it is now.
@@ -446,6 +446,7 @@ impl Scheduler {
             (d.current, d.suspended, d.phase) = (NIL, NIL, Phase::Idle);
         }
         for c in &mut self.channels {
+            (c.busy, c.until) = (c.worked(now), now);
             c.die = None;
             c.queue.clear();
             c.wants.fill(0);

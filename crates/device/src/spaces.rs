@@ -41,6 +41,15 @@ impl Space {
         }
     }
 
+    /// Erased blocks that are waiting; those of a block namespace are the page map's.
+    pub fn free_blocks(&self) -> u32 {
+        match self {
+            Space::Block => 0,
+            Space::Chunks(space) => space.chunks.free_blocks(),
+            Space::Zones(space) => space.zones.free_blocks(),
+        }
+    }
+
     /// Whether data wait for room in a buffer of its own.
     pub fn awaits_room(&self) -> bool {
         matches!(self, Space::Zones(space) if !space.starved.is_empty())

@@ -75,6 +75,7 @@ impl Device {
         Counters {
             suspensions: self.scheduler.suspensions,
             miscorrected_chunks: self.media.miscorrected_chunks(),
+            retired_blocks: self.media.retired_blocks(),
             ..self.counters
         }
     }
@@ -102,9 +103,9 @@ impl Device {
         self.read_only || self.spaces.iter().any(is_short)
     }
 
-    /// Erased blocks that are waiting.
+    /// Erased blocks that are waiting, of all namespaces.
     pub fn free_blocks(&self) -> u32 {
-        self.ftl.free_blocks()
+        self.ftl.free_blocks() + self.spaces.iter().map(Space::free_blocks).sum::<u32>()
     }
 
     /// Erase count of every good block: neither bad from the factory nor grown bad.
@@ -124,12 +125,22 @@ impl Device {
 
     /// Busy time of every channel.
     pub fn channel_busy(&self) -> Vec<Nanos> {
-        self.scheduler.channel_busy().collect()
+        self.channel_busy_at(self.now)
     }
 
     /// Busy time of every die.
     pub fn die_busy(&self) -> Vec<Nanos> {
-        self.scheduler.die_busy(self.now).collect()
+        self.die_busy_at(self.now)
+    }
+
+    /// As [`Device::channel_busy`] at a later moment, up to which nothing more happens.
+    pub fn channel_busy_at(&self, at: SimTime) -> Vec<Nanos> {
+        self.scheduler.channel_busy(at).collect()
+    }
+
+    /// As [`Device::die_busy`] at a later moment, up to which nothing more happens.
+    pub fn die_busy_at(&self, at: SimTime) -> Vec<Nanos> {
+        self.scheduler.die_busy(at).collect()
     }
 
     /// Dies that work at this moment, or hold data for the channel.
@@ -139,17 +150,17 @@ impl Device {
 
     /// Busy time of the host link: to the drive, to the host.
     pub fn link_busy(&self) -> [Nanos; 2] {
-        self.host.link_busy()
+        self.host.link_busy(self.now)
     }
 
     /// Busy time of the firmware processor.
     pub fn firmware_busy(&self) -> Nanos {
-        Nanos(self.firmware.busy().iter().map(|time| time.0).sum())
+        Nanos(self.firmware_busy_by_module().iter().map(|time| time.0).sum())
     }
 
     /// The same by module. Turns of a loop that find nothing are in neither.
     pub fn firmware_busy_by_module(&self) -> [Nanos; FirmwareModule::COUNT] {
-        self.firmware.busy()
+        self.firmware.busy(self.now)
     }
 
     /// Where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies

@@ -271,6 +271,7 @@ impl Device {
     pub(crate) fn start_array(&mut self, op: u32) {
         let record = &self.scheduler.ops[op];
         let (kind, client, ppa) = (record.kind, record.client, record.ppa);
+        self.media.set_now(self.now);
         let time = match (kind, client) {
             (OpKind::Read, _) => {
                 self.gathering.0 = if self.gathering.0 == op { NIL } else { self.gathering.0 };
@@ -297,7 +298,6 @@ impl Device {
 
     fn begin_program(&mut self, id: ProgramId, first: Ppa) -> Nanos {
         self.ftl.program_starts(id);
-        self.media.set_now(self.now);
         let sequence = self.writes.sequences[id.0 as usize];
         self.media
             .program_begin(first, sequence)

@@ -22,6 +22,20 @@ pub enum Interface {
     OpenChannel(ChunkGeometry),
 }
 
+impl Interface {
+    /// Sectors that can hold data.
+    pub fn capacity_sectors(&self) -> u64 {
+        match self {
+            Interface::Block { sectors, .. } => *sectors,
+            Interface::Zoned(zones) => u64::from(zones.zones) * zones.capacity_sectors,
+            Interface::OpenChannel(chunks) => {
+                let all = u64::from(chunks.parallel_units()) * u64::from(chunks.chunks);
+                all * u64::from(chunks.chunk_sectors)
+            }
+        }
+    }
+}
+
 /// A drive, as what stands above it sees it.
 pub trait Drive {
     /// Namespaces, numbered from 0.

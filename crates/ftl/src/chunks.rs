@@ -132,6 +132,7 @@ pub struct Chunks {
     pub(crate) chunks: Vec<Chunk>,
     open: u32,
     open_of_die: Vec<u32>,
+    free: u32,
     pub(crate) pool: Pool,
     sequence: u64,
 }
@@ -184,6 +185,7 @@ impl Chunks {
             chunks: vec![free; (per_die * layout.dies) as usize],
             open: 0,
             open_of_die: vec![0; layout.dies as usize],
+            free: 0,
             sequence: 1,
         };
         let erase = match config.management {
@@ -191,7 +193,7 @@ impl Chunks {
             Management::Shared { .. } => chunks.mount_shared(source),
         };
         for number in 0..chunks.chunks.len() {
-            chunks.count_open(number as u32, 1);
+            chunks.tally(number as u32, 1);
         }
         (chunks, erase)
     }
@@ -295,18 +297,24 @@ impl Chunks {
         DieId(number / self.geometry.chunks)
     }
 
-    fn count_open(&mut self, number: u32, by: i32) {
-        if self.chunks[number as usize].state == ChunkState::Open {
-            let die = self.die(number).0 as usize;
-            self.open = self.open.wrapping_add_signed(by);
-            self.open_of_die[die] = self.open_of_die[die].wrapping_add_signed(by);
+    /// Counts a chunk among those of its state, or (-1) no more.
+    fn tally(&mut self, number: u32, by: i32) {
+        let die = self.die(number).0 as usize;
+        let add = |count: &mut u32| *count = count.wrapping_add_signed(by);
+        match self.chunks[number as usize].state {
+            ChunkState::Free => add(&mut self.free),
+            ChunkState::Open => {
+                add(&mut self.open);
+                add(&mut self.open_of_die[die]);
+            }
+            ChunkState::Closed | ChunkState::Offline => {}
         }
     }
 
     fn set_state(&mut self, number: u32, state: ChunkState) {
-        self.count_open(number, -1);
+        self.tally(number, -1);
         self.chunks[number as usize].state = state;
-        self.count_open(number, 1);
+        self.tally(number, 1);
     }
 
     /// The number of the chunk that holds `lba`.
@@ -527,6 +535,14 @@ impl Chunks {
         Status::Success
     }
 
+    /// Blocks that are erased and hold nothing.
+    pub fn free_blocks(&self) -> u32 {
+        match self.config.management {
+            Management::Host => self.free,
+            Management::Shared { .. } => self.pool.free_total(),
+        }
+    }
+
     /// What a report says of chunk `number`.
     pub fn info(&self, number: u32) -> ChunkInfo {
         let chunk = &self.chunks[number as usize];
@@ -567,5 +583,7 @@ impl Chunks {
         }
         assert_eq!(open_of_die, self.open_of_die, "open chunks of the dies");
         assert_eq!(open_of_die.iter().sum::<u32>(), self.open, "open chunks");
+        let free = self.chunks.iter().filter(|chunk| chunk.state == ChunkState::Free).count();
+        assert_eq!(free, self.free as usize, "free chunks");
     }
 }

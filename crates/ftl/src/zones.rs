@@ -332,6 +332,11 @@ impl Zones {
         self.reserve = blocks;
     }
 
+    /// Blocks that are erased and hold nothing.
+    pub fn free_blocks(&self) -> u32 {
+        self.pool.free_total()
+    }
+
     /// Whether what is in the buffer might find no room, so that no more may be accepted.
     pub fn is_short(&self) -> bool {
         self.reserve > 0 && self.pool.free_total() < self.reserve

@@ -111,10 +111,12 @@ impl From<SnapshotError> for ImageProblem {
     }
 }
 
-/// Whether the file begins as an image does.
+/// Whether the file begins as an image does. Of a pipe, what is read to look would be missing: it is none.
 pub fn is_image(path: impl AsRef<Path>) -> bool {
     let mut magic = [0; 8];
-    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *MAGIC
+    path.as_ref().is_file()
+        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == *MAGIC
 }
 
 /// Writes the image of a drive at rest, made from `spec`, and returns its length in bytes. A file that is not complete

@@ -65,6 +65,12 @@ impl Integrity {
         self.ecc.is_some_and(|ecc| ecc.data != EccData::Drawn)
     }
 
+    /// Whether data change on their way to the cells and back, so that a copy inside a die, which takes them as they lie, would
+    /// give other data or carry wrong bits on.
+    pub fn forbids_copies(&self) -> bool {
+        self.stores_code_words() || self.bit_errors.is_some()
+    }
+
     /// The code of a page; `None`: there is none.
     pub(crate) fn code(&self, config: &MediaConfig) -> Result<Option<PageEcc>, EccError> {
         let geometry = &config.geometry;

@@ -94,6 +94,8 @@ pub struct Media {
     now: SimTime,
     endurance: Option<u32>,
     recovered: bool,
+    /// Blocks that went bad.
+    retired: u64,
     /// Seed of what was decided when the media were made: factory-bad blocks, speed of each die.
     made: u64,
     shape: StoreShape,
@@ -146,6 +148,7 @@ impl Media {
             now: SimTime::ZERO,
             endurance: config.endurance,
             recovered: opened.recovered,
+            retired: 0,
             made: opened.made,
             shape,
             store: opened.store,
@@ -196,6 +199,20 @@ impl Media {
     /// the same (see `data_path.rs`).
     pub fn miscorrected_chunks(&self) -> u64 {
         self.data_path.as_ref().map_or(0, |path| path.miscorrected)
+    }
+
+    /// Blocks that went bad, of those that were good when the media were made, opened or last asked to [count anew](Media::reset_counts).
+    pub fn retired_blocks(&self) -> u64 {
+        self.retired
+    }
+
+    /// Counts from zero.
+    pub fn reset_counts(&mut self) {
+        self.retired = 0;
+        if let Some(path) = &mut self.data_path {
+            path.miscorrected = 0;
+            path.chunks_by_wrong_bits.fill(0);
+        }
     }
 
     /// Chunks of the code that were read, retries again, by the wrong bits that the model found in them. The last place is for
@@ -269,6 +286,7 @@ impl Media {
             now: self.now,
             endurance: self.endurance,
             recovered: self.recovered,
+            retired: self.retired,
             made: self.made,
             shape: self.shape,
             store,
@@ -418,6 +436,7 @@ impl Media {
         let state = self.store.state(block.0);
         if state.health() == Health::Good {
             self.store.set_state(block.0, state.with(Flag::GrownBad));
+            self.retired += 1;
         }
     }
 
@@ -428,6 +447,11 @@ impl Media {
     /// With a file store whose image is of a drive with other numbers, or when they cannot be written. The image is as it was.
     pub fn claim(&mut self, words: [(&'static str, u64); 3]) -> Result<(), StoreError> {
         self.store.claim(words)
+    }
+
+    /// Takes away a file that was made just now, of media that nobody can use; one that was there before stays.
+    pub fn discard(&mut self) {
+        self.store.discard();
     }
 
     /// With a file store, writes everything to the disk.

@@ -158,7 +158,7 @@ pub struct DriveFigures {
     pub programmed_bytes: BTreeMap<String, u64>,
     /// Program operations, by cause.
     pub programs: BTreeMap<String, u64>,
-    /// Read operations, by cause; retries count again.
+    /// Read operations, by cause; retries are counted apart.
     pub flash_reads: BTreeMap<String, u64>,
     /// Blocks erased, by cause.
     pub erases: BTreeMap<String, u64>,
@@ -424,7 +424,7 @@ impl DriveFigures {
             power_cuts: counters.power_cuts,
             blocks: snapshot.blocks,
             free_blocks: snapshot.free_blocks,
-            grown_bad_blocks: snapshot.ftl.grown_bad,
+            grown_bad_blocks: counters.retired_blocks,
             read_only: snapshot.read_only,
             link_busy_ns: snapshot.link_busy.map(|busy| busy.0),
             firmware_busy_ns: snapshot.firmware_busy.iter().map(|time| time.0).sum(),

@@ -148,7 +148,7 @@ fn by_cause(text: &mut Text, figures: &Figures) {
             |d| &d.programmed_bytes,
         ),
         ("pellucid_flash_programs_total", "Program operations by cause.", |d| &d.programs),
-        ("pellucid_flash_reads_total", "Read operations by cause; retries count again.", |d| &d.flash_reads),
+        ("pellucid_flash_reads_total", "Read operations by cause, without retries.", |d| &d.flash_reads),
         ("pellucid_erased_blocks_total", "Blocks erased by cause.", |d| &d.erases),
         ("pellucid_victim_blocks_total", "Blocks chosen to be emptied, by cause.", |d| &d.victims),
     ];

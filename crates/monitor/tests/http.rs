@@ -57,6 +57,14 @@ fn the_page_needs_nothing_from_elsewhere() {
 }
 
 #[test]
+fn every_cause_of_a_program_has_a_colour() {
+    let page = get(monitor(), "/");
+    let (_, list) = page.split_once("hues = [").expect("the page names its colours");
+    let colours = list.split(']').next().unwrap_or_default().split(',').count();
+    assert_eq!(colours, pellucid_flash::Cause::COUNT);
+}
+
+#[test]
 fn what_is_wrong_is_refused() {
     let address = monitor();
     for (request, status) in [

@@ -55,10 +55,10 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 fn overwrite(text: &str) -> Result<String, String> {
-    let number = text.parse::<f64>().is_ok_and(|n| n.is_finite() && n >= 0.0);
-    match text {
-        "steady" => Ok("\"steady\"".into()),
-        _ if number => Ok(text.into()),
+    match text.parse::<f64>() {
+        _ if text == "steady" => Ok("\"steady\"".into()),
+        // As TOML writes it, which knows no `.5`.
+        Ok(number) if number.is_finite() && number >= 0.0 => Ok(format!("{number:?}")),
         _ => Err("allowed: a number from 0, or steady".into()),
     }
 }
@@ -78,6 +78,9 @@ impl Age {
         if in_file.is_none() && path.exists() && !path.is_file() {
             let message = "not a file; allowed: a file, or a new name";
             return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
+        }
+        if in_file.is_none() {
+            output::check_folder(&path)?;
         }
         let began = Instant::now();
         let bar = Bar::new(global, None);
@@ -105,10 +108,10 @@ impl Age {
         let described = spec::load(&self.drive, &global.sets)?;
         let mut sets = global.sets.clone();
         let fills = described.precondition.fill > 0.0;
-        if let Some(fill) = self.fill.or((!fills).then_some(1.0)) {
-            sets.push(format!("precondition.fill={fill:?}"));
-        }
-        if let Some(overwrite) = self.overwrite.clone().or((!fills).then(|| "\"steady\"".into())) {
+        let fill = self.fill.or((!fills).then_some(1.0));
+        sets.extend(fill.map(|fill| format!("precondition.fill={fill:?}")));
+        let steady = !fills && fill != Some(0.0);
+        if let Some(overwrite) = self.overwrite.clone().or(steady.then(|| "\"steady\"".into())) {
             sets.push(format!("precondition.overwrite={overwrite}"));
         }
         sets.extend(global.seed.map(|seed| format!("precondition.seed={seed}")));

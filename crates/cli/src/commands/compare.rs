@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
-use crate::subject::Subject;
+use crate::subject::{Subject, is_stream};
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions};
 use anyhow::anyhow;
@@ -67,6 +67,10 @@ impl Compare {
                     work
                 }
             };
+            if let Some(trace) = subject.spec.run.trace.as_ref().filter(|trace| is_stream(trace)) {
+                let message = "it can be read only once, and not by each drive; allowed: a file";
+                return Err(Failure::asked(anyhow!("{}: {message}", trace.display())));
+            }
             // One drive offers placement: those that do not take the same writes without.
             if placing && (subject.spec.drive.ftl.handles == 1 || subject.spec.host.is_some()) {
                 work.iter_mut().for_each(|job| job.handles = HandleList::Off);

@@ -126,13 +126,15 @@ pub struct Status {
 }
 
 impl PowerCut {
-    pub fn run(self, _global: &Global) -> Result<(), Failure> {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        global.no_drive("power-cut")?;
         self.target.ask("power-cut", Map::new())
     }
 }
 
 impl Fault {
-    pub fn run(self, _global: &Global) -> Result<(), Failure> {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        global.no_drive("fault")?;
         let given = [
             ("program_fail", self.program_fail),
             ("erase_fail", self.erase_fail),
@@ -152,7 +154,8 @@ impl Fault {
 }
 
 impl Status {
-    pub fn run(self, _global: &Global) -> Result<(), Failure> {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        global.no_drive("status")?;
         let fields = Map::from_iter([("do".to_string(), "status".into())]);
         print(&ask(&self.control, fields)?)
     }

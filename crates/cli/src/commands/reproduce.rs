@@ -41,9 +41,11 @@ impl Reproduce {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let claims = select(&self.claims).map_err(Failure::asked)?;
         if self.list {
+            global.no_drive("reproduce --list")?;
             return Ok(output::print(&list(&claims, global))?);
         }
         check_options(global)?;
+        global.report.as_deref().map_or(Ok(()), output::make_directory)?;
         let outcomes = self.outcomes(claims, global)?;
         if let Some(directory) = &global.report {
             write_files(&outcomes, directory)?;

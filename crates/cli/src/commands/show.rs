@@ -45,34 +45,36 @@ impl Show {
 }
 
 /// What hosts see of each namespace that the description names, as comment lines. Asked of a new drive with these
-/// settings, which keeps no data: geometry depends on nothing that was written.
+/// settings: geometry depends on nothing that was written.
 fn namespaces(config: &DeviceConfig) -> Result<String, Failure> {
     if config.namespaces.is_empty() {
         return Ok(String::new());
     }
     let mut config = config.clone();
-    config.media.store = StoreKind::None;
+    if let StoreKind::File(_) = config.media.store {
+        // Memory is taken only for what is written.
+        config.media.store = StoreKind::Ram;
+    }
     let device = Device::new(&config).map_err(Failure::asked)?;
     let sector_bytes = device.layout().sector_bytes;
     let lines = (0..device.namespaces()).filter_map(|number| {
-        let text = match device.interface(number)? {
-            Interface::Block { sectors, .. } => format!("block, {}", capacity(sectors, sector_bytes)),
-            Interface::OpenChannel(geometry) => chunks(&geometry),
-            Interface::Zoned(geometry) => zones(&geometry),
+        let interface = device.interface(number)?;
+        let (name, geometry) = match interface {
+            Interface::Block { .. } => ("block", String::new()),
+            Interface::OpenChannel(geometry) => ("open-channel", chunks(&geometry)),
+            Interface::Zoned(geometry) => ("zoned", zones(&geometry)),
         };
-        Some(format!("# namespace {number}: {text}\n"))
+        let capacity = capacity(interface.capacity_sectors(), sector_bytes);
+        Some(format!("# namespace {number}: {name}, {capacity}\n{geometry}"))
     });
     Ok(lines.collect::<String>() + "\n")
 }
 
 fn chunks(geometry: &ChunkGeometry) -> String {
     let ChunkGeometry { groups, units, chunks, chunk_sectors, sector_bytes, .. } = *geometry;
-    let sectors = u64::from(groups) * u64::from(units) * u64::from(chunks) * u64::from(chunk_sectors);
     format!(
-        "open-channel, {}\n\
-         #   {groups} groups x {units} parallel units x {chunks} chunks x {chunk_sectors} sectors of {sector_bytes} B\n\
-         #   ws_min {}, ws_opt {}, mw_cunits {} sectors; open chunks {}, of a parallel unit {}",
-        capacity(sectors, sector_bytes),
+        "#   {groups} groups x {units} parallel units x {chunks} chunks x {chunk_sectors} sectors of {sector_bytes} B\n\
+         #   ws_min {}, ws_opt {}, mw_cunits {} sectors; open chunks {}, of a parallel unit {}\n",
         geometry.write_min_sectors,
         geometry.write_optimal_sectors,
         geometry.cached_sectors,
@@ -84,10 +86,8 @@ fn chunks(geometry: &ChunkGeometry) -> String {
 fn zones(geometry: &ZoneGeometry) -> String {
     let ZoneGeometry { zones, zone_sectors, capacity_sectors, sector_bytes, .. } = *geometry;
     format!(
-        "zoned, {}\n\
-         #   {zones} zones of {zone_sectors} sectors of {sector_bytes} B, {capacity_sectors} of them writable\n\
-         #   open zones {}, active zones {}, longest append {} sectors",
-        capacity(u64::from(zones) * capacity_sectors, sector_bytes),
+        "#   {zones} zones of {zone_sectors} sectors of {sector_bytes} B, {capacity_sectors} of them writable\n\
+         #   open zones {}, active zones {}, longest append {} sectors\n",
         limit(geometry.open_max),
         limit(geometry.active_max),
         geometry.append_max_sectors,

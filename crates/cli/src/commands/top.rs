@@ -48,6 +48,7 @@ impl Served {
 
 impl Top {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        global.no_drive("top")?;
         if global.json || !console::user_attended() {
             let what =
                 if global.json { "--json: it draws a picture" } else { "standard output is no terminal" };

@@ -138,6 +138,16 @@ fn an_image_replaces_files_only() {
 }
 
 #[test]
+fn an_amount_of_ageing_is_any_number() {
+    let folder = Folder::with_drive();
+    let age = |words: &[&str]| folder.run(&[&["age", "tiny.toml", "--json"], words].concat()).json();
+    let erases = |words: &[&str]| age(words)["erases"]["total"].clone();
+    assert_eq!(erases(&["--overwrite", ".5"]), erases(&["--overwrite", "0.5"]));
+    assert_eq!(erases(&["--overwrite", "+1."]), erases(&["--overwrite", "1"]));
+    assert_eq!(age(&["--fill", "0", "--overwrite", "0"])["free_blocks"], 96);
+}
+
+#[test]
 fn drives_in_one_file_are_not_compared() {
     let folder = Folder::with_drive();
     let words = ["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--set", "media.store=file:media.img"];

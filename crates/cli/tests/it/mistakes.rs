@@ -74,7 +74,11 @@ fn impossible_drives_are_refused_by_key_and_value() {
             &["media.bit_errors.enabled=true"],
             not("media.bit_errors.enabled", "true", "false, or true with an error-correcting code"),
         ),
-        ("cosmos-plus", &["firmware.clock_mhz=0"], not("firmware.clock_mhz", "0", "a whole number from 1")),
+        (
+            "cosmos-plus",
+            &["firmware.clock_mhz=0"],
+            not("firmware.clock_mhz", "0", "a whole number from 1 to 4294967295"),
+        ),
         (
             "cosmos-plus",
             &["media.timing.channel_rate=0"],
@@ -242,15 +246,35 @@ fn a_missing_file_and_a_malformed_line_are_named() {
     assert_eq!(folder.run(&["replay", "tiny.toml", "far.csv", "--address", "fold"]).status, 0);
 }
 
+/// What hosts see of a namespace does not depend on what is done to its data.
+#[test]
+fn a_drive_with_namespaces_is_shown_whatever_its_store() {
+    let folder = Folder::new();
+    let words = ["show", "zoned", "--set", "ecc.code=bch", "--set", "ecc.data=real", "--set"];
+    let shown = |store| folder.run(&[&words[..], &[store]].concat()).answer();
+    let told = shown("media.store=ram");
+    assert!(told.starts_with("# namespace 0: zoned, "), "{told}");
+    let in_file = shown("media.store=file:media.img");
+    assert_eq!(in_file.lines().next(), told.lines().next());
+    assert!(!folder.path("media.img").exists());
+}
+
 #[test]
 fn files_that_cannot_be_written_are_failed_work() {
     let folder = Folder::with_drive();
     folder.write("taken", "");
-    let words = ["run", "tiny.toml", "--number_ios", "10", "--json"];
+    // Before the drive is preconditioned: that would fail here.
+    let words = ["run", "tiny.toml", "--number_ios", "10", "--json", "--set", "media.faults.program_fail=1"];
     for option in [["--report", "taken"], ["--log", "taken/log.csv"]] {
         let done = folder.run(&[&words[..], &option].concat());
         assert_eq!((done.status, done.stdout.as_str()), (1, ""), "{option:?}");
         assert!(done.stderr.starts_with(&format!("error: {}: ", option[1])), "{}", done.stderr);
+    }
+    let age = ["age", "tiny.toml", "-o", "nowhere/aged", "--set", "media.faults.program_fail=1"];
+    for (words, path) in [(&age[..], "nowhere/aged"), (&["reproduce", "C10", "--report", "taken"], "taken")] {
+        let done = folder.run(words);
+        assert_eq!((done.status, done.stdout.as_str()), (1, ""), "{words:?}");
+        assert!(done.stderr.starts_with(&format!("error: {path}: ")), "{}", done.stderr);
     }
 }
 
@@ -275,6 +299,13 @@ fn mistakes_in_serving_are_named() {
     assert_eq!((done.status, done.stdout.as_str()), (1, ""));
     let why = "error: nowhere: no server answers here (pellucid serve --control nowhere): ";
     assert!(done.stderr.starts_with(why), "{}", done.stderr);
+    for command in [&["status", "--control", "nowhere"][..], &["presets"], &["reproduce", "--list"]] {
+        for option in [["--report", "out"], ["--set", "ftl.victim=fifo"], ["--seed", "7"]] {
+            let sentence = refused(&folder, &[command, &option].concat());
+            let name = format!("{} means nothing to ", option[0]);
+            assert!(sentence.starts_with(&name), "{command:?}: {sentence}");
+        }
+    }
     let sentence = refused(&folder, &["fault", "--control", "nowhere", "--program-fail", "2"]);
     assert!(sentence.contains("allowed: a probability from 0 to 1"), "{sentence}");
     let serve = ["serve", "tiny.toml", "--set", "media.store=ram", "--nbd", "unix:socket"];

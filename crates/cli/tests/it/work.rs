@@ -92,6 +92,31 @@ fn a_fio_file_runs_and_its_notices_name_lines() {
     assert_eq!(folder.run(&["run", "tiny.toml", "job.fio", "--json", "--quiet"]).stderr, "");
 }
 
+/// From a pipe a trace or a description comes once.
+#[test]
+fn traces_and_descriptions_may_come_through_a_pipe() {
+    let folder = Folder::with_drive();
+    // More than is looked at to recognise it.
+    let line = |i: u64| format!("{},host,0,Read,{},4096,0\n", 1_000 * i, 4096 * (i % 100));
+    folder.write("trace.csv", &(0..12_000).map(line).collect::<String>());
+    let piped = |file: &str, words: &str| {
+        let command = format!("cat {file} | {} {words}", env!("CARGO_BIN_EXE_pellucid"));
+        std::process::Command::new("sh").args(["-c", &command]).current_dir(folder.path("")).output().unwrap()
+    };
+    let report = piped("trace.csv", "replay tiny.toml /dev/stdin --json");
+    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["replay"]["records"], 12_000);
+    let two = piped("trace.csv", "compare tiny.toml tiny.toml,ftl.victim=fifo --trace /dev/stdin");
+    assert_eq!(two.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8_lossy(&two.stderr),
+        "error: /dev/stdin: it can be read only once, and not by each drive; allowed: a file\n"
+    );
+    let shown = piped("tiny.toml", "show /dev/stdin --json");
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+}
+
 #[test]
 fn a_replay_writes_report_and_log() {
     let folder = Folder::with_drive();

@@ -21,7 +21,10 @@ pub(super) struct Channel {
     pub(super) die: Option<u32>,
     pub(super) wants: [u64; CLASSES],
     pub(super) last: [u32; CLASSES],
+    /// Of all transfers, the one under way to its end ...
     pub(super) busy: Nanos,
+    /// ... which is this.
+    pub(super) until: SimTime,
     /// Dies whose control words the controller holds beside the one that it carries out.
     pub(super) queue: VecDeque<u32>,
     pub(super) seen: poll::Ways,
@@ -30,6 +33,11 @@ pub(super) struct Channel {
 }
 
 impl Channel {
+    /// Busy time up to `at`, before which no transfer begins that has not begun.
+    pub(super) fn worked(&self, at: SimTime) -> Nanos {
+        Nanos(self.busy.0 - self.until.since(at).0)
+    }
+
     /// Whether no die waits for it.
     #[inline]
     fn is_unwanted(&self) -> bool {
@@ -145,6 +153,7 @@ impl Scheduler {
         let c = &mut self.channels[channel as usize];
         c.die = Some(die);
         c.busy += time;
+        c.until = now + time;
         self.active.1 += 1;
         events.at(now + time, Event::Channel(channel));
     }

@@ -4,13 +4,13 @@ use super::{OperationKind, Taps};
 use crate::device::Device;
 use crate::firmware::FirmwareModule;
 use crate::monitor::Counters;
-use pellucid_flash::{Nanos, SimTime};
+use pellucid_flash::{Drive, Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
 
 /// One channel at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelView {
-    /// Busy time since the drive was made, with the transfer that is under way to its end.
+    /// Busy time since the drive was made.
     pub busy: Nanos,
     /// A transfer is under way.
     pub active: bool,
@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub free_blocks: u32,
     /// Blocks of the media, good and bad.
     pub blocks: u32,
-    /// Out of good blocks.
+    /// See [`Device::is_read_only`].
     pub read_only: bool,
     /// Busy time of the host link: to the drive, to the host.
     pub link_busy: [Nanos; 2],
@@ -55,7 +55,7 @@ pub struct Snapshot {
     pub firmware_busy: [Nanos; FirmwareModule::COUNT],
     /// Bytes of a host sector.
     pub sector_bytes: u32,
-    /// Host bytes.
+    /// Host bytes of all namespaces.
     pub capacity_bytes: u64,
     /// What was noted, if the drive is watched.
     pub taps: Option<Box<Taps>>,
@@ -64,21 +64,23 @@ pub struct Snapshot {
 impl Device {
     /// The drive as it is now. Changes nothing.
     pub fn snapshot(&self) -> Snapshot {
+        let interfaces = (0..self.namespaces()).filter_map(|namespace| self.interface(namespace));
+        let sectors: u64 = interfaces.map(|interface| interface.capacity_sectors()).sum();
         Snapshot {
             at: self.now,
             counters: self.counters(),
             ftl: self.ftl_counters(),
             chunks_by_wrong_bits: self.chunks_by_wrong_bits().to_vec(),
-            channels: self.scheduler.channel_views().collect(),
+            channels: self.scheduler.channel_views(self.now).collect(),
             ways: self.scheduler.way_views(self.now).collect(),
             outstanding_commands: self.outstanding_commands(),
             free_blocks: self.free_blocks(),
             blocks: self.layout.blocks,
-            read_only: self.read_only,
+            read_only: self.is_read_only(),
             link_busy: self.link_busy(),
             firmware_busy: self.firmware_busy_by_module(),
             sector_bytes: self.layout.sector_bytes,
-            capacity_bytes: self.capacity_bytes(),
+            capacity_bytes: sectors * u64::from(self.layout.sector_bytes),
             taps: self.taps.as_ref().map(|taps| taps.settled()),
         }
     }

@@ -23,9 +23,20 @@ pub fn precondition_stack(
 ) -> Result<(), RunError> {
     let sectors = stack.capacity_bytes() / u64::from(stack.device().layout().sector_bytes);
     let filled = (sectors as f64 * what.fill) as u64;
-    if filled == 0 {
-        return Ok(());
+    if filled > 0 {
+        write(stack, what, filled, oracle)?;
     }
+    stack.device_mut().elapse(what.shelf_seconds());
+    Ok(())
+}
+
+/// Fills so many sectors, and overwrites them.
+fn write(
+    stack: &mut HostStack,
+    what: &Precondition,
+    filled: u64,
+    oracle: Option<&mut Oracle>,
+) -> Result<(), RunError> {
     let now = stack.now();
     let mut writer = Writer {
         stack,

@@ -7,7 +7,7 @@ use crate::report::{
     Mount, Replay, Report, Series, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
 use crate::spec::victim_name;
-use pellucid_device::{Counters, Device, FirmwareModule};
+use pellucid_device::{Counters, Device, FirmwareModule, Namespace};
 use pellucid_flash::{Cause, Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
 use pellucid_host::HostCounters;
@@ -136,6 +136,7 @@ fn difference(now: &Counters, before: &Counters) -> Counters {
         uncorrectable_reads: now.uncorrectable_reads - before.uncorrectable_reads,
         corrected_bits: now.corrected_bits - before.corrected_bits,
         miscorrected_chunks: now.miscorrected_chunks - before.miscorrected_chunks,
+        retired_blocks: now.retired_blocks - before.retired_blocks,
         program_failures: now.program_failures - before.program_failures,
         erase_failures: now.erase_failures - before.erase_failures,
         buffer_read_hits: now.buffer_read_hits - before.buffer_read_hits,
@@ -206,7 +207,7 @@ pub fn report(
             miscorrected_chunks: counters.miscorrected_chunks,
             chunks_by_wrong_bits: measured.chunks_by_wrong_bits,
             refreshed_blocks: ftl.refreshed,
-            retired_blocks: ftl.grown_bad,
+            retired_blocks: counters.retired_blocks,
             program_failures: counters.program_failures,
             erase_failures: counters.erase_failures,
             suspensions: counters.suspensions,
@@ -236,7 +237,7 @@ fn wear(target: &impl Target) -> Wear {
 
 /// Sectors that the application wrote, and sectors programmed by cause: what a layer of the host wrote for a reason of its own
 /// is the host's to the drive.
-fn whole_stack(counters: &Counters, host: Option<&HostUse>) -> (u64, [u64; Cause::COUNT]) {
+pub(super) fn whole_stack(counters: &Counters, host: Option<&HostUse>) -> (u64, [u64; Cause::COUNT]) {
     let Some(host) = host else { return (counters.host_written_sectors, counters.programmed_sectors) };
     let mut programmed = host.counters.programmed_sectors;
     for cause in Cause::ALL.into_iter().filter(|&cause| cause != Cause::Host) {
@@ -249,7 +250,9 @@ fn whole_stack(counters: &Counters, host: Option<&HostUse>) -> (u64, [u64; Cause
 fn drive_memory_bytes(device: &Device) -> u64 {
     let tables =
         device.memory_bytes().into_iter().filter(|(part, _)| ["translation", "namespaces"].contains(part));
-    let buffer = u64::from(device.config().buffer.entries) * u64::from(device.layout().unit_bytes);
+    let entries = &device.config().buffer;
+    let entries = u64::from(entries.entries) + u64::from(entries.read_entries);
+    let buffer = entries * u64::from(device.layout().unit_bytes);
     tables.map(|(_, bytes)| bytes).sum::<u64>() + if device.has_block_namespace() { buffer } else { 0 }
 }
 
@@ -288,12 +291,17 @@ pub fn summary(device: &Device) -> String {
     let (config, layout) = (device.config(), device.layout());
     let cell = match (config.media.cell, config.media.slc_mode) {
         (pellucid_media::Cell::Slc, _) => "SLC".to_string(),
-        (cell, true) => format!("{cell:?} in SLC mode").replace("Mlc", "MLC").replace("Tlc", "TLC"),
+        (cell, true) => format!("{} in SLC mode", format!("{cell:?}").to_uppercase()),
         (cell, false) => format!("{cell:?}").to_uppercase(),
     };
     let geometry = &config.media.geometry;
     let translation = if device.has_block_namespace() {
-        let spare = layout.units as f64 * f64::from(layout.unit_bytes) / device.capacity_bytes() as f64 - 1.0;
+        // Beside others, a block namespace has a part of each die.
+        let mut namespaces = config.namespaces.iter();
+        let own = namespaces.find(|namespace| matches!(namespace, Namespace::Block { .. }));
+        let blocks = own.map_or(layout.blocks_per_die, |namespace| namespace.blocks().len() as u32);
+        let own_bytes = layout.with_blocks_per_die(blocks).media_bytes();
+        let spare = own_bytes as f64 / device.capacity_bytes() as f64 - 1.0;
         let victim = victim_name(config.ftl.victim);
         let unit = f64::from(layout.unit_bytes) / 1024.0;
         format!("page map of {unit} KiB units, {victim}, {:.1} % over-provisioning", spare * 100.0)

@@ -7,7 +7,6 @@
 //! ```
 //! Order at one moment: events due run first, then arrivals, jobs taking turns.
 
-mod busy;
 mod fill;
 mod measure;
 mod oracle;
@@ -15,7 +14,6 @@ mod precondition;
 mod source;
 mod target;
 
-use busy::BusyShares;
 pub use fill::precondition_stack;
 pub use measure::{Measured, report};
 pub use oracle::{Mismatch, Oracle, Promise, fill_images, stamp, version_of};
@@ -124,7 +122,6 @@ pub struct Run<'a, T: Target = Device> {
     busy_before: (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule::COUNT]),
     recorder: RequestRecorder,
     series: TimeSeries,
-    shares: BusyShares,
     log: Option<RequestLog<Box<dyn Write>>>,
     oracle: Option<Oracle>,
     /// By tag.
@@ -175,8 +172,7 @@ impl<'a, T: Target> Run<'a, T> {
         let before = device.device().counters();
         let ftl_before = device.device().ftl_counters();
         let host_before = device.host();
-        let shares = BusyShares::new(start, device.device());
-        let series = TimeSeries::new(start, sample(device, &shares));
+        let series = TimeSeries::new(start, sample(device, start));
         let busy_before = busy(device.device());
         let wrong_bits_before = device.device().chunks_by_wrong_bits().to_vec();
         Run {
@@ -191,7 +187,6 @@ impl<'a, T: Target> Run<'a, T> {
             busy_before,
             recorder: RequestRecorder::new(),
             series,
-            shares,
             log,
             oracle,
             in_flight: Vec::new(),
@@ -273,8 +268,7 @@ impl<'a, T: Target> Run<'a, T> {
         self.wrong_bits_before = self.device.device().chunks_by_wrong_bits().to_vec();
         self.host_before = self.device.host();
         self.busy_before = busy(self.device.device());
-        self.shares = BusyShares::new(at, self.device.device());
-        self.series = TimeSeries::new(at, sample(self.device, &self.shares));
+        self.series = TimeSeries::new(at, sample(self.device, at));
     }
 
     /// Samples the counters at the end of every interval up to `next`, before which nothing happens: dies and channels go on
@@ -291,8 +285,7 @@ impl<'a, T: Target> Run<'a, T> {
     }
 
     fn sample(&mut self, at: SimTime) {
-        self.shares.advance(at, self.device.device());
-        self.series.sample(at, sample(self.device, &self.shares));
+        self.series.sample(at, sample(self.device, at));
     }
 
     /// Submits what the source has for `now`; returns when it has more without a completion.
@@ -448,16 +441,12 @@ fn busy(device: &Device) -> (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule:
     )
 }
 
-/// The counters that the time series follows.
-fn sample(target: &impl Target, shares: &BusyShares) -> Sample {
+/// The counters that the time series follows, at a moment before which nothing more happens: what works goes on with it until then.
+fn sample(target: &impl Target, at: SimTime) -> Sample {
     let device = target.device();
     let counters = device.counters();
     let sector = u64::from(device.layout().sector_bytes);
-    // What a layer moves is the host's to the drive.
-    let (written, sectors) = match target.host() {
-        Some(layer) => (layer.counters.written_sectors, layer.counters.programmed_sectors),
-        None => (counters.host_written_sectors, counters.programmed_sectors),
-    };
+    let (written, sectors) = measure::whole_stack(&counters, target.host().as_ref());
     let host = sectors[Cause::Host as usize];
     let programmed: u64 = sectors.iter().sum();
     Sample {
@@ -465,7 +454,7 @@ fn sample(target: &impl Target, shares: &BusyShares) -> Sample {
         programmed_host_bytes: host * sector,
         programmed_other_bytes: (programmed - host) * sector,
         free_blocks: device.free_blocks().into(),
-        channel_busy_ns: shares.channels_ns(),
-        die_busy_ns: shares.dies_ns(),
+        channel_busy_ns: device.channel_busy_at(at).iter().map(|busy| busy.0).sum(),
+        die_busy_ns: device.die_busy_at(at).iter().map(|busy| busy.0).sum(),
     }
 }

@@ -22,9 +22,22 @@ pub fn precondition(
     }
     let units = device.capacity_sectors() / u64::from(device.layout().sectors_per_unit);
     let filled = (units as f64 * what.fill) as u64;
-    if filled == 0 {
-        return Ok(());
+    if filled > 0 {
+        write(device, what, filled, oracle)?;
+        device.reset_counters();
     }
+    // What a file holds from earlier runs grows older, too.
+    device.elapse(what.shelf_seconds());
+    Ok(())
+}
+
+/// Fills so many units, and overwrites them.
+fn write(
+    device: &mut Device,
+    what: &Precondition,
+    filled: u64,
+    oracle: Option<&mut Oracle>,
+) -> Result<(), RunError> {
     let mut writer = Writer::new(device, oracle);
     for lpn in 0..filled {
         writer.write(Lpn(lpn as u32))?;
@@ -48,10 +61,7 @@ pub fn precondition(
             }
         }
     }
-    writer.end()?;
-    device.elapse((what.shelf_days * 86_400.0) as u64);
-    device.reset_counters();
-    Ok(())
+    writer.end()
 }
 
 struct Writer<'a> {

@@ -208,7 +208,7 @@ fn with_base(mut top: Document, paths: &[&'static str]) -> Result<Document, Spec
     })
 }
 
-/// The key of a `--set`: `ftl.victim` is short for `drive.ftl.victim`.
+/// The key of a `--set`: `ftl.victim` is short for `drive.ftl.victim`. Of a mistyped one that is meant of which more is right.
 fn full_key(typed: &str, paths: &[&'static str]) -> String {
     let known = |key: &str| {
         paths
@@ -216,11 +216,18 @@ fn full_key(typed: &str, paths: &[&'static str]) -> String {
             .any(|path| path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
     };
     let in_drive = format!("drive.{typed}");
-    let first = typed.split('.').next().unwrap_or(typed);
-    if known(typed) || (!known(&in_drive) && ["drive", "job", "precondition", "run"].contains(&first)) {
-        return typed.to_string();
-    }
-    in_drive
+    // Tables that there are, and whether the name behind them is like one of theirs.
+    let right = |key: &str| {
+        let tables = key.match_indices('.').map(|(at, _)| &key[..at]).take_while(|&table| known(table));
+        let (count, table) = tables.fold((0, ""), |(count, _), table| (count + 1, table));
+        let rest = key[table.len()..].trim_start_matches('.');
+        let name = rest.split('.').next().unwrap_or(rest);
+        let names = schema::names_in(table, paths);
+        (count, nearest(name, names.iter().map(String::as_str)).is_some())
+    };
+    let ((tables, near), (tables_in_drive, near_in_drive)) = (right(typed), right(&in_drive));
+    let top = (tables + 1, near) > (tables_in_drive, near_in_drive);
+    if known(typed) || (!known(&in_drive) && top) { typed.to_string() } else { in_drive }
 }
 
 /// Reports are kept in directories that are called so, and terminals print it.
@@ -249,6 +256,7 @@ fn named_after(file: &str) -> String {
 fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     let (mut media, layout) = resolve_media::build(values)?;
     let namespaces = resolve_namespaces::build(values, &layout, &mut media)?;
+    resolve_media::check_integrity(values, &media)?;
     let block_layout = resolve_namespaces::block_layout(&namespaces, &layout);
     let drive = DeviceConfig {
         ftl: resolve_ftl::build(values, block_layout.as_ref())?,
@@ -274,7 +282,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
         host: resolve_host::build(values)?,
         host_ftl: resolve_host::host_ftl(values),
         jobs: resolve_run::jobs(values)?,
-        precondition: resolve_run::precondition(values),
+        precondition: resolve_run::precondition(values)?,
         run: resolve_run::run(values),
         provenance,
     })

@@ -12,6 +12,10 @@ use pellucid_flash::{Layout, Nanos};
 use pellucid_media::Timing;
 
 const QUEUES: Kind = Kind::Whole(1, 65_535);
+/// What the tables of a drive are made for.
+const COMMANDS: Kind = Kind::Whole(1, (1 << 20) - 1);
+const ENTRIES: Kind = Kind::Whole(1, (1 << 24) - 1);
+const READ_ENTRIES: Kind = Kind::Whole(0, (1 << 24) - 1);
 const ARBITRATIONS: Kind = Kind::Word(&["round-robin", "weighted"]);
 /// From a sector upwards.
 const DMA_UNIT: Kind = Kind::Unit(Quantity::Size, 512, 1 << 20);
@@ -31,7 +35,7 @@ pub(crate) const KEYS: &[Key] = &[
         Empty,
         "Weighted: commands per turn of queue 0, 1, ... (others: 1)",
     ),
-    key("drive.host.commands", count(1), Whole(256), "Commands that the controller works on at once"),
+    key("drive.host.commands", COMMANDS, Whole(256), "Commands that the controller works on at once"),
     key(
         "drive.host.in_order",
         Kind::Flag,
@@ -118,8 +122,8 @@ pub(crate) const KEYS: &[Key] = &[
         Real(0.0),
         "Loop: spread of the time of a step, a factor of 1 +- this",
     ),
-    key("drive.buffer.entries", count(1), Whole(1024), "Data-buffer entries, one mapping unit each"),
-    key("drive.buffer.read_entries", count(0), Whole(0), "... and more that only reads may take"),
+    key("drive.buffer.entries", ENTRIES, Whole(1024), "Data-buffer entries, one mapping unit each"),
+    key("drive.buffer.read_entries", READ_ENTRIES, Whole(0), "... and more that only reads may take"),
     key("drive.buffer.write", WRITES, Word("write-back"), "When a write is acknowledged"),
     key(
         "drive.buffer.retain",

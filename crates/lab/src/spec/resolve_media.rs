@@ -191,7 +191,6 @@ pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError>
         integrity: integrity(values)?,
         seed: values.whole("drive.media.seed"),
     };
-    pellucid_media::check_integrity(&media).map_err(|error| integrity_error(values, error))?;
     Ok((media, layout))
 }
 
@@ -218,16 +217,24 @@ fn integrity(values: &Values) -> Result<Integrity, SpecError> {
         retry_factor: values.real("drive.media.bit_errors.retry_factor"),
         retry_floor: values.real("drive.media.bit_errors.retry_floor"),
     };
-    if values.flag("drive.ftl.copyback") && (enabled || data != EccData::Drawn) {
-        let allowed = "false: a copy inside the die would pass the error correction by";
-        return Err(values.refuse("drive.ftl.copyback", allowed));
-    }
-    Ok(Integrity {
+    let integrity = Integrity {
         ecc: protected.then_some(ecc),
         scrambler: values.flag("drive.ecc.scrambler"),
         bit_errors: enabled.then_some(bit_errors),
         cycles: values.u32("drive.media.cycles"),
-    })
+    };
+    if values.flag("drive.ftl.copyback") && integrity.forbids_copies() {
+        return Err(values.refuse("drive.ftl.copyback", NO_COPIES));
+    }
+    Ok(integrity)
+}
+
+/// What copyback may be where [`Integrity::forbids_copies`].
+pub(super) const NO_COPIES: &str = "false: a copy inside the die would pass the error correction by";
+
+/// Refuses an error correction that does not fit, once it is known what the namespaces take of the spare area.
+pub(crate) fn check_integrity(values: &Values, media: &MediaConfig) -> Result<(), SpecError> {
+    pellucid_media::check_integrity(media).map_err(|error| integrity_error(values, error))
 }
 
 /// The media's own refusal, at the key of the file that it is about.

@@ -1,6 +1,7 @@
 //! `[[drive.namespace]]`: what the drive offers hosts, and which blocks of every die each namespace has.
 
 use super::error::SpecError;
+use super::resolve_media::NO_COPIES;
 use super::schema::Fallback::Empty;
 use super::schema::{Key, Kind, Values, count, key};
 use super::table::Table;
@@ -136,6 +137,10 @@ fn open_channel(
             Management::Shared { spare_blocks }
         }
     };
+    let copyback = table.flag("copyback", false)?;
+    if copyback && media.integrity.forbids_copies() {
+        return Err(table.refuse("copyback", NO_COPIES));
+    }
     let failure = match table.word("on_write_failure", &["close", "next-unit"], Some("close"))?.as_str() {
         "close" => WriteFailure::CloseChunk,
         _ => WriteFailure::NextUnit,
@@ -157,7 +162,7 @@ fn open_channel(
         },
         feedback: Feedback {
             unwritten_is_error: table.word("unwritten", &["zeros", "error"], Some("zeros"))? == "error",
-            copyback: table.flag("copyback", false)?,
+            copyback,
             high_ecc: table.flag("high_ecc", false)?,
             very_high_ecc: table.flag("very_high_ecc", false)?,
             high_ecc_bits: number("high_ecc_bits", 1, u32::MAX)?,

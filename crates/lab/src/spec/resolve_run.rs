@@ -80,6 +80,13 @@ pub struct Precondition {
     pub shelf_days: f64,
 }
 
+impl Precondition {
+    /// Seconds between the last write and the run.
+    pub fn shelf_seconds(&self) -> u64 {
+        (self.shelf_days * 86_400.0) as u64
+    }
+}
+
 /// How long random overwrites go on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Overwrite {
@@ -116,15 +123,20 @@ pub struct RunSpec {
     pub limit: Option<u64>,
 }
 
-pub(crate) fn precondition(values: &Values) -> Precondition {
-    Precondition {
-        fill: values.real("precondition.fill"),
-        overwrite: values
-            .real_or_none("precondition.overwrite")
-            .map_or(Overwrite::Steady, Overwrite::Capacities),
+pub(crate) fn precondition(values: &Values) -> Result<Precondition, SpecError> {
+    let fill = values.real("precondition.fill");
+    let overwrite =
+        values.real_or_none("precondition.overwrite").map_or(Overwrite::Steady, Overwrite::Capacities);
+    if fill == 0.0 && overwrite != Overwrite::Capacities(0.0) {
+        let allowed = "0, or anything with a precondition.fill above 0: what was filled is overwritten";
+        return Err(values.refuse("precondition.overwrite", allowed));
+    }
+    Ok(Precondition {
+        fill,
+        overwrite,
         shelf_days: values.real("precondition.shelf_days"),
         seed: values.whole("precondition.seed"),
-    }
+    })
 }
 
 pub(crate) fn run(values: &Values) -> RunSpec {

@@ -145,9 +145,8 @@ impl Kind {
     /// What is allowed, for messages and the reference.
     pub fn allowed(self) -> String {
         match self {
-            Kind::Whole(min, max) if max == u64::from(u32::MAX) || max == i64::MAX as u64 => {
-                format!("a whole number from {min}")
-            }
+            // Where numbers of TOML end.
+            Kind::Whole(min, max) if max == i64::MAX as u64 => format!("a whole number from {min}"),
             Kind::Whole(min, max) => format!("a whole number from {min} to {max}"),
             Kind::Real(min, f64::MAX) => format!("a number from {min}"),
             Kind::Real(min, max) => format!("a number from {min} to {max}"),
@@ -449,7 +448,7 @@ fn allowed_instead_of_table(path: &str) -> String {
 }
 
 /// The names directly below the table `table`, in the order of the schema.
-fn names_in(table: &str, paths: &[&str]) -> Vec<String> {
+pub(crate) fn names_in(table: &str, paths: &[&str]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for path in paths {
         let rest = if table.is_empty() {

@@ -312,7 +312,7 @@ limit = 500
         }
     );
     assert_round_trip(&spec);
-    let spec = small("[precondition]\noverwrite = 2.0\n").unwrap();
+    let spec = small("[precondition]\nfill = 0.5\noverwrite = 2.0\n").unwrap();
     assert_eq!(spec.precondition.overwrite, Overwrite::Capacities(2.0));
 }
 

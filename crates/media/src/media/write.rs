@@ -187,6 +187,7 @@ impl Media {
         if by_fault || self.worn_out(state) {
             let bad = state.without(Flag::Erasing).with(Flag::HalfErased).with(Flag::GrownBad);
             self.store.set_state(block.0, bad);
+            self.retired += u64::from(state.health() == Health::Good);
             return Outcome::Failed;
         }
         self.store.set_state(block.0, state.erased());

@@ -84,6 +84,8 @@ pub(crate) struct FileStore {
     shape: StoreShape,
     regions: Regions,
     map: MmapMut,
+    /// It did not exist before.
+    created: bool,
     /// Kept open for its lock.
     _file: File,
 }
@@ -196,7 +198,7 @@ impl FileStore {
             map[CLEAN_AT] = 0;
             map.flush_range(0, HEADER_BYTES as usize).map_err(io("write the header to disk"))?;
         }
-        let store = Store::File(FileStore { path: path.into(), shape, regions, map, _file: file });
+        let store = Store::File(FileStore { path: path.into(), shape, regions, map, created, _file: file });
         Ok(Opened { store, created, made, recovered, age_s })
     }
 
@@ -265,6 +267,13 @@ impl FileStore {
         let io =
             |source| StoreError::Io { path: self.path.clone(), action: "write the header to disk", source };
         self.map.flush_range(0, HEADER_BYTES as usize).map_err(io)
+    }
+
+    /// Takes the file away if it was created for this store. What cannot be taken away is a good image all the same.
+    pub(crate) fn discard(&mut self) {
+        if self.created {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 
     /// Writes everything to the disk.

@@ -190,6 +190,14 @@ impl Store {
         }
     }
 
+    /// Takes away what was created, if it survives the process.
+    pub(crate) fn discard(&mut self) {
+        match self {
+            Store::Memory(_) => {}
+            Store::File(s) => s.discard(),
+        }
+    }
+
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Memory(_) => Ok(()),

@@ -28,10 +28,20 @@ fn unknown_keys_are_named_with_their_neighbours() {
          dynamic, \
          static_gap"
     );
-    assert_eq!(
-        refusal(with_sets(&["host.queus=2"])).split(';').next().unwrap(),
-        "--set host.queus: drive.host.queus: unknown key (did you mean queues?)"
-    );
+    // `host` is a table of its own, and one of the drive.
+    for (set, told) in [
+        ("host.queus=2", "drive.host.queus: unknown key (did you mean queues?)"),
+        ("host.layrs=host-ftl", "host.layrs: unknown key (did you mean layers?)"),
+        (
+            "host.ftl.over_provisionin=0.2",
+            "host.ftl.over_provisionin: unknown key (did you mean over_provisioning?)",
+        ),
+        ("run.adress=fold", "run.adress: unknown key (did you mean address?)"),
+    ] {
+        let key = set.split('=').next().unwrap();
+        let refused = refusal(with_sets(&[set]));
+        assert_eq!(refused.split(';').next().unwrap(), format!("--set {key}: {told}"));
+    }
 }
 
 #[test]
@@ -56,7 +66,11 @@ fn wrong_values_are_named_with_what_is_allowed() {
              d-choices:N",
         ),
         ("map = 'block'", "15: drive.ftl.map = \"block\": not allowed; allowed: page"),
-        ("gc_low = 0", "15: drive.ftl.gc_low = 0: not allowed; allowed: a whole number from 1"),
+        ("gc_low = 0", "15: drive.ftl.gc_low = 0: not allowed; allowed: a whole number from 1 to 4294967295"),
+        (
+            "gc_low = 5_000_000_000",
+            "15: drive.ftl.gc_low = 5000000000: not allowed; allowed: a whole number from 1 to 4294967295",
+        ),
         ("copyback = 1", "15: drive.ftl.copyback = 1: not allowed; allowed: true, false"),
         (
             "[drive.media.faults]\nread_fail = 1.5",
@@ -83,11 +97,19 @@ fn wrong_values_are_named_with_what_is_allowed() {
         ("[job]\nrw = 'read'", "15: job = a table: not allowed; allowed: a list of tables, [[job]]"),
         (
             "[drive.firmware]\nclock_mhz = 0",
-            "16: drive.firmware.clock_mhz = 0: not allowed; allowed: a whole number from 1",
+            "16: drive.firmware.clock_mhz = 0: not allowed; allowed: a whole number from 1 to 4294967295",
         ),
         (
             "[drive.buffer]\nentries = 0",
-            "16: drive.buffer.entries = 0: not allowed; allowed: a whole number from 1",
+            "16: drive.buffer.entries = 0: not allowed; allowed: a whole number from 1 to 16777215",
+        ),
+        (
+            "[drive.buffer]\nread_entries = 4_294_967_295",
+            "16: drive.buffer.read_entries = 4294967295: not allowed; allowed: a whole number from 0 to 16777215",
+        ),
+        (
+            "[drive.host]\ncommands = 2_000_000",
+            "16: drive.host.commands = 2000000: not allowed; allowed: a whole number from 1 to 1048575",
         ),
         (
             "[[drive.host]]",
@@ -251,10 +273,50 @@ fn values_that_contradict_each_other_are_refused() {
 }
 
 #[test]
+fn namespaces_and_error_correction_fit_together() {
+    // What is in front takes 19 lines.
+    let with = |namespace: &str, ecc: &str, sets: &[&str]| {
+        let text = format!(
+            "{SMALL}[[drive.namespace]]\ninterface = 'open-channel'\n{namespace}[drive.ecc]\ncode = 'bch'\n{ecc}"
+        );
+        from_str(&text, "my.toml", &sets.iter().map(|set| set.to_string()).collect::<Vec<_>>())
+    };
+    let spare = "media.spare_size=390";
+    // 16 bytes of the spare area are the host's.
+    let refused = refusal(with("", "correctable = 16\n", &[spare]));
+    assert_eq!(
+        refused,
+        "my.toml:19: drive.ecc.correctable = 16: not allowed; allowed: 1 to 15 with these chunks, as 16 x 24 bytes of parity \
+         would need 384 spare bytes of 374"
+    );
+    for set in ["ecc.data=real", "media.bit_errors.enabled=true"] {
+        let refused =
+            refusal(with("copyback = true\n", "", &["media.spare_size=1k", "media.store=ram", set]));
+        assert_eq!(
+            refused,
+            "my.toml:17: drive.namespace[0].copyback = true: not allowed; allowed: false: a copy inside the die would pass \
+             the error correction by"
+        );
+    }
+    with("copyback = true\n", "", &["media.spare_size=1k"]).expect("nothing is done with the data");
+}
+
+#[test]
+fn overwriting_what_was_not_filled_is_refused() {
+    let allowed = "0, or anything with a precondition.fill above 0: what was filled is overwritten";
+    for value in ["\"steady\"", "2.0"] {
+        let refused = refusal(small(&format!("[precondition]\noverwrite = {value}\n")));
+        let told =
+            format!("dir/my.toml:16: precondition.overwrite = {value}: not allowed; allowed: {allowed}");
+        assert_eq!(refused, told);
+    }
+}
+
+#[test]
 fn a_key_that_must_be_given_is_named() {
     assert_eq!(
         refusal(from_str("[drive.media]\nchannels = 1\n", "my.toml", &[])),
-        "my.toml: drive.media.ways: missing; allowed: a whole number from 1; or start from a preset with \
+        "my.toml: drive.media.ways: missing; allowed: a whole number from 1 to 4294967295; or start from a preset with \
          drive.preset \
          = cosmos-plus, cosmos-plus-slc, cosmos-plus-tlc, cosmos-plus-open-channel, jasmine, memblaze, open-channel, netbook-ssd, datacenter-tlc, zoned, \
          client-qlc"
