@@ -56,6 +56,11 @@ pub trait Layer {
         None
     }
 
+    /// Whether it stores nothing any more; what it holds can be read still, unless it has failed.
+    fn is_read_only(&self) -> bool {
+        self.failure().is_some()
+    }
+
     /// Whether a sector holds data, as far as the layer knows without asking the drive; one that holds none reads as zeros.
     fn holds(&self, _lba: Lba) -> bool {
         true
@@ -130,6 +135,10 @@ impl<L: Layer + ?Sized> Layer for Box<L> {
 
     fn failure(&self) -> Option<String> {
         (**self).failure()
+    }
+
+    fn is_read_only(&self) -> bool {
+        (**self).is_read_only()
     }
 
     fn holds(&self, lba: Lba) -> bool {

@@ -246,7 +246,7 @@ fn drive_status(core: &Core, drive: usize) -> Value {
         "bytes": namespace.bytes(),
         "sector_bytes": namespace.sector_bytes,
         "simulated_ns": device.now().0,
-        "read_only": device.is_read_only(),
+        "read_only": core.is_read_only(drive),
         "host_read_sectors": counters.host_read_sectors,
         "host_written_sectors": counters.host_written_sectors,
         "programmed_sectors": by_cause,

@@ -255,7 +255,8 @@ impl Core {
 
     /// Whether a namespace takes no writes.
     pub(crate) fn is_read_only(&self, namespace: usize) -> bool {
-        self.devices[self.namespaces[namespace].drive].is_read_only()
+        let Namespace { drive, number, .. } = self.namespaces[namespace];
+        self.devices[drive].is_read_only(number)
     }
 
     /// Lets the remote drives wake `poll`: each has as many tokens as [`TOKENS`](crate::remote::TOKENS) says, from `first` on.

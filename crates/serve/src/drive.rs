@@ -225,11 +225,15 @@ impl Served {
         }
     }
 
-    pub(crate) fn is_read_only(&self) -> bool {
+    /// Whether a namespace takes no writes any more.
+    pub(crate) fn is_read_only(&self, namespace: u16) -> bool {
         match self {
-            Served::Device(device) => device.is_read_only(),
-            Served::Layered(layered) => layered.layer().failure().is_some(),
-            Served::Shared(shared) => shared.drive.is_read_only(),
+            Served::Device(device) => device.takes_no_writes(namespace),
+            Served::Layered(layered) => layered.layer().is_read_only(),
+            Served::Shared(shared) => match shared.layer(namespace) {
+                Some(layer) => layer.is_read_only(),
+                None => shared.drive.takes_no_writes(namespace),
+            },
         }
     }
 

@@ -500,6 +500,10 @@ impl Layer for HostFtl {
         self.failure.as_ref().map(HostFtlError::to_string)
     }
 
+    fn is_read_only(&self) -> bool {
+        self.read_only || self.failure.is_some()
+    }
+
     fn holds(&self, lba: Lba) -> bool {
         // Until the map is there, nobody knows.
         if self.starting.is_some() || self.failure.is_some() {

@@ -264,16 +264,23 @@ fn endurance_group(served: &Namespace, nsid: u32) -> u16 {
     if served.handles() > 1 { nsid as u16 } else { 0 }
 }
 
+/// NSATTR: a namespace that takes no writes any more says so, and hosts do not try.
+fn write_protected(number: usize, port: &Port<'_>) -> u8 {
+    u8::from(port.is_read_only(number))
+}
+
 /// CNS 08h. Its features are bits of their own: the one of [`OPTIMAL_SIZES`] means rotational media here.
 fn independent_namespace(
     subsystem: &Subsystem,
     nsid: u32,
     port: &Port<'_>,
 ) -> Result<IndependentNamespace, Status> {
-    let served = &port.namespaces()[known(subsystem, nsid)?];
+    let number = known(subsystem, nsid)?;
+    let served = &port.namespaces()[number];
     Ok(IndependentNamespace {
         features: if served.write_back { 0 } else { NO_WRITE_CACHE },
         sharing: 1,
+        attributes: write_protected(number, port),
         endurance_group: endurance_group(served, nsid),
         status: 1,
         ..Default::default()
@@ -317,6 +324,7 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
         deallocate_granularity: unit,
         deallocate_alignment: unit,
         write_optimal: u16::try_from(stripe).unwrap_or(u16::MAX),
+        attributes: write_protected(number, port),
         endurance_group: endurance_group(served, nsid),
         nguid: subsystem.unique_id(nsid),
         format_list,

@@ -224,15 +224,16 @@ pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<
         };
         page.data_units_read += units(counters.host_read_sectors);
         page.data_units_written += units(counters.host_written_sectors);
-        page.media_errors += u128::from(counters.uncorrectable_reads + counters.program_failures);
+        // What a program fails to write is written elsewhere: no data are lost.
+        page.media_errors += u128::from(counters.uncorrectable_reads);
         page.controller_busy_minutes += u128::from(device.firmware_busy().0 / 60_000_000_000);
         page.unsafe_shutdowns += u128::from(counters.power_cuts);
         page.power_cycles = page.power_cycles.max(u128::from(counters.power_cuts) + 1);
         page.available_spare = page.available_spare.min(spare_percent(device));
         page.percentage_used = page.percentage_used.max(used_percent(device));
-        if device.is_read_only() {
-            page.critical_warning |= warning::READ_ONLY;
-        }
+    }
+    if subsystem.config.namespaces.iter().any(|&namespace| port.is_read_only(namespace)) {
+        page.critical_warning |= warning::READ_ONLY;
     }
     if page.available_spare < SPARE_THRESHOLD {
         page.critical_warning |= warning::SPARE;
