@@ -515,7 +515,7 @@ impl Session for Connection {
             (State::Working, &Work::Io(request)) => self.io_ended(index, request, ended, port),
             (State::Working, Work::Format { .. }) => self.continue_format(index, port),
             (_, work) => {
-                let shutdown = matches!(work, Work::Shutdown);
+                let (shutdown, answered) = (matches!(work, Work::Shutdown), slot.state == State::Orphan);
                 port.give_back(ended.data);
                 if slot.parts > 0 {
                     return;
@@ -524,7 +524,8 @@ impl Session for Connection {
                 port.give_back(expected);
                 match self.role {
                     Role::Admin { controller } if shutdown => self.end_shutdown(index, controller),
-                    _ => self.slots.free(index),
+                    _ if answered => self.slots.free(index),
+                    _ => self.finish(index, 0, port),
                 }
             }
         }

@@ -217,7 +217,7 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
     debug_assert_ne!(controller.kind, Kind::Discovery);
     let config = &subsystem.config;
     let bytes = config.namespaces.iter().map(|&n| u128::from(port.namespaces()[n].bytes())).sum();
-    let cached = config.namespaces.iter().any(|&n| has_write_cache(port, n));
+    let cached = is_cached(subsystem, port);
     let namespaces = config.namespaces.len() as u32;
     let groups = endurance_groups(subsystem, port);
     let chunks = has_chunks(subsystem, port);
@@ -257,6 +257,11 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
 /// Whether the drive acknowledges writes before they are durable.
 pub(super) fn has_write_cache(port: &Port<'_>, namespace: usize) -> bool {
     port.namespaces()[namespace].write_back
+}
+
+/// Whether one of the drives of a subsystem does: then the controller has a volatile write cache.
+pub(super) fn is_cached(subsystem: &Subsystem, port: &Port<'_>) -> bool {
+    subsystem.config.namespaces.iter().any(|&namespace| has_write_cache(port, namespace))
 }
 
 /// The endurance group that a namespace with placement is; 0: it is in none.

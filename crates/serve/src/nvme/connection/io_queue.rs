@@ -185,6 +185,17 @@ impl Connection {
                 slot.work = Work::Io(request);
                 return self.execute_io(index, &request, Vec::new(), port);
             }
+            // Where there is no cache, or none is used, a host does not flush by itself.
+            io::Kind::WriteZeroes
+                if good
+                    && (request.fua
+                        || self.gate.write_through.get()
+                        || !self.volumes[request.volume].write_back) =>
+            {
+                request.kind = io::Kind::FlushedZeroes;
+                slot.work = Work::Io(request);
+                return self.execute_io(index, &request, Vec::new(), port);
+            }
             io::Kind::Compare => {
                 if good && ended.data != slot.buffer {
                     slot.status = Status::COMPARE_FAILURE.do_not_retry();
@@ -201,7 +212,7 @@ impl Connection {
         }
         if slot.status.is_success() {
             match request.kind {
-                io::Kind::Write | io::Kind::WriteZeroes => self.writes += 1,
+                io::Kind::Write | io::Kind::WriteZeroes | io::Kind::FlushedZeroes => self.writes += 1,
                 io::Kind::Special(io::Special::Append) => self.writes += 1,
                 io::Kind::Compare | io::Kind::Verify => self.reads += 1,
                 _ => {}

@@ -4,6 +4,7 @@ mod admin;
 mod authentication;
 #[path = "../../../tests/common/mod.rs"]
 mod common;
+mod durable;
 mod hostile;
 mod io;
 mod sets;
