@@ -9,7 +9,7 @@
 //! closure hands to each of them.
 //!
 //! Invariants: every submitted operation is answered by exactly one [`Session::completed`], never from inside
-//! [`Port::submit`]; after [`Session::closed`] a session is called no more, and what it left in the drive is dropped.
+//! [`Port::submit`], unless the connection is gone; after [`Session::closed`] a session is called no more.
 
 use crate::core::{Core, Route};
 use crate::output::Output;

@@ -96,6 +96,7 @@ impl Connection {
         let mut target = self.target.borrow_mut();
         if let Some((controller, _)) = target.get(id) {
             for connection in std::mem::take(&mut controller.queues).into_values() {
+                controller.ending.push(connection);
                 port.close(connection, Close::Finished);
             }
         }

@@ -103,6 +103,7 @@ impl Connection {
         self.sq_head = 1 % self.queue_entries;
         self.flow_control = !arguments.flow_control_disabled();
         if let Kind::Io(subsystem) = kind {
+            self.subsystem = subsystem;
             let namespaces = &target.subsystems[subsystem].config.namespaces;
             self.volumes = namespaces.iter().map(|&number| volume(number, port)).collect();
             namespaces.iter().for_each(|&number| port.hold(number));

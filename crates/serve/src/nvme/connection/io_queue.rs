@@ -134,6 +134,25 @@ impl Connection {
         }
     }
 
+    /// The connection is gone, and so is all that it had in the drives.
+    pub(super) fn end_queue(&mut self, id: u16, queue: u16, port: &mut Port<'_>) {
+        let mut target = self.target.borrow_mut();
+        // Its controller may be gone before it.
+        let subsystem = &mut target.subsystems[self.subsystem];
+        subsystem.host_reads += self.reads;
+        subsystem.host_writes += self.writes;
+        let Some((controller, _)) = target.get(id) else { return };
+        let me = port.connection();
+        controller.ending.retain(|&ending| ending != me);
+        if controller.queues.get(&queue) == Some(&me) {
+            controller.queues.remove(&queue);
+            for abort in controller.aborts.iter_mut().filter(|a| a.queue == queue) {
+                abort.outcome.get_or_insert(false);
+                port.nudge(controller.admin);
+            }
+        }
+    }
+
     /// Carries on with an I/O command one of whose operations has ended.
     #[inline]
     pub(super) fn io_ended(&mut self, index: u16, mut request: Request, ended: Ended, port: &mut Port<'_>) {

@@ -240,6 +240,12 @@ fn smart_shows_real_figures_of_all_drives() {
     assert_eq!(log(&mut world, admin, 3, 512).expect("slots")[8..13], *b"0.1.0");
     let beyond = log_entry(2, 0, 512).with_cdw_pair(12, 516);
     assert_eq!(world.fetch(admin, beyond, 512), Err(Status::INVALID_FIELD.do_not_retry()));
+    // What a host did just before it went away counts, too, whichever of its connections ends first.
+    assert!(world.fetch(link, blocks(2, 0, 8), 4096).is_ok());
+    world.close(admin, Close::Finished);
+    world.pump();
+    let (admin, _) = world.attach(PLAIN);
+    assert_eq!(smart(&mut world, admin).host_read_commands, 2);
     let tail = log_entry(3, 0, 16).with_cdw_pair(12, 8);
     assert_eq!(world.fetch(admin, tail, 16).expect("a part")[..5], *b"0.1.0");
 }
