@@ -151,6 +151,11 @@ impl Connection {
         }
     }
 
+    /// Whether input is here that the session has not worked on, because it was congested or had done enough at once.
+    fn has_more(&self) -> bool {
+        !self.held.is_empty() || self.session.has_more()
+    }
+
     /// It may be possible to read, and to send; whether something waits to be sent.
     pub fn try_again(&mut self) -> bool {
         (self.readable, self.writable) = (true, true);
@@ -185,7 +190,7 @@ impl Connection {
             self.drop_input(scratch);
             return false;
         }
-        if !self.held.is_empty() {
+        if self.has_more() {
             let held = std::mem::take(&mut self.held);
             self.receive(core, &held);
             return false;

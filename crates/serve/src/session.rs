@@ -92,7 +92,13 @@ pub trait Session {
         Ok(())
     }
 
-    /// The connection is gone, whoever ended it.
+    /// Whether it keeps input that it has taken off and not worked on, as a layer may whose own session is congested.
+    /// [`Session::receive`] is then called again, though nothing has come.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// The connection is gone, whoever ended it, and nothing that it submitted is in the drives any more.
     fn closed(&mut self, _port: &mut Port<'_>) {}
 }
 
