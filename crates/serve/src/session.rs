@@ -60,7 +60,8 @@ pub trait Session {
     fn opened(&mut self, _port: &mut Port<'_>) {}
 
     /// Takes bytes off the front of `input`. It takes all of them, unless [`Port::congested`] says that no new command
-    /// should start: then it returns early, and is called again with the rest when commands have completed.
+    /// should start: then it returns early, and is called again with the rest when commands have completed. It may also return early
+    /// after much work, so that others have their turn, and is called again with the rest after that.
     ///
     /// # Errors
     /// When the connection must end.
