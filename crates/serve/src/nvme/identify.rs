@@ -190,8 +190,8 @@ fn common(controller: &Controller) -> IdentifyController {
         submission_entry_sizes: 0x66,
         completion_entry_sizes: 0x44,
         commands_max: QUEUE_ENTRIES_MAX as u16,
-        // SGLs; an address may be an offset into the capsule; transport data blocks.
-        sgl: 1 | 1 << 20 | 1 << 21,
+        // SGLs; they may be longer than the data; an address may be an offset into the capsule; transport data blocks.
+        sgl: 1 | 1 << 18 | 1 << 20 | 1 << 21,
         command_capsule_16b: (64 + IN_CAPSULE_BYTES_MAX) / 16,
         response_capsule_16b: 1,
         sgl_descriptors_max: 1,

@@ -27,6 +27,8 @@ impl Connection {
     ) {
         self.slots.free(index);
         let connected = match data.first_chunk() {
+            // A host sent several before it sent the data of the first.
+            _ if self.role != Role::Unconnected => Err((Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0)),
             Some(data) => self.connect(entry, &ConnectData::decode(data), port),
             None => Err((Status::SGL_DATA_LENGTH_INVALID.do_not_retry(), 0)),
         };

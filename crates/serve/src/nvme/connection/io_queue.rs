@@ -173,8 +173,7 @@ impl Connection {
                 return self.send_with(cid, ended.data, status, ended.result, port);
             }
             io::Kind::Special(io::Special::Vector(vector))
-                if request.gives_data()
-                    && (good || ended.result != 0 || ended.status == DriveStatus::HighEcc) =>
+                if request.gives_data() && (good || gives_part(&ended)) =>
             {
                 let (cid, status) = (slot.cid, slot.status);
                 self.slots.free(index);
@@ -241,5 +240,15 @@ impl Connection {
             self.log_error(cid, status, Some(&request));
         }
         self.finish(index, result, port);
+    }
+}
+
+/// Whether a vector read that did not end well has data all the same: of the other addresses, or of all. One that was refused has not
+/// touched its buffer, which holds what somebody else once read or wrote.
+fn gives_part(ended: &Ended) -> bool {
+    match ended.status {
+        DriveStatus::HighEcc => true,
+        DriveStatus::UnrecoveredRead | DriveStatus::Unwritten => ended.result != 0,
+        _ => false,
     }
 }

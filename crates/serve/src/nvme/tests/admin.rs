@@ -63,7 +63,8 @@ fn a_linux_host_finds_what_it_needs() {
         (id, 1, 0x0002_0100)
     );
     assert_eq!((controller.submission_entry_sizes, controller.completion_entry_sizes), (0x66, 0x44));
-    assert_eq!(controller.sgl & (1 | 1 << 20), 1 | 1 << 20);
+    let sgl = 1 | 1 << 18 | 1 << 20;
+    assert_eq!(controller.sgl & sgl, sgl, "lengths beyond the data, too, as they are taken");
     assert_eq!((controller.command_capsule_16b, controller.response_capsule_16b), (1028, 1));
     assert_eq!((controller.in_capsule_offset_16b, controller.sgl_descriptors_max), (0, 1));
     assert!(controller.keep_alive_100ms > 0 && controller.commands_max > 0 && controller.namespaces == 1);
