@@ -99,8 +99,16 @@ impl Device {
 
     /// Whether the drive has run out of good blocks, or a zoned namespace of those that its protected buffer needs.
     pub fn is_read_only(&self) -> bool {
-        let is_short = |space: &Space| matches!(space, Space::Zones(space) if space.zones.is_short());
-        self.read_only || self.spaces.iter().any(is_short)
+        self.read_only || (0..self.spaces.len() as u16).any(|namespace| self.takes_no_writes(namespace))
+    }
+
+    /// The same of one namespace.
+    pub fn takes_no_writes(&self, namespace: u16) -> bool {
+        match self.spaces.get(usize::from(namespace)) {
+            Some(Space::Zones(space)) => space.zones.is_short(),
+            Some(Space::Chunks(_)) => false,
+            Some(Space::Block) | None => self.read_only,
+        }
     }
 
     /// Erased blocks that are waiting, of all namespaces.

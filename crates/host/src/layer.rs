@@ -56,7 +56,7 @@ pub trait Layer {
         None
     }
 
-    /// Whether the layer takes no writes any more.
+    /// Whether it stores nothing any more; what it holds can be read still, unless it has failed.
     fn is_read_only(&self) -> bool {
         self.failure().is_some()
     }

@@ -5,6 +5,9 @@
 //!    ├──── Close::Refused ──► Refusing ── all sent; told so, input dropped until the peer ends ──► gone
 //!    └──── socket error ──► gone
 //! ```
+//! One that is gone is forgotten when what it has in the drives has ended: then who waits for its end knows that nothing of it will
+//! change them any more, and peers that come and go cannot have more there than one who stays.
+//!
 //! Input that a congested session did not take is held here, and nothing more is read until it is taken, so a peer that
 //! sends faster than it is served meets a full socket.
 
@@ -138,13 +141,19 @@ impl Connection {
     /// Whether reading from it may bring something.
     pub fn wants_reading(&mut self, core: &mut Core) -> bool {
         match self.phase {
+            _ if self.gone => false,
             Phase::Open => {
                 let congested = Port::new(core, self.id, &mut self.load, &mut self.output).congested();
-                (self.readable || !self.held.is_empty()) && !congested
+                (self.readable || self.has_more()) && !congested
             }
             Phase::Told | Phase::Draining => self.readable,
             Phase::Refusing => false,
         }
+    }
+
+    /// Whether input is here that the session has not worked on, because it was congested or had done enough at once.
+    fn has_more(&self) -> bool {
+        !self.held.is_empty() || self.session.has_more()
     }
 
     /// It may be possible to read, and to send; whether something waits to be sent.
@@ -181,7 +190,7 @@ impl Connection {
             self.drop_input(scratch);
             return false;
         }
-        if !self.held.is_empty() {
+        if self.has_more() {
             let held = std::mem::take(&mut self.held);
             self.receive(core, &held);
             return false;
@@ -247,7 +256,7 @@ impl Connection {
         self.answers.count += 1;
         core.protocols[self.protocol].commands += 1;
         self.load.bytes -= done.bytes;
-        if matches!(self.phase, Phase::Refusing | Phase::Told) {
+        if self.gone || matches!(self.phase, Phase::Refusing | Phase::Told) {
             return core.pool.give_back(done.completion.data);
         }
         self.with_session(core, |session, port| {
@@ -263,7 +272,7 @@ impl Connection {
 
     /// Sends what can be sent.
     pub fn send(&mut self, core: &mut Core) {
-        if self.writable && !self.output.is_empty() {
+        if self.writable && !self.output.is_empty() && !self.gone {
             let before = self.output.bytes();
             match self.output.write_to(&mut self.stream, &mut core.pool) {
                 Ok(all) => self.writable = all,
@@ -288,7 +297,7 @@ impl Connection {
     }
 
     pub fn tick(&mut self, core: &mut Core, now_ns: u64) {
-        if self.phase == Phase::Open {
+        if self.phase == Phase::Open && !self.gone {
             self.with_session(core, |session, port| session.tick(now_ns, port));
         } else if now_ns >= self.ends_by_ns {
             self.gone = true;
@@ -297,7 +306,7 @@ impl Connection {
 
     /// Whether it can be forgotten.
     pub fn is_gone(&self) -> bool {
-        self.gone
+        self.gone && self.load.commands == 0
     }
 
     /// Tells the session, and gives memory back. Says why the connection ended.

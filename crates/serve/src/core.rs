@@ -10,6 +10,7 @@
 //! ```
 //!
 //! Here stands the way of an operation. Beside it: which drives are taken ([`offer`]), whose operation is whose ([`ledger`]), what is
+//! forgotten piece by piece ([`forgetting`]), what is
 //! shown ([`figures`]), what is broken ([`damage`]), targets that come and go ([`targets`]), how many answers go together ([`parts`]).
 //!
 //! Invariants: a drive is never told a time before one it was told already; operations enter a drive in the order in which they were
@@ -17,6 +18,7 @@
 
 mod damage;
 mod figures;
+mod forgetting;
 mod ledger;
 mod offer;
 mod parts;
@@ -28,6 +30,7 @@ use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::remote::{Remote, TOKENS};
 use crate::session::{Close, ConnectionId, Namespace, Operation};
+use forgetting::Forgetting;
 use hdrhistogram::Histogram;
 use ledger::{Ledger, Pending};
 use mio::{Poll, Token, Waker};
@@ -144,6 +147,7 @@ pub struct Core {
     operations: Vec<Operations>,
     plan: Plan,
     ledger: Ledger,
+    forgetting: Forgetting,
     /// In the order in which they came. Empty unless time is instant.
     door: Vec<Waiting>,
     parts: Parts,
@@ -191,6 +195,7 @@ impl Core {
             devices,
             pacer: Pacer::new(time),
             ledger: Ledger::default(),
+            forgetting: Forgetting::default(),
             door: Vec::new(),
             parts: Parts::default(),
             observer: None,
@@ -344,8 +349,14 @@ impl Core {
     /// # Panics
     /// When there is no such namespace.
     pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
-        let drive = self.namespaces[namespace].drive;
         let tag = self.ledger.enter(Pending { route, namespace, bytes: operation.data.len() });
+        let operation = self.forgetting.begin(&self.namespaces[namespace], tag, operation);
+        self.hand_over(namespace, tag, operation);
+    }
+
+    #[inline]
+    fn hand_over(&mut self, namespace: usize, tag: u32, operation: Operation) {
+        let drive = self.namespaces[namespace].drive;
         if self.pacer.time == Time::Instant && !self.devices[drive].is_remote() {
             self.door.push(Waiting { namespace, tag, operation });
         } else {
@@ -492,11 +503,16 @@ impl Core {
     /// The next operation that has ended.
     #[inline]
     pub fn pop(&mut self) -> Option<Done> {
-        let completion = self.devices.iter_mut().find_map(Served::pop)?;
-        let Pending { route, namespace, bytes } = self.ledger.leave(completion.tag as u32);
-        if let Some(observer) = &mut self.observer {
-            observer.completed(namespace, &completion);
-        }
+        let completion = loop {
+            let completion = self.devices.iter_mut().find_map(Served::pop)?;
+            let tag = completion.tag as u32;
+            if let Some(observer) = &mut self.observer {
+                observer.completed(self.ledger.namespace(tag), &completion);
+            }
+            let Some(piece) = self.forgetting.go_on(tag, completion.status) else { break completion };
+            self.hand_over(self.ledger.namespace(tag), tag, piece);
+        };
+        let Pending { route, bytes, .. } = self.ledger.leave(completion.tag as u32);
         self.pacer.took(completion.completed);
         Some(Done { route, bytes, completion })
     }

@@ -225,14 +225,14 @@ impl Served {
         }
     }
 
-    /// Whether a namespace takes no writes.
+    /// Whether a namespace takes no writes any more.
     pub(crate) fn is_read_only(&self, namespace: u16) -> bool {
         match self {
-            Served::Device(device) => device.is_read_only(),
+            Served::Device(device) => device.takes_no_writes(namespace),
             Served::Layered(layered) => layered.layer().is_read_only(),
             Served::Shared(shared) => match shared.layer(namespace) {
                 Some(layer) => layer.is_read_only(),
-                None => shared.drive.is_read_only(),
+                None => shared.drive.takes_no_writes(namespace),
             },
         }
     }

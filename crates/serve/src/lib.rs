@@ -18,6 +18,10 @@
 extern crate self as pellucid_serve;
 
 mod action;
+/// Drives for tests, in the crate and on its outside.
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
 mod connection;
 pub mod control;
 mod core;

@@ -54,8 +54,10 @@ const TICK_NS: u64 = 100_000_000;
 const SPIN_NS: u64 = 60_000;
 /// While polling, epoll is asked only every so many turns: the busiest connections are read from directly.
 const TURNS_PER_POLL: u32 = 16;
-/// Parts in which answers are sent before sockets are looked at again.
+/// Parts in which answers are sent before sockets are looked at again,
 const PARTS_MAX: u32 = 64;
+/// unless they take longer than this.
+const PARTS_NS_MAX: u64 = 10_000_000;
 
 /// Makes the session of a new connection; the address is the one here that the peer connected to, `None` on a Unix socket. An error
 /// turns the peer away.
@@ -280,7 +282,7 @@ impl Server {
             self.deliver();
             self.send();
             self.core.handed_out();
-            if !self.more {
+            if !self.more || self.core.now_ns() > self.turn_ns + PARTS_NS_MAX {
                 return;
             }
         }

@@ -9,7 +9,7 @@
 //! closure hands to each of them.
 //!
 //! Invariants: every submitted operation is answered by exactly one [`Session::completed`], never from inside
-//! [`Port::submit`]; after [`Session::closed`] a session is called no more, and what it left in the drive is dropped.
+//! [`Port::submit`], unless the connection is gone; after [`Session::closed`] a session is called no more.
 
 use crate::core::{Core, Route};
 use crate::output::Output;
@@ -60,7 +60,8 @@ pub trait Session {
     fn opened(&mut self, _port: &mut Port<'_>) {}
 
     /// Takes bytes off the front of `input`. It takes all of them, unless [`Port::congested`] says that no new command
-    /// should start: then it returns early, and is called again with the rest when commands have completed.
+    /// should start: then it returns early, and is called again with the rest when commands have completed. It may also return early
+    /// after much work, so that others have their turn, and is called again with the rest after that.
     ///
     /// # Errors
     /// When the connection must end.
@@ -92,7 +93,13 @@ pub trait Session {
         Ok(())
     }
 
-    /// The connection is gone, whoever ended it.
+    /// Whether it keeps input that it has taken off and not worked on, as a layer may whose own session is congested.
+    /// [`Session::receive`] is then called again, though nothing has come.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// The connection is gone, whoever ended it, and nothing that it submitted is in the drives any more.
     fn closed(&mut self, _port: &mut Port<'_>) {}
 }
 

@@ -7,6 +7,8 @@
 //! | `ca-cert.pem`     | who signs the certificates of clients, if they need one   |
 
 mod layer;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use layer::{Engine, Layer, refused};
 

@@ -216,6 +216,64 @@ fn what_waits_at_the_door_goes_in_first() {
     assert_eq!(*arrivals.borrow(), (0..12).map(|token| token * 8).collect::<Vec<u64>>());
 }
 
+/// A drive forgets a piece of a long range at once. It goes on with the next one behind what others have asked for meanwhile.
+#[test]
+fn what_is_forgotten_at_length_holds_nobody_up() {
+    const PIECE: u64 = 1 << 15;
+    let mut config = config(StoreKind::Ram);
+    (config.media.geometry.blocks, config.media.geometry.unit_bytes) = (256, 512);
+    let device = Device::new(&config).expect("a good configuration");
+    let mut core = Core::new(vec![("one".into(), device)], Time::Instant).expect("it can be served");
+    let arrivals = Rc::new(RefCell::new(Vec::new()));
+    core.observe(Box::new(Arrivals(arrivals.clone())));
+    let sectors = core.namespaces()[0].sectors;
+    let pieces = sectors.div_ceil(PIECE);
+    assert!(pieces > 2 && !sectors.is_multiple_of(PIECE), "{sectors} sectors");
+    let submit = |core: &mut Core, token, opcode, lba, sectors: u64| {
+        let data = if opcode == Opcode::Write { vec![7; sectors as usize * 512] } else { Vec::new() };
+        let operation = Operation::new(opcode, Lba(lba), sectors as u32, data);
+        core.submit(0, Route { connection: ConnectionId::new(0), token }, operation);
+    };
+    let next = |core: &mut Core| {
+        while core.outstanding() > 0 {
+            core.run();
+            if let Some(done) = core.pop() {
+                return (done.route.token, done.completion.status);
+            }
+        }
+        panic!("nothing is under way")
+    };
+    submit(&mut core, 1, Opcode::Write, sectors - 8, 8);
+    assert_eq!(next(&mut core), (1, Status::Success));
+    for opcode in [Opcode::Trim, Opcode::WriteZeroes] {
+        arrivals.borrow_mut().clear();
+        submit(&mut core, 2, opcode, 0, sectors);
+        core.run();
+        assert!(core.pop().is_none(), "a piece is no end");
+        submit(&mut core, 3, Opcode::Read, 0, 8);
+        assert_eq!(next(&mut core), (3, Status::Success));
+        assert_eq!(next(&mut core), (2, Status::Success));
+        let mut expected: Vec<u64> = (0..pieces).map(|piece| piece * PIECE).collect();
+        expected.insert(2, 0);
+        assert_eq!(*arrivals.borrow(), expected, "{opcode:?}");
+        assert_eq!(core.outstanding(), 0);
+        assert!(!core.device(0).expect("of this process").is_mapped(pellucid_flash::Lpn(sectors as u32 - 1)));
+    }
+    // What passes the end changes nothing.
+    submit(&mut core, 1, Opcode::Write, 0, 8);
+    assert_eq!(next(&mut core), (1, Status::Success));
+    submit(&mut core, 4, Opcode::Trim, 0, sectors + 1);
+    assert_eq!(next(&mut core), (4, Status::LbaOutOfRange));
+    assert!(core.device(0).expect("of this process").is_mapped(pellucid_flash::Lpn(0)));
+    // Without power the rest is not forgotten, and the operation has failed.
+    submit(&mut core, 5, Opcode::Trim, 0, sectors);
+    core.run();
+    assert!(core.pop().is_none());
+    core.power_cut(0).expect("a mount");
+    assert_eq!(next(&mut core), (5, Status::PowerLoss));
+    assert_eq!(core.outstanding(), 0);
+}
+
 /// Every program fails, so a stripe finds no block at last. The rest of the write waits behind it to be logged, and fails with it.
 #[test]
 fn a_forced_write_behind_a_stripe_that_is_lost_fails() {

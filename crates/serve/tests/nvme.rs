@@ -12,7 +12,7 @@ use pellucid_serve::session::Session;
 use pellucid_serve::{Address, Core, Options, Server, Stopper, Time};
 use pellucid_wire::nvme::{
     Completion, Connect, ConnectData, DISCOVERY_NQN, DYNAMIC_CONTROLLER, DiscoveryEntry, DiscoveryHeader,
-    PropertySet, SglDescriptor, SubmissionEntry, nqn,
+    PropertyGet, PropertySet, SglDescriptor, SubmissionEntry, nqn,
 };
 use pellucid_wire::tcp::{
     DataHeader, Decoder, Encoder, Event, HEADER_BYTES_MAX, IcReq, Pdu, ReadyToTransfer, Terms, encode_ic_req,
@@ -349,4 +349,38 @@ fn a_controller_that_is_given_up_takes_no_more_commands() {
     );
     served.stopper.stop();
     served.thread.join().expect("no panic");
+}
+
+/// A reset ends when nothing that came before it is in the drive any more: else an old write could land on a new one. Whether the host has
+/// closed the queue before or not.
+#[test]
+fn a_reset_ends_when_the_drive_has_nothing_from_before_it() {
+    for closes in [false, true] {
+        // A write that is forced to the media takes seconds.
+        let served = serve(common::drive(StoreKind::Ram), Time::Paced { dilation: 5_000.0 });
+        let (mut admin, mut queue) = attach(&served);
+        let data = [7; 4096];
+        let forced = SubmissionEntry::new(1, 0, 1).with_cdw(12, 7 | 1 << 30);
+        let sent = Instant::now();
+        queue.send(forced.with_sgl(SglDescriptor::in_capsule(0, 4096)), &data);
+        // Time for the server to take the command; one that it has not taken counts for nothing.
+        std::thread::sleep(Duration::from_millis(300));
+        let queue = (!closes).then_some(queue);
+        let disable = PropertySet { is_8_bytes: false, offset: 0x14, value: 0x0046_0000 };
+        let cid = admin.send(disable.entry(0), &[]);
+        assert!(admin.end(cid).status.is_success());
+        let mut ready = || {
+            let cid = admin.send(PropertyGet { is_8_bytes: false, offset: 0x1C }.entry(0), &[]);
+            admin.end(cid).result & 1 == 1
+        };
+        while ready() {
+            assert!(sent.elapsed() < Duration::from_secs(60), "closes {closes}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // An erase unit's program takes 200 us, before dilation.
+        assert!(sent.elapsed() > Duration::from_secs(1), "closes {closes}: after {:?}", sent.elapsed());
+        drop(queue);
+        served.stopper.stop();
+        served.thread.join().expect("no panic");
+    }
 }

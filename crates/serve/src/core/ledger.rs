@@ -39,6 +39,11 @@ impl Ledger {
         }
     }
 
+    /// Where the operation of a tag goes.
+    pub fn namespace(&self, tag: u32) -> usize {
+        self.pending[tag as usize].namespace
+    }
+
     /// The operation of a tag has ended.
     #[inline]
     pub fn leave(&mut self, tag: u32) -> Pending {

@@ -207,7 +207,8 @@ impl Answers<'_, '_, '_> {
         // Sent unasked too: a client that understands it must not send what would be refused.
         let sizes = Info::BlockSize {
             minimum_bytes: sector_bytes,
-            preferred_bytes: unit_bytes.max(PREFERRED_BYTES_MIN),
+            // A power of two, or clients go away (NBD "Block sizes"); a mapping unit may be another multiple of sectors.
+            preferred_bytes: (1 << unit_bytes.trailing_zeros()).max(PREFERRED_BYTES_MIN),
             maximum_bytes: PAYLOAD_BYTES_MAX,
         };
         self.reply(option, &OptionReply::Info(sizes));

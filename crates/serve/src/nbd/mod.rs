@@ -168,6 +168,10 @@ impl Session for NbdSession {
         }
         self.inside(port, |_, _| {})
     }
+
+    fn has_more(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_more())
+    }
 }
 
 fn refused(error: NbdError) -> Close {

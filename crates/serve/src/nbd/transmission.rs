@@ -15,6 +15,10 @@ use pellucid_wire::nbd::{
 /// Extents in one answer to block status; a client asks again for the rest.
 const EXTENTS_MAX: usize = 1024;
 
+/// Mapping units that block status looks at in one turn, for that is done at once: a longer range is answered in part, as the protocol
+/// allows, and requests behind it wait for the next turn.
+const UNITS_MAX: u64 = 1 << 16;
+
 /// A write whose payload is coming in.
 struct Incoming {
     request: Request,
@@ -42,6 +46,8 @@ pub(super) struct Transmission {
     incoming: Option<Incoming>,
     in_drive: Vec<InDrive>,
     idle: Vec<u32>,
+    /// Mapping units that block status has looked at in this turn.
+    looked_at: u64,
 }
 
 impl Transmission {
@@ -53,12 +59,15 @@ impl Transmission {
             incoming: None,
             in_drive: Vec::new(),
             idle: Vec::new(),
+            looked_at: 0,
         }
     }
 
     pub(super) fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
+        self.looked_at = 0;
         loop {
-            if self.incoming.is_none() && (input.is_empty() || port.congested()) {
+            let enough = self.looked_at >= UNITS_MAX;
+            if self.incoming.is_none() && (input.is_empty() || enough || port.congested()) {
                 return Ok(());
             }
             match self.decoder.decode(input).map_err(refused)? {
@@ -228,12 +237,16 @@ impl Transmission {
         }
     }
 
-    fn block_status(&self, request: &Request, port: &mut Port<'_>) {
+    fn block_status(&mut self, request: &Request, port: &mut Port<'_>) {
         let Export { structured, .. } = self.chosen.export;
         debug_assert!(structured, "checked with the request");
+        let unit_sectors =
+            u64::from(port.namespaces()[self.chosen.namespace].unit_bytes >> self.sector_shift);
         let most = if request.flags & command_flag::REQ_ONE != 0 { 1 } else { EXTENTS_MAX };
+        let asked = u64::from(request.length_bytes) >> self.sector_shift;
         let (mut at, mut left) =
-            (request.offset_bytes >> self.sector_shift, u64::from(request.length_bytes) >> self.sector_shift);
+            (request.offset_bytes >> self.sector_shift, asked.min(UNITS_MAX * unit_sectors));
+        self.looked_at += left / unit_sectors + 1;
         let mut extents = Vec::new();
         while left > 0 && extents.len() < most {
             let (holds, sectors) = port.allocated(self.chosen.namespace, Lba(at), left);

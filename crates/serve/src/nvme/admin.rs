@@ -28,6 +28,8 @@ pub(super) enum Reply {
     Reset,
     /// The drives must be flushed. The command itself is done.
     Shutdown,
+    /// The drives must be flushed, then it is done.
+    Flush,
     /// Everything in the namespaces from the first to the last must be forgotten.
     Format { first: u32, last: u32 },
 }
@@ -82,7 +84,9 @@ pub(super) fn execute(
             features::Value::List(bytes, entries) => Reply::Data(bytes, entries),
         }),
         AdminOpcode::SetFeatures => {
-            features::set(controller, subsystem, entry, data, port).map(|word| Reply::Done(word.into()))
+            let word = features::set(controller, subsystem, entry, data, port)?;
+            // A host that has switched the cache off does not flush any more what was written before.
+            Ok(if features::cache_is_off(entry) { Reply::Flush } else { Reply::Done(word.into()) })
         }
         AdminOpcode::AsyncEventRequest => controller.request_event(entry.cid()).map(|()| Reply::Later),
         AdminOpcode::Abort => abort(controller, entry, port),

@@ -85,6 +85,8 @@ pub struct Connection {
     sq_head: u16,
     flow_control: bool,
     volumes: Vec<Volume>,
+    /// Whose they are.
+    subsystem: usize,
     gate: Rc<Gate>,
     /// `None`: the host need not prove who it is.
     authentication: Option<Box<Authentication>>,
@@ -123,6 +125,7 @@ impl Connection {
             sq_head: 0,
             flow_control: true,
             volumes: Vec::new(),
+            subsystem: 0,
             gate: Rc::default(),
             authentication: None,
             peer: None,
@@ -515,7 +518,7 @@ impl Session for Connection {
             (State::Working, &Work::Io(request)) => self.io_ended(index, request, ended, port),
             (State::Working, Work::Format { .. }) => self.continue_format(index, port),
             (_, work) => {
-                let shutdown = matches!(work, Work::Shutdown);
+                let (shutdown, answered) = (matches!(work, Work::Shutdown), slot.state == State::Orphan);
                 port.give_back(ended.data);
                 if slot.parts > 0 {
                     return;
@@ -524,7 +527,8 @@ impl Session for Connection {
                 port.give_back(expected);
                 match self.role {
                     Role::Admin { controller } if shutdown => self.end_shutdown(index, controller),
-                    _ => self.slots.free(index),
+                    _ if answered => self.slots.free(index),
+                    _ => self.finish(index, 0, port),
                 }
             }
         }
@@ -555,21 +559,7 @@ impl Session for Connection {
         match self.role {
             Role::Unconnected => {}
             Role::Admin { controller } => self.end_controller(controller, port),
-            Role::Io { controller, queue } => {
-                let mut target = self.target.borrow_mut();
-                let Some((controller, subsystem)) = target.get(controller) else { return };
-                if controller.queues.get(&queue) == Some(&port.connection()) {
-                    controller.queues.remove(&queue);
-                    for abort in controller.aborts.iter_mut().filter(|a| a.queue == queue) {
-                        abort.outcome.get_or_insert(false);
-                        port.nudge(controller.admin);
-                    }
-                }
-                if let Some(subsystem) = subsystem {
-                    subsystem.host_reads += self.reads;
-                    subsystem.host_writes += self.writes;
-                }
-            }
+            Role::Io { controller, queue } => self.end_queue(controller, queue, port),
         }
     }
 }

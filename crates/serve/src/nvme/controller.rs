@@ -3,7 +3,7 @@
 //! ```text
 //!   Connect(queue 0) ─► disabled ─CC.EN=1─► ready ─CC.SHN─► shutting down ─flushed─► shut down
 //!                          ▲                  │                                          │
-//!                          └──────── CC.EN=0: I/O queues are closed, events forgotten ───┘
+//!                          └──────── CC.EN=0: I/O queues are closed, events forgotten ───┘ (ready until they have ended)
 //!   admin connection lost, or keep-alive time over: the controller is gone
 //! ```
 
@@ -58,6 +58,8 @@ pub(super) struct Controller {
     pub host_id: [u8; 16],
     pub admin: ConnectionId,
     pub queues: BTreeMap<u16, ConnectionId>,
+    /// Those of queues that resets have closed; what came by them may be under way still.
+    pub ending: Vec<ConnectionId>,
     pub gate: Rc<Gate>,
     pub features: Features,
     config: ControllerConfig,
@@ -116,6 +118,7 @@ impl Controller {
             host_id: host.1,
             admin,
             queues: BTreeMap::new(),
+            ending: Vec::new(),
             gate: Rc::default(),
             features: Features::default(),
             config: ControllerConfig(0),
@@ -164,7 +167,11 @@ impl Controller {
             .encode()),
             Property::Version => Ok(Version::V2_1.encode().into()),
             Property::Configuration => Ok(self.config.0.into()),
-            Property::Status => Ok(self.status.encode().into()),
+            // A reset ends when nothing from before it can change the drives any more (Base 3.7.2).
+            Property::Status => {
+                let ready = self.status.ready || !self.ending.is_empty();
+                Ok(ControllerStatus { ready, ..self.status }.encode().into())
+            }
             // CRWMT, the time with media; there is no readiness without.
             Property::ReadyTimeouts => Ok(READY_500MS.into()),
             Property::SubsystemReset => Err(Status::INVALID_FIELD),

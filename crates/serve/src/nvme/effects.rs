@@ -84,7 +84,6 @@ pub(super) fn features(subsystem: &Subsystem, port: &Port<'_>) -> FeatureEffects
         FeatureId::Arbitration,
         FeatureId::PowerManagement,
         FeatureId::TemperatureThreshold,
-        FeatureId::VolatileWriteCache,
         FeatureId::QueueCount,
         FeatureId::WriteAtomicity,
         FeatureId::AsyncEventConfig,
@@ -97,6 +96,10 @@ pub(super) fn features(subsystem: &Subsystem, port: &Port<'_>) -> FeatureEffects
     }
     let chunks = identify::has_chunks(subsystem, port);
     let placed = identify::endurance_groups(subsystem, port) > 0;
+    let cached = identify::is_cached(subsystem, port);
+    add(cached, FeatureId::VolatileWriteCache, FeatureEffect::OF_CONTROLLER);
+    let zones = identify::has_zones(subsystem, port);
+    add(zones, FeatureId::CommandSetProfile, FeatureEffect::OF_CONTROLLER);
     add(true, FeatureId::ErrorRecovery, FeatureEffect::OF_NAMESPACE);
     add(chunks, FeatureId::OpenChannelMediaFeedback, FeatureEffect::OF_NAMESPACE);
     add(placed, FeatureId::DataPlacement, FeatureEffect::OF_ENDURANCE_GROUP);

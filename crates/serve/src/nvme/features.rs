@@ -91,7 +91,8 @@ impl Features {
     fn word(&self, id: FeatureId, entry: &SubmissionEntry) -> Result<u32, Status> {
         Ok(match id {
             FeatureId::Arbitration => self.arbitration,
-            FeatureId::PowerManagement => 0,
+            // One power state; one combination of command sets, where there are several (CNS 1Ch).
+            FeatureId::PowerManagement | FeatureId::CommandSetProfile => 0,
             FeatureId::TemperatureThreshold => match limit(entry, &[COMPOSITE])? {
                 Limit::Over => self.temperature_over.into(),
                 Limit::Under => self.temperature_under.into(),
@@ -131,6 +132,21 @@ fn limit(entry: &SubmissionEntry, sensors: &[u32]) -> Result<Limit, Status> {
     }
 }
 
+/// The feature that a command names. A cache that there is not cannot be asked about either (Base 5.1.25.1.4).
+fn known(
+    subsystem: Option<&Subsystem>,
+    entry: &SubmissionEntry,
+    port: &Port<'_>,
+) -> Result<FeatureId, Status> {
+    let is_there = |id: &FeatureId| match id {
+        FeatureId::VolatileWriteCache => subsystem.is_some_and(|s| identify::is_cached(s, port)),
+        FeatureId::CommandSetProfile => subsystem.is_some_and(|s| identify::has_zones(s, port)),
+        _ => true,
+    };
+    let id = FeatureId::from_raw(FeatureId::raw_of(entry)).filter(is_there);
+    id.ok_or(Status::INVALID_FIELD.do_not_retry())
+}
+
 /// Get Features.
 pub(super) fn get(
     controller: &Controller,
@@ -139,7 +155,7 @@ pub(super) fn get(
     port: &Port<'_>,
 ) -> Result<Value, Status> {
     let invalid = Status::INVALID_FIELD.do_not_retry();
-    let id = FeatureId::from_raw(FeatureId::raw_of(entry)).ok_or(invalid)?;
+    let id = known(subsystem, entry, port)?;
     let select = FeatureSelect::of(entry).ok_or(invalid)?;
     let defaults = Features::default();
     let features = match select {
@@ -212,6 +228,11 @@ fn has_data(id: FeatureId) -> bool {
     matches!(id, FeatureId::Timestamp | FeatureId::HostBehavior | FeatureId::HostIdentifier)
 }
 
+/// Whether a Set Features command that was carried out has switched the volatile write cache off.
+pub(super) fn cache_is_off(entry: &SubmissionEntry) -> bool {
+    FeatureId::raw_of(entry) == FeatureId::VolatileWriteCache.raw() && entry.cdw(11) & 1 == 0
+}
+
 /// Set Features; returns dword 0 of the completion.
 pub(super) fn set(
     controller: &mut Controller,
@@ -221,7 +242,7 @@ pub(super) fn set(
     port: &mut Port<'_>,
 ) -> Result<u32, Status> {
     let invalid = Status::INVALID_FIELD.do_not_retry();
-    let id = FeatureId::from_raw(FeatureId::raw_of(entry)).ok_or(invalid)?;
+    let id = known(subsystem.as_deref(), entry, port)?;
     if FeatureId::save_of(entry) {
         return Err(Status::FEATURE_NOT_SAVEABLE.do_not_retry());
     }
@@ -230,7 +251,10 @@ pub(super) fn set(
     match id {
         FeatureId::Arbitration => features.arbitration = value,
         FeatureId::PowerManagement if value & 0x1F != 0 => return Err(invalid),
-        FeatureId::PowerManagement | FeatureId::HostBehavior => {}
+        FeatureId::CommandSetProfile if value & 0x1FF != 0 => {
+            return Err(Status::COMMAND_SET_COMBINATION_REJECTED.do_not_retry());
+        }
+        FeatureId::PowerManagement | FeatureId::HostBehavior | FeatureId::CommandSetProfile => {}
         FeatureId::TemperatureThreshold => {
             match limit(entry, &[COMPOSITE, ALL_SENSORS])? {
                 Limit::Over => features.temperature_over = value as u16,

@@ -190,8 +190,8 @@ fn common(controller: &Controller) -> IdentifyController {
         submission_entry_sizes: 0x66,
         completion_entry_sizes: 0x44,
         commands_max: QUEUE_ENTRIES_MAX as u16,
-        // SGLs; an address may be an offset into the capsule; transport data blocks.
-        sgl: 1 | 1 << 20 | 1 << 21,
+        // SGLs; they may be longer than the data; an address may be an offset into the capsule; transport data blocks.
+        sgl: 1 | 1 << 18 | 1 << 20 | 1 << 21,
         command_capsule_16b: (64 + IN_CAPSULE_BYTES_MAX) / 16,
         response_capsule_16b: 1,
         sgl_descriptors_max: 1,
@@ -217,7 +217,7 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
     debug_assert_ne!(controller.kind, Kind::Discovery);
     let config = &subsystem.config;
     let bytes = config.namespaces.iter().map(|&n| u128::from(port.namespaces()[n].bytes())).sum();
-    let cached = config.namespaces.iter().any(|&n| has_write_cache(port, n));
+    let cached = is_cached(subsystem, port);
     let namespaces = config.namespaces.len() as u32;
     let groups = endurance_groups(subsystem, port);
     let chunks = has_chunks(subsystem, port);
@@ -259,9 +259,19 @@ pub(super) fn has_write_cache(port: &Port<'_>, namespace: usize) -> bool {
     port.namespaces()[namespace].write_back
 }
 
+/// Whether one of the drives of a subsystem does: then the controller has a volatile write cache.
+pub(super) fn is_cached(subsystem: &Subsystem, port: &Port<'_>) -> bool {
+    subsystem.config.namespaces.iter().any(|&namespace| has_write_cache(port, namespace))
+}
+
 /// The endurance group that a namespace with placement is; 0: it is in none.
 fn endurance_group(served: &Namespace, nsid: u32) -> u16 {
     if served.handles() > 1 { nsid as u16 } else { 0 }
+}
+
+/// NSATTR: a namespace that takes no writes any more says so, and hosts do not try.
+fn write_protected(number: usize, port: &Port<'_>) -> u8 {
+    u8::from(port.is_read_only(number))
 }
 
 /// CNS 08h. Its features are bits of their own: the one of [`OPTIMAL_SIZES`] means rotational media here.
@@ -270,10 +280,12 @@ fn independent_namespace(
     nsid: u32,
     port: &Port<'_>,
 ) -> Result<IndependentNamespace, Status> {
-    let served = &port.namespaces()[known(subsystem, nsid)?];
+    let number = known(subsystem, nsid)?;
+    let served = &port.namespaces()[number];
     Ok(IndependentNamespace {
         features: if served.write_back { 0 } else { NO_WRITE_CACHE },
         sharing: 1,
+        attributes: write_protected(number, port),
         endurance_group: endurance_group(served, nsid),
         status: 1,
         ..Default::default()
@@ -320,6 +332,7 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
         deallocate_granularity: unit,
         deallocate_alignment: unit,
         write_optimal: u16::try_from(stripe).unwrap_or(u16::MAX),
+        attributes: write_protected(number, port),
         endurance_group: endurance_group(served, nsid),
         nguid: subsystem.unique_id(nsid),
         format_list,

@@ -4,6 +4,7 @@
 //!   read, verify, write zeroes, flush    1 operation (a broadcast flush: 1 for each namespace)
 //!   write, FUA                           1 operation
 //!   FUA read                             flush, then read
+//!   FUA write zeroes                     write zeroes, then flush: forgetting is made durable by the map alone
 //!   compare                              read, then bytes against bytes
 //!   dataset management, deallocate       1 trim for each range; of chunks, 1 reset
 //! ```
@@ -76,6 +77,8 @@ pub(super) enum Kind {
     Compare,
     Verify,
     WriteZeroes,
+    /// The flush behind zeros that have to be durable.
+    FlushedZeroes,
     Flush,
     /// Ranges of a dataset management command.
     Deallocate(u16),
@@ -90,7 +93,7 @@ impl Kind {
             Kind::Write => NvmOpcode::Write,
             Kind::Compare => NvmOpcode::Compare,
             Kind::Verify => NvmOpcode::Verify,
-            Kind::WriteZeroes => NvmOpcode::WriteZeroes,
+            Kind::WriteZeroes | Kind::FlushedZeroes => NvmOpcode::WriteZeroes,
             Kind::Flush => NvmOpcode::Flush,
             Kind::Deallocate(_) => NvmOpcode::DatasetManagement,
             Kind::Special(Special::HandleStatus) => NvmOpcode::IoManagementReceive,
@@ -274,7 +277,7 @@ pub(super) fn submit(
         Kind::Verify => (Opcode::Read, Vec::new()),
         Kind::Write => (Opcode::Write, std::mem::take(data)),
         Kind::WriteZeroes => (Opcode::WriteZeroes, Vec::new()),
-        Kind::Flush | Kind::FlushedRead => {
+        Kind::Flush | Kind::FlushedRead | Kind::FlushedZeroes => {
             port.submit(volume.number, token, plain(queue, Opcode::Flush));
             return Ok(1);
         }

@@ -224,7 +224,8 @@ pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<
         };
         page.data_units_read += units(counters.host_read_sectors);
         page.data_units_written += units(counters.host_written_sectors);
-        page.media_errors += u128::from(counters.uncorrectable_reads + counters.program_failures);
+        // What a program fails to write is written elsewhere: no data are lost.
+        page.media_errors += u128::from(counters.uncorrectable_reads);
         page.controller_busy_minutes += u128::from(device.firmware_busy().0 / 60_000_000_000);
         page.unsafe_shutdowns += u128::from(counters.power_cuts);
         page.power_cycles = page.power_cycles.max(u128::from(counters.power_cuts) + 1);

@@ -29,7 +29,7 @@ mod private;
 mod slots;
 mod subsystem;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 pub mod tls;
 mod zns;
 

@@ -66,6 +66,11 @@ impl<E: Engine> Layer<E> {
         result
     }
 
+    /// Whether there is plain text that the session has not taken.
+    pub fn has_more(&self) -> bool {
+        !self.received.is_empty()
+    }
+
     fn decrypt(&mut self, input: &mut &[u8]) -> Result<(), Close> {
         let before = self.received.len();
         let closed = self.engine.decrypt(input, &mut self.received)?;
@@ -77,7 +82,8 @@ impl<E: Engine> Layer<E> {
         port: &mut Port<'_>,
         session: &mut impl FnMut(&mut &[u8], &mut Port<'_>) -> Result<(), Close>,
     ) -> Result<(), Close> {
-        if self.received.is_empty() {
+        // What the session sees of the output is what it adds now: whether the peer takes what there is, only this port knows.
+        if self.received.is_empty() || port.congested() {
             return Ok(());
         }
         let mut rest = &self.received[..];

@@ -145,3 +145,17 @@ fn keys_that_cannot_be_used_are_refused_at_the_start() {
     let why = TlsOffer::new(keys).err().expect("a key for SHA-384");
     assert!(why.contains(HOST) && why.contains("32 bytes"), "{why}");
 }
+
+/// More is asked for at once than may be under way: what is left of the last record goes on when the host has taken what was answered,
+/// though nothing more comes from it.
+#[test]
+fn what_could_not_be_begun_at_once_is_begun_later() {
+    let served = serve(Time::Instant);
+    let (_admin, mut io) = attach_by(|| queue(&served, 1, HOST, NQN));
+    let cids: Vec<u16> = (0..200).map(|_| io.send(blocks(2, 0, 256 << 10), &[])).collect();
+    for cid in cids {
+        assert!(io.end(cid).status.is_success(), "read {cid}");
+        io.data.remove(&cid);
+    }
+    end(served);
+}

@@ -1,6 +1,6 @@
 //! Who is told what became of a target.
 
-use crate::nvme::tests::common;
+use crate::common;
 use crate::session::ConnectionId;
 use crate::{Core, Time};
 use pellucid_host::{Target, TargetKind};

@@ -51,6 +51,7 @@ impl Connection {
                 self.respond(entry.cid(), Status::SUCCESS, 0, port);
                 self.start_shutdown(index, id, port);
             }
+            Ok(Reply::Flush) => self.flush_all(index, port),
             Ok(Reply::Format { first, last }) => {
                 self.slots.get(index).work = Work::Format { nsid: first, last, next: 0 };
                 self.continue_format(index, port);
@@ -95,6 +96,7 @@ impl Connection {
         let mut target = self.target.borrow_mut();
         if let Some((controller, _)) = target.get(id) {
             for connection in std::mem::take(&mut controller.queues).into_values() {
+                controller.ending.push(connection);
                 port.close(connection, Close::Finished);
             }
         }
@@ -119,12 +121,17 @@ impl Connection {
         let slot = self.slots.get(index);
         slot.work = Work::Shutdown;
         slot.state = State::Orphan;
-        slot.parts = self.volumes.len() as u32;
-        for volume in &self.volumes {
-            port.submit(volume.number, index.into(), Operation::flush());
-        }
+        self.flush_all(index, port);
         if self.volumes.is_empty() {
             self.end_shutdown(index, id);
+        }
+    }
+
+    /// Flushes the drives; their ends carry on with the command.
+    fn flush_all(&mut self, index: u16, port: &mut Port<'_>) {
+        self.slots.get(index).parts = self.volumes.len() as u32;
+        for volume in &self.volumes {
+            port.submit(volume.number, index.into(), Operation::flush());
         }
     }
 

@@ -27,6 +27,8 @@ impl Connection {
     ) {
         self.slots.free(index);
         let connected = match data.first_chunk() {
+            // A host sent several before it sent the data of the first.
+            _ if self.role != Role::Unconnected => Err((Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0)),
             Some(data) => self.connect(entry, &ConnectData::decode(data), port),
             None => Err((Status::SGL_DATA_LENGTH_INVALID.do_not_retry(), 0)),
         };
@@ -103,6 +105,7 @@ impl Connection {
         self.sq_head = 1 % self.queue_entries;
         self.flow_control = !arguments.flow_control_disabled();
         if let Kind::Io(subsystem) = kind {
+            self.subsystem = subsystem;
             let namespaces = &target.subsystems[subsystem].config.namespaces;
             self.volumes = namespaces.iter().map(|&number| volume(number, port)).collect();
             namespaces.iter().for_each(|&number| port.hold(number));

@@ -1,4 +1,5 @@
-//! Format NVM: the namespaces forget everything, one operation after the other, so that others are not held up.
+//! Format NVM: the namespaces forget everything, one operation after the other, so that others are not held up. What is forgotten stays
+//! so after a power cut: resets are durable when they end, trims with the flush behind them.
 
 use super::{Connection, Role};
 use crate::nvme::io::{Set, Volume};
@@ -49,10 +50,14 @@ impl Connection {
 fn forget(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation> {
     match volume.set {
         Set::Block { .. } => {
-            let sectors = (volume.sectors - *next).min(SECTORS);
-            let trim = Operation::new(Opcode::Trim, Lba(*next), sectors as u32, Vec::new());
-            *next += sectors;
-            (sectors > 0).then_some(trim)
+            let left = volume.sectors.checked_sub(*next)?;
+            let (start, sectors) = (*next, left.min(SECTORS));
+            // One beyond the last says that the flush has been done, too.
+            *next += sectors.max(1);
+            Some(match left {
+                0 => Operation::flush(),
+                _ => Operation::new(Opcode::Trim, Lba(start), sectors as u32, Vec::new()),
+            })
         }
         Set::Zoned(_) => {
             let reset = Operation::new(Opcode::Zone(ZoneAction::ResetAll), Lba(0), 0, Vec::new());

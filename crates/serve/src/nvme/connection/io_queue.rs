@@ -134,6 +134,25 @@ impl Connection {
         }
     }
 
+    /// The connection is gone, and so is all that it had in the drives.
+    pub(super) fn end_queue(&mut self, id: u16, queue: u16, port: &mut Port<'_>) {
+        let mut target = self.target.borrow_mut();
+        // Its controller may be gone before it.
+        let subsystem = &mut target.subsystems[self.subsystem];
+        subsystem.host_reads += self.reads;
+        subsystem.host_writes += self.writes;
+        let Some((controller, _)) = target.get(id) else { return };
+        let me = port.connection();
+        controller.ending.retain(|&ending| ending != me);
+        if controller.queues.get(&queue) == Some(&me) {
+            controller.queues.remove(&queue);
+            for abort in controller.aborts.iter_mut().filter(|a| a.queue == queue) {
+                abort.outcome.get_or_insert(false);
+                port.nudge(controller.admin);
+            }
+        }
+    }
+
     /// Carries on with an I/O command one of whose operations has ended.
     #[inline]
     pub(super) fn io_ended(&mut self, index: u16, mut request: Request, ended: Ended, port: &mut Port<'_>) {
@@ -154,8 +173,7 @@ impl Connection {
                 return self.send_with(cid, ended.data, status, ended.result, port);
             }
             io::Kind::Special(io::Special::Vector(vector))
-                if request.gives_data()
-                    && (good || ended.result != 0 || ended.status == DriveStatus::HighEcc) =>
+                if request.gives_data() && (good || gives_part(&ended)) =>
             {
                 let (cid, status) = (slot.cid, slot.status);
                 self.slots.free(index);
@@ -185,10 +203,14 @@ impl Connection {
                 slot.work = Work::Io(request);
                 return self.execute_io(index, &request, Vec::new(), port);
             }
-            // What is unmapped at once is on the media after a flush only.
-            io::Kind::WriteZeroes if good && (request.fua || self.gate.write_through.get()) => {
-                self.writes += 1;
-                request.kind = io::Kind::Flush;
+            // Where there is no cache, or none is used, a host does not flush by itself.
+            io::Kind::WriteZeroes
+                if good
+                    && (request.fua
+                        || self.gate.write_through.get()
+                        || !self.volumes[request.volume].write_back) =>
+            {
+                request.kind = io::Kind::FlushedZeroes;
                 slot.work = Work::Io(request);
                 return self.execute_io(index, &request, Vec::new(), port);
             }
@@ -208,7 +230,7 @@ impl Connection {
         }
         if slot.status.is_success() {
             match request.kind {
-                io::Kind::Write | io::Kind::WriteZeroes => self.writes += 1,
+                io::Kind::Write | io::Kind::WriteZeroes | io::Kind::FlushedZeroes => self.writes += 1,
                 io::Kind::Special(io::Special::Append) => self.writes += 1,
                 io::Kind::Compare | io::Kind::Verify => self.reads += 1,
                 _ => {}
@@ -218,5 +240,15 @@ impl Connection {
             self.log_error(cid, status, Some(&request));
         }
         self.finish(index, result, port);
+    }
+}
+
+/// Whether a vector read that did not end well has data all the same: of the other addresses, or of all. One that was refused has not
+/// touched its buffer, which holds what somebody else once read or wrote.
+fn gives_part(ended: &Ended) -> bool {
+    match ended.status {
+        DriveStatus::HighEcc => true,
+        DriveStatus::UnrecoveredRead | DriveStatus::Unwritten => ended.result != 0,
+        _ => false,
     }
 }

@@ -1,7 +1,7 @@
 //! Controllers: connecting as Linux does, what they say of themselves, features, events, aborts, format, keep-alive, access.
 
-use super::common;
 use super::world::{CC_ENABLE, HOST, NQN, SECTOR, World, blocks, in_capsule};
+use crate::common;
 use crate::nvme::{ConfigError, SubsystemConfig, Target, serial_number};
 use crate::session::Close;
 use crate::{Core, Time};
@@ -63,7 +63,8 @@ fn a_linux_host_finds_what_it_needs() {
         (id, 1, 0x0002_0100)
     );
     assert_eq!((controller.submission_entry_sizes, controller.completion_entry_sizes), (0x66, 0x44));
-    assert_eq!(controller.sgl & (1 | 1 << 20), 1 | 1 << 20);
+    let sgl = 1 | 1 << 18 | 1 << 20;
+    assert_eq!(controller.sgl & sgl, sgl, "lengths beyond the data, too, as they are taken");
     assert_eq!((controller.command_capsule_16b, controller.response_capsule_16b), (1028, 1));
     assert_eq!((controller.in_capsule_offset_16b, controller.sgl_descriptors_max), (0, 1));
     assert!(controller.keep_alive_100ms > 0 && controller.commands_max > 0 && controller.namespaces == 1);
@@ -240,6 +241,12 @@ fn smart_shows_real_figures_of_all_drives() {
     assert_eq!(log(&mut world, admin, 3, 512).expect("slots")[8..13], *b"0.1.0");
     let beyond = log_entry(2, 0, 512).with_cdw_pair(12, 516);
     assert_eq!(world.fetch(admin, beyond, 512), Err(Status::INVALID_FIELD.do_not_retry()));
+    // What a host did just before it went away counts, too, whichever of its connections ends first.
+    assert!(world.fetch(link, blocks(2, 0, 8), 4096).is_ok());
+    world.close(admin, Close::Finished);
+    world.pump();
+    let (admin, _) = world.attach(PLAIN);
+    assert_eq!(smart(&mut world, admin).host_read_commands, 2);
     let tail = log_entry(3, 0, 16).with_cdw_pair(12, 8);
     assert_eq!(world.fetch(admin, tail, 16).expect("a part")[..5], *b"0.1.0");
 }

@@ -1,9 +1,14 @@
 //! Peers that break the protocol, by design and by chance.
 
-use super::common;
-use super::world::{SECTOR, World, blocks, in_capsule};
+use super::world::{HOST, NQN, SECTOR, World, blocks, in_capsule};
+use crate::common;
 use crate::session::Close;
-use pellucid_wire::nvme::{SglDescriptor, SubmissionEntry};
+use crate::{Core, Time};
+use pellucid_flash::{ChunkAddress, Drive, Interface};
+use pellucid_host::{HostFtlConfig, Target as Range, TargetKind, Targets};
+use pellucid_wire::nvme::{
+    Connect, ConnectData, DYNAMIC_CONTROLLER, SglDescriptor, Status, SubmissionEntry, nqn,
+};
 use pellucid_wire::tcp::{IcReq, encode_ic_req};
 use proptest::prelude::*;
 
@@ -54,6 +59,59 @@ fn violations_end_the_connection_with_their_status() {
     let bytes = world.capsule(link, &in_capsule(blocks(1, 0, 33), &data), &data);
     world.bytes(link, &bytes);
     assert_eq!(fatal(&world, link), (1, 4), "more in the capsule than IOCCSZ allows");
+}
+
+/// Two Connects are sent before the data of either: with the first the connection is a queue, and stays that queue.
+#[test]
+fn a_connection_becomes_one_queue_only() {
+    let mut world = World::new();
+    let (admin, id) = world.attach(PLAIN);
+    let link = world.dial(PLAIN);
+    let connect = |queue_id| Connect { queue_id, queue_entries: 32, attributes: 0, keep_alive_ms: 0 };
+    let cids = [1, 0].map(|queue_id| {
+        let entry = connect(queue_id).entry(0).with_sgl(SglDescriptor::transport(ConnectData::BYTES as u32));
+        world.command(link, entry, &[])
+    });
+    for (cid, controller_id) in cids.into_iter().zip([id, DYNAMIC_CONTROLLER]) {
+        let names = (nqn(NQN).expect("a name"), nqn(HOST).expect("a name"));
+        let data = ConnectData { host_id: [7; 16], controller_id, subsystem_nqn: names.0, host_nqn: names.1 };
+        let r2t = world.r2t(link, cid);
+        let bytes = world.h2c(link, &r2t, 0, &data.encode(), true);
+        world.bytes(link, &bytes);
+    }
+    assert!(world.end(link, cids[0]).status.is_success());
+    assert_eq!(world.end(link, cids[1]).status, Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+    assert_eq!(world.target.borrow().controllers().map(|c| (c.0, c.3)).collect::<Vec<_>>(), [(id, 0)]);
+    assert!(world.links[admin].closed.is_none());
+}
+
+/// A vector read that is refused as a whole has an error bitmap, and no data: its buffer was somebody else's.
+#[test]
+fn a_refused_read_brings_nobody_elses_data() {
+    let device = common::chunks();
+    let Some(Interface::OpenChannel(geometry)) = Drive::interface(&device, 0) else { panic!("chunks") };
+    let mut targets = Targets::default();
+    let range = Range::new("log".into(), TargetKind::Raw, 1..3);
+    targets.create(&geometry, range).expect("room");
+    let mut core = Core::new(vec![("one".into(), device)], Time::Instant).expect("a drive to serve");
+    let keep = Box::new(|_: &Targets| Ok(()));
+    core.keep_targets("one", HostFtlConfig::default(), &targets, keep).expect("targets");
+    let mut world = World::new();
+    world.core = core;
+    let (_, id) = world.attach(PLAIN);
+    let link = world.queue(PLAIN, id, 1);
+    let start =
+        |unit: u32| geometry.lba(ChunkAddress { group: unit / 2, unit: unit % 2, chunk: 0, sector: 0 });
+    let secret = vec![0x5E; 8 * SECTOR];
+    let write = in_capsule(blocks(1, start(0).0, 8), &secret);
+    assert!(world.ask(link, write, &secret).status.is_success());
+    let list: Vec<u8> = (0..8).flat_map(|n| (start(1).0 + n).to_le_bytes()).collect();
+    let stage = SubmissionEntry::new(0x95, 0, 1).with_cdw_pair(10, 77).with_cdw(12, 7);
+    assert!(world.ask(link, in_capsule(stage, &list), &list).status.is_success());
+    let read = SubmissionEntry::new(0x92, 0, 1).with_cdw_pair(10, 77).with_cdw(12, 7);
+    let cid = world.command(link, read.with_sgl(SglDescriptor::transport(8 * SECTOR as u32)), &[]);
+    assert_eq!(world.end(link, cid).status, Status::LBA_OUT_OF_RANGE.do_not_retry());
+    assert!(world.links[link].host.data.remove(&cid).is_none());
 }
 
 #[test]

@@ -342,23 +342,3 @@ fn responses_follow_the_data_that_are_sent_with_them() {
     assert!(host.heads.is_sorted(), "{:?}", host.heads);
     assert!((100..130).filter(|cid| cid % 5 != 0).all(|cid| host.data.remove(&cid) == Some(data.clone())));
 }
-
-/// Zeroes that are forced, or written without a write cache, are on the media when the command ends.
-#[test]
-fn forced_zeroes_survive_a_power_cut() {
-    for (forced, cached) in [(true, true), (false, false)] {
-        let mut world = World::new();
-        let (admin, id) = world.attach(digests(false));
-        let link = world.queue(digests(false), id, 1);
-        let data = pattern(1, 16 * SECTOR);
-        assert!(world.ask(link, in_capsule(blocks(WRITE, 0, 16), &data), &data).status.is_success());
-        assert!(world.ask(link, SubmissionEntry::new(0, 0, 1), &[]).status.is_success(), "flush");
-        let cache = SubmissionEntry::new(9, 0, 0).with_cdw(10, 6).with_cdw(11, cached.into());
-        assert!(world.ask(admin, cache, &[]).status.is_success());
-        let force = if forced { 1 << 30 } else { 0 };
-        let zeroes = blocks(ZEROES, 0, 16).with_cdw(12, 15 | force);
-        assert!(world.ask(link, zeroes, &[]).status.is_success());
-        world.core.power_cut(0).expect("it comes back");
-        assert_eq!(world.fetch(link, blocks(READ, 0, 16), 16 * SECTOR as u32), Ok(vec![0; 16 * SECTOR]));
-    }
-}

@@ -2,8 +2,7 @@
 
 mod admin;
 mod authentication;
-#[path = "../../../tests/common/mod.rs"]
-pub(crate) mod common;
+mod durable;
 mod hostile;
 mod io;
 mod sets;

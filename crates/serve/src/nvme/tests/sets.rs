@@ -1,7 +1,7 @@
 //! Command sets beside the NVM one: namespace 1 has placement handles, namespace 2 is open-channel, both of one drive.
 
-use super::common;
 use super::world::{CC_ENABLE, SECTOR, World, blocks, in_capsule};
+use crate::common;
 use crate::session::Close;
 use crate::{Core, Time};
 use pellucid_device::Device;

@@ -124,7 +124,7 @@ pub struct World {
 
 impl World {
     pub fn new() -> World {
-        World::of(vec![("one".into(), super::common::drive(pellucid_media::StoreKind::Ram))], None)
+        World::of(vec![("one".into(), crate::common::drive(pellucid_media::StoreKind::Ram))], None)
     }
 
     pub fn of(drives: Vec<(String, Device)>, hosts: Option<Vec<String>>) -> World {

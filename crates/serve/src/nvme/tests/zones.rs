@@ -1,7 +1,7 @@
 //! A zoned namespace: its commands, and what a host learns of zones that fail.
 
-use super::common;
 use super::world::{SECTOR, World, in_capsule};
+use crate::common;
 use pellucid_flash::DieId;
 use pellucid_media::Fault;
 use pellucid_wire::nvme::zns::{ZoneReportHeader, ZonedNamespace};
@@ -245,4 +245,23 @@ fn zones_announce_the_commands_that_they_have() {
     let deallocate = in_capsule(SubmissionEntry::new(9, 0, 1).with_cdw(11, 4), &range);
     let ended = zoned.world.ask(zoned.io, deallocate, &range).status;
     assert_eq!(ended, no(Status::INVALID_OPCODE));
+}
+
+/// Where there are several command sets, there is the feature that chooses a combination of them; there is one (CNS 1Ch).
+#[test]
+fn the_one_combination_of_command_sets_can_be_chosen() {
+    let mut zoned = zoned();
+    let page = zoned.world.fetch(zoned.admin, SubmissionEntry::new(6, 0, 0).with_cdw(10, 0x1C), 4096);
+    assert_eq!(page.expect("combinations")[..9], [0b101, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let mut ask = |opcode, value| {
+        let ended = zoned.world.ask(
+            zoned.admin,
+            SubmissionEntry::new(opcode, 0, 0).with_cdw(10, 0x19).with_cdw(11, value),
+            &[],
+        );
+        (ended.status, ended.result)
+    };
+    assert_eq!(ask(0x0A, 0), (Status::SUCCESS, 0));
+    assert_eq!(ask(0x09, 0), (Status::SUCCESS, 0));
+    assert_eq!(ask(0x09, 1).0, no(Status::COMMAND_SET_COMBINATION_REJECTED));
 }

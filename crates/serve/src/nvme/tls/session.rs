@@ -59,6 +59,10 @@ impl Session for SecuredConnection {
         self.tls.with(port, |port| connection.tick(now_ns, port))
     }
 
+    fn has_more(&self) -> bool {
+        self.tls.has_more()
+    }
+
     fn closed(&mut self, port: &mut Port<'_>) {
         self.connection.closed(port);
     }

@@ -1,0 +1,200 @@
+//! What is there after a power cut though no host flushed, and what drives say that have no cache, or take no writes any more.
+
+use super::world::{SECTOR, World, blocks, in_capsule};
+use crate::common;
+use crate::{Core, Layered, Time};
+use pellucid_device::{Device, WritePolicy};
+use pellucid_flash::{DieId, Drive};
+use pellucid_host::{HostFtl, HostFtlConfig};
+use pellucid_media::{Fault, StoreKind};
+use pellucid_wire::nvme::{
+    Cns, FeatureId, IdentifyController, IdentifyNamespace, IndependentNamespace, SmartLog, Status,
+    SubmissionEntry,
+};
+use pellucid_wire::tcp::IcReq;
+
+const PLAIN: IcReq = IcReq { alignment: 0, header_digest: false, data_digest: false, r2t_max: 0 };
+/// Force Unit Access, in dword 12.
+const FUA: u32 = 1 << 30;
+const FLUSH: u8 = 0;
+const WRITE: u8 = 1;
+const READ: u8 = 2;
+const WRITE_ZEROES: u8 = 8;
+
+fn with(write: WritePolicy) -> World {
+    let mut config = common::config(StoreKind::Ram);
+    config.buffer.write = write;
+    World::of(vec![("one".into(), Device::new(&config).expect("a good configuration"))], None)
+}
+
+fn set_feature(id: FeatureId, value: u32) -> SubmissionEntry {
+    SubmissionEntry::new(0x09, 0, 0).with_cdw(10, id.raw().into()).with_cdw(11, value)
+}
+
+fn get_feature(id: FeatureId, select: u32) -> SubmissionEntry {
+    SubmissionEntry::new(0x0A, 0, 0).with_cdw(10, u32::from(id.raw()) | select << 8)
+}
+
+/// Bytes that are on the media in the first 64 sectors.
+fn fill(world: &mut World, link: usize) {
+    let data = vec![0xAA; 16 << 10];
+    for lba in [0, 32] {
+        assert!(world.ask(link, in_capsule(blocks(WRITE, lba, 32), &data), &data).status.is_success());
+    }
+    assert!(world.ask(link, SubmissionEntry::new(FLUSH, 0, 1), &[]).status.is_success());
+}
+
+fn read(world: &mut World, link: usize, sectors: u32) -> Vec<u8> {
+    world.fetch(link, blocks(READ, 0, sectors), sectors * SECTOR as u32).expect("data")
+}
+
+fn page<const N: usize>(world: &mut World, link: usize, entry: SubmissionEntry) -> [u8; N] {
+    let page = world.fetch(link, entry, N as u32).expect("a page");
+    page.try_into().expect("as long as asked for")
+}
+
+fn identify(world: &mut World, link: usize, cns: Cns, nsid: u32) -> [u8; 4096] {
+    page(world, link, SubmissionEntry::new(6, 0, nsid).with_cdw(10, cns.raw().into()))
+}
+
+fn smart(world: &mut World, link: usize) -> SmartLog {
+    let entry = SubmissionEntry::new(2, 0, u32::MAX).with_cdw(10, 2 | (512 / 4 - 1) << 16);
+    SmartLog::decode(&page(world, link, entry))
+}
+
+#[test]
+fn zeros_that_are_forced_survive_a_power_cut() {
+    for (write, flags, cache) in [
+        (WritePolicy::WriteBack, FUA, None),
+        (WritePolicy::WriteBack, 0, Some(0)),
+        // The host knows that there is no cache, and does not flush.
+        (WritePolicy::WriteThrough, 0, None),
+    ] {
+        let mut world = with(write);
+        let (admin, id) = world.attach(PLAIN);
+        let link = world.queue(PLAIN, id, 1);
+        fill(&mut world, link);
+        if let Some(on) = cache {
+            let set = set_feature(FeatureId::VolatileWriteCache, on);
+            assert!(world.ask(admin, set, &[]).status.is_success());
+        }
+        // Two whole mapping units, and the half of a third.
+        let zeroes = blocks(WRITE_ZEROES, 0, 20).with_cdw(12, 19 | flags);
+        assert!(world.ask(link, zeroes, &[]).status.is_success());
+        world.core.power_cut(0).expect("a mount");
+        let data = read(&mut world, link, 64);
+        let (zeros, kept) = data.split_at(20 * SECTOR);
+        assert!(zeros.iter().all(|&byte| byte == 0), "{write:?}, flags {flags:x}, cache {cache:?}");
+        assert!(kept.iter().all(|&byte| byte == 0xAA));
+        world.tick(link, world.core.now_ns());
+        assert_eq!(smart(&mut world, admin).host_write_commands, 3, "a command is counted once");
+    }
+}
+
+/// What was written while there was a cache is on the media when the host has been told that there is none.
+#[test]
+fn a_cache_that_is_switched_off_is_empty() {
+    let mut world = World::new();
+    let (admin, id) = world.attach(PLAIN);
+    let link = world.queue(PLAIN, id, 1);
+    let data = vec![0xCC; 8 * SECTOR];
+    assert!(world.ask(link, in_capsule(blocks(WRITE, 0, 8), &data), &data).status.is_success());
+    assert!(world.ask(admin, set_feature(FeatureId::VolatileWriteCache, 0), &[]).status.is_success());
+    world.core.power_cut(0).expect("a mount");
+    assert!(read(&mut world, link, 8) == data);
+}
+
+#[test]
+fn a_formatted_drive_is_empty_after_a_power_cut() {
+    let mut world = World::new();
+    let (admin, id) = world.attach(PLAIN);
+    let link = world.queue(PLAIN, id, 1);
+    fill(&mut world, link);
+    let format = SubmissionEntry::new(0x80, 0, 1).with_cdw(10, 1 << 9);
+    assert!(world.ask(admin, format, &[]).status.is_success());
+    world.core.power_cut(0).expect("a mount");
+    assert!(read(&mut world, link, 64) == vec![0; 64 * SECTOR]);
+}
+
+#[test]
+fn a_cache_that_there_is_not_has_no_feature() {
+    let id = FeatureId::VolatileWriteCache;
+    for (write, expected) in [
+        (WritePolicy::WriteBack, Status::SUCCESS),
+        (WritePolicy::WriteThrough, Status::INVALID_FIELD.do_not_retry()),
+    ] {
+        let mut world = with(write);
+        let (admin, _) = world.attach(PLAIN);
+        let controller = IdentifyController::decode(&identify(&mut world, admin, Cns::Controller, 0));
+        let is_there = controller.volatile_write_cache & 1 == 1;
+        assert_eq!(is_there, expected.is_success());
+        for select in 0..4 {
+            assert_eq!(world.ask(admin, get_feature(id, select), &[]).status, expected, "select {select}");
+        }
+        assert_eq!(world.ask(admin, set_feature(id, 0), &[]).status, expected);
+        let effects = SubmissionEntry::new(2, 0, 0).with_cdw(10, 0x12 | (1024 / 4 - 1) << 16);
+        let effects: [u8; 1024] = page(&mut world, admin, effects);
+        assert_eq!(effects[usize::from(id.raw()) * 4] & 1 == 1, is_there);
+    }
+}
+
+/// Data that a program failed to write are written elsewhere; those that cannot be read are lost.
+#[test]
+fn smart_counts_lost_data_as_errors_and_no_failed_programs() {
+    let mut world = World::new();
+    let (admin, id) = world.attach(PLAIN);
+    let link = world.queue(PLAIN, id, 1);
+    world.core.inject(0, Fault::FailPrograms { count: 1 }).expect("damage");
+    fill(&mut world, link);
+    let counters = world.core.device(0).expect("of this process").counters();
+    assert_eq!((counters.program_failures, counters.uncorrectable_reads), (1, 0));
+    assert_eq!(smart(&mut world, admin).media_errors, 0);
+    for die in 0..4 {
+        world.core.inject(0, Fault::KillDie { die: DieId(die) }).expect("damage");
+    }
+    // What is in the buffer is read from there.
+    world.core.power_cut(0).expect("a mount");
+    assert!(world.fetch(link, blocks(READ, 0, 8), 4096).is_err());
+    assert_ne!(smart(&mut world, admin).media_errors, 0);
+}
+
+#[test]
+fn a_drive_that_takes_no_writes_any_more_says_so() {
+    let plain = || World::new();
+    let layered = || {
+        let device = common::chunks();
+        let settings = HostFtlConfig { over_provisioning: 0.5, ..HostFtlConfig::default() };
+        let layer = HostFtl::new(&settings, Drive::interface(&device, 0), device.image_bytes());
+        let layered = Layered::on_device(Box::new(layer.expect("room")), device).expect("a start");
+        let mut world = World::new();
+        world.core = Core::new(vec![("one".into(), layered)], Time::Instant).expect("a drive to serve");
+        world
+    };
+    for (what, mut world) in [("drive", plain()), ("host FTL", layered())] {
+        let (admin, id) = world.attach(PLAIN);
+        let link = world.queue(PLAIN, id, 1);
+        fill(&mut world, link);
+        let attributes = |world: &mut World| {
+            let namespace = IdentifyNamespace::decode(&identify(world, admin, Cns::Namespace, 1));
+            let common = IndependentNamespace::decode(&identify(world, admin, Cns::IndependentNamespace, 1));
+            (namespace.attributes, common.attributes)
+        };
+        assert_eq!(
+            (attributes(&mut world), smart(&mut world, admin).critical_warning),
+            ((0, 0), 0),
+            "{what}"
+        );
+        for die in 0..4 {
+            world.core.inject(0, Fault::KillDie { die: DieId(die) }).expect("damage");
+        }
+        let data = vec![0xBB; 16 << 10];
+        let refused = Status::WRITE_PROTECTED.do_not_retry();
+        let ends = (0..40).map(|n| {
+            let entry = blocks(WRITE, n % 8 * 32, 32).with_cdw(12, 31 | FUA);
+            world.ask(link, in_capsule(entry, &data), &data).status
+        });
+        assert!(ends.into_iter().any(|status| status == refused), "{what}");
+        assert_eq!(attributes(&mut world), (1, 1), "{what}");
+        assert_eq!(smart(&mut world, admin).critical_warning & 1 << 3, 1 << 3, "{what}");
+    }
+}

@@ -1,0 +1,53 @@
+//! The layer between a session and its socket, with an engine that encrypts nothing.
+
+use super::layer::{Engine, Layer};
+use crate::common;
+use crate::output::Output;
+use crate::session::{BYTES_MAX, Close, ConnectionId, Load, Port};
+use crate::{Core, Time};
+use pellucid_media::StoreKind;
+
+/// TLS that encrypts nothing.
+struct Clear;
+
+impl Engine for Clear {
+    fn decrypt(&mut self, input: &mut &[u8], received: &mut Vec<u8>) -> Result<bool, Close> {
+        received.extend_from_slice(std::mem::take(input));
+        Ok(false)
+    }
+
+    fn encrypt(&mut self, plain: &mut Output, port: &mut Port<'_>) {
+        port.output().head(&plain.take_all());
+    }
+}
+
+/// Each byte of what comes is answered with a mebibyte. A peer that does not take the answers gets no more of them for every answer
+/// that there is; one that takes them gets all.
+#[test]
+fn answers_that_nobody_takes_stay_bounded() {
+    const EACH: usize = 1 << 20;
+    let drive = common::drive(StoreKind::Ram);
+    let mut core = Core::new(vec![("one".into(), drive)], Time::Instant).expect("a drive to serve");
+    let (mut load, mut output) = (Load::default(), Output::default());
+    let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
+    let answer = |input: &mut &[u8], port: &mut Port<'_>| {
+        while !input.is_empty() && !port.congested() {
+            *input = &input[1..];
+            port.output().data(vec![0; EACH]);
+        }
+        Ok(())
+    };
+    let mut layer = Layer::new(Clear);
+    layer.receive(&mut &[0; 40][..], &mut port, answer).expect("all is well");
+    for _ in 0..5 {
+        layer.with(&mut port, |_| ());
+        layer.receive(&mut &[][..], &mut port, answer).expect("all is well");
+        assert_eq!((port.output().bytes(), layer.has_more()), (BYTES_MAX, true));
+    }
+    let mut taken = 0;
+    while layer.has_more() {
+        taken += port.output().take_all().len();
+        layer.receive(&mut &[][..], &mut port, answer).expect("all is well");
+    }
+    assert_eq!(taken + port.output().bytes(), 40 * EACH);
+}
