@@ -16,6 +16,9 @@
 // The tests inside share the drives of those outside, which name this crate.
 #[cfg(test)]
 extern crate self as pellucid_serve;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
 
 mod action;
 mod connection;

@@ -2,11 +2,11 @@
 
 mod admin;
 mod authentication;
-#[path = "../../../tests/common/mod.rs"]
-mod common;
 mod durable;
 mod hostile;
 mod io;
 mod sets;
 mod world;
 mod zones;
+
+use crate::common;
