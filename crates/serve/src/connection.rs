@@ -13,12 +13,17 @@
 
 use crate::core::{Core, Done};
 use crate::output::Output;
-use crate::session::{Close, ConnectionId, Load, Port, Session};
+use crate::session::{Close, ConnectionId, Load, Port, Session, TOTAL_BYTES_MAX};
 use crate::socket::{Stream, UNIX_SEND_BYTES};
 use std::io::{self, IoSliceMut};
 
 /// A connection that is ending must be gone after this time.
 const ENDING_NS_MAX: u64 = 5_000_000_000;
+
+/// Where all connections together hold nearly as much as they may, everybody has to wait for room: who has had answers of so many bytes
+const STUCK_BYTES: usize = 1 << 20;
+/// for so long, and has taken nothing of them, does not keep it from the others.
+const STUCK_NS_MAX: u64 = 5_000_000_000;
 
 /// So many answers a Unix socket holds while its connection is hot: what is sent together then is freed together, and still in a cache
 /// when the client takes it.
@@ -69,6 +74,10 @@ pub(crate) struct Connection {
     why: Option<Close>,
     ends_by_ns: u64,
     writable: bool,
+    /// The peer has taken something since the last tick.
+    taken: bool,
+    /// It was so at this time, or there was nothing to take.
+    taken_ns: u64,
     gone: bool,
 }
 
@@ -98,6 +107,8 @@ impl Connection {
             why: None,
             ends_by_ns: u64::MAX,
             writable: true,
+            taken: true,
+            taken_ns: 0,
             gone: false,
         }
     }
@@ -279,6 +290,7 @@ impl Connection {
                 Err(_) => self.gone = true,
             }
             let sent = before - self.output.bytes();
+            self.taken |= sent > 0;
             self.answers.bytes += sent;
             core.bytes_in_outputs -= sent;
             core.protocols[self.protocol].sent_bytes += sent as u64;
@@ -297,6 +309,12 @@ impl Connection {
     }
 
     pub fn tick(&mut self, core: &mut Core, now_ns: u64) {
+        if std::mem::take(&mut self.taken) || self.output.bytes() < STUCK_BYTES {
+            self.taken_ns = now_ns;
+        } else if core.bytes_held() >= TOTAL_BYTES_MAX / 4 * 3 && now_ns > self.taken_ns + STUCK_NS_MAX {
+            self.why = Some(Close::Refused("takes no answers while others wait for room for theirs".into()));
+            self.gone = true;
+        }
         if self.phase == Phase::Open && !self.gone {
             self.with_session(core, |session, port| session.tick(now_ns, port));
         } else if now_ns >= self.ends_by_ns {

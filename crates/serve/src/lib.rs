@@ -16,12 +16,11 @@
 // The tests inside share the drives of those outside, which name this crate.
 #[cfg(test)]
 extern crate self as pellucid_serve;
-
-mod action;
-/// Drives for tests, in the crate and on its outside.
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]
 mod common;
+
+mod action;
 mod connection;
 pub mod control;
 mod core;

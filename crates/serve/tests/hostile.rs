@@ -6,11 +6,12 @@ use common::{Client, SECTOR, Served, drive, pattern, read_some, serve, serve_obs
 use pellucid_flash::Rng;
 use pellucid_media::StoreKind;
 use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::session::{BYTES_MAX, Close, ConnectionId, Load, Port, Session};
+use pellucid_serve::session::{BYTES_MAX, Close, ConnectionId, Load, Port, Session, TOTAL_BYTES_MAX};
 use pellucid_serve::{Core, Options, Output, Time};
 use pellucid_wire::nbd::{Command, OptionKind, Request, encode_client_flags, encode_option};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 const OVERFLOW: u32 = 75;
@@ -187,6 +188,46 @@ fn a_peer_that_never_reads_is_bounded_and_alone() {
     drop(deaf);
     settles(&served, "connections", 2);
     settles(&served, "bytes_held", 0);
+}
+
+/// Peers that never read, so many that together they hold all that there is for answers: the others get one at a time then, and room
+/// again after a while, without those who took nothing.
+#[test]
+fn peers_that_never_read_do_not_keep_the_room_of_others() {
+    let served = served("deaf-crowd");
+    let mut other = Client::tcp(&served, "one");
+    let mut bytes = encode_client_flags(true).to_vec();
+    encode_option(OptionKind::ExportName, b"one", &mut bytes);
+    for cookie in 0..30 {
+        let read = Request { flags: 0, command: 0, cookie, offset_bytes: 0, length_bytes: 1 << 20 };
+        bytes.extend(read.encode());
+    }
+    // One that reads little by little, as slow as it is, stays.
+    let mut slow = UnixStream::connect(&served.unix).expect("it listens");
+    slow.write_all(&bytes).expect("it takes requests");
+    slow.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket option");
+    let deaf: Vec<UnixStream> = (0..TOTAL_BYTES_MAX / BYTES_MAX)
+        .map(|_| {
+            let mut stream = UnixStream::connect(&served.unix).expect("it listens");
+            stream.write_all(&bytes).expect("it takes requests");
+            stream
+        })
+        .collect();
+    let held = || number(&served.control(r#"{"do":"status"}"#), "bytes_held") as usize;
+    common::eventually("all room is taken", || held() >= TOTAL_BYTES_MAX);
+    let mut taken = vec![0; 64 << 10];
+    common::eventually("there is room again", || {
+        slow.read_exact(&mut taken).expect("answers");
+        other.write(8192, &[3; 512]);
+        std::thread::sleep(Duration::from_millis(100));
+        held() < TOTAL_BYTES_MAX / 4 * 3
+    });
+    // Not more of them are sent away than are in the way, and nobody who takes his answers.
+    let left = number(&served.control(r#"{"do":"status"}"#), "connections") as usize;
+    assert!((3 + deaf.len() / 2..3 + deaf.len()).contains(&left), "{left} connections");
+    for _ in 0..20 {
+        slow.read_exact(&mut taken).expect("answers");
+    }
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! The layer between a session and its socket, with an engine that encrypts nothing.
 
 use super::layer::{Engine, Layer};
-use crate::common;
 use crate::output::Output;
 use crate::session::{BYTES_MAX, Close, ConnectionId, Load, Port};
-use crate::{Core, Time};
+use crate::{Core, Time, common};
 use pellucid_media::StoreKind;
 
 /// TLS that encrypts nothing.
