@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Here stands the way of an operation. Beside it: which drives are taken ([`offer`]), whose operation is whose ([`ledger`]), what is
-//! forgotten piece by piece ([`forgetting`]), what is
-//! shown ([`figures`]), what is broken ([`damage`]), targets that come and go ([`targets`]), how many answers go together ([`parts`]).
+//! forgotten piece by piece ([`forgetting`]), what is shown ([`figures`]), what is broken ([`damage`]), targets that come and go
+//! ([`targets`]), how many answers go together ([`parts`]).
 //!
 //! Invariants: a drive is never told a time before one it was told already; operations enter a drive in the order in which they were
 //! submitted; nobody changes a drive in any other way while some wait at its door.
