@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 pub(crate) struct Flushes {
     waiting: VecDeque<u32>,
     running: Option<u32>,
-    /// Trims before the flush in progress, which it waits for.
+    /// Trims that the flush in progress waits for: those before it, and of what it waited for otherwise.
     trims: u64,
     /// Marked entries that are not programmed yet.
     entries_left: u32,
@@ -234,7 +234,9 @@ impl Device {
     }
 
     fn trim_unit(&mut self, lpn: Lpn) {
-        if let Some(entry) = self.buffer.find(lpn) {
+        let found = self.buffer.find(lpn);
+        let awaited = found.is_some_and(|entry| self.buffer[entry].flushing);
+        if let Some(entry) = found {
             self.buffer.busy(entry);
             if self.buffer[entry].programming {
                 // Programmed all the same: who waits for it is promised that it, or the trim, survives a power cut.
@@ -256,6 +258,10 @@ impl Device {
             }
         }
         self.ftl.trim(lpn);
+        if awaited {
+            // The trim stands for the data that the flush in progress waited for: without either, an older version could come back.
+            self.flushes.trims = self.ftl.trims();
+        }
     }
 
     /// A page that a forced write waits for is overwritten with zeros instead of being unmapped.

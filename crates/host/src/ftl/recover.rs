@@ -220,6 +220,7 @@ impl HostFtl {
         if start.phase == Phase::Repair {
             start.phase = Phase::Mount;
             self.assign_chunks(start);
+            self.end_broken(start);
         }
         let layout = self.lines.layout().clone();
         let bad: BTreeSet<u32> = (0..layout.blocks).filter(|&b| !self.lines.is_whole(BlockId(b))).collect();

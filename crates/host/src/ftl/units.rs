@@ -74,9 +74,9 @@ impl HostFtl {
         let line = job.line();
         match job {
             Job::Data(..) if !self.lines[line].opened => true,
-            // A start opens chunks that were open before; what the drive refuses all the same it leaves as it is.
-            Job::Reset(_) => false,
-            _ if !self.lines.is_limited() || self.starting.is_some() => false,
+            // What padding opens, where a start fills holes, was about to be opened before; what the drive refuses it leaves as it is.
+            Job::Reset(_) | Job::Pad(..) => false,
+            _ if !self.lines.is_limited() => false,
             _ => {
                 self.lines[line].rows[unit as usize] == 0
                     && !self.is_dead(unit, job)

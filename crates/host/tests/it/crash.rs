@@ -72,6 +72,17 @@ fn also_where_the_drive_holds_sectors_back() {
     }
 }
 
+/// A start pads what cannot be read yet; where that fails the line takes nothing more.
+#[test]
+fn also_where_padding_fails() {
+    for seed in [1014, 1038, 1194, 1206] {
+        let (mut config, mut reference) = (config(seed), drive(seed));
+        hold_back(seed, &mut config, &mut reference);
+        reference.faults = Faults { write: 0.004, reset: 0.002, read: 0.0 };
+        cut(seed, config, reference, 100 * (seed % 9) as u32, 60);
+    }
+}
+
 #[test]
 fn also_where_the_drive_limits_open_chunks() {
     for (seed, write) in (70..78).zip([0.0, 0.003].into_iter().cycle()) {
@@ -80,6 +91,11 @@ fn also_where_the_drive_limits_open_chunks() {
         reference.faults = Faults { write, reset: 0.0, read: 0.0 };
         cut(seed, config, reference, 40 * (seed % 4) as u32, 120);
     }
+    // A start fills a hole in a chunk that is not open, though as many others are as may be.
+    let (seed, mut reference) = (2301, drive(2301));
+    limit(&config(seed), &mut reference);
+    reference.faults = Faults { write: 0.004, reset: 0.002, read: 0.0 };
+    cut(seed, config(seed), reference, 600, 60);
 }
 
 /// What power cuts leave open is ended, so that the drive's limit is enough for life after life.

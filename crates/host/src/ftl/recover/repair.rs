@@ -146,14 +146,24 @@ impl HostFtl {
         }
     }
 
+    /// A line whose padding has failed takes nothing more.
+    pub(super) fn end_broken(&mut self, start: &mut Start) {
+        let data = self.lines.layout().stripes_per_block;
+        for &line in start.starts.keys().filter(|&&line| !self.lines[BlockId(line)].broken.is_empty()) {
+            start.used.insert(line, data);
+            start.torn.insert(line);
+        }
+    }
+
     /// Of the lines that a former life has left partly written one of a kind goes on; the others do not.
     pub(super) fn finish_closed(&mut self, start: &Start) {
         for line in start.starts.keys().map(|&line| BlockId(line)) {
             if self.ftl.takes_data(line) {
                 continue;
             }
-            if self.lines.is_limited() {
-                self.seal(line);
+            match self.lines.is_limited() {
+                true => self.seal(line),
+                false => self.seal_if_due(line),
             }
             for unit in 0..self.lines.units {
                 let chunk = self.lines.chunk_of(line, unit);
