@@ -122,6 +122,32 @@ fn blocks_that_go_bad_are_counted_whoever_uses_them() {
     }
 }
 
+/// Mounting erases what a cut has left half written, and retires what it may not erase.
+#[test]
+fn wear_is_known_after_a_power_cut_too() {
+    let mut erased = 0;
+    for namespace in ["'open-channel'\nmanagement = 'shared'\nspare_blocks = 2", "'zoned'"] {
+        let mut bench = Bench::new(&format!("[[drive.namespace]]\ninterface = {namespace}\n"), &[]);
+        bench.drive.watch();
+        for round in 0..12 {
+            let chunk = Lba(64 * (round % 4));
+            bench.submit(Command::new(0, Opcode::Write, chunk, 8, vec![7; 8 * 1024]));
+            while bench.drive.busy_dies() == 0 && bench.step() {}
+            for _ in 0..round % 5 {
+                bench.step();
+            }
+            bench.power_cut();
+            let taps = bench.drive.snapshot().taps.expect("watched");
+            let most = bench.drive.erase_counts().max().expect("good blocks");
+            let mut blocks = vec![0; most as usize + 1];
+            bench.drive.erase_counts().for_each(|erases| blocks[erases as usize] += 1);
+            assert_eq!(taps.blocks_by_erases, blocks, "{namespace}, round {round}");
+        }
+        erased += bench.drive.erase_counts().sum::<u32>();
+    }
+    assert!(erased > 0);
+}
+
 /// Data are as old as their program, also on a drive that has not been read for long.
 #[test]
 fn data_that_were_just_written_are_fresh() {
