@@ -276,6 +276,32 @@ impl Drop for Scratch {
     }
 }
 
+/// A file knows how long its media were in use, also if they were only read in the end.
+#[test]
+fn data_in_a_file_do_not_grow_younger() {
+    let file = Scratch::new("age");
+    let store = format!("media.store=file:{}", file.0.display());
+    let made =
+        || Device::new(&tiny(&owned(&[&ERRING[..], &["buffer.retain=false", &store]].concat()))).unwrap();
+    let bits_mended = |device: &mut Device, opcode, at: SimTime| {
+        let before = device.counters().corrected_bits;
+        let command = Command::new(0, opcode, Lba(0), 4, vec![7; 4096]);
+        device.submit(device.now().max(at), Command { fua: opcode == Opcode::Write, ..command });
+        while let Some(next) = device.next_event() {
+            device.advance(next);
+        }
+        device.counters().corrected_bits - before
+    };
+    let mut device = made();
+    bits_mended(&mut device, Opcode::Write, SimTime::ZERO);
+    let fresh = bits_mended(&mut device, Opcode::Read, SimTime::ZERO);
+    let old = bits_mended(&mut device, Opcode::Read, SimTime(400 * 86_400_000_000_000));
+    assert!(old > 2 * fresh && fresh > 0, "{fresh} {old}");
+    drop(device);
+    let reopened = bits_mended(&mut made(), Opcode::Read, SimTime::ZERO);
+    assert!(reopened > 2 * fresh, "{fresh} {old} {reopened}");
+}
+
 /// With the bad blocks of a drive that was refused, it would refuse the next description, too.
 #[test]
 fn a_refused_drive_leaves_no_file_behind() {
