@@ -116,6 +116,7 @@ impl Device {
         self.collect = crate::collect_path::Collect::new(&self.config.ftl, &self.layout, self.image_bytes);
         self.direct.refresh = Default::default();
         self.counters.power_cuts += 1;
+        self.tap_mount();
         self.push_completions(lost);
         Ok(mounted.unwrap_or_default())
     }

@@ -209,10 +209,14 @@ impl Taps {
             stage_sums: Default::default(),
             outstanding: (0, 0),
         };
-        for erases in device.erase_counts() {
-            *taps.blocks_at(erases) += 1;
-        }
+        taps.count_wear(device.erase_counts());
         taps
+    }
+
+    /// Counts blocks by their erases anew.
+    fn count_wear(&mut self, erases: impl Iterator<Item = u32>) {
+        self.blocks_by_erases.clear();
+        erases.for_each(|erases| *self.blocks_at(erases) += 1);
     }
 
     fn blocks_at(&mut self, erases: u32) -> &mut u32 {
@@ -307,6 +311,14 @@ impl Device {
     /// Whether the drive's taps are on.
     pub fn is_watched(&self) -> bool {
         self.taps.is_some()
+    }
+
+    /// A mount has erased and retired blocks, of which nobody was told one by one.
+    pub(crate) fn tap_mount(&mut self) {
+        if let Some(mut taps) = self.taps.take() {
+            taps.count_wear(self.erase_counts());
+            self.taps = Some(taps);
+        }
     }
 
     /// The clock goes on to `at`.

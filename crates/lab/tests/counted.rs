@@ -122,6 +122,32 @@ fn blocks_that_go_bad_are_counted_whoever_uses_them() {
     }
 }
 
+/// Mounting erases what a cut has left half written, and retires what it may not erase.
+#[test]
+fn wear_is_known_after_a_power_cut_too() {
+    let mut erased = 0;
+    for namespace in ["'open-channel'\nmanagement = 'shared'\nspare_blocks = 2", "'zoned'"] {
+        let mut bench = Bench::new(&format!("[[drive.namespace]]\ninterface = {namespace}\n"), &[]);
+        bench.drive.watch();
+        for round in 0..12 {
+            let chunk = Lba(64 * (round % 4));
+            bench.submit(Command::new(0, Opcode::Write, chunk, 8, vec![7; 8 * 1024]));
+            while bench.drive.busy_dies() == 0 && bench.step() {}
+            for _ in 0..round % 5 {
+                bench.step();
+            }
+            bench.power_cut();
+            let taps = bench.drive.snapshot().taps.expect("watched");
+            let most = bench.drive.erase_counts().max().expect("good blocks");
+            let mut blocks = vec![0; most as usize + 1];
+            bench.drive.erase_counts().for_each(|erases| blocks[erases as usize] += 1);
+            assert_eq!(taps.blocks_by_erases, blocks, "{namespace}, round {round}");
+        }
+        erased += bench.drive.erase_counts().sum::<u32>();
+    }
+    assert!(erased > 0);
+}
+
 /// Data are as old as their program, also on a drive that has not been read for long.
 #[test]
 fn data_that_were_just_written_are_fresh() {
@@ -248,6 +274,32 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
+}
+
+/// A file knows how long its media were in use, also if they were only read in the end.
+#[test]
+fn data_in_a_file_do_not_grow_younger() {
+    let file = Scratch::new("age");
+    let store = format!("media.store=file:{}", file.0.display());
+    let made =
+        || Device::new(&tiny(&owned(&[&ERRING[..], &["buffer.retain=false", &store]].concat()))).unwrap();
+    let bits_mended = |device: &mut Device, opcode, at: SimTime| {
+        let before = device.counters().corrected_bits;
+        let command = Command::new(0, opcode, Lba(0), 4, vec![7; 4096]);
+        device.submit(device.now().max(at), Command { fua: opcode == Opcode::Write, ..command });
+        while let Some(next) = device.next_event() {
+            device.advance(next);
+        }
+        device.counters().corrected_bits - before
+    };
+    let mut device = made();
+    bits_mended(&mut device, Opcode::Write, SimTime::ZERO);
+    let fresh = bits_mended(&mut device, Opcode::Read, SimTime::ZERO);
+    let old = bits_mended(&mut device, Opcode::Read, SimTime(400 * 86_400_000_000_000));
+    assert!(old > 2 * fresh && fresh > 0, "{fresh} {old}");
+    drop(device);
+    let reopened = bits_mended(&mut made(), Opcode::Read, SimTime::ZERO);
+    assert!(reopened > 2 * fresh, "{fresh} {old} {reopened}");
 }
 
 /// With the bad blocks of a drive that was refused, it would refuse the next description, too.

@@ -30,7 +30,7 @@ pub use xy::{Mark, Plot};
 use std::fmt::Write;
 
 /// Colours that a page defines; series beyond them start again.
-pub const COLOURS: usize = 9;
+pub const COLOURS: usize = 10;
 
 /// The style sheet of all plots: light by default, dark where the reader's system is.
 pub const STYLE: &str = include_str!("plot/style.css");

@@ -124,9 +124,11 @@ impl Media {
         ReadResult::Ok { corrected_bits: found.bits, worst_chunk_bits: found.worst }
     }
 
-    /// What the error rate of a block's pages depends on, but for the page itself. Counts the read.
+    /// What the error rate of a block's pages depends on, but for the page itself. Counts the read, and has a file keep the
+    /// time: data that are only read would be younger each time that it is opened.
     fn page_state(&mut self, block: u32) -> PageState {
         let (age_s, pe_cycles) = (self.age(), self.store.state(block).erase_count());
+        self.store.set_age(age_s);
         let (meta, _) = self.store.both_mut(block);
         let (born_s, reads) = self.shape.meta.history(meta);
         self.shape.meta.set_history(meta, (born_s, reads.saturating_add(1)));

@@ -121,3 +121,13 @@ fn a_standalone_file_carries_its_style_and_its_name_space() {
     let met = assert_well_formed(&file);
     assert_eq!(met[1], "style");
 }
+
+/// Bars of stages and causes are stacked: two parts of one colour could not be told apart.
+#[test]
+fn every_stage_and_cause_has_a_colour_of_its_own() {
+    const { assert!(pellucid_flash::Stage::COUNT <= COLOURS && pellucid_flash::Cause::COUNT <= COLOURS) };
+    for n in 0..COLOURS {
+        assert_eq!(STYLE.matches(&format!("--c{n}: #")).count(), 2, "colour {n}, light and dark");
+        assert!(STYLE.contains(&format!(".s{n} {{")) && STYLE.contains(&format!(".f{n} {{")), "colour {n}");
+    }
+}
