@@ -314,6 +314,9 @@ impl Connection {
         } else if core.bytes_held() >= TOTAL_BYTES_MAX / 4 * 3 && now_ns > self.taken_ns + STUCK_NS_MAX {
             self.why = Some(Close::Refused("takes no answers while others wait for room for theirs".into()));
             self.gone = true;
+            // At once, so that no more are sent away than are in the way.
+            core.bytes_in_outputs -= self.output.bytes();
+            self.output.discard(&mut core.pool);
         }
         if self.phase == Phase::Open && !self.gone {
             self.with_session(core, |session, port| session.tick(now_ns, port));
