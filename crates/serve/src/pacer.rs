@@ -12,7 +12,7 @@
 //! Instant: wall time plays no part.
 //!
 //! Invariants: the estimate of the cost is at most [`COST_NS_MAX`], and moves by one step for each completion that is handed out alone;
-//! that of the way is at most [`WAY_NS_MAX`], and moves by one step for each command that is the first after the only one was answered.
+//! that of the way is at most [`WAY_NS_MAX`], and moves for each command that is the first after the only one was answered.
 
 use hdrhistogram::Histogram;
 use pellucid_flash::SimTime;
@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const LATENESS_MAX_NS: u64 = 60_000_000_000;
 /// A step of an estimate, up or down: it settles at the median, on which a turn that was interrupted has no more weight than another.
 const STEP_NS: u64 = 50;
+/// So many steps up for one down: it settles where nine of ten are below.
+const WAY_STEPS_UP: u64 = 9;
 /// What takes longer is a large transfer; with that as the measure small ones would be early.
 const COST_NS_MAX: u64 = 20_000;
 
@@ -33,8 +35,9 @@ const WAY_NS_MAX: u64 = 100_000;
 pub enum Lead {
     /// So much.
     Fixed(Duration),
-    /// As long as the host takes from an answer to its next command, at the median, when nothing else is outstanding. Right for a host
-    /// that asks again at once: what it thinks before it asks would be taken for the way.
+    /// As long as the host takes from an answer to its next command nine times of ten, when nothing else is outstanding. Right for a host
+    /// that asks again at once: what it thinks before it asks would be taken for the way. A way that is shorter takes nothing from
+    /// the latency, as a command is stamped no earlier than what the drive has done; one that is longer adds to it. So not the median.
     Measured {
         /// What is assumed at first.
         first: Duration,
@@ -145,7 +148,7 @@ impl Pacer {
         if let Some(answered_ns) = self.answered_ns.take() {
             let way_ns = now_ns - answered_ns;
             if self.measures_way && way_ns <= WAY_NS_MAX {
-                self.lead_ns = approach(self.lead_ns, way_ns);
+                self.lead_ns = approach(self.lead_ns, way_ns, WAY_STEPS_UP).min(WAY_NS_MAX);
             }
         }
         self.drive_time(now_ns)
@@ -176,7 +179,7 @@ impl Pacer {
         // Of several, each but the last was out sooner than the whole took.
         if std::mem::take(&mut self.taken) == 1 {
             let now_ns = self.now_ns();
-            self.cost_ns = approach(self.cost_ns, now_ns - self.looked_ns).min(COST_NS_MAX);
+            self.cost_ns = approach(self.cost_ns, now_ns - self.looked_ns, 1).min(COST_NS_MAX);
             self.answered_ns = (outstanding == 0).then_some(now_ns);
         }
     }
@@ -209,10 +212,10 @@ impl Pacer {
     }
 }
 
-/// One step from an estimate towards what was measured.
-fn approach(estimate_ns: u64, measured_ns: u64) -> u64 {
+/// An estimate, nearer to what was measured: by so many steps up, or one down.
+fn approach(estimate_ns: u64, measured_ns: u64, steps_up: u64) -> u64 {
     match measured_ns > estimate_ns {
-        true => estimate_ns + STEP_NS,
+        true => estimate_ns + steps_up * STEP_NS,
         false => estimate_ns.saturating_sub(STEP_NS),
     }
 }
@@ -272,11 +275,14 @@ mod tests {
         let first = Duration::from_nanos(FIRST_NS);
         pacer.set_lead(Lead::Measured { first });
         (0..10).for_each(|_| ask_again(&mut pacer, 50_000, 0));
-        assert_eq!(pacer.lead_ns, FIRST_NS + 10 * STEP_NS, "the first to arrive counts, and no other");
+        let learnt = FIRST_NS + 10 * WAY_STEPS_UP * STEP_NS;
+        assert_eq!(pacer.lead_ns, learnt, "the first to arrive counts, and no other");
         (0..10).for_each(|_| ask_again(&mut pacer, 50_000, 1));
-        assert_eq!(pacer.lead_ns, FIRST_NS + 10 * STEP_NS, "what was under way says nothing of the way");
+        assert_eq!(pacer.lead_ns, learnt, "what was under way says nothing of the way");
         (0..10).for_each(|_| ask_again(&mut pacer, 10 * WAY_NS_MAX, 0));
-        assert_eq!(pacer.lead_ns, FIRST_NS + 10 * STEP_NS, "nor does who was doing something else");
+        assert_eq!(pacer.lead_ns, learnt, "nor does who was doing something else");
+        (0..1000).for_each(|_| ask_again(&mut pacer, 0, 0));
+        assert!(pacer.lead_ns < FIRST_NS, "{}", pacer.lead_ns);
         pacer.set_lead(Lead::Fixed(first));
         (0..10).for_each(|_| ask_again(&mut pacer, 50_000, 0));
         assert_eq!(pacer.lead_ns, FIRST_NS, "what is given stays");
