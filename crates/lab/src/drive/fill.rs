@@ -2,18 +2,15 @@
 
 use super::RunError;
 use super::oracle::{Oracle, fill_images};
+use super::precondition::{Overwrites, overwrite};
 use super::target::{HostStack, Target};
-use crate::spec::{Overwrite, Precondition};
+use crate::spec::Precondition;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, SimTime, Status};
 
 /// Writes under way together.
 const OUTSTANDING: usize = 256;
 /// Sectors of a write of the fill.
 const FILL_SECTORS: u32 = 32;
-/// Random overwriting goes on until write amplification over a whole pass changes by less than this share.
-const STEADY_SHARE: f64 = 0.01;
-/// ... and for no more passes than this.
-const STEADY_PASSES_MAX: u32 = 20;
 
 /// Fills and overwrites what the layers offer as described. With an oracle, its expectations follow.
 pub fn precondition_stack(
@@ -53,23 +50,7 @@ fn write(
         writer.write(Lba(at), count)?;
         at += u64::from(count);
     }
-    let mut rng = Rng::stream(what.seed, "precondition");
-    match what.overwrite {
-        Overwrite::Capacities(share) => writer.overwrite(&mut rng, filled, (filled as f64 * share) as u64)?,
-        Overwrite::Steady => {
-            let mut before = f64::NAN;
-            for _ in 0..STEADY_PASSES_MAX {
-                let moved = writer.moved();
-                writer.overwrite(&mut rng, filled, filled)?;
-                let now = 1.0 + (writer.moved() - moved) as f64 / filled as f64;
-                let steady = now > 1.0 && ((now - before) / before).abs() < STEADY_SHARE;
-                before = now;
-                if steady {
-                    break;
-                }
-            }
-        }
-    }
+    overwrite(&mut writer, what, filled)?;
     writer.end()
 }
 
@@ -85,17 +66,6 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn moved(&self) -> u64 {
-        self.stack.host().map_or(0, |host| host.ftl.relocated_units)
-    }
-
-    fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError> {
-        for _ in 0..count {
-            self.write(Lba(rng.below(filled)), 1)?;
-        }
-        Ok(())
-    }
-
     fn write(&mut self, lba: Lba, sectors: u32) -> Result<(), RunError> {
         while self.idle.is_empty() {
             self.step()?;
@@ -149,5 +119,18 @@ impl Writer<'_> {
             self.step()?;
         }
         Ok(())
+    }
+}
+
+impl Overwrites for Writer<'_> {
+    fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError> {
+        for _ in 0..count {
+            self.write(Lba(rng.below(filled)), 1)?;
+        }
+        Ok(())
+    }
+
+    fn moved(&self) -> u64 {
+        self.stack.host().map_or(0, |host| host.ftl.relocated_units)
     }
 }

@@ -42,26 +42,43 @@ fn write(
     for lpn in 0..filled {
         writer.write(Lpn(lpn as u32))?;
     }
+    overwrite(&mut writer, what, filled)?;
+    writer.end()
+}
+
+/// What preconditioning overwrites through: mapping units of a drive, or sectors above layers of the host.
+pub(super) trait Overwrites {
+    /// Writes `count` random pieces of the first `filled`.
+    fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError>;
+
+    /// Pieces that collection has moved so far.
+    fn moved(&self) -> u64;
+}
+
+/// Overwrites what has been filled, as described.
+pub(super) fn overwrite(
+    writer: &mut impl Overwrites,
+    what: &Precondition,
+    filled: u64,
+) -> Result<(), RunError> {
     let mut rng = Rng::stream(what.seed, "precondition");
     match what.overwrite {
-        Overwrite::Capacities(share) => {
-            writer.overwrite(&mut rng, filled, (filled as f64 * share) as u64)?;
-        }
+        Overwrite::Capacities(share) => writer.overwrite(&mut rng, filled, (filled as f64 * share) as u64),
         Overwrite::Steady => {
             let mut before = f64::NAN;
             for _ in 0..STEADY_PASSES_MAX {
-                let moved = writer.device.ftl_counters().relocated_units;
+                let moved = writer.moved();
                 writer.overwrite(&mut rng, filled, filled)?;
-                let now = 1.0 + (writer.device.ftl_counters().relocated_units - moved) as f64 / filled as f64;
+                let now = 1.0 + (writer.moved() - moved) as f64 / filled as f64;
                 let steady = now > 1.0 && ((now - before) / before).abs() < STEADY_SHARE;
                 before = now;
                 if steady {
                     break;
                 }
             }
+            Ok(())
         }
     }
-    writer.end()
 }
 
 struct Writer<'a> {
@@ -76,25 +93,6 @@ impl<'a> Writer<'a> {
     fn new(device: &'a mut Device, oracle: Option<&'a mut Oracle>) -> Writer<'a> {
         let image = vec![0; device.image_bytes() * device.layout().sectors_per_unit as usize];
         Writer { device, oracle, filler: Filler::default(), image, version: 0 }
-    }
-
-    /// Writes `count` random units of the first `filled`. They are drawn in batches, so that the drive can be told.
-    fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError> {
-        let mut batch = [Lpn(0); 16];
-        let mut left = count;
-        while left > 0 {
-            let here = left.min(batch.len() as u64) as usize;
-            for lpn in &mut batch[..here] {
-                *lpn = Lpn(rng.below(filled) as u32);
-                self.device
-                    .announce(Lba(u64::from(lpn.0) * u64::from(self.device.layout().sectors_per_unit)));
-            }
-            for &lpn in &batch[..here] {
-                self.write(lpn)?;
-            }
-            left -= here as u64;
-        }
-        Ok(())
     }
 
     #[inline]
@@ -116,5 +114,30 @@ impl<'a> Writer<'a> {
 
     fn end(&mut self) -> Result<(), RunError> {
         self.device.fill_end(&mut self.filler).map_err(RunError::Precondition)
+    }
+}
+
+impl Overwrites for Writer<'_> {
+    /// They are drawn in batches, so that the drive can be told.
+    fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError> {
+        let mut batch = [Lpn(0); 16];
+        let mut left = count;
+        while left > 0 {
+            let here = left.min(batch.len() as u64) as usize;
+            for lpn in &mut batch[..here] {
+                *lpn = Lpn(rng.below(filled) as u32);
+                self.device
+                    .announce(Lba(u64::from(lpn.0) * u64::from(self.device.layout().sectors_per_unit)));
+            }
+            for &lpn in &batch[..here] {
+                self.write(lpn)?;
+            }
+            left -= here as u64;
+        }
+        Ok(())
+    }
+
+    fn moved(&self) -> u64 {
+        self.device.ftl_counters().relocated_units
     }
 }
