@@ -44,7 +44,6 @@ PARAMETERS = {
     "host.dma_latency": ("ns", 2000, 0, 30000),
     "host.dma_request": ("ns", 1000, 0, 10000),
     "host.dma_overhead": ("ns", 50, 0, 2000),
-    "scheduler.decode": ("ns", 2000, 0, 25000),
     "scheduler.drain": ("ns", 2000, 0, 20000),
     "firmware.fetch.fixed": ("ns", 500, 100, 8000),
     "firmware.slice.cycles": ("", 200, 100, 4000),
