@@ -88,7 +88,7 @@ fn wrong_values_are_named_with_what_is_allowed() {
         ),
         (
             "[drive.host]\nweights = [1, 0]",
-            "16: drive.host.weights = [1, 0]: not allowed; allowed: a list of whole numbers from 1",
+            "16: drive.host.weights = [1, 0]: not allowed; allowed: a list of whole numbers from 1 to 4294967295",
         ),
         (
             "[host]\nlayers = ['cluster-buffer']",
