@@ -7,7 +7,7 @@
 //!  clock ───► elapsed      time with n ways, channels, commands
 //! ```
 //! Off by default: a drive that nobody watches has no taps and pays one comparison per event. On, everything lands in tables
-//! of fixed size; only the list of blocks by erase count grows, by one place per erase count ever reached.
+//! of fixed size; only that of blocks by erase count grows and shrinks, with the erase counts that blocks have.
 //!
 //! What several histograms need of an event is kept together and reaches them with a snapshot: sums of stages, sums of parts (which the
 //! ways have), and time with an unchanged number of commands.
@@ -25,6 +25,7 @@ use crate::device::Device;
 use crate::scheduler::{FlashOp, OpKind};
 use pellucid_flash::{Completion, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
 use pellucid_media::Health;
+use std::collections::BTreeMap;
 
 /// A kind of flash operation, as the taps count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,8 +185,8 @@ pub struct Taps {
     pub active_channels_ns: Vec<u64>,
     /// Simulated time by the number of commands in the drive, ns.
     pub outstanding_ns: Histogram,
-    /// Blocks that are not bad from the factory, by erase count.
-    pub blocks_by_erases: Vec<u32>,
+    /// Blocks that are not bad from the factory, by erase count; of counts that some block has.
+    pub blocks_by_erases: BTreeMap<u32, u32>,
     /// Sums of `stages`.
     stage_sums: [StageTimes; 2],
     /// Commands in the drive, and for how long there have been so many, ns: not in `outstanding_ns` yet.
@@ -205,7 +206,7 @@ impl Taps {
             active_ways_ns: vec![0; layout.dies as usize + 1],
             active_channels_ns: vec![0; layout.channels as usize + 1],
             outstanding_ns: Histogram::default(),
-            blocks_by_erases: Vec::new(),
+            blocks_by_erases: BTreeMap::new(),
             stage_sums: Default::default(),
             outstanding: (0, 0),
         };
@@ -216,15 +217,16 @@ impl Taps {
     /// Counts blocks by their erases anew.
     fn count_wear(&mut self, erases: impl Iterator<Item = u32>) {
         self.blocks_by_erases.clear();
-        erases.for_each(|erases| *self.blocks_at(erases) += 1);
+        erases.for_each(|erases| *self.blocks_by_erases.entry(erases).or_default() += 1);
     }
 
-    fn blocks_at(&mut self, erases: u32) -> &mut u32 {
-        let at = erases as usize;
-        if at >= self.blocks_by_erases.len() {
-            self.blocks_by_erases.resize(at + 1, 0);
+    /// A block with so many erases has other ones now, or is not counted any more.
+    fn leaves(&mut self, erases: u32) {
+        match self.blocks_by_erases.get_mut(&erases) {
+            Some(blocks) if *blocks > 1 => *blocks -= 1,
+            Some(_) => drop(self.blocks_by_erases.remove(&erases)),
+            None => debug_assert!(false, "no block has {erases} erases"),
         }
-        &mut self.blocks_by_erases[at]
     }
 
     /// A command has ended.
@@ -263,8 +265,8 @@ impl Taps {
 
     /// A block has been erased for the `erases`-th time.
     pub(crate) fn erased(&mut self, erases: u32) {
-        *self.blocks_at(erases - 1) -= 1;
-        *self.blocks_at(erases) += 1;
+        self.leaves(erases - 1);
+        *self.blocks_by_erases.entry(erases).or_default() += 1;
     }
 
     /// Time has passed with so many active.
@@ -364,7 +366,7 @@ impl Device {
     #[inline]
     pub(crate) fn tap_bad(&mut self, block: pellucid_flash::BlockId) {
         if let Some(taps) = &mut self.taps {
-            *taps.blocks_at(self.media.erase_count(block)) -= 1;
+            taps.leaves(self.media.erase_count(block));
         }
     }
 }

@@ -128,17 +128,32 @@ impl fmt::Display for GeometryError {
 impl std::error::Error for GeometryError {}
 
 impl Geometry {
+    /// The most channels.
+    pub const CHANNELS_MAX: u32 = 256;
+    /// The most ways of a channel: its dies, ways x dies, are a bit each.
+    pub const WAYS_MAX: u32 = 64;
+    /// The most dies of a way.
+    pub const DIES_MAX: u32 = 16;
+    /// The most planes of a die.
+    pub const PLANES_MAX: u32 = 16;
+    /// The most blocks of a plane.
+    pub const BLOCKS_MAX: u32 = 1 << 20;
+    /// The most pages of a block.
+    pub const PAGES_MAX: u32 = 1 << 16;
+    /// The most pages that one program writes: a word line of QLC.
+    pub const ONE_SHOT_PAGES_MAX: u32 = 4;
+
     /// Checks the shape and derives the [`Layout`].
     pub fn layout(&self) -> Result<Layout, GeometryError> {
         let refuse =
             |key, value: u64, allowed: &str| Err(GeometryError { key, value, allowed: allowed.into() });
         for (key, value, max) in [
-            ("channels", self.channels, 256),
-            ("ways", self.ways, 256),
-            ("dies", self.dies, 16),
-            ("planes", self.planes, 16),
-            ("blocks", self.blocks, 1 << 20),
-            ("pages", self.pages, 1 << 16),
+            ("channels", self.channels, Geometry::CHANNELS_MAX),
+            ("ways", self.ways, Geometry::WAYS_MAX),
+            ("dies", self.dies, Geometry::DIES_MAX),
+            ("planes", self.planes, Geometry::PLANES_MAX),
+            ("blocks", self.blocks, Geometry::BLOCKS_MAX),
+            ("pages", self.pages, Geometry::PAGES_MAX),
         ] {
             if value == 0 || value > max {
                 return refuse(key, value.into(), &format!("allowed: 1 to {max}"));
@@ -151,7 +166,7 @@ impl Geometry {
                 "allowed: at least 4 per plane, so that collection can work",
             );
         }
-        if self.ways * self.dies > 64 {
+        if self.ways * self.dies > Geometry::WAYS_MAX {
             return refuse("ways", self.ways.into(), "allowed: ways x dies at most 64 on a channel");
         }
         if !self.sector_bytes.is_power_of_two() || !(512..=65_536).contains(&self.sector_bytes) {
@@ -165,7 +180,7 @@ impl Geometry {
             return refuse("page_bytes", self.page_bytes.into(), "allowed: a multiple of 512 up to 1 MiB");
         }
         if self.one_shot_pages == 0
-            || self.one_shot_pages > 4
+            || self.one_shot_pages > Geometry::ONE_SHOT_PAGES_MAX
             || !self.pages.is_multiple_of(self.one_shot_pages)
         {
             return refuse("one_shot_pages", self.one_shot_pages.into(), "allowed: 1 to 4, dividing pages");

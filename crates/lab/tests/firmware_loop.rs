@@ -1,7 +1,8 @@
-//! The polling firmware: what has ended is noticed when the loop comes by, and not before.
+//! The polling firmware: what has ended is noticed when the loop comes by, and not before. And in which order it issues, beside the
+//! firmware of tasks.
 
-use pellucid_device::{Device, FirmwareModule};
-use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime, Stage};
+use pellucid_device::{Device, Filler, FirmwareModule};
+use pellucid_flash::{Command, Completion, Lba, Lpn, Nanos, Opcode, SimTime, Stage};
 use pellucid_lab::swarm::tiny;
 
 /// A turn of the loop lasts a millisecond, everything else on the processor nothing.
@@ -68,6 +69,53 @@ fn a_turn_that_takes_a_command_skips_the_scheduler() {
 fn tasks_notice_at_once() {
     let mut device = drive(&["media.timing.op_spread=0.0"]);
     assert_eq!(run(&mut device, us(300), Opcode::Read, 0).completed, us(300));
+}
+
+/// The ways of the reads that end, all submitted at once: way `n` of the one channel has units `n`, `n + 4`, ...
+fn ways_of_reads(sets: &[&str], units: &[u64]) -> Vec<u64> {
+    let one_channel =
+        ["media.channels=1", "media.ways=4", "media.timing.op_spread=0.0", "buffer.retain=false"];
+    let mut device = drive(&[&one_channel, sets].concat());
+    let (mut filler, image) = (Filler::default(), vec![0; 4 * device.image_bytes()]);
+    (0..32).for_each(|unit| device.fill_unit(&mut filler, Lpn(unit), &image).unwrap());
+    device.fill_end(&mut filler).unwrap();
+    for (tag, unit) in units.iter().enumerate() {
+        device.submit(us(0), Command::new(tag as u64, Opcode::Read, Lba(4 * unit), 4, Vec::new()));
+    }
+    let mut ways = Vec::new();
+    while let Some(next) = device.next_event() {
+        device.advance(next);
+        while let Some(done) = device.pop() {
+            ways.push(units[done.tag as usize] % 4);
+        }
+    }
+    ways
+}
+
+const MODELS: [&str; 2] = ["firmware.model=tasks", "firmware.model=loop"];
+
+/// Section 3.3.3: operations of the same priority are handled in a round-robin manner. Sensing takes 1 us, a transfer 21.
+#[test]
+fn ways_of_one_class_take_turns() {
+    // All of way 0 first, then all of way 1, ...
+    let units: Vec<u64> = (0..32).map(|n| n / 8 + 4 * (n % 8)).collect();
+    for model in MODELS {
+        let ways =
+            ways_of_reads(&[model, "media.timing.read=\"1us\"", "firmware.turn.fixed=\"1us\""], &units);
+        assert_eq!(ways.len(), 32, "{model}");
+        for four in ways.windows(4) {
+            let served = four.iter().fold(0, |served, way| served | 1 << way);
+            assert_eq!(served, 0b1111, "{model}: {ways:?}");
+        }
+    }
+}
+
+/// Section 3.3.2: operations of different commands interleave, each way's in the order in which they came.
+#[test]
+fn a_command_whose_way_is_free_passes_those_that_wait() {
+    for model in MODELS {
+        assert_eq!(ways_of_reads(&[model], &[0, 4, 8, 1]), [0, 1, 0, 0], "{model}");
+    }
 }
 
 #[test]

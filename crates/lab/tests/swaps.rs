@@ -13,7 +13,11 @@ const SMALL: &[&str] = &["media.blocks=16", "ftl.over_provisioning=0.3", "precon
 
 /// Runs `job` (TOML, one table or more) on a changed Cosmos+ drive in SLC mode.
 fn run(sets: &[&str], job: &str) -> Report {
-    let text = format!("[drive]\npreset = \"cosmos-plus-slc\"\n{job}");
+    run_on("cosmos-plus-slc", sets, job)
+}
+
+fn run_on(preset: &str, sets: &[&str], job: &str) -> Report {
+    let text = format!("[drive]\npreset = \"{preset}\"\n{job}");
     let sets: Vec<String> = SMALL.iter().chain(sets).map(|set| set.to_string()).collect();
     let spec = spec::from_str(&text, "swap", &sets).unwrap_or_else(|e| panic!("{e}"));
     let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
@@ -96,6 +100,40 @@ fn another_clock_limits_the_reads() {
         ["200", "1000", "4000"].map(|mhz| read_rate(&run(&[&format!("firmware.clock_mhz={mhz}")], &reads)));
     assert!(slow < 0.9 * normal, "200 MHz {slow:.0} B/s, 1,000 MHz {normal:.0} B/s");
     assert!(fast < 1.15 * normal, "4,000 MHz {fast:.0} B/s, 1,000 MHz {normal:.0} B/s");
+}
+
+/// A link slower than the channels bounds the drive: 4 KiB at 500 MB/s, and what a unit costs beside (`dma_overhead`).
+#[test]
+fn another_link_bounds_the_reads() {
+    let reads = job("rw=read,bs=128k,iodepth=16,number_ios=1500");
+    let sets = ["host.link_rate=\"500MB/s\"", "host.dma_overhead=\"1us\""];
+    let [published, slow, costly] = [&[][..], &sets[..1], &sets].map(|sets| read_rate(&run(sets, &reads)));
+    assert!(published > 1.2e9, "{published:.0} B/s");
+    assert!((slow / 500e6 - 1.0).abs() < 0.01, "{slow:.0} B/s");
+    let unit_ns = 4096.0 / 0.5 + 1000.0;
+    assert!((costly / (4096e9 / unit_ns) - 1.0).abs() < 0.01, "{costly:.0} B/s");
+}
+
+/// Written through, a page waits for its transfer (90 us) and its program (486 us).
+#[test]
+fn another_buffer_has_writes_wait_for_their_program() {
+    let writes = job("rw=write,bs=16k,iodepth=1,number_ios=500");
+    let [back, through] = ["write-back", "write-through"].map(|write| {
+        let report = run(&[&format!("buffer.write={write}")], &writes);
+        report.directions.write.latency.mean_ns.unwrap() / 1e3
+    });
+    let more = through - back;
+    assert!((550.0..700.0).contains(&more), "written back {back:.0} us, through {through:.0} us");
+}
+
+/// Section 7.4: a word line of TLC takes little longer than a page of MLC, and three times its data cross the channel.
+#[test]
+fn another_flash_module_uses_the_channels_more() {
+    let writes = job("rw=write,bs=128k,iodepth=16,number_ios=3000");
+    let [mlc, tlc] = ["cosmos-plus", "cosmos-plus-tlc"]
+        .map(|preset| run_on(preset, &[], &writes).utilisation.mean_channel().unwrap());
+    let ratio = tlc / mlc;
+    assert!((1.3..3.0).contains(&ratio), "MLC {mlc:.3}, TLC {tlc:.3}");
 }
 
 /// Four channels can share a key-equation solver that is fast enough. One that is too slow bounds the drive: chunks of

@@ -3,7 +3,8 @@
 //!
 //! Rows: the code of COSMOS+ OpenSSD (13 bits in 256 bytes) and two larger ones. Columns: megabytes of data
 //! per second and core for encoding and for decoding without errors, then microseconds per chunk for decoding
-//! so many wrong bits. Before them: how often more wrong bits than can be corrected are mistaken for another code word. Then the scrambler and the sampling of bit errors.
+//! so many wrong bits. Before them: how often more wrong bits than can be corrected are mistaken for another code word. Then the scrambler
+//! and the sampling of bit errors.
 
 #![allow(clippy::print_stdout, clippy::disallowed_types, reason = "an example measures time and prints")]
 
@@ -54,8 +55,8 @@ fn measure(chunk_bytes: usize, strength: usize) -> Result<(), EccError> {
     Ok(())
 }
 
-/// How often the decoder takes a chunk with more wrong bits than it can correct for another code word, against the 1/t! of
-/// random words.
+/// How often the decoder takes a chunk with more wrong bits than it can correct for another code word, against the law for random
+/// words: the share of all words that lie within t bits of a code word, (sum of C(n, i) over i <= t) / 2^parity bits.
 fn miscorrection(strength: usize) -> Result<(), EccError> {
     const CHUNK_BYTES: usize = 256;
     const TRIALS: u32 = 100_000;
@@ -81,8 +82,13 @@ fn miscorrection(strength: usize) -> Result<(), EccError> {
         }
         print!("  {errors} errors {:.4} %", f64::from(mistaken) / f64::from(TRIALS) * 100.0);
     }
-    let bound = 100.0 / (1..=strength).map(|i| i as f64).product::<f64>();
-    println!("  (1/t! = {bound:.2e} %)");
+    let bits = (8 * CHUNK_BYTES + code.parity_bits()) as f64;
+    let mut ways = 1.0;
+    let near: f64 = (0..strength).fold(1.0, |near, i| {
+        ways *= (bits - i as f64) / (i as f64 + 1.0);
+        near + ways
+    });
+    println!("  (law: {:.2e} %)", 100.0 * near / 2f64.powi(code.parity_bits() as i32));
     Ok(())
 }
 

@@ -498,15 +498,14 @@ impl From<&Taps> for WatchedFigures {
 }
 
 impl Wear {
-    fn of(blocks_by_erases: &[u32]) -> Wear {
-        let filled = || blocks_by_erases.iter().enumerate().filter(|(_, blocks)| **blocks > 0);
-        let blocks: u64 = filled().map(|(_, &n)| u64::from(n)).sum();
-        let erases: u64 = filled().map(|(erases, &n)| erases as u64 * u64::from(n)).sum();
+    fn of(blocks_by_erases: &BTreeMap<u32, u32>) -> Wear {
+        let blocks: u64 = blocks_by_erases.values().map(|&n| u64::from(n)).sum();
+        let erases: u64 = blocks_by_erases.iter().map(|(&erases, &n)| u64::from(erases) * u64::from(n)).sum();
         Wear {
             blocks,
-            min: filled().next().map_or(0, |(erases, _)| erases as u32),
+            min: blocks_by_erases.first_key_value().map_or(0, |(&erases, _)| erases),
             mean: if blocks > 0 { erases as f64 / blocks as f64 } else { 0.0 },
-            max: filled().next_back().map_or(0, |(erases, _)| erases as u32),
+            max: blocks_by_erases.last_key_value().map_or(0, |(&erases, _)| erases),
         }
     }
 }
@@ -550,8 +549,8 @@ mod tests {
 
     #[test]
     fn wear_is_that_of_all_blocks() {
-        let wear = Wear::of(&[0, 0, 3, 0, 1, 0]);
+        let wear = Wear::of(&BTreeMap::from([(2, 3), (4, 1)]));
         assert_eq!(wear, Wear { blocks: 4, min: 2, mean: 2.5, max: 4 });
-        assert_eq!(Wear::of(&[]), Wear::default());
+        assert_eq!(Wear::of(&BTreeMap::new()), Wear::default());
     }
 }

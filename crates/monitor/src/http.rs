@@ -257,8 +257,8 @@ fn answer(head: &[u8], board: &Board, open: bool) -> (Answer, bool) {
     if !matches!(request.method, Some("GET" | "HEAD")) {
         return (Answer::refuse("405 Method Not Allowed"), true);
     }
-    let host = request.headers.iter().find(|h| h.name.eq_ignore_ascii_case("host"));
-    if !open && !host.is_none_or(|host| is_local(host.value)) {
+    let mut hosts = request.headers.iter().filter(|h| h.name.eq_ignore_ascii_case("host"));
+    if !open && !hosts.all(|host| is_local(host.value)) {
         return (Answer::refuse("403 Forbidden"), with_body);
     }
     let path = request.path.unwrap_or_default();

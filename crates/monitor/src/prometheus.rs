@@ -368,6 +368,17 @@ fn activity(text: &mut Text, figures: &Figures) {
             }
         }
     }
+    let name = "pellucid_outstanding_commands_seconds_total";
+    text.metric(
+        name,
+        "counter",
+        "Simulated time with so many commands in the drive, up to a sixteenth too many.",
+    );
+    for (drive, watched) in watched(figures) {
+        for (commands, &ns) in watched.outstanding.upper.iter().zip(&watched.outstanding.weight) {
+            text.sample(name, &[("drive", drive), ("commands", &commands.to_string())], seconds(ns));
+        }
+    }
 }
 
 fn server(text: &mut Text, serving: &ServingFigures) {
@@ -475,6 +486,8 @@ mod tests {
                 };
                 4
             ],
+            active_ways_ns: vec![0, 5_000],
+            outstanding: Bins { upper: vec![0, 33], weight: vec![2_000, 3_000], sum: 96_000 },
             ..Default::default()
         };
         let drive = DriveFigures {
@@ -541,6 +554,18 @@ mod tests {
         let bucket = |le: &str| chunks(&format!("_bucket{{{drive},le=\"{le}\"}}"));
         assert_eq!(["0", "1", "2", "3", "+Inf"].map(bucket), ["7", "7", "9", "10", "10"]);
         assert_eq!((chunks("_sum"), chunks("_count")), ("7".into(), "10".into()));
+    }
+
+    #[test]
+    fn times_with_so_many_at_work_are_counters() {
+        let text = metrics(&figures());
+        let has = |metric: &str, label: &str, value: &str| {
+            let line = format!("\n{metric}{{drive=\"a\\\"b\\\\c\\nd\",{label}}} {value}\n");
+            assert!(text.contains(&line), "{line}");
+        };
+        has("pellucid_active_ways_seconds_total", "ways=\"1\"", "0.000005");
+        has("pellucid_outstanding_commands_seconds_total", "commands=\"0\"", "0.000002");
+        has("pellucid_outstanding_commands_seconds_total", "commands=\"33\"", "0.000003");
     }
 
     #[test]

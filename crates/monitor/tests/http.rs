@@ -73,6 +73,10 @@ fn what_is_wrong_is_refused() {
         ("nonsense\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "403"),
         ("GET / HTTP/1.1\r\nHost: 192.0.2.1:80\r\n\r\n", "403"),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", "403"),
+        ("GET / HTTP/1.1\r\nHost:\r\n\r\n", "403"),
+        ("GET / HTTP/1.1\r\nHost: localhost.evil.example\r\n\r\n", "403"),
+        ("GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "404"),
         ("GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", "200"),
         ("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "200"),
     ] {

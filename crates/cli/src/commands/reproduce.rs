@@ -74,9 +74,6 @@ impl Reproduce {
     ) -> Result<Vec<(&'static Claim, Outcome)>, Failure> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         let bench = Bench::new(threads, global.seed.unwrap_or(SEED), global.sets.clone());
-        if !global.json {
-            output::print(&render_rows_head())?;
-        }
         let mut outcomes = Vec::new();
         for claim in claims {
             let bar = Bar::new(global, None);
@@ -86,7 +83,9 @@ impl Reproduce {
             if !global.json {
                 // Who asks for some claims wants to see them whole.
                 let details = render_details(&outcome, !self.claims.is_empty());
-                output::print(&(render_row(claim, &outcome) + &details))?;
+                // Not before there is a row: what is refused prints nothing.
+                let head = if outcomes.is_empty() { render_rows_head() } else { String::new() };
+                output::print(&(head + &render_row(claim, &outcome) + &details))?;
             }
             outcomes.push((claim, outcome));
         }

@@ -58,7 +58,16 @@ fn impossible_drives_are_refused_by_key_and_value() {
                 "1 to 17 with these chunks, as 64 x 60 bytes of parity would need 3840 spare bytes of 1664",
             ),
         ),
-        ("cosmos-plus", &["ecc.correctable=200"], not("ecc.correctable", "200", "1 to 128")),
+        (
+            "cosmos-plus",
+            &["ecc.correctable=200"],
+            not("ecc.correctable", "200", "a whole number from 1 to 128"),
+        ),
+        (
+            "cosmos-plus",
+            &["ecc.correctable=2.5"],
+            not("ecc.correctable", "2.5", "a whole number from 1 to 128"),
+        ),
         (
             "cosmos-plus",
             &["ecc.chunk=3000B"],
@@ -89,9 +98,32 @@ fn impossible_drives_are_refused_by_key_and_value() {
             ),
         ),
         // Beyond what can be addressed: by a key alone, and by several together.
-        ("cosmos-plus", &["media.channels=257"], not("media.channels", "257", "1 to 256")),
-        ("cosmos-plus", &["media.blocks=2000000"], not("media.blocks", "2000000", "1 to 1048576")),
-        ("cosmos-plus", &["media.pages=100000"], not("media.pages", "100000", "1 to 65536")),
+        (
+            "cosmos-plus",
+            &["media.channels=257"],
+            not("media.channels", "257", "a whole number from 1 to 256"),
+        ),
+        ("cosmos-plus", &["media.channels=0"], not("media.channels", "0", "a whole number from 1 to 256")),
+        (
+            "cosmos-plus",
+            &["media.ways=99999999999"],
+            not("media.ways", "99999999999", "a whole number from 1 to 64"),
+        ),
+        (
+            "cosmos-plus",
+            &["media.ways=33", "media.dies=2"],
+            not("media.ways", "33", "ways x dies at most 64 on a channel"),
+        ),
+        (
+            "cosmos-plus",
+            &["media.blocks=2000000"],
+            not("media.blocks", "2000000", "a whole number from 1 to 1048576"),
+        ),
+        (
+            "cosmos-plus",
+            &["media.pages=100000"],
+            not("media.pages", "100000", "a whole number from 1 to 65536"),
+        ),
         (
             "cosmos-plus",
             &["media.blocks=1000000", "media.unit_size=4KiB"],

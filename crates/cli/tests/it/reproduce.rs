@@ -31,6 +31,25 @@ fn a_claim_that_misses_is_named_and_status_1() {
     assert!(done.stdout.contains(" misses "), "{}", done.stdout);
 }
 
+/// The refusal alone, without the head of a table.
+#[test]
+fn an_override_that_no_drive_takes_is_refused_before_anything_is_printed() {
+    let folder = Folder::new();
+    for (set, part) in [
+        (
+            "firmware.clok_mhz=800",
+            "drive.firmware.clok_mhz: unknown key (did you mean clock_mhz?); allowed: ",
+        ),
+        ("ecc.correctable=60", "drive.ecc.correctable = 60: not allowed; allowed: 1 to 17 with these chunks"),
+        ("firmware.clock_mhz=0", "drive.firmware.clock_mhz = 0: not allowed; allowed: a whole number from 1"),
+    ] {
+        let done = folder.run(&["reproduce", "C11", "--set", set]);
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{set}: {}", done.stderr);
+        let key = set.split('=').next().unwrap();
+        assert!(done.stderr.starts_with(&format!("error: --set {key}: {part}")), "{}", done.stderr);
+    }
+}
+
 #[test]
 fn the_list_runs_nothing() {
     let folder = Folder::new();

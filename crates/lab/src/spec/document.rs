@@ -63,9 +63,14 @@ impl Document {
     /// Reads `text`; `name` stands in places.
     pub fn parse(text: &str, name: &str) -> Result<Document, SpecError> {
         let reader = Reader { text, name, lines: line_starts(text) };
-        let toml = Toml::parse(text).map_err(|error| SpecError::Syntax {
-            place: reader.place(error.span().map_or(0, |span| span.start)),
-            reason: error.message().trim_end().replace('\n', "; "),
+        let toml = Toml::parse(text).map_err(|error| {
+            let span = error.span().unwrap_or_default();
+            let reason = error.message().trim_end().replace('\n', "; ");
+            let reason = match text.get(span.clone()) {
+                Some(key) if reason == "duplicate key" => format!("{key}: given twice; allowed: once"),
+                _ => reason,
+            };
+            SpecError::Syntax { place: reader.place(span.start), reason }
         })?;
         let mut document = Document::default();
         reader.table("", toml.as_table(), None, &mut document);
@@ -294,5 +299,16 @@ read = [
     fn a_syntax_error_names_its_line() {
         let error = Document::parse("[drive]\nx = = 1\n", "my.toml").unwrap_err();
         assert!(error.to_string().starts_with("my.toml:2: "), "{error}");
+    }
+
+    #[test]
+    fn a_key_or_table_that_is_there_twice_is_named() {
+        for (text, told) in [
+            ("[drive]\nname = 'a'\nname = 'b'\n", "my.toml:3: name: given twice; allowed: once"),
+            ("[a]\nwear.gap = 1\nwear.gap = 2\n", "my.toml:3: gap: given twice; allowed: once"),
+            ("[drive]\n[drive.ecc]\n[drive.ecc]\n", "my.toml:3: ecc: given twice; allowed: once"),
+        ] {
+            assert_eq!(Document::parse(text, "my.toml").unwrap_err().to_string(), told);
+        }
     }
 }

@@ -7,7 +7,8 @@ use super::table::Table;
 use super::value::Quantity;
 use pellucid_flash::{Geometry, GeometryError, Layout, Nanos};
 use pellucid_media::{
-    BitErrors, Cell, Ecc, EccData, Faults, Integrity, ListedFault, MediaConfig, MediaError, StoreKind, Timing,
+    Bch, BitErrors, Cell, Ecc, EccData, Faults, Integrity, ListedFault, MediaConfig, MediaError, StoreKind,
+    Timing,
 };
 use std::path::PathBuf;
 
@@ -16,18 +17,33 @@ const SIZE32: Kind = Kind::Unit(Quantity::Size, 0, 1 << 30);
 /// Below 1, so that a scaled time stays above zero.
 const SPREAD: Kind = Kind::Real(0.0, 0.99);
 
+/// A count of at least 1 and at most `max`.
+const fn up_to(max: u32) -> Kind {
+    Kind::Whole(1, max as u64)
+}
+
 pub(crate) const KEYS: &[Key] = &[
     key(
         "drive.media.channels",
-        count(1),
+        up_to(Geometry::CHANNELS_MAX),
         Required,
         "Channels: independent buses between controller and media",
     ),
-    key("drive.media.ways", count(1), Required, "Ways per channel: chip enables that share the bus"),
-    key("drive.media.dies", count(1), Whole(1), "Dies per way that work independently of each other"),
-    key("drive.media.planes", count(1), Whole(1), "Planes per die"),
-    key("drive.media.blocks", count(1), Required, "Blocks per plane"),
-    key("drive.media.pages", count(1), Required, "Pages per block, in the mode used"),
+    key(
+        "drive.media.ways",
+        up_to(Geometry::WAYS_MAX),
+        Required,
+        "Ways per channel: chip enables that share the bus",
+    ),
+    key(
+        "drive.media.dies",
+        up_to(Geometry::DIES_MAX),
+        Whole(1),
+        "Dies per way that work independently of each other",
+    ),
+    key("drive.media.planes", up_to(Geometry::PLANES_MAX), Whole(1), "Planes per die"),
+    key("drive.media.blocks", up_to(Geometry::BLOCKS_MAX), Required, "Blocks per plane"),
+    key("drive.media.pages", up_to(Geometry::PAGES_MAX), Required, "Pages per block, in the mode used"),
     key("drive.media.page_size", SIZE32, Required, "Data of one page"),
     key(
         "drive.media.spare_size",
@@ -38,7 +54,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.media.sector_size", SIZE32, Word("4KiB"), "Host sector (logical block)"),
     key("drive.media.unit_size", SIZE32, Word("4KiB"), "Mapping unit: what one map entry covers"),
     key("drive.media.multi_plane", Kind::Flag, Flag(false), "Planes of a die are always operated together"),
-    key("drive.media.one_shot_pages", count(1), Whole(1), "Pages of a word line that one program writes"),
+    key(
+        "drive.media.one_shot_pages",
+        up_to(Geometry::ONE_SHOT_PAGES_MAX),
+        Whole(1),
+        "Pages of a word line that one program writes",
+    ),
     key("drive.media.cell", Kind::Word(&["slc", "mlc", "tlc", "qlc"]), Required, "Cells as manufactured"),
     key(
         "drive.media.mode",
@@ -136,7 +157,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.ecc.chunk", SIZE32, Word("256B"), "Data that one code word protects"),
     key(
         "drive.ecc.correctable",
-        count(0),
+        up_to(Bch::STRENGTH_MAX as u32),
         Whole(13),
         "Bits that can be corrected in a chunk and its parity together",
     ),

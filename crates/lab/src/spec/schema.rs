@@ -159,7 +159,7 @@ impl Kind {
                 format!("{}{low}{high}", quantity.syntax())
             }
             Kind::Times => "a list of durations such as [\"58us\", \"90us\"]".into(),
-            Kind::Weights => "a list of whole numbers from 1".into(),
+            Kind::Weights => format!("a list of whole numbers from 1 to {}", u32::MAX),
             Kind::Word(words) => words.join(", "),
             Kind::WordOrCount(words, prefix) => format!("{}, {prefix}:N", words.join(", ")),
             Kind::WordOrText(words, prefix) => format!("{}, {prefix}:PATH", words.join(", ")),

@@ -30,6 +30,9 @@ pub struct Bch {
 }
 
 impl Bch {
+    /// The most bits that a code corrects.
+    pub const STRENGTH_MAX: usize = MAX_STRENGTH;
+
     /// A code that corrects `strength` bits (1 to 128) in `chunk_bytes` bytes of data plus their parity.
     pub fn new(chunk_bytes: usize, strength: usize) -> Result<Bch, EccError> {
         if !(1..=MAX_STRENGTH).contains(&strength) {

@@ -88,7 +88,7 @@ fn wrong_values_are_named_with_what_is_allowed() {
         ),
         (
             "[drive.host]\nweights = [1, 0]",
-            "16: drive.host.weights = [1, 0]: not allowed; allowed: a list of whole numbers from 1",
+            "16: drive.host.weights = [1, 0]: not allowed; allowed: a list of whole numbers from 1 to 4294967295",
         ),
         (
             "[host]\nlayers = ['cluster-buffer']",
@@ -188,7 +188,7 @@ fn values_that_contradict_each_other_are_refused() {
         ),
         (
             &["media.channels=257"],
-            "--set media.channels: drive.media.channels = 257: not allowed; allowed: 1 to 256",
+            "--set media.channels: drive.media.channels = 257: not allowed; allowed: a whole number from 1 to 256",
         ),
         (
             &["media.sector_size=100"],
@@ -316,7 +316,7 @@ fn overwriting_what_was_not_filled_is_refused() {
 fn a_key_that_must_be_given_is_named() {
     assert_eq!(
         refusal(from_str("[drive.media]\nchannels = 1\n", "my.toml", &[])),
-        "my.toml: drive.media.ways: missing; allowed: a whole number from 1 to 4294967295; or start from a preset with \
+        "my.toml: drive.media.ways: missing; allowed: a whole number from 1 to 64; or start from a preset with \
          drive.preset \
          = cosmos-plus, cosmos-plus-slc, cosmos-plus-tlc, cosmos-plus-open-channel, jasmine, memblaze, open-channel, netbook-ssd, datacenter-tlc, zoned, \
          client-qlc"
