@@ -191,7 +191,8 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
         dies_per_zone,
         open_max,
         active_max,
-        append_max_sectors: table.number("append_max", count(1), Some(stripe))?,
+        append_max_sectors: table.number("append_max", count(shortest.into()), Some(stripe.max(shortest)))?,
+    let shortest = ZoneConfig::APPEND_MAX_BYTES_LEAST.div_ceil(layout.sector_bytes.into()) as u32;
         stage_stripes: table.number("stage", least, Some(active_max + 2 * layout.dies))?,
         protected,
         blocks,

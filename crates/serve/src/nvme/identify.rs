@@ -92,7 +92,7 @@ pub(super) fn page(
 }
 
 /// The zones of a namespace, if it has zones.
-fn zones_of(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Option<ZoneGeometry> {
+pub(super) fn zones_of(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Option<ZoneGeometry> {
     match port.namespaces()[subsystem.namespace(nsid)?].interface {
         Interface::Zoned(zones) => Some(zones),
         _ => None,

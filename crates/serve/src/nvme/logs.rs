@@ -65,7 +65,9 @@ pub(super) fn get(
         // Namespaces do not come and go while they are served.
         Some(LogId::ChangedNamespaces) => vec![0; 4096],
         Some(LogId::ChangedZones) if identify::has_zones(subsystem, port) => {
-            one(subsystem, nsid)?;
+            // Each zoned namespace has a list of its own, and no other namespace has one.
+            let zones = identify::zones_of(subsystem, nsid, port);
+            zones.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             zns::changed_log(controller, subsystem, nsid, arguments.retain_event)
         }
         Some(LogId::CommandEffects) => match CommandSet::from_raw(arguments.command_set) {

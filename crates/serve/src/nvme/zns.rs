@@ -25,6 +25,10 @@ pub(super) fn parse(
     match opcode {
         NvmOpcode::ZoneManagementSend => {
             let send = ZoneManagementSend::parse(entry)?;
+            // There are no random write areas, and no host is to think that it has one.
+            if send.random_write_area && send.action == WireAction::Open {
+                return Err(no(Status::ZONE_INVALID_OPERATION));
+            }
             let action = action(send.action, send.select_all).ok_or(no(Status::INVALID_FIELD))?;
             let lba = if send.select_all { 0 } else { send.start };
             if lba >= volume.sectors {
@@ -52,7 +56,8 @@ pub(super) fn parse(
         _ => {
             let range = entry.lba_range();
             let bytes = range.count.saturating_mul(volume.sector_bytes);
-            if range.protection() != 0 || range.directive_type() != 0 || bytes > super::TRANSFER_BYTES_MAX {
+            let most = 4096 << append_max_shift(&zones);
+            if range.protection() != 0 || range.directive_type() != 0 || bytes > most {
                 return Err(no(Status::INVALID_FIELD));
             }
             if range.start >= volume.sectors {
@@ -193,8 +198,13 @@ pub(super) fn identify_namespace(zones: &ZoneGeometry) -> ZonedNamespace {
 
 /// Identify Controller of the zoned command set: the longest append, as a power of two of 4 KiB pages.
 pub(super) fn identify_controller(zones: Option<ZoneGeometry>) -> ZonedController {
-    let bytes = zones.map_or(0, |z| u64::from(z.append_max_sectors) * u64::from(z.sector_bytes));
-    let shift = (bytes / 4096).checked_ilog2().unwrap_or(0) as u8;
+    let shift = zones.map_or(super::TRANSFER_MAX_SHIFT, |zones| append_max_shift(&zones));
     // 0 stands for the controller's own limit, which holds in any case.
     ZonedController { append_max_shift: if shift >= super::TRANSFER_MAX_SHIFT { 0 } else { shift } }
+}
+
+/// The longest append as hosts are told it, 2^n pages of 4 KiB: n is 1 at least, which a drive's description sees to.
+fn append_max_shift(zones: &ZoneGeometry) -> u8 {
+    let bytes = u64::from(zones.append_max_sectors) * u64::from(zones.sector_bytes);
+    (bytes / 4096).checked_ilog2().unwrap_or(0).min(super::TRANSFER_MAX_SHIFT.into()) as u8
 }
