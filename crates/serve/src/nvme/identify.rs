@@ -71,7 +71,7 @@ pub(super) fn page(
         // All zeros: verify, write zeroes and deallocate have no limit of their own.
         Cns::CommandSetController if zoned => {
             let all = subsystem.nsids().filter_map(|nsid| zones_of(subsystem, nsid, port));
-            Ok(zns::identify_controller(all.min_by_key(|zones| zones.append_max_sectors)).encode())
+            Ok(zns::identify_controller(all).encode())
         }
         Cns::CommandSetController => Ok(NvmControllerCapabilities::default().encode()),
         Cns::IndependentNamespace => Ok(independent_namespace(subsystem, nsid, port)?.encode()),

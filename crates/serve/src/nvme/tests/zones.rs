@@ -2,7 +2,7 @@
 
 use super::world::{SECTOR, World, in_capsule};
 use crate::common;
-use crate::nvme::zns::identify_controller;
+use crate::nvme::zns::{changed_page, identify_controller};
 use pellucid_flash::{DieId, Interface, ZoneGeometry};
 use pellucid_media::Fault;
 use pellucid_wire::nvme::zns::{ZoneReportHeader, ZonedNamespace};
@@ -192,10 +192,25 @@ fn an_append_may_be_as_long_as_is_announced() {
     assert_eq!((geometry.append_max_sectors, page[0]), (16, 1), "16 sectors of 512 bytes");
     assert_eq!(zoned.write(0x7D, 0, 16).0, Status::SUCCESS);
     assert_eq!(zoned.write(0x7D, 0, 17).0, no(Status::INVALID_FIELD));
-    let shift = |append_max_sectors| {
-        identify_controller(Some(ZoneGeometry { append_max_sectors, ..geometry })).append_max_shift
-    };
+    let of = |append_max_sectors, sector_bytes| ZoneGeometry { append_max_sectors, sector_bytes, ..geometry };
+    let shift = |sectors| identify_controller([of(sectors, 512)].into_iter()).append_max_shift;
     assert_eq!([16, 31, 32, 511, 512, 1 << 20].map(shift), [1, 1, 2, 5, 0, 0]);
+    // The shortest of all in bytes, whatever their sectors.
+    for both in [[of(64, 512), of(16, 4096)], [of(16, 4096), of(64, 512)]] {
+        assert_eq!(identify_controller(both.into_iter()).append_max_shift, 3, "32 KiB");
+    }
+}
+
+#[test]
+fn a_list_of_changed_zones_that_is_too_long_names_none() {
+    for (zones, listed) in [(0, 0), (511, 511), (512, u16::MAX), (70_000, u16::MAX)] {
+        let starts: Vec<u64> = (0..zones).map(|zone| zone << 20 | 1).collect();
+        let page = changed_page(&starts);
+        let named = page[8..].as_chunks::<8>().0.iter().map(|start| u64::from_le_bytes(*start));
+        let named: Vec<u64> = named.take_while(|&start| start != 0).collect();
+        assert_eq!((page.len(), &page[..2]), (4096, &listed.to_le_bytes()[..]));
+        assert_eq!(named, if listed == u16::MAX { &[][..] } else { &starts[..] }, "{zones} zones");
+    }
 }
 
 #[test]
