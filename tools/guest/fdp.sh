@@ -7,6 +7,9 @@
 step connect attach -i 2 || { dmesg | tail -20; poweroff -f; }
 step id-ctrl nvme id-ctrl $D
 step endurance-group sh -c "nvme id-ns $N | grep -q 'endgid *: 1'"
+step endurance-group-list nvme list-endgrp $D
+step endurance-group-log nvme endurance-log $D -g 1; show endurance
+step directives nvme dir-receive $D -n 1 -D 0 -O 1 -l 4096 -H; show directives
 step fdp-configs nvme fdp configs $D -e 1; show configs
 step fdp-usage nvme fdp usage $D -e 1
 step fdp-stats nvme fdp stats $D -e 1

@@ -245,11 +245,18 @@ impl Device {
         });
         if record.status == Status::Success {
             match command.opcode {
-                Opcode::Read => self.counters.host_read_sectors += u64::from(command.sectors),
+                Opcode::Read => {
+                    self.counters.host_read_sectors += u64::from(command.sectors);
+                    match command.namespace == self.block_namespace {
+                        true => self.placement.commands.reads += 1,
+                        false => self.placement.beside.read_sectors += u64::from(command.sectors),
+                    }
+                }
                 Opcode::Write => {
                     self.counters.host_written_sectors += u64::from(command.sectors);
-                    if command.namespace != self.block_namespace {
-                        self.placement.beside.host_sectors += u64::from(command.sectors);
+                    match command.namespace == self.block_namespace {
+                        true => self.placement.commands.writes += 1,
+                        false => self.placement.beside.host_sectors += u64::from(command.sectors),
                     }
                 }
                 _ => {}

@@ -31,6 +31,18 @@ impl Device {
         }
     }
 
+    /// Wear-level index delta threshold of an open-channel namespace (WIT of its geometry): the gap in the wear index between chunks of a
+    /// parallel unit from which on the host is told of it. 0: it is not, or it is no such namespace.
+    pub fn wear_threshold(&self, namespace: u16) -> u8 {
+        match self.spaces.get(usize::from(namespace)) {
+            Some(Space::Chunks(space)) => {
+                let gap = space.feedback.wear_gap;
+                space.chunks.wear_index(gap).max(u8::from(gap > 0))
+            }
+            _ => 0,
+        }
+    }
+
     /// Sets what an open-channel namespace tells its host; says whether it is one.
     pub fn set_feedback(&mut self, namespace: u16, feedback: Feedback) -> bool {
         match self.spaces.get_mut(usize::from(namespace)) {

@@ -25,17 +25,27 @@ pub(crate) struct Placement {
     enabled: u8,
     /// What the drive's counters have of its other namespaces.
     pub beside: Beside,
+    /// Commands of the block namespace that ended with success, since the counters were last reset.
+    pub commands: HostCommands,
+}
+
+/// Commands of hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HostCommands {
+    pub reads: u64,
+    pub writes: u64,
 }
 
 /// What was written and erased for namespaces that have no placement, since the counters were last reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside {
+    pub read_sectors: u64,
     pub host_sectors: u64,
     pub programmed_sectors: u64,
     pub erases: u64,
 }
 
-/// Bytes that placement is judged by; the write amplification is `media_bytes / host_bytes`.
+/// What placement is judged by; the write amplification is `media_bytes / host_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlacementStatistics {
     /// Written by hosts.
@@ -44,6 +54,12 @@ pub struct PlacementStatistics {
     pub media_bytes: u64,
     /// Erased.
     pub erased_bytes: u64,
+    /// Read by hosts.
+    pub read_bytes: u64,
+    /// Reads of hosts.
+    pub reads: u64,
+    /// Writes of hosts.
+    pub writes: u64,
 }
 
 impl Device {
@@ -79,9 +95,9 @@ impl Device {
         self.placement.enabled = kinds;
     }
 
-    /// Bytes written and erased for the block namespace since the counters were last reset.
+    /// What was written, erased and read for the block namespace since the counters were last reset.
     pub fn placement_statistics(&self) -> PlacementStatistics {
-        let (counters, beside) = (self.counters(), self.placement.beside);
+        let (counters, beside, commands) = (self.counters(), self.placement.beside, self.placement.commands);
         let sector = u64::from(self.layout.sector_bytes);
         let block = u64::from(self.layout.units_per_block) * u64::from(self.layout.unit_bytes);
         PlacementStatistics {
@@ -89,6 +105,9 @@ impl Device {
             media_bytes: (counters.programmed_sectors.iter().sum::<u64>() - beside.programmed_sectors)
                 * sector,
             erased_bytes: (counters.erases.iter().sum::<u64>() - beside.erases) * block,
+            read_bytes: (counters.host_read_sectors - beside.read_sectors) * sector,
+            reads: commands.reads,
+            writes: commands.writes,
         }
     }
 

@@ -182,7 +182,7 @@ impl Device {
     /// Counters from zero: what was done to fill the drive is not part of what follows.
     pub fn reset_counters(&mut self) {
         self.counters = Default::default();
-        self.placement.beside = Default::default();
+        (self.placement.beside, self.placement.commands) = Default::default();
         self.ftl.reset_counters();
         self.media.reset_counts();
         if self.is_watched() {

@@ -121,7 +121,6 @@ fn check(config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
 }
 
 fn check_zones(zones: &ZoneConfig, config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
-    let stripe = layout.units_per_stripe * layout.sectors_per_unit;
     for (ok, key, allowed) in [
         (
             config.media.metadata_bytes as usize * layout.sectors_per_unit as usize >= Mark::BYTES,
@@ -158,7 +157,12 @@ fn check_zones(zones: &ZoneConfig, config: &DeviceConfig, layout: &Layout) -> Re
             "drive.namespace.spare_blocks",
             "with a protected buffer, in all dies together the blocks that its stripes fill, and 3",
         ),
-        (zones.append_max_sectors >= 1 && stripe >= 1, "drive.namespace.append_max", "at least one sector"),
+        (
+            u64::from(zones.append_max_sectors) * u64::from(layout.sector_bytes)
+                >= ZoneConfig::APPEND_MAX_BYTES_LEAST,
+            "drive.namespace.append_max",
+            "sectors of 8 KiB at least, the shortest limit that hosts can be told (ZASL 1)",
+        ),
     ] {
         if !ok {
             return Err(DeviceError::Setting { key, allowed });

@@ -543,12 +543,17 @@ impl Chunks {
         }
     }
 
+    /// Erases as hosts see them: 255 at those that a block is rated for.
+    pub fn wear_index(&self, erases: u32) -> u8 {
+        (u64::from(erases) * 255 / u64::from(self.config.rated_erases.max(1))).min(255) as u8
+    }
+
     /// What a report says of chunk `number`.
     pub fn info(&self, number: u32) -> ChunkInfo {
         let chunk = &self.chunks[number as usize];
         let wear_index = match chunk.block {
             NONE => 0,
-            block => self.pool.wear_index(block, self.config.rated_erases),
+            block => self.wear_index(self.pool.erases(block)),
         };
         ChunkInfo {
             state: chunk.state,

@@ -123,11 +123,6 @@ impl Pool {
         self.free.iter().map(|list| list.len() as u32).sum()
     }
 
-    /// Wear of a block as hosts see it: 255 at `rated` erases.
-    pub fn wear_index(&self, block: BlockId, rated: u32) -> u8 {
-        (u64::from(self.erases(block)) * 255 / u64::from(rated.max(1))).min(255) as u8
-    }
-
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
         let lists: usize = self.free.iter().map(|list| list.capacity() * 4 + size_of::<Vec<u32>>()).sum();

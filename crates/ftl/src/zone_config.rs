@@ -24,6 +24,9 @@ pub struct ZoneConfig {
 }
 
 impl ZoneConfig {
+    /// The shortest limit of appends that hosts can be told: 2 pages of 4 KiB, as 1 page stands for no limit (ZASL, ZNS 4.1.5.2).
+    pub const APPEND_MAX_BYTES_LEAST: u64 = 8192;
+
     /// Free blocks to keep for a protected buffer. One more than its stripes fill: for a program that fails, for stripes that stay
     /// because their zone has no block (at most half a log block of them), or for what else has to be logged meanwhile.
     pub fn reserve(&self, stripes_per_block: u32) -> u32 {

@@ -253,6 +253,14 @@ fn log_pages_have_the_bytes_of_the_specification() {
         SmartLog { temperature_k: 310, data_units_read: 1 << 64, media_errors: 5, ..SmartLog::default() };
     let bytes = smart.encode();
     assert_eq!((bytes[1], bytes[2], bytes[40], bytes[160]), (0x36, 1, 1, 5));
+    let group = EnduranceGroupLog {
+        percentage_used: 3,
+        media_units_written: 7,
+        total_capacity_bytes: 9,
+        ..Default::default()
+    };
+    let bytes = group.encode();
+    assert_eq!((bytes.len(), bytes[5], bytes[80], bytes[160]), (512, 3, 7, 9));
     let entry = DiscoveryEntry {
         transport_type: 3,
         address_family: 1,
@@ -403,6 +411,7 @@ round_trips! {
     nvm_namespace: NvmNamespace,
     error_log_entry: ErrorLogEntry,
     smart_log: SmartLog,
+    endurance_group_log: EnduranceGroupLog,
     firmware_slot_log: FirmwareSlotLog,
     persistent_header: PersistentEventLogHeader,
     persistent_event: PersistentEventHeader,

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::subject::Subject;
 use pellucid_device::{Device, DeviceConfig};
-use pellucid_flash::{ChunkGeometry, Drive, Interface, ZoneGeometry};
+use pellucid_flash::{ChunkGeometry, Drive, Interface, PlacementGeometry, ZoneGeometry};
 use pellucid_lab::spec;
 use pellucid_media::StoreKind;
 
@@ -60,7 +60,10 @@ fn namespaces(config: &DeviceConfig) -> Result<String, Failure> {
     let lines = (0..device.namespaces()).filter_map(|number| {
         let interface = device.interface(number)?;
         let (name, geometry) = match interface {
-            Interface::Block { .. } => ("block", String::new()),
+            Interface::Block { .. } => match device.placement() {
+                Some(placement) => ("fdp", handles(&placement)),
+                None => ("block", String::new()),
+            },
             Interface::OpenChannel(geometry) => ("open-channel", chunks(&geometry)),
             Interface::Zoned(geometry) => ("zoned", zones(&geometry)),
         };
@@ -68,6 +71,12 @@ fn namespaces(config: &DeviceConfig) -> Result<String, Failure> {
         Some(format!("# namespace {number}: {name}, {capacity}\n{geometry}"))
     });
     Ok(lines.collect::<String>() + "\n")
+}
+
+fn handles(placement: &PlacementGeometry) -> String {
+    let PlacementGeometry { handles, unit_bytes, persistent } = *placement;
+    let isolated = if persistent { "persistently" } else { "initially" };
+    format!("#   {handles} reclaim unit handles, {isolated} isolated, reclaim units of {unit_bytes} B\n")
 }
 
 fn chunks(geometry: &ChunkGeometry) -> String {

@@ -292,6 +292,25 @@ fn a_drive_with_namespaces_is_shown_whatever_its_store() {
 }
 
 #[test]
+fn placement_handles_are_shown_as_an_interface() {
+    let folder = Folder::with_drive();
+    let sets = [
+        "drive.namespace=[{ interface = \"fdp\" }]",
+        "ftl.handles=3",
+        "ftl.isolation=persistent",
+        "ftl.over_provisioning=0.5",
+    ];
+    let words = sets.iter().flat_map(|set| ["--set", *set]);
+    let told = folder.run(&["show", "tiny.toml"].into_iter().chain(words).collect::<Vec<_>>()).answer();
+    let lines: Vec<&str> = told.lines().take(2).collect();
+    assert!(lines[0].starts_with("# namespace 0: fdp, "), "{told}");
+    assert!(
+        lines[1].starts_with("#   3 reclaim unit handles, persistently isolated, reclaim units of "),
+        "{told}"
+    );
+}
+
+#[test]
 fn files_that_cannot_be_written_are_failed_work() {
     let folder = Folder::with_drive();
     folder.write("taken", "");

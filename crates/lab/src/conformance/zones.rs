@@ -87,12 +87,12 @@ fn expect_data(bench: &mut Bench, lba: Lba, sectors: u32) {
 
 fn geometry() {
     let bench = Bench::new(
-        "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 4\nspare_blocks = 1\nactive_max = 3\nopen_max = 2\nappend_max = 5\n",
+        "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 4\nspare_blocks = 1\nactive_max = 3\nopen_max = 2\nappend_max = 9\n",
         &["drive.media.pages=6"],
     );
     let g = bench.zones();
     assert_eq!((g.zones, g.zone_sectors, g.capacity_sectors), (5, 256, 192));
-    assert_eq!((g.open_max, g.active_max, g.append_max_sectors, g.sector_bytes), (2, 3, 5, 1024));
+    assert_eq!((g.open_max, g.active_max, g.append_max_sectors, g.sector_bytes), (2, 3, 9, 1024));
 }
 
 fn pieces() {

@@ -18,7 +18,7 @@ pub(crate) const KEYS: &[Key] = &[key(
     "Namespaces, each with an interface and blocks of every die; none: one block namespace of everything",
 )];
 
-const INTERFACES: &[&str] = &["block", "open-channel", "zoned"];
+const INTERFACES: &[&str] = &["block", "fdp", "open-channel", "zoned"];
 const BLOCK: &[&str] = &["interface", "blocks"];
 const OPEN_CHANNEL: &[&str] = &[
     "interface",
@@ -66,15 +66,21 @@ pub(crate) fn build(
         let table = Table { list: "drive.namespace", index, row };
         let interface = table.word("interface", INTERFACES, None)?;
         table.check_names(match interface.as_str() {
-            "block" => BLOCK,
+            "block" | "fdp" => BLOCK,
             "zoned" => ZONED,
             _ => OPEN_CHANNEL,
         })?;
         let blocks = share(&table, &mut free, index + 1 == rows.len())?;
         namespaces.push(match interface.as_str() {
-            "block" => {
+            interface @ ("block" | "fdp") => {
                 if namespaces.iter().any(|n| matches!(n, Namespace::Block { .. })) {
                     return Err(table.refuse("interface", "at most one block namespace"));
+                }
+                // It is a block namespace that promises handles.
+                if interface == "fdp" && values.u32("drive.ftl.handles") < 2 {
+                    return Err(
+                        table.refuse("interface", "block, or with fdp drive.ftl.handles of 2 at least")
+                    );
                 }
                 Namespace::Block { blocks }
             }
@@ -186,12 +192,13 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
     let active_max = table.number("active_max", limit, Some(most.min(ACTIVE_ZONES)))?;
     let open_max = table.number("open_max", Kind::Whole(1, active_max.into()), Some(active_max))?;
     let least = Kind::Whole(u64::from(active_max) + 1, 1 << 20);
+    let shortest = ZoneConfig::APPEND_MAX_BYTES_LEAST.div_ceil(layout.sector_bytes.into()) as u32;
     let mut zones = ZoneConfig {
         spare_blocks: 0,
         dies_per_zone,
         open_max,
         active_max,
-        append_max_sectors: table.number("append_max", count(1), Some(stripe))?,
+        append_max_sectors: table.number("append_max", count(shortest.into()), Some(stripe.max(shortest)))?,
         stage_stripes: table.number("stage", least, Some(active_max + 2 * layout.dies))?,
         protected,
         blocks,

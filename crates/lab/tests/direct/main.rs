@@ -2,6 +2,7 @@
 //! event of such histories: what was promised is there, nothing torn or stale passes for good, and the drive goes on.
 
 mod chunks;
+mod rules;
 mod zones;
 
 /// Sectors of a stripe, or of the least that a chunk takes.

@@ -4,7 +4,7 @@
 
 use super::controller::{Abort, Change, Controller};
 use super::subsystem::Subsystem;
-use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, features, identify, logs, open_channel, zns};
+use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, fdp, features, identify, logs, open_channel, zns};
 use crate::session::Port;
 use pellucid_flash::Interface;
 use pellucid_wire::nvme::open_channel::GEOMETRY_OPCODE;
@@ -96,6 +96,14 @@ pub(super) fn execute(
             logs::get(controller, subsystem, &arguments, entry.nsid(), port).map(Reply::of)
         }
         AdminOpcode::FormatNvm => format(controller, subsystem, entry, port),
+        AdminOpcode::DirectiveReceive | AdminOpcode::DirectiveSend => {
+            let placed = |subsystem: &&mut Subsystem| identify::endurance_groups(subsystem, port) > 0;
+            let subsystem = subsystem.filter(placed).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
+            match opcode {
+                AdminOpcode::DirectiveReceive => fdp::directives(subsystem, entry, port).map(Reply::of),
+                _ => Err(Status::INVALID_FIELD.do_not_retry()),
+            }
+        }
         _ => Err(Status::INVALID_OPCODE.do_not_retry()),
     }
 }
@@ -108,7 +116,12 @@ fn geometry(
     let subsystem = subsystem.ok_or(Status::INVALID_OPCODE.do_not_retry())?;
     let namespace = subsystem.namespace(entry.nsid()).ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
     match port.namespaces()[namespace].interface {
-        Interface::OpenChannel(chunks) => Ok(Reply::of(open_channel::geometry(&chunks).encode().to_vec())),
+        Interface::OpenChannel(chunks) => {
+            let number = port.namespaces()[namespace].number;
+            // A target on some of the chunks is not told of wear.
+            let threshold = port.device(namespace).map_or(0, |device| device.wear_threshold(number));
+            Ok(Reply::of(open_channel::geometry(&chunks, threshold).encode().to_vec()))
+        }
         _ => Err(Status::INVALID_OPCODE.do_not_retry()),
     }
 }

@@ -27,6 +27,10 @@ pub(super) fn nvm(subsystem: &Subsystem, port: &Port<'_>) -> CommandEffects {
     let placed = identify::endurance_groups(subsystem, port) > 0;
     io(placed, NvmOpcode::IoManagementReceive.raw(), SUPPORTED);
     io(placed, NvmOpcode::IoManagementSend.raw(), SUPPORTED);
+    if placed {
+        page.admin[usize::from(AdminOpcode::DirectiveReceive.raw())] = SUPPORTED;
+        page.admin[usize::from(AdminOpcode::DirectiveSend.raw())] = SUPPORTED;
+    }
     for opcode in [VectorOpcode::Reset, VectorOpcode::Write, VectorOpcode::Copy] {
         io(found.chunks, opcode.raw(), SUPPORTED.changes_content());
     }

@@ -9,9 +9,9 @@ use crate::session::{Operation, Port};
 use pellucid_device::{Device, WritePolicy};
 use pellucid_flash::{HandleInfo, Lba, Opcode, PlacementEvent, PlacementEventKind};
 use pellucid_wire::nvme::fdp::{
-    Configuration, ConfigurationsHeader, Event, EventsHeader, HandleDescriptor, HandleStatusHeader,
-    HandleUsage, HandleUsageHeader, RECEIVE_HANDLE_STATUS, SEND_HANDLE_UPDATE, Statistics,
-    management_operation,
+    Configuration, ConfigurationsHeader, DIRECTIVE_IDENTIFY, DIRECTIVE_PLACEMENT, Directives, Event,
+    EventsHeader, HandleDescriptor, HandleStatusHeader, HandleUsage, HandleUsageHeader, RECEIVE_DIRECTIVES,
+    RECEIVE_HANDLE_STATUS, SEND_HANDLE_UPDATE, Statistics, directive_operation, management_operation,
 };
 use pellucid_wire::nvme::{FeatureSelect, GetLogPage, LogId, Status, SubmissionEntry};
 
@@ -90,7 +90,7 @@ pub(super) fn status(report: &[u8], length: u32) -> Vec<u8> {
 }
 
 /// The namespace with placement that an endurance group is.
-fn group<'a>(subsystem: &Subsystem, id: u16, port: &'a Port<'_>) -> Result<&'a Device, Status> {
+pub(super) fn group<'a>(subsystem: &Subsystem, id: u16, port: &'a Port<'_>) -> Result<&'a Device, Status> {
     let namespace = subsystem.namespace(id.into()).ok_or(no(Status::INVALID_FIELD))?;
     let placed = port.namespaces()[namespace].handles() > 1;
     let device = port.device(namespace).filter(|device| placed && device.placement().is_some());
@@ -190,6 +190,25 @@ fn events(device: &Device, by_host: bool, nsid: u16) -> Vec<u8> {
         page.extend(event.encode());
     }
     page
+}
+
+/// Directive Receive: the directives of a namespace. Placement is enabled where there are handles, and no host can change it; so
+/// Directive Send has nothing to do.
+pub(super) fn directives(
+    subsystem: &Subsystem,
+    entry: &SubmissionEntry,
+    port: &Port<'_>,
+) -> Result<Vec<u8>, Status> {
+    let namespace = subsystem.namespace(entry.nsid()).ok_or(no(Status::INVALID_NAMESPACE))?;
+    if directive_operation(entry) != (RECEIVE_DIRECTIVES, DIRECTIVE_IDENTIFY) {
+        return Err(no(Status::INVALID_FIELD));
+    }
+    let placed = u8::from(port.namespaces()[namespace].handles() > 1) << DIRECTIVE_PLACEMENT;
+    let mut page = Directives::default();
+    page.supported[0] = 1 << DIRECTIVE_IDENTIFY | placed;
+    (page.enabled, page.persistent[0]) = (page.supported, placed);
+    let length = (u64::from(entry.cdw(10)) + 1) * 4;
+    Ok(page.encode()[..length.min(Directives::BYTES as u64) as usize].to_vec())
 }
 
 /// Feature 1Dh: placement is enabled, with configuration 0.

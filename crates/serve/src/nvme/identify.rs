@@ -71,7 +71,7 @@ pub(super) fn page(
         // All zeros: verify, write zeroes and deallocate have no limit of their own.
         Cns::CommandSetController if zoned => {
             let all = subsystem.nsids().filter_map(|nsid| zones_of(subsystem, nsid, port));
-            Ok(zns::identify_controller(all.min_by_key(|zones| zones.append_max_sectors)).encode())
+            Ok(zns::identify_controller(all).encode())
         }
         Cns::CommandSetController => Ok(NvmControllerCapabilities::default().encode()),
         Cns::IndependentNamespace => Ok(independent_namespace(subsystem, nsid, port)?.encode()),
@@ -80,6 +80,10 @@ pub(super) fn page(
             Ok(controllers(controller, Cns::controller_of(entry)))
         }
         Cns::Controllers => Ok(controllers(controller, Cns::controller_of(entry))),
+        Cns::EnduranceGroups => {
+            let first = Cns::specific_of(entry);
+            Ok(endurance_group_list(groups(subsystem, port).filter(|&id| id >= first)))
+        }
         Cns::CommandSets => {
             let mut page = [0; BYTES];
             page[0] = 1 << CommandSet::Nvm.raw();
@@ -92,7 +96,7 @@ pub(super) fn page(
 }
 
 /// The zones of a namespace, if it has zones.
-fn zones_of(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Option<ZoneGeometry> {
+pub(super) fn zones_of(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Option<ZoneGeometry> {
     match port.namespaces()[subsystem.namespace(nsid)?].interface {
         Interface::Zoned(zones) => Some(zones),
         _ => None,
@@ -147,10 +151,28 @@ impl Interfaces {
     }
 }
 
-/// The last namespace with placement handles, which is an endurance group of this number; 0: there is none.
+/// The endurance groups: namespaces with placement handles, each a group of its number; ascending.
+pub(super) fn groups(subsystem: &Subsystem, port: &Port<'_>) -> impl Iterator<Item = u16> {
+    let ids = subsystem.nsids().zip(&subsystem.config.namespaces);
+    ids.filter(|(_, n)| port.namespaces()[**n].handles() > 1).map(|(nsid, _)| nsid as u16)
+}
+
+/// The largest identifier of an endurance group; 0: there is none.
 pub(super) fn endurance_groups(subsystem: &Subsystem, port: &Port<'_>) -> u16 {
-    let placed = subsystem.config.namespaces.iter().rposition(|&n| port.namespaces()[n].handles() > 1);
-    placed.map_or(0, |at| at as u16 + 1)
+    groups(subsystem, port).last().unwrap_or(0)
+}
+
+/// An endurance group list (Base figure "Endurance Group List"): how many, and their identifiers.
+fn endurance_group_list(ids: impl Iterator<Item = u16>) -> [u8; BYTES] {
+    let mut page = [0; BYTES];
+    let (count, list) = page.split_at_mut(2);
+    let mut listed = 0u16;
+    for (slot, id) in list.as_chunks_mut::<2>().0.iter_mut().zip(ids) {
+        *slot = id.to_le_bytes();
+        listed += 1;
+    }
+    count.copy_from_slice(&listed.to_le_bytes());
+    page
 }
 
 fn known(subsystem: &Subsystem, nsid: u32) -> Result<usize, Status> {
@@ -234,8 +256,8 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
         controller_type: ControllerType::Io.raw(),
         // Several controllers may share the subsystem.
         multipath: 1 << 1,
-        // Format.
-        admin_commands: 1 << 1,
+        // Format; directives.
+        admin_commands: 1 << 1 | u16::from(groups > 0) << 5,
         // One slot, read-only.
         firmware_updates: 1 | 1 << 1,
         // Effects, extended data, persistent events. Not SMART per namespace, as namespaces share a drive; and not the pages that

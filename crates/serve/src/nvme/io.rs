@@ -188,8 +188,8 @@ pub(super) fn parse(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Optio
             fdp::parse(entry, index, volumes, opcode == NvmOpcode::IoManagementReceive).map(Some)
         }
         NvmOpcode::ZoneManagementSend | NvmOpcode::ZoneManagementReceive | NvmOpcode::ZoneAppend => {
-            let (index, volume) = volume_of(entry, volumes)?;
-            zns::parse(entry, opcode, index, volume).map(Some)
+            let (index, _) = volume_of(entry, volumes)?;
+            zns::parse(entry, opcode, index, volumes).map(Some)
         }
         _ => Err(no(Status::INVALID_OPCODE)),
     }

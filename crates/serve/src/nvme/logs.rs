@@ -3,6 +3,7 @@
 //! | page | what |
 //! |---|---|
 //! | 00h, 01h, 02h, 03h, 04h, 05h, 0Dh | supported pages, errors, SMART, firmware slot, changed namespaces, effects, persistent events |
+//! | 09h | health of an endurance group |
 //! | 12h | features and whose they are |
 //! | 20h to 23h | flexible data placement: configurations, handles, statistics, events |
 //! | 70h | discovery (discovery controllers only) |
@@ -22,8 +23,8 @@ use crate::session::Port;
 use pellucid_device::Device;
 use pellucid_flash::Cause;
 use pellucid_wire::nvme::{
-    BROADCAST_NSID, CommandSet, ErrorLogEntry, FirmwareSlotLog, GetLogPage, LogId, SmartLog, Status,
-    SupportedLogPages, ascii,
+    BROADCAST_NSID, CommandSet, EnduranceGroupLog, ErrorLogEntry, FirmwareSlotLog, GetLogPage, LogId,
+    SmartLog, Status, SupportedLogPages, ascii,
 };
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -61,11 +62,16 @@ pub(super) fn get(
         }
         // It is that of the controller (LPA bit 0): namespaces share a drive, and its wear.
         Some(LogId::Smart) => return Err(Status::INVALID_FIELD.do_not_retry()),
+        Some(LogId::EnduranceGroup) if identify::endurance_groups(subsystem, port) > 0 => {
+            endurance_group(subsystem, arguments.specific_id, port)?.encode().to_vec()
+        }
         Some(LogId::FirmwareSlot) => firmware().encode().to_vec(),
         // Namespaces do not come and go while they are served.
         Some(LogId::ChangedNamespaces) => vec![0; 4096],
         Some(LogId::ChangedZones) if identify::has_zones(subsystem, port) => {
-            one(subsystem, nsid)?;
+            // Each zoned namespace has a list of its own, and no other namespace has one.
+            let zones = identify::zones_of(subsystem, nsid, port);
+            zones.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             zns::changed_log(controller, subsystem, nsid, arguments.retain_event)
         }
         Some(LogId::CommandEffects) => match CommandSet::from_raw(arguments.command_set) {
@@ -173,7 +179,13 @@ fn supported(subsystem: &Subsystem, port: &Port<'_>) -> SupportedLogPages {
     let mut add = |wanted: bool, ids: &[u8]| {
         ids.iter().filter(|_| wanted).for_each(|&id| pages.0[usize::from(id)] = 1);
     };
-    let placement = [LogId::FdpConfigurations, LogId::FdpHandleUsage, LogId::FdpStatistics, LogId::FdpEvents];
+    let placement = [
+        LogId::EnduranceGroup,
+        LogId::FdpConfigurations,
+        LogId::FdpHandleUsage,
+        LogId::FdpStatistics,
+        LogId::FdpEvents,
+    ];
     add(true, &[COUNTERS, WEAR, BUSY]);
     add(identify::endurance_groups(subsystem, port) > 0, &placement.map(LogId::raw));
     add(identify::has_zones(subsystem, port), &[LogId::ChangedZones.raw()]);
@@ -232,19 +244,50 @@ pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<
         page.available_spare = page.available_spare.min(spare_percent(device));
         page.percentage_used = page.percentage_used.max(used_percent(device));
     }
-    if subsystem.config.namespaces.iter().any(|&namespace| port.is_read_only(namespace)) {
-        page.critical_warning |= warning::READ_ONLY;
-    }
-    if page.available_spare < SPARE_THRESHOLD {
-        page.critical_warning |= warning::SPARE;
-    }
+    let read_only = subsystem.config.namespaces.iter().any(|&namespace| port.is_read_only(namespace));
+    page.critical_warning = worn(page.available_spare, page.percentage_used, read_only);
     if !controller.features.tolerates(TEMPERATURE_K) {
         page.critical_warning |= warning::TEMPERATURE;
     }
-    if page.percentage_used >= 100 {
-        page.critical_warning |= warning::RELIABILITY;
+    for id in identify::groups(subsystem, port) {
+        page.endurance_group_warning |=
+            endurance_group(subsystem, id, port).map_or(0, |group| group.critical_warning);
     }
     page
+}
+
+/// Warnings about spare, life used, and media that take no writes any more.
+fn worn(available_spare: u8, percentage_used: u8, read_only: bool) -> u8 {
+    let warn = |warned: bool, bit: u8| if warned { bit } else { 0 };
+    warn(available_spare < SPARE_THRESHOLD, warning::SPARE)
+        | warn(percentage_used >= 100, warning::RELIABILITY)
+        | warn(read_only, warning::READ_ONLY)
+}
+
+/// Health of an endurance group, a namespace with placement: traffic and capacity are its own; spare, life used and media errors those
+/// of its drive.
+fn endurance_group(subsystem: &Subsystem, id: u16, port: &Port<'_>) -> Result<EnduranceGroupLog, Status> {
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    let namespace = subsystem.namespace(id.into()).ok_or(invalid)?;
+    let device = fdp::group(subsystem, id, port).map_err(|_| invalid)?;
+    let traffic = device.placement_statistics();
+    let billions = |bytes: u64| u128::from(bytes.div_ceil(1_000_000_000));
+    let (available_spare, percentage_used) = (spare_percent(device), used_percent(device));
+    Ok(EnduranceGroupLog {
+        critical_warning: worn(available_spare, percentage_used, port.is_read_only(namespace)),
+        available_spare,
+        available_spare_threshold: SPARE_THRESHOLD,
+        percentage_used,
+        data_units_read: billions(traffic.read_bytes),
+        data_units_written: billions(traffic.host_bytes),
+        media_units_written: billions(traffic.media_bytes),
+        host_read_commands: traffic.reads.into(),
+        host_write_commands: traffic.writes.into(),
+        media_errors: device.counters().uncorrectable_reads.into(),
+        error_log_entries: subsystem.errors.into(),
+        total_capacity_bytes: port.namespaces()[namespace].bytes().into(),
+        ..EnduranceGroupLog::default()
+    })
 }
 
 /// Spare blocks left, of those that the drive left the factory with.

@@ -26,7 +26,7 @@ use pellucid_flash::{
 use pellucid_wire::nvme::open_channel::{
     ChunkNotification, Geometry, VectorCommand, VectorData, VectorOpcode, profile,
 };
-use pellucid_wire::nvme::{DsmRange, GetLogPage, Status, SubmissionEntry};
+use pellucid_wire::nvme::{BROADCAST_NSID, DsmRange, GetLogPage, Status, SubmissionEntry};
 
 /// Opcode of ours: keeps a list of addresses for a later vector command.
 pub(super) const STAGE_OPCODE: u8 = profile::STAGE_OPCODE;
@@ -224,8 +224,8 @@ pub(super) fn reset_ranges(
     Ok(ranges.len() as u32)
 }
 
-/// The answer to Geometry (E2h).
-pub(super) fn geometry(chunks: &ChunkGeometry) -> Geometry {
+/// The answer to Geometry (E2h); a gap in the wear index from `wear_threshold` on is noticed, 0: none is.
+pub(super) fn geometry(chunks: &ChunkGeometry, wear_threshold: u8) -> Geometry {
     let [group_bits, unit_bits, chunk_bits, block_bits] = chunks.address_bits().map(|bits| bits as u8);
     let times = |range: [Nanos; 2]| range.map(|time| u32::try_from(time.0).unwrap_or(u32::MAX));
     Geometry {
@@ -236,6 +236,7 @@ pub(super) fn geometry(chunks: &ChunkGeometry) -> Geometry {
         block_bits,
         // Vector copy. A chunk that is free is not reset again.
         capabilities: 0b01,
+        wear_threshold,
         groups: chunks.groups as u16,
         units: chunks.units as u16,
         chunks: chunks.chunks,
@@ -278,10 +279,11 @@ pub(super) fn chunk_log(
     Ok(page)
 }
 
-/// The notifications of a namespace, oldest first, and an empty one behind the last.
+/// The notifications of a namespace, or of all, oldest first, and an empty one behind the last.
 pub(super) fn notice_log(subsystem: &Subsystem, nsid: u32) -> Vec<u8> {
     let mut page = Vec::new();
-    for &(of, notice) in subsystem.notices.iter().filter(|(of, _)| *of == nsid) {
+    let all = matches!(nsid, 0 | BROADCAST_NSID);
+    for &(of, notice) in subsystem.notices.iter().filter(|(of, _)| all || *of == nsid) {
         page.extend(notification(of, &notice).encode());
     }
     page.resize((NOTICES_MAX + 1) * ChunkNotification::BYTES, 0);

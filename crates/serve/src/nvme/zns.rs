@@ -19,12 +19,17 @@ pub(super) fn parse(
     entry: &SubmissionEntry,
     opcode: NvmOpcode,
     index: usize,
-    volume: &Volume,
+    volumes: &[Volume],
 ) -> Result<Request, Status> {
+    let volume = &volumes[index];
     let Set::Zoned(zones) = volume.set else { return Err(no(Status::INVALID_OPCODE)) };
     match opcode {
         NvmOpcode::ZoneManagementSend => {
             let send = ZoneManagementSend::parse(entry)?;
+            // There are no random write areas, and no host is to think that it has one.
+            if send.random_write_area && send.action == WireAction::Open {
+                return Err(no(Status::ZONE_INVALID_OPERATION));
+            }
             let action = action(send.action, send.select_all).ok_or(no(Status::INVALID_FIELD))?;
             let lba = if send.select_all { 0 } else { send.start };
             if lba >= volume.sectors {
@@ -52,7 +57,12 @@ pub(super) fn parse(
         _ => {
             let range = entry.lba_range();
             let bytes = range.count.saturating_mul(volume.sector_bytes);
-            if range.protection() != 0 || range.directive_type() != 0 || bytes > super::TRANSFER_BYTES_MAX {
+            let all = volumes.iter().filter_map(|volume| match volume.set {
+                Set::Zoned(zones) => Some(zones),
+                _ => None,
+            });
+            let most = 4096 << append_max_shift(all);
+            if range.protection() != 0 || range.directive_type() != 0 || bytes > most {
                 return Err(no(Status::INVALID_FIELD));
             }
             if range.start >= volume.sectors {
@@ -166,7 +176,11 @@ pub(super) fn changed_log(
     if !retained {
         *read = subsystem.zone_changes;
     }
-    // More than the page has room for: all ones, and the host has to look at every zone.
+    changed_page(&starts)
+}
+
+/// The page that lists zones by their starts. With more than it has room for: all ones, and the host has to look at every zone.
+pub(super) fn changed_page(starts: &[u64]) -> Vec<u8> {
     let listed = u16::try_from(starts.len()).ok().filter(|&count| count <= CHANGED_MAX);
     let mut page = vec![0; 4096];
     page[..2].copy_from_slice(&listed.unwrap_or(u16::MAX).to_le_bytes());
@@ -191,10 +205,17 @@ pub(super) fn identify_namespace(zones: &ZoneGeometry) -> ZonedNamespace {
     }
 }
 
-/// Identify Controller of the zoned command set: the longest append, as a power of two of 4 KiB pages.
-pub(super) fn identify_controller(zones: Option<ZoneGeometry>) -> ZonedController {
-    let bytes = zones.map_or(0, |z| u64::from(z.append_max_sectors) * u64::from(z.sector_bytes));
-    let shift = (bytes / 4096).checked_ilog2().unwrap_or(0) as u8;
+/// Identify Controller of the zoned command set: the longest append to any of its namespaces.
+pub(super) fn identify_controller(zones: impl Iterator<Item = ZoneGeometry>) -> ZonedController {
+    let shift = append_max_shift(zones);
     // 0 stands for the controller's own limit, which holds in any case.
     ZonedController { append_max_shift: if shift >= super::TRANSFER_MAX_SHIFT { 0 } else { shift } }
+}
+
+/// The longest append that all namespaces with zones take, as hosts are told it: 2^n pages of 4 KiB, and n is 1 at least, which a
+/// drive's description sees to.
+fn append_max_shift(zones: impl Iterator<Item = ZoneGeometry>) -> u8 {
+    let bytes = zones.map(|zones| u64::from(zones.append_max_sectors) * u64::from(zones.sector_bytes));
+    let shifts = bytes.map(|bytes| (bytes / 4096).checked_ilog2().unwrap_or(0) as u8);
+    shifts.min().map_or(super::TRANSFER_MAX_SHIFT, |shift| shift.min(super::TRANSFER_MAX_SHIFT))
 }

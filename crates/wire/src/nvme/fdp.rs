@@ -5,6 +5,10 @@ use crate::layout::wire_struct;
 
 /// Directive type of placement in a write command (dword 12, bits 23:20).
 pub const DIRECTIVE_PLACEMENT: u8 = 2;
+/// Directive type of Identify, which tells of the others.
+pub const DIRECTIVE_IDENTIFY: u8 = 0;
+/// Directive Receive operation of [`DIRECTIVE_IDENTIFY`]: which directives there are.
+pub const RECEIVE_DIRECTIVES: u8 = 1;
 /// I/O Management Receive operation: reclaim unit handle status.
 pub const RECEIVE_HANDLE_STATUS: u8 = 1;
 /// I/O Management Send operation: reclaim unit handle update.
@@ -138,6 +142,23 @@ wire_struct! {
 /// The placement identifier that a write names, if it carries the placement directive.
 pub fn placement_of(entry: &SubmissionEntry, range: &LbaRange) -> Option<u16> {
     (range.directive_type() == DIRECTIVE_PLACEMENT).then_some((entry.cdw(13) >> 16) as u16)
+}
+
+wire_struct! {
+    /// Directives of a namespace (Base figure "Identify Directive - Return Parameters Data Structure"): bit n of each is type n.
+    pub struct Directives: 4096 {
+        /// Supported.
+        0 => supported: [u8; 32],
+        /// Enabled for this host.
+        32 => enabled: [u8; 32],
+        /// Still enabled after a reset of the controller.
+        64 => persistent: [u8; 32],
+    }
+}
+
+/// Operation (dword 11, bits 7:0) and type (15:8) of Directive Receive or Send.
+pub fn directive_operation(entry: &SubmissionEntry) -> (u8, u8) {
+    (entry.cdw(11) as u8, (entry.cdw(11) >> 8) as u8)
 }
 
 /// Operation of I/O Management Receive or Send (dword 10, bits 7:0) and its specific half (31:16): for a handle update

@@ -30,6 +30,8 @@ wire_enum! {
         AttachedControllers = 0x12,
         /// Controllers of the subsystem.
         Controllers = 0x13,
+        /// Endurance groups, from a given identifier on.
+        EnduranceGroups = 0x19,
         /// I/O Command Set data structure: combinations of command sets, 512 u64 bitmaps.
         CommandSets = 0x1C,
     }
@@ -52,6 +54,11 @@ impl Cns {
     /// Controller identifier in dword 10.
     pub fn controller_of(entry: &SubmissionEntry) -> u16 {
         (entry.cdw(10) >> 16) as u16
+    }
+
+    /// Identifier in the lower half of dword 11 (CNS specific).
+    pub fn specific_of(entry: &SubmissionEntry) -> u16 {
+        entry.cdw(11) as u16
     }
 
     /// Raw command set identifier in dword 11.

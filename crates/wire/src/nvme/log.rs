@@ -154,6 +154,40 @@ wire_struct! {
 }
 
 wire_struct! {
+    /// Endurance Group Information, log 09h (Base 5.1.12.1.10). Bytes are told in billions, rounded up.
+    pub struct EnduranceGroupLog: 512 {
+        /// Bit 0 spare low, 2 reliability degraded, 3 all namespaces read-only.
+        0 => critical_warning: u8,
+        /// Available spare, percent.
+        3 => available_spare: u8,
+        /// Threshold of it, percent.
+        4 => available_spare_threshold: u8,
+        /// Estimate of life used, percent; may pass 100, saturates at 255.
+        5 => percentage_used: u8,
+        /// Billions of bytes that may be written in all; 0 is not told.
+        32 => endurance_estimate: u128,
+        /// Billions of bytes that hosts read.
+        48 => data_units_read: u128,
+        /// Billions of bytes that hosts wrote.
+        64 => data_units_written: u128,
+        /// Billions of bytes written to the media, whatever for.
+        80 => media_units_written: u128,
+        /// Read commands completed.
+        96 => host_read_commands: u128,
+        /// Write commands completed.
+        112 => host_write_commands: u128,
+        /// Unrecovered data integrity errors.
+        128 => media_errors: u128,
+        /// Error log entries since the beginning.
+        144 => error_log_entries: u128,
+        /// Capacity in bytes.
+        160 => total_capacity_bytes: u128,
+        /// Of it, not given to namespaces.
+        176 => unallocated_capacity_bytes: u128,
+    }
+}
+
+wire_struct! {
     /// Firmware Slot Information, log 03h (Base 5.1.12.1.4).
     pub struct FirmwareSlotLog: 512 {
         /// Active slot (2:0) and slot of the next reset (6:4).

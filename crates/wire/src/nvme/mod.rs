@@ -40,9 +40,9 @@ pub use identify::{
     Cns, CommandSet, ControllerType, IdentifyController, NvmControllerCapabilities, PowerState,
 };
 pub use log::{
-    CommandEffect, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorLogEntry, FeatureEffect,
-    FeatureEffects, FirmwareSlotLog, LogId, PersistentEventHeader, PersistentEventLogHeader, SmartLog,
-    SupportedLogPages,
+    CommandEffect, CommandEffects, DiscoveryEntry, DiscoveryHeader, EnduranceGroupLog, ErrorLogEntry,
+    FeatureEffect, FeatureEffects, FirmwareSlotLog, LogId, PersistentEventHeader, PersistentEventLogHeader,
+    SmartLog, SupportedLogPages,
 };
 pub use namespace::{
     IdentifyNamespace, IndependentNamespace, LbaFormat, NamespaceIdentifiers, NvmNamespace, id_list,

@@ -122,6 +122,7 @@ statuses! {
     DISCOVER_RESTART = 0x190, "Discover Restart";
     AUTHENTICATION_REQUIRED = 0x191, "Authentication Required";
 
+    ZONE_INVALID_OPERATION = 0x1B6, "Invalid Zone Operation Request";
     ZONE_BOUNDARY = 0x1B8, "Zone Boundary Error";
     ZONE_FULL = 0x1B9, "Zone Is Full";
     ZONE_READ_ONLY = 0x1BA, "Zone Is Read Only";

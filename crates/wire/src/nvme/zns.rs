@@ -151,6 +151,8 @@ pub struct ZoneManagementSend {
     pub action: ZoneAction,
     /// All zones in a state that the action applies to.
     pub select_all: bool,
+    /// Opening, allocate a random write area (ZRWAA).
+    pub random_write_area: bool,
 }
 
 impl ZoneManagementSend {
@@ -161,7 +163,12 @@ impl ZoneManagementSend {
     pub fn parse(entry: &SubmissionEntry) -> Result<Self, Status> {
         let cdw13 = entry.cdw(13);
         let action = ZoneAction::from_raw(cdw13 as u8).ok_or(Status::INVALID_FIELD.do_not_retry())?;
-        Ok(Self { start: entry.cdw_pair(10), action, select_all: cdw13 & 1 << 8 != 0 })
+        Ok(Self {
+            start: entry.cdw_pair(10),
+            action,
+            select_all: cdw13 & 1 << 8 != 0,
+            random_write_area: cdw13 & 1 << 9 != 0,
+        })
     }
 }
 

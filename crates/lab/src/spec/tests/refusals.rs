@@ -120,6 +120,18 @@ fn wrong_values_are_named_with_what_is_allowed() {
             "19: drive.namespace[0].spare_blocks = 3: not allowed; allowed: a whole number from 4 to 31",
         ),
         (
+            "[[drive.namespace]]\ninterface = 'fdp'",
+            "16: drive.namespace[0].interface = \"fdp\": not allowed; allowed: block, or with fdp drive.ftl.handles of 2 at least",
+        ),
+        (
+            "handles = 2\n[[drive.namespace]]\ninterface = 'fdp'\nblocks = 20\n[[drive.namespace]]\ninterface = 'block'",
+            "20: drive.namespace[1].interface = \"block\": not allowed; allowed: at most one block namespace",
+        ),
+        (
+            "[[drive.namespace]]\ninterface = 'zoned'\nappend_max = 1",
+            "17: drive.namespace[0].append_max = 1: not allowed; allowed: a whole number from 2 to 4294967295",
+        ),
+        (
             "[[drive.namespace]]\ninterface = 'zoned'\nbuffer = 'protected'\nstage = 9000\nblocks = 20",
             "17: drive.namespace[0].buffer = \"protected\": not allowed; allowed: volatile: a protected one of 9000 stripes needs 36 \
              spare blocks of every die and at least 1 for zones",

@@ -1,5 +1,7 @@
 //! Command sets beside the NVM one: namespace 1 has placement handles, namespace 2 is open-channel, both of one drive.
 
+mod groups;
+
 use super::world::{CC_ENABLE, SECTOR, World, blocks, in_capsule};
 use crate::common;
 use crate::session::Close;
@@ -364,6 +366,8 @@ fn a_host_is_told_of_chunks_that_it_did_not_ask_about() {
             .map(|entry| ChunkNotification::decode(entry.first_chunk().expect("64 bytes")));
         assert_eq!((first.count, first.nsid, first.lba, first.state), (1, 2, start, 1 << 3));
         assert_eq!(second.count, 0, "no other");
+        assert_eq!(sets.log(0xD0, u32::MAX, 0, 0, 128), Ok(log), "of all namespaces");
+        assert_eq!(sets.log(0xD0, 1, 0, 0, 128), Ok(vec![0; 128]), "of the other one");
     }
 }
 

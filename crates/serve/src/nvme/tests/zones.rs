@@ -2,7 +2,8 @@
 
 use super::world::{SECTOR, World, in_capsule};
 use crate::common;
-use pellucid_flash::DieId;
+use crate::nvme::zns::{changed_page, identify_controller};
+use pellucid_flash::{DieId, Interface, ZoneGeometry};
 use pellucid_media::Fault;
 use pellucid_wire::nvme::zns::{ZoneReportHeader, ZonedNamespace};
 use pellucid_wire::nvme::{IdentifyController, Status, SubmissionEntry};
@@ -18,6 +19,8 @@ const FINISH: u32 = 2;
 const OPEN: u32 = 3;
 const RESET: u32 = 4;
 const OFFLINE: u32 = 5;
+const SELECT_ALL: u32 = 1 << 8;
+const RANDOM_WRITE_AREA: u32 = 1 << 9;
 
 const EMPTY: u8 = 1;
 const IMPLICITLY_OPEN: u8 = 2;
@@ -44,6 +47,7 @@ fn zoned() -> Zoned {
     let described = ZonedNamespace::decode(page.first_chunk().expect("4096 bytes"));
     assert_eq!((described.active_max, described.open_max), (3, 2), "0-based");
     assert_eq!(described.capabilities, 0, "reads do not cross zones");
+    assert_eq!(described.formats[0].extension_64b, 0, "no zone descriptor extensions");
     Zoned { world, admin, io, size: described.formats[0].zone_blocks }
 }
 
@@ -144,9 +148,69 @@ fn zones_are_written_appended_managed_and_reported() {
     assert_eq!((zoned.state(0), zoned.send(0, RESET), zoned.state(0)), (CLOSED, Status::SUCCESS, EMPTY));
     assert_eq!(zoned.send(0, OFFLINE), no(Status::ZONE_INVALID_TRANSITION));
     assert_eq!(zoned.send(0, 0x10), no(Status::INVALID_FIELD), "there are no zone extensions");
-    let all = SubmissionEntry::new(0x79, 0, 1).with_cdw(13, RESET | 1 << 8);
-    assert_eq!(zoned.world.ask(zoned.io, all, &[]).status, Status::SUCCESS);
-    assert_eq!(zoned.report(0, 1, true, 8).0, ZONES, "all are empty");
+    let extended = SubmissionEntry::new(0x7A, 0, 1).with_cdw(12, 63).with_cdw(13, 1);
+    assert_eq!(zoned.world.fetch(zoned.io, extended, 256), Err(no(Status::INVALID_FIELD)));
+    let before = zoned.state(0);
+    assert_eq!(
+        zoned.send(0, OPEN | RANDOM_WRITE_AREA),
+        no(Status::ZONE_INVALID_OPERATION),
+        "nor write areas"
+    );
+    assert_eq!(zoned.state(0), before, "nothing has changed");
+    assert_eq!(zoned.send(0, 0x11), no(Status::INVALID_FIELD), "that could be flushed");
+}
+
+#[test]
+fn actions_on_all_zones_concern_those_that_they_can() {
+    let mut zoned = zoned();
+    let size = zoned.size;
+    for (action, ends) in [
+        (CLOSE, [CLOSED, CLOSED, FULL, EMPTY]),
+        (OPEN, [EXPLICITLY_OPEN, IMPLICITLY_OPEN, FULL, EMPTY]),
+        (FINISH, [FULL, FULL, FULL, EMPTY]),
+        (OFFLINE, [CLOSED, IMPLICITLY_OPEN, FULL, EMPTY]),
+        (RESET, [EMPTY; 4]),
+    ] {
+        assert_eq!(zoned.write(1, 0, 8).0, Status::SUCCESS);
+        assert_eq!(zoned.send(0, CLOSE), Status::SUCCESS);
+        assert_eq!(zoned.write(1, size, 8).0, Status::SUCCESS);
+        assert_eq!(zoned.send(2, FINISH), Status::SUCCESS);
+        assert_eq!(zoned.send(3, action | SELECT_ALL), Status::SUCCESS);
+        let states: Vec<u8> = zoned.report(0, 0, false, 8).1.iter().map(|zone| zone.0).collect();
+        assert_eq!(states, ends, "action {action} on all");
+        assert_eq!(zoned.send(3, RESET | SELECT_ALL), Status::SUCCESS);
+    }
+}
+
+/// ZASL has powers of two of 4 KiB; 0 is the longest transfer of any command.
+#[test]
+fn an_append_may_be_as_long_as_is_announced() {
+    let mut zoned = zoned();
+    let Interface::Zoned(geometry) = zoned.world.core.namespaces()[0].interface else { panic!("zones") };
+    let page = SubmissionEntry::new(6, 0, 0).with_cdw(10, 6).with_cdw(11, 2 << 24);
+    let page = zoned.world.fetch(zoned.admin, page, 4096).expect("identify");
+    assert_eq!((geometry.append_max_sectors, page[0]), (16, 1), "16 sectors of 512 bytes");
+    assert_eq!(zoned.write(0x7D, 0, 16).0, Status::SUCCESS);
+    assert_eq!(zoned.write(0x7D, 0, 17).0, no(Status::INVALID_FIELD));
+    let of = |append_max_sectors, sector_bytes| ZoneGeometry { append_max_sectors, sector_bytes, ..geometry };
+    let shift = |sectors| identify_controller([of(sectors, 512)].into_iter()).append_max_shift;
+    assert_eq!([16, 31, 32, 511, 512, 1 << 20].map(shift), [1, 1, 2, 5, 0, 0]);
+    // The shortest of all in bytes, whatever their sectors.
+    for both in [[of(64, 512), of(16, 4096)], [of(16, 4096), of(64, 512)]] {
+        assert_eq!(identify_controller(both.into_iter()).append_max_shift, 3, "32 KiB");
+    }
+}
+
+#[test]
+fn a_list_of_changed_zones_that_is_too_long_names_none() {
+    for (zones, listed) in [(0, 0), (511, 511), (512, u16::MAX), (70_000, u16::MAX)] {
+        let starts: Vec<u64> = (0..zones).map(|zone| zone << 20 | 1).collect();
+        let page = changed_page(&starts);
+        let named = page[8..].as_chunks::<8>().0.iter().map(|start| u64::from_le_bytes(*start));
+        let named: Vec<u64> = named.take_while(|&start| start != 0).collect();
+        assert_eq!((page.len(), &page[..2]), (4096, &listed.to_le_bytes()[..]));
+        assert_eq!(named, if listed == u16::MAX { &[][..] } else { &starts[..] }, "{zones} zones");
+    }
 }
 
 #[test]
@@ -208,6 +272,11 @@ fn a_host_is_told_of_zones_that_fail() {
     // That a zone is offline has to be recorded, and no die takes a record any more.
     assert_eq!((zoned.send(1, OFFLINE), zoned.state(1)), (no(Status::WRITE_FAULT), READ_ONLY));
     assert!(zoned.changed(false).is_empty(), "nothing has changed");
+    for nsid in [0, 2, u32::MAX] {
+        let list = SubmissionEntry::new(2, 0, nsid).with_cdw(10, 0xBF | 1023 << 16);
+        let refused = zoned.world.fetch(zoned.admin, list, 4096);
+        assert_eq!(refused, Err(no(Status::INVALID_NAMESPACE)), "namespace {nsid:X}h");
+    }
 }
 
 #[test]
