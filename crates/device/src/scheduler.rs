@@ -19,6 +19,7 @@
 //! die's bit is set in a class of its channel if and only if its current operation wants the channel for that class.
 
 mod channel;
+mod interconnect;
 mod operation;
 mod poll;
 mod solver;
@@ -27,6 +28,7 @@ mod suspension;
 use channel::{CLASSES, Channel};
 pub(crate) use operation::{Client, FlashOp, OpKind};
 
+use interconnect::Interconnect;
 use suspension::Suspension;
 
 use crate::config::{DieOrder, Scheduler as Config};
@@ -141,6 +143,7 @@ pub(crate) struct Scheduler {
     fill_spread: f64,
     fill_rng: Rng,
     decode: Nanos,
+    interconnect: Option<Interconnect>,
     solvers: Option<solver::Solvers>,
     unit_bytes: u64,
     command: Nanos,
@@ -150,6 +153,7 @@ pub(crate) struct Scheduler {
     /// Pages of a stripe, each of which crosses by itself, and mapping units of a page; 1 and no limit: all in one go.
     stripe_pages: u32,
     page_units: u32,
+    stripe_units: u32,
     pub suspensions: u64,
     /// Dies that work, and channels that carry a transfer.
     active: (u32, u32),
@@ -213,6 +217,7 @@ impl Scheduler {
             fill_spread: config.fill_spread,
             fill_rng: Rng::stream(seed, "scheduler.fill"),
             decode: config.decode_ns,
+            interconnect: Interconnect::new(config.interconnect_bytes_per_second, layout.unit_bytes),
             solvers: config.solver.map(|solver| {
                 solver::Solvers::new(solver.channels, solver.chunk_bytes, solver.chunk_ns, layout.channels)
             }),
@@ -227,6 +232,7 @@ impl Scheduler {
                 1
             },
             page_units: if config.page_transfers { page_units } else { u32::MAX },
+            stripe_units: layout.units_per_stripe,
             suspensions: 0,
             active: (0, 0),
             polled,
@@ -453,6 +459,9 @@ impl Scheduler {
             c.seen = poll::Ways::default();
         }
         self.active = (0, 0);
+        if let Some(interconnect) = &mut self.interconnect {
+            interconnect.reset();
+        }
         if let Some(solvers) = &mut self.solvers {
             solvers.reset();
         }

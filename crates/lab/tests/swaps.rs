@@ -114,6 +114,26 @@ fn another_link_bounds_the_reads() {
     assert!((costly / (4096e9 / unit_ns) - 1.0).abs() < 0.01, "{costly:.0} B/s");
 }
 
+/// Table 6: eight channels of 200 MB/s ask for less than the interconnect carries; twice as many for more.
+#[test]
+fn another_interconnect_bounds_the_channels() {
+    let reads = job("rw=read,bs=128k,iodepth=32,number_ios=3000");
+    let wide = ["media.channels=16", "host.link_rate=\"8GB/s\"", "firmware.clock_mhz=8000"];
+    let rate = |of: &'static str| {
+        let sets: Vec<&str> = wide.into_iter().chain([of]).collect();
+        read_rate(&run(&sets, &reads))
+    };
+    let (published, double) =
+        (rate("scheduler.interconnect_rate=\"2GB/s\""), rate("scheduler.interconnect_rate=0"));
+    assert!((published / 2e9 - 1.0).abs() < 0.02, "{published:.0} B/s");
+    assert!(double > 2.3e9, "{double:.0} B/s without it");
+    let writes = job("rw=write,bs=128k,iodepth=32,number_ios=3000");
+    let narrow = run(&["scheduler.interconnect_rate=\"300MB/s\""], &writes).directions.write;
+    // The last 16 MiB of 375 stay in the buffer.
+    let rate = narrow.throughput_bytes_per_second * (1.0 - 16.0 / 375.0);
+    assert!((rate / 300e6 - 1.0).abs() < 0.02, "{rate:.0} B/s");
+}
+
 /// Written through, a page waits for its transfer (90 us) and its program (486 us).
 #[test]
 fn another_buffer_has_writes_wait_for_their_program() {

@@ -8,6 +8,7 @@
 //! Invariants: a channel carries one transfer; a die's bit is set in a class of its channel if and only if its current
 //! operation wants the channel for that class.
 
+use super::interconnect::Towards;
 use super::{OpKind, Phase, Scheduler, Step, poll};
 use crate::events::{Event, Events};
 use pellucid_flash::{Nanos, SimTime, Stage};
@@ -129,6 +130,10 @@ impl Scheduler {
                 let data = Nanos(self.unit_transfer.0 * u64::from(units));
                 // To a polled controller the transfer is a control word of its own.
                 let setup = if self.polled { self.command } else { Nanos::ZERO };
+                let data = match &mut self.interconnect {
+                    Some(interconnect) => interconnect.carry(now + setup, Towards::Memory, units, data),
+                    None => data,
+                };
                 if let Some(solvers) = &mut self.solvers {
                     solvers.begin(now + setup, channel, self.unit_bytes * u64::from(units), data);
                 }
@@ -140,13 +145,15 @@ impl Scheduler {
             }
             (_, OpKind::Program) => {
                 let setup = if op.pages == 0 { self.command } else { Nanos::ZERO };
-                let data = self.program_transfer(op.pages);
-                setup
-                    + if self.fill_spread > 0.0 {
-                        data.scaled(self.fill_rng.factor(self.fill_spread))
-                    } else {
-                        data
-                    }
+                let mut data = self.program_transfer(op.pages);
+                if self.fill_spread > 0.0 {
+                    data = data.scaled(self.fill_rng.factor(self.fill_spread));
+                }
+                if let Some(interconnect) = &mut self.interconnect {
+                    let units = self.stripe_units.div_ceil(self.stripe_pages);
+                    data = interconnect.carry(now + setup, Towards::Flash, units, data);
+                }
+                setup + data
             }
             _ => self.command,
         };

@@ -27,7 +27,7 @@ const CYCLES: Kind = count(0);
 const FIXED: Kind = Kind::Unit(Quantity::Time, 0, 4_000_000_000);
 
 pub(crate) const KEYS: &[Key] = &[
-    key("drive.host.queues", QUEUES, Whole(1), "I/O submission queues"),
+    key("drive.host.queues", QUEUES, Whole(8), "I/O submission queues"),
     key("drive.host.arbitration", ARBITRATIONS, Word("round-robin"), "How the queues are served"),
     key(
         "drive.host.weights",
@@ -193,6 +193,12 @@ pub(crate) const KEYS: &[Key] = &[
         Real(0.0),
         "Spread of the channel time of a program's data, a factor of 1 +- this",
     ),
+    key(
+        "drive.scheduler.interconnect_rate",
+        LINK,
+        Whole(0),
+        "Rate of the interconnect between memory and all channels, in each direction; 0: no limit",
+    ),
     key("drive.scheduler.decode", TIME, Whole(0), "ECC decoding after a read transfer, off the channel"),
     key(
         "drive.scheduler.solver.channels",
@@ -345,6 +351,7 @@ pub(crate) fn scheduler(values: &Values, timing: &Timing) -> Result<Scheduler, S
         drain_ns: values.time("drive.scheduler.drain"),
         drain_spread: values.real("drive.scheduler.drain_spread"),
         fill_spread: values.real("drive.scheduler.fill_spread"),
+        interconnect_bytes_per_second: values.whole("drive.scheduler.interconnect_rate"),
         decode_ns: values.time("drive.scheduler.decode"),
         solver,
     })

@@ -148,7 +148,7 @@ fn show_names_every_source() {
         ("channels = 2 ", "# my.toml:2"),
         ("page_size = \"4KiB\" ", "# my.toml:6"),
         ("erase = \"1500us\" ", "# my.toml:11"),
-        ("queues = 1 ", "# default"),
+        ("queues = 8 ", "# default"),
         ("name = \"my\" ", "# default"),
     ] {
         let line =

@@ -233,7 +233,7 @@ fn values_that_contradict_each_other_are_refused() {
              weighted with drive.host.weights",
         ),
         (
-            &["host.arbitration=weighted", "host.weights=[1,2]"],
+            &["host.queues=1", "host.arbitration=weighted", "host.weights=[1,2]"],
             "--set host.weights: drive.host.weights = [1, 2]: not allowed; allowed: at most 1 weights, one \
              per queue",
         ),
