@@ -10,7 +10,7 @@ use pellucid_flash::{Drive, Interface};
 use pellucid_host::{CpuCosts, HostFtl, HostFtlConfig, Layer, Stack, Targets, ZoneChunks, ZoneChunksConfig};
 use pellucid_lab::drive::HostLayer;
 use pellucid_lab::spec;
-use pellucid_lab::targets::{load, registry_path, save};
+use pellucid_lab::targets::{Hold, RegistryError, load, registry_path, save};
 use pellucid_serve::nvme::HostSecrets;
 use pellucid_serve::{Core, Layered, Remote, RemoteConfig, Served};
 use std::path::PathBuf;
@@ -67,6 +67,8 @@ pub struct Opened {
 /// Targets of a drive that is served.
 pub struct Registry {
     path: PathBuf,
+    /// Where another program has it, targets are served all the same, and changes are not kept.
+    held: Result<Hold, RegistryError>,
     targets: Targets,
     settings: HostFtlConfig,
 }
@@ -80,15 +82,19 @@ impl Registry {
         };
         let Some(geometry) = (0..device.namespaces()).find_map(shape) else { return Ok(None) };
         let path = registry_path(drive);
+        let held = Hold::take(&path);
         let targets = load(&path, &geometry)?;
         let settings = HostFtlConfig { cpu: CpuCosts::FREE, ..settings.clone() };
-        Ok(Some(Registry { path, targets, settings }))
+        Ok(Some(Registry { path, held, targets, settings }))
     }
 
     /// Makes the targets, and has the server keep what becomes of them.
     pub fn put_on(self, name: &str, core: &mut Core) -> Result<(), Failure> {
-        let Registry { path, targets, settings } = self;
-        let keep = move |targets: &Targets| save(&path, targets).map_err(|error| error.to_string());
+        let Registry { path, held, targets, settings } = self;
+        let keep = move |targets: &Targets| {
+            let kept = held.as_ref().map_or_else(|error| Err(error.to_string()), |_| Ok(()));
+            kept.and_then(|()| save(&path, targets).map_err(|error| error.to_string()))
+        };
         core.keep_targets(name, settings, &targets, Box::new(keep))
             .map_err(|why| Failure::asked(anyhow!("{name}: {why}")))
     }

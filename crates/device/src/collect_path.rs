@@ -247,7 +247,7 @@ impl Device {
     /// Takes in a unit that was read; `false`: it must be read again.
     fn take_relocation(&mut self, relocation: u32, attempts: u32) -> bool {
         let Relocation { from, die, cause, stream, meta, .. } = self.collect.relocations[relocation];
-        let page = self.media.page(from);
+        let page = self.media.page(from).map(|mark| self.ftl.page_of_mark(mark));
         // Without a spare area it is unreadable, or overwritten and already being erased while it was decoded.
         let current = match page {
             Some(lpn) => self.ftl.is_current(lpn, from),
@@ -267,10 +267,17 @@ impl Device {
                     }
                 }
                 _ if self.tries_again(from, attempts) => return false,
-                _ => {
-                    self.counters.uncorrectable_reads += 1;
-                    self.ftl.relocation_lost(from);
-                }
+                _ => match page.or_else(|| self.ftl.segment_at(from)) {
+                    // What it says is in memory.
+                    Some(lpn) if lpn.0 >= self.ftl.user_units() => {
+                        segment = true;
+                        self.rewrite_segment(lpn, cause);
+                    }
+                    _ => {
+                        self.counters.uncorrectable_reads += 1;
+                        self.ftl.relocation_lost(from);
+                    }
+                },
             }
         }
         self.collect.reading[die as usize] -= 1;

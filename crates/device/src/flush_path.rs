@@ -10,7 +10,7 @@
 
 use crate::device::{Device, StripeUnit};
 use crate::firmware::Task;
-use pellucid_flash::{Cause, Lpn, Stage, Status};
+use pellucid_flash::{Cause, Lpn, Ppa, Stage, Status};
 use pellucid_ftl::{Durability, SegmentPlan, SegmentWrites};
 use std::collections::VecDeque;
 
@@ -228,7 +228,7 @@ impl Device {
         }
         let lpn = Lpn((lba / u64::from(self.layout.sectors_per_unit)) as u32);
         // What was never written is zero already.
-        if self.ftl.lookup(lpn).is_some() || self.buffer.find(lpn).is_some() {
+        if self.ftl.lookup(lpn) != Ppa::NONE || self.buffer.find(lpn).is_some() {
             self.cut(work, lba, sectors as u32, true);
         }
     }

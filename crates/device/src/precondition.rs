@@ -109,7 +109,7 @@ impl Device {
             match self.media.spare(relocation.from) {
                 Some(spare) if readable => {
                     if spare.lpn.0 >= self.ftl.user_units() {
-                        self.segment_now(spare.lpn)?;
+                        self.segment_now(self.ftl.page_of_mark(spare.lpn))?;
                     } else if self.ftl.is_current(spare.lpn, relocation.from) {
                         filler.moved.push((spare.lpn, relocation.from));
                     }
@@ -133,7 +133,8 @@ impl Device {
             self.media
                 .program_begin(plan.first, plan.sequence)
                 .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
-            self.media.put_segment(plan.first, lpn, &image);
+            let mark = self.ftl.segment_mark(lpn.0 - self.ftl.user_units());
+            self.media.put_segment(plan.first, mark, &image);
             let ok = self.media.program_end(plan.first) == Outcome::Ok;
             self.ftl.program_ended(plan.id, ok);
             if ok {

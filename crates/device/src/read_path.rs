@@ -179,8 +179,10 @@ impl Device {
         let held = &mut self.buffer[entry];
         (held.filling, held.hollow) = (true, false);
         let newest = self.ftl.lookup(held.lpn);
-        if !newest.is_some() {
-            return self.fill_zeros(entry, None);
+        match newest {
+            Ppa::NONE => return self.fill_zeros(entry, None),
+            Ppa::LOST => return self.end_fill(entry, Status::UnrecoveredRead, None),
+            _ => {}
         }
         let hurries = cause == Cause::Host && self.config.scheduler.order == DieOrder::ReadFirst;
         let ppa = match hurries {
@@ -266,9 +268,12 @@ impl Device {
     fn fill_arrived(&mut self, op: u32, entry: u32) {
         let FlashOp { ppa, attempts, .. } = self.scheduler.ops[op];
         let now_at = self.ftl.lookup(self.buffer[entry].lpn);
-        if !now_at.is_some() {
+        match now_at {
             // Trimmed while the read was under way.
-            return self.fill_zeros(entry, Some(op));
+            Ppa::NONE => return self.fill_zeros(entry, Some(op)),
+            // The program that followed what was lost has failed.
+            Ppa::LOST => return self.end_fill(entry, Status::UnrecoveredRead, Some(op)),
+            _ => {}
         }
         if now_at != ppa && self.media.spare(ppa).is_none_or(|spare| spare.lpn != self.buffer[entry].lpn) {
             // It moved while the data were being decoded, and its old place serves another page by now.

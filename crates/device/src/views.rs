@@ -177,9 +177,11 @@ impl Device {
         (lpn.0 < self.ftl.user_units()).then(|| self.ftl.lookup(lpn)).filter(|ppa| ppa.is_some())
     }
 
-    /// Whether a logical page holds data: programmed, or written and still in the buffer. A page without data reads as zeros.
+    /// Whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer. A page without data
+    /// reads as zeros.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.locate(lpn).is_some() || self.buffer.find(lpn).is_some_and(|entry| self.buffer[entry].dirty != 0)
+        let programmed = lpn.0 < self.ftl.user_units() && self.ftl.lookup(lpn) != Ppa::NONE;
+        programmed || self.buffer.find(lpn).is_some_and(|entry| self.buffer[entry].dirty != 0)
     }
 
     /// The media, for tools that look at cells.

@@ -317,8 +317,8 @@ impl Device {
                     self.media.put_unit(ppa, lpn, images);
                 }
                 StripeUnit::Segment(segment) => {
-                    let lpn = self.ftl.segment_lpn(segment);
-                    self.media.put_segment(ppa, lpn, self.flushes.image(segment));
+                    let mark = self.ftl.segment_mark(segment);
+                    self.media.put_segment(ppa, mark, self.flushes.image(segment));
                 }
                 StripeUnit::Copyback { from, .. } => {
                     time += self.media.read_ns(from);

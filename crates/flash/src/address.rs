@@ -17,10 +17,12 @@ pub struct Ppa(pub u32);
 impl Ppa {
     /// "Nowhere": an unmapped logical page.
     pub const NONE: Ppa = Ppa(u32::MAX);
+    /// "Lost": a logical page that was written, and of which no copy counts any more.
+    pub const LOST: Ppa = Ppa(u32::MAX - 1);
 
     /// Whether this address names a place.
     pub fn is_some(self) -> bool {
-        self != Ppa::NONE
+        self < Ppa::LOST
     }
 }
 

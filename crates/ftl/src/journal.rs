@@ -7,8 +7,11 @@
 //! ```text
 //! offset 0   8 bytes  watermark: every program with a lower sequence number is reflected in the entries
 //!        8   8 bytes  index of the segment (a check)
-//!       16   4 bytes each: physical address + 1 of the page's newest copy that had been programmed; 0: none
+//!       16   4 bytes each: physical address + 1 of the page's newest copy that had been programmed; 0: none; 2^32 - 1: lost
 //! ```
+//! The spare area names `user_units + index`, and as many pages above that as there are segments if the segment knows of no trim since the
+//! drive was made: should it become unreadable, all its pages can be found without it.
+//!
 //! Segments are rewritten round-robin (the checkpoint) and, for trimmed pages, before a flush ends.
 
 use crate::Durability;
@@ -27,6 +30,8 @@ pub(crate) struct Segments {
     every: u64,
     next: u32,
     due: u64,
+    /// Segments with pages that were trimmed, or lost, at some time.
+    trimmed: Vec<bool>,
     /// Sequence number at the last trim that is not on the media yet; 0: none.
     dirtied_at: Vec<u64>,
     /// Of these, those that nobody has asked for yet, in the order of their first trims.
@@ -88,6 +93,7 @@ impl Segments {
             every,
             next: 0,
             due: every,
+            trimmed: vec![false; count as usize],
             dirtied_at: vec![0; count as usize],
             dirty: VecDeque::new(),
             trims: 0,
@@ -136,7 +142,13 @@ impl Segments {
                 self.first_trim[segment as usize] = self.trims;
             }
             self.dirtied_at[segment as usize] = sequence;
+            self.trimmed[segment as usize] = true;
         }
+    }
+
+    /// Mount only: its newest copy on the media knows of trims.
+    pub fn set_trimmed(&mut self, segment: u32) {
+        self.trimmed[segment as usize] = true;
     }
 }
 
@@ -149,6 +161,19 @@ impl PageMap {
     /// The logical page of a segment.
     pub fn segment_lpn(&self, segment: u32) -> Lpn {
         Lpn(self.user_units + segment)
+    }
+
+    /// What the spare area of a segment names.
+    pub fn segment_mark(&self, segment: u32) -> Lpn {
+        let trimmed = self.segments.trimmed[segment as usize];
+        Lpn(self.segment_lpn(segment).0 + if trimmed { 0 } else { self.segments.count })
+    }
+
+    /// The logical page that a spare area means with what it names.
+    #[inline]
+    pub fn page_of_mark(&self, mark: Lpn) -> Lpn {
+        let untrimmed = self.map_length()..self.map_length() + self.segments.count;
+        if untrimmed.contains(&mark.0) { Lpn(mark.0 - self.segments.count) } else { mark }
     }
 
     /// The logical page of the segment that lies at `ppa`, if one does.

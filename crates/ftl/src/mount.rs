@@ -7,6 +7,9 @@
 //!
 //! A segment entry is trusted if its block was begun before the segment's watermark; otherwise the block was erased since, and
 //! the page has a newer copy (found by the replay) or was trimmed.
+//!
+//! Of a segment that cannot be read its mark says whether pages of it were trimmed. If so, what was programmed after it counts; what is
+//! older is lost ([`Ppa::LOST`]), and the segment is written anew with that.
 
 use crate::journal::parse_segment;
 use crate::page_map::{PageMap, SetupError, Stream, split_sequence};
@@ -44,6 +47,8 @@ pub struct MountReport {
     pub busiest_die_reads: u64,
     /// Pages found.
     pub mapped_units: u64,
+    /// Pages lost with map segments that cannot be read.
+    pub lost_units: u64,
 }
 
 /// Torn stripes carry sequence numbers that cannot be read. A drive in use has fewer programs planned than this, so
@@ -52,6 +57,14 @@ const SEQUENCE_GAP: u64 = 1 << 20;
 /// A block that was begun so many numbers ago is not written on: the numbers of its stripes count from its first, in 32 bits, and as many
 /// again may be given until it is full.
 pub(crate) const BLOCK_SEQUENCES: u64 = 1 << 31;
+
+/// What the newest copies of the map segments say.
+struct Loaded {
+    /// Of each segment; 0: all that is found counts.
+    watermarks: Vec<u64>,
+    /// Segments with trimmed pages that cannot be read, and the sequence numbers with which they were written.
+    unreadable: Vec<(u32, u64)>,
+}
 
 struct BlockRange {
     block: BlockId,
@@ -117,8 +130,9 @@ impl PageMap {
             })
             .collect();
         if keep {
-            let watermarks = map.load_segments(&ranges, source, &mut report, &mut reads);
-            map.replay(&ranges, &watermarks, source, &mut report, &mut reads);
+            let segments = map.load_segments(&ranges, source, &mut report, &mut reads);
+            map.replay(&ranges, &segments.watermarks, source, &mut report, &mut reads);
+            report.lost_units = map.give_up_doubtful(&segments.unreadable, source);
         }
         let sequence = ranges.iter().map(|r| r.last).max().unwrap_or(0) + SEQUENCE_GAP;
         map.restore_blocks(&ranges, sequence);
@@ -167,19 +181,19 @@ impl PageMap {
         source: &impl MountSource,
         report: &mut MountReport,
         reads: &mut [u64],
-    ) -> Vec<u64> {
+    ) -> Loaded {
         let count = self.map_length() - self.user_units;
-        let mut newest = vec![(Ppa::NONE, 0u64); count as usize];
+        let mut newest = vec![(Ppa::NONE, 0u64, Lpn::NONE); count as usize];
         for range in ranges.iter().filter(|r| r.meta) {
             for unit in 0..range.stripes * self.layout.units_per_stripe {
                 let ppa = self.layout.ppa(range.block, unit);
                 reads[self.layout.die_of(ppa).0 as usize] += 1;
-                if let Some((lpn, sequence)) = spare(source, ppa)
-                    && lpn != Lpn::NONE
-                    && let Some(slot) = newest.get_mut((lpn.0 - self.user_units) as usize)
+                if let Some((mark, sequence)) = spare(source, ppa)
+                    && mark != Lpn::NONE
+                    && let Some(slot) = newest.get_mut((self.page_of_mark(mark).0 - self.user_units) as usize)
                     && sequence >= slot.1
                 {
-                    *slot = (ppa, sequence);
+                    *slot = (ppa, sequence, mark);
                 }
             }
         }
@@ -187,24 +201,49 @@ impl PageMap {
             ranges.iter().map(|r| (r.block, r.first)).collect();
         // A volatile drive writes no segments; then everything is replayed.
         let mut watermarks = vec![0; self.user_units.div_ceil(self.entries_per_segment) as usize];
-        for (segment, &(ppa, _)) in newest.iter().enumerate().filter(|(_, n)| n.0.is_some()) {
+        let mut unreadable = Vec::new();
+        for (segment, &(ppa, written, mark)) in newest.iter().enumerate().filter(|(_, n)| n.0.is_some()) {
             report.segment_reads += 1;
             self.set_map(self.segment_lpn(segment as u32), ppa);
+            let trimmed = mark == self.segment_lpn(segment as u32);
+            if trimmed {
+                self.segments.set_trimmed(segment as u32);
+            }
             let bytes = source.segment(ppa);
             let Some((watermark, entries)) = bytes.and_then(|b| parse_segment(&b, segment as u32)) else {
+                unreadable.extend(trimmed.then_some((segment as u32, written)));
                 continue;
             };
             watermarks[segment] = watermark;
             let first_lpn = segment as u32 * self.entries_per_segment;
             for (lpn, entry) in (first_lpn..self.user_units).zip(entries).filter(|&(_, e)| e != 0) {
                 let ppa = Ppa(entry - 1);
-                let block = self.layout.block_of(ppa);
-                if first_of.get(&block).is_some_and(|&first| first < watermark) {
+                let begun = |ppa| first_of.get(&self.layout.block_of(ppa));
+                if ppa == Ppa::LOST || begun(ppa).is_some_and(|&first| first < watermark) {
                     self.set_map(Lpn(lpn), ppa);
                 }
             }
         }
-        watermarks
+        Loaded { watermarks, unreadable }
+    }
+
+    /// Pages of unreadable segments: a copy that is older than its segment may have been trimmed before that was written, or not. It is
+    /// not erased before the new segment says that the page is lost. How many there are.
+    fn give_up_doubtful(&mut self, unreadable: &[(u32, u64)], source: &impl MountSource) -> u64 {
+        let mut lost = 0;
+        for &(segment, written) in unreadable {
+            self.segments.dirty(segment, self.sequence);
+            let first = segment * self.entries_per_segment;
+            for lpn in (first..(first + self.entries_per_segment).min(self.user_units)).map(Lpn) {
+                let known = self.lookup(lpn);
+                if known.is_some() && spare(source, known).is_none_or(|(_, sequence)| sequence < written) {
+                    self.set_map(lpn, Ppa::LOST);
+                    self.keep_until_saved(known);
+                    lost += 1;
+                }
+            }
+        }
+        lost
     }
 
     fn replay(

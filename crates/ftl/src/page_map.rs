@@ -280,7 +280,7 @@ impl PageMap {
         self.user_units
     }
 
-    /// Where `lpn` lies; [`Ppa::NONE`] if it was never written or was trimmed.
+    /// Where `lpn` lies; [`Ppa::NONE`] if it was never written or was trimmed, [`Ppa::LOST`] if it was lost at a mount.
     #[inline]
     pub fn lookup(&self, lpn: Lpn) -> Ppa {
         self.map.get(lpn)
@@ -397,7 +397,7 @@ impl PageMap {
     /// cut must not bring back a copy that is older still.
     pub fn trim(&mut self, lpn: Lpn) {
         let old = self.lookup(lpn);
-        if old.is_some() {
+        if old != Ppa::NONE {
             self.set_map(lpn, Ppa::NONE);
             self.segments.dirty(lpn.0 / self.entries_per_segment, self.sequence);
             self.keep_until_saved(old);
@@ -405,7 +405,7 @@ impl PageMap {
         }
     }
 
-    fn keep_until_saved(&mut self, ppa: Ppa) {
+    pub(crate) fn keep_until_saved(&mut self, ppa: Ppa) {
         if ppa.is_some() {
             self.blocks.set_last_trim(self.layout.block_of(ppa), self.segments.last_trim());
         }

@@ -9,11 +9,14 @@
 //! uuid = 7
 //! ```
 //! It is checked against the drive's shape whenever it is read, as a file can be edited.
+//!
+//! Who changes it holds it ([`Hold`]) from before it is read until it is written; a server as long as it serves the drive, as it writes
+//! what it knows.
 
 use pellucid_flash::ChunkGeometry;
 use pellucid_host::{Target, TargetError, TargetKind, Targets};
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use toml_edit::{Document, Item};
@@ -30,6 +33,8 @@ pub enum RegistryError {
     Malformed(PathBuf, String),
     /// A target is refused.
     Target(TargetError),
+    /// Another program holds it.
+    Held(PathBuf),
 }
 
 impl std::fmt::Display for RegistryError {
@@ -38,6 +43,11 @@ impl std::fmt::Display for RegistryError {
             RegistryError::File(path, error) => write!(f, "{}: {error}", path.display()),
             RegistryError::Malformed(path, sentence) => write!(f, "{}: {sentence}", path.display()),
             RegistryError::Target(error) => error.fmt(f),
+            RegistryError::Held(path) => write!(
+                f,
+                "{}: another program keeps it; a server that has the drive is asked with --control",
+                path.display()
+            ),
         }
     }
 }
@@ -55,6 +65,37 @@ pub fn registry_path(drive: &str) -> PathBuf {
     let path = Path::new(drive);
     let is_file = path.extension().is_some_and(|e| e == "toml" || e == "pellucid");
     if is_file { path.with_extension("targets.toml") } else { PathBuf::from(format!("{drive}.targets.toml")) }
+}
+
+/// The right to change a registry, as long as it lives: the lock of a file beside it.
+#[derive(Debug)]
+pub struct Hold {
+    path: PathBuf,
+    /// Kept open for its lock.
+    _file: File,
+}
+
+impl Hold {
+    /// Takes the registry at `path`.
+    ///
+    /// # Errors
+    /// Another program has it, or no file can be made beside it.
+    pub fn take(path: &Path) -> Result<Hold, RegistryError> {
+        let beside = path.with_extension("lock");
+        let failed = |error| RegistryError::File(beside.clone(), error);
+        let file = File::options().write(true).create(true).truncate(false).open(&beside).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Hold { path: beside, _file: file }),
+            Err(TryLockError::WouldBlock) => Err(RegistryError::Held(path.into())),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 /// Reads a registry; none means no targets.

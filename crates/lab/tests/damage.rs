@@ -304,3 +304,84 @@ fn impossible_damage_is_refused_and_does_nothing() {
     assert!(refusal(&mut device, errors).contains("drive.media.bit_errors.enabled = true"));
     assert!(!device.media().is_dead(DieId(0)));
 }
+
+/// A drive made anew from what `device` has on its media, but for the map segment that begins with the places of these units: it cannot
+/// be read.
+fn without_segment(device: &Device, units: std::ops::Range<u32>) -> Device {
+    let mut bytes = Vec::new();
+    device.media().export(&device.config().media, &mut bytes).expect("media in memory");
+    let entry = |unit| device.locate(Lpn(unit)).map_or(0, |ppa| ppa.0 + 1);
+    let mut said = 0u64.to_le_bytes().to_vec();
+    said.extend(units.flat_map(|unit| entry(unit).to_le_bytes()));
+    let at: Vec<usize> = (0..bytes.len() - said.len()).filter(|&at| bytes[at..].starts_with(&said)).collect();
+    assert!(!at.is_empty(), "no such segment");
+    at.into_iter().for_each(|at| bytes[at] ^= 1);
+    let media =
+        pellucid_media::Media::import(&device.config().media, &mut &bytes[..]).expect("the same shape");
+    Device::restore(device.config(), media).expect("a legal drive")
+}
+
+#[test]
+fn a_map_segment_that_cannot_be_read_brings_back_no_trimmed_data() {
+    let mut device = drive(&[]);
+    filled(&mut device, 100);
+    assert_eq!(ask(&mut device, Opcode::Trim, 0, Vec::new()).status, Status::Success);
+    let done = [flush(&mut device), write(&mut device, 50, 7), flush(&mut device)];
+    assert_eq!(done, [Status::Success; 3]);
+    let mut device = without_segment(&device, 0..9);
+    let seen = |device: &mut Device| [0, 1, 50, 150].map(|unit| read(device, unit));
+    let lost = Err(Status::UnrecoveredRead);
+    assert_eq!(seen(&mut device), [lost, lost, Ok(7), Ok(0)], "what is newer than the segment counts");
+    assert!(
+        [(0, true), (50, true), (150, false)].iter().all(|&(u, mapped)| device.is_mapped(Lpn(u)) == mapped)
+    );
+
+    // Part of a unit needs the rest of it.
+    device.submit(device.now(), Command::new(0, Opcode::Write, Lba(4), 1, vec![9; 1024]));
+    rest(&mut device);
+    while device.pop().is_some() {}
+    assert_eq!((flush(&mut device), read(&mut device, 1)), (Status::WriteFault, lost));
+    device.power_cut().expect("it mounts");
+    assert_eq!(seen(&mut device), [lost, lost, Ok(7), Ok(0)]);
+    for round in 0..40 {
+        (2..100).for_each(|unit| assert_eq!(write(&mut device, unit, round), Status::Success));
+    }
+    assert_eq!(flush(&mut device), Status::Success);
+    device.power_cut().expect("it mounts");
+    assert_eq!(
+        seen(&mut device),
+        [lost, lost, Ok(39), Ok(0)],
+        "no copy is left, and no zeros take its place"
+    );
+
+    assert_eq!([write(&mut device, 1, 5), flush(&mut device)], [Status::Success; 2]);
+    assert_eq!(ask(&mut device, Opcode::Trim, 0, Vec::new()).status, Status::Success);
+    assert_eq!(seen(&mut device), [Ok(0), Ok(5), Ok(39), Ok(0)]);
+    device.check();
+}
+
+/// What a map segment says is in memory: one that collection cannot read is written anew, and takes no block with it.
+#[test]
+fn map_segments_that_cannot_be_read_cost_nothing() {
+    let stripe = |at: usize| {
+        let (die, block, stripe) = (at / 384, at / 16 % 24, at % 16);
+        format!("{{ kind = \"read-fail\", die = {die}, block = {block}, stripe = {stripe} }}")
+    };
+    let all: Vec<String> = (0..4 * 384).map(stripe).collect();
+    let list = format!("media.faults.list=[{}]", all.join(", "));
+    let mut device =
+        drive(&[&list, "media.unit_size=1024", "ftl.victim=fifo", "ftl.checkpoint_every=1000000"]);
+    let mut come_and_go = |unit| {
+        for opcode in [Opcode::Write, Opcode::Flush, Opcode::Trim, Opcode::Flush] {
+            let data = if opcode == Opcode::Write { vec![1; 4096] } else { Vec::new() };
+            assert_eq!(ask(&mut device, opcode, unit, data).status, Status::Success);
+        }
+    };
+    // A segment has 252 pages of 1,024 bytes. One is written again and again; the others are moved.
+    (0..10).for_each(|segment| come_and_go(63 * segment));
+    (0..2000).for_each(|_| come_and_go(0));
+    rest(&mut device);
+    assert!(device.counters().read_retries > 0, "no segment was looked at");
+    assert_eq!((device.counters().uncorrectable_reads, device.bad_blocks()), (0, (0, 0)));
+    device.check();
+}

@@ -117,6 +117,7 @@ fn power_cut(drive: usize, core: &mut Core) -> Result<Value, String> {
     Ok(json!({
         "commands_lost": lost,
         "mapped_units": report.mapped_units,
+        "lost_units": report.lost_units,
         "mount_reads": report.header_reads + report.segment_reads + report.replay_reads,
     }))
 }

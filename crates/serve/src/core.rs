@@ -127,11 +127,12 @@ struct Operations {
 fn mount_notice(name: &str, cost: MountCost) -> String {
     let MountCost { reads, sectors, padded_stripes, time, report, .. } = cost;
     format!(
-        "event=mounted drive={name:?} segments={} replayed={} mapped={} reads={reads} sectors={sectors} \
+        "event=mounted drive={name:?} segments={} replayed={} mapped={} lost={} reads={reads} sectors={sectors} \
          padded={padded_stripes} took_us={}",
         report.segment_reads,
         report.replay_reads,
         report.mapped_units,
+        report.lost_units,
         time.0 / 1_000
     )
 }

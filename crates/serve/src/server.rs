@@ -125,12 +125,19 @@ impl Stopper {
     }
 }
 
+/// Nobody waits to be accepted, or somebody does no more.
+fn is_of_a_peer(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted)
+}
+
 struct Listening {
     listener: Listener,
     accept: Accept,
     what: &'static str,
     /// Its place in the core's list of protocols.
     protocol: usize,
+    /// Why connections cannot be accepted; it has been logged.
+    failing: Option<String>,
 }
 
 /// A server of drives.
@@ -206,7 +213,7 @@ impl Server {
         listener.register(self.poll.registry(), token).map_err(refuse)?;
         let bound = listener.address().map_err(refuse)?;
         let protocol = self.protocol(what);
-        self.listeners.push(Listening { listener, accept, what, protocol });
+        self.listeners.push(Listening { listener, accept, what, protocol, failing: None });
         (self.log)(format_args!("event=listening protocol={what} address={:?}", bound.to_string()));
         Ok(bound)
     }
@@ -326,7 +333,8 @@ impl Server {
             self.timer.set(due - now - SPIN_NS)?;
         }
         let tick = self.tick_ns.saturating_sub(now);
-        let idle = self.core.connections == 0 && !self.core.stopping;
+        let failing = self.listeners.iter().any(|listening| listening.failing.is_some());
+        let idle = self.core.connections == 0 && !self.core.stopping && !failing;
         self.poll_now(events, if idle { None } else { Some(Duration::from_nanos(tick)) })?;
         self.turn_ns = self.core.now_ns();
         Ok(())
@@ -375,11 +383,23 @@ impl Server {
     fn accept(&mut self, at: usize) {
         loop {
             let Some(listening) = self.listeners.get_mut(at) else { return };
-            match listening.listener.accept() {
+            let accepted = listening.listener.accept();
+            let what = listening.what;
+            let why = accepted.as_ref().err().filter(|e| !is_of_a_peer(e)).map(io::Error::to_string);
+            // It is tried again in every tick: what is as before has been said.
+            if why != listening.failing {
+                match &why {
+                    Some(why) => {
+                        (self.log)(format_args!("event=accept-failed protocol={what} error={why:?}"))
+                    }
+                    None => (self.log)(format_args!("event=accepting-again protocol={what}")),
+                }
+                listening.failing = why;
+            }
+            match accepted {
                 Ok((stream, ends)) => self.admit(at, stream, ends),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(e) => return (self.log)(format_args!("event=accept-failed error={:?}", e.to_string())),
+                Err(_) => return,
             }
         }
     }

@@ -4,9 +4,12 @@
 mod common;
 
 use common::{Client, NQN, ask_control, chunks, eventually, listen, pattern, scratch};
-use pellucid_device::Device;
+use pellucid_device::{Device, Namespace};
 use pellucid_flash::{ChunkAddress, DieId, Drive, Interface, Lba, Opcode, Status};
-use pellucid_host::{HostFtl, HostFtlConfig, Stack, Target as Range, TargetKind, Targets};
+use pellucid_ftl::ZoneConfig;
+use pellucid_host::{
+    HostFtl, HostFtlConfig, Stack, Target as Range, TargetKind, Targets, ZoneChunks, ZoneChunksConfig,
+};
 use pellucid_media::{Fault, StoreKind};
 use pellucid_serve::session::{ConnectionId, Operation};
 use pellucid_serve::{Core, Layered, Options, Remote, RemoteConfig, Route, Server, Stopper, Time};
@@ -405,4 +408,62 @@ fn a_target_without_good_chunks_says_that_it_is_read_only() {
     assert!(failed, "no program succeeds");
     assert_eq!((read_only("chunks.main"), read_only("chunks")), (true.into(), false.into()));
     main.leave();
+}
+
+/// A host FTL on zones whose records cannot be read after a power cut does not start. What was under way ends with an error all the same,
+/// and so does what comes after.
+#[test]
+fn a_power_cut_that_is_the_end_of_a_host_ftl_leaves_nobody_waiting() {
+    let mut config = common::chunk_config();
+    let zones = ZoneConfig {
+        blocks: 0..config.media.geometry.blocks,
+        spare_blocks: 4,
+        dies_per_zone: 1,
+        open_max: 0,
+        active_max: 8,
+        append_max_sectors: 16,
+        stage_stripes: 12,
+        protected: false,
+    };
+    config.namespaces = vec![Namespace::Zoned { zones }];
+    let layered = || {
+        let device = Device::new(&config).expect("a good configuration");
+        let (now, image_bytes) = (device.now(), device.image_bytes());
+        let zones = ZoneChunksConfig { width: 2, ..ZoneChunksConfig::default() };
+        let zones = ZoneChunks::new(&zones, Drive::interface(&device, 0), image_bytes);
+        let zones = Stack::start(zones.expect("zones that fit"), device, now).expect("a start");
+        let settings = HostFtlConfig { finish_chunks: true, over_provisioning: 1.0, ..settings() };
+        let layer = HostFtl::new(&settings, zones.interface(0), image_bytes).expect("room");
+        Layered::on_zones(Box::new(layer), zones).expect("a start")
+    };
+    let mut ends = 0;
+    for die in (0..4).map(DieId) {
+        let mut core = Core::new(vec![("app".into(), layered())], Time::Instant).expect("served");
+        let submit = |core: &mut Core, token| {
+            let route = Route { connection: ConnectionId::new(1), token };
+            let opcode = if token % 2 == 0 { Opcode::Write } else { Opcode::Read };
+            core.submit(0, route, Operation::new(opcode, Lba(8 * token), 8, vec![1; 8 * 512]));
+        };
+        let statuses = |core: &mut Core| {
+            let mut all = Vec::new();
+            while core.outstanding() > 0 {
+                core.run();
+                all.extend(std::iter::from_fn(|| core.pop()).map(|done| done.completion.status));
+            }
+            all
+        };
+        (0..60).for_each(|token| submit(&mut core, token));
+        assert_eq!(statuses(&mut core), [Status::Success; 60]);
+        (60..68).for_each(|token| submit(&mut core, token));
+        core.inject(0, Fault::KillDie { die }).expect("such a die");
+        if core.power_cut(0).is_err() {
+            ends += 1;
+            // Some had ended before.
+            let ended = statuses(&mut core);
+            assert!(ended.len() == 8 && ended.contains(&Status::PowerLoss), "{ended:?}");
+            (0..4).for_each(|token| submit(&mut core, token));
+            assert_eq!(statuses(&mut core), [Status::ReadOnly; 4]);
+        }
+    }
+    assert!(ends > 0, "all could be read");
 }

@@ -7,8 +7,8 @@ use crate::output;
 use crate::subject::Subject;
 use anyhow::anyhow;
 use pellucid_flash::{ChunkGeometry, Drive, Interface};
-use pellucid_host::{Target, TargetKind, Targets};
-use pellucid_lab::targets::{RegistryError, load, registry_path, save};
+use pellucid_host::{Target, TargetError, TargetKind, Targets};
+use pellucid_lab::targets::{Hold, RegistryError, load, registry_path, save};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::ops::Range;
@@ -79,33 +79,46 @@ fn kind(text: &str) -> Result<TargetKind, String> {
 impl From<RegistryError> for Failure {
     fn from(error: RegistryError) -> Failure {
         match error {
-            RegistryError::File(..) => Failure::work(error),
+            RegistryError::File(..) | RegistryError::Held(_) => Failure::work(error),
             RegistryError::Malformed(..) | RegistryError::Target(_) => Failure::asked(error),
         }
     }
 }
 
-/// The shape of the drive's first open-channel namespace, its number, and the registry.
-fn open(drive: &str, global: &Global) -> Result<(ChunkGeometry, u16, Targets, PathBuf), Failure> {
+/// The shape of the drive's first open-channel namespace, and its number.
+fn shape(drive: &str, global: &Global) -> Result<(ChunkGeometry, u16), Failure> {
     let device = Subject::open(drive, None, global)?.device()?;
     let found = (0..device.namespaces()).find_map(|namespace| match Drive::interface(&device, namespace) {
         Some(Interface::OpenChannel(geometry)) => Some((geometry, namespace)),
         _ => None,
     });
-    let Some((geometry, namespace)) = found else {
+    found.ok_or_else(|| {
         let message = "no open-channel namespace; targets need parallel units ([[drive.namespace]] interface = \"open-channel\")";
-        return Err(Failure::asked(anyhow!("{drive}: {message}")));
-    };
-    let path = registry_path(drive);
-    let targets = load(&path, &geometry)?;
-    Ok((geometry, namespace, targets, path))
+        Failure::asked(anyhow!("{drive}: {message}"))
+    })
 }
 
 /// A target by name, and the namespace it is on.
 pub fn find(drive: &str, name: &str, global: &Global) -> Result<(Target, u16), Failure> {
-    let (_, namespace, targets, _) = open(drive, global)?;
+    let (geometry, namespace) = shape(drive, global)?;
+    let targets = load(&registry_path(drive), &geometry)?;
     let target = targets.get(name).map_err(RegistryError::Target)?.clone();
     Ok((target, namespace))
+}
+
+/// Changes the registry of a drive that no server has, and shows what is there then.
+fn change(
+    drive: &str,
+    global: &Global,
+    change: impl FnOnce(&ChunkGeometry, &mut Targets) -> Result<(), TargetError>,
+) -> Result<(), Failure> {
+    let (geometry, _) = shape(drive, global)?;
+    let path = registry_path(drive);
+    let _held = Hold::take(&path)?;
+    let mut targets = load(&path, &geometry)?;
+    change(&geometry, &mut targets).map_err(RegistryError::Target)?;
+    save(&path, &targets)?;
+    show(&Shape::of(&geometry), &rows(&targets), global)
 }
 
 impl TargetCommand {
@@ -120,21 +133,16 @@ impl TargetCommand {
 impl Action {
     fn on_file(self, global: &Global) -> Result<(), Failure> {
         match self {
-            Action::Create { drive, name, units, kind } => {
-                let (geometry, _, mut targets, path) = open(&drive, global)?;
-                targets.create(&geometry, Target::new(name, kind, units)).map_err(RegistryError::Target)?;
-                save(&path, &targets)?;
-                show(&Shape::of(&geometry), &rows(&targets), global)
-            }
+            Action::Create { drive, name, units, kind } => change(&drive, global, |geometry, targets| {
+                targets.create(geometry, Target::new(name, kind, units))
+            }),
             Action::List { drive } => {
-                let (geometry, _, targets, _) = open(&drive, global)?;
+                let (geometry, _) = shape(&drive, global)?;
+                let targets = load(&registry_path(&drive), &geometry)?;
                 show(&Shape::of(&geometry), &rows(&targets), global)
             }
             Action::Remove { drive, name } => {
-                let (geometry, _, mut targets, path) = open(&drive, global)?;
-                targets.remove(&name).map_err(RegistryError::Target)?;
-                save(&path, &targets)?;
-                show(&Shape::of(&geometry), &rows(&targets), global)
+                change(&drive, global, |_, targets| targets.remove(&name).map(drop))
             }
         }
     }

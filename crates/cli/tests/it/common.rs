@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// A drive of 6 MiB that is quickly filled.
 pub const TINY: &str = r#"
@@ -90,6 +91,34 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server in a process of its own, which ends with the test.
+pub struct Serving(Child);
+
+impl Serving {
+    /// Has a shell do `script` in a folder; `$0` is the command. What it logs goes to the file `log`.
+    pub fn new(folder: &Folder, script: &str) -> Serving {
+        let log = std::fs::File::create(folder.path("log")).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_pellucid")]).current_dir(&folder.0).stderr(log);
+        Serving(shell.spawn().unwrap())
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+/// Waits until something is so; longer than a loaded machine takes.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -5,5 +5,6 @@ mod images;
 mod mistakes;
 mod promises;
 mod reproduce;
+mod serving;
 mod targets;
 mod work;

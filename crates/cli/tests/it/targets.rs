@@ -1,6 +1,6 @@
 //! Targets on ranges of parallel units, kept beside the description of a drive, or asked of a server.
 
-use crate::common::{Folder, TINY};
+use crate::common::{Folder, Serving, TINY, eventually};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -62,6 +62,24 @@ fn what_cannot_be_is_refused_with_a_sentence() {
         assert_eq!(done.status, 2, "{words:?}: {}", done.stderr);
         assert!(done.stderr.contains(sentence), "{words:?}: {}", done.stderr);
     }
+}
+
+/// A server writes what it knows of targets: it would undo what another program has changed meanwhile.
+#[test]
+fn the_registry_of_a_drive_that_is_served_is_left_alone() {
+    let folder = folder();
+    let script = "exec \"$0\" serve open.toml --set media.store=ram --nbd unix:nbd --control control";
+    let server = Serving::new(&folder, script);
+    eventually("the server listens", || folder.path("control").exists());
+    for words in [&["create", "open.toml", "main", "--units", "0-1"][..], &["remove", "open.toml", "main"]] {
+        let done = folder.run(&[&["target"], words].concat());
+        let why = "open.targets.toml: another program keeps it; a server that has the drive is asked with --control";
+        assert!(done.status == 1 && done.stderr.contains(why), "{words:?}: {} {}", done.status, done.stderr);
+    }
+    let list = folder.run(&["target", "list", "open.toml", "--json"]).json();
+    assert_eq!(list["targets"], json!([]));
+    drop(server);
+    folder.run(&["target", "create", "open.toml", "main", "--units", "0-1"]).answer();
 }
 
 /// Answers every request with the first of `answers` that is left, and returns what was asked.

@@ -116,7 +116,7 @@ impl HostFtl {
             let read = ok || (result != 0 && result >> i & 1 == 0);
             let bytes = oob.get(i * meta::OOB_BYTES..(i + 1) * meta::OOB_BYTES).unwrap_or_default();
             let owner = meta::parse_oob(bytes, self.config.uuid, self.lines.line_of(from));
-            match owner.map(|(lpn, _)| lpn).or_else(|| self.ftl.segment_at(from)) {
+            match owner.map(|(mark, _)| self.ftl.page_of_mark(mark)).or_else(|| self.ftl.segment_at(from)) {
                 // What it says is in memory, so that it need not be read.
                 Some(lpn) if lpn.0 >= self.ftl.user_units() => {
                     if self.ftl.is_current(lpn, from) {

@@ -153,7 +153,7 @@ impl HostFtl {
                 self.counters.programmed_sectors[cause as usize] += 1;
             }
             let segments: Vec<u32> = batch.iter().map(|&(segment, _)| segment).collect();
-            let lpns = segments.iter().map(|&segment| self.ftl.segment_lpn(segment));
+            let lpns = segments.iter().map(|&segment| self.ftl.segment_mark(segment));
             self.lines.note(plan.first, plan.sequence, lpns);
             self.enter_segments(&plan, &segments);
             self.begin_program(&plan);

@@ -515,7 +515,7 @@ impl Layer for HostFtl {
         };
         match self.ring.find(lpn) {
             Some(at) => !self.ring.entry(at).trimmed,
-            None => self.ftl.lookup(lpn).is_some(),
+            None => self.ftl.lookup(lpn) != pellucid_flash::Ppa::NONE,
         }
     }
 

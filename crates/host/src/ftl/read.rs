@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  sectors ─┬─ in the ring ────────────► copied
-//!           ├─ never written ──────────► zeros
+//!           ├─ never written, or lost ─► zeros (lost at a start: the read fails)
 //!           └─ mapped ─► held in place ─► read (again, if it fails) ─► given back
 //! ```
 //! A line with sectors being read is not reset before they have arrived.
@@ -38,7 +38,7 @@ impl HostFtl {
         let (image, wanted) = (self.image_bytes, !command.data.is_empty());
         let mut read = self.reads.take();
         self.begin_read(read, request);
-        let mut parts = 0;
+        let (mut parts, mut lost) = (0, false);
         for i in 0..command.sectors {
             let lpn = pellucid_flash::Lpn((command.lba.0 + u64::from(i)) as u32);
             let place = i as usize * image..(i as usize + 1) * image;
@@ -56,6 +56,7 @@ impl HostFtl {
                 if wanted {
                     command.data[place].fill(0);
                 }
+                lost |= ppa == Ppa::LOST;
                 continue;
             }
             if self.reads[read].sectors.len() == Vector::ADDRESSES_MAX {
@@ -79,8 +80,11 @@ impl HostFtl {
         let record = &mut self.requests[request];
         record.command = Some(command);
         record.left = parts;
+        record.status = lost.then_some(Status::UnrecoveredRead);
+        self.counters.lost_reads += u64::from(lost);
         if parts == 0 {
-            self.finish(request, Status::Success);
+            let status = record.status.unwrap_or(Status::Success);
+            self.finish(request, status);
         }
     }
 

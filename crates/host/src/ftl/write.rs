@@ -346,7 +346,7 @@ impl HostFtl {
                 Content::Segment(segment) => {
                     let bytes = self.flushes.image(segment);
                     data.extend_from_slice(&bytes[..image.min(bytes.len())]);
-                    self.ftl.segment_lpn(segment)
+                    self.ftl.segment_mark(segment)
                 }
                 Content::Index(sector) => {
                     let from = sector as usize * image;

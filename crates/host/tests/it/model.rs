@@ -278,3 +278,32 @@ fn segments_that_cannot_be_read_cost_nothing() {
     }
     assert!(retried > 0, "no segment was looked at");
 }
+
+/// A start that cannot read map segments takes no page for what it was before a trim; not at later starts either, when other segments
+/// have been written.
+#[test]
+fn trims_in_segments_that_a_start_cannot_read_stay() {
+    let (mut lost, mut again) = (0, 0);
+    for seed in 500..512 {
+        let durability = Durability::Journal { checkpoint_every: 4 };
+        let config = HostFtlConfig { durability, ..config(seed) };
+        let mut world = exercise(World::new(&config, drive(seed), seed), 300);
+        world.host.stop().expect("room for the map");
+        world.stopped();
+        assert!(world.host.drive.spoil_pages(world.host.layer.capacity_sectors() as u32) > 0);
+        lost += world.restart(&config).report.lost_units;
+        let before = world.lost;
+        for _ in 0..200 {
+            world.submit();
+            world.step();
+        }
+        world.drain();
+        world.check();
+        world.compare();
+        world.host.stop().expect("room for the map");
+        world.stopped();
+        assert_eq!(world.restart(&config).report.lost_units, 0, "seed {seed}: the new segments can be read");
+        again += world.lost - before;
+    }
+    assert!(lost > 0 && again > 0, "{lost} sectors, {again} reads");
+}

@@ -24,6 +24,8 @@ pub struct Faults {
 #[derive(Clone, Debug)]
 enum Sector {
     Good(Vec<u8>, Vec<u8>),
+    /// Out-of-band data alone.
+    Spoilt(Vec<u8>),
     Torn,
 }
 
@@ -125,15 +127,24 @@ impl Reference {
 
     /// From now on sectors whose out-of-band data name a page from `first` on cannot be read. How many there are.
     pub fn tear_pages(&mut self, first: u32) -> usize {
-        let names_one = |sector: &&mut Sector| match sector {
-            Sector::Good(_, oob) => {
-                let page = u32::from_le_bytes(oob[..4].try_into().expect("4 bytes"));
-                page >= first && page < u32::MAX - 2
+        self.harm_pages(first, |_| Sector::Torn)
+    }
+
+    /// The same, but out-of-band data can still be read.
+    pub fn spoil_pages(&mut self, first: u32) -> usize {
+        self.harm_pages(first, |oob| Sector::Spoilt(oob.to_vec()))
+    }
+
+    fn harm_pages(&mut self, first: u32, harmed: impl Fn(&[u8]) -> Sector) -> usize {
+        let mut count = 0;
+        for sector in self.chunks.iter_mut().flat_map(|chunk| &mut chunk.sectors) {
+            let Sector::Good(_, oob) = sector else { continue };
+            let page = u32::from_le_bytes(oob[..4].try_into().expect("4 bytes"));
+            if page >= first && page < u32::MAX - 2 {
+                (*sector, count) = (harmed(oob), count + 1);
             }
-            Sector::Torn => false,
-        };
-        let sectors = self.chunks.iter_mut().flat_map(|chunk| &mut chunk.sectors).filter(names_one);
-        sectors.map(|sector| *sector = Sector::Torn).count()
+        }
+        count
     }
 
     /// Whether a write that is going to open a chunk opens one too many.
@@ -262,11 +273,11 @@ impl Reference {
                             if !command.data.is_empty() {
                                 command.data[i * image..][..image].copy_from_slice(data);
                             }
-                            if let Some(vector) = &mut command.vector
-                                && !vector.metadata.is_empty()
-                            {
-                                vector.metadata[i * oob.len()..][..oob.len()].copy_from_slice(oob);
-                            }
+                            copy_oob(&mut command, i, oob);
+                        }
+                        Sector::Spoilt(oob) if !fails => {
+                            copy_oob(&mut command, i, oob);
+                            (status, result) = (Status::UnrecoveredRead, result | 1u64 << i);
                         }
                         _ => (status, result) = (Status::UnrecoveredRead, result | 1u64 << i),
                     }
@@ -323,6 +334,15 @@ impl Reference {
             }
             _ => {}
         }
+    }
+}
+
+/// Gives out-of-band data of sector `i` of a read that wants them.
+fn copy_oob(command: &mut Command, i: usize, oob: &[u8]) {
+    if let Some(vector) = &mut command.vector
+        && !vector.metadata.is_empty()
+    {
+        vector.metadata[i * oob.len()..][..oob.len()].copy_from_slice(oob);
     }
 }
 

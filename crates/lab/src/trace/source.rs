@@ -6,7 +6,7 @@
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::ops::Range;
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
@@ -44,7 +44,7 @@ impl Source {
         let whole = Cursor::new(magic).take(length as u64).chain(input);
         let input: Input = match magic {
             // RFC 1952, 2.3.1.
-            [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(whole)),
+            [0x1f, 0x8b, ..] => Box::new(GzipMembers::new(whole)),
             // RFC 8878, 3.1.1 and 3.1.2 (a skippable frame may come first).
             [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Box::new(ZstdFrames::new(whole)),
             _ => Box::new(whole),
@@ -144,6 +144,46 @@ impl Source {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+}
+
+/// A sequence of gzip members, perhaps with zeros behind a member: tapes, and copies of whole blocks, are filled up with them.
+struct GzipMembers<R> {
+    /// Its input is given on from one to the next.
+    member: Option<GzDecoder<BufReader<R>>>,
+}
+
+impl<R: Read> GzipMembers<R> {
+    fn new(input: R) -> GzipMembers<R> {
+        GzipMembers { member: Some(GzDecoder::new(BufReader::new(input))) }
+    }
+}
+
+impl<R: Read> Read for GzipMembers<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let length = member.read(into)?;
+            if length > 0 || into.is_empty() {
+                return Ok(length);
+            }
+            self.member = match skip_zeros(member.get_mut())? {
+                true => self.member.take().map(|member| GzDecoder::new(member.into_inner())),
+                false => None,
+            };
+        }
+        Ok(0)
+    }
+}
+
+/// Whether anything but zeros is left; what comes next is none.
+fn skip_zeros(input: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let held = input.fill_buf()?;
+        let (zeros, length) = (held.iter().take_while(|&&byte| byte == 0).count(), held.len());
+        input.consume(zeros);
+        if zeros < length || length == 0 {
+            return Ok(length > 0);
         }
     }
 }

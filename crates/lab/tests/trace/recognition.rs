@@ -74,6 +74,8 @@ fn compressed_traces_of_several_members() {
     let (first, second) = MSR.split_at(30);
     let expected = records(Format::Msr, MSR);
     assert_eq!(records(Format::Msr, [gzip(first), gzip(second)].concat()), expected);
+    // Tapes are filled up with zeros.
+    assert_eq!(records(Format::Msr, [gzip(first), gzip(second), vec![0; 1000]].concat()), expected);
     assert_eq!(records(Format::Msr, [zstd(first), zstd(second)].concat()), expected);
     let skippable = [0x51, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3].to_vec();
     assert_eq!(records(Format::Msr, [skippable.clone(), zstd(MSR), skippable].concat()), expected);
@@ -95,6 +97,8 @@ fn damaged_compression_is_an_error() {
             TraceReader::from_read("t", io::Cursor::new(whole[..12].to_vec()), &ReadOptions::default());
         assert_eq!(error.err().expect("damaged").to_string(), format!("t: cannot read: {why}"));
     }
+    let (_, message) = failure(&ReadOptions::default(), [gzip(&long), vec![0; 9], vec![b'x'; 20]].concat());
+    assert!(message.ends_with("invalid gzip header"), "{message}");
     let mut flipped = zstd(&long);
     let last = flipped.len() - 1;
     flipped[last] ^= 1;

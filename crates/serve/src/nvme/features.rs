@@ -12,6 +12,8 @@ use pellucid_wire::nvme::{AsyncEventConfig, FeatureId, FeatureSelect, QueueCount
 
 /// Capabilities word of a feature that a host can change.
 const CHANGEABLE: u32 = 1 << 2;
+/// The data structure of the feature Host Behavior Support.
+const HOST_BEHAVIOR_BYTES: usize = 512;
 /// Each namespace has a value of its own.
 const OF_NAMESPACE: u32 = 1 << 1;
 const _: () = assert!(ASYNC_EVENTS_MAX <= 256);
@@ -31,6 +33,8 @@ pub(super) struct Features {
     write_atomicity: u32,
     /// What the host said, and when, in milliseconds.
     timestamp: Option<(u64, u64)>,
+    /// What the host says it can do; nothing here depends on it.
+    host_behavior: [u8; HOST_BEHAVIOR_BYTES],
 }
 
 impl Default for Features {
@@ -46,6 +50,7 @@ impl Default for Features {
             temperature_under: 0,
             write_atomicity: 0,
             timestamp: None,
+            host_behavior: [0; HOST_BEHAVIOR_BYTES],
         }
     }
 }
@@ -63,7 +68,7 @@ pub(super) fn data_bytes(entry: &SubmissionEntry) -> u32 {
     match FeatureId::from_raw(FeatureId::raw_of(entry)) {
         Some(FeatureId::DataPlacementEvents) => entry.cdw(11) >> 16 & 0xFF,
         Some(FeatureId::Timestamp) => 8,
-        Some(FeatureId::HostBehavior) => 512,
+        Some(FeatureId::HostBehavior) => HOST_BEHAVIOR_BYTES as u32,
         _ => 0,
     }
 }
@@ -195,7 +200,7 @@ pub(super) fn get(
     }
     match id {
         FeatureId::Timestamp => Ok(Value::Data(features.timestamp(port.now_ns()).to_le_bytes().to_vec())),
-        FeatureId::HostBehavior => Ok(Value::Data(vec![0; 512])),
+        FeatureId::HostBehavior => Ok(Value::Data(features.host_behavior.to_vec())),
         FeatureId::HostIdentifier if entry.cdw(11) & 1 == 1 => Ok(Value::Data(controller.host_id.to_vec())),
         FeatureId::HostIdentifier => Err(Status::HOST_ID_FORMAT.do_not_retry()),
         _ => features.word(id, entry).map(Value::Word),
@@ -254,7 +259,11 @@ pub(super) fn set(
         FeatureId::CommandSetProfile if value & 0x1FF != 0 => {
             return Err(Status::COMMAND_SET_COMBINATION_REJECTED.do_not_retry());
         }
-        FeatureId::PowerManagement | FeatureId::HostBehavior | FeatureId::CommandSetProfile => {}
+        FeatureId::PowerManagement | FeatureId::CommandSetProfile => {}
+        FeatureId::HostBehavior => {
+            let bytes = data.first_chunk().ok_or(Status::SGL_DATA_LENGTH_INVALID.do_not_retry())?;
+            features.host_behavior = *bytes;
+        }
         FeatureId::TemperatureThreshold => {
             match limit(entry, &[COMPOSITE, ALL_SENSORS])? {
                 Limit::Over => features.temperature_over = value as u16,

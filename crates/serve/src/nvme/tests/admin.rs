@@ -275,6 +275,12 @@ fn features_are_kept_and_reset() {
     let now = u64::from_le_bytes(now.try_into().expect("8 bytes"));
     assert!((1_700_000_000_000..1_700_000_100_000).contains(&(now & 0xFFFF_FFFF_FFFF)), "{now}");
     assert_eq!(now >> 49, 1, "set by the host");
+    // Host Behavior Support: advanced command retry.
+    let mut behavior = vec![0; 512];
+    behavior[0] = 1;
+    assert!(world.ask(admin, in_capsule(set(0x16, 0), &behavior), &behavior).status.is_success());
+    assert_eq!(world.fetch(admin, get(0x16), 512), Ok(behavior));
+    assert_eq!(world.fetch(admin, get(0x16 | 1 << 8), 512), Ok(vec![0; 512]), "default");
     assert_eq!(world.fetch(admin, get(0x81).with_cdw(11, 1), 16), Ok(vec![7; 16]));
     let saving = set(6, 1).with_cdw(10, 6 | 1 << 31);
     assert_eq!(world.ask(admin, saving, &[]).status, Status::FEATURE_NOT_SAVEABLE.do_not_retry());
