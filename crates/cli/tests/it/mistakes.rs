@@ -226,7 +226,7 @@ fn a_job_that_does_not_suit_the_drive_is_named_with_its_line_at_once() {
         Some("queue.fio: line 4: size = 20971520")
     );
     assert_eq!(run(&["tiny.toml", "--rw", "write", "--bs", "1000"]), format!("--bs: bs = 1000: {allowed}"));
-    assert_eq!(run(&["tiny.toml", "--rw", "write", "--queue", "9"]), "--queue: queue = 9: allowed: 0 to 0");
+    assert_eq!(run(&["tiny.toml", "--rw", "write", "--queue", "9"]), "--queue: queue = 9: allowed: 0 to 7");
     let jobs = format!("{TINY}[[job]]\nrw = \"write\"\n[[job]]\nrw = \"write\"\nbs = 1000\n");
     folder.write("jobs.toml", &jobs);
     let line = jobs.lines().count();

@@ -63,7 +63,7 @@ fn a_log_that_cannot_be_written_is_a_failure() {
 fn jobs_that_cannot_do_what_they_say_are_refused() {
     let folder = Folder::with_drive();
     let run = |more: &[&str]| folder.run(&[&["run", "tiny.toml"][..], &WORK, more].concat());
-    refused(run(&["--queue", "5"]), "queue = 5: allowed: 0 to 0");
+    refused(run(&["--queue", "9"]), "queue = 9: allowed: 0 to 7");
     let waits = "allowed: the name of a job that stands before this one";
     for jobs in [
         &["--job", "wait_for=nosuch"][..],
