@@ -18,19 +18,6 @@ const DRIVE: &str = "drive.preset = \"jasmine\"\ndrive.media.channels = 2\ndrive
     drive.media.blocks = 12\ndrive.media.pages = 16\ndrive.media.page_size = \"4KiB\"\ndrive.media.unit_size = \"4KiB\"\n\
     drive.media.store = \"ram\"\ndrive.media.spare_size = 4096\n\
     drive.namespace = [{ interface = \"zoned\", dies_per_zone = 2, spare_blocks = 4, open_max = 3, active_max = 4 }]\n";
-const ACTIONS: [ZoneAction; 10] = [
-    ZoneAction::Open,
-    ZoneAction::Close,
-    ZoneAction::Finish,
-    ZoneAction::Reset,
-    ZoneAction::Offline,
-    ZoneAction::OpenAll,
-    ZoneAction::CloseAll,
-    ZoneAction::FinishAll,
-    ZoneAction::ResetAll,
-    ZoneAction::OfflineAll,
-];
-
 fuzz_target!(|bytes: &[u8]| {
     let mut world = World::new();
     for step in bytes.as_chunks::<6>().0 {
@@ -81,7 +68,7 @@ impl World {
             10 => Opcode::Report,
             11 => Opcode::Flush,
             12 if what > 200 => return self.power_cut(),
-            _ => Opcode::Zone(ACTIONS[usize::from(fill) % ACTIONS.len()]),
+            _ => Opcode::Zone(ZoneAction::ALL[usize::from(fill) % ZoneAction::ALL.len()]),
         };
         let (lba, sectors) = match opcode {
             Opcode::Append | Opcode::Zone(_) if place < 250 => (Lba(start), sectors),

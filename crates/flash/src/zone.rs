@@ -77,6 +77,22 @@ pub enum ZoneAction {
     OfflineAll = 0x85,
 }
 
+impl ZoneAction {
+    /// All actions: those on one zone first, then those on all zones.
+    pub const ALL: [ZoneAction; 10] = [
+        ZoneAction::Open,
+        ZoneAction::Close,
+        ZoneAction::Finish,
+        ZoneAction::Reset,
+        ZoneAction::Offline,
+        ZoneAction::OpenAll,
+        ZoneAction::CloseAll,
+        ZoneAction::FinishAll,
+        ZoneAction::ResetAll,
+        ZoneAction::OfflineAll,
+    ];
+}
+
 /// What a report says of a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneInfo {

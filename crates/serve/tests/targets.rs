@@ -3,10 +3,9 @@
 
 mod common;
 
-use common::{Client, NQN, ask_control, chunks, eventually, listen, pattern, scratch};
+use common::{Client, NQN, ask_control, chunks, eventually, listen, pattern, scratch, zones};
 use pellucid_device::{Device, Namespace};
 use pellucid_flash::{ChunkAddress, DieId, Drive, Interface, Lba, Opcode, Status};
-use pellucid_ftl::ZoneConfig;
 use pellucid_host::{
     HostFtl, HostFtlConfig, Stack, Target as Range, TargetKind, Targets, ZoneChunks, ZoneChunksConfig,
 };
@@ -415,17 +414,7 @@ fn a_target_without_good_chunks_says_that_it_is_read_only() {
 #[test]
 fn a_power_cut_that_is_the_end_of_a_host_ftl_leaves_nobody_waiting() {
     let mut config = common::chunk_config();
-    let zones = ZoneConfig {
-        blocks: 0..config.media.geometry.blocks,
-        spare_blocks: 4,
-        dies_per_zone: 1,
-        open_max: 0,
-        active_max: 8,
-        append_max_sectors: 16,
-        stage_stripes: 12,
-        protected: false,
-    };
-    config.namespaces = vec![Namespace::Zoned { zones }];
+    config.namespaces = vec![Namespace::Zoned { zones: zones(0..config.media.geometry.blocks) }];
     let layered = || {
         let device = Device::new(&config).expect("a good configuration");
         let (now, image_bytes) = (device.now(), device.image_bytes());

@@ -113,19 +113,6 @@ impl Zones {
     }
 }
 
-const ACTIONS: [ZoneAction; 10] = [
-    ZoneAction::Open,
-    ZoneAction::Close,
-    ZoneAction::Finish,
-    ZoneAction::Reset,
-    ZoneAction::Offline,
-    ZoneAction::OpenAll,
-    ZoneAction::CloseAll,
-    ZoneAction::FinishAll,
-    ZoneAction::ResetAll,
-    ZoneAction::OfflineAll,
-];
-
 /// A random command to zones, and how it must end.
 fn zone_command(model: &mut Zones, rng: &mut Rng, image: usize) -> (Command, Status) {
     // Few zones, so that they fill; the last one and beyond, now and then.
@@ -161,8 +148,8 @@ fn zone_command(model: &mut Zones, rng: &mut Rng, image: usize) -> (Command, Sta
         }
         _ => {
             // Actions on all would leave little to do if they came often.
-            let kinds = if rng.below(6) == 0 { ACTIONS.len() } else { 5 };
-            let action = ACTIONS[rng.below(kinds as u64) as usize];
+            let kinds = if rng.below(6) == 0 { ZoneAction::ALL.len() } else { 5 };
+            let action = ZoneAction::ALL[rng.below(kinds as u64) as usize];
             let at = if rng.below(8) > 0 { start } else { start + offset };
             let all = action as u8 & 0x80 != 0;
             let status = if at >= model.zones.len() as u64 * ZONE {

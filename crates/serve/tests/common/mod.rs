@@ -267,18 +267,23 @@ pub fn drive_of_zones() -> Device {
     config.media.geometry.spare_bytes = 256;
     config.media.geometry.blocks = 6;
     config.namespaces = vec![Namespace::Zoned {
-        zones: ZoneConfig {
-            blocks: 0..6,
-            spare_blocks: 4,
-            dies_per_zone: 2,
-            open_max: 3,
-            active_max: 4,
-            append_max_sectors: 16,
-            stage_stripes: 12,
-            protected: false,
-        },
+        zones: ZoneConfig { dies_per_zone: 2, open_max: 3, active_max: 4, ..zones(0..6) },
     }];
     Device::new(&config).expect("a good configuration")
+}
+
+/// Zones of these blocks, of one die each, eight of them active.
+pub fn zones(blocks: std::ops::Range<u32>) -> ZoneConfig {
+    ZoneConfig {
+        blocks,
+        spare_blocks: 4,
+        dies_per_zone: 1,
+        open_max: 0,
+        active_max: 8,
+        append_max_sectors: 16,
+        stage_stripes: 12,
+        protected: false,
+    }
 }
 
 /// A server in a thread of its own.

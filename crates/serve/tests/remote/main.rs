@@ -5,10 +5,10 @@ mod common;
 mod lost;
 
 use base64::Engine;
-use common::{Client, NQN, ask_control, chunk_namespace, chunks, config, listen, pattern, scratch};
+use common::{Client, NQN, ask_control, chunk_namespace, chunks, config, listen, pattern, scratch, zones};
 use pellucid_device::{Device, Namespace};
 use pellucid_flash::Drive;
-use pellucid_ftl::{Management, ZoneConfig};
+use pellucid_ftl::Management;
 use pellucid_host::{HostFtl, HostFtlConfig, Stack, ZoneChunks, ZoneChunksConfig};
 use pellucid_media::StoreKind;
 use pellucid_serve::nvme::{DhGroup, HostSecrets};
@@ -272,17 +272,7 @@ fn layered_in_file(file: PathBuf, zoned: bool) -> Served {
         let layer = HostFtl::new(&settings, Drive::interface(&device, 0), device.image_bytes());
         return Layered::on_device(Box::new(layer.expect("room")), device).expect("a start").into();
     }
-    let zones = ZoneConfig {
-        blocks: all,
-        spare_blocks: 4,
-        dies_per_zone: 1,
-        open_max: 0,
-        active_max: 8,
-        append_max_sectors: 16,
-        stage_stripes: 12,
-        protected: false,
-    };
-    config.namespaces = vec![Namespace::Zoned { zones }];
+    config.namespaces = vec![Namespace::Zoned { zones: zones(all) }];
     let device = Device::new(&config).expect("a good configuration");
     let (now, image_bytes) = (device.now(), device.image_bytes());
     let chunks = ZoneChunksConfig { width: 2, ..ZoneChunksConfig::default() };
