@@ -8,22 +8,27 @@ NEXTEST_VERSION := 0.9.151
 DENY_VERSION := 0.20.2
 NEXTEST := .tools/nextest-$(NEXTEST_VERSION)
 DENY := .tools/deny-$(DENY_VERSION)
+RUN_NEXTEST := PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked
+# TLS under NVMe/TCP takes OpenSSL of the system, so the usual build leaves it out; the tests have it where OpenSSL is there. Asked when
+# it is used, as client-tools may have installed it.
+TLS = $(shell pkg-config --exists openssl 2>/dev/null && echo --features pellucid-serve/tls-psk)
+export PYTHONPYCACHEPREFIX := target/pycache
 
 .NOTPARALLEL:
-.PHONY: help run build test check test-tools test-fuzz build-tests test-clients test-tls client-tools long-run fuzz advisories \
+.PHONY: help run build test quick check test-tools test-fuzz build-tests test-clients client-tools long-run fuzz advisories \
     bench bench-small bench-curves prerequisites
 
 help:
 	@echo 'make run          build, and replay the example trace on cosmos-plus with a report'
 	@echo 'make test         all checks and tests; tools they need are put into .tools'
+	@echo 'make quick        formatting, rooms, and all tests of the crates but the slowest: for the inner loop'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
-	@echo 'make test-tls     TLS under NVMe/TCP, if OpenSSL is there (part of make test)'
 	@echo 'make long-run     half an hour of service with faults, power cuts and kills; nothing flushed may be lost'
 	@echo 'make fuzz         the fuzz targets, FUZZ_SECONDS each (60); needs a nightly compiler'
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
 	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
 	@echo 'make bench-curves cost per request over capacity, outstanding requests and length of the run'
-	@echo 'make advisories   known vulnerabilities of dependencies (fetches a database)'
+	@echo 'make advisories   known vulnerabilities of dependencies (compiles cargo-deny, fetches a database)'
 
 run: build
 	cargo run --release --locked --quiet --bin pellucid -- \
@@ -32,54 +37,48 @@ run: build
 build: prerequisites
 	cargo build --release --locked --bin pellucid
 
-# The tests of the crates come last, so that the end of the output says how they went.
-test: prerequisites check test-tools test-fuzz bench-small test-clients test-tls
-	cargo test --workspace --locked --doc
-	PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked
+# The tests of the crates come last, so that the end of the output says how they went. Everything is compiled once, with the checks of
+# a debug build: the tests, the command that the real clients attach to, and the small benchmarks.
+test: prerequisites client-tools check test-tools test-fuzz build-tests bench-small test-clients
+	cargo test --workspace --locked --doc $(TLS)
+	$(RUN_NEXTEST) $(TLS)
 
-# Everything that the tests need is compiled once, the command with it, which the real clients attach to: with the checks of
-# a debug build.
+# For the inner loop: formatting, the rooms, and the tests but the slowest, which .config/nextest.toml names.
+quick: prerequisites $(NEXTEST)
+	cargo fmt --all --check
+	python3 tools/check_dependencies.py
+	$(RUN_NEXTEST) $(TLS) --profile quick
+
 build-tests: prerequisites $(NEXTEST)
-	PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked --no-run
+	@[ -n '$(TLS)' ] || echo 'TLS under NVMe/TCP: not tested, OpenSSL is not here (Debian: apt install libssl-dev pkg-config)'
+	$(RUN_NEXTEST) $(TLS) --no-run
 
 # Programs that nobody here wrote, and a Linux kernel, against the server.
 test-clients: build-tests client-tools
-	PYTHONPYCACHEPREFIX=target/pycache python3 tools/real_clients.py
-	PYTHONPYCACHEPREFIX=target/pycache python3 tools/hostile.py
-	PYTHONPYCACHEPREFIX=target/pycache python3 tools/linux_guest.py
-	PYTHONPYCACHEPREFIX=target/pycache python3 tools/long_run.py --seconds 60
-
-# TLS under NVMe/TCP, which is left out of the usual build: it takes OpenSSL of the system.
-test-tls: prerequisites $(NEXTEST)
-	@if pkg-config --exists openssl 2>/dev/null; then \
-	    PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --locked -p pellucid-serve --features tls-psk --test nvme; \
-	else \
-	    echo 'TLS under NVMe/TCP: not tested, OpenSSL is not here (Debian: apt install libssl-dev pkg-config)'; \
-	fi
+	python3 tools/side_by_side.py linux_guest.py // real_clients.py + hostile.py + long_run.py --seconds 60
 
 # Half an hour of fio and a checker of our own over NBD, with flash that fails, power cuts and kills: a minute of it is in make test.
 long-run: build-tests client-tools
-	PYTHONPYCACHEPREFIX=target/pycache nice python3 tools/long_run.py --seconds 1800 --time x2
+	nice python3 tools/long_run.py --seconds 1800 --time x2
 
 client-tools:
 	@sh tools/client_tools.sh
 
-check: prerequisites $(DENY)
+check: prerequisites
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	python3 tools/check_dependencies.py
-	PATH="$(CURDIR)/.tools/bin:$$PATH" cargo deny --locked check licenses bans sources
-	@echo 'advisories: not checked here, their database needs a network that CI lacks; see make advisories'
+	python3 tools/check_packages.py
 
 test-tools: prerequisites
-	PYTHONPYCACHEPREFIX=target/pycache python3 -m py_compile tools/*.py
-	PYTHONPYCACHEPREFIX=target/pycache python3 -m unittest discover --start-directory tools
+	python3 -m py_compile tools/*.py
+	python3 -m unittest discover --start-directory tools
 
 # Types and names only. Stable Rust cannot run a fuzz target, and the named library, which need not exist, saves
-# compiling libFuzzer, which wants a C++ compiler.
+# compiling libFuzzer, which wants a C++ compiler. One target directory, so that dependencies are checked once.
 test-fuzz: prerequisites
 	CUSTOM_LIBFUZZER_PATH=target/unused.a \
-	    cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --locked
+	    cargo check --manifest-path fuzz/Cargo.toml --target-dir target --locked
 
 # Guided by coverage; needs a nightly compiler. FUZZ_SECONDS for each target.
 FUZZ_SECONDS ?= 60
@@ -92,7 +91,7 @@ advisories: $(DENY)
 bench: prerequisites
 	python3 tools/bench.py
 
-bench-small: prerequisites
+bench-small: build-tests
 	python3 tools/bench_small.py
 
 bench-curves: prerequisites
@@ -101,8 +100,9 @@ bench-curves: prerequisites
 prerequisites:
 	@sh tools/prerequisites.sh
 
+# Unoptimised: it waits for tests, and compiles in a third of the time.
 $(NEXTEST): | prerequisites
-	cargo install --locked --root .tools --no-default-features --features default-no-update \
+	CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug --locked --root .tools --no-default-features --features default-no-update \
 	    cargo-nextest@$(NEXTEST_VERSION)
 	touch $@
 

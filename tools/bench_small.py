@@ -3,12 +3,15 @@
 
 No time is compared with a stored one. Cost is compared inside one process run after the other, a small drive against one of
 four times the capacity, in pairs that alternate; the median of the pairs' ratios has to stay below a generous factor, which
-a cost proportional to capacity exceeds.
+a cost proportional to capacity exceeds. The command is that of the other tests, with the checks of a debug build: both sides of a
+comparison have them.
 """
+import argparse
 import statistics
 import sys
 
 import measure
+from served import PELLUCID
 
 HOST_KEYS = ("wall_seconds", "requests_per_wall_second", "peak_memory_bytes")
 NEEDED_KEYS = (
@@ -75,7 +78,9 @@ def complaints(name: str, run) -> list[str]:
 
 
 def main() -> int:
-    binary = measure.build()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pellucid", default=PELLUCID)
+    binary = parser.parse_args().pellucid
     found = [line for name in SMALL for line in complaints(name, lambda d: measure.run(binary, d))]
     for line in found:
         print(line, file=sys.stderr)

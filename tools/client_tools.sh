@@ -22,7 +22,7 @@ find_missing() {
     need fsck.ext4 e2fsprogs
     need mkfs.f2fs f2fs-tools
     need busybox busybox-static
-    # TLS under NVMe/TCP (make test-tls) is built on OpenSSL.
+    # TLS under NVMe/TCP is built on OpenSSL; where it is there, the tests have it.
     need pkg-config pkg-config
     pkg-config --exists openssl 2>/dev/null || packages="$packages libssl-dev"
     # The guest has no libraries for busybox.
