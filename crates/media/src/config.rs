@@ -120,6 +120,8 @@ pub struct MediaConfig {
     pub store: StoreKind,
     /// Bytes of the spare area that belong to the host, for each sector; 0 where no host sees the spare area.
     pub metadata_bytes: u32,
+    /// Bytes of the save area ([`crate::Media::save_write`]), which keeps what a drive may not lose with its power; 0: none.
+    pub save_bytes: u64,
     /// How data are kept intact.
     pub integrity: Integrity,
     /// Seed of all media randomness.

@@ -135,7 +135,7 @@ impl Media {
         faults::check(&config.faults, &layout)?;
         let code = integrity::check(config)?;
         let parity_bytes = DataPath::stored_parity_bytes(config, &layout, code.as_ref());
-        let shape = StoreShape::new(&layout, &config.store, parity_bytes, config.metadata_bytes);
+        let shape = StoreShape::new(config, &layout, parity_bytes);
         let data_path = DataPath::new(config, &layout, code.as_ref()).map(Box::new);
         let opened = Store::open(config, shape)?;
         let mut media = Media {
@@ -452,6 +452,31 @@ impl Media {
     /// Takes away a file that was made just now, of media that nobody can use; one that was there before stays.
     pub fn discard(&mut self) {
         self.store.discard();
+    }
+
+    /// Length of the save area: bytes that a drive keeps beside its flash, as one with capacitors keeps its buffer. They hold zeros
+    /// at first. With a file store they survive the process however it ends; copies of media have their own.
+    pub fn save_bytes(&self) -> usize {
+        self.shape.save_bytes
+    }
+
+    /// Bytes of the save area from `at` on.
+    ///
+    /// # Panics
+    /// When they reach beyond it.
+    pub fn save_read(&self, at: usize, out: &mut [u8]) {
+        self.store.save_read(at, out);
+    }
+
+    /// Puts bytes into the save area. Once this has returned, they are there when the process is killed.
+    ///
+    /// # Errors
+    /// When the file cannot take them, as with a full disk; what lay there is then undefined.
+    ///
+    /// # Panics
+    /// When they reach beyond the area.
+    pub fn save_write(&mut self, at: usize, bytes: &[u8]) -> Result<(), StoreError> {
+        self.store.save_write(at, bytes)
     }
 
     /// With a file store, writes everything to the disk.

@@ -209,6 +209,7 @@ pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError>
         store: store(values)?,
         // What a namespace asks for; filled in when the namespaces are known.
         metadata_bytes: 0,
+        save_bytes: 0,
         integrity: integrity(values)?,
         seed: values.whole("drive.media.seed"),
     };

@@ -15,6 +15,7 @@
 //!                  per unit of them: its sector images, with parity where code words are stored
 //!                  per unit of them: the host's metadata, if the media keep any
 //!  u32        number of map segments; each: u32 address, unit_bytes bytes
+//!  save area, if there is one
 //! ```
 //! All little-endian. What an erase has made meaningless is not written, so a snapshot is as long as what the media hold.
 //! One block is in memory beside the media at any time.
@@ -134,6 +135,9 @@ impl Media {
             out.write_all(&ppa.to_le_bytes())?;
             out.write_all(bytes)?;
         }
+        let mut saved = vec![0; self.save_bytes()];
+        self.save_read(0, &mut saved);
+        out.write_all(&saved)?;
         Ok(())
     }
 
@@ -191,6 +195,9 @@ impl Media {
             input.read_exact(&mut bytes)?;
             media.segments.insert(ppa, bytes);
         }
+        let mut saved = vec![0; media.save_bytes()];
+        input.read_exact(&mut saved)?;
+        media.store.save_write(0, &saved).expect("memory takes it");
         media.power_cut();
         Ok(media)
     }

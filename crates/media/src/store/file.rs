@@ -54,6 +54,8 @@ const CODE_AT: usize = 128;
 const CODE_CHECKSUM_AT: usize = 144;
 /// What stays the same of the drive, u64 each; 0: not said. Outside the checksum, because images without it are older than the field.
 const CLAIM_AT: usize = 152;
+/// Bytes of the save area. Outside the checksum, because images without one are older than the field.
+const SAVE_BYTES_AT: usize = 176;
 const HEADER_BYTES: u64 = 4096;
 
 /// Where the regions of an image lie.
@@ -62,6 +64,7 @@ struct Regions {
     state_at: u64,
     meta_at: u64,
     images_at: u64,
+    save_at: u64,
     file_bytes: u64,
 }
 
@@ -71,9 +74,10 @@ impl Regions {
         let state_at = HEADER_BYTES;
         let meta_at = (state_at + 8 * blocks).next_multiple_of(REGION_ALIGN);
         let images_at = (meta_at + shape.meta.bytes as u64 * blocks).next_multiple_of(REGION_ALIGN);
-        let file_bytes =
+        let save_at =
             (images_at + shape.image_bytes_per_block as u64 * blocks).next_multiple_of(REGION_ALIGN);
-        Regions { state_at, meta_at, images_at, file_bytes }
+        let file_bytes = (save_at + shape.save_bytes as u64).next_multiple_of(REGION_ALIGN);
+        Regions { state_at, meta_at, images_at, save_at, file_bytes }
     }
 }
 
@@ -186,6 +190,7 @@ impl FileStore {
         if created {
             map[..CLEAN_AT].copy_from_slice(&header(config, &regions));
             map[METADATA_AT..][..4].copy_from_slice(&(shape.metadata_bytes as u32).to_le_bytes());
+            map[SAVE_BYTES_AT..][..8].copy_from_slice(&config.save_bytes.to_le_bytes());
             write_code(&mut map, config);
             map[..MAGIC.len()].fill(0);
         } else {
@@ -246,6 +251,22 @@ impl FileStore {
         let source = self.images_range(from.0).start;
         let target = self.images_range(to.0).start + to.1;
         self.map.copy_within(source + from.1.start..source + from.1.end, target);
+    }
+
+    pub(crate) fn save_read(&self, at: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.map[self.save_range(at, out.len())]);
+    }
+
+    pub(crate) fn save_write(&mut self, at: usize, bytes: &[u8]) -> Result<(), StoreError> {
+        let range = self.save_range(at, bytes.len());
+        self.map[range].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn save_range(&self, at: usize, bytes: usize) -> Range<usize> {
+        assert!(at + bytes <= self.shape.save_bytes, "bytes {at} + {bytes} of {}", self.shape.save_bytes);
+        let start = self.regions.save_at as usize + at;
+        start..start + bytes
     }
 
     pub(crate) fn set_age(&mut self, age_s: u64) {
@@ -393,6 +414,10 @@ fn check_header(
         }
     }
     check_code(map, path, config)?;
+    let (key, image, description) = ("bytes of the save area", u64_at(map, SAVE_BYTES_AT), config.save_bytes);
+    if image != description {
+        return Err(StoreError::Geometry { path: path.into(), key, image, description });
+    }
     let places = [STATE_AT_AT, META_AT_AT, IMAGES_AT_AT, FILE_BYTES_AT].map(|at| u64_at(map, at));
     if places != [regions.state_at, regions.meta_at, regions.images_at, regions.file_bytes] {
         return damaged("the header's region offsets do not fit its geometry");

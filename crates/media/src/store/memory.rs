@@ -38,6 +38,7 @@ pub(crate) struct MemoryStore {
     states: Vec<BlockState>,
     blocks: Blocks,
     allocated_blocks: u64,
+    save: Vec<u8>,
 }
 
 impl MemoryStore {
@@ -56,6 +57,7 @@ impl MemoryStore {
                 false => Blocks::Apart(vec![None; blocks]),
             },
             allocated_blocks: 0,
+            save: vec![0; shape.save_bytes],
             shape,
         }
     }
@@ -136,6 +138,16 @@ impl MemoryStore {
         }
     }
 
+    /// Bytes of the save area.
+    pub(crate) fn save_read(&self, at: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.save[at..at + out.len()]);
+    }
+
+    /// Puts bytes into the save area.
+    pub(crate) fn save_write(&mut self, at: usize, bytes: &[u8]) {
+        self.save[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
     /// Bytes of memory held, counting what has been allocated.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let (per_block, allocated) = match &self.blocks {
@@ -145,7 +157,9 @@ impl MemoryStore {
             Blocks::Together { arena, .. } => (size_of::<u32>(), arena.piece_bytes()),
         };
         let per_block = size_of::<BlockState>() + per_block;
-        self.states.len() as u64 * per_block as u64 + self.allocated_blocks * allocated as u64
+        self.states.len() as u64 * per_block as u64
+            + self.allocated_blocks * allocated as u64
+            + self.save.len() as u64
     }
 
     #[inline]

@@ -40,17 +40,15 @@ pub(crate) struct StoreShape {
     pub(crate) metadata_at: usize,
     /// Images and the host's metadata.
     pub(crate) image_bytes_per_block: usize,
+    /// Of the save area.
+    pub(crate) save_bytes: usize,
 }
 
 impl StoreShape {
-    /// `parity_bytes`: stored behind the data of each unit. `metadata_bytes`: of the host, per sector.
-    pub(crate) fn new(
-        layout: &Layout,
-        kind: &StoreKind,
-        parity_bytes: usize,
-        metadata_bytes: u32,
-    ) -> StoreShape {
-        let image_bytes = match kind {
+    /// `parity_bytes`: stored behind the data of each unit.
+    pub(crate) fn new(config: &MediaConfig, layout: &Layout, parity_bytes: usize) -> StoreShape {
+        let metadata_bytes = config.metadata_bytes;
+        let image_bytes = match config.store {
             StoreKind::None => STAMP_BYTES,
             StoreKind::Ram | StoreKind::File(_) => layout.sector_bytes as usize,
         };
@@ -69,6 +67,7 @@ impl StoreShape {
             unit_metadata_bytes,
             metadata_at: unit_stored_bytes * units,
             image_bytes_per_block: (unit_stored_bytes + unit_metadata_bytes) * units,
+            save_bytes: config.save_bytes as usize,
         }
     }
 }
@@ -164,6 +163,23 @@ impl Store {
             Store::Memory(s) => s.copy_images(from, to),
             Store::File(s) => s.copy_images(from, to),
         }
+    }
+
+    /// Bytes of the save area from `at` on.
+    pub(crate) fn save_read(&self, at: usize, out: &mut [u8]) {
+        match self {
+            Store::Memory(s) => s.save_read(at, out),
+            Store::File(s) => s.save_read(at, out),
+        }
+    }
+
+    /// Puts bytes into the save area.
+    pub(crate) fn save_write(&mut self, at: usize, bytes: &[u8]) -> Result<(), StoreError> {
+        match self {
+            Store::Memory(s) => s.save_write(at, bytes),
+            Store::File(s) => return s.save_write(at, bytes),
+        }
+        Ok(())
     }
 
     /// Makes a newly created store valid, its first states being set.

@@ -41,6 +41,7 @@ pub fn small() -> MediaConfig {
         faults: Faults::default(),
         store: StoreKind::Ram,
         metadata_bytes: 0,
+        save_bytes: 0,
         integrity: Integrity::default(),
         seed: 1,
     }

@@ -239,3 +239,37 @@ fn an_image_says_for_which_drive_it_is_from_the_first_time_on() {
     open(&file.config()).claim(words(12, 9)).expect("an image that does not say");
     assert!(open(&file.config()).claim(words(10, 7)).is_err());
 }
+
+#[test]
+fn the_save_area_survives_and_has_bounds() {
+    let file = TempPath::new("save");
+    let config = MediaConfig { save_bytes: 5000, ..file.config() };
+    let memory = MediaConfig { save_bytes: 5000, ..small() };
+    for config in [&config, &memory] {
+        let mut media = open(config);
+        let mut bytes = [7; 5000];
+        media.save_read(0, &mut bytes);
+        assert_eq!(bytes, [0; 5000]);
+        media.save_write(4990, b"saved last").unwrap();
+        // As when the process is killed: nothing is closed.
+        if config.store == memory.store {
+            media = media.clone();
+        } else {
+            let copy = TempPath::new("save-copy");
+            std::fs::copy(file.path(), copy.path()).unwrap();
+            drop(media);
+            std::fs::copy(copy.path(), file.path()).unwrap();
+            media = open(config);
+            assert!(media.recovered());
+        }
+        media.save_read(4985, &mut bytes[..15]);
+        assert_eq!(&bytes[..15], b"\0\0\0\0\0saved last");
+        let beyond = std::panic::catch_unwind(|| media.save_read(4999, &mut [0; 2]));
+        assert!(beyond.is_err(), "beyond the end");
+    }
+    let text = Media::new(&MediaConfig { save_bytes: 6000, ..config }).unwrap_err().to_string();
+    assert!(
+        text.contains("bytes of the save area is 5000 in the image and 6000 in the description"),
+        "{text}"
+    );
+}

@@ -77,6 +77,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             faults: Faults::default(),
             store,
             metadata_bytes: 0,
+            save_bytes: 0,
             integrity: Default::default(),
             seed: 7,
         },
