@@ -26,6 +26,13 @@ pub fn notice(global: &Global, text: &str) {
     }
 }
 
+/// Warnings of a report on standard error: whoever reads the numbers reads these too, quiet or not.
+pub fn warn(sentences: impl IntoIterator<Item = String>) {
+    for sentence in sentences {
+        let _ = writeln!(io::stderr(), "warning: {sentence}");
+    }
+}
+
 /// The screen's width.
 pub fn columns() -> usize {
     let size = console::Term::stdout().size_checked();
@@ -47,6 +54,7 @@ pub fn report(
     if let Some(directory) = directory {
         write_files(report, directory)?;
     }
+    warn(report.warnings.iter().cloned());
     if global.json {
         return Ok(print(&report.to_json(true))?);
     }

@@ -65,6 +65,15 @@ impl Page {
             let _ = write!(self.0, "<p><code>{}</code></p>", escape(&report.workload.command_line));
         }
         self.raw("</header>");
+        self.warnings(report.warnings.iter().cloned());
+    }
+
+    /// A list of sentences; nothing when there are none.
+    fn warnings(&mut self, sentences: impl Iterator<Item = String>) {
+        let items: String = sentences.map(|sentence| format!("<li>{}</li>", escape(&sentence))).collect();
+        if !items.is_empty() {
+            let _ = write!(self.0, "<ul class=\"warnings\">{items}</ul>");
+        }
     }
 
     fn tiles(&mut self, tiles: &[(&str, String)]) {

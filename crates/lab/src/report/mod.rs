@@ -57,6 +57,8 @@ pub struct Report {
     pub workload: Workload,
     /// The seeds of the run by purpose (`media`, `ftl`, `workload`, ...).
     pub seeds: BTreeMap<String, u64>,
+    /// What a reader of the numbers should know, a sentence each: why they may not mean what they seem to.
+    pub warnings: Vec<String>,
     /// Requests completed, with and without success, in all directions.
     pub requests: u64,
     /// Length of the measurement in simulated seconds: from its start to the last completion.
@@ -441,6 +443,11 @@ impl Report {
         self.series.write_csv(&mut csv)?;
         std::fs::write(directory.join("series.csv"), csv)?;
         std::fs::write(directory.join("index.html"), self.to_html())
+    }
+
+    /// The warnings, each with the drive's name before it: for several reports together.
+    pub fn warnings_by_name(&self) -> impl Iterator<Item = String> {
+        self.warnings.iter().map(|sentence| format!("{}: {sentence}", self.drive.name))
     }
 
     /// The report as one self-contained HTML page.

@@ -131,6 +131,7 @@ pub(crate) fn report() -> Report {
             command_line: "pellucid run examples/mixed.toml --seed 42".into(),
         },
         seeds: BTreeMap::from([("ftl".into(), 3), ("media".into(), 2), ("workload".into(), 42)]),
+        warnings: vec!["an invented sentence with <signs> & more".into()],
         requests,
         simulated_seconds: SECONDS as f64,
         host: Some(HostCost::new(requests, 0.41, Some(61_000_000))),

@@ -40,6 +40,17 @@ fn json_shows_the_cost_of_the_run_at_the_top_level() {
 }
 
 #[test]
+fn warnings_stand_in_the_json_and_on_the_pages() {
+    let report = report();
+    let json: Value = serde_json::from_str(&report.to_json(false)).unwrap();
+    assert_eq!(json["warnings"][0].as_str(), Some(report.warnings[0].as_str()));
+    let said = "an invented sentence with &lt;signs&gt; &amp; more</li>";
+    assert!(report.to_html().contains(&format!("<li>{said}")));
+    assert!(render_compare_html(&[report.clone(), idle()]).contains(&format!("<li>cosmos-plus: {said}")));
+    assert!(!idle().to_html().contains("<ul"), "a list of nothing");
+}
+
+#[test]
 fn numbers_of_the_json_agree_with_each_other() {
     let json: Value = serde_json::from_str(&report().to_json(false)).unwrap();
     let read = &json["directions"]["read"];

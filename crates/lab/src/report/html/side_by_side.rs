@@ -26,7 +26,9 @@ pub fn render_compare_html(reports: &[Report]) -> String {
     if !first.command_line.is_empty() {
         let _ = write!(page.0, "<p><code>{}</code></p>", escape(&first.command_line));
     }
-    page.raw("</header><main>");
+    page.raw("</header>");
+    page.warnings(reports.iter().flat_map(Report::warnings_by_name));
+    page.raw("<main>");
     let (head, rows) = compare::cells(reports);
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     page.section("Side by side", &[Part::Wide(table("", &head, &rows))]);
