@@ -17,8 +17,8 @@ IC_REQ, IC_RESP, COMMAND, RESPONSE, H2C_DATA, C2H_DATA, R2T = 0, 1, 4, 5, 6, 7, 
 SUCCESS = 1 << 3
 # Transport SGL data block: the data come and go in PDUs of their own. In the capsule: data block with an offset.
 TRANSPORT, IN_CAPSULE = 0x5A, 0x01
-# CC: enabled, all command sets that the drive has, entries of 64 and 16 bytes.
-ENABLE = 1 | 6 << 4 | 6 << 16 | 4 << 20
+# CC: enabled, entries of 64 and 16 bytes; all command sets that the drive has.
+ENABLE, ALL_SETS = 1 | 6 << 16 | 4 << 20, 6 << 4
 HOST_NQN = b"nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000008"
 DEPTH = 64
 
@@ -133,11 +133,11 @@ class Queue:
 class Controller:
     """A subsystem's controller with an I/O queue, `io`."""
 
-    def __init__(self, port: int, nqn: str, seconds: float = 60):
+    def __init__(self, port: int, nqn: str, zoned: bool = False, seconds: float = 60):
         self.admin = Queue(port, seconds)
         controller = self.admin.connect(nqn, 0, 0xFFFF)
         # Property Set is fabrics command type 0: CC.
-        self.admin.must(FABRICS, nsid=0, field=struct.pack("<B3xIQ", 0, 0x14, ENABLE))
+        self.admin.must(FABRICS, nsid=0, field=struct.pack("<B3xIQ", 0, 0x14, ENABLE | (ALL_SETS if zoned else 0)))
         self.io = Queue(port, seconds)
         self.io.connect(nqn, 1, controller)
 

@@ -37,8 +37,7 @@ BLOCK_BYTES = 4096
 DOCUMENT = ROOT / "docs/serving.md"
 FULL_STATE = 0xE
 # What makes a preset start quickly, and collect garbage soon; everything else is as the preset has it.
-SMALL = {"cosmos-plus": 24, "cosmos-plus-slc": 24, "cosmos-plus-tlc": 24, "cosmos-plus-open-channel": 24, "memblaze": 16,
-         "jasmine": 40, "netbook-ssd": 40, "open-channel": 24, "client-qlc": 24, "datacenter-tlc": 24, "zoned": 24}
+SMALL = ["drive.media.blocks=32", "drive.ftl.over_provisioning=0.4", "host.ftl.over_provisioning=0.4"]
 
 
 class BlockWork:
@@ -96,6 +95,8 @@ class Sequential:
         # Sectors from the start: they must be there, they were acknowledged, they were sent.
         self.durable = self.acknowledged = self.issued = 0
         self.busy = self.resetting = self.finishing = self.finished = False
+        # An append that came after a power cut went elsewhere.
+        self.astray = False
 
     def begin(self):
         self.life += 1
@@ -109,10 +110,12 @@ class Sequential:
 class SequentialWork:
     """Zones or chunks over NVMe/TCP, one request to each at a time."""
 
+    zoned = False
+
     def __init__(self, server, rng, nqn):
         self.server, self.rng, self.nqn = server, rng, nqn
         self.seed = rng.getrandbits(32)
-        self.control = nvme.Controller(server.port, nqn)
+        self.control = nvme.Controller(server.port, nqn, self.zoned)
         self.cached, self.keeps = self.control.write_cache(), True
         self.sector_bytes = server.ask(do="status")["drives"][0]["sector_bytes"]
         self.tally = dict.fromkeys(("writes", "forced", "flushes", "resets", "finished", "verified"), 0)
@@ -135,8 +138,12 @@ class SequentialWork:
         part.busy = True
         part.issued += sectors
 
-        def answered(status, _result, _data):
+        def answered(status, result, _data):
             part.busy = False
+            if append and not status and result != part.start + first:
+                assert self.cutting, f"append to zone {part.number}: at {result}, where {part.start + first} was next"
+                part.astray = True
+                return
             if self.refused(status, f"write to {self.name} {part.number} at {first}"):
                 return
             assert part.life == life
@@ -188,7 +195,7 @@ class SequentialWork:
 
     def again(self):
         self.control.close()
-        self.control = nvme.Controller(self.server.port, self.nqn)
+        self.control = nvme.Controller(self.server.port, self.nqn, self.zoned)
         self.cutting = False
         for part in self.parts:
             self.verify(part)
@@ -206,7 +213,17 @@ class SequentialWork:
             if status:
                 raise Lost(f"{what}: status {status:#x}")
             if data != self.content(part, first, count):
-                raise Lost(f"{what}: other data")
+                raise Lost(f"{what}: {self.differs(part, first, data)}")
+
+    def differs(self, part, first: int, data: bytes) -> str:
+        """The first sector that is not what was written."""
+        for at in range(len(data) // self.sector_bytes):
+            sector = data[at * self.sector_bytes:(at + 1) * self.sector_bytes]
+            if sector != self.content(part, first + at, 1):
+                seed, number, life, offset = struct.unpack_from("<IIIQ", sector)
+                whose = f"{self.name} {number}, life {life}, sector {offset}" if seed == self.seed else sector[:16].hex()
+                return f"sector {first + at} has what was {whose}"
+        return "nothing"
 
     def close(self):
         self.control.close()
@@ -218,7 +235,7 @@ class SequentialWork:
 class ZoneWork(SequentialWork):
     """Zones: writes of any length, appends, flushes, finishes, resets."""
 
-    name = "zone"
+    name, zoned = "zone", True
 
     def layout(self):
         zones = nvme.report_zones(self.control.io, 0, 6)
@@ -274,6 +291,10 @@ class ZoneWork(SequentialWork):
                f"({part.durable=} {part.acknowledged=} {part.issued=} {part.finished=} {part.resetting=})"
         if part.resetting and zone.written == 0:
             return part.begin()
+        if part.astray:
+            part.astray = False
+            self.control.io.must(nvme.ZONE_SEND, nsid=1, words=nvme.zone_send(part.start, nvme.RESET_ZONE))
+            return part.begin()
         full_by_writes = part.issued == part.sectors
         if zone.state == FULL_STATE and not full_by_writes:
             if not (part.finished or part.finishing):
@@ -306,7 +327,7 @@ class ChunkWork(SequentialWork):
         return [Sequential(i, ((i % units) << chunk_bits | i // units) << block_bits, sectors) for i in range(6)]
 
     def act(self, part):
-        if part.left() < self.least or self.rng.random() < 0.04:
+        if part.left() < self.least or (part.issued and self.rng.random() < 0.04):
             return self.reset(part)
         if self.rng.random() < 0.05:
             return self.flush()
@@ -329,9 +350,8 @@ class ChunkWork(SequentialWork):
         if not part.resetting:
             self.compare(part, part.durable)
         if part.resetting or part.busy or part.issued != part.acknowledged:
-            # Where its write pointer is nobody knows here.
-            part.resetting = True
-            self.control.io.must(nvme.DSM, nsid=1, data=struct.pack("<IIQ", 0, part.sectors, part.start),
+            # Where its write pointer is nobody knows here; perhaps it is free, and the reset is refused.
+            self.control.io.ask(nvme.DSM, nsid=1, data=struct.pack("<IIQ", 0, part.sectors, part.start),
                                  words={10: 0, 11: nvme.DEALLOCATE})
             part.begin()
 
@@ -358,15 +378,14 @@ def cases(pellucid) -> list[Case]:
     """Every preset with both stores; drives with chunks also without their host FTL; unprotected zones."""
     made = []
     for preset in presets(pellucid):
-        small = [f"drive.media.blocks={SMALL[preset]}"] if preset in SMALL else []
         for store in ("file", "ram"):
             work = ZoneWork if preset == "zoned" else BlockWork
-            made.append(Case(f"{preset} ({store})", preset, small, work, store))
+            made.append(Case(f"{preset} ({store})", preset, SMALL, work, store))
             if "open-channel" in preset:
-                made.append(Case(f"{preset}, chunks ({store})", preset, [*small, "host.layers=[]"], ChunkWork, store))
+                made.append(Case(f"{preset}, chunks ({store})", preset, [*SMALL, "host.layers=[]"], ChunkWork, store))
             if preset == "zoned":
                 unprotected = 'drive.namespace=[{ interface = "zoned", open_max = 14, active_max = 14 }]'
-                made.append(Case(f"{preset}, unprotected ({store})", preset, [*small, unprotected], ZoneWork, store))
+                made.append(Case(f"{preset}, unprotected ({store})", preset, [*SMALL, unprotected], ZoneWork, store))
     return made
 
 
@@ -385,7 +404,9 @@ def stop(how: str, server, work, rng):
     if how.startswith("SIGKILL"):
         work.cut(server.kill)
     else:
-        work.cut(lambda: end(server, signal.SIGINT if "INT" in how else signal.SIGTERM))
+        work.cut(lambda: server.process.send_signal(signal.SIGINT if "INT" in how else signal.SIGTERM))
+        status = server.process.wait(60)
+        assert status == 0, f"the server ended with {status}: {server.log()[-2000:]}"
     if how == "SIGKILL while mounting":
         for _ in range(3):
             strangle(server, rng.uniform(0, 1.2) * server.start_seconds)
@@ -393,15 +414,6 @@ def stop(how: str, server, work, rng):
     server.start()
     server.start_seconds = time.monotonic() - began
     return None
-
-
-def end(server, how):
-    server.process.send_signal(how)
-
-
-def wait_for_end(server):
-    status = server.process.wait(60)
-    assert status == 0, f"the server ended with {status}: {server.log()[-2000:]}"
 
 
 def strangle(server, seconds: float):
@@ -448,7 +460,7 @@ def forgetful(pellucid) -> str:
     """Who asks for a volatile drive is promised nothing, and is told so everywhere."""
     for preset, key in (("cosmos-plus", "drive.ftl.durability"), ("open-channel", "host.ftl.durability")):
         for store in ("file", "ram"):
-            case = Case("volatile", preset, [f"drive.media.blocks={SMALL[preset]}", f"{key}=volatile"], BlockWork, store)
+            case = Case("volatile", preset, [*SMALL, f"{key}=volatile"], BlockWork, store)
             with tempfile.TemporaryDirectory() as directory:
                 server = serve(case, directory, pellucid)
                 try:
@@ -475,9 +487,8 @@ def announced(pellucid) -> list[str]:
         for wish, sets in wishes:
             told = set()
             for store in ("file", "ram"):
-                small = [f"drive.media.blocks={SMALL[preset]}"] if preset in SMALL else []
                 with tempfile.TemporaryDirectory() as directory:
-                    server = serve(Case("", preset, [*small, *sets], None, store), directory, pellucid)
+                    server = serve(Case("", preset, [*SMALL, *sets], None, store), directory, pellucid)
                     try:
                         told.add(row(server, preset == "zoned"))
                     finally:
@@ -494,7 +505,7 @@ def row(server, zoned: bool) -> str:
         names = [name for name, bit in (("FLUSH", SEND_FLUSH), ("FUA", SEND_FUA)) if client.flags & bit]
         flags = " ".join(names) or "none"
         client.close()
-    control = nvme.Controller(server.port, f"{NQN_PREFIX}kept")
+    control = nvme.Controller(server.port, f"{NQN_PREFIX}kept", zoned)
     cached = control.write_cache()
     control.close()
     keeps = server.ask(do="status")["drives"][0]["keeps"]
