@@ -19,7 +19,7 @@ asked for, nothing new is sent, a flush proves nothing, and a read may bring wha
 """
 import random
 
-from nbd_client import FLUSH, FUA, READ, TRIM, WRITE, Client, Disconnected
+from nbd_client import FLUSH, FUA, READ, TRIM, WRITE, WRITE_ZEROES, Client, Disconnected
 
 
 class Lost(AssertionError):
@@ -82,28 +82,41 @@ class Checker:
         elif kind < 0.35 or block.busy:
             self.read(client, number)
         elif kind < 0.42:
-            self.write(client, number, TRIM, 0)
+            self.forget(client, number)
         else:
             self.write(client, number, WRITE, FUA if kind < 0.47 else 0)
 
-    def write(self, client, number: int, command: int, flags: int):
-        block = self.blocks[number]
-        block.issued += 1
-        block.busy, version = True, block.issued
-        if command == TRIM:
-            block.trims.add(version)
+    def forget(self, client, number: int):
+        """Trims a few blocks, or writes zeros to them, one time of four with FUA."""
+        count = 1
+        while count < self.random.choice((1, 4, 64)) and number + count < len(self.blocks) and not self.blocks[number + count].busy:
+            count += 1
+        flags = FUA if self.random.random() < 0.25 else 0
+        self.write(client, number, self.random.choice((TRIM, WRITE_ZEROES)), flags, count)
+
+    def write(self, client, number: int, command: int, flags: int, count: int = 1):
+        """Writes a block, or forgets `count` of them with one request."""
+        versions = []
+        for block in self.blocks[number:number + count]:
+            block.issued += 1
+            block.busy = True
+            versions.append((block, block.issued))
+            if command != WRITE:
+                block.trims.add(block.issued)
 
         def answered(error, _):
-            block.busy = False
+            for block, _ in versions:
+                block.busy = False
             if self.refused(error):
                 return
-            block.acknowledged = version
-            self.count["trims" if command == TRIM else "fua_writes" if flags else "writes"] += 1
-            if flags:
-                block.settle(version)
+            self.count["fua_writes" if flags and command == WRITE else "writes" if command == WRITE else "trims"] += 1
+            for block, version in versions:
+                block.acknowledged = version
+                if flags:
+                    block.settle(version)
 
-        data = self.content(number, version) if command == WRITE else b""
-        client.send(command, self.offset(number), self.block_bytes, answered, data, flags)
+        data = self.content(number, versions[0][1]) if command == WRITE else b""
+        client.send(command, self.offset(number), self.block_bytes * count, answered, data, flags)
 
     def refused(self, error: int) -> bool:
         """Whether a request failed, which only a cut may cause."""

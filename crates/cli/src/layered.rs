@@ -102,7 +102,7 @@ impl Registry {
 
 /// The drive of a description or an image with its name, under its layers if it has any.
 pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
-    let subject = Subject::open(called, None, global)?;
+    let subject = Subject::open_to_serve(called, global)?;
     let name = subject.spec.drive_name.clone();
     let (host, settings) = (subject.spec.host.clone(), subject.spec.host_ftl.clone());
     let fills = subject.spec.precondition.fill > 0.0;
@@ -167,7 +167,7 @@ pub fn open_remote(
 ) -> Result<Opened, Failure> {
     let (config, given) = match description {
         Some(name) => {
-            let spec = Subject::open(name, None, global)?.spec;
+            let spec = Subject::open_to_serve(name, global)?.spec;
             (spec.host_ftl, Some(spec.drive_name))
         }
         None => (spec::load(DEFAULTS, &global.sets)?.host_ftl, None),

@@ -11,7 +11,7 @@ use pellucid_lab::drive::{HostLayer, Oracle};
 use pellucid_lab::experiment::{ExperimentError, execute, execute_on, jobs_summary, stack};
 use pellucid_lab::image::{Image, is_image};
 use pellucid_lab::report::Report;
-use pellucid_lab::spec::{self, Place, RunSpec, Spec};
+use pellucid_lab::spec::{self, Place, RunSpec, Spec, SpecError};
 use pellucid_lab::trace::{TraceReader, UnknownFormat};
 use pellucid_lab::workload::Job;
 use std::path::Path;
@@ -27,6 +27,20 @@ pub struct Subject {
 impl Subject {
     /// Opens a preset, a description or an image by name; `media`: an image whose media the description is put on.
     pub fn open(name: &str, media: Option<&Path>, global: &Global) -> Result<Subject, Failure> {
+        Subject::open_with(spec::load, name, media, global)
+    }
+
+    /// The same, to be served ([`spec::load_to_serve`]). An image says for itself what it keeps.
+    pub fn open_to_serve(name: &str, global: &Global) -> Result<Subject, Failure> {
+        Subject::open_with(spec::load_to_serve, name, None, global)
+    }
+
+    fn open_with(
+        load: fn(&str, &[String]) -> Result<Spec, SpecError>,
+        name: &str,
+        media: Option<&Path>,
+        global: &Global,
+    ) -> Result<Subject, Failure> {
         let (name, sets) = split_sets(name, &global.sets);
         if name.ends_with(".fio") {
             let message = "a job file, where a drive is expected; allowed: pellucid run DRIVE FILE.fio";
@@ -35,13 +49,13 @@ impl Subject {
         let (spec, image) = match media {
             Some(media) => {
                 description_expected(name)?;
-                (spec::load(name, &sets)?, Some(Image::open(media)?))
+                (load(name, &sets)?, Some(Image::open(media)?))
             }
             None if is_image(name) => {
                 let image = Image::open(name)?;
                 (image.spec(&sets)?, Some(image))
             }
-            None => (spec::load(name, &sets)?, None),
+            None => (load(name, &sets)?, None),
         };
         if image.is_some() {
             check_past(&spec, &media.map_or(name.into(), |media| media.display().to_string()))?;

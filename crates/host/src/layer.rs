@@ -61,6 +61,11 @@ pub trait Layer {
         self.failure().is_some()
     }
 
+    /// Whether a flush makes durable what it follows, trims too.
+    fn keeps_flushed(&self) -> bool {
+        true
+    }
+
     /// Whether a sector holds data, as far as the layer knows without asking the drive; one that holds none reads as zeros.
     fn holds(&self, _lba: Lba) -> bool {
         true
@@ -139,6 +144,10 @@ impl<L: Layer + ?Sized> Layer for Box<L> {
 
     fn is_read_only(&self) -> bool {
         (**self).is_read_only()
+    }
+
+    fn keeps_flushed(&self) -> bool {
+        (**self).keeps_flushed()
     }
 
     fn holds(&self, lba: Lba) -> bool {

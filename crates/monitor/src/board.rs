@@ -70,6 +70,8 @@ pub struct Serving {
     pub protocols: Vec<Protocol>,
     /// Each layer of the host.
     pub layers: Vec<LayerSide>,
+    /// What each namespace has after a power cut: acknowledged, flushed, nothing.
+    pub keeps: Vec<(String, &'static str)>,
     /// Bytes of data in drives and outputs.
     pub held_bytes: u64,
     /// How late completions were handed out, in wall nanoseconds; empty unless paced.

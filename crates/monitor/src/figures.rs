@@ -48,6 +48,9 @@ pub struct ServingFigures {
     /// Each layer of the host.
     #[serde(default)]
     pub layers: Vec<LayerFigures>,
+    /// What each namespace has after a power cut: `acknowledged` writes, what was `flushed`, `nothing`.
+    #[serde(default)]
+    pub keeps: BTreeMap<String, String>,
     /// Bytes of data in drives and outputs.
     pub held_bytes: u64,
     /// How late completions were handed out, in wall nanoseconds; empty unless paced.
@@ -387,6 +390,7 @@ impl From<&Serving> for ServingFigures {
         ServingFigures {
             protocols: serving.protocols.iter().map(protocol).collect(),
             layers: serving.layers.iter().map(LayerFigures::from).collect(),
+            keeps: serving.keeps.iter().map(|(name, keeps)| (name.clone(), (*keeps).into())).collect(),
             held_bytes: serving.held_bytes,
             lateness: Lateness { p50_ns: bins.quantile(0.5), p99_ns: bins.quantile(0.99), bins },
         }

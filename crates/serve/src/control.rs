@@ -228,6 +228,7 @@ fn drive_status(core: &Core, drive: usize) -> Value {
             "name": namespace.name,
             "bytes": namespace.bytes(),
             "sector_bytes": namespace.sector_bytes,
+            "keeps": namespace.keeps.name(),
             "read_only": core.is_read_only(drive),
             "remote": core.remote_state(drive),
         });
@@ -247,6 +248,7 @@ fn drive_status(core: &Core, drive: usize) -> Value {
         "name": namespace.name,
         "bytes": namespace.bytes(),
         "sector_bytes": namespace.sector_bytes,
+        "keeps": namespace.keeps.name(),
         "simulated_ns": device.now().0,
         "read_only": core.is_read_only(drive),
         "host_read_sectors": counters.host_read_sectors,

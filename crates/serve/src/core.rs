@@ -29,7 +29,7 @@ use crate::pacer::{Lead, Pacer, Time};
 use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::remote::{Remote, TOKENS};
-use crate::session::{Close, ConnectionId, Namespace, Operation};
+use crate::session::{Close, ConnectionId, Keeps, Namespace, Operation};
 use forgetting::Forgetting;
 use hdrhistogram::Histogram;
 use ledger::{Ledger, Pending};
@@ -137,6 +137,14 @@ fn mount_notice(name: &str, cost: MountCost) -> String {
     )
 }
 
+/// A namespace that promises nothing, as a line of the log.
+fn forgetful_notice(name: &str) -> String {
+    format!(
+        "event=promises-nothing namespace={name:?} why=\"durability = volatile: hosts are told of no flush and no forced writes; \
+         a power cut and a restart may undo whatever was written\""
+    )
+}
+
 /// The drives and everything about them that does not depend on sockets.
 pub struct Core {
     namespaces: Vec<Namespace>,
@@ -186,11 +194,13 @@ impl Core {
         let (names, devices): (Vec<String>, Vec<Served>) = drives.into_iter().unzip();
         let started = names.iter().zip(&devices);
         let started = started.filter_map(|(name, drive)| Some(mount_notice(name, drive.mount_cost()?)));
+        let forgetful =
+            namespaces.iter().filter(|n| n.keeps == Keeps::Nothing).map(|n| forgetful_notice(&n.name));
         Ok(Core {
+            notices: started.chain(forgetful).collect(),
             remotes: devices.iter().any(Served::is_remote),
             operations: namespaces.iter().map(|_| Operations { had: 0, strike: u64::MAX }).collect(),
             plan: Plan::default(),
-            notices: started.collect(),
             namespaces,
             names,
             devices,

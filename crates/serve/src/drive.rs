@@ -11,12 +11,13 @@
 mod layered;
 
 use crate::remote::Remote;
+use crate::session::Keeps;
 use pellucid_device::{Device, DeviceError, WritePolicy};
 use pellucid_flash::{
     ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Layout, Lba, Lpn, SimTime,
 };
-use pellucid_ftl::MountReport;
-use pellucid_host::{LayerFigures, MountCost, Shared};
+use pellucid_ftl::{Durability, MountReport};
+use pellucid_host::{Layer, LayerFigures, MountCost, Shared};
 use pellucid_media::{Fault, StoreError};
 
 pub use layered::Layered;
@@ -216,12 +217,17 @@ impl Served {
         }
     }
 
-    /// Whether a write may be acknowledged before it is durable.
-    pub(crate) fn has_write_cache(&self) -> bool {
+    /// What a namespace has after a power cut.
+    pub(crate) fn keeps(&self, namespace: u16) -> Keeps {
         match self {
-            Served::Device(device) => device.config().buffer.write == WritePolicy::WriteBack,
-            Served::Layered(_) => true,
-            Served::Shared(shared) => shared.drive.config().buffer.write == WritePolicy::WriteBack,
+            Served::Device(device) => of_device(device, namespace),
+            Served::Layered(layered) => of_layer(layered.layer()),
+            Served::Shared(shared) => match shared.layer(namespace) {
+                Some(layer) => of_layer(layer),
+                // A raw target: as the chunks it is made of.
+                None if namespace >= shared.drive.namespaces() => Keeps::Acknowledged,
+                None => of_device(&shared.drive, namespace),
+            },
         }
     }
 
@@ -380,4 +386,26 @@ impl Served {
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         self.device_mut().map_or(Ok(()), Device::sync)
     }
+}
+
+fn of_device(device: &Device, namespace: u16) -> Keeps {
+    let config = device.config();
+    let cached = match config.buffer.write {
+        WritePolicy::WriteBack => Keeps::Flushed,
+        WritePolicy::WriteThrough => Keeps::Acknowledged,
+    };
+    match config.namespaces.get(usize::from(namespace)) {
+        Some(pellucid_device::Namespace::Zoned { zones }) if zones.protected => Keeps::Acknowledged,
+        Some(pellucid_device::Namespace::Zoned { .. }) => cached,
+        // Writes of chunks do not pass the buffer.
+        Some(pellucid_device::Namespace::OpenChannel { .. }) => Keeps::Acknowledged,
+        Some(pellucid_device::Namespace::Block { .. }) | None => match config.ftl.durability {
+            Durability::Volatile => Keeps::Nothing,
+            Durability::Journal { .. } => cached,
+        },
+    }
+}
+
+fn of_layer(layer: &dyn Layer) -> Keeps {
+    if layer.keeps_flushed() { Keeps::Flushed } else { Keeps::Nothing }
 }

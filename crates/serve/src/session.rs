@@ -136,6 +136,34 @@ impl Operation {
     }
 }
 
+/// What a namespace still has after its drive has lost its power, and so what hosts are told about caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// Every write that was acknowledged, and what was forgotten before a flush: there is no volatile cache.
+    Acknowledged,
+    /// What was flushed or forced: there is a volatile cache.
+    Flushed,
+    /// Nothing that hosts are promised: there is nothing to flush to.
+    Nothing,
+}
+
+impl Keeps {
+    /// Whether a write may be acknowledged before it is durable, and a flush makes it so.
+    #[inline]
+    pub fn has_cache(self) -> bool {
+        self == Keeps::Flushed
+    }
+
+    /// The word for it in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Keeps::Acknowledged => "acknowledged",
+            Keeps::Flushed => "flushed",
+            Keeps::Nothing => "nothing",
+        }
+    }
+}
+
 /// What does not change about a namespace while it is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
@@ -155,8 +183,8 @@ pub struct Namespace {
     pub unit_bytes: u32,
     /// Bytes that are written to the media at once.
     pub stripe_bytes: u32,
-    /// A write may be acknowledged before it is durable.
-    pub write_back: bool,
+    /// What it has after a power cut.
+    pub keeps: Keeps,
     /// It is a target of this name on some of the drive's parallel units.
     pub target: Option<String>,
     /// It is not there yet, or not any more: nobody may begin to use it.

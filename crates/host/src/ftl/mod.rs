@@ -39,7 +39,7 @@ use pellucid_flash::{
     BlockId, Command, Completion, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
     Vector,
 };
-use pellucid_ftl::{FtlConfig, PageMap, Separation};
+use pellucid_ftl::{Durability, FtlConfig, PageMap, Separation};
 use rate::RateLimiter;
 use ring::Ring;
 use std::collections::VecDeque;
@@ -503,6 +503,11 @@ impl Layer for HostFtl {
 
     fn is_read_only(&self) -> bool {
         self.read_only || self.failure.is_some()
+    }
+
+    /// Without map segments a start finds what was written, and undoes trims.
+    fn keeps_flushed(&self) -> bool {
+        self.config.durability != Durability::Volatile
     }
 
     fn holds(&self, lba: Lba) -> bool {

@@ -159,6 +159,24 @@ pub fn load(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
     from_str(&text, path_or_preset, sets)
 }
 
+/// What decides whether a drive, or the host FTL above it, keeps what was flushed.
+const DURABILITY_KEYS: [&str; 2] = ["drive.ftl.durability", "host.ftl.durability"];
+
+/// As [`load`], for a drive that hosts are promised something of: where only a preset says that it forgets, as firmware in a
+/// paper did, it keeps a journal. Who wants the volatile drive says so, in a file or with `--set`.
+pub fn load_to_serve(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
+    let spec = load(path_or_preset, sets)?;
+    let forgets_by_preset = |key: &&str| {
+        let entry = spec.provenance.get(key).expect("a key of the schema");
+        let by_preset =
+            matches!(&entry.origin.place, Place::File { name, .. } if presets::find(name).is_some());
+        by_preset && entry.value == "\"volatile\""
+    };
+    let kept: Vec<String> =
+        DURABILITY_KEYS.into_iter().filter(forgets_by_preset).map(|key| format!("{key}=journal")).collect();
+    if kept.is_empty() { Ok(spec) } else { load(path_or_preset, &[&kept, sets].concat()) }
+}
+
 /// Resolves the description `text`. `name` stands in messages and, without its folder and ending, names the
 /// drive.
 pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecError> {

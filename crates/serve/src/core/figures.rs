@@ -49,6 +49,7 @@ impl Core {
             serving: Some(Serving {
                 protocols: self.protocols.clone(),
                 layers: self.layers(),
+                keeps: self.present().map(|n| (n.name.clone(), n.keeps.name())).collect(),
                 held_bytes: self.bytes_held() as u64,
                 lateness_ns,
             }),
@@ -79,6 +80,10 @@ impl Core {
                 memory_bytes: figures.memory_bytes,
             })
         };
-        self.namespaces.iter().filter(|namespace| !namespace.gone).filter_map(side).collect()
+        self.present().filter_map(side).collect()
+    }
+
+    fn present(&self) -> impl Iterator<Item = &Namespace> {
+        self.namespaces.iter().filter(|namespace| !namespace.gone)
     }
 }

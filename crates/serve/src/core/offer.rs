@@ -72,7 +72,7 @@ fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
         sector_bytes,
         unit_bytes,
         stripe_bytes,
-        write_back: served.has_write_cache(),
+        keeps: served.keeps(number),
         target: None,
         gone: false,
     };

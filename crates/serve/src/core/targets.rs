@@ -360,7 +360,7 @@ impl TargetNamespace {
             sector_bytes,
             unit_bytes: sized(unit_bytes),
             stripe_bytes: sized(stripe_bytes),
-            write_back: is_block || served.has_write_cache(),
+            keeps: served.keeps(number),
             target: Some(target),
             gone: true,
         }

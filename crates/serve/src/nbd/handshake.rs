@@ -1,7 +1,7 @@
 //! NBD before transmission: options and their answers.
 
 use super::{PAYLOAD_BYTES_MAX, refused};
-use crate::session::{Close, Namespace, Port};
+use crate::session::{Close, Keeps, Namespace, Port};
 use pellucid_flash::Interface;
 use pellucid_wire::nbd::{
     Export, Info, InfoKind, InfoRequest, MetaContextRequest, OptionKind, OptionReply, OptionRequest,
@@ -156,17 +156,19 @@ impl Answers<'_, '_, '_> {
     }
 
     fn chosen(&self, namespace: usize) -> Chosen {
-        let (size_bytes, sector_bytes) = {
+        let (size_bytes, sector_bytes, keeps) = {
             let namespace = &self.port.namespaces()[namespace];
-            (namespace.bytes(), namespace.sector_bytes)
+            (namespace.bytes(), namespace.sector_bytes, namespace.keeps)
         };
         let mut flags = transmission_flag::HAS_FLAGS
-            | transmission_flag::SEND_FLUSH
-            | transmission_flag::SEND_FUA
             | transmission_flag::SEND_TRIM
             | transmission_flag::SEND_WRITE_ZEROES
             | transmission_flag::SEND_FAST_ZERO
             | transmission_flag::CAN_MULTI_CONN;
+        // Also where there is no cache: what was forgotten takes a flush to be durable.
+        if keeps != Keeps::Nothing {
+            flags |= transmission_flag::SEND_FLUSH | transmission_flag::SEND_FUA;
+        }
         if *self.structured {
             flags |= transmission_flag::SEND_DF;
         }

@@ -278,7 +278,7 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
 
 /// Whether the drive acknowledges writes before they are durable.
 pub(super) fn has_write_cache(port: &Port<'_>, namespace: usize) -> bool {
-    port.namespaces()[namespace].write_back
+    port.namespaces()[namespace].keeps.has_cache()
 }
 
 /// Whether one of the drives of a subsystem does: then the controller has a volatile write cache.
@@ -305,7 +305,7 @@ fn independent_namespace(
     let number = known(subsystem, nsid)?;
     let served = &port.namespaces()[number];
     Ok(IndependentNamespace {
-        features: if served.write_back { 0 } else { NO_WRITE_CACHE },
+        features: if served.keeps.has_cache() { 0 } else { NO_WRITE_CACHE },
         sharing: 1,
         attributes: write_protected(number, port),
         endurance_group: endurance_group(served, nsid),

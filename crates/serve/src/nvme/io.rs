@@ -13,7 +13,7 @@
 
 use super::open_channel::VectorRequest;
 use super::{TRANSFER_BYTES_MAX, fdp, open_channel, zns};
-use crate::session::{Operation, Port};
+use crate::session::{Keeps, Operation, Port};
 use pellucid_flash::{ChunkGeometry, Lba, Opcode, ZoneAction, ZoneGeometry};
 use pellucid_wire::nvme::zns::ReportFilter;
 use pellucid_wire::nvme::{BROADCAST_NSID, DsmRange, NvmOpcode, Status, SubmissionEntry};
@@ -25,8 +25,8 @@ pub(super) struct Volume {
     pub number: usize,
     pub sectors: u64,
     pub sector_bytes: u32,
-    /// A write may be acknowledged before it is durable.
-    pub write_back: bool,
+    /// What it has after a power cut.
+    pub keeps: Keeps,
     pub set: Set,
 }
 
@@ -221,7 +221,7 @@ fn blocks(entry: &SubmissionEntry, volumes: &[Volume], kind: Kind) -> Result<Req
     }
     let fua = range.force_unit_access();
     let kind = match kind {
-        Kind::Read if fua && volume.write_back => Kind::FlushedRead,
+        Kind::Read if fua && volume.keeps.has_cache() => Kind::FlushedRead,
         kind => kind,
     };
     Ok(Request { kind, volume: index, fua, lba: range.start, sectors: range.count, bytes, handle })

@@ -154,6 +154,8 @@ pub(super) struct Parameters {
     /// Requests aligned to this are served best; what is forgotten is forgotten in these.
     pub unit_bytes: u32,
     pub io_bytes_max: u32,
+    /// A flush makes durable what it follows, and forced writes are.
+    pub keeps_flushed: bool,
 }
 
 /// Bytes of encoded parameters.
@@ -173,7 +175,8 @@ impl Parameters {
         let mut fields = Fields(&mut bytes);
         fields.put(&(PARAMETERS_BYTES as u32).to_ne_bytes());
         fields.put(&(BASIC | DISCARD).to_ne_bytes());
-        fields.put(&(VOLATILE_CACHE | FUA).to_ne_bytes());
+        let cache = if self.keeps_flushed { VOLATILE_CACHE | FUA } else { 0 };
+        fields.put(&cache.to_ne_bytes());
         fields.put(&[shift(self.sector_bytes), shift(self.unit_bytes), shift(self.unit_bytes)]);
         fields.put(&[shift(self.sector_bytes)]);
         fields.put(&(self.io_bytes_max >> SECTOR_SHIFT).to_ne_bytes());
@@ -229,9 +232,21 @@ mod tests {
         assert_eq!(device_number(&given), ANY_DEVICE);
         given[12..16].copy_from_slice(&3u32.to_ne_bytes());
         assert_eq!(device_number(&given), 3);
-        let parameters =
-            Parameters { sectors: 1 << 20, sector_bytes: 512, unit_bytes: 16384, io_bytes_max: 1 << 18 };
+        let parameters = Parameters {
+            sectors: 1 << 20,
+            sector_bytes: 512,
+            unit_bytes: 16384,
+            io_bytes_max: 1 << 18,
+            keeps_flushed: true,
+        };
         let bytes = parameters.encode();
+        assert_eq!(&bytes[8..12], &12u32.to_ne_bytes(), "a volatile cache, and forced writes");
+        let forgets = Parameters { keeps_flushed: false, ..parameters }.encode();
+        assert_eq!(
+            &forgets[8..12],
+            &0u32.to_ne_bytes(),
+            "a host that is promised nothing has nothing to flush"
+        );
         assert_eq!(&bytes[12..16], &[9, 14, 14, 9], "logical, physical, best and least block");
         assert_eq!(&bytes[16..20], &512u32.to_ne_bytes());
         assert_eq!(&bytes[24..32], &(1u64 << 20).to_ne_bytes());

@@ -18,7 +18,7 @@ mod ring;
 
 use crate::core::{Core, Done};
 use crate::output::Output;
-use crate::session::{ConnectionId, Load, Operation, Port};
+use crate::session::{ConnectionId, Keeps, Load, Operation, Port};
 use abi::Asked;
 use pellucid_flash::{Completion, Interface, Lba, Opcode, Status};
 use ring::{Event, Queue};
@@ -125,6 +125,7 @@ impl BlockDevice {
             sector_bytes: n.sector_bytes,
             unit_bytes: n.unit_bytes,
             io_bytes_max: IO_BYTES_MAX,
+            keeps_flushed: n.keeps != Keeps::Nothing,
         };
         Ok(BlockDevice {
             id,

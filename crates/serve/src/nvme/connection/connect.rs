@@ -184,7 +184,7 @@ fn volume(number: usize, port: &Port<'_>) -> Volume {
         number,
         sectors: namespace.sectors,
         sector_bytes: namespace.sector_bytes,
-        write_back: identify::has_write_cache(port, number),
+        keeps: namespace.keeps,
         set: match namespace.interface {
             Interface::Block { handles, .. } => Set::Block { handles },
             Interface::Zoned(zones) => Set::Zoned(zones),

@@ -208,7 +208,7 @@ impl Connection {
                 if good
                     && (request.fua
                         || self.gate.write_through.get()
-                        || !self.volumes[request.volume].write_back) =>
+                        || !self.volumes[request.volume].keeps.has_cache()) =>
             {
                 request.kind = io::Kind::FlushedZeroes;
                 slot.work = Work::Io(request);

@@ -131,7 +131,7 @@ fn a_host_learns_what_the_namespaces_are() {
     for (nsid, group) in [(1, 1), (2, 0)] {
         let independent = IndependentNamespace::decode(&sets.identify(8, nsid));
         assert_eq!((independent.features & 1 << 4, independent.endurance_group), (0, group), "rotational");
-        let cached = sets.world.core.namespaces()[nsid as usize - 1].write_back;
+        let cached = sets.world.core.namespaces()[nsid as usize - 1].keeps.has_cache();
         assert_eq!(independent.features >> 5 & 1 == 0, cached, "VWCNP");
     }
     let geometry = SubmissionEntry::new(0xE2, 0, 2);
