@@ -8,11 +8,11 @@ use crate::firmware::Firmware;
 use crate::flush_path::Flushes;
 use crate::host_interface::HostInterface;
 use crate::monitor::Counters;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{PlaneUnits, Scheduler};
 use crate::spaces::Space;
 use crate::work::sector_mask;
 use pellucid_flash::slab::{NIL, Slab};
-use pellucid_flash::{Layout, SimTime};
+use pellucid_flash::{Geometry, Layout, SimTime};
 use pellucid_ftl::{MountReport, PageMap, SetupError};
 use pellucid_media::{Media, MediaError};
 use std::collections::VecDeque;
@@ -64,7 +64,7 @@ impl Device {
         // A file with the bad blocks of a drive that cannot be would be in the way of the next description.
         let parts = Parts::of(config, &layout, &mut media, keep).inspect_err(|_| media.discard())?;
         let Parts { config, spaces, block_namespace, ftl, mounted } = parts;
-        let direct = crate::direct_path::Direct::new(&config.media.geometry, &layout);
+        let direct = crate::direct_path::Direct::new(&config.media, &layout);
         let image_bytes = media.image_bytes();
         let stripe_bytes =
             u64::from(layout.units_per_stripe) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
@@ -80,6 +80,7 @@ impl Device {
                 &layout,
                 stripe_bytes,
                 page_units,
+                PlaneUnits::new(&config.media, &layout),
                 config.firmware.model == FirmwareModel::Loop,
                 config.media.seed,
             ),
@@ -143,6 +144,14 @@ impl Parts {
             ),
             (solver.is_none_or(|s| s.channels >= 1), "drive.scheduler.solver.channels", "at least 1"),
             (solver.is_none_or(|s| s.chunk_bytes >= 1), "drive.scheduler.solver.chunk", "at least 1 byte"),
+            (
+                !config.media.independent_plane_reads
+                    || (config.media.geometry.unit_bytes <= config.media.geometry.page_bytes
+                        && layout.dies_per_channel * config.media.geometry.planes <= Geometry::WAYS_MAX
+                        && config.firmware.model != FirmwareModel::Loop),
+                "drive.media.independent_plane_reads",
+                "false, or true with a unit_size of at most page_size, ways x dies x planes of at most 64, and firmware.model = \"tasks\"",
+            ),
             (config.buffer.entries >= 1, "drive.buffer.entries", "at least 1"),
             (config.buffer.entries < 1 << 24, "drive.buffer.entries", "fewer than 2^24"),
             (config.buffer.read_entries < 1 << 24, "drive.buffer.read_entries", "fewer than 2^24"),

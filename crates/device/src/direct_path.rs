@@ -23,11 +23,11 @@ use crate::work::{Route, Slice};
 use crate::write_path::add_stages;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{
-    Cause, ChunkNotice, Command, Divisor, Geometry, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status,
+    Cause, ChunkNotice, Command, Divisor, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status,
     Vector,
 };
 use pellucid_ftl::{ChunkPlan, Management};
-use pellucid_media::ReadResult;
+use pellucid_media::{MediaConfig, ReadResult};
 use std::collections::VecDeque;
 
 /// What the direct path keeps between steps.
@@ -37,15 +37,18 @@ pub(crate) struct Direct {
     pub notices: VecDeque<(u16, ChunkNotice)>,
     /// Notices so far.
     pub notice_count: u64,
-    /// Units that one sense brings: those of a stripe, of one-shot programming those of a page.
+    /// Units that one sense brings: those of a stripe, of one-shot programming those of a page; with independent plane reads, of a
+    /// page of one plane.
     pub sense: Divisor,
     pub chunk_plans: Vec<ChunkPlan>,
     pub refresh: crate::chunk_refresh::Refresh,
 }
 
 impl Direct {
-    pub fn new(geometry: &Geometry, layout: &Layout) -> Direct {
-        let pages = geometry.one_shot_pages;
+    pub fn new(media: &MediaConfig, layout: &Layout) -> Direct {
+        let geometry = &media.geometry;
+        let planes = if media.independent_plane_reads && geometry.multi_plane { geometry.planes } else { 1 };
+        let pages = geometry.one_shot_pages * planes;
         let whole = layout.units_per_stripe.is_multiple_of(pages);
         let sense = Divisor::new(if whole { layout.units_per_stripe / pages } else { 1 });
         Direct {

@@ -15,18 +15,22 @@
 //! a class. A phase without cost is passed without an event. The scheduler knows nothing of media or translation: it hands
 //! out [`Step`]s and is told how long the array takes. An operation's time is booked to a stage at every transition.
 //!
-//! Invariants: a die has at most one current operation and at most one suspended one; a channel carries one transfer; a
+//! With independent plane reads each plane of a die reads by itself (`planes.rs`).
+//!
+//! Invariants: a die has at most one current operation (with independent plane reads, one read for each plane instead) and at most one suspended one; a channel carries one transfer; a
 //! die's bit is set in a class of its channel if and only if its current operation wants the channel for that class.
 
 mod channel;
 mod interconnect;
 mod operation;
+mod planes;
 mod poll;
 mod solver;
 mod suspension;
 
 use channel::{CLASSES, Channel};
 pub(crate) use operation::{Client, FlashOp, OpKind};
+pub(crate) use planes::PlaneUnits;
 
 use interconnect::Interconnect;
 use suspension::Suspension;
@@ -96,12 +100,18 @@ enum Phase {
     Transfer,
 }
 
+/// A die; with independent plane reads one plane of it, the first of which also stands for the die.
 #[derive(Clone, Debug)]
 struct Die {
     channel: u32,
     bit: u32,
+    /// The first plane of its die; without independent plane reads itself.
+    first: u32,
     reads: List,
+    /// Of a first plane: what waits for the die, in order.
     rest: List,
+    /// Independent planes: reads that nothing of `rest` is before any more, and that do not go ahead of others.
+    later: List,
     current: u32,
     /// Its current operation went ahead of others.
     hurries: bool,
@@ -113,17 +123,24 @@ struct Die {
     suspended_left: Nanos,
     /// Its current operation was resumed, and is not suspended again before.
     works_until: SimTime,
-    /// Since when it works on its current operation; `None`: the channel has not brought that one's command yet.
-    busy_since: Option<SimTime>,
+    /// It works on its current operation; else the channel has not brought that one's command yet.
+    works: bool,
+    /// Of a first plane: planes of its die that work, since when any does, and for how long any did before.
+    working: u32,
+    since: SimTime,
     busy: Nanos,
+    /// Of a first plane, with independent ones: its current operation takes the whole die.
+    whole: bool,
+    /// Of a first plane, with independent ones: no further read begins until what takes the whole die has.
+    draining: bool,
     /// Polled: when it came to the list it is in, counted in such moments.
     listed: u64,
 }
 
 impl Die {
-    /// How long it has worked on its current operation.
+    /// How long any of its planes has worked without a break.
     fn worked(&self, now: SimTime) -> Nanos {
-        self.busy_since.map_or(Nanos::ZERO, |since| now.since(since))
+        if self.working == 0 { Nanos::ZERO } else { now.since(self.since) }
     }
 }
 
@@ -131,7 +148,12 @@ impl Die {
 #[derive(Clone, Debug)]
 pub(crate) struct Scheduler {
     pub ops: Slab<FlashOp>,
+    /// Dies; with independent plane reads their planes, one die after the other.
     dies: Vec<Die>,
+    /// Planes of a die that read by themselves; 1: none do.
+    planes: u32,
+    plane_units: PlaneUnits,
+    /// Entries of `dies` on one channel.
     dies_per_channel: u32,
     channels: Vec<Channel>,
     steps: Steps,
@@ -174,6 +196,7 @@ impl Scheduler {
         layout: &Layout,
         stripe_units_bytes: u64,
         page_units: u32,
+        planes: PlaneUnits,
         polled: bool,
         seed: u64,
     ) -> Scheduler {
@@ -183,11 +206,15 @@ impl Scheduler {
         distinct.sort_unstable();
         distinct.dedup();
         let classes = priorities.map(|p| distinct.iter().position(|&d| d == p).expect("taken from it"));
+        let (plane_units, planes) = (planes, planes.planes());
+        let dies_per_channel = layout.dies_per_channel * planes;
         let die = |d: u32| Die {
-            channel: d / layout.dies_per_channel,
-            bit: d % layout.dies_per_channel,
+            channel: d / dies_per_channel,
+            bit: d % dies_per_channel,
+            first: d - d % planes,
             reads: List::default(),
             rest: List::default(),
+            later: List::default(),
             current: NIL,
             hurries: false,
             phase: Phase::Idle,
@@ -196,8 +223,12 @@ impl Scheduler {
             suspended: NIL,
             suspended_left: Nanos::ZERO,
             works_until: SimTime::ZERO,
-            busy_since: None,
+            works: false,
+            working: 0,
+            since: SimTime::ZERO,
             busy: Nanos::ZERO,
+            whole: false,
+            draining: false,
             listed: 0,
         };
         let rate = timing.channel_bytes_per_second;
@@ -205,9 +236,11 @@ impl Scheduler {
             |bytes: u64| Nanos((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64);
         Scheduler {
             ops: Slab::default(),
-            dies: (0..layout.dies).map(die).collect(),
+            dies: (0..layout.dies * planes).map(die).collect(),
+            planes,
+            plane_units,
             channels: vec![Channel::default(); layout.channels as usize],
-            dies_per_channel: layout.dies_per_channel,
+            dies_per_channel,
             steps: Steps::default(),
             read_first: config.order == DieOrder::ReadFirst,
             suspension: Suspension::new(config, timing),
@@ -257,15 +290,15 @@ impl Scheduler {
     /// Queues an operation at its die. Host reads may go ahead of what has not started.
     #[inline]
     pub fn enqueue(&mut self, now: SimTime, op: u32, ahead: bool, events: &mut Events) {
-        let record = &mut self.ops[op];
-        record.mark = now;
-        let die = record.die;
+        let die = self.assign(op);
+        self.ops[op].mark = now;
         let d = &mut self.dies[die as usize];
         if ahead && self.read_first {
             d.reads.push_back(&mut self.ops, op);
             self.step_aside(now, die);
         } else {
-            d.rest.push_back(&mut self.ops, op);
+            let first = d.first;
+            self.dies[first as usize].rest.push_back(&mut self.ops, op);
         }
         self.kick_die(now, die, events);
         if ahead && self.read_first {
@@ -275,18 +308,26 @@ impl Scheduler {
 
     /// Puts a failed read back at the head of its die's queue.
     pub fn enqueue_again(&mut self, now: SimTime, op: u32, events: &mut Events) {
-        let die = self.ops[op].die;
+        let die = self.assign(op);
         self.ops[op].mark = now;
-        let d = &mut self.dies[die as usize];
-        d.rest.push_front(&mut self.ops, op);
+        self.put_first(die, op);
         self.kick_die(now, die, events);
     }
 
     #[inline(always)]
     fn kick_die(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        if self.dies[die as usize].phase == Phase::Idle {
+        if self.planes > 1 {
+            self.kick_planes(now, self.dies[die as usize].first, events);
+        } else if self.dies[die as usize].phase == Phase::Idle {
             self.begin_next(now, die, events);
         }
+    }
+
+    /// `op` is the next of those that do not go ahead of others at `die`.
+    fn put_first(&mut self, die: u32, op: u32) {
+        let d = &mut self.dies[die as usize];
+        let of_plane = self.planes > 1 && self.ops[op].kind == OpKind::Read;
+        if of_plane { &mut d.later } else { &mut d.rest }.push_front(&mut self.ops, op);
     }
 
     /// An idle die takes its next operation, if one waits.
@@ -302,6 +343,13 @@ impl Scheduler {
                 None => return,
             },
         };
+        self.begin(now, die, op, events);
+    }
+
+    /// `op` becomes the current operation of an idle die.
+    #[inline(always)]
+    fn begin(&mut self, now: SimTime, die: u32, op: u32, events: &mut Events) {
+        let d = &mut self.dies[die as usize];
         d.current = op;
         if self.polled {
             return self.head_changed(die);
@@ -310,19 +358,32 @@ impl Scheduler {
         record.book(Stage::WaitWay, now);
         if self.command == Nanos::ZERO && record.kind != OpKind::Program {
             d.phase = Phase::Array;
-            d.busy_since = Some(now);
-            self.active.0 += 1;
+            self.begin_work(now, die);
             self.steps.push(Step::Array(op));
         } else {
             self.want(now, die, Phase::Command, events);
         }
     }
 
+    /// The channel has brought the first command of the current operation of `die`.
+    #[inline(always)]
+    fn begin_work(&mut self, now: SimTime, die: u32) {
+        let d = &mut self.dies[die as usize];
+        d.works = true;
+        let first = d.first;
+        let d = &mut self.dies[first as usize];
+        if d.working == 0 {
+            d.since = now;
+            self.active.0 += 1;
+        }
+        d.working += 1;
+    }
+
     /// The data of `op` are decoded.
     pub fn decoded(&mut self, now: SimTime, op: u32) {
         self.ops[op].book(Stage::Transfer, now);
         if self.polled {
-            return self.reported(self.ops[op].die);
+            return self.reported(self.ops[op].plane);
         }
         self.steps.push(Step::DataOut(op));
     }
@@ -331,7 +392,7 @@ impl Scheduler {
     /// there does not wait for all of it either.
     #[inline]
     pub fn start_array(&mut self, now: SimTime, op: u32, time: Nanos, events: &mut Events) {
-        let die = self.ops[op].die;
+        let die = self.ops[op].plane;
         let d = &mut self.dies[die as usize];
         (d.array_ends, d.works_until) = (now + time, now);
         events.at(now + time, Event::Die(die));
@@ -373,13 +434,13 @@ impl Scheduler {
     /// A sensed read may leave its die.
     #[inline]
     pub fn transfer(&mut self, now: SimTime, op: u32, events: &mut Events) {
-        self.want(now, self.ops[op].die, Phase::Transfer, events);
+        self.want(now, self.ops[op].plane, Phase::Transfer, events);
     }
 
     /// A program, erase or copyback is over; its die goes on with the next operation.
     #[inline]
     pub fn release(&mut self, now: SimTime, op: u32, events: &mut Events) {
-        let die = self.ops[op].die;
+        let die = self.ops[op].plane;
         self.vacate(now, die);
         self.kick_die(now, die, events);
         if self.polled {
@@ -392,12 +453,22 @@ impl Scheduler {
         let d = &mut self.dies[die as usize];
         d.current = NIL;
         d.phase = Phase::Idle;
-        d.busy += d.worked(now);
-        self.active.0 -= u32::from(d.busy_since.take().is_some());
+        let (first, worked) = (d.first, std::mem::take(&mut d.works));
+        if self.planes > 1 {
+            self.plane_is_idle(die);
+        }
+        let d = &mut self.dies[first as usize];
+        if worked && d.working == 1 {
+            d.busy += d.worked(now);
+            self.active.0 -= 1;
+        }
+        d.working -= u32::from(worked);
     }
 
     /// What has only waited for the channel so far makes room for a read that goes ahead, and is next again.
     fn step_aside(&mut self, now: SimTime, die: u32) {
+        let d = &self.dies[die as usize];
+        let die = if self.dies[d.first as usize].whole { d.first } else { die };
         let d = &self.dies[die as usize];
         let begun = d.phase != Phase::Want || d.wanted != Phase::Command || self.ops[d.current].pages > 0;
         if begun || d.hurries || self.polled {
@@ -406,9 +477,10 @@ impl Scheduler {
         let class = self.class(die);
         let d = &mut self.dies[die as usize];
         self.channels[d.channel as usize].wants[class] &= !(1 << d.bit);
-        self.ops[d.current].book(Stage::WaitChannel, now);
-        d.rest.push_front(&mut self.ops, d.current);
-        (d.current, d.phase) = (NIL, Phase::Idle);
+        let op = d.current;
+        (d.current, d.phase, d.whole) = (NIL, Phase::Idle, false);
+        self.ops[op].book(Stage::WaitChannel, now);
+        self.put_first(die, op);
     }
 
     /// Busy time of every channel up to `now`.
@@ -418,7 +490,7 @@ impl Scheduler {
 
     /// Busy time of every die up to `now`: from the first command of an operation on the channel until it has left the die.
     pub fn die_busy(&self, now: SimTime) -> impl Iterator<Item = Nanos> + '_ {
-        self.dies.iter().map(move |d| d.busy + d.worked(now))
+        self.dies.iter().step_by(self.planes as usize).map(move |d| d.busy + d.worked(now))
     }
 
     /// Dies that work now, and channels that carry a transfer.
@@ -440,15 +512,16 @@ impl Scheduler {
     /// Every die as it is now.
     pub fn way_views(&self, now: SimTime) -> impl Iterator<Item = WayView> + '_ {
         let holds = |d: &Die| (d.phase != Phase::Idle).then(|| self.ops[d.current].kind.into());
-        self.dies.iter().zip(self.die_busy(now)).map(move |(d, busy)| WayView { busy, holds: holds(d) })
+        let dies = self.dies.chunks(self.planes as usize).zip(self.die_busy(now));
+        dies.map(move |(planes, busy)| WayView { busy, holds: planes.iter().find_map(holds) })
     }
 
     /// Forgets all operations (power cut); busy times are kept.
     pub fn reset(&mut self, now: SimTime) {
         for d in &mut self.dies {
             d.busy += d.worked(now);
-            d.busy_since = None;
-            (d.reads, d.rest) = (List::default(), List::default());
+            (d.works, d.working, d.whole, d.draining) = (false, 0, false, false);
+            (d.reads, d.rest, d.later) = (List::default(), List::default(), List::default());
             (d.current, d.suspended, d.phase) = (NIL, NIL, Phase::Idle);
         }
         for c in &mut self.channels {

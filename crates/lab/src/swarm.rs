@@ -358,6 +358,15 @@ pub fn run_harder_seed(seed: u64, commands: u32) {
     run(seed, &tiny(&harder_sets_of(seed)), commands, Trouble::Damage);
 }
 
+/// As [`run_harder_seed`], with these overrides for its drive. False: that drive is refused.
+pub fn run_harder_seed_with(seed: u64, overrides: &[&str], commands: u32) -> bool {
+    let mut sets = harder_sets_of(seed);
+    sets.extend(overrides.iter().map(ToString::to_string));
+    let Ok(spec) = crate::spec::from_str(TINY, "tiny", &sets) else { return false };
+    run(seed, &spec.drive, commands, Trouble::Damage);
+    true
+}
+
 /// As [`run_seed`], with the host's translation on small open-channel drives, every other one of which has failing flash.
 /// False: the drive of this seed is refused, as it is too small.
 pub fn run_host_seed(seed: u64, commands: u32) -> bool {

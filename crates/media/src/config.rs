@@ -110,6 +110,9 @@ pub struct MediaConfig {
     pub cell: Cell,
     /// Whether only the LSB pages are used (SLC mode of MLC, TLC, QLC). `geometry.pages` then counts only these.
     pub slc_mode: bool,
+    /// Whether each plane of a die reads pages of its own choice, at times of its own (ONFI: independent plane reads); else planes
+    /// of a die are read together.
+    pub independent_plane_reads: bool,
     /// Times.
     pub timing: Timing,
     /// Erases a block survives; beyond it every program or erase fails. `None`: unlimited.

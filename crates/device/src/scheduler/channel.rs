@@ -119,10 +119,7 @@ impl Scheduler {
         let op = &self.ops[d.current];
         let channel = d.channel;
         d.phase = d.wanted;
-        if d.busy_since.is_none() {
-            d.busy_since = Some(now);
-            self.active.0 += 1;
-        }
+        let first_command = !d.works;
         let time = match (d.wanted, op.kind) {
             (Phase::Status, _) => self.status,
             (Phase::Transfer, _) => {
@@ -162,6 +159,9 @@ impl Scheduler {
         c.busy += time;
         c.until = now + time;
         self.active.1 += 1;
+        if first_command {
+            self.begin_work(now, die);
+        }
         events.at(now + time, Event::Channel(channel));
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct FlashOp {
     pub cause: Cause,
     pub client: Client,
     pub die: u32,
+    /// Where the scheduler has it: its die; with independent plane reads, the plane that it reads, or the die's first one.
+    pub(super) plane: u32,
     /// First unit concerned; of an erase, the block's first unit.
     pub ppa: Ppa,
     /// Units that cross the channel.
@@ -90,6 +92,7 @@ impl FlashOp {
             cause,
             client,
             die,
+            plane: 0,
             ppa,
             units,
             pages: 0,

@@ -46,8 +46,10 @@ impl Scheduler {
     /// If a host read waits behind a running program or erase that may be suspended: does it, or comes back when it may.
     pub(super) fn try_suspend(&mut self, now: SimTime, die: u32, events: &mut Events) {
         let Some(suspension) = &self.suspension else { return };
+        let die = self.dies[die as usize].first;
+        let nobody_waits = !self.reads_wait(die);
         let d = &mut self.dies[die as usize];
-        if d.phase != Phase::Array || d.suspended != NIL || d.reads.is_empty() || d.array_ends <= now {
+        if d.phase != Phase::Array || d.suspended != NIL || nobody_waits || d.array_ends <= now {
             return;
         }
         let op = &mut self.ops[d.current];
@@ -78,12 +80,11 @@ impl Scheduler {
         let suspension = self.suspension.as_ref().expect("what is suspended was allowed to be");
         let d = &mut self.dies[die as usize];
         d.current = std::mem::replace(&mut d.suspended, NIL);
-        d.busy_since = Some(now);
-        self.active.0 += 1;
         (d.phase, d.wanted) = (Phase::Array, Phase::Command);
         d.works_until = now + suspension.resume + suspension.gap;
         d.array_ends = now + suspension.resume + d.suspended_left;
         self.ops[d.current].book(Stage::WaitWay, now);
         events.at(d.array_ends, Event::Die(die));
+        self.begin_work(now, die);
     }
 }

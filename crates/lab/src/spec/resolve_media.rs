@@ -55,6 +55,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.media.unit_size", SIZE32, Word("4KiB"), "Mapping unit: what one map entry covers"),
     key("drive.media.multi_plane", Kind::Flag, Flag(false), "Planes of a die are always operated together"),
     key(
+        "drive.media.independent_plane_reads",
+        Kind::Flag,
+        Flag(false),
+        "Each plane of a die reads by itself (ONFI: independent plane reads); programs and erases take the whole die",
+    ),
+    key(
         "drive.media.one_shot_pages",
         up_to(Geometry::ONE_SHOT_PAGES_MAX),
         Whole(1),
@@ -201,9 +207,10 @@ pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError>
     }
     let media = MediaConfig {
         timing: timing(values, page_types, geometry.one_shot_pages > 1)?,
-        geometry,
+        geometry: geometry.clone(),
         cell,
         slc_mode,
+        independent_plane_reads: independent_plane_reads(values, &geometry)?,
         endurance: values.whole_or_none("drive.media.endurance").map(|erases| erases as u32),
         faults: faults(values, &layout)?,
         store: store(values)?,
@@ -214,6 +221,27 @@ pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError>
         seed: values.whole("drive.media.seed"),
     };
     Ok((media, layout))
+}
+
+fn independent_plane_reads(values: &Values, geometry: &Geometry) -> Result<bool, SpecError> {
+    const KEY: &str = "drive.media.independent_plane_reads";
+    if !values.flag(KEY) {
+        return Ok(false);
+    }
+    let allowed = match () {
+        _ if geometry.planes == 1 => "false, or true with drive.media.planes of 2 or more".to_string(),
+        _ if geometry.unit_bytes > geometry.page_bytes => {
+            "false, or true with drive.media.unit_size at most drive.media.page_size".into()
+        }
+        _ if geometry.ways * geometry.dies * geometry.planes > Geometry::WAYS_MAX => {
+            format!("false, or true with ways x dies x planes at most {} on a channel", Geometry::WAYS_MAX)
+        }
+        _ if values.text("drive.firmware.model") == "loop" => {
+            "false, or true with drive.firmware.model = \"tasks\"".into()
+        }
+        _ => return Ok(true),
+    };
+    Err(values.refuse(KEY, allowed))
 }
 
 fn integrity(values: &Values) -> Result<Integrity, SpecError> {

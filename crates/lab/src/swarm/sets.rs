@@ -195,6 +195,11 @@ pub fn harder_sets_of(seed: u64) -> Vec<String> {
     if sets.iter().any(|set| set == "firmware.model=tasks") && rng.chance(0.5) {
         sets.push("scheduler.page_transfers=true".into());
     }
+    // From a copy, so that what is drawn next stays what it was.
+    let planes = sets.iter().any(|set| set == "media.planes=2");
+    if planes && sets.iter().any(|set| set == "firmware.model=tasks") && rng.clone().chance(0.5) {
+        sets.push("media.independent_plane_reads=true".into());
+    }
     // Of stripes so long, and so many kinds of data apart, that the base has too little to spare for them.
     if spec::from_str(TINY, "tiny", &sets).is_err() {
         sets.push("ftl.over_provisioning=0.7".into());

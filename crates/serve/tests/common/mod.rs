@@ -59,6 +59,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             },
             cell: Cell::Slc,
             slc_mode: false,
+            independent_plane_reads: false,
             timing: Timing {
                 read_ns: vec![Nanos::from_us(50)],
                 program_ns: vec![Nanos::from_us(200)],
