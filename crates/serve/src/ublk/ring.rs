@@ -1,8 +1,8 @@
 //! The kernel's end of a block device: its control device, its character device, and the ring between the two and us.
 //!
-//! The only place where the server touches memory and entries that the kernel shares with it. A command refers to memory only while
-//! [`Queue::control`] waits for its end; requests are read from a table that the kernel writes before it ends their fetch; data are
-//! copied with ordinary reads and writes.
+//! The only place where the server touches memory and entries that the kernel shares with it. Control commands refer to memory that the
+//! queue owns and that outlives its ring; requests are read from a table that the kernel writes before it ends their fetch; data
+//! are copied with ordinary reads and writes.
 
 use super::UblkError;
 use super::abi::{self, Control, Io, Request};
@@ -22,6 +22,9 @@ pub(super) const CONTROL_DEVICE: &str = "/dev/ublk-control";
 const START: u64 = 1 << 32;
 const STOP: u64 = 2 << 32;
 const OTHER: u64 = 3 << 32;
+
+/// Room for the longest structure that a control command takes or gives.
+const EXCHANGE_BYTES: usize = 256;
 
 /// Something that the kernel says.
 #[derive(Debug)]
@@ -76,6 +79,9 @@ impl Drop for Requests {
 /// A device of one queue.
 pub(super) struct Queue {
     ring: IoUring<squeue::Entry128>,
+    /// What control commands refer to. Declared behind `ring`, so dropped after it: a command that was given up because of an error
+    /// may still be with the kernel.
+    exchange: Box<[u8; EXCHANGE_BYTES]>,
     control: File,
     number: u32,
     /// Gone when the device is deleted, which waits for it to be closed.
@@ -98,7 +104,8 @@ impl Queue {
         let entries = (u32::from(depth) + 8).next_power_of_two();
         let ring =
             IoUring::<squeue::Entry128>::builder().build(entries).map_err(step("a ring of the kernel"))?;
-        let mut queue = Queue { ring, control, number: abi::ANY_DEVICE, open: None, unsent: false };
+        let exchange = Box::new([0; EXCHANGE_BYTES]);
+        let mut queue = Queue { ring, exchange, control, number: abi::ANY_DEVICE, open: None, unsent: false };
         queue.add(depth, parameters)?;
         if let Err(error) = queue.start(depth, parameters) {
             // The first error is what matters.
@@ -138,14 +145,20 @@ impl Queue {
         Ok(())
     }
 
-    /// A control command that the kernel answers at once, with what it refers to.
+    /// Sends a control command that the kernel answers at once; `buffer` goes with it and holds its answer. Signals do not end the wait.
     fn control(&mut self, command: Control, buffer: &mut [u8], data: u64) -> io::Result<()> {
-        let refers = (buffer.as_mut_ptr() as u64, buffer.len() as u16);
+        let exchange = &mut self.exchange[..buffer.len()];
+        exchange.copy_from_slice(buffer);
+        let refers = (exchange.as_mut_ptr() as u64, exchange.len() as u16);
         self.push_control(command, abi::control(self.number, refers, data), OTHER);
         loop {
-            self.ring.submit_and_wait(1)?;
-            self.unsent = false;
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => self.unsent = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
             if let Some(end) = self.ring.completion().find(|end| end.user_data() == OTHER) {
+                buffer.copy_from_slice(&self.exchange[..buffer.len()]);
                 return outcome(end.result());
             }
         }
@@ -166,8 +179,8 @@ impl Queue {
     #[allow(unsafe_code, reason = "handing an entry to the kernel")]
     fn push(&mut self, entry: squeue::Entry128) {
         self.unsent = true;
-        // SAFETY: an I/O entry refers to no memory of ours. A control entry that does is waited for by `control`, which holds that
-        // memory; START and STOP refer to none.
+        // SAFETY: an I/O entry refers to no memory of ours. A control entry that does refers to `exchange`, which outlives the ring; START
+        // and STOP refer to none.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.submit();
         }
