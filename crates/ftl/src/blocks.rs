@@ -68,6 +68,10 @@ pub(crate) struct Blocks {
     lowest: Vec<u32>,
     /// Per die: closed blocks that hold nothing valid.
     empty: Vec<u32>,
+    /// Per die: closed blocks that give more stripes than their valid units take elsewhere.
+    giving: Vec<u32>,
+    /// Valid units with which a block still gives a stripe: of data, and of map segments, each of which may take a stripe of its own.
+    giving_units: (u32, u32),
     blocks_per_die: u32,
     by_die: Divisor,
     units_per_block: u32,
@@ -100,6 +104,11 @@ impl Blocks {
             buckets: vec![NIL; buckets],
             lowest: vec![layout.units_per_block + 1; layout.dies as usize],
             empty: vec![0; layout.dies as usize],
+            giving: vec![0; layout.dies as usize],
+            giving_units: (
+                layout.units_per_block - layout.units_per_stripe,
+                layout.stripes_per_block.saturating_sub(1),
+            ),
             blocks_per_die: layout.blocks_per_die,
             by_die: layout.split.blocks_per_die,
             units_per_block: layout.units_per_block,
@@ -172,12 +181,41 @@ impl Blocks {
 
     /// Nothing more is written here, and it is retired instead of erased.
     pub fn mark_failed(&mut self, block: BlockId) {
-        self.hot[block.0 as usize].failed = true;
+        self.count_giving(block, |blocks| blocks.hot[block.0 as usize].failed = true);
     }
 
     /// As if no program in this block had failed.
     pub fn forgive(&mut self, block: BlockId) {
-        self.hot[block.0 as usize].failed = false;
+        self.count_giving(block, |blocks| blocks.hot[block.0 as usize].failed = false);
+    }
+
+    /// Whether emptying `block` takes fewer stripes than it gives back.
+    pub fn frees_space(&self, block: BlockId) -> bool {
+        let (data, segments) = self.giving_units;
+        self.valid(block) <= if self.is_meta(block) { segments } else { data }
+    }
+
+    /// Whether a policy may choose `block`.
+    pub fn may_be_victim(&self, block: BlockId) -> bool {
+        let hot = &self.hot[block.0 as usize];
+        hot.state == BlockState::Closed && !hot.failed
+    }
+
+    fn gives(&self, block: BlockId) -> bool {
+        self.may_be_victim(block) && self.frees_space(block)
+    }
+
+    /// Closed blocks of `die` that free space when they are emptied. With none, no policy can make room.
+    #[inline]
+    pub fn giving(&self, die: DieId) -> u32 {
+        self.giving[die.0 as usize]
+    }
+
+    fn count_giving(&mut self, block: BlockId, change: impl FnOnce(&mut Blocks)) {
+        let before = self.gives(block);
+        change(self);
+        let (after, die) = (self.gives(block), self.die(block.0));
+        self.giving[die] = self.giving[die] + u32::from(after) - u32::from(before);
     }
 
     #[inline]
@@ -282,6 +320,7 @@ impl Blocks {
             let empty = u32::from(self.hot[block.0 as usize].valid == 0);
             let die = self.die(block.0);
             self.empty[die] += empty;
+            self.giving[die] += u32::from(self.gives(block));
             self.link(block.0);
         }
     }
@@ -308,10 +347,21 @@ impl Blocks {
         } else {
             self.hot[block.0 as usize].valid -= 1;
         }
-        if closed && self.hot[block.0 as usize].valid == 0 {
-            let die = self.die(block.0);
-            self.empty[die] += 1;
+        let valid = self.hot[block.0 as usize].valid;
+        let (data, segments) = self.giving_units;
+        if closed && (valid == 0 || valid == data || valid == segments) {
+            self.passed_mark(block, valid);
         }
+    }
+
+    /// A closed block has come to so few valid units that it may count as empty, or as giving.
+    #[cold]
+    fn passed_mark(&mut self, block: BlockId, valid: u32) {
+        let die = self.die(block.0);
+        self.empty[die] += u32::from(valid == 0);
+        let (data, segments) = self.giving_units;
+        let mark = if self.is_meta(block) { segments } else { data };
+        self.giving[die] += u32::from(valid == mark && !self.failed(block));
     }
 
     /// Closed blocks of `die` that hold nothing valid.
@@ -354,7 +404,7 @@ impl Blocks {
         let empty = u32::from(self.hot[block.0 as usize].valid == 0);
         let die = self.die(block.0);
         self.empty[die] -= empty;
-        self.hot[block.0 as usize].state = BlockState::Victim;
+        self.count_giving(block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Victim);
     }
 
     /// An empty victim is about to be erased.
@@ -391,7 +441,7 @@ impl Blocks {
             _ => {}
         }
         assert_eq!(self.hot[block.0 as usize].valid, 0, "retiring block {} with valid data", block.0);
-        self.hot[block.0 as usize].state = BlockState::Bad;
+        self.count_giving(block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Bad);
         self.bad += 1;
         self.changes += 1;
     }
@@ -404,7 +454,7 @@ impl Blocks {
         self.changes += 1;
     }
 
-    /// Mount only: a block that holds data, `open` if it can take more.
+    /// Mount only: a block that holds data, `open` if it can take more. Its last program had the number `sequence`.
     pub fn restore(&mut self, block: BlockId, valid: u32, open: bool, sequence: u64) {
         self.unfree(block);
         self.hot[block.0 as usize].valid = valid;
@@ -475,6 +525,8 @@ impl Blocks {
             let blocks = self.of_die(DieId(die as u32));
             let found = blocks.filter(|&b| self.state(b) == BlockState::Closed && self.valid(b) == 0).count();
             assert_eq!(empty as usize, found, "empty closed blocks of die {die}");
+            let giving = self.of_die(DieId(die as u32)).filter(|&b| self.gives(b)).count();
+            assert_eq!(self.giving[die] as usize, giving, "closed blocks of die {die} that give space");
         }
         if self.keep_buckets {
             let mut listed = 0;

@@ -5,10 +5,9 @@
 //! A block with an unreadable unit stays where it is (its readable data leave; reads of the rest keep failing honestly)
 //! and is retired if the host ever overwrites what was lost.
 
+use crate::Isolation;
 use crate::blocks::BlockState;
-use crate::pace::Promised;
 use crate::page_map::{PageMap, Stream};
-use crate::{Isolation, Victim};
 use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
 use std::ops::Range;
 
@@ -16,8 +15,10 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Collection {
     current: Option<Current>,
-    /// Victims that will come back as free blocks and have not yet.
-    promised: Vec<Promised>,
+    /// Victims that data leave, or that wait for their erase.
+    outgoing: Vec<Outgoing>,
+    /// The policy's choice, while it waits for room.
+    candidate: Option<BlockId>,
     /// Host data were turned away until it has gone on.
     waited_for: bool,
     /// Blocks with a failed program, to be emptied and retired.
@@ -32,6 +33,26 @@ pub(crate) struct Collection {
     level: bool,
     /// Victims of wear levelling that are not erased yet.
     leveling: Vec<BlockId>,
+}
+
+/// A victim under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing {
+    pub block: BlockId,
+    /// Valid units when it was chosen.
+    pub valid: u32,
+    /// Of its valid units, those whose programs elsewhere are planned, or that cannot be moved.
+    pub planned: u32,
+    /// Whose open block takes them.
+    pub stream: Stream,
+    /// It will come back as a free block.
+    pub back: bool,
+}
+
+impl Outgoing {
+    pub fn new(block: BlockId, valid: u32, stream: Stream, back: bool) -> Outgoing {
+        Outgoing { block, valid, planned: 0, stream, back }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,12 +100,12 @@ pub struct Relocation {
 impl PageMap {
     /// Whether `die` should collect: in the foreground when few blocks are free, in the background (`idle`) until
     /// `gc_high_blocks` are.
-    fn wants_space(&self, die: DieId, idle: bool) -> bool {
-        let collection = &self.collections[die.0 as usize];
-        let coming = self.blocks.free_count(die) + collection.promised.len() as u32;
+    pub(crate) fn wants_space(&self, die: DieId, idle: bool) -> bool {
+        let coming = self.blocks.free_count(die) + self.coming_back(die);
         // What host data may not take must not keep them waiting.
         let short = self.blocks.free_total() <= self.live_dies + self.meta_reserve();
-        let low = 1 + self.cut_reserve + if short { self.meta_reserve() } else { 0 };
+        let failed = u32::from(!self.retiring(die).is_empty());
+        let low = 1 + failed + self.cut_reserve + if short { self.meta_reserve() } else { 0 };
         let wants = coming <= self.config.gc_low_blocks.max(low)
             || (idle && coming < self.config.gc_high_blocks)
             || (short && self.none_collects());
@@ -93,17 +114,16 @@ impl PageMap {
 
     /// Whether no die makes room: where the data of most lie still, those that have free blocks must make it for all.
     fn none_collects(&self) -> bool {
-        self.collections.iter().all(|collection| collection.promised.is_empty())
+        (0..self.layout.dies).all(|die| self.coming_back(DieId(die)) == 0)
     }
 
     /// Whether the victims that there are must be erased first, in `die` too. Each may take a free block, and before it is erased a map
     /// segment may have to be written: without a block for that no erase would give one back.
     fn waits_for_victims(&self, die: DieId) -> bool {
-        let victims = |of: &Collection| of.promised.len() as u32;
         let free = self.blocks.free_total();
-        victims(&self.collections[die.0 as usize]) > 0
+        self.coming_back(die) > 0
             && free <= self.live_dies + self.meta_reserve()
-            && free <= self.collections.iter().map(victims).sum()
+            && free <= (0..self.layout.dies).map(|die| self.coming_back(DieId(die))).sum()
             && self.segments_need_block()
     }
 
@@ -227,28 +247,50 @@ impl PageMap {
         let block = self.layout.block_of(from);
         if !self.blocks.failed(block) {
             self.lose_victim(block);
+        } else {
+            self.end_outgoing(block);
         }
     }
 
     /// A victim will not come back as a free block.
     pub(crate) fn lose_victim(&mut self, block: BlockId) {
-        let die = self.layout.die_of_block(block);
         self.blocks.mark_failed(block);
-        self.end_promise(die, block);
+        self.end_outgoing(block);
     }
 
-    /// A victim has come back as a free block, or will not.
-    fn end_promise(&mut self, die: DieId, block: BlockId) {
-        let promised = &mut self.collections[die.0 as usize].promised;
-        let at = promised.iter().position(|victim| victim.block == block).expect("it was promised");
-        promised.swap_remove(at);
+    /// A victim has come back as a free block or is retired, or it stays where it is, as not all of it can be read.
+    fn end_outgoing(&mut self, block: BlockId) {
+        let outgoing = &mut self.collections[self.layout.die_of_block(block).0 as usize].outgoing;
+        if let Some(at) = outgoing.iter().position(|victim| victim.block == block) {
+            outgoing.swap_remove(at);
+            // The reserve may be smaller now.
+            self.blocks.room_has_come();
+        }
         self.collection_went_on(block);
     }
 
-    /// The victims of `die` that will come back as free blocks.
+    /// The victims of `die` under way.
     #[inline]
-    pub(crate) fn promised(&self, die: DieId) -> &[Promised] {
-        &self.collections[die.0 as usize].promised
+    pub(crate) fn outgoing(&self, die: DieId) -> &[Outgoing] {
+        &self.collections[die.0 as usize].outgoing
+    }
+
+    /// How many of them will come back as free blocks.
+    #[inline]
+    pub(crate) fn coming_back(&self, die: DieId) -> u32 {
+        self.outgoing(die).iter().filter(|victim| victim.back).count() as u32
+    }
+
+    /// The program of a copy that replaces the one at `old` in a victim was planned, or has ended.
+    #[inline]
+    pub(crate) fn note_moving(&mut self, old: Ppa, planned: bool) {
+        if old.is_some() {
+            let block = self.layout.block_of(old);
+            let outgoing = &mut self.collections[self.layout.die_of_block(block).0 as usize].outgoing;
+            if let Some(victim) = outgoing.iter_mut().find(|victim| victim.block == block) {
+                victim.planned = if planned { victim.planned + 1 } else { victim.planned.saturating_sub(1) };
+            }
+        }
     }
 
     #[inline]
@@ -282,6 +324,7 @@ impl PageMap {
     pub(crate) fn stop_collection(&mut self, die: DieId) {
         let collection = &mut self.collections[die.0 as usize];
         collection.current = None;
+        collection.candidate = None;
         collection.again.clear();
         collection.refreshing.clear();
         collection.level = false;
@@ -294,8 +337,15 @@ impl PageMap {
         if valid > 0 && self.handles.count() > 1 {
             self.handles.moved(self.blocks.owner(victim), valid);
         }
+        let back = !self.blocks.failed(victim);
+        let outgoing = Outgoing::new(victim, valid, self.gc_stream(victim, cause), back);
         self.blocks.choose(victim);
+        if !back {
+            // The reserve may be smaller now.
+            self.blocks.room_has_come();
+        }
         let collection = &mut self.collections[die.0 as usize];
+        collection.outgoing.push(outgoing);
         collection.retiring.retain(|&b| b != victim);
         collection.refreshing.retain(|&b| b != victim);
         collection.current = Some(Current { victim, cursor: 0, cause });
@@ -304,121 +354,37 @@ impl PageMap {
             Cause::Refresh => collection.refreshed.push(victim),
             _ => {}
         }
-        if !self.blocks.failed(victim) {
-            collection.promised.push(Promised { block: victim, valid });
-        }
         if valid == 0 {
             self.emptied.push(victim);
         }
         self.collection_went_on(victim);
     }
 
-    fn choose_victim(&mut self, die: DieId, idle: bool) -> Option<(BlockId, Cause)> {
-        let collection = &mut self.collections[die.0 as usize];
-        let blocks = &self.blocks;
-        // A failed block becomes a victim once its last programs have ended.
-        let ready = collection.retiring.iter().position(|&b| blocks.state(b) == BlockState::Closed);
-        if let Some(at) = ready {
-            let block = collection.retiring.swap_remove(at);
-            return Some((block, Cause::Retirement));
-        }
-        if collection.level && self.blocks.free_count(die) > self.config.gc_low_blocks {
-            collection.level = false;
-            if let Some(block) = self.least_worn_closed(die) {
-                return Some((block, Cause::WearLevel));
-            }
-        }
-        if self.blocks.free_count(die) > self.config.gc_low_blocks {
-            while let Some(block) = self.collections[die.0 as usize].refreshing.pop() {
-                // It may have been collected, or worse, since it was found to need it. That it frees no space is no reason:
-                // what nobody overwrites needs it most.
-                if self.blocks.state(block) == BlockState::Closed {
-                    return Some((block, Cause::Refresh));
-                }
-            }
-        }
-        if !self.wants_space(die, idle) {
-            return None;
-        }
-        let full = self.layout.units_per_block;
-        let mut victim = match self.config.victim {
-            Victim::Greedy => self.blocks.fewest_valid(die),
-            Victim::Fifo => self.closed_min_by(die, |map, b| map.blocks.closed_at(b)),
-            Victim::Lru => self.closed_min_by(die, |map, b| map.blocks.touched_at(b)),
-            Victim::CostBenefit => {
-                let now = self.sequence;
-                self.closed_min_by(die, |map, b| {
-                    let valid = u64::from(map.blocks.valid(b));
-                    let age = now - map.blocks.closed_at(b) + 1;
-                    // Highest age * (1 - u) / 2u first; whole numbers keep it exact and repeatable.
-                    let benefit = u128::from(age) * u128::from(u64::from(full) - valid);
-                    u128::MAX - (benefit << 32) / u128::from(2 * valid + 1)
-                })
-            }
-            Victim::Random => self.random_closed(die, 1),
-            Victim::DChoices(d) => self.random_closed(die, d),
-        };
-        // Without a free block only what fits into the open one can be moved: as little as possible.
-        let tight = self.blocks.free_count(die) == 0;
-        if tight || victim.is_some_and(|b| !self.frees_space(b)) {
-            victim = match self.config.victim {
-                Victim::Greedy => self.blocks.fewest_valid_where(die, |b| self.frees_space(b)),
-                _ => self.closed_min_by(die, |map, b| map.blocks.valid(b)),
-            };
-        }
-        victim.map(|b| (b, Cause::Collection))
+    #[inline]
+    pub(crate) fn retiring(&self, die: DieId) -> &[BlockId] {
+        &self.collections[die.0 as usize].retiring
     }
 
-    /// Whether emptying `block` takes fewer stripes than it gives back. Without this, padding of partial stripes could
-    /// make collection of a full die go on for ever.
-    fn frees_space(&self, block: BlockId) -> bool {
-        let valid = self.blocks.valid(block);
-        // Every map segment is written in a stripe of its own.
-        let packed = if self.blocks.is_meta(block) { 1 } else { self.layout.units_per_stripe };
-        valid.div_ceil(packed) < self.layout.stripes_per_block
+    pub(crate) fn wants_levelling(&self, die: DieId) -> bool {
+        self.collections[die.0 as usize].level
     }
 
-    fn closed_min_by<K: Ord>(&self, die: DieId, key: impl Fn(&PageMap, BlockId) -> K) -> Option<BlockId> {
-        self.blocks
-            .of_die(die)
-            .filter(|&b| self.blocks.state(b) == BlockState::Closed && self.frees_space(b))
-            .min_by_key(|&b| key(self, b))
+    pub(crate) fn set_levelling(&mut self, die: DieId, due: bool) {
+        self.collections[die.0 as usize].level = due;
     }
 
-    /// The one with the fewest valid units among `d` random closed blocks.
-    fn random_closed(&mut self, die: DieId, d: u32) -> Option<BlockId> {
-        let first = self.layout.first_block(die).0;
-        let eligible =
-            |map: &PageMap, b: BlockId| map.blocks.state(b) == BlockState::Closed && map.frees_space(b);
-        let mut best: Option<BlockId> = None;
-        let mut found = 0;
-        // Rejection sampling; a die with hardly any candidate is searched in order instead.
-        for _ in 0..8 * self.layout.blocks_per_die {
-            let block = BlockId(first + self.rng.below(self.layout.blocks_per_die.into()) as u32);
-            if eligible(self, block) {
-                if best.is_none_or(|b| self.blocks.valid(block) < self.blocks.valid(b)) {
-                    best = Some(block);
-                }
-                found += 1;
-                if found == d.max(1) {
-                    break;
-                }
-            }
-        }
-        best.or_else(|| self.closed_min_by(die, |map, b| map.blocks.valid(b)))
+    /// The closed block of `die` that is to be written anew next.
+    pub(crate) fn next_refresh(&self, die: DieId) -> Option<BlockId> {
+        self.collections[die.0 as usize].refreshing.last().copied()
     }
 
-    /// The least worn closed block of `die`, if it lags behind the most worn one by more than the gap. (The least worn of
-    /// all may be free or open; moving the data of others would not help it and would not end.)
-    fn least_worn_closed(&self, die: DieId) -> Option<BlockId> {
-        let gap = self.config.wear.static_gap?;
-        let good = self.blocks.of_die(die).filter(|&b| self.blocks.state(b) != BlockState::Bad);
-        let most = good.map(|b| self.blocks.erases(b)).max()?;
-        self.blocks
-            .of_die(die)
-            .filter(|&b| self.blocks.state(b) == BlockState::Closed)
-            .min_by_key(|&b| (self.blocks.erases(b), b))
-            .filter(|&b| most - self.blocks.erases(b) > gap)
+    pub(crate) fn drop_refresh(&mut self, die: DieId, block: BlockId) {
+        remove(&mut self.collections[die.0 as usize].refreshing, block);
+    }
+
+    /// The policy's choice that waits until it fits.
+    pub(crate) fn candidate(&mut self, die: DieId) -> &mut Option<BlockId> {
+        &mut self.collections[die.0 as usize].candidate
     }
 
     /// A block that holds nothing valid any more, and no copy that only an unsaved trim made invalid.
@@ -439,6 +405,7 @@ impl PageMap {
         if self.blocks.failed(block) {
             self.blocks.retire(block);
             self.counters.grown_bad += 1;
+            self.end_outgoing(block);
             return Some(Emptied::Retire(block));
         }
         self.blocks.erasing(block);
@@ -475,7 +442,7 @@ impl PageMap {
             self.blocks.retire(block);
             self.counters.grown_bad += 1;
         }
-        self.end_promise(die, block);
+        self.end_outgoing(block);
         if let Some(gap) = self.config.wear.static_gap {
             let good = || self.blocks.of_die(die).filter(|&b| self.blocks.state(b) != BlockState::Bad);
             let most = good().map(|b| self.blocks.erases(b)).max().unwrap_or(0);

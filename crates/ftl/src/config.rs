@@ -5,21 +5,59 @@ use pellucid_flash::Layout;
 /// Most placement handles: one names them in a byte of the spare area.
 pub const HANDLES_MAX: u16 = 128;
 
-/// How a victim block is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Victim {
+/// Defines [`Victim`], its list and its names from one table, so that a policy stands in all of them or in none.
+macro_rules! victims {
+    ($($(#[$doc:meta])+ $name:ident = $word:literal,)+; $(#[$choices_doc:meta])+ $choices:ident = $prefix:literal, $example:literal) => {
+        /// How a victim block is chosen.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Victim {
+            $($(#[$doc])+ $name,)+
+            $(#[$choices_doc])+ $choices(u32),
+        }
+
+        impl Victim {
+            /// Every policy once: descriptions, swarm and tests take theirs from here.
+            pub const ALL: &[Victim] = &[$(Victim::$name,)+ Victim::$choices($example)];
+            /// Names of the policies without a number.
+            pub const WORDS: &[&str] = &[$($word,)+];
+            /// The name that `:N` follows.
+            pub const PREFIX: &str = $prefix;
+        }
+
+        impl std::fmt::Display for Victim {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    $(Victim::$name => f.write_str($word),)+
+                    Victim::$choices(d) => write!(f, "{}:{d}", $prefix),
+                }
+            }
+        }
+    };
+}
+
+victims! {
     /// Fewest valid units.
-    Greedy,
+    Greedy = "greedy",
     /// Highest `age * (1 - u) / 2u`, with `u` the valid share and age since the block was closed (Rosenblum and Ousterhout; Kawaguchi).
-    CostBenefit,
+    CostBenefit = "cost-benefit",
     /// Closed first.
-    Fifo,
+    Fifo = "fifo",
     /// Longest without an invalidation.
-    Lru,
-    /// Any closed block that would free space.
-    Random,
+    Lru = "lru",
+    /// Any closed block.
+    Random = "random",
+    ;
     /// Fewest valid units among `d` random closed blocks.
-    DChoices(u32),
+    DChoices = "d-choices", 3
+}
+
+impl Victim {
+    /// The policy of this name, as [`Display`](std::fmt::Display) writes it.
+    pub fn named(name: &str) -> Option<Victim> {
+        let plain = Victim::ALL.iter().copied().find(|victim| victim.to_string() == name);
+        let choices = || name.strip_prefix(Victim::PREFIX)?.strip_prefix(':')?.parse().ok();
+        plain.or_else(|| choices().filter(|&d| d > 0).map(Victim::DChoices))
+    }
 }
 
 /// In which order new data go to the dies (Cosmos+ section 6.5).

@@ -18,6 +18,7 @@ mod pool;
 mod segment_writes;
 mod spare;
 mod temperature;
+mod victim;
 mod zone_config;
 mod zone_mark;
 mod zone_mount;

@@ -304,7 +304,7 @@ impl PageMap {
             };
             self.blocks.set_kind(range.block, range.meta, range.owner);
             let open = partial && streams.iter().any(|&s| self.reopen(range.block, s, range.stripes));
-            self.blocks.restore(range.block, valid[range.block.0 as usize], open, self.sequence);
+            self.blocks.restore(range.block, valid[range.block.0 as usize], open, range.last);
         }
     }
 }

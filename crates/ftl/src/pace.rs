@@ -28,14 +28,6 @@ use pellucid_flash::{BlockId, DieId};
 /// Host stripes that keep a die busy: one at work, and one that waits.
 const TURNS: u32 = 2;
 
-/// A victim that will come back as a free block.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Promised {
-    pub block: BlockId,
-    /// Valid units when it was chosen.
-    pub valid: u32,
-}
-
 impl PageMap {
     /// Whether the next host stripe for the open block of `shared` in `die` waits for collection.
     #[inline]
@@ -50,7 +42,7 @@ impl PageMap {
     }
 
     fn collects(&self, die: DieId) -> bool {
-        self.blocks.free_count(die) <= self.config.gc_low_blocks && !self.promised(die).is_empty()
+        self.blocks.free_count(die) <= self.config.gc_low_blocks && self.coming_back(die) > 0
     }
 
     /// More would only go ahead of erases and of map segments, for which all wait.
@@ -62,7 +54,7 @@ impl PageMap {
         let block = u64::from(self.layout.units_per_block);
         let mut room = u64::from(self.blocks.free_count(die)) * block + self.left_open(die);
         let mut emptying = false;
-        for victim in self.promised(die) {
+        for victim in self.outgoing(die).iter().filter(|victim| victim.back) {
             let valid = u64::from(self.blocks.valid(victim.block));
             emptying |= valid > 0;
             room += block - (block * valid).checked_div(victim.valid.into()).unwrap_or(0);

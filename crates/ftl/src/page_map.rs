@@ -80,7 +80,7 @@ impl Stream {
     }
 
     #[inline]
-    const fn is_relocation(self) -> bool {
+    pub(crate) const fn is_relocation(self) -> bool {
         matches!(self, Stream::Collected | Stream::Worn | Stream::MetaMoved | Stream::PlacedCollected(_))
     }
 }
@@ -138,6 +138,8 @@ pub struct FtlCounters {
     pub relocated_units: u64,
     /// Blocks retired after the factory.
     pub grown_bad: u64,
+    /// Victims that were chosen by their few valid units, against the policy: the die had lost its GC reserve.
+    pub emergency_victims: u64,
     /// Blocks whose data were written anew before they became unreadable, and which were erased.
     pub refreshed: u64,
 }

@@ -10,7 +10,7 @@ use crate::{Durability, Isolation, Placement, Separation};
 use pellucid_flash::{BlockId, DieId, Layout, Ppa};
 
 impl PageMap {
-    pub(super) fn shared(&self, stream: Stream) -> Stream {
+    pub(crate) fn shared(&self, stream: Stream) -> Stream {
         match (self.config.separation, stream) {
             (Separation::Off, Stream::Collected | Stream::HostCold) => Stream::Host,
             (Separation::Off, Stream::PlacedCollected(handle)) => Stream::Placed(handle),
@@ -78,13 +78,15 @@ impl PageMap {
         }
         let mixed =
             self.config.separation == Separation::Off && matches!(shared, Stream::Host | Stream::Placed(_));
-        let kept = 1 + self.cut_reserve;
         match self.open_block(die, shared) {
             Some(_) if relocation || !mixed => true,
-            Some(_) => free >= kept && self.segments_have_room(),
+            Some(_) => free >= self.reserve(die) + self.cut_reserve && self.segments_have_room(),
             None if relocation => free > 0,
-            None if shared == Stream::Meta => free > 1,
-            None => free > kept && self.blocks.free_total() > self.live_dies + self.meta_reserve(),
+            None if shared == Stream::Meta => free > self.reserve(die),
+            None => {
+                free > self.reserve(die) + self.cut_reserve
+                    && self.blocks.free_total() > self.live_dies + self.meta_reserve()
+            }
         }
     }
 
@@ -120,10 +122,31 @@ impl PageMap {
 
     /// As [`PageMap::room`], for data that another die's full blocks have to leave, without touching what this one needs to
     /// collect.
-    pub(super) fn guest_room(&self, die: DieId, stream: Stream) -> Option<Stream> {
+    fn guest_room(&self, die: DieId, stream: Stream) -> Option<Stream> {
         let shared = self.slot(die, stream);
         let open = self.open_block(die, shared).is_some();
-        (self.blocks.free_count(die) > u32::from(!open)).then_some(shared)
+        (self.blocks.free_count(die) >= self.reserve(die) + u32::from(!open)).then_some(shared)
+    }
+
+    /// Where data go that have to leave the full blocks of another die.
+    pub(super) fn choose_die_for_guest(&mut self, stream: Stream) -> Option<(DieId, Stream)> {
+        let last = |map: &PageMap, die: DieId| {
+            let shared = map.slot(die, stream);
+            let open = map.open_block(die, shared).is_some();
+            (map.blocks.free_count(die) > u32::from(!open)).then_some(shared)
+        };
+        self.choose_die(|map, die| map.guest_room(die, stream)).or_else(|| self.choose_die(last))
+    }
+
+    /// Where map segments go that garbage collection waits for: they leave each die its reserve, if they can.
+    pub(super) fn choose_die_for_segments(&mut self) -> Option<(DieId, Stream)> {
+        let unclaimed = |map: &PageMap, die: DieId| {
+            let claimed = map.outgoing(die).len() as u32;
+            map.room(die, Stream::MetaMoved).filter(|_| map.blocks.free_count(die) > claimed)
+        };
+        self.choose_die(|map, die| map.room(die, Stream::Meta))
+            .or_else(|| self.choose_die(unclaimed))
+            .or_else(|| self.choose_die(|map, die| map.room(die, Stream::MetaMoved)))
     }
 
     /// Whether relocated data of `stream` can go to `die` now.

@@ -36,6 +36,8 @@ pub(super) struct Program {
     sequence: u64,
     pub(super) units: u32,
     pub(super) active: bool,
+    /// What it replaces is being moved out of victims.
+    relocation: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +69,8 @@ impl PageMap {
         let own = die.and_then(|die| Some((die, self.room(die, stream)?)));
         let (die, shared) = match own {
             Some(own) => own,
-            None if die.is_some() => self.choose_die(|map, die| map.guest_room(die, stream))?,
+            None if die.is_some() => self.choose_die_for_guest(stream)?,
+            None if stream == Stream::MetaMoved => self.choose_die_for_segments()?,
             None if stream == Stream::Host => self.choose_die_for_host()?,
             None => self.choose_die(|map, die| map.room(die, stream))?,
         };
@@ -79,13 +82,14 @@ impl PageMap {
         }
         let id = self.idle_programs.pop().unwrap_or_else(|| {
             let id = self.programs.len() as u32;
-            self.programs.push(Program { first, sequence, units: 0, active: false });
+            self.programs.push(Program { first, sequence, units: 0, active: false, relocation: false });
             let none = ProgramUnit { lpn: Lpn::NONE, old: Ppa::NONE };
             let length = self.program_units.len() + self.layout.units_per_stripe as usize;
             self.program_units.resize(length, none);
             id
         });
-        self.programs[id as usize] = Program { first, sequence, units: lpns.len() as u32, active: true };
+        let (units, relocation) = (lpns.len() as u32, stream.is_relocation());
+        self.programs[id as usize] = Program { first, sequence, units, active: true, relocation };
         let base = id as usize * self.layout.units_per_stripe as usize;
         let mut gained = 0;
         let units = &mut self.program_units[base..base + lpns.len()];
@@ -99,6 +103,9 @@ impl PageMap {
             *unit = ProgramUnit { lpn, old };
         }
         self.blocks.add_valid(block, gained);
+        if relocation {
+            (0..lpns.len()).for_each(|at| self.note_moving(self.program_units[base + at].old, true));
+        }
         let stored = sequence | u64::from(shared.owner()) << OWNER_SHIFT;
         Some(Plan { id: ProgramId(id), first, die, sequence: stored })
     }
@@ -121,7 +128,7 @@ impl PageMap {
     /// the old copies, the block takes no more data and is retired when empty; the caller still has the data and must
     /// plan them again, relocations as well as host writes.
     pub fn program_ended(&mut self, id: ProgramId, ok: bool) {
-        let Program { first, units, .. } = self.programs[id.0 as usize];
+        let Program { first, units, relocation, .. } = self.programs[id.0 as usize];
         self.programs[id.0 as usize].active = false;
         let block = self.layout.block_of(first);
         let base = id.0 as usize * self.layout.units_per_stripe as usize;
@@ -131,6 +138,9 @@ impl PageMap {
             let ProgramUnit { lpn, old } = self.program_units[base + i as usize];
             if lpn == Lpn::NONE {
                 continue;
+            }
+            if relocation {
+                self.note_moving(old, false);
             }
             if ok {
                 self.invalidate(old);

@@ -82,7 +82,8 @@ impl HostFtl {
 
     /// Whether nothing more is coming that could fill a stripe of collected data.
     pub(super) fn collection_rests(&self) -> bool {
-        self.collect.reading == 0 && !self.ftl.wants_collection(DIE, false)
+        // A victim that has to wait for the erase of another one brings nothing before.
+        self.collect.reading == 0 && (self.collect.unfinished || !self.ftl.wants_collection(DIE, false))
     }
 
     fn is_held_back(&self, read: u32) -> bool {

@@ -6,7 +6,6 @@ use crate::report::{
     ByCause, Collection, Directions, Drive, EraseCounts, FirmwareModules, HostCost, HostLayer, MediaHealth,
     Mount, Replay, Report, Series, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
-use crate::spec::victim_name;
 use pellucid_device::{Counters, Device, FirmwareModule, Namespace};
 use pellucid_flash::{Cause, Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
@@ -116,6 +115,7 @@ fn ftl_difference(now: &FtlCounters, before: &FtlCounters) -> FtlCounters {
         victim_valid_units: now.victim_valid_units - before.victim_valid_units,
         relocated_units: now.relocated_units - before.relocated_units,
         grown_bad: now.grown_bad - before.grown_bad,
+        emergency_victims: now.emergency_victims - before.emergency_victims,
         refreshed: now.refreshed - before.refreshed,
     }
 }
@@ -188,6 +188,7 @@ pub fn report(
         collection: Collection {
             collections: victims,
             erased_blocks: ByCause(counters.erases),
+            emergency_victims: ftl.emergency_victims,
             victim_valid_share: (victims > 0)
                 .then(|| ftl.victim_valid_units as f64 / (victims as f64 * f64::from(block_units))),
             relocated_units: ftl.relocated_units,
@@ -302,7 +303,7 @@ pub fn summary(device: &Device) -> String {
         let blocks = own.map_or(layout.blocks_per_die, |namespace| namespace.blocks().len() as u32);
         let own_bytes = layout.with_blocks_per_die(blocks).media_bytes();
         let spare = own_bytes as f64 / device.capacity_bytes() as f64 - 1.0;
-        let victim = victim_name(config.ftl.victim);
+        let victim = config.ftl.victim;
         let unit = f64::from(layout.unit_bytes) / 1024.0;
         format!("page map of {unit} KiB units, {victim}, {:.1} % over-provisioning", spare * 100.0)
     } else {

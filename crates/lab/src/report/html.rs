@@ -371,6 +371,7 @@ fn health(report: &Report) -> Vec<Part> {
             ("erase count, mean", significant(wear.erases.mean)),
             ("erase count, deviation", significant(wear.erases.stddev)),
             ("victims collected", count(collection.collections)),
+            ("victims chosen against the policy", count(collection.emergency_victims)),
             ("valid share of victims", optional(collection.victim_valid_share, |s| Unit::Percent.show(s))),
             ("units relocated", count(collection.relocated_units)),
             ("copybacks", count(report.write_amplification.copybacks)),

@@ -212,6 +212,8 @@ pub struct Collection {
     pub collections: u64,
     /// Blocks erased, by cause.
     pub erased_blocks: ByCause<u64>,
+    /// Victims that were chosen by their few valid units instead of by the policy, as the die had lost its GC reserve.
+    pub emergency_victims: u64,
     /// Valid share (0 to 1) of the victims when they were chosen, mean; absent without collections.
     pub victim_valid_share: Option<f64>,
     /// Mapping units moved by collection, wear levelling and retirement.

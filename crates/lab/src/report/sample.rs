@@ -148,6 +148,7 @@ pub(crate) fn report() -> Report {
         },
         collection: Collection {
             collections: 1_190,
+            emergency_victims: 0,
             erased_blocks: causes([(Cause::Collection, 1_190), (Cause::WearLevel, 14)]),
             victim_valid_share: Some(0.348),
             relocated_units: 106_000,

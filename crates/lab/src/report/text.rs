@@ -153,11 +153,15 @@ fn collection(report: &Report) -> Vec<String> {
     let Some(valid) = collection.victim_valid_share else {
         return Vec::new();
     };
-    vec![
+    let mut items = vec![
         format!("{} blocks collected, {} valid   ", count(collection.collections), percent(valid)),
         format!("{} units moved   ", count(collection.relocated_units)),
         format!("{} copybacks", count(report.write_amplification.copybacks)),
-    ]
+    ];
+    if collection.emergency_victims > 0 {
+        items.push(format!("   {} against the victim policy", count(collection.emergency_victims)));
+    }
+    items
 }
 
 fn wear(report: &Report) -> Vec<String> {

@@ -37,7 +37,6 @@ mod tests;
 pub use document::Origin;
 pub use error::{Place, SpecError};
 pub use presets::{Preset, presets};
-pub(crate) use resolve_ftl::victim_name;
 pub use resolve_run::{Overwrite, Precondition, RawJob, RawPair, RunSpec};
 pub use show::show;
 

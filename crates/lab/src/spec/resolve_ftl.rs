@@ -9,8 +9,7 @@ use pellucid_ftl::{
     Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, Victim, WearLevelling,
 };
 
-pub(crate) const VICTIMS: Kind =
-    Kind::WordOrCount(&["greedy", "cost-benefit", "fifo", "lru", "random"], "d-choices");
+pub(crate) const VICTIMS: Kind = Kind::WordOrCount(Victim::WORDS, Victim::PREFIX);
 const CAPACITY: Kind = Kind::Or("auto", &Kind::Unit(Quantity::Size, 1, i64::MAX as u64));
 const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
 const PLACEMENTS: Kind = Kind::Word(&["channel-first", "way-first", "random"]);
@@ -125,26 +124,7 @@ pub(crate) fn build(values: &Values, layout: Option<&Layout>) -> Result<FtlConfi
 
 /// The text has passed [`VICTIMS`].
 pub(crate) fn victim(text: &str) -> Victim {
-    match text {
-        "greedy" => Victim::Greedy,
-        "cost-benefit" => Victim::CostBenefit,
-        "fifo" => Victim::Fifo,
-        "lru" => Victim::Lru,
-        "random" => Victim::Random,
-        choices => Victim::DChoices(choices.rsplit(':').next().and_then(|d| d.parse().ok()).unwrap_or(1)),
-    }
-}
-
-/// The word that [`victim`] reads.
-pub(crate) fn victim_name(victim: Victim) -> String {
-    match victim {
-        Victim::Greedy => "greedy".into(),
-        Victim::CostBenefit => "cost-benefit".into(),
-        Victim::Fifo => "fifo".into(),
-        Victim::Lru => "lru".into(),
-        Victim::Random => "random".into(),
-        Victim::DChoices(d) => format!("d-choices:{d}"),
-    }
+    Victim::named(text).expect("the schema knows the names")
 }
 
 /// Blocks that each die keeps: what translation needs, and at least those below the threshold of collection, one that host data fill and

@@ -442,7 +442,8 @@ proptest! {
 
 #[test]
 fn victims_have_the_names_that_are_read() {
-    for name in ["greedy", "cost-benefit", "fifo", "lru", "random", "d-choices:3"] {
-        assert_eq!(victim_name(resolve_ftl::victim(name)), name);
+    for victim in Victim::ALL {
+        let spec = from_str(SMALL, "my.toml", &[format!("ftl.victim={victim}")]);
+        assert_eq!(spec.unwrap_or_else(|e| panic!("{e}")).drive.ftl.victim, *victim);
     }
 }

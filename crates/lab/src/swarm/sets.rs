@@ -6,19 +6,26 @@
 use crate::spec;
 use pellucid_device::DeviceConfig;
 use pellucid_flash::Rng;
+use pellucid_ftl::Victim;
+
+/// Victim policies that the drives of the oldest seeds choose from. A policy that is added comes from the list by itself.
+const FIRST_VICTIMS: usize = 6;
 
 /// A small random drive as TOML `--set`s on the tiny base.
 pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     let mut sets = Vec::new();
-    let mut pick = |key: &str, values: &[&str]| {
+    fn choose<T: std::fmt::Display>(sets: &mut Vec<String>, rng: &mut Rng, key: &str, values: &[T]) {
         sets.push(format!("{key}={}", values[rng.below(values.len() as u64) as usize]));
-    };
+    }
+    let mut pick = |key: &str, values: &[&str]| choose(&mut sets, rng, key, values);
     pick("media.channels", &["1", "2", "3"]);
     pick("media.ways", &["1", "2"]);
     pick("media.planes", &["1", "2"]);
     pick("media.multi_plane", &["false", "true"]);
     pick("media.unit_size", &["1024", "2048", "4096"]);
-    pick("ftl.victim", &["greedy", "cost-benefit", "fifo", "lru", "random", "d-choices:3"]);
+    let (first, added) = Victim::ALL.split_at(FIRST_VICTIMS);
+    choose(&mut sets, rng, "ftl.victim", first);
+    let mut pick = |key: &str, values: &[&str]| choose(&mut sets, rng, key, values);
     pick("ftl.placement", &["channel-first", "way-first", "random"]);
     pick("ftl.separation", &["off", "collected", "frequency"]);
     pick("ftl.gc_low", &["1", "2"]);
@@ -66,6 +73,9 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     sets.extend(random_handles(&mut later));
     if later.chance(0.5) {
         sets.push("ftl.gc_pacing=true".into());
+    }
+    if later.chance(added.len() as f64 / Victim::ALL.len() as f64) {
+        choose(&mut sets, &mut later, "ftl.victim", added);
     }
     sets
 }

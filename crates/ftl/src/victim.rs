@@ -1,0 +1,245 @@
+//! Victim choice: the policy, and the GC reserve that lets every choice of it be carried out.
+//!
+//! ```text
+//!  policy ─► candidate ─► does it fit into the GC streams' open blocks and the free blocks, beside the victims under way?
+//!                           ├─ yes ─► victim
+//!                           ├─ no, and a victim under way will give its block back ─► wait; the candidate stays
+//!                           └─ no, and none will ─► emergency: the fewest valid units, whatever the policy says; counted
+//! ```
+//! A victim takes at most one block of its GC stream and gives one back. So a die can carry out any choice, a full block too, if
+//! one free block is there when the victim is chosen and nobody else takes it:
+//!
+//! - host data and map segments leave one free block in each die, and one for each victim under way ([`PageMap::reserve`]);
+//! - a further victim is chosen only when it fits beside those under way;
+//! - a block with a failed program gives nothing back, so it is emptied when a second block is free, or when the die has nothing
+//!   else to collect. While it waits, host data leave two.
+//!
+//! The emergency is left for dies that have lost their reserve: a program of a GC stream failed, the power was cut in the
+//! middle of a victim, or map segments that erases wait for had no other place.
+
+use crate::Victim;
+use crate::blocks::BlockState;
+use crate::collect::Outgoing;
+use crate::page_map::{PageMap, Stream};
+use pellucid_flash::{BlockId, Cause, DieId};
+
+impl PageMap {
+    /// The block of `die` to be emptied next and why; `None`: nothing to do, or it has to wait for a victim under way.
+    pub(crate) fn choose_victim(&mut self, die: DieId, idle: bool) -> Option<(BlockId, Cause)> {
+        let failed = self.failed_closed(die);
+        if let Some(block) = failed
+            && self.fits(die, block, Cause::Retirement, 1)
+        {
+            return Some((block, Cause::Retirement));
+        }
+        if self.blocks.free_count(die) > self.config.gc_low_blocks
+            && let Some(victim) = self.choose_for_upkeep(die)
+        {
+            return Some(victim);
+        }
+        if !self.wants_space(die, idle) {
+            return failed.filter(|_| self.outgoing(die).is_empty()).map(|block| (block, Cause::Retirement));
+        }
+        match self.choose_for_space(die) {
+            Some(victim) => Some((victim, Cause::Collection)),
+            None => failed.filter(|_| !self.waits_for_erase(die)).map(|block| (block, Cause::Retirement)),
+        }
+    }
+
+    /// A block with a failed program whose last programs have ended.
+    fn failed_closed(&self, die: DieId) -> Option<BlockId> {
+        let mut blocks = self.retiring(die).iter().copied();
+        blocks.find(|&block| self.blocks.state(block) == BlockState::Closed)
+    }
+
+    /// Wear levelling and refresh, which free no space and so need some to spare.
+    fn choose_for_upkeep(&mut self, die: DieId) -> Option<(BlockId, Cause)> {
+        if self.wants_levelling(die) {
+            match self.least_worn_closed(die) {
+                Some(block) if self.fits(die, block, Cause::WearLevel, 0) => {
+                    self.set_levelling(die, false);
+                    return Some((block, Cause::WearLevel));
+                }
+                Some(_) => {}
+                None => self.set_levelling(die, false),
+            }
+        }
+        while let Some(block) = self.next_refresh(die) {
+            // It may have been collected since it was found to need it. That it frees no space is no reason: what nobody
+            // overwrites needs it most.
+            if self.blocks.state(block) != BlockState::Closed {
+                self.drop_refresh(die, block);
+            } else if self.fits(die, block, Cause::Refresh, 0) {
+                return Some((block, Cause::Refresh));
+            } else {
+                break;
+            }
+        }
+        None
+    }
+
+    fn choose_for_space(&mut self, die: DieId) -> Option<BlockId> {
+        if self.blocks.giving(die) == 0 {
+            return None;
+        }
+        // Chosen anew at every look, a random choice that has to fit would be the emptiest one.
+        let kept = self.candidate(die).take().filter(|&block| self.blocks.may_be_victim(block));
+        let choice = match kept {
+            Some(block) if self.config.victim != Victim::Greedy => block,
+            _ => self.policy_choice(die)?,
+        };
+        if self.fits(die, choice, Cause::Collection, 0) {
+            return Some(choice);
+        }
+        if self.waits_for_erase(die) {
+            *self.candidate(die) = Some(choice);
+            return None;
+        }
+        let emptiest = self.emptiest(die)?;
+        self.counters.emergency_victims += u64::from(emptiest != choice);
+        Some(emptiest)
+    }
+
+    fn policy_choice(&mut self, die: DieId) -> Option<BlockId> {
+        match self.config.victim {
+            Victim::Greedy => match self.blocks.fewest_valid(die) {
+                Some(block) if self.blocks.may_be_victim(block) && self.blocks.frees_space(block) => {
+                    Some(block)
+                }
+                _ => self.emptiest(die),
+            },
+            Victim::Fifo => self.closed_min_by(die, |map, b| map.blocks.closed_at(b)),
+            Victim::Lru => self.closed_min_by(die, |map, b| map.blocks.touched_at(b)),
+            Victim::CostBenefit => {
+                let (now, full) = (self.sequence, u64::from(self.layout.units_per_block));
+                self.closed_min_by(die, |map, b| {
+                    let valid = u64::from(map.blocks.valid(b));
+                    let age = now - map.blocks.closed_at(b) + 1;
+                    // Highest age * (1 - u) / 2u first; whole numbers keep it exact and repeatable.
+                    let benefit = u128::from(age) * u128::from(full - valid);
+                    u128::MAX - (benefit << 32) / u128::from(2 * valid + 1)
+                })
+            }
+            Victim::Random => self.random_closed(die, 1),
+            Victim::DChoices(d) => self.random_closed(die, d),
+        }
+    }
+
+    fn closed_min_by<K: Ord>(&self, die: DieId, key: impl Fn(&PageMap, BlockId) -> K) -> Option<BlockId> {
+        self.blocks.of_die(die).filter(|&b| self.blocks.may_be_victim(b)).min_by_key(|&b| key(self, b))
+    }
+
+    /// The one with the fewest valid units among `d` random closed blocks.
+    fn random_closed(&mut self, die: DieId, d: u32) -> Option<BlockId> {
+        let first = self.layout.first_block(die).0;
+        let mut best: Option<BlockId> = None;
+        let mut found = 0;
+        // Rejection sampling; a die with hardly any candidate is searched in order instead.
+        for _ in 0..8 * self.layout.blocks_per_die {
+            let block = BlockId(first + self.rng.below(self.layout.blocks_per_die.into()) as u32);
+            if self.blocks.may_be_victim(block) {
+                if best.is_none_or(|b| self.blocks.valid(block) < self.blocks.valid(b)) {
+                    best = Some(block);
+                }
+                found += 1;
+                if found == d.max(1) {
+                    break;
+                }
+            }
+        }
+        best.or_else(|| self.emptiest(die))
+    }
+
+    /// The block with the fewest valid units that frees space.
+    fn emptiest(&self, die: DieId) -> Option<BlockId> {
+        let may = |block: BlockId| self.blocks.may_be_victim(block) && self.blocks.frees_space(block);
+        match self.config.victim {
+            Victim::Greedy => self.blocks.fewest_valid_where(die, may),
+            _ => self.blocks.of_die(die).filter(|&b| may(b)).min_by_key(|&b| self.blocks.valid(b)),
+        }
+    }
+
+    /// The least worn closed block of `die`, if it lags behind the most worn one by more than the gap. (The least worn of
+    /// all may be free or open; moving the data of others would not help it and would not end.)
+    fn least_worn_closed(&self, die: DieId) -> Option<BlockId> {
+        let gap = self.config.wear.static_gap?;
+        let good = self.blocks.of_die(die).filter(|&b| self.blocks.state(b) != BlockState::Bad);
+        let most = good.map(|b| self.blocks.erases(b)).max()?;
+        self.blocks
+            .of_die(die)
+            .filter(|&b| self.blocks.state(b) == BlockState::Closed)
+            .min_by_key(|&b| (self.blocks.erases(b), b))
+            .filter(|&b| most - self.blocks.erases(b) > gap)
+    }
+
+    /// Free blocks of `die` that host data and map segments leave to garbage collection.
+    #[inline]
+    pub(crate) fn reserve(&self, die: DieId) -> u32 {
+        let failed = u32::from(!self.retiring(die).is_empty());
+        (1 + failed).max(self.outgoing(die).len() as u32)
+    }
+
+    /// Whether a victim of `die` will come back as a free block without another one being chosen before.
+    fn waits_for_erase(&self, die: DieId) -> bool {
+        let saved = self.segments.saved_before();
+        let held = |block| {
+            let emptied = self.blocks.valid(block) == 0 && self.blocks.state(block) == BlockState::Victim;
+            emptied && self.blocks.last_trim(block) >= saved
+        };
+        self.outgoing(die).iter().any(|victim| victim.back && !held(victim.block))
+    }
+
+    /// Whether what is still to be moved from the victims of `die` and from `block` fits into the open blocks of the GC streams and the
+    /// free blocks, of which `leave` stay free.
+    fn fits(&self, die: DieId, block: BlockId, cause: Cause, leave: u32) -> bool {
+        let new = Outgoing::new(block, self.blocks.valid(block), self.gc_stream(block, cause), false);
+        let victims = || self.outgoing(die).iter().chain([&new]);
+        let mut needed = leave;
+        for (at, victim) in victims().enumerate() {
+            let same = |other: &&Outgoing| other.stream == victim.stream;
+            if victims().take(at).any(|other| same(&other)) {
+                continue;
+            }
+            let stripes: u32 = victims().filter(same).map(|v| self.stripes_to_move(v)).sum();
+            needed += match victim.stream {
+                Stream::Meta => self.blocks_for_segments(die, stripes),
+                stream => self.blocks_for(stripes, self.stripes_left(die, stream)),
+            };
+        }
+        // Alone, a victim needs no more than one block, and what fits into open blocks needs none.
+        needed <= self.blocks.free_count(die).max(leave)
+    }
+
+    /// Whose open block takes what leaves `block`.
+    pub(crate) fn gc_stream(&self, block: BlockId, cause: Cause) -> Stream {
+        if self.blocks.is_meta(block) {
+            Stream::Meta
+        } else {
+            self.shared(self.relocation_stream(block, cause))
+        }
+    }
+
+    fn stripes_to_move(&self, victim: &Outgoing) -> u32 {
+        let units = self.blocks.valid(victim.block).saturating_sub(victim.planned);
+        // Each map segment may be written in a stripe of its own.
+        let packed = if victim.stream == Stream::Meta { 1 } else { self.layout.units_per_stripe };
+        units.div_ceil(packed).min(self.layout.stripes_per_block)
+    }
+
+    fn stripes_left(&self, die: DieId, stream: Stream) -> u32 {
+        self.open_block(die, stream).map_or(0, |open| self.layout.stripes_per_block - open.stripe)
+    }
+
+    fn blocks_for(&self, stripes: u32, left: u32) -> u32 {
+        stripes.saturating_sub(left).div_ceil(self.layout.stripes_per_block)
+    }
+
+    /// Blocks of `die` that its map segments need: they may go to any die that has one to spare.
+    fn blocks_for_segments(&self, die: DieId, stripes: u32) -> u32 {
+        let dies = || (0..self.layout.dies).map(DieId);
+        let left = dies().map(|die| self.stripes_left(die, Stream::Meta)).sum();
+        let others = dies().filter(|&other| other != die);
+        let spare: u32 = others.map(|d| self.blocks.free_count(d).saturating_sub(self.reserve(d))).sum();
+        self.blocks_for(stripes, left).saturating_sub(spare)
+    }
+}

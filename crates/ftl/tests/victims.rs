@@ -1,0 +1,274 @@
+//! The victim policy decides, whatever the host does: dies against media that only remember, and a host that takes every stripe it
+//! can get. A full victim, several victims under way, failing programs and a power cut must not make a die choose another one.
+
+mod common;
+
+use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
+use pellucid_ftl::{Emptied, FtlConfig, PageMap, Plan, Separation, Stream, Victim, WearLevelling};
+use std::collections::VecDeque;
+
+#[derive(Clone, Debug)]
+struct Op {
+    plan: Plan,
+    lpns: Vec<Lpn>,
+    /// The die that it was moved out of.
+    moved_from: Option<DieId>,
+}
+
+/// Dies that do one operation after the other, each at its own pace.
+struct World {
+    map: PageMap,
+    owner: Vec<Lpn>,
+    queues: Vec<VecDeque<Op>>,
+    /// Per die: units of victims that wait for their stripe.
+    moved: Vec<Vec<(Lpn, Ppa)>>,
+    /// Per die: relocated stripes under way.
+    relocating: Vec<u32>,
+    /// Blocks that are being erased, in turn.
+    erasing: VecDeque<BlockId>,
+    fail: f64,
+    stripe: usize,
+    rng: Rng,
+    /// Victims in the order in which they were chosen, and when they were closed.
+    victims: Vec<(BlockId, u64)>,
+    /// Per block: programs that have ended since its erase, and how many had been planned when the last one did.
+    ended: Vec<u32>,
+    closed_at: Vec<u64>,
+    planned: u64,
+    layout: Layout,
+}
+
+impl World {
+    fn new(config: &FtlConfig, dies: u32, blocks: u32, pages: u32, stripe: u32) -> World {
+        let layout = common::layout(dies, blocks, pages, stripe);
+        World {
+            owner: vec![Lpn::NONE; layout.units as usize],
+            map: PageMap::new(config, &layout, &[]).unwrap_or_else(|e| panic!("{e}")),
+            queues: vec![VecDeque::new(); dies as usize],
+            moved: vec![Vec::new(); dies as usize],
+            relocating: vec![0; dies as usize],
+            erasing: VecDeque::new(),
+            fail: 0.0,
+            stripe: stripe as usize,
+            rng: Rng::new(11),
+            victims: Vec::new(),
+            closed_at: vec![0; layout.blocks as usize],
+            planned: 0,
+            ended: vec![0; layout.blocks as usize],
+            layout,
+        }
+    }
+
+    fn submit(&mut self, plan: Plan, lpns: Vec<Lpn>, moved_from: Option<DieId>) {
+        self.planned += 1;
+        self.queues[plan.die.0 as usize].push_back(Op { plan, lpns, moved_from });
+    }
+
+    fn collect(&mut self, die: DieId) {
+        let at = die.0 as usize;
+        self.map.reap(die);
+        while self.relocating[at] == 0 && self.map.wants_collection(die, false) {
+            if self.moved[at].len() == self.stripe && !self.program_moved(die) {
+                break;
+            }
+            if self.relocating[at] > 0 {
+                break;
+            }
+            let next = self.map.next_relocation(die, false);
+            if let Some(next) = next {
+                let block = self.layout.block_of(next.from);
+                if self.victims.last().is_none_or(|last| last.0 != block) {
+                    self.victims.push((block, self.closed_at[block.0 as usize]));
+                }
+                self.moved[at].push((self.owner[next.from.0 as usize], next.from));
+            }
+            let ends = next.is_none() || self.map.victim_exhausted(die);
+            let full = self.moved[at].len() == self.stripe;
+            if !full && !(ends && !self.moved[at].is_empty()) {
+                if next.is_none() {
+                    break;
+                }
+                continue;
+            }
+            if !self.program_moved(die) {
+                break;
+            }
+        }
+        if self.relocating[at] == 0 && !self.moved[at].is_empty() {
+            self.program_moved(die);
+        }
+    }
+
+    fn program_moved(&mut self, die: DieId) -> bool {
+        let moved = &mut self.moved[die.0 as usize];
+        moved.retain(|&(lpn, from)| self.map.is_current(lpn, from));
+        let lpns: Vec<Lpn> = moved.iter().map(|m| m.0).collect();
+        if lpns.is_empty() {
+            return true;
+        }
+        let Some(plan) = self.map.plan_program(Stream::Collected, Some(die), &lpns) else { return false };
+        moved.clear();
+        self.relocating[die.0 as usize] += 1;
+        self.submit(plan, lpns, Some(die));
+        true
+    }
+
+    /// Something ends: the next operation of a random die, or an erase.
+    fn step(&mut self) {
+        let busy: Vec<usize> = (0..self.queues.len()).filter(|&die| !self.queues[die].is_empty()).collect();
+        if busy.is_empty() || (!self.erasing.is_empty() && self.rng.chance(0.2)) {
+            let block = self.erasing.pop_front().expect("the host waits for nothing");
+            self.ended[block.0 as usize] = 0;
+            self.map.erase_ended(block, true);
+        } else {
+            let die = busy[self.rng.below(busy.len() as u64) as usize];
+            self.end_program(die);
+        }
+        (0..self.queues.len() as u32).for_each(|die| self.collect(DieId(die)));
+        while let Some(emptied) = self.map.pop_emptied() {
+            if let Emptied::Erase(block, _) = emptied {
+                self.erasing.push_back(block);
+            }
+        }
+    }
+
+    fn end_program(&mut self, die: usize) {
+        let Op { plan, lpns, moved_from } = self.queues[die].pop_front().expect("it is busy");
+        let ok = !self.rng.chance(self.fail);
+        for (at, &lpn) in (plan.first.0..).zip(&lpns) {
+            self.owner[at as usize] = lpn;
+        }
+        self.map.program_ended(plan.id, ok);
+        if let Some(die) = moved_from {
+            self.relocating[die.0 as usize] -= 1;
+        }
+        let block = self.layout.block_of(plan.first);
+        self.ended[block.0 as usize] += 1;
+        if self.ended[block.0 as usize] == self.layout.stripes_per_block {
+            self.closed_at[block.0 as usize] = self.planned;
+        }
+        if !ok {
+            // The data are still here: host data are written again, relocated ones are found again.
+            let again: Vec<Lpn> = lpns.into_iter().filter(|_| moved_from.is_none()).collect();
+            if !again.is_empty() {
+                self.write_units(&again);
+            }
+        }
+    }
+
+    fn write_units(&mut self, lpns: &[Lpn]) {
+        let mut tries = 0;
+        loop {
+            if let Some(plan) = self.map.plan_program(Stream::Host, None, lpns) {
+                return self.submit(plan, lpns.to_vec(), None);
+            }
+            (0..self.queues.len() as u32).for_each(|die| self.collect(DieId(die)));
+            self.step();
+            tries += 1;
+            assert!(tries < 1_000_000, "no room comes: {:?}", self.map.counters());
+        }
+    }
+
+    /// Fills the drive and overwrites it at random so many times.
+    fn work(&mut self, rounds: u32) {
+        let units = self.map.user_units();
+        for first in (0..units).step_by(self.stripe) {
+            let lpns: Vec<Lpn> = (first..units.min(first + self.stripe as u32)).map(Lpn).collect();
+            self.write_units(&lpns);
+        }
+        for round in 0..rounds * units / self.stripe as u32 {
+            let mut lpns: Vec<Lpn> = Vec::new();
+            while lpns.len() < self.stripe {
+                let lpn = Lpn(self.rng.below(units.into()) as u32);
+                if !lpns.contains(&lpn) {
+                    lpns.push(lpn);
+                }
+            }
+            self.write_units(&lpns);
+            if round % 97 == 0 {
+                self.map.check();
+            }
+        }
+        self.map.check();
+    }
+}
+
+fn config(victim: Victim, separation: Separation, gc_low_blocks: u32, over_provisioning: f64) -> FtlConfig {
+    FtlConfig { victim, separation, gc_low_blocks, over_provisioning, ..common::config() }
+}
+
+#[test]
+fn no_die_acts_against_its_policy() {
+    for &victim in Victim::ALL {
+        for separation in [Separation::Off, Separation::Collected, Separation::Frequency] {
+            for gc_low in [1, 2, 4] {
+                for (dies, stripe) in [(1, 1), (3, 1), (2, 4)] {
+                    let config = config(victim, separation, gc_low, 0.4);
+                    let mut world = World::new(&config, dies, 32, 16, stripe);
+                    world.work(6);
+                    let counters = world.map.counters();
+                    assert!(counters.victims.iter().sum::<u64>() > 50, "{counters:?}");
+                    assert_eq!(
+                        counters.emergency_victims, 0,
+                        "{victim}, {separation:?}, gc_low {gc_low}, {dies} dies, stripes of {stripe}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn fifo_takes_blocks_in_the_order_in_which_they_were_closed() {
+    for separation in [Separation::Off, Separation::Collected] {
+        let mut world = World::new(&config(Victim::Fifo, separation, 1, 0.3), 1, 32, 16, 1);
+        world.work(8);
+        assert!(world.victims.len() > 200);
+        assert!(world.victims.is_sorted_by_key(|victim| victim.1), "out of turn, {separation:?}");
+    }
+}
+
+/// Every closed block is as good as any other one, so a victim is as full as the drive: (1 + OP) / OP.
+#[test]
+fn random_victims_are_as_full_as_the_drive() {
+    let mut world = World::new(&config(Victim::Random, Separation::Off, 1, 0.28), 1, 256, 16, 1);
+    world.work(4);
+    let before = world.map.counters();
+    world.work(3);
+    let counters = world.map.counters();
+    let chosen = |c: pellucid_ftl::FtlCounters| c.victims.iter().sum::<u64>();
+    let victims = (chosen(counters) - chosen(before)) as f64;
+    let share = (counters.victim_valid_units - before.victim_valid_units) as f64 / (16.0 * victims);
+    let mean = 1.0 / 1.28;
+    assert!((share - mean).abs() < 0.02, "{share} of a victim is valid, of the drive {mean}");
+}
+
+/// Programs fail, blocks are lost, and each die gets its reserve back.
+#[test]
+fn failing_programs_cost_the_policy_little() {
+    for &victim in Victim::ALL {
+        for separation in [Separation::Off, Separation::Collected] {
+            let mut world = World::new(&config(victim, separation, 1, 1.0), 2, 64, 16, 1);
+            world.fail = 0.002;
+            world.work(4);
+            let counters = world.map.counters();
+            let chosen = counters.victims.iter().sum::<u64>();
+            assert!(counters.grown_bad > 5, "{counters:?}");
+            assert!(counters.emergency_victims * 50 <= chosen, "{victim}, {separation:?}: {counters:?}");
+        }
+    }
+}
+
+/// Wear levelling takes blocks of its own, and leaves the reserve alone.
+#[test]
+fn wear_levelling_leaves_the_reserve() {
+    for gc_low in [1, 2] {
+        let wear = WearLevelling { dynamic: true, static_gap: Some(2) };
+        let config = FtlConfig { wear, ..config(Victim::Random, Separation::Collected, gc_low, 0.4) };
+        let mut world = World::new(&config, 2, 32, 16, 1);
+        world.work(8);
+        let counters = world.map.counters();
+        assert!(counters.victims[pellucid_flash::Cause::WearLevel as usize] > 0, "{counters:?}");
+        assert_eq!(counters.emergency_victims, 0, "{counters:?}");
+    }
+}
