@@ -3,27 +3,26 @@
 //! Uniform random writes to a page-mapped log with greedy collection rewrite a / (a + W0(-a e^-a)) units for each one of the
 //! host, a = 1 + over-provisioning, W0 the principal branch of Lambert's function, for many blocks of many pages.
 
-use super::bench::{Bench, ReproduceError};
+use super::bench::{Bench, ReproduceError, measure};
 use super::{Check, Figure, Outcome};
-use crate::drive::{RunError, precondition};
+use crate::experiment::prepare;
 use crate::report::plot::{Axis, Plot, Unit};
 use crate::spec;
-use pellucid_device::{Device, Filler};
-use pellucid_flash::{Lpn, Rng};
+use pellucid_ftl::Victim;
 
 const OVER_PROVISIONING: [f64; 5] = [0.07, 0.10, 0.14, 0.28, 0.30];
 /// How often the capacity is overwritten before the measurement, and in it.
 const SETTLE: f64 = 3.0;
-const MEASURE: f64 = 1.0;
+const MEASURE: f64 = 0.5;
+/// So many that the few which are open or waiting do not count.
+const BLOCKS: u32 = 2048;
+const PAGES: u32 = 256;
 
-/// One die, so that there is one pool of blocks as in the theory, and many blocks, so that the few which are open or waiting
-/// do not count. Times do not matter: nothing is simulated in time.
+/// One die, so that there is one pool of blocks as in the theory.
 const DRIVE: &str = r#"
 [drive.media]
 channels = 1
 ways = 1
-blocks = 4096
-pages = 256
 page_size = "4KiB"
 sector_size = 4096
 unit_size = "4KiB"
@@ -35,13 +34,13 @@ program = "750us"
 erase = "3.8ms"
 channel_rate = "333MB/s"
 [drive.ftl]
-victim = "greedy"
-separation = "off"
 gc_low = 1
 wear.dynamic = false
 durability = "volatile"
 [drive.buffer]
 entries = 64
+write = "write-through"
+retain = false
 [precondition]
 fill = 1.0
 "#;
@@ -51,9 +50,9 @@ pub(super) fn greedy(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let measured = bench.map(&OVER_PROVISIONING, |&spare| amplification(bench, spare))?;
     let checks = OVER_PROVISIONING.iter().zip(&measured).map(|(&spare, &measured)| {
         let what = format!("write amplification at {} over-provisioning", Unit::Percent.show(spare));
-        Check::within(what, Unit::Plain, predicted(spare), measured, 0.03)
+        Check::within(what, Unit::Plain, closed_form(spare), measured, 0.03)
     });
-    let curve = (10..=80).map(|i| f64::from(i) / 200.0).map(|spare| (spare, predicted(spare)));
+    let curve = (10..=80).map(|i| f64::from(i) / 200.0).map(|spare| (spare, closed_form(spare)));
     let plot = Plot::new("Write amplification of greedy collection")
         .x_axis(Axis::linear("over-provisioning", Unit::Percent).from(0.0).to(0.4))
         .y_axis(Axis::linear("programmed per host byte", Unit::Plain).from(0.0))
@@ -64,27 +63,67 @@ pub(super) fn greedy(bench: &Bench) -> Result<Outcome, ReproduceError> {
 }
 
 fn amplification(bench: &Bench, spare: f64) -> Result<f64, ReproduceError> {
-    let sets = [format!("ftl.over_provisioning={spare:?}"), format!("precondition.overwrite={SETTLE:?}")];
-    let spec = spec::from_str(DRIVE, "the drive of B1", &bench.sets_with(&sets))?;
-    let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
-    precondition(&mut device, &spec.precondition, None)?;
-    let units = device.capacity_sectors() / u64::from(device.layout().sectors_per_unit);
-    // Filling counts victims, not moves: what is valid in a victim when it is chosen is what has to be moved.
-    let before = device.ftl_counters().victim_valid_units;
-    let image = vec![0; device.image_bytes() * device.layout().sectors_per_unit as usize];
-    let mut rng = Rng::stream(bench.seed(), "reproduce collection");
-    let mut filler = Filler::default();
-    let writes = (units as f64 * MEASURE) as u64;
-    for _ in 0..writes {
-        let lpn = Lpn(rng.below(units) as u32);
-        device.fill_unit(&mut filler, lpn, &image).map_err(RunError::Precondition)?;
+    let user = (f64::from(BLOCKS * PAGES) / (1.0 + spare)) as u32;
+    let drive =
+        OneDie { victim: Victim::Greedy, blocks: BLOCKS, pages: PAGES, user, separated: false, hot: None };
+    Ok(drive.amplification(bench, SETTLE, MEASURE)?.0)
+}
+
+/// A drive of one die, as theory has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OneDie {
+    pub victim: Victim,
+    pub blocks: u32,
+    pub pages: u32,
+    /// Pages that the host can address.
+    pub user: u32,
+    /// What garbage collection copies has an open block of its own.
+    pub separated: bool,
+    /// The hot part, as shares of the pages and of the writes.
+    pub hot: Option<(f64, f64)>,
+}
+
+impl OneDie {
+    /// Write amplification in steady state, with 64 writes outstanding and no limit, and how many victims were not the policy's. The
+    /// capacity is overwritten `settle` times before, and `times` in the measurement.
+    pub fn amplification(
+        &self,
+        bench: &Bench,
+        settle: f64,
+        times: f64,
+    ) -> Result<(f64, u64), ReproduceError> {
+        let separation = if self.separated { "collected" } else { "off" };
+        // Filling is quicker, but its writes are uniform.
+        let filled = if self.hot.is_some() { 0.0 } else { settle };
+        let sets = [
+            format!("media.blocks={}", self.blocks),
+            format!("media.pages={}", self.pages),
+            format!("ftl.capacity={}", u64::from(self.user) * 4096),
+            format!("ftl.victim={}", self.victim),
+            format!("ftl.separation={separation}"),
+            format!("precondition.overwrite={filled:?}"),
+        ];
+        let spec = spec::from_str(DRIVE, "the drive of the claim", &bench.sets_with(&sets))?;
+        let mut device = prepare(&spec, None)?;
+        let zones = self.hot.map_or(String::new(), |(share, writes)| {
+            let (hot, cold) = (100.0 * share, 100.0 * writes);
+            format!(",random_distribution=zoned:{cold:.0}/{hot:.0}:{:.0}/{:.0}", 100.0 - cold, 100.0 - hot)
+        });
+        let mut job = |times: f64| {
+            let count = (f64::from(self.user) * times) as u64;
+            let job = format!("rw=randwrite,bs=4k,iodepth=64,number_ios={count}{zones}");
+            measure(&mut device, &spec, &job)
+        };
+        if self.hot.is_some() {
+            job(settle)?;
+        }
+        let report = job(times)?;
+        Ok((report.write_amplification.total.unwrap_or(f64::NAN), report.collection.emergency_victims))
     }
-    let moved = device.ftl_counters().victim_valid_units - before;
-    Ok(1.0 + moved as f64 / writes as f64)
 }
 
 /// The closed form.
-fn predicted(spare: f64) -> f64 {
+pub(super) fn closed_form(spare: f64) -> f64 {
     let a = 1.0 + spare;
     a / (a + lambert_w0(-a * (-a).exp()))
 }
@@ -114,7 +153,7 @@ mod tests {
             assert!((w * w.exp() - x).abs() < 1e-12 && w > -1.0, "{x}: {w}");
         }
         for (spare, known) in [(0.07, 7.82), (0.10, 5.68), (0.14, 4.25), (0.28, 2.48), (0.30, 2.36)] {
-            assert!((predicted(spare) - known).abs() < 0.006, "{spare}: {}", predicted(spare));
+            assert!((closed_form(spare) - known).abs() < 0.006, "{spare}: {}", closed_form(spare));
         }
     }
 }
