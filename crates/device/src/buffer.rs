@@ -36,6 +36,8 @@ pub(crate) struct Entry {
     pub filling: bool,
     /// The last fill left no content, because nobody would see it.
     pub hollow: bool,
+    /// Its page has no place on the media, and will get none from here: it holds zeros that nobody wrote.
+    pub unmapped: bool,
     /// It must go to the media as soon as it can.
     pub wanted: bool,
     /// The fill under way completes it for a program.
@@ -86,6 +88,7 @@ const VACANT: Entry = Entry {
     packed_at: 0,
     filling: false,
     hollow: false,
+    unmapped: false,
     wanted: false,
     completing: false,
     again: false,
@@ -187,7 +190,7 @@ impl Buffer {
     pub fn take(&mut self, lpn: Lpn) -> Option<u32> {
         let at = self.vacant.pop()?;
         let entry = &mut self.entries[at as usize];
-        (entry.lpn, entry.valid, entry.dirty) = (lpn, 0, 0);
+        (entry.lpn, entry.valid, entry.dirty, entry.unmapped) = (lpn, 0, 0, false);
         self.list(at);
         Some(at)
     }

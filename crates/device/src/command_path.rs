@@ -241,6 +241,7 @@ impl Device {
             stages: record.stages,
             data: std::mem::take(&mut command.data),
             result: record.result,
+            unmapped: record.unmapped,
             vector: command.vector.take(),
         });
         if record.status == Status::Success {

@@ -251,7 +251,7 @@ impl Device {
             } else {
                 self.zero(entry);
                 let record = &mut self.buffer[entry];
-                (record.dirty, record.wanted) = (0, false);
+                (record.dirty, record.wanted, record.unmapped) = (0, false, true);
                 record.users += 1;
                 self.flushed(entry);
                 self.release(entry);
@@ -269,7 +269,7 @@ impl Device {
         self.zero(entry);
         self.buffer.hold_for_write(entry);
         let record = &mut self.buffer[entry];
-        (record.dirty, record.wanted) = (record.valid, true);
+        (record.dirty, record.wanted, record.unmapped) = (record.valid, true, false);
         record.users += 1;
         self.release(entry);
     }

@@ -135,6 +135,7 @@ impl Device {
                 stages: w.stages,
                 data: std::mem::take(&mut w.command.data),
                 result: 0,
+                unmapped: 0,
                 vector: w.command.vector.take(),
             })
             .collect()

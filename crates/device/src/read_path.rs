@@ -380,7 +380,10 @@ impl Device {
         for sector in (0..self.layout.sectors_per_unit).filter(|s| valid >> s & 1 == 0) {
             self.buffer.images_mut(entry, sector, 1).fill(0);
         }
-        self.buffer[entry].valid = self.full;
+        let held = &mut self.buffer[entry];
+        // With sectors that were written, the page is on its way to a place.
+        held.unmapped = valid == 0;
+        held.valid = self.full;
         self.end_fill(entry, Status::Success, op);
     }
 
@@ -474,6 +477,9 @@ impl Device {
         self.move_data(slice);
         if self.works[work].command.opcode != Opcode::Read {
             return self.write_arrived(slice);
+        }
+        if self.buffer[entry].unmapped {
+            self.works[work].unmapped += self.slices[slice].sectors;
         }
         self.slice_done(slice, Status::Success);
         self.buffer[entry].readers -= 1;

@@ -23,6 +23,8 @@ pub(crate) struct Work {
     /// Of the completion.
     pub result: u64,
     next: u32,
+    /// Of the completion.
+    pub unmapped: u32,
     pub status: Status,
     /// Open-channel copy: the sources are in the controller.
     pub copied: bool,
@@ -43,6 +45,7 @@ impl Default for Work {
             submitted: SimTime::ZERO,
             result: 0,
             next: NIL,
+            unmapped: 0,
             status: Status::Success,
             copied: false,
             live: false,
@@ -59,7 +62,7 @@ impl Work {
     pub fn begin(&mut self, command: Command, submitted: SimTime, status: Status) {
         (self.slices_left, self.dmas_left) = (0, 0);
         (self.mark, self.submitted) = (submitted, submitted);
-        (self.result, self.status, self.next) = (0, status, NIL);
+        (self.result, self.unmapped, self.status, self.next) = (0, 0, status, NIL);
         (self.copied, self.live, self.fetched) = (false, true, false);
         self.stages = StageTimes::default();
         self.command = command;

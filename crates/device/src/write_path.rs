@@ -87,6 +87,7 @@ impl Device {
         let record = &mut self.buffer[entry];
         record.valid |= mask;
         record.dirty |= mask;
+        record.unmapped = false;
         record.handle = handle;
     }
 

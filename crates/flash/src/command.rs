@@ -188,6 +188,9 @@ pub struct Completion {
     pub data: Vec<u8>,
     /// `Append`: the first sector written. A vector command: bit i is set where address i failed. Else 0.
     pub result: u64,
+    /// Sectors of a read of logical blocks that have no place on the media: never written, or trimmed. They read as zeros, and no
+    /// flash operation serves them. Else 0.
+    pub unmapped: u32,
     /// The command's vector, its metadata filled by a read.
     pub vector: Option<Box<Vector>>,
 }

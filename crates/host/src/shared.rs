@@ -370,6 +370,7 @@ impl<D: Drive> Shared<D> {
             stages,
             data,
             result,
+            unmapped: 0,
             vector,
         });
     }

@@ -67,8 +67,9 @@ impl From<RunError> for ExperimentError {
 /// The jobs of a description.
 pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
     let mut jobs = Vec::new();
-    for raw in &spec.jobs {
+    for (raw, number) in spec.jobs.iter().zip(1..) {
         let mut builder = JobBuilder::new(Dialect::Native);
+        builder.set("name", &format!("job{number}")).map_err(|error| refused(&raw.place, error))?;
         builder.begin_at(raw.place.to_string());
         builder.set("randseed", &spec.run.seed.to_string()).map_err(|error| refused(&raw.place, error))?;
         for pair in &raw.pairs {
@@ -198,7 +199,7 @@ pub fn execute_on(
     let log = spec.run.log.as_deref().map(open_log).transpose()?;
     let began = clock();
     let measured = Run::new(device, source, oracle, log).run(onlooker)?;
-    let cost = HostCost::new(measured.requests, clock() - began, peak_memory_bytes());
+    let cost = HostCost::new(measured.requests.requests, clock() - began, peak_memory_bytes());
     let seeds = seeds(spec, jobs);
     let workload = Workload { summary, command_line: String::new() };
     Ok(drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost)))

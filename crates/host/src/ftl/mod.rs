@@ -55,12 +55,15 @@ pub(crate) struct Request {
     left: u32,
     status: Option<Status>,
     stages: StageTimes,
+    /// Sectors of a read that have no place on the drive.
+    unmapped: u32,
 }
 
 impl Request {
     fn begin(&mut self, command: Command, submitted: SimTime) {
         self.command = Some(command);
         (self.submitted, self.done, self.left, self.status) = (submitted, 0, 0, None);
+        self.unmapped = 0;
         self.stages = StageTimes::default();
     }
 }
@@ -395,6 +398,7 @@ impl HostFtl {
             stages,
             data: command.data,
             result: 0,
+            unmapped: record.unmapped,
             vector: command.vector,
         });
         self.requests.release(request);

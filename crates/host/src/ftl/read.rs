@@ -38,13 +38,15 @@ impl HostFtl {
         let (image, wanted) = (self.image_bytes, !command.data.is_empty());
         let mut read = self.reads.take();
         self.begin_read(read, request);
-        let (mut parts, mut lost) = (0, false);
+        let (mut parts, mut lost, mut unmapped) = (0, false, 0);
         for i in 0..command.sectors {
             let lpn = pellucid_flash::Lpn((command.lba.0 + u64::from(i)) as u32);
             let place = i as usize * image..(i as usize + 1) * image;
             if let Some(at) = self.ring.find(lpn) {
                 self.counters.buffer_read_hits += 1;
-                match self.ring.entry(at).trimmed {
+                let trimmed = self.ring.entry(at).trimmed;
+                unmapped += u32::from(trimmed);
+                match trimmed {
                     _ if !wanted => {}
                     true => command.data[place].fill(0),
                     false => command.data[place].copy_from_slice(self.ring.image(at)),
@@ -57,6 +59,7 @@ impl HostFtl {
                     command.data[place].fill(0);
                 }
                 lost |= ppa == Ppa::LOST;
+                unmapped += u32::from(ppa == Ppa::NONE);
                 continue;
             }
             if self.reads[read].sectors.len() == Vector::ADDRESSES_MAX {
@@ -79,7 +82,7 @@ impl HostFtl {
         }
         let record = &mut self.requests[request];
         record.command = Some(command);
-        record.left = parts;
+        (record.left, record.unmapped) = (parts, unmapped);
         record.status = lost.then_some(Status::UnrecoveredRead);
         self.counters.lost_reads += u64::from(lost);
         if parts == 0 {

@@ -295,6 +295,7 @@ impl HostFtl {
                 stages,
                 data: command.data,
                 result: 0,
+                unmapped: 0,
                 vector: command.vector,
             });
         }

@@ -408,6 +408,7 @@ impl ZoneChunks {
             stages,
             data: command.data,
             result: record.failed,
+            unmapped: 0,
             vector: command.vector,
         });
         self.ops.release(op);

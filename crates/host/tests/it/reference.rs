@@ -296,6 +296,7 @@ impl Reference {
             stages,
             data: command.data,
             result,
+            unmapped: 0,
             vector: command.vector,
         });
     }

@@ -238,6 +238,7 @@ impl ZoneReference {
             stages,
             data: command.data,
             result: 0,
+            unmapped: 0,
             vector: None,
         });
     }

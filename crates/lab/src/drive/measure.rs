@@ -1,10 +1,12 @@
 //! From what was measured to the report.
 
 use super::target::{HostUse, Target};
-use super::{Run, RunError, Source, busy};
+use super::{Jobs, Run, RunError, Source, busy};
+use crate::report::format::{duration, percent};
 use crate::report::{
-    ByCause, Collection, Directions, Drive, EraseCounts, FirmwareModules, HostCost, HostLayer, MediaHealth,
-    Mount, Replay, Report, Series, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
+    ByCause, Collection, Drive, EraseCounts, FirmwareModules, GroupResult, HostCost, HostLayer, JobResult,
+    MediaHealth, Mount, Replay, Report, RequestRecorder, Requests, Series, Span, Utilisation, Wear,
+    WearHistogram, Workload, WriteAmplification,
 };
 use pellucid_device::{Counters, Device, FirmwareModule, Namespace};
 use pellucid_flash::{Cause, Nanos, SimTime};
@@ -15,10 +17,12 @@ use std::collections::BTreeMap;
 /// What a run has measured.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Requests by direction.
-    pub directions: Directions,
-    /// Requests in all.
-    pub requests: u64,
+    /// All requests, over the whole measurement.
+    pub requests: Requests,
+    /// The jobs as they were written, each over its own time; empty for a trace.
+    pub jobs: Vec<JobResult>,
+    /// Their groups.
+    pub groups: Vec<GroupResult>,
     /// From the start, or the end of `ramp_time`, to the last completion.
     pub simulated: Nanos,
     /// What the drive counted meanwhile.
@@ -55,9 +59,14 @@ impl Measured {
             |now: Vec<u64>, before: &[u64]| now.iter().zip(before).map(|(n, b)| n - b).collect::<Vec<_>>();
         let simulated = end.since(run.measured_from);
         let layout = run.device.device().layout();
+        let (jobs, groups) = match &run.source {
+            Source::Jobs(jobs) => by_job(jobs, &run.recorders, run.measured_from),
+            Source::Trace(_) => Default::default(),
+        };
         let measured = Measured {
-            requests: run.recorder.requests(),
-            directions: run.recorder.finish(simulated),
+            requests: run.recorders.iter().fold(RequestRecorder::new(), merged).finish(simulated),
+            jobs,
+            groups,
             simulated,
             counters: difference(&run.device.device().counters(), &run.before),
             chunks_by_wrong_bits: since(
@@ -82,6 +91,50 @@ impl Measured {
         }
         Ok(measured)
     }
+}
+
+fn merged(mut sum: RequestRecorder, part: &RequestRecorder) -> RequestRecorder {
+    sum.merge(part);
+    sum
+}
+
+/// The result of each job, over its own time: from when its statistics begin to its last completion. A group's time spans those of
+/// its jobs. Times are told from the beginning of the measurement.
+fn by_job(jobs: &Jobs, recorders: &[RequestRecorder], from: SimTime) -> (Vec<JobResult>, Vec<GroupResult>) {
+    // A job that completed nothing that counts has no time of its own.
+    let span = |at: usize| {
+        let began = jobs.began(at as u32).filter(|_| recorders[at].requests() > 0);
+        began.map(|began| (began, recorders[at].last()))
+    };
+    let time = |span: Option<(SimTime, SimTime)>| match span {
+        Some((began, ended)) => Span::new(began.since(from), ended.since(from)),
+        None => Span::default(),
+    };
+    let results = jobs.results().iter().enumerate().map(|(at, job)| {
+        let time = time(span(at));
+        JobResult {
+            name: job.name.clone(),
+            group: job.group,
+            instances: job.instances,
+            requests: recorders[at].finish(time.runtime()),
+            time,
+        }
+    });
+    let last = jobs.results().last().map_or(0, |job| job.group);
+    let groups = (0..=last).map(|group| {
+        let members: Vec<usize> =
+            (0..recorders.len()).filter(|&at| jobs.results()[at].group == group).collect();
+        let whole = members.iter().filter_map(|&at| span(at)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let recorder = members.iter().map(|&at| &recorders[at]).fold(RequestRecorder::new(), merged);
+        let time = time(whole);
+        GroupResult {
+            group,
+            jobs: members.iter().map(|&at| jobs.results()[at].name.clone()).collect(),
+            requests: recorder.finish(time.runtime()),
+            time,
+        }
+    });
+    (results.collect(), groups.collect())
 }
 
 /// What layers did between two moments; what they hold is that of the second.
@@ -171,6 +224,7 @@ pub fn report(
     let victims: u64 = ftl.victims.iter().sum();
     let utilisation = utilisation(device, &measured);
     Report {
+        warnings: warnings(&measured),
         drive: Drive {
             name: name.into(),
             summary: summary(device),
@@ -180,10 +234,13 @@ pub fn report(
         },
         workload,
         seeds,
-        requests: measured.requests,
+        requests: measured.requests.requests,
         simulated_seconds: measured.simulated.as_secs_f64(),
         host,
-        directions: measured.directions,
+        directions: measured.requests.directions,
+        reads: measured.requests.reads,
+        jobs: measured.jobs,
+        groups: measured.groups,
         write_amplification: amplification,
         collection: Collection {
             collections: victims,
@@ -219,6 +276,27 @@ pub fn report(
         series: measured.series,
         ..Report::default()
     }
+}
+
+/// From this share of the reads on, those that found no data are warned of.
+const UNMAPPED_SHARE_WARNED: f64 = 0.03;
+
+/// Why numbers of the report may not mean what they seem to.
+fn warnings(measured: &Measured) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let reads = &measured.requests.reads;
+    if let Some(share) = reads.unmapped_share.filter(|&share| share >= UNMAPPED_SHARE_WARNED) {
+        let mapped = match reads.mapped.latency.mean_ns {
+            Some(ns) => format!("; reads of data took {} in the mean", duration(ns)),
+            None => String::new(),
+        };
+        warnings.push(format!(
+            "{} of the reads were of sectors that hold no data (never written, or trimmed), which cost no flash \
+             read{mapped}; to give the drive data first: --precondition trace, fill or steady",
+            percent(share)
+        ));
+    }
+    warnings
 }
 
 fn wear(target: &impl Target) -> Wear {

@@ -18,14 +18,14 @@ pub use fill::precondition_stack;
 pub use measure::{Measured, report};
 pub use oracle::{Mismatch, Oracle, Promise, fill_images, stamp, version_of};
 pub use precondition::precondition;
-pub use source::{Jobs, Next, Request, Source, Trace};
+pub use source::{JobName, Jobs, Next, Request, Source, Trace};
 pub use target::{HostLayer, HostStack, HostUse, Target};
 
 use crate::report::{RequestLog, RequestRecorder, Sample, TimeSeries};
 use crate::trace::TraceError;
 use crate::workload::JobError;
 use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom};
-use pellucid_flash::{Cause, Command, Completion, Lba, Nanos, Opcode, SimTime, Status};
+use pellucid_flash::{Cause, Command, Completion, Lba, Opcode, SimTime, Status};
 use pellucid_ftl::FtlCounters;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -120,7 +120,10 @@ pub struct Run<'a, T: Target = Device> {
     wrong_bits_before: Vec<u64>,
     host_before: Option<HostUse>,
     busy_before: (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule::COUNT]),
-    recorder: RequestRecorder,
+    /// By job as it was written; one for a trace.
+    recorders: Vec<RequestRecorder>,
+    /// No job's statistics count yet.
+    warming: bool,
     series: TimeSeries,
     log: Option<RequestLog<Box<dyn Write>>>,
     oracle: Option<Oracle>,
@@ -175,6 +178,10 @@ impl<'a, T: Target> Run<'a, T> {
         let series = TimeSeries::new(start, sample(device, start));
         let busy_before = busy(device.device());
         let wrong_bits_before = device.device().chunks_by_wrong_bits().to_vec();
+        let (results, warming) = match &source {
+            Source::Jobs(jobs) => (jobs.results().len(), true),
+            Source::Trace(_) => (1, false),
+        };
         Run {
             device,
             source,
@@ -185,7 +192,8 @@ impl<'a, T: Target> Run<'a, T> {
             before,
             host_before,
             busy_before,
-            recorder: RequestRecorder::new(),
+            recorders: vec![RequestRecorder::new(); results],
+            warming,
             series,
             log,
             oracle,
@@ -206,12 +214,6 @@ impl<'a, T: Target> Run<'a, T> {
         }
         let mut now = self.start;
         let mut rounds = 0u32;
-        let mut ramp = match &self.source {
-            Source::Jobs(jobs) if jobs.ramp_end() > SimTime::ZERO => {
-                Some(self.start + Nanos(jobs.ramp_end().0))
-            }
-            _ => None,
-        };
         loop {
             let release = self.submit_all(now)?;
             if release.is_none() && self.in_flight.len() == self.idle_tags.len() {
@@ -226,7 +228,8 @@ impl<'a, T: Target> Run<'a, T> {
                 (None, Some(release)) => release,
                 (None, None) => break,
             };
-            if let Some(at) = ramp.take_if(|at| next >= *at) {
+            let mut warmed = self.warmed_at();
+            if let Some(at) = warmed.take_if(|at| next >= *at) {
                 self.measure_from(at);
             }
             if next >= self.series.sample_due() {
@@ -234,7 +237,7 @@ impl<'a, T: Target> Run<'a, T> {
             }
             // Before a completion, only these need the driver.
             let mut limit = self.series.sample_due();
-            for wanted in [release, ramp].into_iter().flatten() {
+            for wanted in [release, warmed].into_iter().flatten() {
                 limit = limit.min(wanted);
             }
             now = self.device.advance_to_completion(next, limit);
@@ -243,14 +246,14 @@ impl<'a, T: Target> Run<'a, T> {
             }
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(LOOK_ROUNDS) {
-                let requests = self.recorder.requests();
+                let requests = self.recorders.iter().map(RequestRecorder::requests).sum();
                 let progress = Progress { requests, simulated: SimTime(now.since(self.start).0) };
                 if onlooker.look(self.device.device(), progress).is_break() {
                     break;
                 }
             }
         }
-        if ramp.is_some() {
+        if self.warming {
             // All of it was a warm-up.
             self.measure_from(self.device.now());
         }
@@ -259,9 +262,19 @@ impl<'a, T: Target> Run<'a, T> {
         Measured::take(self, end)
     }
 
+    /// While nothing is measured: when that begins, as far as is known.
+    #[inline]
+    fn warmed_at(&self) -> Option<SimTime> {
+        match &self.source {
+            Source::Jobs(jobs) if self.warming => Some(jobs.measures_from()),
+            _ => None,
+        }
+    }
+
     /// What is measured begins at `at`, before which nothing more happens: what was counted so far was a warm-up.
     fn measure_from(&mut self, at: SimTime) {
         self.device.advance(at);
+        self.warming = false;
         self.measured_from = at;
         self.before = self.device.device().counters();
         self.ftl_before = self.device.device().ftl_counters();
@@ -298,6 +311,9 @@ impl<'a, T: Target> Run<'a, T> {
             };
             match next {
                 Next::Now(request) => {
+                    if self.warmed_at().is_some_and(|at| now >= at) {
+                        self.measure_from(now);
+                    }
                     self.submit(now, request);
                     if let Source::Jobs(jobs) = &self.source
                         && let Some(lba) = jobs.ahead(request.owner)
@@ -383,18 +399,18 @@ impl<'a, T: Target> Run<'a, T> {
         };
         let bytes = u64::from(sectors) * u64::from(self.device.device().layout().sector_bytes);
         self.last_completion = completion.completed;
-        let counted = match &mut self.source {
+        let (counted, result) = match &mut self.source {
             Source::Jobs(jobs) => {
                 jobs.completed(owner, completion.completed);
-                completion.submitted.since(self.start).0 >= jobs.ramp(owner).0
+                (completion.submitted >= jobs.counts_from(owner), jobs.result_of(owner))
             }
             Source::Trace(trace) => {
                 trace.completed();
-                true
+                (true, 0)
             }
         };
         if counted {
-            self.recorder.record(completion, bytes);
+            self.recorders[result as usize].record(completion, bytes);
             let write = completion.opcode == Opcode::Write;
             if completion.status == Status::Success && (write || completion.opcode == Opcode::Read) {
                 let latency = completion.completed - completion.submitted;
@@ -402,7 +418,8 @@ impl<'a, T: Target> Run<'a, T> {
             }
         }
         if let Some(log) = &mut self.log {
-            log.write(lba, sectors, completion).map_err(RunError::Log)?;
+            let name = if matches!(self.source, Source::Jobs(_)) { result + 1 } else { owner };
+            log.write(lba, sectors, name, completion).map_err(RunError::Log)?;
         }
         if self.oracle.is_some() {
             self.verify(tag, completion)?;

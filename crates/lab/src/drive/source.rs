@@ -56,8 +56,23 @@ struct Worker {
     draws_ahead: bool,
     /// Nothing but `runtime` ends it.
     only_timed: bool,
+    /// Statistics count what it submits from this moment on; [`SimTime::MAX`] before it starts.
+    counts_from: SimTime,
+    /// Which of the results is its.
+    result: u32,
     /// When it last submitted something, and how much at that moment.
     at_once: (SimTime, u64),
+}
+
+/// A job as it was written: its clones together are one result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobName {
+    /// Its name.
+    pub name: String,
+    /// The number of its group; a job with `stonewall` or `new_group` begins another one.
+    pub group: u32,
+    /// Clones.
+    pub instances: u32,
 }
 
 /// Several jobs side by side; a job with `stonewall` starts when all before it have ended, one with `wait_for` when the
@@ -65,6 +80,10 @@ struct Worker {
 pub struct Jobs {
     workers: Vec<Worker>,
     turn: usize,
+    /// One for each job as it was written, clones together.
+    results: Vec<JobName>,
+    /// The earliest moment at which what a job that has started submits counts.
+    measures_from: SimTime,
     /// Every job has as much in flight as it may have: nothing before a completion.
     full: bool,
 }
@@ -78,7 +97,16 @@ impl Jobs {
 
     /// Puts jobs on a drive with so many placement handles.
     pub fn new(jobs: &[Job], capacity_bytes: u64, sector_bytes: u32, handles: u16) -> Result<Jobs, JobError> {
-        let worker = |job: &Job| {
+        let mut results: Vec<JobName> = Vec::new();
+        let mut worker = |job: &Job| {
+            match results.last_mut().filter(|_| job.clone_index > 0) {
+                Some(same) => same.instances += 1,
+                None => {
+                    let begins = u32::from(job.stonewall || job.new_group);
+                    let group = results.last().map_or(0, |before| before.group + begins);
+                    results.push(JobName { name: job.name.clone(), group, instances: 1 });
+                }
+            }
             Ok(Worker {
                 generator: Generator::new(job, capacity_bytes, sector_bytes)?,
                 handles: Handles::new(job, handles)?,
@@ -90,10 +118,13 @@ impl Jobs {
                 ahead: None,
                 draws_ahead: job.think.is_none() && job.rate.iter().all(|r| *r == Rate::Unlimited),
                 only_timed: job.runtime.is_some() && job.number_ios.is_none() && job.limit == IoLimit::None,
+                counts_from: SimTime::MAX,
+                result: results.len() as u32 - 1,
                 at_once: (SimTime::ZERO, 0),
             })
         };
-        Ok(Jobs { workers: jobs.iter().map(worker).collect::<Result<_, JobError>>()?, turn: 0, full: false })
+        let workers = jobs.iter().map(&mut worker).collect::<Result<_, JobError>>()?;
+        Ok(Jobs { workers, turn: 0, results, measures_from: SimTime::MAX, full: false })
     }
 
     fn may_start(&self, at: usize) -> bool {
@@ -148,8 +179,14 @@ impl Jobs {
             if !self.may_start(at) {
                 return Next::Blocked;
             }
-            self.workers[at].started = true;
-            self.workers[at].generator.start(now);
+            let worker = &mut self.workers[at];
+            worker.started = true;
+            worker.generator.start(now);
+            let Job { start_delay, ramp_time, .. } = worker.job;
+            let begins = now.0.saturating_add(start_delay.0);
+            worker.counts_from = SimTime(begins.saturating_add(ramp_time.0));
+            let from = if ramp_time == Nanos::ZERO { now } else { worker.counts_from };
+            self.measures_from = self.measures_from.min(from);
         }
         let worker = &mut self.workers[at];
         if worker.ended {
@@ -209,25 +246,36 @@ impl Jobs {
         worker.generator.completed(now);
     }
 
-    /// Statistics of `owner` count only from this time after the run's start on.
-    pub fn ramp(&self, owner: u32) -> SimTime {
-        self.workers[owner as usize].ramp()
+    /// Statistics of `owner` count what it submits from this moment on.
+    #[inline]
+    pub fn counts_from(&self, owner: u32) -> SimTime {
+        self.workers[owner as usize].counts_from
     }
 
-    /// Measuring begins this long after the run's start: when the first job's statistics count.
-    pub fn ramp_end(&self) -> SimTime {
-        self.workers.iter().map(Worker::ramp).min().unwrap_or_default()
+    /// Which of the [`results`](Jobs::results) `owner` belongs to.
+    #[inline]
+    pub fn result_of(&self, owner: u32) -> u32 {
+        self.workers[owner as usize].result
+    }
+
+    /// The jobs as they were written.
+    pub fn results(&self) -> &[JobName] {
+        &self.results
+    }
+
+    /// When the statistics of a result begin: with the first of its clones that starts. `None`: none has started.
+    pub fn began(&self, result: u32) -> Option<SimTime> {
+        let of = self.workers.iter().filter(|worker| worker.result == result && worker.started);
+        of.map(|worker| worker.counts_from).min()
+    }
+
+    /// Measuring begins at this moment: when the statistics of the first job count. [`SimTime::MAX`] before any job has started.
+    pub fn measures_from(&self) -> SimTime {
+        self.measures_from
     }
 }
 
 impl Worker {
-    fn ramp(&self) -> SimTime {
-        match self.job.ramp_time {
-            Nanos::ZERO => SimTime::ZERO,
-            ramp => SimTime(self.job.start_delay.0.saturating_add(ramp.0)),
-        }
-    }
-
     /// Counts a request at `now`.
     #[inline]
     fn stands_still(&mut self, now: SimTime) -> bool {

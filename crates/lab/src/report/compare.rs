@@ -2,7 +2,7 @@
 //! first drive's.
 
 use super::format::{bytes, count, duration, significant, span};
-use super::{Direction, Report};
+use super::{Direction, JobResult, Latency, Report};
 use std::fmt::Write;
 
 /// How a number is shown.
@@ -41,7 +41,7 @@ pub(super) fn cells(reports: &[Report]) -> (Vec<String>, Vec<Vec<String>>) {
 }
 
 fn line(out: &mut String, row: &[String]) {
-    let mut text = format!("{:LABEL$}", row[0]);
+    let mut text = format!("{:LABEL$}", clip(&row[0], LABEL - 1));
     for cell in &row[1..] {
         let _ = write!(text, "{:COLUMN$}", clip(cell, COLUMN - 2));
     }
@@ -95,6 +95,8 @@ fn rows(reports: &[Report]) -> Vec<Row> {
         add("max", duration, |d| d.latency.max_ns.map(|ns| ns as f64));
         add("errors", whole, |d| (d.errors > 0).then_some(d.errors as f64));
     }
+    rows.extend(reads_by_mapping(reports));
+    rows.extend(jobs(reports));
     rows.extend([
         row("write amplification".into(), significant, &|r| r.write_amplification.total),
         row("blocks erased".into(), whole, &|r| Some(r.collection.erased_blocks.total() as f64)),
@@ -108,5 +110,51 @@ fn rows(reports: &[Report]) -> Vec<Row> {
         row("host memory".into(), bytes, &|r| r.host_layer.as_ref().map(|h| h.memory_bytes as f64)),
         row("host processor".into(), share, &|r| r.host_layer.as_ref().map(|h| h.cpu_share)),
     ]);
+    rows
+}
+
+/// Where some drive had no data for some reads: how many, and what the others took.
+fn reads_by_mapping(reports: &[Report]) -> Vec<Row> {
+    if reports.iter().all(|report| report.reads.unmapped.requests == 0) {
+        return Vec::new();
+    }
+    let share: Show = |value| format!("{} %", significant(value * 100.0));
+    let mapped = |label: &str, of: fn(&Latency) -> Option<f64>| -> Row {
+        let values = reports.iter().map(|report| of(&report.reads.mapped.latency)).collect();
+        (format!("mapped read {label}"), duration, values)
+    };
+    let unmapped = reports.iter().map(|report| report.reads.unmapped_share).collect();
+    vec![
+        ("unmapped reads".into(), share, unmapped),
+        mapped("mean", |latency| latency.mean_ns),
+        mapped("p50", |latency| latency.p50_ns.map(|ns| ns as f64)),
+        mapped("p99", |latency| latency.p99_ns.map(|ns| ns as f64)),
+    ]
+}
+
+/// The jobs, each over its own time, where there are several.
+fn jobs(reports: &[Report]) -> Vec<Row> {
+    let most = reports.iter().map(|report| report.jobs.len()).max().unwrap_or(0);
+    let mut rows: Vec<Row> = Vec::new();
+    for at in (0..most).filter(|_| most > 1) {
+        let job = |report: &'_ Report| report.jobs.get(at).cloned();
+        let name = reports.iter().find_map(job).map_or(String::new(), |job| job.title());
+        let mut add = |label: &str, show: Show, of: &dyn Fn(&JobResult) -> Option<f64>| {
+            let values = reports.iter().map(|report| report.jobs.get(at).and_then(of)).collect();
+            rows.push((format!("{name}: {label}"), show, values));
+        };
+        add("runtime", span, &|job| Some(job.time.runtime_seconds));
+        for (i, direction) in ["read", "write", "trim", "flush"].into_iter().enumerate() {
+            let mut add = |label: &str, show: Show, of: fn(&Direction) -> Option<f64>| {
+                add(&format!("{direction} {label}"), show, &|job| {
+                    let direction = job.requests.directions.named()[i].1;
+                    (direction.requests > 0).then(|| of(direction)).flatten()
+                });
+            };
+            add("IOPS", |value| count(value.round() as u64), |d| Some(d.iops));
+            add("mean", duration, |d| d.latency.mean_ns);
+            add("p99", duration, |d| d.latency.p99_ns.map(|ns| ns as f64));
+        }
+    }
     rows
 }

@@ -9,7 +9,7 @@ pub use side_by_side::{render_compare_html, render_compare_svg};
 
 use super::format::{bytes, count, duration, optional, percent, significant, span};
 use super::plot::{self, Unit, escape};
-use super::{Direction, Report};
+use super::{Direction, Report, Requests, jobs};
 use figures as figure;
 use std::fmt::Write;
 
@@ -194,7 +194,7 @@ fn requests(report: &Report) -> String {
         "", "requests", "errors", "bytes", "IOPS", "rate", "mean", "min", "p50", "p95", "p99", "p99.9",
         "p99.99", "max",
     ];
-    let rows = used(report).into_iter().map(|(name, d)| {
+    let cells = |(name, d): (&'static str, &Direction)| {
         let l = &d.latency;
         let mut row = vec![
             name.into(),
@@ -207,8 +207,18 @@ fn requests(report: &Report) -> String {
         ];
         row.extend([l.min_ns, l.p50_ns, l.p95_ns, l.p99_ns, l.p99_9_ns, l.p99_99_ns, l.max_ns].map(ns));
         row
-    });
-    table("", &head, &rows.collect::<Vec<_>>())
+    };
+    let rows = |part: &Requests| part.rows().into_iter().map(cells).collect::<Vec<_>>();
+    let parts = jobs::parts(&report.jobs, &report.groups);
+    let whole = match parts.is_empty() {
+        true => String::new(),
+        false => format!("All jobs, over the drive's whole {}", span(report.simulated_seconds)),
+    };
+    let mut tables = table(&whole, &head, &rows(&report.all_requests()));
+    for (title, time, part) in parts {
+        tables.push_str(&table(&format!("{title}, {}", time.words()), &head, &rows(part)));
+    }
+    tables
 }
 
 fn latency(report: &Report) -> Vec<Part> {

@@ -1,7 +1,7 @@
 //! The log of single requests: one CSV line per completion, written as the run goes on.
 //!
 //! Columns: `at_ns,completed_ns,op,lba,sectors,status,latency_ns`, then one column `<stage>_ns` per
-//! [`Stage`]. Times are simulated nanoseconds since the drive was switched on; the stage columns of a line
+//! [`Stage`], `unmapped_sectors` (of a read) and `job` (its number, from 1; of a trace, its device). Times are simulated nanoseconds since the drive was switched on; the stage columns of a line
 //! sum to its `latency_ns`. Lines stand in the order of completion.
 
 use super::tables::key;
@@ -22,19 +22,19 @@ impl<W: Write> RequestLog<W> {
         for stage in Stage::ALL {
             write!(out, ",{}_ns", key(stage.name()))?;
         }
-        writeln!(out)?;
+        writeln!(out, ",unmapped_sectors,job")?;
         Ok(RequestLog { out })
     }
 
     /// Writes the line of one completion; `lba` and `sectors` are those of its command.
-    pub fn write(&mut self, lba: Lba, sectors: u32, completion: &Completion) -> io::Result<()> {
+    pub fn write(&mut self, lba: Lba, sectors: u32, job: u32, completion: &Completion) -> io::Result<()> {
         let (at, end) = (completion.submitted, completion.completed);
         let (op, status) = (opcode_name(completion.opcode), status_name(completion.status));
         write!(self.out, "{},{},{op},{},{sectors},{status},{}", at.0, end.0, lba.0, (end - at).0)?;
         for time in completion.stages.0 {
             write!(self.out, ",{time}")?;
         }
-        writeln!(self.out)
+        writeln!(self.out, ",{},{job}", completion.unmapped)
     }
 
     /// Writes what is buffered, also in the writer itself, and hands that back.
@@ -111,16 +111,17 @@ mod tests {
             stages,
             data: Vec::new(),
             result: 0,
+            unmapped: 0,
             vector: None,
         };
         let mut log = RequestLog::new(Vec::new()).unwrap();
-        log.write(Lba(77), 8, &completion).unwrap();
+        log.write(Lba(77), 8, 3, &completion).unwrap();
         let text = String::from_utf8(log.finish().unwrap()).unwrap();
         assert_eq!(
             text,
             "at_ns,completed_ns,op,lba,sectors,status,latency_ns,queue_ns,link_ns,firmware_ns,buffer_ns,\
-             wait_for_way_ns,wait_for_channel_ns,media_ns,transfer_ns,retry_ns,host_layer_ns\n\
-             1000,1100,read,77,8,unrecovered_read,100,0,0,0,0,40,0,60,0,0,0\n"
+             wait_for_way_ns,wait_for_channel_ns,media_ns,transfer_ns,retry_ns,host_layer_ns,unmapped_sectors,job\n\
+             1000,1100,read,77,8,unrecovered_read,100,0,0,0,0,40,0,60,0,0,0,0,3\n"
         );
     }
 

@@ -14,6 +14,7 @@ pub mod plot;
 
 mod compare;
 mod html;
+mod jobs;
 mod json;
 mod latency;
 mod log;
@@ -27,9 +28,10 @@ mod text;
 
 pub use compare::render_compare;
 pub use html::{render_compare_html, render_compare_svg, render_html};
+pub use jobs::{GroupResult, JobResult, Span};
 pub use latency::{Distribution, Latency, LatencyRecorder};
 pub use log::{RequestLog, opcode_name, status_name};
-pub use recorder::{Direction, Directions, RequestRecorder};
+pub use recorder::{Direction, Directions, ReadsByMapping, RequestRecorder, Requests};
 pub use replay::Replay;
 pub use series::{FlowSeries, Sample, Series, TimeSeries};
 pub use tables::{ByCause, ByStage, key};
@@ -66,8 +68,14 @@ pub struct Report {
     /// What the run cost here; differs from run to run.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostCost>,
-    /// Requests by direction.
+    /// Requests by direction, over the whole measurement.
     pub directions: Directions,
+    /// Reads by whether the drive had data for them.
+    pub reads: ReadsByMapping,
+    /// Each job over its own time; empty for a trace.
+    pub jobs: Vec<JobResult>,
+    /// The groups of jobs.
+    pub groups: Vec<GroupResult>,
     /// Why bytes were programmed.
     pub write_amplification: WriteAmplification,
     /// Garbage collection.
@@ -428,6 +436,11 @@ fn mean<'a>(values: impl Iterator<Item = &'a f64>) -> Option<f64> {
 }
 
 impl Report {
+    /// All requests, over the whole measurement.
+    pub fn all_requests(&self) -> Requests {
+        Requests { requests: self.requests, directions: self.directions.clone(), reads: self.reads.clone() }
+    }
+
     /// The report as JSON text. Without `with_wall`, [`HostCost`] is left out and equal runs give equal
     /// bytes.
     pub fn to_json(&self, with_wall: bool) -> String {
@@ -437,13 +450,16 @@ impl Report {
         json::to_text(&Report { host: None, ..self.clone() })
     }
 
-    /// Writes `report.json`, `series.csv` and `index.html` into a directory, which is made if there is none.
+    /// Writes `report.json`, `series.csv`, `requests.csv` and `index.html` into a directory, which is made if there is none.
     pub fn write_files(&self, directory: &Path) -> io::Result<()> {
         std::fs::create_dir_all(directory)?;
         std::fs::write(directory.join("report.json"), self.to_json(true))?;
         let mut csv = Vec::new();
         self.series.write_csv(&mut csv)?;
         std::fs::write(directory.join("series.csv"), csv)?;
+        let mut csv = Vec::new();
+        jobs::write_csv(self, &mut csv)?;
+        std::fs::write(directory.join("requests.csv"), csv)?;
         std::fs::write(directory.join("index.html"), self.to_html())
     }
 

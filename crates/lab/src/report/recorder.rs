@@ -1,11 +1,12 @@
 //! The requests of a run, by direction: what the driver records at each completion.
 //!
-//! Invariant: the stage times of a direction sum to exactly the sum of its latencies, because those of each
-//! request do.
+//! Invariants: the stage times of a direction sum to exactly the sum of its latencies, because those of each
+//! request do. Requests and bytes of all jobs sum to those of the run, and mapped and unmapped reads to the reads, because the
+//! sums are made of these parts.
 
 use super::latency::{Distribution, Latency, LatencyRecorder};
 use super::tables::ByStage;
-use pellucid_flash::{Completion, Nanos, Opcode, Status};
+use pellucid_flash::{Completion, Nanos, Opcode, SimTime, Status};
 use serde::Serialize;
 
 /// One direction of traffic over the whole run. Latency, stages and throughput count successful requests
@@ -57,6 +58,31 @@ impl Directions {
     }
 }
 
+/// Reads by whether the drive had data for them. Unmapped sectors were never written, or were trimmed: they read as zeros, and
+/// no flash operation serves them, so such reads are quicker than those of a drive in use.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ReadsByMapping {
+    /// Reads of sectors that all have data, and reads that failed.
+    pub mapped: Direction,
+    /// Successful reads with at least one unmapped sector.
+    pub unmapped: Direction,
+    /// Unmapped sectors in them.
+    pub unmapped_sectors: u64,
+    /// Share of the unmapped ones among successful reads, 0 to 1; absent without reads.
+    pub unmapped_share: Option<f64>,
+}
+
+/// The requests of a job, or of several together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Requests {
+    /// Requests completed with any status, all directions.
+    pub requests: u64,
+    /// By direction.
+    pub directions: Directions,
+    /// The reads again, by mapping.
+    pub reads: ReadsByMapping,
+}
+
 #[derive(Clone, Debug, Default)]
 struct DirectionRecorder {
     requests: u64,
@@ -67,7 +93,29 @@ struct DirectionRecorder {
 }
 
 impl DirectionRecorder {
-    fn finish(self, simulated: Nanos) -> Direction {
+    #[inline]
+    fn record(&mut self, completion: &Completion, bytes: u64) {
+        self.requests += 1;
+        if completion.status != Status::Success {
+            self.errors += 1;
+            return;
+        }
+        self.bytes += bytes;
+        self.latency.record(completion.completed - completion.submitted);
+        self.stage_ns.add(&completion.stages);
+    }
+
+    fn merge(&mut self, other: &DirectionRecorder) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.bytes += other.bytes;
+        self.latency.merge(&other.latency);
+        for (sum, ns) in self.stage_ns.0.iter_mut().zip(other.stage_ns.0) {
+            *sum += ns;
+        }
+    }
+
+    fn finish(&self, simulated: Nanos) -> Direction {
         let per_second = |n: u64| if simulated.0 == 0 { 0.0 } else { n as f64 / simulated.as_secs_f64() };
         let total_ns = self.stage_ns.total().max(1) as f64;
         Direction {
@@ -87,8 +135,13 @@ impl DirectionRecorder {
 /// Records completions of all directions; bounded memory.
 #[derive(Clone, Debug, Default)]
 pub struct RequestRecorder {
-    directions: [DirectionRecorder; 4],
+    /// Reads of mapped sectors, writes, trims, flushes, reads with unmapped sectors.
+    kinds: [DirectionRecorder; 5],
+    unmapped_sectors: u64,
+    last: SimTime,
 }
+
+const UNMAPPED: usize = 4;
 
 impl RequestRecorder {
     /// An empty recorder.
@@ -99,31 +152,60 @@ impl RequestRecorder {
     /// Counts one completion of a command of `bytes` bytes (sectors x sector size; 0 for a flush).
     #[inline]
     pub fn record(&mut self, completion: &Completion, bytes: u64) {
-        let direction = &mut self.directions[match completion.opcode {
+        self.last = self.last.max(completion.completed);
+        let kind = match completion.opcode {
+            Opcode::Read if completion.unmapped > 0 && completion.status == Status::Success => {
+                self.unmapped_sectors += u64::from(completion.unmapped);
+                UNMAPPED
+            }
             Opcode::Read => 0,
             Opcode::Write | Opcode::Append | Opcode::Copy => 1,
             Opcode::Trim | Opcode::WriteZeroes | Opcode::Reset | Opcode::Zone(_) => 2,
             Opcode::Flush | Opcode::Report | Opcode::NextUnit => 3,
-        }];
-        direction.requests += 1;
-        if completion.status != Status::Success {
-            direction.errors += 1;
-            return;
-        }
-        direction.bytes += bytes;
-        direction.latency.record(completion.completed - completion.submitted);
-        direction.stage_ns.add(&completion.stages);
+        };
+        self.kinds[kind].record(completion, bytes);
     }
 
     /// Completions recorded.
     pub fn requests(&self) -> u64 {
-        self.directions.iter().map(|direction| direction.requests).sum()
+        self.kinds.iter().map(|kind| kind.requests).sum()
     }
 
-    /// The numbers for the report of a run that took `simulated` time.
-    pub fn finish(self, simulated: Nanos) -> Directions {
-        let [read, write, trim, flush] = self.directions.map(|direction| direction.finish(simulated));
-        Directions { read, write, trim, flush }
+    /// When the last of them completed; zero without one.
+    pub fn last(&self) -> SimTime {
+        self.last
+    }
+
+    /// Adds everything that `other` recorded.
+    pub fn merge(&mut self, other: &RequestRecorder) {
+        for (own, kind) in self.kinds.iter_mut().zip(&other.kinds) {
+            own.merge(kind);
+        }
+        self.unmapped_sectors += other.unmapped_sectors;
+        self.last = self.last.max(other.last);
+    }
+
+    /// The numbers for the report of work that took `simulated` time.
+    pub fn finish(&self, simulated: Nanos) -> Requests {
+        let [mapped, write, trim, flush, unmapped] = &self.kinds;
+        let mut read = mapped.clone();
+        read.merge(unmapped);
+        let succeeded = read.requests - read.errors;
+        Requests {
+            requests: self.requests(),
+            directions: Directions {
+                read: read.finish(simulated),
+                write: write.finish(simulated),
+                trim: trim.finish(simulated),
+                flush: flush.finish(simulated),
+            },
+            reads: ReadsByMapping {
+                mapped: mapped.finish(simulated),
+                unmapped: unmapped.finish(simulated),
+                unmapped_sectors: self.unmapped_sectors,
+                unmapped_share: (succeeded > 0).then(|| unmapped.requests as f64 / succeeded as f64),
+            },
+        }
     }
 }
 
@@ -145,6 +227,7 @@ mod tests {
             stages,
             data: Vec::new(),
             result: 0,
+            unmapped: 0,
             vector: None,
         }
     }
@@ -159,7 +242,7 @@ mod tests {
         recorder.record(&completion(Opcode::Trim, Status::Success, 5, 0), 512);
         recorder.record(&completion(Opcode::Flush, Status::Success, 0, 7), 0);
         assert_eq!(recorder.requests(), 6);
-        let directions = recorder.finish(Nanos::from_us(1));
+        let directions = recorder.finish(Nanos::from_us(1)).directions;
         let read = &directions.read;
         assert_eq!((read.requests, read.errors, read.bytes), (3, 1, 8192));
         assert_eq!(read.latency.count, 2);
@@ -173,5 +256,20 @@ mod tests {
         assert_eq!(directions.flush.bytes, 0);
         assert_eq!(directions.write, Direction::default());
         assert_eq!(directions.requests(), 6);
+    }
+
+    #[test]
+    fn reads_without_data_are_counted_apart_and_are_part_of_the_reads() {
+        let read = |unmapped, ns| Completion { unmapped, ..completion(Opcode::Read, Status::Success, 0, ns) };
+        let mut recorder = RequestRecorder::new();
+        recorder.record(&read(0, 70_000), 4096);
+        recorder.record(&read(3, 4_000), 4096);
+        let requests = recorder.finish(Nanos::from_us(1));
+        let (all, reads) = (&requests.directions.read, &requests.reads);
+        assert_eq!((all.requests, all.bytes, all.latency.mean_ns), (2, 8192, Some(37_000.0)));
+        assert_eq!((reads.mapped.requests, reads.mapped.latency.mean_ns), (1, Some(70_000.0)));
+        assert_eq!((reads.unmapped.requests, reads.unmapped.latency.mean_ns), (1, Some(4_000.0)));
+        assert_eq!((reads.unmapped_sectors, reads.unmapped_share), (3, Some(0.5)));
+        assert_eq!(RequestRecorder::new().finish(Nanos::ZERO).reads.unmapped_share, None);
     }
 }

@@ -48,12 +48,13 @@ fn request(rng: &mut Rng, at: SimTime, collecting: bool) -> (Completion, u64) {
         stages: stages(at.0.min(latency_ns), shares),
         data: Vec::new(),
         result: 0,
+        unmapped: 0,
         vector: None,
     };
     (completion, sectors * 512)
 }
 
-fn recorded() -> (Directions, Series) {
+fn recorded() -> (Requests, Series) {
     let mut rng = Rng::new(42);
     let mut requests = RequestRecorder::new();
     let mut series = TimeSeries::new(SimTime::ZERO, Sample { free_blocks: 8_100, ..Sample::default() });
@@ -98,7 +99,7 @@ fn causes<T: Default>(entries: impl IntoIterator<Item = (Cause, T)>) -> ByCause<
 
 /// The report.
 pub(crate) fn report() -> Report {
-    let (directions, series) = recorded();
+    let (Requests { directions, reads, .. }, series) = recorded();
     let written = directions.write.bytes;
     let share = |share: f64| (written as f64 * share) as u64;
     let programmed = causes([
@@ -136,6 +137,9 @@ pub(crate) fn report() -> Report {
         simulated_seconds: SECONDS as f64,
         host: Some(HostCost::new(requests, 0.41, Some(61_000_000))),
         directions,
+        reads,
+        jobs: Vec::new(),
+        groups: Vec::new(),
         write_amplification: WriteAmplification {
             programs: programmed.map(|bytes| bytes / 16_384),
             flash_reads: causes([

@@ -1,9 +1,9 @@
 //! Tests of the report as a whole, on a sample with invented data.
 
 use super::plot::tests::assert_well_formed;
-use super::sample::report;
+use super::sample::{self, report};
 use super::*;
-use pellucid_flash::{Cause, Stage};
+use pellucid_flash::{Cause, Completion, Nanos, Opcode, SimTime, Stage, Status};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -68,9 +68,16 @@ fn numbers_of_the_json_agree_with_each_other() {
 /// Every path of keys in `json`, with the keys of maps replaced by `<cause>`, `<stage>`, `<direction>`,
 /// `<name>`.
 fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
-    let Value::Object(map) = json else {
-        out.insert(path.into());
-        return;
+    let map = match json {
+        Value::Object(map) => map,
+        Value::Array(items) if items.first().is_some_and(Value::is_object) => {
+            items.iter().for_each(|item| paths(item, &format!("{path}[]"), out));
+            return;
+        }
+        _ => {
+            out.insert(path.into());
+            return;
+        }
     };
     for (name, value) in map {
         let (cause, stage) = (
@@ -87,14 +94,25 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
             _ => name,
         };
         let path = if path.is_empty() { shown.into() } else { format!("{path}.{shown}") };
-        paths(value, &path, out);
+        // Groups of keys that stand in several places are documented once.
+        let same = match path.as_str() {
+            "jobs[].directions" | "groups[].directions" => Some("directions"),
+            "jobs[].reads" | "groups[].reads" => Some("reads"),
+            "reads.mapped" | "reads.unmapped" => Some("directions.<direction>"),
+            _ => None,
+        };
+        if same.is_some() {
+            out.insert(path.clone());
+        }
+        paths(value, same.unwrap_or(&path), out);
     }
 }
 
 #[test]
 fn the_schema_document_names_exactly_the_keys_of_the_json() {
     let replay = Some(Replay::default());
-    let report = Report { host_layer: Some(HostLayer::default()), replay, ..report() };
+    let (jobs, groups) = (vec![JobResult::default()], vec![GroupResult::default()]);
+    let report = Report { host_layer: Some(HostLayer::default()), replay, jobs, groups, ..report() };
     let json: Value = serde_json::from_str(&report.to_json(true)).unwrap();
     let mut written = BTreeSet::new();
     paths(&json, "", &mut written);
@@ -192,6 +210,69 @@ fn drives_stand_side_by_side_with_ratios_to_the_first() {
     assert_eq!(row("trim"), None, "no drive trimmed");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     assert_eq!(render_compare(&[]), "");
+}
+
+/// A report of two jobs one after the other, of which the second did nothing that counts.
+fn of_two_jobs() -> Report {
+    let whole = report();
+    let second = Nanos::from_secs(1);
+    let first = JobResult {
+        name: "prepare, \"all\"".into(),
+        instances: 4,
+        time: Span::new(Nanos::ZERO, second),
+        requests: whole.all_requests(),
+        ..JobResult::default()
+    };
+    let idle = JobResult { name: "idle".into(), group: 1, instances: 1, ..JobResult::default() };
+    Report { jobs: vec![first, idle], ..whole }
+}
+
+#[test]
+fn jobs_have_rows_of_their_own_and_the_whole_says_what_it_is() {
+    let report = of_two_jobs();
+    let text = render_text(&report, 100);
+    assert!(text.contains("\nall jobs, over the drive's whole 2 m 00 s\n"), "{text}");
+    assert!(text.contains("\nprepare, \"all\" x 4, 1.00 s from 0 ns on\n"), "{text}");
+    assert!(text.contains("\nidle, 0 ns from 0 ns on\n  none "), "{text}");
+    assert!(!render_text(&sample::report(), 100).contains("all jobs"));
+    let page = report.to_html();
+    assert_well_formed(&page);
+    assert!(page.contains("<h3>prepare, &quot;all&quot; x 4, 1.00 s"), "no table of the job");
+    let mut csv = Vec::new();
+    jobs::write_csv(&report, &mut csv).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 3 * 6, "{csv}");
+    assert!(csv.contains("\njob,\"idle\",1,1,0,0,0,read,0,0,0,0,0,,,,,,,,\n"), "{csv}");
+    let compared = render_compare(&[report.clone(), report]);
+    assert!(compared.contains("idle: runtime"), "{compared}");
+}
+
+#[test]
+fn reads_without_data_have_rows_of_their_own() {
+    let mut report = report();
+    let mut recorder = RequestRecorder::new();
+    recorder.record(&unmapped_read(), 4096);
+    report.reads = recorder.finish(Nanos::from_secs(1)).reads;
+    let text = render_text(&report, 60);
+    assert!(text.contains("\n   unmapped "), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    assert!(report.to_html().contains("> unmapped</th>"));
+    assert!(render_compare(&[report]).contains("unmapped reads        100"));
+}
+
+fn unmapped_read() -> Completion {
+    Completion {
+        tag: 0,
+        opcode: Opcode::Read,
+        status: Status::Success,
+        submitted: SimTime(5),
+        completed: SimTime(9),
+        stages: Default::default(),
+        data: Vec::new(),
+        result: 0,
+        unmapped: 8,
+        vector: None,
+    }
 }
 
 #[test]

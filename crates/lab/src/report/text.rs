@@ -2,7 +2,7 @@
 //! asked (down to 60 columns).
 
 use super::format::{bytes, count, duration, optional, percent, significant, span};
-use super::{Direction, Report};
+use super::{Direction, Report, jobs};
 use std::fmt::Write;
 
 /// Where the text of a labelled line begins.
@@ -107,22 +107,35 @@ fn latency(ns: Option<u64>) -> String {
     optional(ns, |ns| duration(ns as f64))
 }
 
+/// The table of requests: of all jobs, and of each.
 fn requests(out: &mut String, report: &Report, width: usize) {
     let shown = || COLUMNS.iter().filter(|column| column.2 <= width);
-    let mut line = " ".repeat(7);
+    let all = report.all_requests();
+    let parts = jobs::parts(&report.jobs, &report.groups);
+    let mut tables = vec![(String::new(), all.rows())];
+    if !parts.is_empty() {
+        tables[0].0 = format!("all jobs, over the drive's whole {}", span(report.simulated_seconds));
+    }
+    tables
+        .extend(parts.iter().map(|(title, time, part)| (format!("{title}, {}", time.words()), part.rows())));
+    let names = tables.iter().flat_map(|(_, rows)| rows).map(|(name, _)| name.len());
+    let label = names.max().unwrap_or(0).max(5) + 2;
+    let mut line = " ".repeat(label);
     for (heading, columns, ..) in shown() {
         let _ = write!(line, "{heading:>columns$}");
     }
     let _ = writeln!(out, "{line}");
-    for (name, direction) in report.directions.named() {
-        if direction.requests == 0 {
-            continue;
+    for (title, rows) in tables.iter().filter(|_| report.requests > 0 || !parts.is_empty()) {
+        if !title.is_empty() {
+            let _ = writeln!(out, "{}", title.chars().take(width).collect::<String>());
         }
-        let mut line = format!("  {name:5}");
-        for (_, columns, _, show) in shown() {
-            let _ = write!(line, "{:>columns$}", show(direction));
+        for (name, direction) in rows {
+            let mut line = format!("{:label$}", format!("  {name}"));
+            for (_, columns, _, show) in shown() {
+                let _ = write!(line, "{:>columns$}", show(direction));
+            }
+            let _ = writeln!(out, "{line}");
         }
-        let _ = writeln!(out, "{line}");
     }
 }
 

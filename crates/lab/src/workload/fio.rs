@@ -403,7 +403,7 @@ const FOREIGN: &[Foreign] = &[
     ignored(
         "clocksource gtod_reduce gtod_cpu disable_lat disable_clat disable_slat disable_bw \
          disable_bw_measurement clat_percentiles lat_percentiles slat_percentiles percentile_list \
-         significant_figures group_reporting new_group stats unified_rw_reporting bwavgtime \
+         significant_figures group_reporting stats unified_rw_reporting bwavgtime \
          iopsavgtime write_bw_log write_lat_log write_iops_log write_hist_log log_avg_msec \
          log_hist_msec log_hist_coarseness log_max_value log_window_value log_offset log_compression \
          log_compression_cpus log_store_compressed log_unix_epoch log_alternate_epoch log_prio \

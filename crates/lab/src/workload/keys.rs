@@ -76,7 +76,7 @@ const fn key(
 }
 
 const KEYS: &[KeyDoc] = &[
-    key("name", &[], "oltp", "name in reports"),
+    key("name", &[], "oltp", "name in reports (default job1, job2, ...)"),
     key(
         "rw",
         &["readwrite"],
@@ -137,6 +137,7 @@ const KEYS: &[KeyDoc] = &[
     key("sync", &["fua"], "1", "force each write to the media (force unit access)"),
     key("direct", &[], "1", "accepted, without effect: nothing is cached above the drive"),
     key("stonewall", &["wait_for_previous"], "1", "starts when all jobs before it have ended"),
+    key("new_group", &[], "1", "begins another group in the report, as stonewall does"),
     key("wait_for", &[], "prepare", "starts when the jobs of this name have ended"),
     key("queue", &[], "0", "submission queue of the drive that the job uses"),
     key("fdp", &[], "1", "1: writes carry placement handles, those of plids or all that the drive has"),
@@ -216,6 +217,7 @@ impl JobBuilder {
             seed: 0,
             stream: 0,
             stonewall: false,
+            new_group: false,
             wait_for: None,
             queue: 0,
             handles: HandleList::Off,
@@ -333,6 +335,7 @@ impl JobBuilder {
             }
             "direct" => drop(boolean(value)?),
             "stonewall" => job.stonewall = boolean(value)?,
+            "new_group" => job.new_group = boolean(value)?,
             "wait_for" => job.wait_for = Some(text(value)?),
             "queue" => job.queue = count(value, base, 0, u16::MAX.into())? as u16,
             "fdp" => self.placement = Some(boolean(value)?),

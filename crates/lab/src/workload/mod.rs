@@ -325,6 +325,8 @@ pub struct Job {
     pub stream: u32,
     /// `stonewall`: starts when all jobs before it in the list have ended.
     pub stonewall: bool,
+    /// `new_group`: begins another group in the report.
+    pub new_group: bool,
     /// `wait_for`: starts when every job of this name has ended.
     pub wait_for: Option<String>,
     /// `queue` (ours): the submission queue that its commands arrive in.
@@ -360,6 +362,7 @@ pub fn expand(jobs: Vec<Job>) -> Vec<Job> {
                 clone_index,
                 stream: all.len() as u32,
                 stonewall: job.stonewall && clone_index == 0,
+                new_group: job.new_group && clone_index == 0,
                 ..job.clone()
             });
         }

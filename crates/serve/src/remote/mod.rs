@@ -377,6 +377,7 @@ impl Remote {
             stages,
             data: command.data,
             result,
+            unmapped: 0,
             vector: command.vector,
         });
     }
