@@ -45,6 +45,7 @@ build-tests: prerequisites $(NEXTEST)
 # Programs that nobody here wrote, and a Linux kernel, against the server.
 test-clients: build-tests client-tools
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/real_clients.py
+	PYTHONPYCACHEPREFIX=target/pycache python3 tools/promises.py
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/hostile.py
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/linux_guest.py
 	PYTHONPYCACHEPREFIX=target/pycache python3 tools/long_run.py --seconds 60

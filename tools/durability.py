@@ -54,6 +54,8 @@ class Checker:
         self.random, self.seed = random.Random(seed), seed
         self.blocks = [Block() for _ in range(blocks)]
         self.clients = []
+        # The drive has no volatile cache: a write that was acknowledged is durable.
+        self.through = False
         self.cutting = False
         self.count = dict.fromkeys(("reads", "writes", "fua_writes", "trims", "flushes", "refused", "verified",
                                     "survivors", "undone"), 0)
@@ -112,7 +114,7 @@ class Checker:
             self.count["fua_writes" if flags and command == WRITE else "writes" if command == WRITE else "trims"] += 1
             for block, version in versions:
                 block.acknowledged = version
-                if flags:
+                if flags or (self.through and command == WRITE):
                     block.settle(version)
 
         data = self.content(number, versions[0][1]) if command == WRITE else b""
