@@ -55,7 +55,7 @@ build-tests: prerequisites $(NEXTEST)
 
 # Programs that nobody here wrote, and a Linux kernel, against the server.
 test-clients: build-tests client-tools
-	python3 tools/side_by_side.py linux_guest.py // real_clients.py + hostile.py + long_run.py --seconds 60
+	python3 tools/side_by_side.py linux_guest.py // real_clients.py + promises.py + hostile.py + long_run.py --seconds 60
 
 # Half an hour of fio and a checker of our own over NBD, with flash that fails, power cuts and kills: a minute of it is in make test.
 long-run: build-tests client-tools

@@ -54,6 +54,10 @@ class Checker:
         self.random, self.seed = random.Random(seed), seed
         self.blocks = [Block() for _ in range(blocks)]
         self.clients = []
+        # The drive has no volatile cache: a write that was acknowledged is durable.
+        self.through = False
+        # It announces neither FLUSH nor FUA.
+        self.bare = False
         self.cutting = False
         self.count = dict.fromkeys(("reads", "writes", "fua_writes", "trims", "flushes", "refused", "verified",
                                     "survivors", "undone"), 0)
@@ -77,21 +81,21 @@ class Checker:
         """Sends one request of a random kind."""
         number = self.random.randrange(len(self.blocks))
         block, kind = self.blocks[number], self.random.random()
-        if kind < 0.02:
+        if kind < 0.02 and not self.bare:
             self.flush(client)
         elif kind < 0.35 or block.busy:
             self.read(client, number)
         elif kind < 0.42:
             self.forget(client, number)
         else:
-            self.write(client, number, WRITE, FUA if kind < 0.47 else 0)
+            self.write(client, number, WRITE, FUA if kind < 0.47 and not self.bare else 0)
 
     def forget(self, client, number: int):
         """Trims a few blocks, or writes zeros to them, one time of four with FUA."""
         count = 1
         while count < self.random.choice((1, 4, 64)) and number + count < len(self.blocks) and not self.blocks[number + count].busy:
             count += 1
-        flags = FUA if self.random.random() < 0.25 else 0
+        flags = FUA if self.random.random() < 0.25 and not self.bare else 0
         self.write(client, number, self.random.choice((TRIM, WRITE_ZEROES)), flags, count)
 
     def write(self, client, number: int, command: int, flags: int, count: int = 1):
@@ -112,7 +116,7 @@ class Checker:
             self.count["fua_writes" if flags and command == WRITE else "writes" if command == WRITE else "trims"] += 1
             for block, version in versions:
                 block.acknowledged = version
-                if flags:
+                if flags or (self.through and command == WRITE):
                     block.settle(version)
 
         data = self.content(number, versions[0][1]) if command == WRITE else b""

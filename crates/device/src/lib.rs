@@ -39,6 +39,7 @@ mod write_waits;
 mod zone_actions;
 mod zone_log;
 mod zone_path;
+mod zone_save;
 mod zone_stage;
 
 pub use build::DeviceError;
@@ -54,3 +55,4 @@ pub use precondition::{Filler, NoRoom};
 pub use taps::{
     ChannelView, Coarse, CommandKind, Histogram, OperationKind, Part, Snapshot, Taps, WayTaps, WayView,
 };
+pub use zone_save::save_bytes;

@@ -6,10 +6,11 @@
 use crate::build::DeviceError;
 use crate::config::{DeviceConfig, Feedback, Namespace};
 use crate::power::Source;
+use crate::zone_save::{SaveArea, save_bytes};
 use crate::zone_stage::ZoneSpace;
 use pellucid_flash::{BlockId, ChunkGeometry, Layout, Nanos, Vector};
 use pellucid_ftl::{Chunks, Management, Mark, ZoneConfig};
-use pellucid_media::{Media, Outcome, Timing};
+use pellucid_media::{Media, Outcome, StoreKind, Timing};
 
 /// A number that no namespace has.
 pub(crate) const NO_NAMESPACE: u16 = u16::MAX;
@@ -163,6 +164,12 @@ fn check_zones(zones: &ZoneConfig, config: &DeviceConfig, layout: &Layout) -> Re
             "drive.namespace.append_max",
             "sectors of 8 KiB at least, the shortest limit that hosts can be told (ZASL 1)",
         ),
+        (
+            !matches!(config.media.store, StoreKind::File(_))
+                || config.media.save_bytes >= save_bytes(&config.namespaces, layout),
+            "drive.media.save_bytes",
+            "with a file store and a protected buffer, what save_bytes() says",
+        ),
     ] {
         if !ok {
             return Err(DeviceError::Setting { key, allowed });
@@ -192,7 +199,10 @@ pub(crate) fn mount(config: &DeviceConfig, layout: &Layout, media: &mut Media) -
                 }
                 Space::Chunks(Box::new(ChunkSpace { chunks, feedback: *feedback }))
             }
-            Namespace::Zoned { zones } => Space::Zones(Box::new(ZoneSpace::mount(zones, layout, media))),
+            Namespace::Zoned { zones } => {
+                let saved = SaveArea::open(&config.namespaces, number, layout, media);
+                Space::Zones(Box::new(ZoneSpace::mount(zones, layout, media, saved)))
+            }
         });
     }
     (spaces, block_namespace)

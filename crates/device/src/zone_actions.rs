@@ -192,7 +192,7 @@ impl Device {
         let slot = std::mem::replace(&mut space.runs[zone as usize].doomed, NIL);
         if slot != NIL {
             let awaited = std::mem::take(&mut space.slots[slot].flushing) != 0;
-            space.vacate(slot);
+            self.vacate(namespace, slot);
             self.reap_log(namespace);
             self.feed_stage(namespace);
             if awaited {

@@ -121,7 +121,7 @@ impl Device {
         let record = &space.slots[slot];
         let done = record.finish && !record.programming;
         if record.tombstone && ok {
-            space.vacate(slot);
+            self.vacate(namespace, slot);
             self.erase_zone(namespace, zone);
         } else if done {
             self.retire_slot(namespace, slot);
@@ -159,7 +159,7 @@ impl Device {
         let awaited = self.fail_flush(namespace, slot);
         let space = self.zone_space(namespace);
         if space.slots[slot].tombstone {
-            space.vacate(slot);
+            self.vacate(namespace, slot);
             self.spare_doomed(namespace, zone);
             self.fail_zone(namespace, zone);
             self.end_action(namespace, zone, Status::WriteFault);

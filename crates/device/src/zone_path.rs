@@ -152,7 +152,12 @@ impl Device {
         space.runs[zone as usize].inbound -= 1;
         let through = fua || self.config.buffer.write == crate::config::WritePolicy::WriteThrough;
         // Protected, the buffer is as good as the media.
-        if through && !space.protected {
+        if space.protected {
+            let number = record.stripe;
+            let status =
+                if space.keep(slot, &mut self.media) { space.kept(zone, number) } else { Status::WriteFault };
+            self.slice_done(slice, status);
+        } else if through {
             // It may come to wait with the slot of a stripe in front of its own.
             self.slices[slice].entry = record.stripe;
             let mut list = record.acknowledge;
@@ -337,6 +342,12 @@ impl Device {
         }
     }
 
+    /// A slot is done with.
+    pub(crate) fn vacate(&mut self, namespace: u16, slot: u32) {
+        let Space::Zones(space) = &mut self.spaces[usize::from(namespace)] else { unreachable!() };
+        space.vacate(slot, &mut self.media);
+    }
+
     /// A slot whose stripe is on the media is given back, if its log program has ended too.
     pub(crate) fn retire_slot(&mut self, namespace: u16, slot: u32) {
         let space = self.zone_space(namespace);
@@ -347,7 +358,7 @@ impl Device {
             record.finish = true;
             return;
         }
-        space.vacate(slot);
+        self.vacate(namespace, slot);
         self.reap_log(namespace);
         self.feed_stage(namespace);
     }

@@ -9,7 +9,7 @@
 //! on the media (write-through, FUA), and a flush makes everything acknowledged before it durable: full stripes are programmed,
 //! and what is there of a partly written one goes to the staging log. With protection everything acknowledged is durable, because the
 //! buffer is written to the log while the power fails: to blocks that are kept for this ([`Zones::reserve`]), without which writes
-//! are refused. Either way a zone that comes back holds a prefix of what was written, and a reset has happened or has not.
+//! are refused; and, for the end of the process, to the save area of the media as it is filled ([`crate::zone_save`]). Either way a zone that comes back holds a prefix of what was written, and a reset has happened or has not.
 //!
 //! A zone for which no block is left is read-only from then on, and what has no place in it stays in the buffer and in the log, as
 //! does the *verdict*: a slot that says so. Both outlive power cuts; a verdict that the log has no room for
@@ -20,9 +20,10 @@
 
 use crate::power::Source;
 use crate::spaces::erase_now;
+use crate::zone_save::SaveArea;
 use pellucid_flash::slab::{List, NIL, Slab};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa, Status, ZoneState};
-use pellucid_ftl::{LOG, Mark, MountSource, ZoneConfig, Zones};
+use pellucid_ftl::{LOG, Mark, MountSource, SavedStripe, StagedIn, ZoneConfig, Zones};
 use pellucid_media::{Media, Outcome, ReadResult};
 use std::collections::VecDeque;
 
@@ -61,6 +62,10 @@ pub(crate) struct Slot {
     /// Sectors that the log has, and where.
     pub logged: u32,
     pub logged_in: BlockId,
+    /// Where the save area has it, if it is there.
+    pub saved_in: Option<u32>,
+    /// Sectors that the save area has.
+    pub saved: u32,
     /// The flush in progress waits until so many sectors are safe; 0: it does not.
     pub flushing: u32,
     /// Slices that are acknowledged when the stripe is on the media.
@@ -122,6 +127,8 @@ pub(crate) const IDLE: Run = Run {
 pub(crate) struct ZoneSpace {
     pub zones: Zones,
     pub protected: bool,
+    /// Where a protected buffer is kept as it is filled, with a store that outlives the process.
+    save: Option<SaveArea>,
     pub slots: Slab<Slot>,
     images: Vec<u8>,
     stride: usize,
@@ -153,8 +160,14 @@ pub(crate) struct ZoneFlush {
 
 impl ZoneSpace {
     /// What the media hold. What the log has is taken over and logged anew, in no simulated time; what no block is left for stays where
-    /// it is.
-    pub fn mount(config: &ZoneConfig, layout: &Layout, media: &mut Media) -> ZoneSpace {
+    /// it is. What was `saved` is taken over too, and stays saved until it is on the media.
+    pub fn mount(
+        config: &ZoneConfig,
+        layout: &Layout,
+        media: &mut Media,
+        saved: Option<(SaveArea, Vec<SavedStripe>)>,
+    ) -> ZoneSpace {
+        let (save, saved) = saved.map_or((None, Vec::new()), |(area, saved)| (Some(area), saved));
         let source = Source { media, blocks: config.blocks.clone(), blocks_per_die: layout.blocks_per_die };
         let mark = |ppa| {
             source.spare(ppa)?;
@@ -162,12 +175,13 @@ impl ZoneSpace {
             media.metadata(ppa, 0, &mut bytes);
             Some(Mark::decode(&bytes))
         };
-        let (zones, found) = Zones::mount(config, layout, &source, mark);
+        let (zones, found) = Zones::mount(config, layout, &source, mark, &saved);
         let stride = zones.stripe_sectors() as usize * media.image_bytes();
         let runs = vec![IDLE; zones.geometry().zones as usize];
         let mut space = ZoneSpace {
             zones,
             protected: config.protected,
+            save,
             slots: Slab::default(),
             images: Vec::new(),
             stride,
@@ -189,35 +203,41 @@ impl ZoneSpace {
         for &block in &found.erase {
             space.erase_now(block, media);
         }
+        // What belongs to nothing that is here would come to belong to what is written next.
+        for SavedStripe { place, .. } in saved {
+            if !found.staged.iter().any(|staged| staged.from == StagedIn::Save(place)) {
+                space.forget_saved(place, media);
+            }
+        }
         for staged in found.staged {
             let slot = space.take(staged.zone, staged.stripe);
             space.slots[slot].arrived = staged.sectors;
-            let unit = stride / layout.units_per_stripe as usize;
-            let mut readable = true;
-            for (i, images) in space.images_mut(slot).chunks_exact_mut(unit).enumerate() {
-                // Mounting has time for more retries than a host.
-                let unit = Ppa(staged.from.0 + i as u32);
-                readable &= (0..100)
-                    .any(|attempt| matches!(media.read(unit, 0, images, attempt), ReadResult::Ok { .. }));
-            }
+            let (readable, logged_in) = match staged.from {
+                StagedIn::Log(first) => {
+                    (space.read_log(slot, first, media, layout), Some(layout.block_of(first)))
+                }
+                StagedIn::Save(place) => (space.read_saved(slot, place, media), None),
+            };
             if !readable {
-                space.lose_staged(slot, layout.block_of(staged.from));
+                space.lose_staged(slot, logged_in);
                 continue;
             }
             let whole = staged.sectors == space.zones.stripe_sectors();
             if whole {
                 space.slots[slot].epoch = staged.epoch;
+                let sequence = staged.sequence.unwrap_or_else(|| space.zones.next_sequence());
+                if space.program_now(slot, sequence, media, layout) {
+                    space.vacate(slot, media);
+                    continue;
+                }
+                space.strand(slot);
+            } else {
+                space.runs[staged.zone as usize].tail = slot;
             }
-            if whole && space.program_now(slot, staged.sequence, media, layout) {
-                space.vacate(slot);
-                continue;
-            }
-            match whole {
-                true => space.strand(slot),
-                false => space.runs[staged.zone as usize].tail = slot,
-            }
-            if !space.log_now(slot, media, layout) {
-                space.stays_logged(slot, layout.block_of(staged.from));
+            if let Some(block) = logged_in
+                && !space.log_now(slot, media, layout)
+            {
+                space.stays_logged(slot, block);
             }
         }
         let failed = (0..space.zones.geometry().zones).filter(|&zone| {
@@ -259,6 +279,53 @@ impl ZoneSpace {
         space
     }
 
+    /// Reads what the log has of a slot's stripe; `false`: it cannot be read.
+    fn read_log(&mut self, slot: u32, first: Ppa, media: &mut Media, layout: &Layout) -> bool {
+        let unit = self.stride / layout.units_per_stripe as usize;
+        let mut readable = true;
+        for (i, images) in self.images_mut(slot).chunks_exact_mut(unit).enumerate() {
+            // Mounting has time for more retries than a host.
+            let unit = Ppa(first.0 + i as u32);
+            readable &=
+                (0..100).any(|attempt| matches!(media.read(unit, 0, images, attempt), ReadResult::Ok { .. }));
+        }
+        readable
+    }
+
+    /// Reads what was saved of a slot's stripe, which stays saved; `false`: it is damaged.
+    fn read_saved(&mut self, slot: u32, place: u32, media: &Media) -> bool {
+        let area = self.save.take().expect("something was saved");
+        let whole = area.load(place, self.images_mut(slot), media);
+        self.save = Some(area);
+        let record = &mut self.slots[slot];
+        (record.saved_in, record.saved) = (Some(place), record.arrived);
+        whole
+    }
+
+    fn forget_saved(&mut self, place: u32, media: &mut Media) {
+        self.save.as_mut().expect("something was saved").clear(place, media);
+    }
+
+    /// Sectors have arrived in a slot of a protected buffer, and are about to be acknowledged. `false`: the store that outlives the
+    /// process cannot take them, so that neither they nor what comes behind them in the zone is promised.
+    pub fn keep(&mut self, slot: u32, media: &mut Media) -> bool {
+        let Some(area) = &mut self.save else { return true };
+        let Slot { zone, stripe, arrived, epoch, saved_in, .. } = self.slots[slot];
+        let mark = Mark { zone, stripe, sectors: arrived, finished: false, verdict: None, epoch };
+        let images = &self.images[slot as usize * self.stride..][..self.stride];
+        let place = saved_in.or_else(|| area.take());
+        let ok = place.is_some_and(|place| area.save(place, mark, images, media));
+        let record = &mut self.slots[slot];
+        record.saved_in = place;
+        if ok {
+            record.saved = arrived;
+        } else {
+            let run = &mut self.runs[zone as usize];
+            run.hole = run.hole.min(stripe);
+        }
+        ok
+    }
+
     /// Erases a block that holds nothing any more, in no simulated time.
     fn erase_now(&mut self, block: BlockId, media: &mut Media) {
         let condemned = self.zones.is_condemned(block);
@@ -269,12 +336,14 @@ impl ZoneSpace {
         self.zones.erased(block, ok, media.erase_count(block));
     }
 
-    /// What the log has of a stripe cannot be read: nothing may follow it, and nobody is given anything else for it.
-    fn lose_staged(&mut self, slot: u32, block: BlockId) {
+    /// What the log, or the save area, has of a stripe cannot be read: nothing may follow it, and nobody is given anything else for it.
+    fn lose_staged(&mut self, slot: u32, logged_in: Option<BlockId>) {
         self.slots[slot].lost = true;
         self.zones.fail(self.slots[slot].zone);
         self.strand(slot);
-        self.stays_logged(slot, block);
+        if let Some(block) = logged_in {
+            self.stays_logged(slot, block);
+        }
     }
 
     /// There is no room to log a slot anew: what the log has of it, all that is here, stays in `block`.
@@ -305,6 +374,8 @@ impl ZoneSpace {
             wants_log: false,
             logged: 0,
             logged_in: BlockId(u32::MAX),
+            saved_in: None,
+            saved: 0,
             flushing: 0,
             acknowledge: List::default(),
             with_log: List::default(),
@@ -374,11 +445,14 @@ impl ZoneSpace {
         self.vacancies <= 0 && self.live().any(|slot| leaves(&self.slots[slot]))
     }
 
-    /// The slot is done with.
-    pub fn vacate(&mut self, slot: u32) {
+    /// The slot is done with, and what was saved of it.
+    pub fn vacate(&mut self, slot: u32, media: &mut Media) {
         debug_assert_eq!(self.slots[slot].flushing, 0, "a flush waits for slot {slot}");
         self.vacancies += 1;
         self.slots[slot].live = false;
+        if let Some(place) = self.slots[slot].saved_in {
+            self.forget_saved(place, media);
+        }
         self.slots.release(slot);
     }
 
@@ -507,9 +581,9 @@ impl ZoneSpace {
         logged != 0 && logged >= self.log_first - u64::from(self.log_erasing)
     }
 
-    /// Power fails and the buffer is protected: everything that arrived goes to the log, if it is not there.
+    /// Power fails and the buffer is protected: everything that arrived goes to the log, if it is neither there nor saved.
     pub fn save(&mut self, media: &mut Media, layout: &Layout) {
-        let is_needed = |slot: &Slot| !slot.tombstone && slot.logged < slot.arrived;
+        let is_needed = |slot: &Slot| !slot.tombstone && slot.logged.max(slot.saved) < slot.arrived;
         let mut slots: Vec<u32> = self.live().filter(|&s| is_needed(&self.slots[s])).collect();
         self.zones.reserve(0);
         // Programs may have been planned in the log's block that never began.

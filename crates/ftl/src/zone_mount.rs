@@ -4,7 +4,8 @@
 //! 2. a zone's stripes count as far as none is missing, and none is older than the mount that wrote the one before it (an
 //!    older one was cut off by an earlier power cut, and its zone has been written anew since);
 //! 3. what the log holds of the stripes behind or between them is taken over, unless the zone was reset after it, or it is older
-//!    than the mount that wrote the stripe before it. Order in the log says no more: a stripe that stays there moves with it;
+//!    than the mount that wrote the stripe before it. Order in the log says no more: a stripe that stays there moves with it. So is
+//!    what a protected buffer held when the process ended, which is forgotten as it leaves the buffer;
 //! 4. what the log says of zones that are read-only or offline holds; an offline one gives its blocks back;
 //! 5. blocks that hold nothing that counts are to be erased, and those of the log once nothing is only there.
 
@@ -20,7 +21,25 @@ pub const LOG: Lpn = Lpn(u32::MAX - 1);
 /// Torn stripes carry numbers that cannot be read; no drive has more programs under way than this.
 const SEQUENCE_GAP: u64 = 1 << 20;
 
-/// A stripe that the staging log holds.
+/// A stripe that a protected buffer held when the process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedStripe {
+    /// What it is.
+    pub mark: Mark,
+    /// Where it was saved.
+    pub place: u32,
+}
+
+/// Where a stripe is that is not in its zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StagedIn {
+    /// In the staging log, here.
+    Log(Ppa),
+    /// Saved with the buffer, in this place.
+    Save(u32),
+}
+
+/// A stripe that the staging log, or a saved buffer, holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Staged {
     /// Zone.
@@ -31,10 +50,11 @@ pub struct Staged {
     pub sectors: u32,
     /// Number of the mount that wrote it; a full one keeps it, because stripes of that mount may follow.
     pub epoch: u32,
-    /// Number of the program; a full one keeps it, so that it stands where it stood among the resets of its zone.
-    pub sequence: u64,
-    /// Where the log has it.
-    pub from: Ppa,
+    /// Number of the program; a full one keeps it, so that it stands where it stood among the resets of its zone. `None`: it has had
+    /// none, and is of the zone's present life.
+    pub sequence: Option<u64>,
+    /// Where it is.
+    pub from: StagedIn,
 }
 
 /// What the staging log says of a zone that was let down.
@@ -74,12 +94,22 @@ struct Found {
     at: u32,
 }
 
-/// Sets `zones` to what the media hold.
+impl Zones {
+    fn place_of(&self, found: &Found) -> Ppa {
+        self.layout.ppa(found.block, found.at * self.layout.units_per_stripe)
+    }
+}
+
+/// Sets `zones` to what the media hold, and what was `saved` of a protected buffer.
 pub(crate) fn find(
     zones: &mut Zones,
     source: &impl MountSource,
     mark: impl Fn(Ppa) -> Option<Mark>,
+    saved: &[SavedStripe],
 ) -> ZoneMount {
+    for saved in saved {
+        zones.epoch = zones.epoch.max(saved.mark.epoch + 1);
+    }
     let mut data: Vec<Vec<Found>> = vec![Vec::new(); zones.zones.len()];
     let mut log: Vec<Vec<Found>> = data.clone();
     let mut used = Vec::new();
@@ -119,7 +149,7 @@ pub(crate) fn find(
         let verdict = newest.and_then(|f| f.mark.verdict);
         let (chain, staged) = match verdict {
             Some(ZoneState::Offline) => Default::default(),
-            _ => chain(zones, &data[zone], &log[zone]),
+            _ => chain(zones, &data[zone], &log[zone], saved.iter().filter(|s| s.mark.zone as usize == zone)),
         };
         for found in &chain {
             holding.insert(found.block, ());
@@ -150,10 +180,15 @@ pub(crate) fn find(
     mount
 }
 
-/// The stripes of a zone that count, those in the zone and those in the log. Programs on several dies end in any order, so either
-/// may follow the other.
-fn chain(zones: &Zones, data: &[Found], log: &[Found]) -> (Vec<Found>, Vec<Staged>) {
-    if data.is_empty() && log.is_empty() {
+/// The stripes of a zone that count, those in the zone and those in the log or in a saved buffer. Programs on several dies end in any
+/// order, so either may follow the other.
+fn chain<'a>(
+    zones: &Zones,
+    data: &[Found],
+    log: &[Found],
+    saved: impl Iterator<Item = &'a SavedStripe> + Clone,
+) -> (Vec<Found>, Vec<Staged>) {
+    if data.is_empty() && log.is_empty() && saved.clone().next().is_none() {
         return Default::default();
     }
     let data = newest(zones.stripes(), data.iter());
@@ -166,22 +201,26 @@ fn chain(zones: &Zones, data: &[Found], log: &[Found]) -> (Vec<Found>, Vec<Stage
     let (mut chain, mut staged, mut epoch) = (Vec::new(), Vec::new(), 0);
     for stripe in 0..zones.stripes() {
         let in_zone = data[stripe as usize].filter(|f| f.mark.epoch >= epoch);
-        let found = match in_zone {
+        let mark = match in_zone {
             Some(found) => {
                 chain.push(found);
-                found
+                found.mark
             }
             None => {
                 let in_log = log[stripe as usize].filter(|f| f.mark.epoch >= epoch);
-                let Some(found) = in_log else { break };
-                let from = zones.layout.ppa(found.block, found.at * zones.layout.units_per_stripe);
-                let (Mark { zone, sectors, epoch, .. }, sequence) = (found.mark, found.sequence);
+                let in_log = in_log.map(|f| (f.mark, Some(f.sequence), StagedIn::Log(zones.place_of(&f))));
+                let same = |s: &&SavedStripe| s.mark.stripe == stripe && s.mark.epoch >= epoch;
+                let in_save = saved.clone().filter(same).map(|s| (s.mark, None, StagedIn::Save(s.place)));
+                // The buffer goes on from what the log has; the last of those with as much is the buffer.
+                let most = in_log.into_iter().chain(in_save).max_by_key(|(mark, ..)| mark.sectors);
+                let Some((mark, sequence, from)) = most else { break };
+                let Mark { zone, sectors, epoch, .. } = mark;
                 staged.push(Staged { zone, stripe, sectors, epoch, sequence, from });
-                found
+                mark
             }
         };
-        epoch = epoch.max(found.mark.epoch);
-        if found.mark.sectors < zones.stripe_sectors || found.mark.finished {
+        epoch = epoch.max(mark.epoch);
+        if mark.sectors < zones.stripe_sectors || mark.finished {
             break;
         }
     }

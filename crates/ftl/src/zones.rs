@@ -19,7 +19,7 @@ pub use crate::zone_config::ZoneConfig;
 pub use crate::zone_mark::Mark;
 
 use crate::pool::Pool;
-use crate::{MountSource, zone_mount};
+use crate::{MountSource, SavedStripe, zone_mount};
 use pellucid_flash::{
     BlockId, DieId, Layout, Lba, Ppa, Status, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState,
 };
@@ -104,12 +104,14 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// The zones that the media behind `source` hold. `mark` reads the mark in the spare area of a stripe's first unit.
+    /// The zones that the media behind `source` hold, and what was `saved` of their buffer. `mark` reads the mark in the spare area of a
+    /// stripe's first unit.
     pub fn mount(
         config: &ZoneConfig,
         layout: &Layout,
         source: &impl MountSource,
         mark: impl Fn(Ppa) -> Option<Mark>,
+        saved: &[SavedStripe],
     ) -> (Zones, zone_mount::ZoneMount) {
         let stripe_sectors = layout.units_per_stripe * layout.sectors_per_unit;
         let capacity = stripe_sectors * layout.stripes_per_block * config.dies_per_zone;
@@ -149,7 +151,7 @@ impl Zones {
             reserve: 0,
             changed: Vec::new(),
         };
-        let found = zone_mount::find(&mut zones, source, mark);
+        let found = zone_mount::find(&mut zones, source, mark, saved);
         zones.active = zones.zones.iter().filter(|z| z.state == ZoneState::Closed).count() as u32;
         (zones, found)
     }

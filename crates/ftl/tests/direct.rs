@@ -274,7 +274,7 @@ fn zones() -> Zones {
         stage_stripes: 8,
         protected: false,
     };
-    Zones::mount(&config, &layout(), &Flash::new(), |_| None).0
+    Zones::mount(&config, &layout(), &Flash::new(), |_| None, &[]).0
 }
 
 const CAPACITY: u32 = 2 * STRIPES * STRIPE;

@@ -2,9 +2,9 @@
 //! accepts nothing that a power cut would find no room for in the log.
 
 use pellucid_device::Device;
-use pellucid_flash::{Command, Lba, Opcode, Status, ZoneAction};
+use pellucid_flash::{Command, Lba, Opcode, Status, ZoneAction, ZoneInfo, ZoneState};
 use pellucid_lab::conformance::Bench;
-use pellucid_media::Fault;
+use pellucid_media::{Fault, Media};
 
 /// Sectors of a stripe, and of a zone.
 const STRIPE: u32 = 8;
@@ -111,4 +111,48 @@ fn a_protected_buffer_accepts_nothing_that_the_log_has_no_room_for() {
     assert!(!bench.drive.is_read_only());
     assert_eq!(bench.write(Lba(written.into()), 1, 7).status, Status::Success);
     survives(&mut bench, written + 1, "with room again");
+}
+
+/// Bytes of the save area that have changed since it was `before`.
+fn changed(before: &[u8], media: &Media) -> Vec<usize> {
+    let mut now = vec![0; media.save_bytes()];
+    media.save_read(0, &mut now);
+    (0..now.len()).filter(|&at| now[at] != before[at]).collect()
+}
+
+#[test]
+fn what_was_saved_is_whole_or_said_to_be_lost() {
+    let mut bench = Bench::saving(PROTECTED, &["drive.buffer.write=\"write-back\""]);
+    assert_eq!(bench.write(Lba(0), 3, 7).status, Status::Success);
+    let mut before = vec![0; bench.drive.media().save_bytes()];
+    bench.drive.media().save_read(0, &mut before);
+    assert_eq!(bench.write(Lba(3), 2, 7).status, Status::Success);
+    let new = changed(&before, bench.drive.media());
+    let touched = |at: usize| {
+        let (mut bench, mut media) = (bench.clone(), bench.drive.media().clone());
+        let mut byte = [0];
+        media.save_read(at, &mut byte);
+        media.save_write(at, &[byte[0] ^ 1]).expect("memory takes it");
+        bench.reopen(media);
+        let report = bench.run(Command::new(0, Opcode::Report, Lba(0), 1, Vec::new()));
+        let info =
+            ZoneInfo::decode(report.data.as_slice().try_into().expect("one descriptor")).expect("a zone");
+        let read = bench.read(Lba(0), 3);
+        assert!(read.status != Status::Success || read.data == bench.pattern(Lba(0), 3, 7), "byte {at}");
+        (info.write_pointer, info.state, read.status)
+    };
+    let (headers, data): (Vec<usize>, Vec<usize>) = new.into_iter().partition(|&at| at < 128);
+    assert!(
+        headers.len() > 8 && data.len() > 2000,
+        "{} bytes of headers, {} of data",
+        headers.len(),
+        data.len()
+    );
+    // A header that is not whole was never finished: the one before it holds. Data that are not what the header says are lost.
+    for at in headers {
+        assert_eq!(touched(at), (Lba(3), ZoneState::Closed, Status::Success), "byte {at}");
+    }
+    for at in data.into_iter().step_by(97) {
+        assert_eq!(touched(at), (Lba(5), ZoneState::ReadOnly, Status::UnrecoveredRead), "byte {at}");
+    }
 }

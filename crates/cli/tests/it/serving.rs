@@ -26,3 +26,22 @@ fn a_server_without_descriptors_says_so_once() {
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!((count("event=accept-failed protocol=nbd"), count("event=accepting-again")), (1, 1));
 }
+
+/// A preset that forgets keeps what is flushed as soon as it is served; the drive that was asked to forget says in its log that it does.
+#[test]
+fn a_served_drive_that_promises_nothing_says_so() {
+    for (more, expected) in [("", 0), ("--set ftl.durability=volatile", 1)] {
+        let folder = Folder::new();
+        let script = format!(
+            "exec \"$0\" serve cosmos-plus --set media.store=file:kept.img --set media.blocks=32 \
+             --set ftl.over_provisioning=0.4 --nbd unix:nbd --control control {more}"
+        );
+        let _server = Serving::new(&folder, &script);
+        eventually("the server listens", || folder.path("control").exists());
+        let count = |event: &str| std::fs::read_to_string(folder.path("log")).unwrap().matches(event).count();
+        // What was found at the start is told with the first thing that happens.
+        let _client = UnixStream::connect(folder.path("nbd")).unwrap();
+        eventually("the client is logged", || count("event=connected") > 0);
+        assert_eq!(count("event=promises-nothing"), expected, "{more}");
+    }
+}

@@ -1,11 +1,12 @@
 //! A tiny drive and a host with one command at a time.
 
 use crate::spec;
-use pellucid_device::{Device, DeviceConfig};
+use pellucid_device::{Device, DeviceConfig, save_bytes};
 use pellucid_flash::{
     ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Lba, Opcode,
     SimTime, Vector, ZoneGeometry,
 };
+use pellucid_media::Media;
 
 /// 2 channels x 2 ways; 6 blocks of 8 stripes; a stripe of 2 units of 4 sectors.
 const TINY: &str = r#"
@@ -59,6 +60,15 @@ impl Bench {
     /// The tiny drive with these namespaces.
     pub fn new(namespaces: &str, sets: &[&str]) -> Bench {
         let drive = Device::new(&tiny(namespaces, sets)).unwrap_or_else(|e| panic!("{e}"));
+        Bench { drive, now: SimTime::ZERO, tag: 0, ended: Vec::new(), namespace: 0 }
+    }
+
+    /// The same with a save area, as drives have it whose store outlives the process.
+    pub fn saving(namespaces: &str, sets: &[&str]) -> Bench {
+        let mut config = tiny(namespaces, sets);
+        let layout = config.media.geometry.layout().unwrap_or_else(|e| panic!("{e}"));
+        config.media.save_bytes = save_bytes(&config.namespaces, &layout);
+        let drive = Device::new(&config).unwrap_or_else(|e| panic!("{e}"));
         Bench { drive, now: SimTime::ZERO, tag: 0, ended: Vec::new(), namespace: 0 }
     }
 
@@ -168,6 +178,21 @@ impl Bench {
     /// Notices since the last call.
     pub fn notices(&mut self) -> Vec<ChunkNotice> {
         std::iter::from_fn(|| Drive::pop_notice(&mut self.drive)).map(|(_, notice)| notice).collect()
+    }
+
+    /// The process ends here, and another one opens the media; commands under way are lost.
+    pub fn process_end(&mut self) {
+        let media = self.drive.media().clone();
+        self.reopen(media);
+    }
+
+    /// Goes on with what `media` hold, and with nothing else.
+    pub fn reopen(&mut self, mut media: Media) {
+        media.power_cut();
+        self.drive = Device::restore(self.drive.config(), media).unwrap_or_else(|e| panic!("{e}"));
+        self.now = SimTime::ZERO;
+        self.ended.clear();
+        self.drive.check();
     }
 
     /// Cuts the power and switches it on again; commands under way are lost.

@@ -8,7 +8,7 @@ use super::table::Table;
 use pellucid_device::{Feedback, Namespace};
 use pellucid_flash::{Layout, Vector};
 use pellucid_ftl::{ChunkConfig, Management, WriteFailure, ZoneConfig};
-use pellucid_media::MediaConfig;
+use pellucid_media::{MediaConfig, StoreKind};
 use std::ops::Range;
 
 pub(crate) const KEYS: &[Key] = &[key(
@@ -93,6 +93,9 @@ pub(crate) fn build(
                 open_channel(&table, blocks, layout, media)?
             }
         });
+    }
+    if matches!(media.store, StoreKind::File(_)) {
+        media.save_bytes = pellucid_device::save_bytes(&namespaces, layout);
     }
     check_spare(values, layout, media)?;
     Ok(namespaces)

@@ -447,3 +447,34 @@ fn victims_have_the_names_that_are_read() {
         assert_eq!(spec.unwrap_or_else(|e| panic!("{e}")).drive.ftl.victim, *victim);
     }
 }
+
+/// In service a preset's volatile drive keeps a journal; one that somebody asked for does not.
+#[test]
+fn a_preset_that_forgets_is_served_with_a_journal() {
+    for preset in presets() {
+        let spec = load_to_serve(preset.name, &[]).unwrap();
+        assert_ne!(spec.drive.ftl.durability, Durability::Volatile, "{}", preset.name);
+        assert_ne!(spec.host_ftl.durability, Durability::Volatile, "{}", preset.name);
+        assert_eq!(load_to_serve(preset.name, &[]).unwrap().drive_name, preset.name);
+    }
+    for (name, key) in [("cosmos-plus", "drive.ftl"), ("open-channel", "host.ftl")] {
+        let asked = load_to_serve(name, &[format!("{key}.durability=volatile")]).unwrap();
+        let durability =
+            if key == "drive.ftl" { asked.drive.ftl.durability } else { asked.host_ftl.durability };
+        assert_eq!(durability, Durability::Volatile, "{name}");
+    }
+    let folder = std::env::temp_dir().join(format!("pellucid-to-serve-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let load = |text: &str| {
+        let path = folder.join("mine.toml");
+        std::fs::write(&path, text).unwrap();
+        load_to_serve(path.to_str().unwrap(), &[]).unwrap().drive.ftl.durability
+    };
+    let (plain, asked) = (
+        load("[drive]\npreset = \"cosmos-plus\"\n"),
+        load("[drive]\npreset = \"cosmos-plus\"\nftl.durability = \"volatile\"\n"),
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_ne!(plain, Durability::Volatile);
+    assert_eq!(asked, Durability::Volatile);
+}

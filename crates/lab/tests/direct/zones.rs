@@ -45,25 +45,37 @@ struct ZoneHost {
     protected: bool,
     /// Media that fail so often that zones run out of blocks.
     failing: bool,
+    /// What ends is the process, not the drive's power alone.
+    process_ends: bool,
 }
 
 const ZONE: u64 = 128;
 
+fn namespace(buffer: &str) -> String {
+    format!(
+        "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 2\nspare_blocks = 2\nactive_max = 4\nopen_max = 3\nbuffer = \"{buffer}\"\n"
+    )
+}
+
 impl ZoneHost {
     fn new(protected: bool, sets: &[&str], seed: u64) -> ZoneHost {
         let buffer = if protected { "protected" } else { "volatile" };
-        let namespace = format!(
-            "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 2\nspare_blocks = 2\nactive_max = 4\nopen_max = 3\nbuffer = \"{buffer}\"\n"
-        );
         ZoneHost {
-            bench: Bench::new(&namespace, sets),
+            bench: Bench::new(&namespace(buffer), sets),
             zones: vec![Zone::default(); 4],
             under_way: BTreeMap::new(),
             rng: Rng::stream(seed, "zone host"),
             seeds: 0,
             protected,
             failing: false,
+            process_ends: false,
         }
+    }
+
+    /// The same, of which each cut is the end of the process: of the drive only its media are left, and what was saved there.
+    fn saving(sets: &[&str], seed: u64) -> ZoneHost {
+        let bench = Bench::saving(&namespace("protected"), sets);
+        ZoneHost { bench, process_ends: true, ..ZoneHost::new(true, sets, seed) }
     }
 
     fn submit(&mut self) {
@@ -243,7 +255,10 @@ impl ZoneHost {
     }
 
     fn power_cut(&mut self) {
-        self.bench.power_cut();
+        match self.process_ends {
+            true => self.bench.process_end(),
+            false => self.bench.power_cut(),
+        }
         self.under_way.clear();
     }
 
@@ -286,7 +301,10 @@ impl ZoneHost {
 }
 
 fn cut_zones_everywhere(protected: bool, sets: &[&str], seed: u64, commands: u32) {
-    let mut host = ZoneHost::new(protected, sets, seed);
+    cut_everywhere(ZoneHost::new(protected, sets, seed), commands);
+}
+
+fn cut_everywhere(mut host: ZoneHost, commands: u32) {
     let mut cuts = 0;
     for _ in 0..commands {
         host.submit();
@@ -324,6 +342,39 @@ fn zones_written_through_survive_a_cut_at_every_event() {
 #[test]
 fn zones_with_a_protected_buffer_survive_a_cut_at_every_event() {
     cut_zones_everywhere(true, &["drive.buffer.write=\"write-back\""], 3, 500);
+}
+
+/// The end of the process is a power cut of the drive: with a protected buffer it takes nothing that was acknowledged, whenever it comes.
+#[test]
+fn zones_with_a_protected_buffer_survive_the_end_of_the_process_at_every_event() {
+    cut_everywhere(ZoneHost::saving(&["drive.buffer.write=\"write-back\""], 4), 500);
+    for seed in 0..4 {
+        let faults = [
+            "drive.media.faults.program_fail=0.003",
+            "drive.media.faults.read_fail=0.01",
+            "drive.scheduler.read_retries=5",
+        ];
+        cut_everywhere(ZoneHost::saving(&faults, seed), 150);
+    }
+}
+
+/// Power cuts of the drive and ends of the process in turn: what one has put into the log the other must not bring back too early, and
+/// the other way round.
+#[test]
+fn power_cuts_and_ends_of_the_process_take_turns() {
+    for seed in seeds(20) {
+        let mut host = ZoneHost::saving(&["drive.buffer.write=\"write-back\""], seed);
+        for round in 0..30 {
+            for _ in 0..25 {
+                host.submit();
+                host.step();
+            }
+            host.process_ends = (round + seed) % 3 > 0;
+            host.power_cut();
+            host.verify();
+            host.adopt();
+        }
+    }
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use super::world::{SECTOR, World, blocks, in_capsule};
 use crate::common;
-use crate::{Core, Layered, Time};
+use crate::session::Keeps;
+use crate::{Core, Layered, Served, Time};
 use pellucid_device::{Device, WritePolicy};
 use pellucid_flash::{DieId, Drive};
+use pellucid_ftl::Durability;
 use pellucid_host::{HostFtl, HostFtlConfig};
 use pellucid_media::{Fault, StoreKind};
 use pellucid_wire::nvme::{
@@ -196,5 +198,39 @@ fn a_drive_that_takes_no_writes_any_more_says_so() {
         assert!(ends.into_iter().any(|status| status == refused), "{what}");
         assert_eq!(attributes(&mut world), (1, 1), "{what}");
         assert_eq!(smart(&mut world, admin).critical_warning & 1 << 3, 1 << 3, "{what}");
+    }
+}
+
+/// Who keeps nothing has nothing to flush, and says so; chunks and protected zones are durable when they are acknowledged.
+#[test]
+fn a_drive_announces_what_it_keeps() {
+    let volatile = || {
+        let mut config = common::config(StoreKind::Ram);
+        config.ftl.durability = Durability::Volatile;
+        Served::from(Device::new(&config).expect("a good configuration"))
+    };
+    let layered = |durability| {
+        let device = common::chunks();
+        let settings = HostFtlConfig { over_provisioning: 0.5, durability, ..HostFtlConfig::default() };
+        let layer = HostFtl::new(&settings, Drive::interface(&device, 0), device.image_bytes());
+        Served::from(Layered::on_device(Box::new(layer.expect("room")), device).expect("a start"))
+    };
+    let journal = Durability::Journal { checkpoint_every: 0 };
+    for (what, served, keeps, logged) in [
+        ("volatile", volatile(), Keeps::Nothing, 1),
+        ("host FTL", layered(journal), Keeps::Flushed, 0),
+        ("volatile host FTL", layered(Durability::Volatile), Keeps::Nothing, 1),
+        ("chunks", Served::from(common::chunks()), Keeps::Acknowledged, 0),
+    ] {
+        let mut world = World::new();
+        world.core = Core::new(vec![("one".into(), served)], Time::Instant).expect("a drive to serve");
+        let told = |line: &&String| line.starts_with("event=promises-nothing");
+        assert_eq!(world.core.notices.iter().filter(told).count(), logged, "{what}");
+        assert_eq!(world.core.namespaces()[0].keeps, keeps, "{what}");
+        let (admin, _) = world.attach(PLAIN);
+        let controller = IdentifyController::decode(&identify(&mut world, admin, Cns::Controller, 0));
+        assert_eq!(controller.volatile_write_cache & 1 == 1, keeps == Keeps::Flushed, "{what}");
+        let common = IndependentNamespace::decode(&identify(&mut world, admin, Cns::IndependentNamespace, 1));
+        assert_eq!(common.features >> 5 & 1 == 0, keeps == Keeps::Flushed, "{what}: VWCNP");
     }
 }
