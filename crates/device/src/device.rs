@@ -86,7 +86,7 @@ impl Device {
     pub fn submit(&mut self, now: SimTime, mut command: Command) {
         self.advance(now);
         self.settle_handle(&mut command);
-        let status = self.refuse(&command);
+        let status = self.refuse(&command).or_else(|| self.refuse_for_store(&command));
         let work = self.works.take();
         self.works[work].begin(command, now, status.unwrap_or(Status::Success));
         if status.is_some() {

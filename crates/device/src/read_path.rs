@@ -351,7 +351,9 @@ impl Device {
             // The chances of a read that fails are drawn once: it is one read.
             match result {
                 None => result = Some(media.read(ppa, slice.first, out, attempts)),
-                Some(ReadResult::Ok { .. }) => media.read_more(ppa, slice.first, out),
+                Some(ReadResult::Ok { .. }) if !media.read_more(ppa, slice.first, out) => {
+                    result = Some(ReadResult::Uncorrectable);
+                }
                 Some(_) => {}
             }
             slice.delivered = matches!(result, Some(ReadResult::Ok { .. }));

@@ -7,7 +7,7 @@ use super::table::Table;
 use super::value::Quantity;
 use pellucid_flash::{Geometry, GeometryError, Layout, Nanos};
 use pellucid_media::{
-    Bch, BitErrors, Cell, Ecc, EccData, Faults, Integrity, ListedFault, MediaConfig, MediaError, StoreKind,
+    Bch, BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, ListedFault, MediaConfig, MediaError, StoreKind,
     Timing,
 };
 use std::path::PathBuf;
@@ -210,6 +210,7 @@ pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError>
         // What a namespace asks for; filled in when the namespaces are known.
         metadata_bytes: 0,
         save_bytes: 0,
+        keep: Keep::default(),
         integrity: integrity(values)?,
         seed: values.whole("drive.media.seed"),
     };
