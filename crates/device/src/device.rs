@@ -70,6 +70,7 @@ pub struct Device {
     pub(crate) writes: crate::write_path::Writes,
     pub(crate) flushes: Flushes,
     pub(crate) collect: crate::collect_path::Collect,
+    pub(crate) forgetting: crate::forgetting::Forgetting,
     pub(crate) placement: crate::placement::Placement,
     pub(crate) read_only: bool,
     /// What the last mount did; none yet where the media were empty.

@@ -537,12 +537,17 @@ impl Media {
         self.damaged
     }
 
+    /// Whether [`Media::forget`] saves memory.
+    pub fn forgets(&self) -> bool {
+        self.store.forgets() && !self.sees_patterns
+    }
+
     /// Nobody will read the data of this unit again, although its block is not erased yet: it has a successor on the media, or its
     /// logical page was trimmed. The spare area stays. If somebody does read them, they are zeros.
     #[inline]
     pub fn forget(&mut self, ppa: Ppa) {
         let at = self.place(ppa);
-        if self.content(at) == Content::Programmed && !self.sees_patterns {
+        if self.content(at) == Content::Programmed && self.forgets() {
             self.store.forget(at.block, at.index);
         }
     }

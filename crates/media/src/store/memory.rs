@@ -167,6 +167,12 @@ impl MemoryStore {
         target_metadata.copy_from_slice(&metadata);
     }
 
+    /// Whether data are kept, in slots.
+    #[inline]
+    pub(crate) fn keeps_data(&self) -> bool {
+        self.data.is_some()
+    }
+
     /// Nobody will read the data of this unit again.
     #[inline]
     pub(crate) fn forget(&mut self, block: u32, index: u32) {

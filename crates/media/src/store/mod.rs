@@ -336,6 +336,12 @@ impl Store {
         }
     }
 
+    /// Whether that saves memory.
+    #[inline]
+    pub(crate) fn forgets(&self) -> bool {
+        matches!(self, Store::Memory(s) if s.keeps_data())
+    }
+
     /// Nobody will read the data of a unit again: their memory may serve others.
     #[inline]
     pub(crate) fn forget(&mut self, block: u32, index: u32) {
