@@ -87,6 +87,7 @@ impl Device {
             writes: crate::write_path::Writes::new(config.ftl.handles, layout.units_per_stripe),
             flushes: Flushes::default(),
             collect: crate::collect_path::Collect::new(&config.ftl, &layout, image_bytes),
+            forgetting: crate::forgetting::Forgetting::default(),
             placement: crate::placement::Placement::default(),
             full: sector_mask(0, layout.sectors_per_unit),
             config,

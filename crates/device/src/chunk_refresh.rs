@@ -174,7 +174,7 @@ impl Device {
                 ReadResult::Uncorrectable | ReadResult::Erased => lost = true,
             }
             let spare = &mut job.metadata[at * spare_bytes..(at + 1) * spare_bytes];
-            self.media.metadata(Ppa(unit), 0, spare);
+            lost |= !self.media.metadata(Ppa(unit), 0, spare);
         }
         let again = lost && self.tries_again(ppa, attempts);
         if !again {

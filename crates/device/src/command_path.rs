@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::events::Event;
 use crate::firmware::Task;
 use crate::spaces::Space;
-use crate::work::{Route, Slice};
+use crate::work::{Route, Slice, Work};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Completion, Lpn, Nanos, Opcode, Stage, Status};
 
@@ -227,8 +227,33 @@ impl Device {
         }
     }
 
+    /// Whether the media's store refuses a command: nothing changes while its file does not take what is written, and data need
+    /// room. Who asks has the file try again.
+    pub(crate) fn refuse_for_store(&mut self, command: &Command) -> Option<Status> {
+        if self.media.has_room() || matches!(command.opcode, Opcode::Read | Opcode::Report) {
+            return None;
+        }
+        let brings = matches!(command.opcode, Opcode::Write | Opcode::Append | Opcode::Copy);
+        self.media.try_again();
+        (self.media.holds_back() || (brings && !self.media.has_room())).then_some(Status::WriteFault)
+    }
+
+    /// A command that promises that what was written lasts ends well only if it does.
+    fn promise(&mut self, work: u32) {
+        let Work { command, status, .. } = &self.works[work];
+        if *status != Status::Success || matches!(command.opcode, Opcode::Read | Opcode::Report) {
+            return;
+        }
+        let through = self.config.buffer.write == crate::config::WritePolicy::WriteThrough;
+        let promises = command.opcode == Opcode::Flush || command.fua || through;
+        if (promises && self.media.promise().is_err()) || self.media.holds_back() {
+            self.works[work].status = Status::WriteFault;
+        }
+    }
+
     /// The host learns of the command's end.
     fn complete(&mut self, work: u32) {
+        self.promise(work);
         let record = &mut self.works[work];
         record.live = false;
         let command = &mut record.command;

@@ -82,7 +82,12 @@ impl Device {
     pub(crate) fn unreadable(&mut self, ppa: Ppa) {
         self.media.condemn(ppa);
         let block = self.layout.block_of(ppa);
-        if self.ftl.retire_block(block) {
+        // What the store has lost says nothing about the flash.
+        let emptied = match self.media.was_damaged() {
+            true => self.ftl.refresh_block(block),
+            false => self.ftl.retire_block(block),
+        };
+        if emptied {
             self.pump(self.layout.die_of_block(block));
         }
     }

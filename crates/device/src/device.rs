@@ -70,6 +70,7 @@ pub struct Device {
     pub(crate) writes: crate::write_path::Writes,
     pub(crate) flushes: Flushes,
     pub(crate) collect: crate::collect_path::Collect,
+    pub(crate) forgetting: crate::forgetting::Forgetting,
     pub(crate) placement: crate::placement::Placement,
     pub(crate) read_only: bool,
     /// What the last mount did; none yet where the media were empty.
@@ -86,7 +87,7 @@ impl Device {
     pub fn submit(&mut self, now: SimTime, mut command: Command) {
         self.advance(now);
         self.settle_handle(&mut command);
-        let status = self.refuse(&command);
+        let status = self.refuse(&command).or_else(|| self.refuse_for_store(&command));
         let work = self.works.take();
         self.works[work].begin(command, now, status.unwrap_or(Status::Success));
         if status.is_some() {

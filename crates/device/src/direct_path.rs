@@ -383,7 +383,9 @@ impl Device {
             }
             if let Some(metadata) = &mut metadata {
                 let out = &mut metadata[at * spare..(at + here as usize) * spare];
-                self.media.metadata(unit, sector, out);
+                if !self.media.metadata(unit, sector, out) {
+                    taken.failed |= bits((at as u32).min(63), here);
+                }
             }
             (unit, sector, done) = (Ppa(unit.0 + 1), 0, done + here);
         }

@@ -215,6 +215,7 @@ impl Device {
             self.zero_part(work, end * per_unit, lba + sectors - end * per_unit);
         }
         self.erase_emptied();
+        self.forget_dead();
         self.works[work].slices_left -= 1;
         if self.works[work].slices_left == 0 {
             self.works[work].mark = self.now;

@@ -31,6 +31,8 @@ pub struct Counters {
     pub corrected_bits: u64,
     /// Chunks that the decoder took for other data than were stored; found out, and counted as uncorrectable.
     pub miscorrected_chunks: u64,
+    /// Read attempts that found what the media's store keeps damaged.
+    pub damaged_reads: u64,
     /// Programs that failed.
     pub program_failures: u64,
     /// Erases that failed.

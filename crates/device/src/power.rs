@@ -75,14 +75,23 @@ pub(crate) fn mount(
         let bad: Vec<BlockId> = blocks().filter(|&b| source.is_bad(b)).collect();
         let mut map = PageMap::new(&config.ftl, layout, &bad).map_err(DeviceError::Translation)?;
         map.set_erases(worn_in);
+        name_dead(&mut map, media);
         return Ok((map, None));
     }
     let mounted = match keep {
         true => PageMap::restore(&config.ftl, layout, &source),
         false => PageMap::mount(&config.ftl, layout, &source),
     };
-    let (map, report) = mounted.map_err(DeviceError::Translation)?;
+    let (mut map, report) = mounted.map_err(DeviceError::Translation)?;
+    name_dead(&mut map, media);
     Ok((map, Some(report)))
+}
+
+/// Where that saves memory, translation says which copies are dead.
+fn name_dead(map: &mut PageMap, media: &Media) {
+    if media.forgets() {
+        map.name_dead();
+    }
 }
 
 impl Device {
@@ -113,6 +122,7 @@ impl Device {
         self.starved_count = 0;
         self.writes = crate::write_path::Writes::new(self.config.ftl.handles, self.layout.units_per_stripe);
         self.flushes = Default::default();
+        self.forgetting = Default::default();
         self.collect = crate::collect_path::Collect::new(&self.config.ftl, &self.layout, self.image_bytes);
         self.direct.refresh = Default::default();
         self.counters.power_cuts += 1;

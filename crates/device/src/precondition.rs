@@ -81,6 +81,7 @@ impl Device {
         }
         let ok = self.media.program_end(plan.first) == Outcome::Ok;
         self.ftl.program_ended(plan.id, ok);
+        self.forget_dead();
         ok
     }
 
@@ -137,6 +138,7 @@ impl Device {
             self.media.put_segment(plan.first, mark, &image);
             let ok = self.media.program_end(plan.first) == Outcome::Ok;
             self.ftl.program_ended(plan.id, ok);
+            self.forget_dead();
             if ok {
                 return Ok(());
             }

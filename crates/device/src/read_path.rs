@@ -194,7 +194,8 @@ impl Device {
             return;
         }
         let die = self.layout.die_of(ppa).0;
-        let op = FlashOp::new(OpKind::Read, cause, Client::Fill(entry), die, ppa, 1, self.now);
+        let mut op = FlashOp::new(OpKind::Read, cause, Client::Fill(entry), die, ppa, 1, self.now);
+        op.epoch = self.forgetting.read_begins();
         let op = self.scheduler.ops.insert(op);
         self.gathering = (op, work);
         self.ask(Task::Issue(op));
@@ -225,7 +226,8 @@ impl Device {
             let entry = at;
             at = std::mem::replace(&mut self.buffer[entry].beside, NIL);
             let (client, ppa) = (Client::Fill(entry), self.buffer[entry].source);
-            let part = self.scheduler.ops[op].part_for(client, ppa);
+            let mut part = self.scheduler.ops[op].part_for(client, ppa);
+            part.epoch = self.forgetting.read_begins();
             let part = self.scheduler.ops.insert(part);
             self.fill_arrived(part, entry);
         }
@@ -351,7 +353,9 @@ impl Device {
             // The chances of a read that fails are drawn once: it is one read.
             match result {
                 None => result = Some(media.read(ppa, slice.first, out, attempts)),
-                Some(ReadResult::Ok { .. }) => media.read_more(ppa, slice.first, out),
+                Some(ReadResult::Ok { .. }) if !media.read_more(ppa, slice.first, out) => {
+                    result = Some(ReadResult::Uncorrectable);
+                }
                 Some(_) => {}
             }
             slice.delivered = matches!(result, Some(ReadResult::Ok { .. }));
@@ -399,6 +403,7 @@ impl Device {
         let mut waiting = held.waiting.take();
         let stages = op.map(|op| {
             self.tap_operation(op);
+            self.forgetting.read_ended(self.scheduler.ops[op].epoch);
             self.scheduler.ops.release(op);
             self.scheduler.ops[op].stages
         });

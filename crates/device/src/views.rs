@@ -7,7 +7,7 @@ use crate::monitor::Counters;
 use crate::spaces::Space;
 use pellucid_flash::{BlockId, Layout, Lba, Lpn, Nanos, Ppa, SimTime};
 use pellucid_ftl::{FtlCounters, MountReport};
-use pellucid_media::{Faults, Health, Media, MediaConfig, MediaError, StoreError};
+use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, StoreError, StoreNotice};
 
 impl Device {
     /// What the drive was made from.
@@ -75,6 +75,7 @@ impl Device {
         Counters {
             suspensions: self.scheduler.suspensions,
             miscorrected_chunks: self.media.miscorrected_chunks(),
+            damaged_reads: self.media.damaged_reads(),
             retired_blocks: self.media.retired_blocks(),
             ..self.counters
         }
@@ -195,6 +196,16 @@ impl Device {
         self.media.set_faults(&media)?;
         self.config.media = media;
         Ok(())
+    }
+
+    /// The next thing to be told about the media's store.
+    pub fn store_notice(&mut self) -> Option<StoreNotice> {
+        self.media.store_notice()
+    }
+
+    /// What the media's store can come to take.
+    pub fn extent(&self) -> Extent {
+        self.media.extent()
     }
 
     /// Writes a file store's changes to its file.

@@ -375,6 +375,7 @@ impl Device {
         ended.clear();
         ended.extend((0..self.writes.counts[id.0 as usize]).map(|i| self.unit(id, i)));
         self.ftl.program_ended(id, ok);
+        self.forget_dead();
         for &unit in &ended {
             match unit {
                 StripeUnit::Entry(entry) => self.entry_programmed(entry, ok, &stages),

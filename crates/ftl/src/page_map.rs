@@ -174,6 +174,8 @@ pub struct PageMap {
     idle_programs: Vec<u32>,
     pub(crate) collections: Vec<Collection>,
     pub(crate) emptied: Vec<BlockId>,
+    /// Copies that became invalid and were not taken; `None`: nobody wants to know.
+    outdated: Option<Vec<Ppa>>,
     temperature: Option<Temperature>,
     pub(crate) rng: Rng,
     pub(crate) segments: crate::journal::Segments,
@@ -265,6 +267,7 @@ impl PageMap {
             idle_programs: Vec::new(),
             collections: vec![Collection::default(); layout.dies as usize],
             emptied: Vec::new(),
+            outdated: None,
             temperature: (config.separation == Separation::Frequency).then(|| Temperature::new(user_units)),
             rng: Rng::stream(config.seed, "ftl"),
             segments: crate::journal::Segments::new(
@@ -382,6 +385,9 @@ impl PageMap {
             return;
         }
         self.valid[ppa.0 as usize / 64] &= !(1 << (ppa.0 % 64));
+        if let Some(outdated) = &mut self.outdated {
+            outdated.push(ppa);
+        }
         let block = self.layout.block_of(ppa);
         self.blocks.remove_valid(block);
         if self.config.victim == Victim::Lru {
@@ -393,6 +399,22 @@ impl PageMap {
             }
             self.collection_went_on(block);
         }
+    }
+
+    /// From now on [`PageMap::take_dead`] names the copies that become invalid.
+    pub fn name_dead(&mut self) {
+        self.outdated = Some(Vec::new());
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub fn has_dead(&self) -> bool {
+        self.outdated.as_ref().is_some_and(|outdated| !outdated.is_empty())
+    }
+
+    /// Copies that became invalid since the last time: nothing that is read from now on lies there.
+    pub fn take_dead(&mut self) -> impl Iterator<Item = Ppa> {
+        self.outdated.iter_mut().flat_map(|outdated| outdated.drain(..))
     }
 
     /// Forgets `lpn`. Its old copy is invalid at once, but its block is not erased before the trim is on the media: a power

@@ -97,8 +97,39 @@ pub enum StoreKind {
     None,
     /// All bytes, in memory, for blocks that have been written.
     Ram,
-    /// All bytes, in a sparse memory-mapped file that survives the process.
+    /// All bytes, in a file that survives the process.
     File(PathBuf),
+}
+
+/// The space of an image file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Space {
+    /// All that it can come to take is reserved when it is opened, or it is refused.
+    #[default]
+    Reserve,
+    /// It takes space as it is written; a full disk is an error for the host.
+    Sparse,
+}
+
+/// What a flush outlives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncTo {
+    /// The end of this process, however it comes.
+    #[default]
+    Process,
+    /// The end of the machine: a flush waits for the disk.
+    Machine,
+}
+
+/// How a store keeps data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Of a file.
+    pub space: Space,
+    /// Of a file.
+    pub sync: SyncTo,
+    /// Bytes of memory that data may take (`Ram`); `None`: as much as the media hold. At the bound hosts cannot write.
+    pub ram_max: Option<u64>,
 }
 
 /// The media of one drive.
@@ -121,6 +152,8 @@ pub struct MediaConfig {
     pub faults: Faults,
     /// Data kept.
     pub store: StoreKind,
+    /// How.
+    pub keep: Keep,
     /// Bytes of the spare area that belong to the host, for each sector; 0 where no host sees the spare area.
     pub metadata_bytes: u32,
     /// Bytes of the save area ([`crate::Media::save_write`]), which keeps what a drive may not lose with its power; 0: none.

@@ -192,7 +192,19 @@ impl DataPath {
     /// Copies bytes of a stored unit, from `start` on, and takes the scrambling off.
     pub fn reveal(&self, at: UnitPlace, start: usize, stored: &[u8], out: &mut [u8]) {
         out.copy_from_slice(&stored[start..start + out.len()]);
-        self.scramble_data(at, start, out);
+        self.unscramble(at, start, out);
+    }
+
+    /// Takes the scrambling off bytes of a unit as they are stored, from `start` on.
+    pub fn unscramble(&self, at: UnitPlace, start: usize, out: &mut [u8]) {
+        if self.stores_code_words() {
+            self.scramble_data(at, start, out);
+        }
+    }
+
+    /// Whether every chunk is decoded, also to find damage to the store itself.
+    pub fn always_decodes(&self) -> bool {
+        self.data == EccData::Checked
     }
 
     /// Finds the wrong bits of a unit this time it is read. `address`: the unit's on the media; `pattern`: what is stored on a

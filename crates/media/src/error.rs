@@ -175,7 +175,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The newest version that this program reads and writes.
+        /// The version that this program reads and writes.
         supported: u32,
     },
     /// The image was made with another geometry, or of a drive that means something else by what is stored.
@@ -205,6 +205,15 @@ pub enum StoreError {
         /// What is damaged.
         what: String,
     },
+    /// The disk has no space for the image, or cannot reserve any.
+    NoSpace {
+        /// The image file.
+        path: PathBuf,
+        /// What the image takes.
+        bytes: u64,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// Media with a file store cannot be copied in memory.
     NotForkable {
         /// The image file.
@@ -229,7 +238,7 @@ impl fmt::Display for StoreError {
             ),
             StoreError::Version { path, found, supported } => write!(
                 f,
-                "{}: image format version {found}, but this program knows versions 1 to {supported} only; \
+                "{}: image format version {found}, but this program knows version {supported} only; \
                  open it with the program that made it",
                 path.display()
             ),
@@ -248,6 +257,13 @@ impl fmt::Display for StoreError {
             StoreError::Damaged { path, what } => {
                 write!(f, "{}: {what}; restore the image from a copy", path.display())
             }
+            StoreError::NoSpace { path, bytes, source } => write!(
+                f,
+                "{}: cannot reserve {:.1} MB for the media: {source}; allowed: a file system that can and has the space, \
+                 or drive.media.space = \"sparse\", which takes space as it is written",
+                path.display(),
+                *bytes as f64 / 1e6
+            ),
             StoreError::NotForkable { path } => write!(
                 f,
                 "{}: media in a file cannot be forked; copy the file (cp --sparse=always) and open the copy",
@@ -260,7 +276,7 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            StoreError::Io { source, .. } => Some(source),
+            StoreError::Io { source, .. } | StoreError::NoSpace { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -22,10 +22,11 @@ pub use bit_errors::{
     BitErrorModel, MlcSymbol, PageState, Pattern, RETRY_FACTOR, RETRY_FLOOR, STUDY_PATTERNS, StudyPoint,
     after_retry, inject_bit_errors, scrambler_study,
 };
-pub use config::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
+pub use config::{Cell, Faults, Keep, ListedFault, MediaConfig, Space, StoreKind, SyncTo, Timing};
 pub use ecc::{Bch, EccError, PageCorrection, PageEcc, PageUncorrectable, Uncorrectable};
 pub use error::{MediaError, RuleError, StoreError};
 pub use injected::Fault;
 pub use integrity::{BitErrors, Ecc, EccData, Integrity, check_integrity};
 pub use media::{Health, Media, Outcome, ReadResult, SnapshotError, Spare};
+pub use store::{Extent, StoreNotice};
 pub use scrambler::{scramble, scrambler_seed};

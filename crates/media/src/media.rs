@@ -21,7 +21,7 @@ use crate::faults::{self, FaultPlan};
 use crate::injected::{self, Fault, Injected};
 use crate::integrity;
 use crate::state::{BlockState, Flag};
-use crate::store::{Store, StoreShape, UNREADABLE};
+use crate::store::{Extent, Store, StoreNotice, StoreShape, UNREADABLE};
 use crate::times::{self, Times};
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime, Split};
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,6 +96,9 @@ pub struct Media {
     recovered: bool,
     /// Blocks that went bad.
     retired: u64,
+    /// Reads that found what is stored damaged; whether the last one did.
+    damaged_reads: u64,
+    damaged: bool,
     /// Seed of what was decided when the media were made: factory-bad blocks, speed of each die.
     made: u64,
     shape: StoreShape,
@@ -149,6 +152,8 @@ impl Media {
             endurance: config.endurance,
             recovered: opened.recovered,
             retired: 0,
+            damaged_reads: 0,
+            damaged: false,
             made: opened.made,
             shape,
             store: opened.store,
@@ -287,6 +292,8 @@ impl Media {
             endurance: self.endurance,
             recovered: self.recovered,
             retired: self.retired,
+            damaged_reads: self.damaged_reads,
+            damaged: self.damaged,
             made: self.made,
             shape: self.shape,
             store,
@@ -323,20 +330,21 @@ impl Media {
     }
 
     /// The host's metadata of whole sectors of one unit, from `first_sector` on, into `out`. They lie in the spare area, so they
-    /// are good if [`Media::read`] of the unit was; `out` is filled with zeros where nothing is readable.
+    /// are good if [`Media::read`] of the unit was; `out` is filled with zeros where nothing is readable. `false`: the store has lost
+    /// them, as it can lose data.
     ///
     /// # Panics
     /// When the sectors reach beyond the unit.
     #[inline]
-    pub fn metadata(&self, ppa: Ppa, first_sector: u32, out: &mut [u8]) {
+    pub fn metadata(&self, ppa: Ppa, first_sector: u32, out: &mut [u8]) -> bool {
         let at = self.place(ppa);
         let start = first_sector as usize * self.shape.metadata_bytes;
         assert!(start + out.len() <= self.shape.unit_metadata_bytes, "sectors beyond the unit");
         if self.content(at) != Content::Programmed {
-            return out.fill(0);
+            out.fill(0);
+            return true;
         }
-        let start = self.shape.metadata_at + at.index as usize * self.shape.unit_metadata_bytes + start;
-        out.copy_from_slice(&self.store.images(at.block)[start..start + out.len()]);
+        self.store.metadata(at.block, at.index, start, out)
     }
 
     /// What [`Media::put_segment`] stored; `None` when it cannot be read.
@@ -346,9 +354,13 @@ impl Media {
             return None;
         }
         if self.shape.image_bytes == self.layout.sector_bytes as usize {
-            let mut bytes = vec![0; self.shape.unit_image_bytes];
-            self.copy_out(at, 0, &mut bytes);
-            return Some(bytes);
+            let stored = self.store.raw(at.block, at.index);
+            let good = self.store.is_what_was_stored(at.block, at.index, &stored);
+            return good.then(|| {
+                let mut bytes = vec![0; self.shape.unit_image_bytes];
+                self.reveal(at, 0, &stored, &mut bytes);
+                bytes
+            });
         }
         self.segments.get(&ppa.0).map(|bytes| bytes.to_vec())
     }
@@ -401,8 +413,7 @@ impl Media {
         let (meta, ahead) = (self.store.meta(at.block), at.index + UNITS_AHEAD);
         prefetch_index::prefetch_index(meta, self.shape.meta.lpn_place(ahead));
         if self.shape.unit_stored_bytes <= STAMPS_BYTES_MAX {
-            let place = ahead as usize * self.shape.unit_stored_bytes;
-            prefetch_index::prefetch_index(self.store.images(at.block), place);
+            self.store.prefetch(at.block, ahead, 1);
         }
         Some(self.shape.meta.lpn(meta, at.index))
     }
@@ -479,12 +490,74 @@ impl Media {
         self.store.save_write(at, bytes)
     }
 
+    /// Whether the store takes more data: its file takes what is written, or its memory has not reached its bound. Hosts should be
+    /// refused writes meanwhile; those under way are taken in any case.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.store.has_room()
+    }
+
+    /// Whether the file does not take what is written. It is then as a power cut at that moment would have left it, and nothing
+    /// that was done since may be promised to anybody.
+    #[inline]
+    pub fn holds_back(&self) -> bool {
+        self.store.holds_back()
+    }
+
+    /// Has the file take what it did not take before, if it does now.
+    pub fn try_again(&mut self) {
+        self.store.try_again();
+    }
+
+    /// What a flush promises is to hold: with [`crate::SyncTo::Machine`] waits for the disk.
+    ///
+    /// # Errors
+    /// When the file does not take what was written.
+    pub fn promise(&mut self) -> Result<(), StoreError> {
+        self.store.flushed()
+    }
+
+    /// The next thing to be told about the store.
+    pub fn store_notice(&mut self) -> Option<StoreNotice> {
+        self.store.notice()
+    }
+
+    /// What the store can come to take.
+    pub fn extent(&self) -> Extent {
+        self.store.extent()
+    }
+
+    /// Reads that found what is stored damaged.
+    pub fn damaged_reads(&self) -> u64 {
+        self.damaged_reads
+    }
+
+    /// Whether the last read failed because the store has lost what was in it: the flash is as good as before.
+    pub fn was_damaged(&self) -> bool {
+        self.damaged
+    }
+
+    /// Whether [`Media::forget`] saves memory.
+    pub fn forgets(&self) -> bool {
+        self.store.forgets() && !self.sees_patterns
+    }
+
+    /// Nobody will read the data of this unit again, although its block is not erased yet: it has a successor on the media, or its
+    /// logical page was trimmed. The spare area stays. If somebody does read them, they are zeros.
+    #[inline]
+    pub fn forget(&mut self, ppa: Ppa) {
+        let at = self.place(ppa);
+        if self.content(at) == Content::Programmed && self.forgets() {
+            self.store.forget(at.block, at.index);
+        }
+    }
+
     /// With a file store, writes everything to the disk.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.store.sync()
     }
 
-    /// Bytes of memory allocated for states, spare areas and data. A file store holds them in its map instead.
+    /// Bytes of memory allocated for states, spare areas and data. A file store keeps the data in its file.
     pub fn memory_bytes(&self) -> u64 {
         self.store.memory_bytes()
     }

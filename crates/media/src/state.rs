@@ -117,12 +117,6 @@ impl BlockState {
         self.0 | fold(self.0) << CHECK_SHIFT
     }
 
-    /// The state in a stored word, without looking at its checksum.
-    #[inline]
-    pub(crate) fn from_stored(word: u64) -> BlockState {
-        BlockState(word & BODY_MASK)
-    }
-
     /// The state in a stored word; `None` when the checksum is wrong or a field is impossible.
     pub(crate) fn from_checked(word: u64, stripes_per_block: u32) -> Option<BlockState> {
         let state = BlockState(word & BODY_MASK);
@@ -158,7 +152,6 @@ mod tests {
         let state = BlockState::default().erased().with_next_stripe(12).with(Flag::HasUnreadable);
         let word = state.to_checked();
         assert_eq!(BlockState::from_checked(word, 16), Some(state));
-        assert_eq!(BlockState::from_stored(word), state);
         for bit in 0..64 {
             assert_eq!(BlockState::from_checked(word ^ 1 << bit, 16), None, "bit {bit}");
         }

@@ -38,6 +38,7 @@ use parts::Parts;
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, ChunkNotice, Command, Completion, Lba, Opcode, SimTime};
 use pellucid_host::MountCost;
+use pellucid_media::{Extent, StoreNotice};
 use pellucid_monitor::{Board, Protocol};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -89,6 +90,10 @@ pub trait Observer {
     fn arrived(&mut self, arrival: &Arrival, data: &[u8]);
     /// An operation has ended.
     fn completed(&mut self, _namespace: usize, _completion: &Completion) {}
+    /// Why it sees no more, told once, when that begins.
+    fn failed(&mut self) -> Option<String> {
+        None
+    }
     /// The server has stopped.
     ///
     /// # Errors
@@ -145,6 +150,26 @@ fn forgetful_notice(name: &str) -> String {
     )
 }
 
+/// What a drive can come to take of this machine, as a line of the log.
+fn extent_notice(name: &str, extent: Extent) -> String {
+    let Extent { memory_max, reserved, file_max } = extent;
+    let mut line = format!("event=store drive={name:?} memory_max_bytes={memory_max}");
+    if file_max > 0 {
+        line += &format!(" file_max_bytes={file_max} file_reserved_bytes={reserved}");
+    }
+    line
+}
+
+/// What happened to a store, as a line of the log.
+fn store_notice(name: &str, notice: &StoreNotice) -> String {
+    let event = match notice {
+        StoreNotice::Damaged { .. } => "store-damaged",
+        StoreNotice::Refused { .. } => "store-refused",
+        StoreNotice::Recovered { .. } => "store-recovered",
+    };
+    format!("event={event} drive={name:?} why={:?}", notice.to_string())
+}
+
 /// The drives and everything about them that does not depend on sockets.
 pub struct Core {
     namespaces: Vec<Namespace>,
@@ -193,7 +218,10 @@ impl Core {
         offer::check_time(time)?;
         let (names, devices): (Vec<String>, Vec<Served>) = drives.into_iter().unzip();
         let started = names.iter().zip(&devices);
-        let started = started.filter_map(|(name, drive)| Some(mount_notice(name, drive.mount_cost()?)));
+        let started = started.flat_map(|(name, drive)| {
+            let mounted = drive.mount_cost().map(|cost| mount_notice(name, cost));
+            drive.device().map(|device| extent_notice(name, device.extent())).into_iter().chain(mounted)
+        });
         let forgetful =
             namespaces.iter().filter(|n| n.keeps == Keeps::Nothing).map(|n| forgetful_notice(&n.name));
         Ok(Core {
@@ -342,6 +370,18 @@ impl Core {
     /// Bytes of data in drives and outputs.
     pub(crate) fn bytes_held(&self) -> usize {
         self.ledger.bytes() + self.bytes_in_outputs
+    }
+
+    /// What the stores of the drives, and the observer, have to say goes to the notices.
+    pub(crate) fn note_stores(&mut self) {
+        for (name, drive) in self.names.iter().zip(&mut self.devices) {
+            while let Some(notice) = drive.device_mut().and_then(Device::store_notice) {
+                self.notices.push(store_notice(name, &notice));
+            }
+        }
+        if let Some(why) = self.observer.as_mut().and_then(|observer| observer.failed()) {
+            self.notices.push(format!("event=record-failed why={why:?}"));
+        }
     }
 
     /// Operations in the drives.

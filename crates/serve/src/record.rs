@@ -13,13 +13,15 @@ pub struct FioTrace<W: Write> {
     streams: Vec<bool>,
     previous_us: u64,
     failed: Option<io::Error>,
+    /// Nobody has been told yet.
+    untold: bool,
 }
 
 impl<W: Write> FioTrace<W> {
     /// A trace into `out`.
     pub fn new(out: W) -> FioTrace<W> {
         let mut trace =
-            FioTrace { out: BufWriter::new(out), streams: Vec::new(), previous_us: 0, failed: None };
+            FioTrace { out: BufWriter::new(out), streams: Vec::new(), previous_us: 0, failed: None, untold: true };
         trace.failed = writeln!(trace.out, "fio version 3 iolog").err();
         trace
     }
@@ -60,6 +62,13 @@ impl<W: Write> Observer for FioTrace<W> {
         if self.failed.is_none() {
             self.failed = self.line(arrival).err();
         }
+    }
+
+    fn failed(&mut self) -> Option<String> {
+        let error = self.failed.as_ref().filter(|_| self.untold)?;
+        let why = format!("{error}; what hosts ask from now on is not recorded, and serving goes on");
+        self.untold = false;
+        Some(why)
     }
 
     fn finished(&mut self) -> io::Result<()> {

@@ -551,6 +551,7 @@ impl Server {
 
     /// Logs what the drives have to say.
     fn tell(&mut self) {
+        self.core.note_stores();
         for notice in self.core.notices.drain(..) {
             (self.log)(format_args!("{notice}"));
         }

@@ -53,6 +53,8 @@ pub(crate) struct FlashOp {
     pub pages: u32,
     /// It shared the first sense of another operation, which stands for both where operations are counted.
     pub part: bool,
+    /// In which it began, of a read (see `forgetting.rs`).
+    pub epoch: u8,
     /// Failed attempts so far (reads).
     pub attempts: u32,
     /// How often it was suspended (programs and erases).
@@ -97,6 +99,7 @@ impl FlashOp {
             units,
             pages: 0,
             part: false,
+            epoch: 0,
             attempts: 0,
             suspensions: 0,
             mark: now,

@@ -396,6 +396,7 @@ fn health(report: &Report) -> Vec<Part> {
             ("bits corrected", count(media.corrected_bits)),
             ("wrong bits in a chunk: mean, most", wrong_bits(&media.chunks_by_wrong_bits)),
             ("chunks miscorrected", count(media.miscorrected_chunks)),
+            ("reads of damaged storage", count(media.damaged_reads)),
             ("blocks refreshed", count(media.refreshed_blocks)),
             ("blocks retired", count(media.retired_blocks)),
             ("failed programs", count(media.program_failures)),

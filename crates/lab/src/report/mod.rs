@@ -338,6 +338,8 @@ pub struct MediaHealth {
     pub corrected_bits: u64,
     /// Chunks that the decoder took for other data than were stored; uncorrectable all the same.
     pub miscorrected_chunks: u64,
+    /// Read attempts that found what the store keeps damaged.
+    pub damaged_reads: u64,
     /// Chunks of the code that were read, retries again, by the wrong bits in them; the last place is for more than the code
     /// corrects. Empty without the bit-error model.
     pub chunks_by_wrong_bits: Vec<u64>,

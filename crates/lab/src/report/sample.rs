@@ -178,6 +178,7 @@ pub(crate) fn report() -> Report {
             uncorrectable_reads: 2,
             corrected_bits: 70_312,
             miscorrected_chunks: 0,
+            damaged_reads: 0,
             chunks_by_wrong_bits: vec![1_804_221, 61_200, 4_106, 300, 8, 2],
             refreshed_blocks: 5,
             retired_blocks: 3,

@@ -243,6 +243,7 @@ fn media(report: &Report) -> Vec<String> {
         ("uncorrectable", media.uncorrectable_reads),
         ("corrected bits", media.corrected_bits),
         ("miscorrected chunks", media.miscorrected_chunks),
+        ("damaged reads", media.damaged_reads),
         ("refreshed blocks", media.refreshed_blocks),
         ("retired blocks", media.retired_blocks),
         ("program failures", media.program_failures),

@@ -7,7 +7,7 @@ use super::table::Table;
 use super::value::Quantity;
 use pellucid_flash::{Geometry, GeometryError, Layout, Nanos};
 use pellucid_media::{
-    Bch, BitErrors, Cell, Ecc, EccData, Faults, Integrity, ListedFault, MediaConfig, MediaError, StoreKind,
+    Bch, BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, ListedFault, MediaConfig, MediaError, Space, StoreKind, SyncTo,
     Timing,
 };
 use std::path::PathBuf;
@@ -92,6 +92,24 @@ pub(crate) const KEYS: &[Key] = &[
         "What is kept of the data: a stamp per sector, or all bytes",
     ),
     key("drive.media.path", Kind::Text, Word(""), "File of store = \"file\""),
+    key(
+        "drive.media.space",
+        Kind::Word(&["reserve", "sparse"]),
+        Word("reserve"),
+        "That file's space: all of it at once, or as it is written",
+    ),
+    key(
+        "drive.media.sync",
+        Kind::Word(&["process", "machine"]),
+        Word("process"),
+        "What flushed data in that file outlive: the end of the process, or of the machine",
+    ),
+    key(
+        "drive.media.ram_max",
+        Kind::Or("unlimited", &Kind::Unit(Quantity::Size, 1, i64::MAX as u64)),
+        Word("unlimited"),
+        "Memory that data may take with store = \"ram\"; then hosts cannot write",
+    ),
     key("drive.media.seed", Kind::Whole(0, i64::MAX as u64), Whole(1), "Seed of all media randomness"),
     key("drive.media.timing.read", Kind::Times, Required, "Sense time per page type, LSB first"),
     key(
@@ -217,6 +235,7 @@ pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError>
         // What a namespace asks for; filled in when the namespaces are known.
         metadata_bytes: 0,
         save_bytes: 0,
+        keep: keep(values),
         integrity: integrity(values)?,
         seed: values.whole("drive.media.seed"),
     };
@@ -371,6 +390,15 @@ fn store(values: &Values) -> Result<StoreKind, SpecError> {
         }
         "file" => Ok(StoreKind::File(PathBuf::from(path))),
         named => Ok(StoreKind::File(PathBuf::from(named.strip_prefix("file:").unwrap_or(named)))),
+    }
+}
+
+fn keep(values: &Values) -> Keep {
+    let is = |key, word| values.text(key) == word;
+    Keep {
+        space: if is("drive.media.space", "sparse") { Space::Sparse } else { Space::Reserve },
+        sync: if is("drive.media.sync", "machine") { SyncTo::Machine } else { SyncTo::Process },
+        ram_max: values.whole_or_none("drive.media.ram_max"),
     }
 }
 

@@ -8,8 +8,9 @@
 use super::{Content, Media, Place, ReadResult, unit_place};
 use crate::bit_errors::{PageState, Pattern, of_word_line};
 use crate::config::Cell;
-use crate::data_path::{DataPath, Found, Segment, UnitShape};
-use pellucid_flash::{Ppa, copy_images};
+use crate::data_path::{DataPath, Found as DrawnBits, Segment, UnitPlace, UnitShape};
+use crate::store::Found;
+use pellucid_flash::Ppa;
 
 /// Less than this (stamps in place of data) is not worth a prefetch.
 const PREFETCH_BYTES_MIN: usize = 512;
@@ -39,6 +40,7 @@ impl Media {
                 return ReadResult::Uncorrectable;
             }
         }
+        self.damaged = false;
         let by_fault = self.faults.read_fails(at.block, at.stripe, attempt);
         if by_fault
             || self.is_condemned(ppa)
@@ -50,11 +52,19 @@ impl Media {
         if self.data_path.is_some() {
             return self.read_guarded(at, start, out, attempt);
         }
-        if !out.is_empty() {
-            let start = at.index as usize * self.shape.unit_stored_bytes + start;
-            copy_images(out, &self.store.images(at.block)[start..start + out.len()]);
+        match self.store.read(at.block, at.index, start, out) {
+            Found::Good => ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 },
+            Found::Damaged => self.damaged(out),
         }
-        ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 }
+    }
+
+    /// The store has lost what it was given.
+    #[cold]
+    fn damaged(&mut self, out: &mut [u8]) -> ReadResult {
+        self.damaged_reads += 1;
+        self.damaged = true;
+        out.fill(0);
+        ReadResult::Uncorrectable
     }
 
     /// Tells the processor that [`Media::read`] of a unit will follow: much of its time is waiting for memory.
@@ -63,7 +73,7 @@ impl Media {
         let bytes = self.shape.unit_stored_bytes;
         if bytes >= PREFETCH_BYTES_MIN {
             let at = self.place(ppa);
-            self.store.prefetch(at.block, at.index as usize * bytes, bytes.min(PREFETCH_BYTES_MAX));
+            self.store.prefetch(at.block, at.index, bytes.min(PREFETCH_BYTES_MAX));
         }
     }
 
@@ -75,30 +85,38 @@ impl Media {
         let bytes = self.shape.unit_stored_bytes;
         if bytes >= PREFETCH_BYTES_MIN {
             let at = self.place(ppa);
-            self.store.prefetch(at.block, at.index as usize * bytes, 1);
+            self.store.prefetch(at.block, at.index, 1);
         }
     }
 
-    /// More sectors of a unit that [`Media::read`] has just found good: the same read of the flash, so that nothing can
-    /// fail any more.
+    /// More sectors of a unit that [`Media::read`] has just found good: the same read of the flash. `false`: the store has lost them
+    /// since; `out` is all zeros.
     ///
     /// # Panics
     /// When the sectors reach beyond the unit, or the unit is not programmed.
-    pub fn read_more(&self, ppa: Ppa, first_sector: u32, out: &mut [u8]) {
+    pub fn read_more(&mut self, ppa: Ppa, first_sector: u32, out: &mut [u8]) -> bool {
         let at = self.place(ppa);
         let start = first_sector as usize * self.shape.image_bytes;
         assert!(start + out.len() <= self.shape.unit_image_bytes, "sectors beyond the unit");
         assert!(self.content(at) == Content::Programmed, "unit {} is not programmed", ppa.0);
-        if !out.is_empty() {
-            self.copy_out(at, start, out);
+        if out.is_empty() {
+            return true;
         }
+        if self.store.read(at.block, at.index, start, out) == Found::Damaged {
+            self.damaged(out);
+            return false;
+        }
+        if let Some(path) = &self.data_path {
+            path.unscramble(unit_place(&self.layout.split, at), start, out);
+        }
+        true
     }
 
     /// The part of [`Media::read`] that knows code, scrambler and bit errors.
     fn read_guarded(&mut self, at: Place, start: usize, out: &mut [u8], attempt: u32) -> ReadResult {
         let mut path = self.data_path.take().expect("asked before");
         let place = unit_place(&self.layout.split, at);
-        let mut found = Found::default();
+        let mut found = DrawnBits::default();
         if path.errs() {
             let state = self.page_state(at.block);
             let factor = match &self.injected {
@@ -109,14 +127,18 @@ impl Media {
             let pattern = |segment| self.pattern(at, shape, segment);
             found = path.draw((place, address), state, attempt, factor, pattern);
         }
-        if !out.is_empty() {
-            self.copy_out_by(Some(&path), at, start, out);
-            if path.must_decode(found) {
-                let stored = self.stored(at);
-                found = path.decode(place, found, start, stored, out);
+        let good = self.store.read(at.block, at.index, start, out) == Found::Good;
+        let by_hand = !good && path.always_decodes();
+        if good || by_hand {
+            path.unscramble(place, start, out);
+            if path.must_decode(found) && !out.is_empty() || by_hand {
+                found = self.decode_unit(&mut path, (at, place), found, (start, out), good);
             }
         }
         self.data_path = Some(path);
+        if !good && (!by_hand || found.lost) {
+            return self.damaged(out);
+        }
         if found.lost {
             out.fill(0);
             return ReadResult::Uncorrectable;
@@ -124,14 +146,39 @@ impl Media {
         ReadResult::Ok { corrected_bits: found.bits, worst_chunk_bits: found.worst }
     }
 
+    /// Decodes what is stored of a unit, whose bytes from `start` on are in `out`, for mending. `good`: it is what was stored; else the
+    /// code may mend it, and what comes out must be just that.
+    fn decode_unit(
+        &self,
+        path: &mut DataPath,
+        (at, place): (Place, UnitPlace),
+        drawn: DrawnBits,
+        (start, out): (usize, &mut [u8]),
+        good: bool,
+    ) -> DrawnBits {
+        let stored = self.store.raw(at.block, at.index);
+        if good {
+            return path.decode(place, drawn, start, &stored, out);
+        }
+        let mut whole = vec![0; self.shape.unit_image_bytes];
+        path.reveal(place, 0, &stored, &mut whole);
+        let found = path.decode(place, drawn, 0, &stored, &mut whole);
+        let mut again = vec![0; stored.len()];
+        path.store(place, &whole, &mut again);
+        let mended = !found.lost && self.store.is_what_was_stored(at.block, at.index, &again);
+        if mended {
+            out.copy_from_slice(&whole[start..start + out.len()]);
+        }
+        DrawnBits { lost: !mended, ..found }
+    }
+
     /// What the error rate of a block's pages depends on, but for the page itself. Counts the read, and has a file keep the
     /// time: data that are only read would be younger each time that it is opened.
     fn page_state(&mut self, block: u32) -> PageState {
         let (age_s, pe_cycles) = (self.age(), self.store.state(block).erase_count());
         self.store.set_age(age_s);
-        let (meta, _) = self.store.both_mut(block);
-        let (born_s, reads) = self.shape.meta.history(meta);
-        self.shape.meta.set_history(meta, (born_s, reads.saturating_add(1)));
+        let (born_s, reads) = self.shape.meta.history(self.store.meta(block));
+        self.store.count_read(block, (born_s, reads.saturating_add(1)));
         let retention_s = age_s.saturating_sub(born_s) as f64;
         let (cell, pattern) = (Cell::Slc, Pattern::Random);
         PageState { cell, page_type: 0, pe_cycles, retention_s, reads, pattern }
@@ -147,30 +194,19 @@ impl Media {
         if stripe >= self.store.state(at.block).next_stripe() {
             return Pattern::Random;
         }
-        let images = self.store.images(at.block);
-        let bytes = |index: u32, start: u32| {
-            let from = index as usize * self.shape.unit_stored_bytes + start as usize;
-            &images[from..from + shape.segment_bytes as usize]
+        let part = |index: u32, start: u32| {
+            let stored = self.store.raw(at.block, index);
+            (stored, start as usize..start as usize + shape.segment_bytes as usize)
         };
-        let own = bytes(at.index, segment.start);
-        let other = bytes(stripe * self.layout.units_per_stripe + unit, start);
+        let (own, own_range) = part(at.index, segment.start);
+        let (other, other_range) = part(stripe * self.layout.units_per_stripe + unit, start);
+        let (own, other) = (&own[own_range], &other[other_range]);
         if segment.page.is_multiple_of(2) { of_word_line(own, other) } else { of_word_line(other, own) }
     }
 
-    /// What is stored of a unit.
-    fn stored(&self, at: Place) -> &[u8] {
-        &self.store.images(at.block)[at.index as usize * self.shape.unit_stored_bytes..]
-            [..self.shape.unit_stored_bytes]
-    }
-
-    /// The data of a unit, as they were given.
-    pub(super) fn copy_out(&self, at: Place, start: usize, out: &mut [u8]) {
-        self.copy_out_by(self.data_path.as_deref(), at, start, out);
-    }
-
-    pub(super) fn copy_out_by(&self, path: Option<&DataPath>, at: Place, start: usize, out: &mut [u8]) {
-        let stored = self.stored(at);
-        match path {
+    /// The data of a unit, as they were given, of what is stored of it.
+    pub(super) fn reveal(&self, at: Place, start: usize, stored: &[u8], out: &mut [u8]) {
+        match &self.data_path {
             Some(path) if path.stores_code_words() => {
                 path.reveal(unit_place(&self.layout.split, at), start, stored, out);
             }

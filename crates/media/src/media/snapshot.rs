@@ -156,9 +156,12 @@ impl Media {
         out.write_all(&reads.to_le_bytes())?;
         out.write_all(self.shape.meta.offsets(meta, stripes))?;
         out.write_all(self.shape.meta.lpns(meta, units))?;
-        let images = self.store.images(block);
-        out.write_all(&images[..units * self.shape.unit_stored_bytes])?;
-        out.write_all(&images[self.shape.metadata_at..][..units * self.shape.unit_metadata_bytes])?;
+        for index in 0..units as u32 {
+            out.write_all(&self.store.raw(block, index))?;
+        }
+        for index in 0..units as u32 {
+            out.write_all(self.store.held_metadata(block, index))?;
+        }
         Ok(())
     }
 
@@ -213,13 +216,17 @@ impl Media {
         let units = stripes * self.layout.units_per_stripe as usize;
         let first_sequence = read_u64(input)?;
         let history = (read_u64(input)?, read_u64(input)?);
-        let (meta, images) = self.store.both_mut(block);
+        let meta = self.store.meta_mut(block);
         self.shape.meta.set_first_sequence(meta, first_sequence);
         self.shape.meta.set_history(meta, history);
         input.read_exact(self.shape.meta.offsets_mut(meta, stripes))?;
         input.read_exact(self.shape.meta.lpns_mut(meta, units))?;
-        input.read_exact(&mut images[..units * self.shape.unit_stored_bytes])?;
-        input.read_exact(&mut images[self.shape.metadata_at..][..units * self.shape.unit_metadata_bytes])?;
+        for index in 0..units as u32 {
+            input.read_exact(self.store.unit_mut(block, index, 0).1)?;
+        }
+        for index in 0..units as u32 {
+            input.read_exact(self.store.held_metadata_mut(block, index))?;
+        }
         Ok(())
     }
 }

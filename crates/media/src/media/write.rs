@@ -12,7 +12,7 @@
 use super::{Content, Health, Media, Outcome, Place, unit_place};
 use crate::error::RuleError;
 use crate::state::{BlockState, Flag};
-use crate::store::{StoreShape, UNREADABLE};
+use crate::store::UNREADABLE;
 use pellucid_flash::{BlockId, Lpn, Ppa, copy_images};
 
 impl Media {
@@ -23,7 +23,7 @@ impl Media {
         let state = self.store.state(at.block);
         self.check_program(state, at)?;
         let (shape, age_s) = (&self.shape.meta, if at.stripe == 0 { self.age() } else { 0 });
-        let (meta, _) = self.store.both_mut(at.block);
+        let meta = self.store.meta_mut(at.block);
         let first = if at.stripe == 0 { sequence } else { shape.first_sequence(meta) };
         let offset = sequence.checked_sub(first).and_then(|d| u32::try_from(d).ok());
         let Some(offset) = offset.filter(|&d| d != UNREADABLE) else {
@@ -34,6 +34,7 @@ impl Media {
             shape.set_born(meta, age_s);
             self.store.set_age(age_s);
         }
+        self.store.begin(at.block, at.stripe);
         self.store.set_state(at.block, state.with(Flag::Programming));
         Ok(())
     }
@@ -60,17 +61,12 @@ impl Media {
     #[inline]
     fn put(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8], metadata: Option<&[u8]>) {
         let at = self.begun(ppa);
-        let bytes = self.shape.unit_image_bytes;
-        assert_eq!(images.len(), bytes, "image bytes of one unit");
-        let (meta, target) = self.store.both_mut(at.block);
+        assert_eq!(images.len(), self.shape.unit_image_bytes, "image bytes of one unit");
+        let (meta, target, metadata_target) = self.store.unit_mut(at.block, at.index, at.unit);
         self.shape.meta.put(meta, at.unit, at.index, lpn);
         if let Some(metadata) = metadata {
-            let bytes = self.shape.unit_metadata_bytes;
-            let place = self.shape.metadata_at + at.index as usize * bytes;
-            copy_metadata(&mut target[place..place + bytes], metadata);
+            copy_metadata(metadata_target, metadata);
         }
-        let stored = self.shape.unit_stored_bytes;
-        let target = &mut target[at.index as usize * stored..][..stored];
         match &self.data_path {
             Some(path) if path.stores_code_words() => {
                 path.store(unit_place(&self.layout.split, at), images, target);
@@ -87,9 +83,7 @@ impl Media {
     #[inline]
     pub fn put_metadata(&mut self, ppa: Ppa, metadata: &[u8]) {
         let at = self.begun(ppa);
-        let bytes = self.shape.unit_metadata_bytes;
-        let start = self.shape.metadata_at + at.index as usize * bytes;
-        copy_metadata(&mut self.store.both_mut(at.block).1[start..start + bytes], metadata);
+        copy_metadata(self.store.unit_mut(at.block, at.index, at.unit).2, metadata);
     }
 
     /// As [`Media::put_unit`], for a unit that holds all its bytes (`unit_bytes`) whatever the store keeps of host data:
@@ -100,7 +94,7 @@ impl Media {
             return self.put_unit(ppa, lpn, bytes);
         }
         let at = self.begun(ppa);
-        let (meta, _) = self.store.both_mut(at.block);
+        let meta = self.store.meta_mut(at.block);
         self.shape.meta.put(meta, at.unit, at.index, lpn);
         self.segments.insert(ppa.0, bytes.into());
     }
@@ -115,20 +109,11 @@ impl Media {
         match self.content(source) {
             Content::Programmed => {}
             Content::Erased => return,
-            Content::Unreadable => return self.shape.meta.poison(self.store.both_mut(at.block).0),
+            Content::Unreadable => return self.shape.meta.poison(self.store.meta_mut(at.block)),
         }
         let lpn = self.shape.meta.lpn(self.store.meta(source.block), source.index);
-        let (meta, _) = self.store.both_mut(at.block);
-        self.shape.meta.put(meta, at.unit, at.index, lpn);
-        let bytes = self.shape.unit_stored_bytes;
-        let start = source.index as usize * bytes;
-        self.store.copy_images((source.block, start..start + bytes), (at.block, at.index as usize * bytes));
-        let (bytes, base) = (self.shape.unit_metadata_bytes, self.shape.metadata_at);
-        if bytes > 0 {
-            let start = base + source.index as usize * bytes;
-            let to = (at.block, base + at.index as usize * bytes);
-            self.store.copy_images((source.block, start..start + bytes), to);
-        }
+        self.shape.meta.put(self.store.meta_mut(at.block), at.unit, at.index, lpn);
+        self.store.copy_unit((source.block, source.index), (at.block, at.index, at.unit));
     }
 
     /// Ends the program of the stripe that starts at `first`. When it failed the stripe is unreadable, and the caller should
@@ -142,15 +127,15 @@ impl Media {
         let injected = self.injected.is_some() && self.program_fails(at.block);
         let by_fault = self.faults.program_fails(at.block, at.stripe, state.erase_count()) || injected;
         let worn_out = self.worn_out(state);
-        let shape = &self.shape;
-        let (meta, images) = self.store.both_mut(at.block);
-        if by_fault || worn_out || shape.meta.poisoned(meta) {
+        let (shape, meta) = (self.shape.meta, self.store.meta(at.block));
+        if by_fault || worn_out || shape.poisoned(meta) {
             self.end_unreadable(at.block, state);
             return Outcome::Failed;
         }
-        if let Some(missing) = shape.meta.next_missing(meta, 0) {
-            pad(shape, at, missing, meta, images);
+        if let Some(missing) = shape.next_missing(meta, 0) {
+            self.pad(at, missing);
         }
+        self.store.end(at.block, at.stripe, true);
         let done = state.without(Flag::Programming).with_next_stripe(at.stripe + 1);
         self.store.set_state(at.block, done);
         Outcome::Ok
@@ -163,6 +148,7 @@ impl Media {
         // Full of nothing readable: no stripe may be programmed before the erase is complete.
         let full = state.with(Flag::Erasing).with_next_stripe(self.layout.stripes_per_block);
         self.store.set_state(block.0, full);
+        self.store.forget_block(block.0);
         let first = block.0 * self.layout.units_per_block;
         let units = first..first + self.layout.units_per_block;
         while let Some((&unit, _)) = self.segments.range(units.clone()).next() {
@@ -280,11 +266,26 @@ impl Media {
         self.endurance.is_some_and(|limit| state.erase_count() >= limit)
     }
 
+    /// Fills the units of the begun stripe of `at` that nobody gave; `missing` is the first of them.
+    fn pad(&mut self, at: Place, missing: u32) {
+        let shape = self.shape.meta;
+        let mut next = Some(missing);
+        while let Some(unit) = next {
+            let index = at.index - at.unit + unit;
+            // Padding is never read, so it needs no code words.
+            self.store.clear_unit(at.block, index, unit);
+            let meta = self.store.meta_mut(at.block);
+            shape.put(meta, unit, index, Lpn::NONE);
+            next = shape.next_missing(meta, unit + 1);
+        }
+    }
+
     /// Ends the begun stripe of `block` as torn or failed.
     fn end_unreadable(&mut self, block: u32, state: BlockState) {
         let stripe = state.next_stripe();
-        let (meta, _) = self.store.both_mut(block);
+        let meta = self.store.meta_mut(block);
         self.shape.meta.set_offset(meta, stripe, UNREADABLE);
+        self.store.end(block, stripe, false);
         let ended = state.without(Flag::Programming).with(Flag::HasUnreadable).with_next_stripe(stripe + 1);
         self.store.set_state(block, ended);
     }
@@ -296,20 +297,5 @@ fn copy_metadata(target: &mut [u8], metadata: &[u8]) {
     match metadata {
         [] => target.fill(0),
         given => target.copy_from_slice(given),
-    }
-}
-
-/// Fills the units of the begun stripe of `at` that nobody gave; `missing` is the first of them.
-fn pad(shape: &StoreShape, at: Place, missing: u32, meta: &mut [u8], images: &mut [u8]) {
-    let (bytes, length, base) = (shape.unit_stored_bytes, shape.unit_metadata_bytes, shape.metadata_at);
-    let mut next = Some(missing);
-    while let Some(unit) = next {
-        let index = at.index - at.unit + unit;
-        shape.meta.put(meta, unit, index, Lpn::NONE);
-        let start = index as usize * bytes;
-        // Padding is never read, so it needs no code words.
-        images[start..start + bytes].fill(0);
-        images[base + index as usize * length..][..length].fill(0);
-        next = shape.meta.next_missing(meta, unit + 1);
     }
 }

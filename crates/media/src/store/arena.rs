@@ -1,24 +1,34 @@
-//! Memory in pieces of one size, handed out one after the other and never given back.
+//! Memory in pieces of one size, taken and given back.
 //!
 //! ```text
 //!  chunk 0                    chunk 1
 //!  | 0 | 1 | 2 | 3 | ...      | 2^s | 2^s + 1 | ...
 //! ```
 //! Reads at random over gigabytes spend most of their time on looking up where pages of 4 KiB lie, so chunks are mapped by
-//! themselves and the system is asked for large pages.
+//! themselves and the system is asked for large pages. What was given back is taken again first, the last one at once, as it is
+//! still in the processor's cache; when much more is free than in use, the memory of what is free goes back to the system.
 //!
-//! Invariant: piece p lies in chunk `p >> shift`; every chunk but the last has `1 << shift` pieces.
+//! Invariants: piece p lies in chunk `p >> shift`; every chunk but the last has `1 << shift` pieces; a piece is taken, free with
+//! memory (`free`), free without (`returned`), or has never been taken.
 
 use memmap2::{Advice, MmapMut};
 use std::ops::Range;
 
 /// What one mapping holds at most, unless a single piece is longer.
 const CHUNK_BYTES: usize = 32 << 20;
+/// Less than this is mapped without large pages: small drives are made and copied often.
+const HUGE_BYTES_MIN: usize = 4 << 20;
+/// So much may be free without going back to the system, and a part of what is taken besides.
+const FREE_BYTES_MIN: usize = 16 << 20;
+const FREE_SHARE: usize = 8;
+const PAGE_BYTES: usize = 4096;
 
 /// Zeroed memory in large pages, where the system has them; small ones do as well, they are slower.
 fn map(bytes: usize) -> MmapMut {
     let map = MmapMut::map_anon(bytes).unwrap_or_else(|e| panic!("{bytes} bytes of memory: {e}"));
-    let _ = map.advise(Advice::HugePage);
+    if bytes >= HUGE_BYTES_MIN {
+        let _ = map.advise(Advice::HugePage);
+    }
     map
 }
 
@@ -27,23 +37,45 @@ fn map(bytes: usize) -> MmapMut {
 pub(crate) struct Arena {
     piece_bytes: usize,
     pieces_max: u32,
+    /// Taken at least once.
     pieces: u32,
     shift: u32,
     chunks: Vec<MmapMut>,
+    free: Vec<u32>,
+    returned: Vec<u32>,
 }
 
 impl Arena {
     /// For at most `pieces_max` pieces of `piece_bytes` each.
     pub(crate) fn new(pieces_max: u32, piece_bytes: usize) -> Arena {
         let per_chunk = (CHUNK_BYTES / piece_bytes).max(1);
-        Arena { piece_bytes, pieces_max, pieces: 0, shift: per_chunk.ilog2(), chunks: Vec::new() }
+        Arena {
+            piece_bytes,
+            pieces_max,
+            pieces: 0,
+            shift: per_chunk.ilog2(),
+            chunks: Vec::new(),
+            free: Vec::new(),
+            returned: Vec::new(),
+        }
     }
 
-    /// Hands out the next piece, zeroed.
+    /// Hands out a piece, with whatever it held before.
     ///
     /// # Panics
     /// When all have been handed out, or the system has no memory.
+    #[inline]
     pub(crate) fn take(&mut self) -> u32 {
+        match self.free.pop() {
+            Some(piece) => piece,
+            None => self.take_new(),
+        }
+    }
+
+    fn take_new(&mut self) -> u32 {
+        if let Some(piece) = self.returned.pop() {
+            return piece;
+        }
         assert!(self.pieces < self.pieces_max, "all {} pieces are taken", self.pieces_max);
         if (self.pieces >> self.shift) as usize == self.chunks.len() {
             let count = (self.pieces_max - self.pieces).min(1 << self.shift);
@@ -51,6 +83,35 @@ impl Arena {
         }
         self.pieces += 1;
         self.pieces - 1
+    }
+
+    /// Takes a piece back.
+    #[inline]
+    pub(crate) fn give(&mut self, piece: u32) {
+        self.free.push(piece);
+        let spare = self.free.len() * self.piece_bytes;
+        if spare > FREE_BYTES_MIN && spare > FREE_BYTES_MIN + self.taken_bytes() as usize / FREE_SHARE {
+            self.give_to_system();
+        }
+    }
+
+    /// The memory of all free pieces but a few goes back to the system, in runs.
+    #[cold]
+    fn give_to_system(&mut self) {
+        let keep = FREE_BYTES_MIN / 2 / self.piece_bytes;
+        self.free.sort_unstable_by(|a, b| b.cmp(a));
+        // The last ones are taken first: those that lie lowest.
+        let give = self.free.len() - keep.min(self.free.len());
+        let mut given: Vec<u32> = self.free.drain(..give).collect();
+        given.reverse();
+        for run in given.chunk_by(|a, b| a + 1 == *b && a >> self.shift == b >> self.shift) {
+            let (chunk, first) = self.place(run[0]);
+            let bytes = first.start..first.start + run.len() * self.piece_bytes;
+            give_pages(&mut self.chunks[chunk], bytes);
+        }
+        given.reverse();
+        // The lowest are taken first here, too.
+        self.returned.append(&mut given);
     }
 
     #[inline]
@@ -65,21 +126,11 @@ impl Arena {
         &mut self.chunks[chunk][range]
     }
 
-    /// Copies bytes of one piece to another, or inside one.
-    pub(crate) fn copy(&mut self, (from, source): (u32, Range<usize>), (to, target): (u32, usize)) {
-        assert!(source.end.max(target + source.len()) <= self.piece_bytes, "{source:?} to {target}");
-        let ((from_chunk, from), (to_chunk, to)) = (self.place(from), self.place(to));
-        let source = from.start + source.start..from.start + source.end;
-        let target = to.start + target;
-        match self.chunks.get_disjoint_mut([from_chunk, to_chunk]) {
-            Ok([from, to]) => to[target..target + source.len()].copy_from_slice(&from[source]),
-            Err(_) => self.chunks[from_chunk].copy_within(source, target),
-        }
-    }
-
-    /// Length of a piece.
-    pub(crate) fn piece_bytes(&self) -> usize {
-        self.piece_bytes
+    /// Bytes of the pieces that are taken.
+    #[inline]
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        let free = self.free.len() + self.returned.len();
+        (u64::from(self.pieces) - free as u64) * self.piece_bytes as u64
     }
 
     #[inline]
@@ -89,18 +140,34 @@ impl Arena {
     }
 }
 
-impl Clone for Arena {
-    /// Copies what has been handed out, and touches nothing else.
-    fn clone(&self) -> Arena {
-        let mut left = self.pieces as usize * self.piece_bytes;
-        let copy = |chunk: &MmapMut| {
-            let mut copy = map(chunk.len());
-            let used = left.min(chunk.len());
-            copy[..used].copy_from_slice(&chunk[..used]);
-            left -= used;
-            copy
+/// Whole pages in `bytes` of a chunk are the system's again; they read as zeros.
+#[allow(unsafe_code, reason = "memory changes below a reference")]
+fn give_pages(chunk: &mut MmapMut, bytes: Range<usize>) {
+    let (start, end) = (bytes.start.next_multiple_of(PAGE_BYTES), bytes.end & !(PAGE_BYTES - 1));
+    if start < end {
+        // SAFETY: the mapping is private and anonymous, so its pages read as zeros from now on, and nobody else refers to
+        // them: the chunk is borrowed for writing. What cannot be given back stays.
+        let _ = unsafe {
+            chunk.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start)
         };
-        Arena { chunks: self.chunks.iter().map(copy).collect(), ..*self }
+    }
+}
+
+impl Clone for Arena {
+    /// Copies what is taken, and touches nothing else.
+    fn clone(&self) -> Arena {
+        let mut idle = vec![false; self.pieces as usize];
+        self.free.iter().chain(&self.returned).for_each(|&piece| idle[piece as usize] = true);
+        let mut copy = Arena {
+            chunks: self.chunks.iter().map(|chunk| map(chunk.len())).collect(),
+            free: Vec::new(),
+            returned: self.returned.iter().chain(&self.free).copied().collect(),
+            ..*self
+        };
+        for piece in (0..self.pieces).filter(|&piece| !idle[piece as usize]) {
+            copy.get_mut(piece).copy_from_slice(self.get(piece));
+        }
+        copy
     }
 }
 
@@ -129,20 +196,30 @@ mod tests {
         }
     }
 
+    /// What is given back is taken again, before the system sees it and after; what is taken keeps its bytes throughout.
     #[test]
-    fn copies_inside_a_chunk_and_between_chunks() {
-        // Four pieces a chunk.
-        let mut arena = Arena::new(8, 8 << 20);
-        for _ in 0..8 {
+    fn what_is_given_back_is_taken_again() {
+        let (pieces, bytes) = (20_000, 4096);
+        let mut arena = Arena::new(pieces, bytes);
+        (0..pieces).for_each(|piece| {
             arena.take();
+            arena.get_mut(piece)[..4].copy_from_slice(&piece.to_le_bytes());
+        });
+        let says = |arena: &Arena, piece: u32| {
+            u32::from_le_bytes(arena.get(piece)[..4].try_into().expect("four bytes"))
+        };
+        (0..pieces).filter(|piece| piece % 16 != 0).for_each(|piece| arena.give(piece));
+        assert_eq!(arena.taken_bytes(), u64::from(pieces) / 16 * bytes as u64);
+        assert!(arena.free.len() * bytes <= FREE_BYTES_MIN + (8 << 20), "{} are free", arena.free.len());
+        let copy = arena.clone();
+        for arena in [&mut arena, &mut copy.clone()] {
+            assert!((0..pieces).step_by(16).all(|piece| says(arena, piece) == piece));
+            let mut taken: Vec<u32> = (0..pieces - pieces / 16).map(|_| arena.take()).collect();
+            taken.sort_unstable();
+            assert!(taken.iter().copied().eq((0..pieces).filter(|piece| piece % 16 != 0)));
+            assert!((0..pieces).step_by(16).all(|piece| says(arena, piece) == piece));
         }
-        arena.get_mut(1)[10..14].copy_from_slice(b"abcd");
-        for (piece, at) in [(1, 14), (2, 0), (6, 5)] {
-            arena.copy((1, 10..14), (piece, at));
-            assert_eq!(&arena.get(piece)[at..at + 4], b"abcd");
-        }
-        arena.copy((1, 10..14), (1, 12));
-        assert_eq!(&arena.get(1)[10..18], b"ababcdcd");
+        assert_eq!(copy.taken_bytes(), u64::from(pieces) / 16 * bytes as u64);
     }
 
     #[test]

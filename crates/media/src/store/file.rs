@@ -1,84 +1,47 @@
-//! Everything in one sparse, memory-mapped image file, which survives the process. `docs/image-format.md` draws it:
+//! Everything in one image file, which survives the process. `docs/image-format.md` draws it:
 //!
 //! ```text
-//! 0            4096                state_at + 8 * blocks     + meta bytes * blocks
-//! | header     | block states      | metadata of each block  | images of each block    |
-//! |            | one u64 each      | store/meta.rs           | unit after unit         |
+//! 0            4096             record_at                    data_at                     save_at
+//! | header     | block states   | a record for each stripe   | data of each block        | save area |
+//! |            | 16 bytes each  | (spare area, checksums)    | unit after unit           |           |
 //! ```
-//! each region aligned to 4096 bytes, all numbers little-endian. Nothing is cached outside the map: what an operation
-//! has stored is in the page cache, where it outlives the process, and nothing but the pages touched costs memory.
+//! All is written and read by system calls, never through a map: what the disk refuses, or has lost, is then an answer here and no
+//! signal. States and spare areas are held in memory; the data of a stripe are gathered there until its program ends:
 //!
-//! A full disk ends the process with SIGBUS at the first store into a hole, as with every sparse mapped file.
+//! ```text
+//!  begin ─► stage ─► unit, unit, .. ─► end: data, then the record with their checksums ─► set_state: the block has one stripe more
+//! ```
+//! Invariants: a state in the file counts only stripes whose data and record stand in it, so a process that dies at any moment leaves
+//! a legal image; with [`SyncTo::Machine`] the same holds for what is on the disk (`commit`); writes reach the file in the order in
+//! which they were made, those that it does not take are held back (`backing.rs`).
 
-#![allow(
-    clippy::disallowed_types,
-    reason = "the file store is the one place below the edge that opens files"
-)]
-
-use super::{Claim, Opened, Store, StoreShape};
-use crate::MediaConfig;
+use super::backing::Backing;
+use super::header::{Header, Regions};
+use super::record::RecordShape;
+use super::{Claim, Extent, Found, Opened, Store, StoreNotice, StoreShape};
 use crate::error::StoreError;
-use crate::state::BlockState;
-use memmap2::{MmapMut, MmapOptions};
-use pellucid_flash::{FNV_BASIS, Geometry, fnv1a};
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
-use std::ops::Range;
+use crate::state::{BlockState, Flag};
+use crate::{MediaConfig, Space, SyncTo};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-const MAGIC: &[u8; 8] = b"PELLUCID";
-/// Format versions that this code reads and writes: data as they are, and code words.
-const VERSION: u32 = 1;
-const VERSION_CODED: u32 = 2;
-const REGION_ALIGN: u64 = 4096;
+/// A stored state: the word, reads since the erase, checksum.
+const STATE_BYTES: usize = 16;
+const NO_UNIT: u32 = u32::MAX;
+/// Reads of a block are written to the file when so many have come, beside every change of its state.
+const READS_KEPT: u64 = 64;
 
-// Offsets in the header.
-const VERSION_AT: usize = 8;
-const HEADER_BYTES_AT: usize = 12;
-const GEOMETRY_AT: usize = 16;
-const SEED_AT: usize = 64;
-const STATE_AT_AT: usize = 72;
-const META_AT_AT: usize = 80;
-const IMAGES_AT_AT: usize = 88;
-const FILE_BYTES_AT: usize = 96;
-/// FNV-1a, 64 bits, of everything before it.
-const CHECKSUM_AT: usize = 104;
-/// 0 while a drive uses the image, 1 once it was closed in order. Outside the checksum, because it changes.
-const CLEAN_AT: usize = 112;
-/// Bytes per sector of the host's metadata. Outside the checksum, because images without any are older than the field.
-const METADATA_AT: usize = 116;
-/// Seconds that the media have existed. Outside the checksum, because it changes.
-const AGE_AT: usize = 120;
-/// Version 2: chunk bytes, correctable bits, 1 with a scrambler, 0; u32 each. Then FNV-1a of these 16 bytes.
-const CODE_AT: usize = 128;
-const CODE_CHECKSUM_AT: usize = 144;
-/// What stays the same of the drive, u64 each; 0: not said. Outside the checksum, because images without it are older than the field.
-const CLAIM_AT: usize = 152;
-/// Bytes of the save area. Outside the checksum, because images without one are older than the field.
-const SAVE_BYTES_AT: usize = 176;
-const HEADER_BYTES: u64 = 4096;
-
-/// Where the regions of an image lie.
-#[derive(Clone, Copy, Debug)]
-struct Regions {
-    state_at: u64,
-    meta_at: u64,
-    images_at: u64,
-    save_at: u64,
-    file_bytes: u64,
-}
-
-impl Regions {
-    fn new(shape: &StoreShape) -> Regions {
-        let blocks = u64::from(shape.blocks);
-        let state_at = HEADER_BYTES;
-        let meta_at = (state_at + 8 * blocks).next_multiple_of(REGION_ALIGN);
-        let images_at = (meta_at + shape.meta.bytes as u64 * blocks).next_multiple_of(REGION_ALIGN);
-        let save_at =
-            (images_at + shape.image_bytes_per_block as u64 * blocks).next_multiple_of(REGION_ALIGN);
-        let file_bytes = (save_at + shape.save_bytes as u64).next_multiple_of(REGION_ALIGN);
-        Regions { state_at, meta_at, images_at, save_at, file_bytes }
-    }
+/// A stripe between the begin and the end of its program.
+#[derive(Debug)]
+struct Stage {
+    block: u32,
+    data: Box<[u8]>,
+    /// The host's metadata.
+    metadata: Box<[u8]>,
+    /// Units that were copied with the checksum that they had: damage stays damage.
+    copied: Vec<(u32, u32)>,
 }
 
 /// The file store.
@@ -86,208 +49,375 @@ impl Regions {
 pub(crate) struct FileStore {
     path: PathBuf,
     shape: StoreShape,
+    record: RecordShape,
     regions: Regions,
-    map: MmapMut,
+    header: Header,
+    backing: Backing,
+    states: Vec<BlockState>,
+    /// Metadata as in memory (store/meta.rs), then the checksum of each unit's data.
+    metas: Vec<Option<Box<[u8]>>>,
+    stages: Vec<Stage>,
+    /// The unit that was read last, as it is stored and found to be good.
+    unit: Vec<u8>,
+    unit_is: u32,
+    /// One record, being written or read.
+    buffer: Mutex<Vec<u8>>,
+    sync: SyncTo,
+    /// States that the file is to have as soon as what they count is on the disk; only with [`SyncTo::Machine`].
+    behind: BTreeMap<u32, BlockState>,
     /// It did not exist before.
     created: bool,
-    /// Kept open for its lock.
-    _file: File,
-}
-
-/// The keys that an image is bound to, in the order of the header.
-fn geometry_words(g: &Geometry) -> [(&'static str, u32); 12] {
-    [
-        ("channels", g.channels),
-        ("ways", g.ways),
-        ("dies", g.dies),
-        ("planes", g.planes),
-        ("blocks", g.blocks),
-        ("pages", g.pages),
-        ("page_bytes", g.page_bytes),
-        ("spare_bytes", g.spare_bytes),
-        ("sector_bytes", g.sector_bytes),
-        ("unit_bytes", g.unit_bytes),
-        ("multi_plane", u32::from(g.multi_plane)),
-        ("one_shot_pages", g.one_shot_pages),
-    ]
-}
-
-/// The code that an image is bound to; zeros where data are stored as they are.
-fn code_words(config: &MediaConfig) -> [(&'static str, u32); 3] {
-    let integrity = &config.integrity;
-    let (chunk, correctable, scrambler) = match integrity.ecc {
-        Some(ecc) if integrity.stores_code_words() => {
-            (ecc.chunk_bytes, ecc.correctable, u32::from(integrity.scrambler))
-        }
-        _ => (0, 0, 0),
-    };
-    [
-        ("ecc.chunk (0: data are stored without code words)", chunk),
-        ("ecc.correctable", correctable),
-        ("ecc.scrambler", scrambler),
-    ]
-}
-
-fn checksum(bytes: &[u8]) -> u64 {
-    fnv1a(FNV_BASIS, bytes.iter().copied())
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
-
-fn header(config: &MediaConfig, regions: &Regions) -> [u8; CLEAN_AT] {
-    let (geometry, seed) = (&config.geometry, config.seed);
-    let version = if config.integrity.stores_code_words() { VERSION_CODED } else { VERSION };
-    let mut h = [0; CLEAN_AT];
-    h[..8].copy_from_slice(MAGIC);
-    h[VERSION_AT..][..4].copy_from_slice(&version.to_le_bytes());
-    h[HEADER_BYTES_AT..][..4].copy_from_slice(&(HEADER_BYTES as u32).to_le_bytes());
-    for (i, (_, word)) in geometry_words(geometry).into_iter().enumerate() {
-        h[GEOMETRY_AT + 4 * i..][..4].copy_from_slice(&word.to_le_bytes());
-    }
-    for (at, word) in [
-        (SEED_AT, seed),
-        (STATE_AT_AT, regions.state_at),
-        (META_AT_AT, regions.meta_at),
-        (IMAGES_AT_AT, regions.images_at),
-        (FILE_BYTES_AT, regions.file_bytes),
-    ] {
-        h[at..][..8].copy_from_slice(&word.to_le_bytes());
-    }
-    let sum = checksum(&h[..CHECKSUM_AT]);
-    h[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
-    h
+    reserved: u64,
 }
 
 impl FileStore {
     /// Opens the image at `path`, or creates it when there is none or an empty file. A new image has no magic number until
     /// [`FileStore::finish_creation`].
     pub(crate) fn open(path: &Path, config: &MediaConfig, shape: StoreShape) -> Result<Opened, StoreError> {
-        let io = |action| move |source| StoreError::Io { path: path.into(), action, source };
-        let regions = Regions::new(&shape);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(io("open or create the image"))?;
-        lock(&file, path)?;
-        let found = file.metadata().map_err(io("ask for the length"))?.len();
+        let record = RecordShape::new(&shape);
+        let regions = Regions::new(&shape, STATE_BYTES, record.bytes);
+        let (backing, found) = Backing::open(path)?;
         let created = found == 0;
+        let header = match created {
+            true => Header::new(config),
+            false => Header::read(&backing, found, config, &regions)?,
+        };
+        let recovered = !created && !header.clean;
+        let mut store = FileStore {
+            path: path.into(),
+            record,
+            regions,
+            header,
+            backing,
+            states: vec![BlockState::default(); shape.blocks as usize],
+            metas: vec![None; shape.blocks as usize],
+            stages: Vec::new(),
+            unit: vec![0; shape.unit_stored_bytes],
+            unit_is: NO_UNIT,
+            buffer: Mutex::new(vec![0; record.bytes]),
+            sync: config.keep.sync,
+            behind: BTreeMap::new(),
+            created,
+            reserved: 0,
+            shape,
+        };
         if created {
-            file.set_len(regions.file_bytes).map_err(io("extend the new image"))?;
-        } else if found < HEADER_BYTES {
-            return Err(StoreError::NotAnImage { path: path.into() });
-        }
-        let map_bytes = if created { regions.file_bytes } else { found };
-        let mut map = map_file(&file, map_bytes).map_err(io("map the image"))?;
-        if created {
-            map[..CLEAN_AT].copy_from_slice(&header(config, &regions));
-            map[METADATA_AT..][..4].copy_from_slice(&(shape.metadata_bytes as u32).to_le_bytes());
-            map[SAVE_BYTES_AT..][..8].copy_from_slice(&config.save_bytes.to_le_bytes());
-            write_code(&mut map, config);
-            map[..MAGIC.len()].fill(0);
+            store.create(config).inspect_err(|_| store.discard())?;
         } else {
-            check_header(&map, path, config, &regions, shape.metadata_bytes as u32)?;
-            check_states(&map, path, &regions, &shape)?;
+            store.load()?;
+            store.reserve(config)?;
+            store.header.clean = false;
+            store.write_header();
+            store.settled("write the header")?;
         }
-        let recovered = !created && map[CLEAN_AT] == 0;
-        let (made, age_s) = (u64_at(&map, SEED_AT), u64_at(&map, AGE_AT));
-        if !created {
-            map[CLEAN_AT] = 0;
-            map.flush_range(0, HEADER_BYTES as usize).map_err(io("write the header to disk"))?;
+        let (made, age_s) = (store.header.seed, store.header.age_s);
+        Ok(Opened { store: Store::File(store), created, made, recovered, age_s })
+    }
+
+    fn create(&mut self, config: &MediaConfig) -> Result<(), StoreError> {
+        self.backing.set_len(self.regions.file_bytes)?;
+        self.reserve(config)?;
+        // A state of zeros is no good state: a piece of the file that got lost never passes for blocks that were never used.
+        let states: Vec<u8> =
+            (0..self.shape.blocks).flat_map(|b| encode_state(b, BlockState::default(), 0)).collect();
+        self.backing.write(self.regions.state_at, &states);
+        self.settled("write the new image")
+    }
+
+    /// The space that the image takes at most, all of it now.
+    fn reserve(&mut self, config: &MediaConfig) -> Result<(), StoreError> {
+        if config.keep.space == Space::Reserve {
+            self.backing.reserve(self.regions.file_bytes)?;
+            self.reserved = self.regions.file_bytes;
         }
-        let store = Store::File(FileStore { path: path.into(), shape, regions, map, created, _file: file });
-        Ok(Opened { store, created, made, recovered, age_s })
+        Ok(())
+    }
+
+    /// States and spare areas, each with its checksum. What is wrong is refused: whose data a block holds must be known, or an older
+    /// copy would pass for the newest.
+    fn load(&mut self) -> Result<(), StoreError> {
+        let damaged = |path: &Path, what| Err(StoreError::Damaged { path: path.into(), what });
+        let mut states = vec![0; self.shape.blocks as usize * STATE_BYTES];
+        self.backing.read(self.regions.state_at, &mut states).map_err(|e| self.io("read block states", e))?;
+        let mut records = vec![0; self.record.bytes * self.shape.stripes_per_block as usize];
+        for (block, entry) in (0..).zip(states.chunks_exact(STATE_BYTES)) {
+            let Some((state, reads)) = decode_state(block, entry, self.shape.stripes_per_block) else {
+                let at = self.state_at(block);
+                return damaged(&self.path, format!("the state of block {block}, at byte {at}, is damaged"));
+            };
+            self.states[block as usize] = state;
+            if state.next_stripe() == 0 {
+                continue;
+            }
+            let mut meta = self.fresh_meta();
+            if !state.all_unreadable() {
+                let used = &mut records[..self.record.bytes * state.next_stripe() as usize];
+                let at = self.record_at(block, 0);
+                self.backing.read(at, used).map_err(|e| self.io("read spare areas", e))?;
+                for (stripe, record) in (0..).zip(used.chunks_exact_mut(self.record.bytes)) {
+                    let name = (block, stripe, state.erase_count());
+                    if !self.record.decode(&self.shape, name, record, &mut meta) {
+                        let at = self.record_at(block, stripe);
+                        let what = format!(
+                            "the spare area of block {block}, stripe {stripe}, at byte {at}, is damaged"
+                        );
+                        return damaged(&self.path, what);
+                    }
+                }
+                let (born_s, _) = self.shape.meta.history(&meta);
+                self.shape.meta.set_history(&mut meta, (born_s, u64::from(reads)));
+            }
+            self.metas[block as usize] = Some(meta);
+        }
+        Ok(())
     }
 
     /// Makes a new image valid; until then it is refused, so that an interrupted creation never passes for a drive.
     pub(crate) fn finish_creation(&mut self) -> Result<(), StoreError> {
-        self.sync()?;
-        self.map[..MAGIC.len()].copy_from_slice(MAGIC);
-        self.sync()
+        self.sync().inspect_err(|_| self.discard())?;
+        self.write_header();
+        self.sync().inspect_err(|_| self.discard())
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    #[inline]
-    pub(crate) fn state(&self, block: u32) -> BlockState {
-        BlockState::from_stored(u64_at(&self.map, self.state_at(block)))
+    pub(crate) fn extent(&self) -> Extent {
+        let fixed = size_of::<BlockState>() + size_of::<Option<Box<[u8]>>>();
+        let block = fixed + self.shape.meta.bytes + 4 * self.shape.units_per_block();
+        let memory_max = self.states.len() as u64 * block as u64;
+        Extent { memory_max, reserved: self.reserved, file_max: self.regions.file_bytes }
     }
 
     #[inline]
+    pub(crate) fn state(&self, block: u32) -> BlockState {
+        self.states[block as usize]
+    }
+
+    /// A program or an erase leaves the file as it was until it ends.
     pub(crate) fn set_state(&mut self, block: u32, state: BlockState) {
-        let at = self.state_at(block);
-        self.map[at..at + 8].copy_from_slice(&state.to_checked().to_le_bytes());
+        let before = std::mem::replace(&mut self.states[block as usize], state);
+        let unchanged = before.without(Flag::Programming) == state.without(Flag::Programming);
+        if state.is(Flag::Erasing) || (unchanged && !before.is(Flag::Erasing)) {
+            return;
+        }
+        if state.next_stripe() == 0 {
+            self.metas[block as usize] = None;
+        }
+        self.keep_state(block);
+    }
+
+    /// Has the file keep the state of a block: at once, or behind what it counts.
+    fn keep_state(&mut self, block: u32) {
+        // What is under way has not happened.
+        let state = self.states[block as usize].without(Flag::Programming);
+        match self.sync {
+            SyncTo::Process => self.write_state(block, state),
+            SyncTo::Machine => _ = self.behind.insert(block, state),
+        }
     }
 
     #[inline]
     pub(crate) fn meta(&self, block: u32) -> &[u8] {
-        &self.map[self.meta_range(block)]
+        let meta = self.metas[block as usize].as_deref().expect("a block with begun stripes has metadata");
+        &meta[..self.shape.meta.bytes]
     }
 
+    pub(crate) fn meta_mut(&mut self, block: u32) -> &mut [u8] {
+        if self.metas[block as usize].is_none() {
+            self.metas[block as usize] = Some(self.fresh_meta());
+        }
+        let meta = self.metas[block as usize].as_deref_mut().expect("it was made just now");
+        &mut meta[..self.shape.meta.bytes]
+    }
+
+    /// As `set_history` of the metadata, which lasts longer if it is told here.
+    pub(crate) fn count_read(&mut self, block: u32, history: (u64, u64)) {
+        let shape = self.shape.meta;
+        shape.set_history(self.meta_mut(block), history);
+        if history.1.is_multiple_of(READS_KEPT) && !self.states[block as usize].busy() {
+            self.keep_state(block);
+        }
+    }
+
+    /// A stripe begins.
+    pub(crate) fn begin(&mut self, block: u32, stripe: u32) {
+        if stripe == 0 && self.behind.contains_key(&block) {
+            // The disk still knows what the block held before its erase, and that is about to go.
+            self.commit();
+        }
+        let units = self.shape.units_per_stripe as usize;
+        self.stages.push(Stage {
+            block,
+            data: vec![0; units * self.shape.unit_stored_bytes].into(),
+            metadata: vec![0; units * self.shape.unit_metadata_bytes].into(),
+            copied: Vec::new(),
+        });
+    }
+
+    fn stage(&mut self, block: u32) -> usize {
+        self.stages.iter().rposition(|stage| stage.block == block).expect("a stripe has begun")
+    }
+
+    /// Metadata of the block; data and the host's metadata of one unit of its begun stripe.
+    pub(crate) fn unit_mut(&mut self, block: u32, unit: u32) -> (&mut [u8], &mut [u8], &mut [u8]) {
+        let at = self.stage(block);
+        let meta = self.metas[block as usize].as_deref_mut().expect("a begun stripe has metadata");
+        let (data, metadata) = (self.shape.unit_stored_bytes, self.shape.unit_metadata_bytes);
+        let stage = &mut self.stages[at];
+        stage.copied.retain(|(copied, _)| *copied != unit);
+        let unit = unit as usize;
+        (
+            &mut meta[..self.shape.meta.bytes],
+            &mut stage.data[unit * data..][..data],
+            &mut stage.metadata[unit * metadata..][..metadata],
+        )
+    }
+
+    /// Copies a unit, as it is stored, into one of a begun stripe.
+    pub(crate) fn copy_unit(&mut self, from: (u32, u32), to: (u32, u32)) {
+        let (block, index) = from;
+        let sum = self.checksum(block, index);
+        let data = self.raw(block, index).into_owned();
+        let mut metadata = vec![0; self.shape.unit_metadata_bytes];
+        self.metadata(block, index, 0, &mut metadata);
+        let at = self.stage(to.0);
+        let (bytes, unit) = (self.shape.unit_stored_bytes, to.1 as usize);
+        self.stages[at].data[unit * bytes..][..bytes].copy_from_slice(&data);
+        self.stages[at].metadata[unit * metadata.len()..][..metadata.len()].copy_from_slice(&metadata);
+        self.stages[at].copied.push((to.1, sum));
+    }
+
+    /// A stripe ends: its data and its spare area go to the file. The state follows.
+    pub(crate) fn end(&mut self, block: u32, stripe: u32, readable: bool) {
+        let at = self.stage(block);
+        let stage = self.stages.swap_remove(at);
+        let (bytes, units) = (self.shape.unit_stored_bytes, self.shape.units_per_stripe);
+        self.unit_is = NO_UNIT;
+        let name = (block, stripe, self.states[block as usize].erase_count());
+        if readable {
+            let first = stripe * units;
+            for (unit, data) in (0..).zip(stage.data.chunks_exact(bytes)) {
+                let copied = stage.copied.iter().rfind(|(copied, _)| *copied == unit);
+                let sum = copied.map_or_else(|| crc32c::crc32c(data), |&(_, sum)| sum);
+                self.set_checksum(block, first + unit, sum);
+            }
+            self.backing.write(self.data_at(block, first), &stage.data);
+        }
+        let place = self.record_at(block, stripe);
+        let meta = self.metas[block as usize].as_deref().expect("a begun stripe has metadata");
+        let buffer = self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.record.encode(&self.shape, name, meta, &stage.metadata, self.header.age_s, buffer);
+        self.backing.write(place, buffer);
+    }
+
+    /// Reads bytes of a unit's stored data, if all of it is as it was stored.
     #[inline]
-    pub(crate) fn images(&self, block: u32) -> &[u8] {
-        &self.map[self.images_range(block)]
+    pub(crate) fn read(&mut self, block: u32, index: u32, start: usize, out: &mut [u8]) -> Found {
+        if out.len() < self.shape.unit_stored_bytes {
+            let found = self.bring(block, index);
+            if found == Found::Good {
+                out.copy_from_slice(&self.unit[start..start + out.len()]);
+            }
+            return found;
+        }
+        let read = self.backing.read(self.data_at(block, index), out);
+        self.judge(block, index, read.map(|()| crc32c::crc32c(out)))
     }
 
-    #[inline]
-    pub(crate) fn both_mut(&mut self, block: u32) -> (&mut [u8], &mut [u8]) {
-        let (meta, images) = (self.meta_range(block), self.images_range(block));
-        let (low, high) = self.map.split_at_mut(self.regions.images_at as usize);
-        let base = self.regions.images_at as usize;
-        (&mut low[meta], &mut high[images.start - base..images.end - base])
+    /// The stored data of a unit, whether they are good or not.
+    pub(crate) fn raw(&self, block: u32, index: u32) -> Cow<'_, [u8]> {
+        if self.unit_is == self.unit_name(block, index) {
+            return Cow::Borrowed(&self.unit);
+        }
+        let mut data = vec![0; self.shape.unit_stored_bytes];
+        // What cannot be read is as wrong as zeros are.
+        let _ = self.backing.read(self.data_at(block, index), &mut data);
+        Cow::Owned(data)
     }
 
-    pub(crate) fn copy_images(&mut self, from: (u32, Range<usize>), to: (u32, usize)) {
-        let source = self.images_range(from.0).start;
-        let target = self.images_range(to.0).start + to.1;
-        self.map.copy_within(source + from.1.start..source + from.1.end, target);
+    /// Whether `stored` is what was stored of a unit.
+    pub(crate) fn is_what_was_stored(&self, block: u32, index: u32, stored: &[u8]) -> bool {
+        crc32c::crc32c(stored) == self.checksum(block, index)
+    }
+
+    /// Makes a unit that is good the one that was read last.
+    pub(crate) fn bring(&mut self, block: u32, index: u32) -> Found {
+        let name = self.unit_name(block, index);
+        if self.unit_is == name {
+            return Found::Good;
+        }
+        self.unit_is = NO_UNIT;
+        let mut unit = std::mem::take(&mut self.unit);
+        let read = self.backing.read(self.data_at(block, index), &mut unit);
+        let found = self.judge(block, index, read.map(|()| crc32c::crc32c(&unit)));
+        self.unit = unit;
+        if found == Found::Good {
+            self.unit_is = name;
+        }
+        found
+    }
+
+    fn judge(&mut self, block: u32, index: u32, sum: std::io::Result<u32>) -> Found {
+        let why = match sum {
+            Ok(sum) if sum == self.checksum(block, index) => return Found::Good,
+            Ok(_) => "its checksum is wrong".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let at = self.data_at(block, index);
+        self.backing.tell(StoreNotice::Damaged { path: self.path.clone(), block, unit: index, at, why });
+        Found::Damaged
+    }
+
+    /// The host's metadata of a unit, from `start` on; `false`: they are damaged, `out` is all zeros.
+    pub(crate) fn metadata(&self, block: u32, index: u32, start: usize, out: &mut [u8]) -> bool {
+        let (stripe, unit) = (index / self.shape.units_per_stripe, index % self.shape.units_per_stripe);
+        let mut record = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = (block, stripe, self.states[block as usize].erase_count());
+        let read = self.backing.read(self.record_at(block, stripe), &mut record);
+        let good = read.is_ok() && self.record.is_good(name, &mut record);
+        match good {
+            true => {
+                let from = self.record.metadata_at + unit as usize * self.shape.unit_metadata_bytes + start;
+                out.copy_from_slice(&record[from..from + out.len()]);
+            }
+            false => out.fill(0),
+        }
+        good
     }
 
     pub(crate) fn save_read(&self, at: usize, out: &mut [u8]) {
-        out.copy_from_slice(&self.map[self.save_range(at, out.len())]);
+        let place = self.save_at(at, out.len());
+        if self.backing.read(place, out).is_err() {
+            out.fill(0);
+        }
     }
 
     pub(crate) fn save_write(&mut self, at: usize, bytes: &[u8]) -> Result<(), StoreError> {
-        let range = self.save_range(at, bytes.len());
-        self.map[range].copy_from_slice(bytes);
-        Ok(())
+        let place = self.save_at(at, bytes.len());
+        self.backing.write(place, bytes);
+        self.settled("write the save area")
     }
 
-    fn save_range(&self, at: usize, bytes: usize) -> Range<usize> {
-        assert!(at + bytes <= self.shape.save_bytes, "bytes {at} + {bytes} of {}", self.shape.save_bytes);
-        let start = self.regions.save_at as usize + at;
-        start..start + bytes
-    }
-
+    /// Whole seconds, so it is written rarely.
     pub(crate) fn set_age(&mut self, age_s: u64) {
-        self.map[AGE_AT..AGE_AT + 8].copy_from_slice(&age_s.to_le_bytes());
+        if age_s != self.header.age_s {
+            self.header.age_s = age_s;
+            self.write_header();
+        }
     }
 
     /// Compares with what the image says, and writes what it does not say.
     pub(crate) fn claim(&mut self, words: Claim) -> Result<(), StoreError> {
-        let place = |i: usize| CLAIM_AT + 8 * i;
-        for (i, (key, description)) in words.into_iter().enumerate() {
-            let image = u64_at(&self.map, place(i));
+        for ((key, description), image) in words.into_iter().zip(self.header.claim) {
             if image != 0 && image != description {
                 return Err(StoreError::Geometry { path: self.path.clone(), key, image, description });
             }
         }
-        for (i, (_, word)) in words.into_iter().enumerate() {
-            self.map[place(i)..][..8].copy_from_slice(&word.to_le_bytes());
-        }
-        let io =
-            |source| StoreError::Io { path: self.path.clone(), action: "write the header to disk", source };
-        self.map.flush_range(0, HEADER_BYTES as usize).map_err(io)
+        self.header.claim = words.map(|(_, word)| word);
+        self.write_header();
+        self.settled("write the header")
     }
 
     /// Takes the file away if it was created for this store. What cannot be taken away is a good image all the same.
@@ -299,29 +429,116 @@ impl FileStore {
 
     /// Writes everything to the disk.
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
-        let io =
-            |source| StoreError::Io { path: self.path.clone(), action: "write the image to disk", source };
-        self.map.flush().map_err(io)
+        self.commit();
+        if self.sync == SyncTo::Process {
+            self.backing.sync();
+        }
+        self.settled("write the image to disk")
     }
 
-    #[inline]
-    fn state_at(&self, block: u32) -> usize {
-        assert!(block < self.shape.blocks, "block {block} of {}", self.shape.blocks);
-        self.regions.state_at as usize + 8 * block as usize
+    /// What a flush promises: nothing more where only the process may end.
+    pub(crate) fn flushed(&mut self) -> Result<(), StoreError> {
+        if self.sync == SyncTo::Machine {
+            self.commit();
+        }
+        self.settled("write the image to disk")
     }
 
-    #[inline]
-    fn meta_range(&self, block: u32) -> Range<usize> {
-        assert!(block < self.shape.blocks, "block {block} of {}", self.shape.blocks);
-        let start = self.regions.meta_at as usize + self.shape.meta.bytes * block as usize;
-        start..start + self.shape.meta.bytes
+    /// Data and spare areas to the disk, then the states that count them.
+    fn commit(&mut self) {
+        if self.sync == SyncTo::Process {
+            return;
+        }
+        if !self.backing.sync() {
+            return;
+        }
+        for (block, state) in std::mem::take(&mut self.behind) {
+            self.write_state(block, state);
+        }
+        self.backing.sync();
     }
 
+    /// Whether writes wait for the disk to take them.
     #[inline]
-    fn images_range(&self, block: u32) -> Range<usize> {
-        assert!(block < self.shape.blocks, "block {block} of {}", self.shape.blocks);
-        let start = self.regions.images_at as usize + self.shape.image_bytes_per_block * block as usize;
-        start..start + self.shape.image_bytes_per_block
+    pub(crate) fn holds_back(&self) -> bool {
+        self.backing.holds_back()
+    }
+
+    /// Tries again what was held back.
+    pub(crate) fn try_again(&mut self) {
+        self.backing.try_again();
+    }
+
+    pub(crate) fn notice(&mut self) -> Option<StoreNotice> {
+        self.backing.notice()
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let meta = self.shape.meta.bytes + 4 * self.shape.units_per_block();
+        let metas = self.metas.iter().flatten().count() * meta;
+        (self.states.len() * (size_of::<BlockState>() + size_of::<Option<Box<[u8]>>>()) + metas) as u64
+            + self.backing.held_bytes()
+    }
+
+    /// Whether everything written so far is in the file.
+    fn settled(&self, action: &'static str) -> Result<(), StoreError> {
+        match self.backing.fault() {
+            None => Ok(()),
+            Some(source) => Err(self.io(action, source)),
+        }
+    }
+
+    fn io(&self, action: &'static str, source: std::io::Error) -> StoreError {
+        StoreError::Io { path: self.path.clone(), action, source }
+    }
+
+    fn write_header(&mut self) {
+        let bytes = self.header.encode(&self.regions);
+        self.backing.write(0, &bytes);
+    }
+
+    fn write_state(&mut self, block: u32, state: BlockState) {
+        let meta = self.metas[block as usize].as_deref();
+        let reads = meta.map_or(0, |meta| self.shape.meta.history(meta).1);
+        let entry = encode_state(block, state, reads.try_into().unwrap_or(u32::MAX));
+        self.backing.write(self.state_at(block), &entry);
+    }
+
+    fn fresh_meta(&self) -> Box<[u8]> {
+        vec![0; self.shape.meta.bytes + 4 * self.shape.units_per_block()].into()
+    }
+
+    fn checksum(&self, block: u32, index: u32) -> u32 {
+        let meta = self.metas[block as usize].as_deref().expect("a programmed unit has metadata");
+        self.record.checksum(&self.shape, meta, index)
+    }
+
+    fn set_checksum(&mut self, block: u32, index: u32, sum: u32) {
+        let meta = self.metas[block as usize].as_deref_mut().expect("a begun stripe has metadata");
+        self.record.set_checksum(&self.shape, meta, index, sum);
+    }
+
+    fn unit_name(&self, block: u32, index: u32) -> u32 {
+        block * self.shape.units_per_block() as u32 + index
+    }
+
+    fn state_at(&self, block: u32) -> u64 {
+        self.regions.state_at + u64::from(block) * STATE_BYTES as u64
+    }
+
+    fn record_at(&self, block: u32, stripe: u32) -> u64 {
+        let number = u64::from(block) * u64::from(self.shape.stripes_per_block) + u64::from(stripe);
+        self.regions.record_at + number * self.record.bytes as u64
+    }
+
+    fn data_at(&self, block: u32, index: u32) -> u64 {
+        let number = u64::from(block) * self.shape.units_per_block() as u64 + u64::from(index);
+        self.regions.data_at + number * self.shape.unit_stored_bytes as u64
+    }
+
+    fn save_at(&self, at: usize, bytes: usize) -> u64 {
+        assert!(at + bytes <= self.shape.save_bytes, "bytes {at} + {bytes} of {}", self.shape.save_bytes);
+        self.regions.save_at + at as u64
     }
 }
 
@@ -329,117 +546,41 @@ impl Drop for FileStore {
     /// Marks the image as closed in order, once everything else is on the disk. When that fails there is nobody to tell,
     /// and the mark stays away.
     fn drop(&mut self) {
-        if self.map[..MAGIC.len()] == *MAGIC && self.map.flush().is_ok() {
-            self.map[CLEAN_AT] = 1;
+        if !self.header.made {
+            return;
+        }
+        for block in 0..self.shape.blocks {
+            let meta = self.metas[block as usize].as_deref();
+            let erasing = self.states[block as usize].is(Flag::Erasing);
+            if !erasing && meta.is_some_and(|meta| self.shape.meta.history(meta).1 > 0) {
+                self.keep_state(block);
+            }
+        }
+        if self.sync().is_ok() {
+            self.header.clean = true;
+            self.write_header();
             // Without the mark the image counts as not closed, which is safe.
-            let _ = self.map.flush_range(0, HEADER_BYTES as usize);
+            let _ = self.sync();
         }
     }
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: path.into() }),
-        Err(TryLockError::Error(source)) => {
-            Err(StoreError::Io { path: path.into(), action: "lock the image", source })
-        }
-    }
+fn state_sum(block: u32, entry: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&block.to_le_bytes()), entry)
 }
 
-#[allow(unsafe_code, reason = "mapping a file is unsafe: another process could change it")]
-fn map_file(file: &File, bytes: u64) -> io::Result<MmapMut> {
-    let bytes = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
-    // SAFETY: the file is locked for exclusive use by every program that knows the format, and it is not truncated
-    // while mapped. Any bytes in it are valid for the `u8` that the map is made of.
-    unsafe { MmapOptions::new().len(bytes).map_mut(file) }
+fn encode_state(block: u32, state: BlockState, reads: u32) -> [u8; STATE_BYTES] {
+    let mut entry = [0; STATE_BYTES];
+    entry[..8].copy_from_slice(&state.to_checked().to_le_bytes());
+    entry[8..12].copy_from_slice(&reads.to_le_bytes());
+    let sum = state_sum(block, &entry[..12]);
+    entry[12..].copy_from_slice(&sum.to_le_bytes());
+    entry
 }
 
-/// The code of a new image, if it has one.
-fn write_code(map: &mut [u8], config: &MediaConfig) {
-    if !config.integrity.stores_code_words() {
-        return;
-    }
-    for (i, (_, word)) in code_words(config).into_iter().enumerate() {
-        map[CODE_AT + 4 * i..][..4].copy_from_slice(&word.to_le_bytes());
-    }
-    let sum = checksum(&map[CODE_AT..CODE_CHECKSUM_AT]);
-    map[CODE_CHECKSUM_AT..][..8].copy_from_slice(&sum.to_le_bytes());
-}
-
-/// An image holds what the description's code makes, or plain data without one.
-fn check_code(map: &[u8], path: &Path, config: &MediaConfig) -> Result<(), StoreError> {
-    let coded = u32_at(map, VERSION_AT) == VERSION_CODED;
-    if coded && u64_at(map, CODE_CHECKSUM_AT) != checksum(&map[CODE_AT..CODE_CHECKSUM_AT]) {
-        let what = "the checksum of the header's code is wrong".into();
-        return Err(StoreError::Damaged { path: path.into(), what });
-    }
-    for (i, (key, description)) in code_words(config).into_iter().enumerate() {
-        let image = u32_at(map, CODE_AT + 4 * i);
-        if image != description {
-            let (path, image, description) = (path.into(), image.into(), description.into());
-            return Err(StoreError::Geometry { path, key, image, description });
-        }
-    }
-    Ok(())
-}
-
-fn check_header(
-    map: &[u8],
-    path: &Path,
-    config: &MediaConfig,
-    regions: &Regions,
-    metadata_bytes: u32,
-) -> Result<(), StoreError> {
-    let damaged = |what: &str| Err(StoreError::Damaged { path: path.into(), what: what.into() });
-    if map[..MAGIC.len()] != *MAGIC {
-        return Err(StoreError::NotAnImage { path: path.into() });
-    }
-    // The version comes before the checksum: another version may keep its checksum elsewhere.
-    let found = u32_at(map, VERSION_AT);
-    if found != VERSION && found != VERSION_CODED {
-        return Err(StoreError::Version { path: path.into(), found, supported: VERSION_CODED });
-    }
-    if u64_at(map, CHECKSUM_AT) != checksum(&map[..CHECKSUM_AT]) {
-        return damaged("the header's checksum is wrong");
-    }
-    let metadata = ("metadata_bytes (16 with open-channel or zoned namespaces)", metadata_bytes, METADATA_AT);
-    let words = geometry_words(&config.geometry).into_iter().enumerate();
-    let words = words.map(|(i, (key, word))| (key, word, GEOMETRY_AT + 4 * i)).chain([metadata]);
-    for (key, description, at) in words {
-        let image = u32_at(map, at);
-        if image != description {
-            let (path, image, description) = (path.into(), image.into(), description.into());
-            return Err(StoreError::Geometry { path, key, image, description });
-        }
-    }
-    check_code(map, path, config)?;
-    let (key, image, description) = ("bytes of the save area", u64_at(map, SAVE_BYTES_AT), config.save_bytes);
-    if image != description {
-        return Err(StoreError::Geometry { path: path.into(), key, image, description });
-    }
-    let places = [STATE_AT_AT, META_AT_AT, IMAGES_AT_AT, FILE_BYTES_AT].map(|at| u64_at(map, at));
-    if places != [regions.state_at, regions.meta_at, regions.images_at, regions.file_bytes] {
-        return damaged("the header's region offsets do not fit its geometry");
-    }
-    if map[CLEAN_AT] > 1 {
-        return damaged("the header's clean flag is neither 0 nor 1");
-    }
-    let found = map.len() as u64;
-    if found != regions.file_bytes {
-        return Err(StoreError::Length { path: path.into(), found, expected: regions.file_bytes });
-    }
-    Ok(())
-}
-
-fn check_states(map: &[u8], path: &Path, regions: &Regions, shape: &StoreShape) -> Result<(), StoreError> {
-    let start = regions.state_at as usize;
-    let words = map[start..start + 8 * shape.blocks as usize].chunks_exact(8);
-    for (block, word) in words.enumerate() {
-        if BlockState::from_checked(u64_at(word, 0), shape.stripes_per_block).is_none() {
-            let what = format!("the state of block {block}, at byte {}, is damaged", start + 8 * block);
-            return Err(StoreError::Damaged { path: path.into(), what });
-        }
-    }
-    Ok(())
+fn decode_state(block: u32, entry: &[u8], stripes_per_block: u32) -> Option<(BlockState, u32)> {
+    let word = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("four bytes"));
+    let state = u64::from(word(0)) | u64::from(word(4)) << 32;
+    (word(12) == state_sum(block, &entry[..12])).then_some(())?;
+    Some((BlockState::from_checked(state, stripes_per_block)?, word(8)))
 }

@@ -1,28 +1,37 @@
-//! Everything in memory, block by block as blocks are first programmed. It serves two kinds of store: with an image of
-//! `sector_bytes` per sector it keeps the data, with one of 4 bytes a stamp; nothing else differs.
+//! Everything in memory, as blocks are first programmed. It serves two kinds of store: with an image of `sector_bytes` per sector it
+//! keeps the data, with one of 4 bytes a stamp.
 //!
-//! A block's memory is allocated zeroed, kept across erases, and never cleared: validity is the block state's business.
+//! What is held of a block (spare areas; stamps, where data are not kept) is allocated zeroed, kept across erases, and never cleared:
+//! validity is the block state's business. Data are kept unit by unit, each in a slot of its own, so that memory follows what is alive:
+//!
+//! ```text
+//!  slots[unit] = 0: none, n: slot n - 1 of the arena      put ─► take a slot      erased, or forgotten ─► give it back
+//! ```
 
 use super::arena::Arena;
 use super::{STAMP_BYTES, StoreShape};
 use crate::state::BlockState;
-use std::ops::Range;
 
 const CACHE_LINE_BYTES: usize = 64;
-const PAGE_BYTES: usize = 4096;
-/// Less data than this are left to the allocator: small drives are made and copied often.
-const ARENA_BYTES_MIN: usize = 4 << 20;
-/// The place of a block that has never been programmed.
-const NOWHERE: u32 = u32::MAX;
 
-/// Images, then metadata, of each block that has ever been programmed.
+/// The memory store.
 #[derive(Clone, Debug)]
-enum Blocks {
-    /// Stamps, and data of small drives.
-    Apart(Vec<Option<Box<[u8]>>>),
-    /// Data: the piece of an arena that belongs to each block. It begins on a whole page of memory, so that a unit of
-    /// whole pages is just those.
-    Together { places: Vec<u32>, arena: Arena },
+pub(crate) struct MemoryStore {
+    shape: StoreShape,
+    states: Vec<BlockState>,
+    /// Of each block that has ever been programmed: metadata, the host's metadata, stamps.
+    blocks: Vec<Option<Box<[u8]>>>,
+    allocated_blocks: u64,
+    data: Option<Data>,
+    save: Vec<u8>,
+}
+
+/// Data of units.
+#[derive(Clone, Debug)]
+struct Data {
+    slots: Vec<u32>,
+    arena: Arena,
+    bytes_max: u64,
 }
 
 /// The memory of a block that had none.
@@ -31,32 +40,20 @@ fn first_bytes(slot: &mut Option<Box<[u8]>>, bytes: usize) -> &mut [u8] {
     slot.insert(vec![0; bytes].into_boxed_slice())
 }
 
-/// The memory store.
-#[derive(Clone, Debug)]
-pub(crate) struct MemoryStore {
-    shape: StoreShape,
-    states: Vec<BlockState>,
-    blocks: Blocks,
-    allocated_blocks: u64,
-    save: Vec<u8>,
-}
-
 impl MemoryStore {
-    pub(crate) fn new(shape: StoreShape) -> MemoryStore {
+    pub(crate) fn new(shape: StoreShape, bytes_max: Option<u64>) -> MemoryStore {
         let blocks = shape.blocks as usize;
-        let piece_bytes = (shape.image_bytes_per_block + shape.meta.bytes).next_multiple_of(PAGE_BYTES);
-        let together =
-            shape.image_bytes > STAMP_BYTES && piece_bytes.saturating_mul(blocks) >= ARENA_BYTES_MIN;
+        let units = blocks * shape.units_per_block();
+        let data = (shape.image_bytes > STAMP_BYTES).then(|| Data {
+            slots: vec![0; units],
+            arena: Arena::new(units as u32, shape.unit_stored_bytes),
+            bytes_max: bytes_max.unwrap_or(u64::MAX),
+        });
         MemoryStore {
             states: vec![BlockState::default(); blocks],
-            blocks: match together {
-                true => Blocks::Together {
-                    places: vec![NOWHERE; blocks],
-                    arena: Arena::new(shape.blocks, piece_bytes),
-                },
-                false => Blocks::Apart(vec![None; blocks]),
-            },
+            blocks: vec![None; blocks],
             allocated_blocks: 0,
+            data,
             save: vec![0; shape.save_bytes],
             shape,
         }
@@ -74,67 +71,151 @@ impl MemoryStore {
 
     #[inline]
     pub(crate) fn meta(&self, block: u32) -> &[u8] {
-        &self.bytes(block)[self.shape.image_bytes_per_block..][..self.shape.meta.bytes]
+        &self.bytes(block)[..self.shape.meta.bytes]
     }
 
-    #[inline]
-    pub(crate) fn images(&self, block: u32) -> &[u8] {
-        &self.bytes(block)[..self.shape.image_bytes_per_block]
+    /// Allocates what is held of the block on its first program.
+    #[inline(always)]
+    pub(crate) fn meta_mut(&mut self, block: u32) -> &mut [u8] {
+        let bytes = self.shape.meta.bytes;
+        &mut self.bytes_mut(block)[..bytes]
     }
 
-    /// Has the processor fetch `bytes` bytes of images from `start` on, which will be read soon.
+    /// Metadata of the block; data and the host's metadata of one unit. Several times a program: as a call it would cost more
+    /// than what it does.
+    #[inline(always)]
+    pub(crate) fn unit_mut(&mut self, block: u32, index: u32) -> (&mut [u8], &mut [u8], &mut [u8]) {
+        let StoreShape { unit_metadata_bytes, unit_stored_bytes, .. } = self.shape;
+        let (index, name) = (index as usize, self.name(block, index));
+        let (meta_bytes, metadata_bytes) = (self.shape.meta.bytes, self.metadata_bytes());
+        if self.blocks[block as usize].is_none() {
+            self.allocate(block);
+        }
+        let held = self.blocks[block as usize].as_deref_mut().expect("it was allocated");
+        let (meta, rest) = held.split_at_mut(meta_bytes);
+        let (metadata, stamps) = rest.split_at_mut(metadata_bytes);
+        let data = match &mut self.data {
+            None => &mut stamps[index * unit_stored_bytes..][..unit_stored_bytes],
+            Some(data) => {
+                let slot = &mut data.slots[name];
+                if *slot == 0 {
+                    *slot = data.arena.take() + 1;
+                }
+                data.arena.get_mut(*slot - 1)
+            }
+        };
+        (meta, data, &mut metadata[index * unit_metadata_bytes..][..unit_metadata_bytes])
+    }
+
+    /// Sets age and reads of a block.
+    pub(crate) fn count_read(&mut self, block: u32, history: (u64, u64)) {
+        let meta = self.shape.meta;
+        meta.set_history(self.meta_mut(block), history);
+    }
+
+    /// A unit holds zeros, which take no memory of their own where data are kept.
+    pub(crate) fn clear_unit(&mut self, block: u32, index: u32) {
+        let (_, data, metadata) = self.unit_mut(block, index);
+        data.fill(0);
+        metadata.fill(0);
+        self.forget(block, index);
+    }
+
+    /// Length of what is stored of a unit.
+    pub(crate) fn unit_bytes(&self) -> usize {
+        self.shape.unit_stored_bytes
+    }
+
+    /// What is stored of a unit; none where that was forgotten.
+    #[inline(always)]
+    pub(crate) fn unit(&self, block: u32, index: u32) -> Option<&[u8]> {
+        match &self.data {
+            None => {
+                let bytes = self.shape.unit_stored_bytes;
+                let from = self.shape.meta.bytes + self.metadata_bytes() + index as usize * bytes;
+                Some(&self.bytes(block)[from..from + bytes])
+            }
+            Some(data) => match data.slots[self.name(block, index)] {
+                0 => None,
+                slot => Some(data.arena.get(slot - 1)),
+            },
+        }
+    }
+
+    /// The host's metadata of a unit.
+    pub(crate) fn metadata(&self, block: u32, index: u32) -> &[u8] {
+        let bytes = self.shape.unit_metadata_bytes;
+        &self.bytes(block)[self.shape.meta.bytes + index as usize * bytes..][..bytes]
+    }
+
+    /// The same, for writing.
+    pub(crate) fn metadata_mut(&mut self, block: u32, index: u32) -> &mut [u8] {
+        let bytes = self.shape.unit_metadata_bytes;
+        let at = self.shape.meta.bytes + index as usize * bytes;
+        &mut self.bytes_mut(block)[at..at + bytes]
+    }
+
+    /// Copies a unit into one of a begun stripe.
+    pub(crate) fn copy_unit(&mut self, from: (u32, u32), to: (u32, u32)) {
+        let data = self.unit(from.0, from.1).map(<[u8]>::to_vec);
+        let metadata = self.metadata(from.0, from.1).to_vec();
+        let (_, target, target_metadata) = self.unit_mut(to.0, to.1);
+        match data {
+            Some(data) => target.copy_from_slice(&data),
+            None => target.fill(0),
+        }
+        target_metadata.copy_from_slice(&metadata);
+    }
+
+    /// Whether data are kept, in slots.
     #[inline]
-    pub(crate) fn prefetch(&self, block: u32, start: usize, bytes: usize) {
-        if let Some(images) = self.find(block) {
-            for line in (start..start + bytes).step_by(CACHE_LINE_BYTES) {
-                prefetch_index::prefetch_index(images, line);
+    pub(crate) fn keeps_data(&self) -> bool {
+        self.data.is_some()
+    }
+
+    /// Nobody will read the data of this unit again.
+    #[inline]
+    pub(crate) fn forget(&mut self, block: u32, index: u32) {
+        let name = self.name(block, index);
+        if let Some(data) = &mut self.data
+            && data.slots[name] != 0
+        {
+            data.arena.give(std::mem::take(&mut data.slots[name]) - 1);
+        }
+    }
+
+    /// The block holds nothing any more.
+    pub(crate) fn forget_block(&mut self, block: u32) {
+        if self.data.is_some() {
+            for index in 0..self.shape.units_per_block() as u32 {
+                self.forget(block, index);
             }
         }
     }
 
-    /// Metadata and images; allocates the block on its first program. Three times a program: as a call it would cost more than
-    /// what it does.
-    #[inline(always)]
-    pub(crate) fn both_mut(&mut self, block: u32) -> (&mut [u8], &mut [u8]) {
-        let (images_bytes, meta_bytes) = (self.shape.image_bytes_per_block, self.shape.meta.bytes);
-        let all = match &mut self.blocks {
-            Blocks::Apart(blocks) => match &mut blocks[block as usize] {
-                Some(bytes) => &mut bytes[..],
-                slot => {
-                    self.allocated_blocks += 1;
-                    first_bytes(slot, images_bytes + meta_bytes)
-                }
-            },
-            Blocks::Together { places, arena } => {
-                let place = &mut places[block as usize];
-                if *place == NOWHERE {
-                    *place = arena.take();
-                    self.allocated_blocks += 1;
-                }
-                arena.get_mut(*place)
-            }
-        };
-        let (images, rest) = all.split_at_mut(images_bytes);
-        (&mut rest[..meta_bytes], images)
+    /// Whether data may take more memory.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.data.as_ref().is_none_or(|data| data.arena.taken_bytes() < data.bytes_max)
     }
 
-    /// Copies images from one block to another, or inside one; both have memory.
-    pub(crate) fn copy_images(&mut self, from: (u32, Range<usize>), to: (u32, usize)) {
-        let (source, target) = (from.1, to.1);
-        match &mut self.blocks {
-            Blocks::Together { places, arena } => {
-                arena.copy((places[from.0 as usize], source), (places[to.0 as usize], target));
+    /// Has the processor fetch `bytes` bytes of a unit, which will be read soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: usize) {
+        match &self.data {
+            Some(_) => {
+                let Some(unit) = self.unit(block, index) else { return };
+                for line in (0..bytes).step_by(CACHE_LINE_BYTES) {
+                    prefetch_index::prefetch_index(unit, line);
+                }
             }
-            Blocks::Apart(blocks) => match blocks.get_disjoint_mut([from.0 as usize, to.0 as usize]) {
-                Ok([Some(from), Some(to)]) => {
-                    to[target..target + source.len()].copy_from_slice(&from[source]);
+            None => {
+                if let Some(held) = &self.blocks[block as usize] {
+                    let start = self.shape.meta.bytes + self.metadata_bytes();
+                    let place = start + index as usize * self.shape.unit_stored_bytes;
+                    prefetch_index::prefetch_index(held, place);
                 }
-                Ok(_) => panic!("a begun stripe has memory"),
-                Err(_) => {
-                    let block = blocks[to.0 as usize].as_mut().expect("a begun stripe has memory");
-                    block.copy_within(source, target);
-                }
-            },
+            }
         }
     }
 
@@ -150,31 +231,55 @@ impl MemoryStore {
 
     /// Bytes of memory held, counting what has been allocated.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let (per_block, allocated) = match &self.blocks {
-            Blocks::Apart(_) => {
-                (size_of::<Option<Box<[u8]>>>(), self.shape.meta.bytes + self.shape.image_bytes_per_block)
-            }
-            Blocks::Together { arena, .. } => (size_of::<u32>(), arena.piece_bytes()),
-        };
-        let per_block = size_of::<BlockState>() + per_block;
-        self.states.len() as u64 * per_block as u64
-            + self.allocated_blocks * allocated as u64
-            + self.save.len() as u64
+        let slots = self.data.as_ref().map_or(0, |data| 4 * data.slots.len());
+        let fixed = self.states.len() * (size_of::<BlockState>() + size_of::<Option<Box<[u8]>>>());
+        let data = self.data.as_ref().map_or(0, |data| data.arena.taken_bytes());
+        (fixed + slots + self.save.len()) as u64 + self.allocated_blocks * self.block_bytes() as u64 + data
     }
 
-    #[inline]
-    fn find(&self, block: u32) -> Option<&[u8]> {
-        match &self.blocks {
-            Blocks::Apart(blocks) => blocks[block as usize].as_deref(),
-            Blocks::Together { places, arena } => {
-                let place = places[block as usize];
-                (place != NOWHERE).then(|| arena.get(place))
-            }
+    /// The most that they can come to.
+    pub(crate) fn memory_bytes_max(&self) -> u64 {
+        let fixed = self.states.len() * (size_of::<BlockState>() + size_of::<Option<Box<[u8]>>>());
+        let data = self.data.as_ref().map_or(0, |data| {
+            let units = data.slots.len() as u64;
+            4 * units + (units * self.shape.unit_stored_bytes as u64).min(data.bytes_max)
+        });
+        (fixed + self.save.len() + self.states.len() * self.block_bytes()) as u64 + data
+    }
+
+    #[cold]
+    fn allocate(&mut self, block: u32) {
+        self.allocated_blocks += 1;
+        let bytes = self.block_bytes();
+        first_bytes(&mut self.blocks[block as usize], bytes);
+    }
+
+    #[inline(always)]
+    fn bytes_mut(&mut self, block: u32) -> &mut [u8] {
+        if self.blocks[block as usize].is_none() {
+            self.allocate(block);
         }
+        self.blocks[block as usize].as_deref_mut().expect("it was allocated")
     }
 
     #[inline]
     fn bytes(&self, block: u32) -> &[u8] {
-        self.find(block).expect("a block with programmed stripes has memory")
+        self.blocks[block as usize].as_deref().expect("a block with programmed stripes has memory")
+    }
+
+    /// What is held of a block.
+    fn block_bytes(&self) -> usize {
+        let stamps = if self.data.is_some() { 0 } else { self.shape.unit_stored_bytes };
+        self.shape.meta.bytes + self.metadata_bytes() + stamps * self.shape.units_per_block()
+    }
+
+    #[inline]
+    fn metadata_bytes(&self) -> usize {
+        self.shape.unit_metadata_bytes * self.shape.units_per_block()
+    }
+
+    #[inline]
+    fn name(&self, block: u32, index: u32) -> usize {
+        block as usize * self.shape.units_per_block() + index as usize
     }
 }

@@ -129,6 +129,10 @@ impl MetaShape {
         Lpn(u32_at(meta, self.lpn_place(index)))
     }
 
+    pub(crate) fn set_lpn(&self, meta: &mut [u8], index: u32, lpn: Lpn) {
+        put_u32(meta, self.lpn_place(index), lpn.0);
+    }
+
     /// Records that unit `unit` of the begun stripe, which is unit `index` of the block, holds `lpn`.
     #[inline]
     pub(crate) fn put(&self, meta: &mut [u8], unit: u32, index: u32, lpn: Lpn) {

@@ -7,9 +7,12 @@
 //! | file | image file    | its bytes, image file  | yes                  |
 
 mod arena;
+mod backing;
 mod file;
+mod header;
 mod memory;
 mod meta;
+mod record;
 
 use crate::error::StoreError;
 use crate::state::BlockState;
@@ -17,8 +20,10 @@ use crate::{MediaConfig, StoreKind};
 use file::FileStore;
 use memory::MemoryStore;
 pub(crate) use meta::{MetaShape, UNREADABLE};
-use pellucid_flash::Layout;
-use std::ops::Range;
+use pellucid_flash::{Layout, copy_images};
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
 
 /// Bytes kept per sector when the data are not kept.
 const STAMP_BYTES: usize = 4;
@@ -28,18 +33,16 @@ const STAMP_BYTES: usize = 4;
 pub(crate) struct StoreShape {
     pub(crate) blocks: u32,
     pub(crate) stripes_per_block: u32,
+    pub(crate) units_per_stripe: u32,
     pub(crate) meta: MetaShape,
     pub(crate) image_bytes: usize,
     /// What is kept of a unit's data ...
     pub(crate) unit_image_bytes: usize,
     /// ... and of data and parity.
     pub(crate) unit_stored_bytes: usize,
-    /// The host's part of the spare area, per sector and per unit; a block's lies behind its images.
+    /// The host's part of the spare area, per sector and per unit.
     pub(crate) metadata_bytes: usize,
     pub(crate) unit_metadata_bytes: usize,
-    pub(crate) metadata_at: usize,
-    /// Images and the host's metadata.
-    pub(crate) image_bytes_per_block: usize,
     /// Of the save area.
     pub(crate) save_bytes: usize,
 }
@@ -54,26 +57,99 @@ impl StoreShape {
         };
         let unit_image_bytes = image_bytes * layout.sectors_per_unit as usize;
         let unit_metadata_bytes = metadata_bytes as usize * layout.sectors_per_unit as usize;
-        let units = layout.units_per_block as usize;
         let unit_stored_bytes = unit_image_bytes + parity_bytes;
         StoreShape {
             blocks: layout.blocks,
             stripes_per_block: layout.stripes_per_block,
+            units_per_stripe: layout.units_per_stripe,
             meta: MetaShape::new(layout),
             image_bytes,
             unit_image_bytes,
             unit_stored_bytes,
             metadata_bytes: metadata_bytes as usize,
             unit_metadata_bytes,
-            metadata_at: unit_stored_bytes * units,
-            image_bytes_per_block: (unit_stored_bytes + unit_metadata_bytes) * units,
             save_bytes: config.save_bytes as usize,
         }
+    }
+
+    #[inline]
+    pub(crate) fn units_per_block(&self) -> usize {
+        self.stripes_per_block as usize * self.units_per_stripe as usize
     }
 }
 
 /// What is to stay the same of the drive that the media are in: words, and what they are called. 0: not said.
 pub(crate) type Claim = [(&'static str, u64); 3];
+
+/// Whether what is stored of a unit is what was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Good,
+    /// It is not, or cannot be read.
+    Damaged,
+}
+
+/// Something that happened to a file store, for a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreNotice {
+    /// What a unit holds cannot be read from the file as it was written.
+    Damaged {
+        /// The image file.
+        path: PathBuf,
+        /// Block.
+        block: u32,
+        /// Unit of the block.
+        unit: u32,
+        /// Its place in the file.
+        at: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The file does not take what is written. What follows is kept in memory, and hosts are refused.
+    Refused {
+        /// The image file.
+        path: PathBuf,
+        /// The system's answer.
+        why: String,
+    },
+    /// It has taken everything.
+    Recovered {
+        /// The image file.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for StoreNotice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreNotice::Damaged { path, block, unit, at, why } => write!(
+                f,
+                "{}: unit {unit} of block {block}, at byte {at}, cannot be read: {why}; what it held is lost",
+                path.display()
+            ),
+            StoreNotice::Refused { path, why } => write!(
+                f,
+                "{}: cannot write: {why}; until it can, hosts are refused everything but reads, and the file stays as \
+                 at a power cut",
+                path.display()
+            ),
+            StoreNotice::Recovered { path } => {
+                write!(f, "{}: everything is written; hosts may write again", path.display())
+            }
+        }
+    }
+}
+
+/// What a store can come to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes of memory, for states, spare areas and data, at most.
+    pub memory_max: u64,
+    /// Bytes of the disk that are reserved; 0: none.
+    pub reserved: u64,
+    /// Bytes of the disk at most.
+    pub file_max: u64,
+}
 
 /// A page store.
 #[derive(Debug)]
@@ -99,7 +175,7 @@ impl Store {
     pub(crate) fn open(config: &MediaConfig, shape: StoreShape) -> Result<Opened, StoreError> {
         match &config.store {
             StoreKind::None | StoreKind::Ram => {
-                let store = Store::Memory(MemoryStore::new(shape));
+                let store = Store::Memory(MemoryStore::new(shape, config.keep.ram_max));
                 Ok(Opened { store, created: true, made: config.seed, recovered: false, age_s: 0 })
             }
             StoreKind::File(path) => FileStore::open(path, config, shape),
@@ -131,37 +207,202 @@ impl Store {
         }
     }
 
-    /// Images of a block that has a begun, programmed or torn stripe.
-    #[inline]
-    pub(crate) fn images(&self, block: u32) -> &[u8] {
+    /// The same, for writing; of a block that never had a stripe, zeros.
+    #[inline(always)]
+    pub(crate) fn meta_mut(&mut self, block: u32) -> &mut [u8] {
         match self {
-            Store::Memory(s) => s.images(block),
-            Store::File(s) => s.images(block),
+            Store::Memory(s) => s.meta_mut(block),
+            Store::File(s) => s.meta_mut(block),
         }
     }
 
-    /// Has images fetched that will be read soon; a file's come from the disk in any case.
+    /// Sets age and reads of a block, which a file need not keep up to the last read.
+    pub(crate) fn count_read(&mut self, block: u32, history: (u64, u64)) {
+        match self {
+            Store::Memory(s) => s.count_read(block, history),
+            Store::File(s) => s.count_read(block, history),
+        }
+    }
+
+    /// The program of a stripe begins; its metadata follow.
     #[inline]
-    pub(crate) fn prefetch(&self, block: u32, start: usize, bytes: usize) {
+    pub(crate) fn begin(&mut self, block: u32, stripe: u32) {
+        if let Store::File(s) = self {
+            s.begin(block, stripe);
+        }
+    }
+
+    /// Metadata of a block; data and the host's metadata of unit `index` of it, unit `unit` of its begun stripe.
+    #[inline(always)]
+    pub(crate) fn unit_mut(&mut self, block: u32, index: u32, unit: u32) -> (&mut [u8], &mut [u8], &mut [u8]) {
+        match self {
+            Store::Memory(s) => s.unit_mut(block, index),
+            Store::File(s) => s.unit_mut(block, unit),
+        }
+    }
+
+    /// Unit `index` of a block, unit `unit` of its begun stripe, holds zeros.
+    pub(crate) fn clear_unit(&mut self, block: u32, index: u32, unit: u32) {
+        match self {
+            Store::Memory(s) => s.clear_unit(block, index),
+            Store::File(s) => {
+                let (_, data, metadata) = s.unit_mut(block, unit);
+                data.fill(0);
+                metadata.fill(0);
+            }
+        }
+    }
+
+    /// Copies a unit (block, unit of it) as it is stored to one of a begun stripe (block, unit of it, unit of the stripe).
+    pub(crate) fn copy_unit(&mut self, from: (u32, u32), (block, index, unit): (u32, u32, u32)) {
+        match self {
+            Store::Memory(s) => s.copy_unit(from, (block, index)),
+            Store::File(s) => s.copy_unit(from, (block, unit)),
+        }
+    }
+
+    /// The program of a stripe has ended. Its new state follows.
+    #[inline]
+    pub(crate) fn end(&mut self, block: u32, stripe: u32, readable: bool) {
+        if let Store::File(s) = self {
+            s.end(block, stripe, readable);
+        }
+    }
+
+    /// Reads bytes of what is stored of a unit, from `start` on, into `out`, which may be empty: the verdict is of the whole unit.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, block: u32, index: u32, start: usize, out: &mut [u8]) -> Found {
+        match self {
+            Store::Memory(s) => {
+                match s.unit(block, index) {
+                    Some(unit) => copy_images(out, &unit[start..start + out.len()]),
+                    None => out.fill(0),
+                }
+                Found::Good
+            }
+            Store::File(s) => s.read(block, index, start, out),
+        }
+    }
+
+    /// What is stored of a unit, whether it is good or not.
+    pub(crate) fn raw(&self, block: u32, index: u32) -> Cow<'_, [u8]> {
+        match self {
+            Store::Memory(s) => match s.unit(block, index) {
+                Some(unit) => Cow::Borrowed(unit),
+                None => Cow::Owned(vec![0; s.unit_bytes()]),
+            },
+            Store::File(s) => s.raw(block, index),
+        }
+    }
+
+    /// Whether `stored` is what was stored of a unit, as far as the store knows.
+    pub(crate) fn is_what_was_stored(&self, block: u32, index: u32, stored: &[u8]) -> bool {
+        match self {
+            Store::Memory(_) => true,
+            Store::File(s) => s.is_what_was_stored(block, index, stored),
+        }
+    }
+
+    /// The host's metadata of a unit, from `start` on; `false`: they are damaged, `out` is all zeros.
+    pub(crate) fn metadata(&self, block: u32, index: u32, start: usize, out: &mut [u8]) -> bool {
+        match self {
+            Store::Memory(s) => out.copy_from_slice(&s.metadata(block, index)[start..start + out.len()]),
+            Store::File(s) => return s.metadata(block, index, start, out),
+        }
+        true
+    }
+
+    /// The host's metadata of a unit, where memory has them.
+    pub(crate) fn held_metadata(&self, block: u32, index: u32) -> &[u8] {
+        match self {
+            Store::Memory(s) => s.metadata(block, index),
+            Store::File(_) => unreachable!("a snapshot of media in a file"),
+        }
+    }
+
+    /// The same, for writing.
+    pub(crate) fn held_metadata_mut(&mut self, block: u32, index: u32) -> &mut [u8] {
+        match self {
+            Store::Memory(s) => s.metadata_mut(block, index),
+            Store::File(_) => unreachable!("a snapshot of media in a file"),
+        }
+    }
+
+    /// Has the first `bytes` bytes of a unit fetched, which will be read soon; a file's come from the disk in any case.
+    #[inline]
+    pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: usize) {
         if let Store::Memory(s) = self {
-            s.prefetch(block, start, bytes);
+            s.prefetch(block, index, bytes);
         }
     }
 
-    /// Metadata and images of a block, for writing.
+    /// Whether that saves memory.
     #[inline]
-    pub(crate) fn both_mut(&mut self, block: u32) -> (&mut [u8], &mut [u8]) {
-        match self {
-            Store::Memory(s) => s.both_mut(block),
-            Store::File(s) => s.both_mut(block),
+    pub(crate) fn forgets(&self) -> bool {
+        matches!(self, Store::Memory(s) if s.keeps_data())
+    }
+
+    /// Nobody will read the data of a unit again: their memory may serve others.
+    #[inline]
+    pub(crate) fn forget(&mut self, block: u32, index: u32) {
+        if let Store::Memory(s) = self {
+            s.forget(block, index);
         }
     }
 
-    /// Copies images between (block, byte range) and (block, byte); the target has a begun stripe.
-    pub(crate) fn copy_images(&mut self, from: (u32, Range<usize>), to: (u32, usize)) {
+    /// The same of a whole block.
+    pub(crate) fn forget_block(&mut self, block: u32) {
+        if let Store::Memory(s) = self {
+            s.forget_block(block);
+        }
+    }
+
+    /// Whether more data can be taken.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
         match self {
-            Store::Memory(s) => s.copy_images(from, to),
-            Store::File(s) => s.copy_images(from, to),
+            Store::Memory(s) => s.has_room(),
+            Store::File(s) => !s.holds_back(),
+        }
+    }
+
+    /// Whether what was written did not reach the file, so that nothing more can be promised.
+    #[inline]
+    pub(crate) fn holds_back(&self) -> bool {
+        match self {
+            Store::Memory(_) => false,
+            Store::File(s) => s.holds_back(),
+        }
+    }
+
+    /// Has the file take what it did not take before.
+    pub(crate) fn try_again(&mut self) {
+        if let Store::File(s) = self {
+            s.try_again();
+        }
+    }
+
+    /// The next thing to be told.
+    pub(crate) fn notice(&mut self) -> Option<StoreNotice> {
+        match self {
+            Store::Memory(_) => None,
+            Store::File(s) => s.notice(),
+        }
+    }
+
+    /// See [`crate::Media::promise`].
+    pub(crate) fn flushed(&mut self) -> Result<(), StoreError> {
+        match self {
+            Store::Memory(_) => Ok(()),
+            Store::File(s) => s.flushed(),
+        }
+    }
+
+    /// What is taken of memory or disk: now, and at most.
+    pub(crate) fn extent(&self) -> Extent {
+        match self {
+            Store::Memory(s) => Extent { memory_max: s.memory_bytes_max(), reserved: 0, file_max: 0 },
+            Store::File(s) => s.extent(),
         }
     }
 
@@ -231,7 +472,7 @@ impl Store {
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Store::Memory(s) => s.memory_bytes(),
-            Store::File(_) => 0,
+            Store::File(s) => s.memory_bytes(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use pellucid_flash::{BlockId, Geometry, Ppa};
-use pellucid_media::{Health, ListedFault, Media, MediaConfig, MediaError, StoreError};
+use pellucid_media::{Health, ListedFault, Media, MediaConfig, MediaError, Space, StoreError};
 
 /// An image with something in it; returns its bytes.
 fn made(file: &TempPath) -> Vec<u8> {
@@ -51,7 +51,6 @@ fn an_image_keeps_what_was_made_and_what_was_done() {
     assert_eq!(media.health(BlockId(4)), Health::FactoryBad);
     assert_eq!(media.health(BlockId(5)), Health::GrownBad);
     assert_eq!(read(&mut media, Ppa(2), 0), (GOOD, 12));
-    assert_eq!(media.memory_bytes(), 0);
 }
 
 #[test]
@@ -79,9 +78,9 @@ fn a_missing_folder_is_named() {
 fn another_version_is_refused() {
     let file = TempPath::new("version");
     let mut image = made(&file);
-    image[8] = 3;
+    image[8] = 2;
     let e = refused(&file, &image);
-    assert!(matches!(e, StoreError::Version { found: 3, supported: 2, .. }), "{e}");
+    assert!(matches!(e, StoreError::Version { found: 2, supported: 3, .. }), "{e}");
 }
 
 #[test]
@@ -124,15 +123,12 @@ fn any_damaged_bit_of_the_header_is_refused() {
     let file = TempPath::new("header");
     let image = made(&file);
     // Up to and including the checksum. The first 12 bytes have errors of their own.
-    for at in 12..112 {
+    for at in 12..256 {
         let mut bytes = image.clone();
         bytes[at] ^= 1 << (at % 8);
         let e = refused(&file, &bytes);
         assert!(matches!(e, StoreError::Damaged { .. }), "byte {at}: {e}");
     }
-    let mut bytes = image.clone();
-    bytes[112] = 7;
-    assert!(refused(&file, &bytes).to_string().contains("clean flag"));
 }
 
 #[test]
@@ -141,10 +137,10 @@ fn any_damaged_block_state_is_refused_by_its_number() {
     let image = made(&file);
     for block in 0..16 {
         let mut bytes = image.clone();
-        bytes[4096 + 8 * block + block % 8] ^= 0x10;
+        bytes[4096 + 16 * block + block % 16] ^= 0x10;
         let text = refused(&file, &bytes).to_string();
         assert!(
-            text.contains(&format!("the state of block {block}, at byte {}", 4096 + 8 * block)),
+            text.contains(&format!("the state of block {block}, at byte {}", 4096 + 16 * block)),
             "{text}"
         );
     }
@@ -188,6 +184,7 @@ fn a_clone_of_a_file_is_a_bug() {
 fn a_large_image_is_sparse() {
     let file = TempPath::new("sparse");
     let mut config = file.config();
+    config.keep.space = Space::Sparse;
     // 1 TiB, within what common file systems allow for one file.
     config.geometry = Geometry {
         channels: 16,
@@ -232,12 +229,6 @@ fn an_image_says_for_which_drive_it_is_from_the_first_time_on() {
         drop(media);
         assert!(std::fs::read(file.path()).unwrap() == before, "the image was changed");
     }
-    // Images of before had zeros there.
-    let mut older = before;
-    older[152..176].fill(0);
-    std::fs::write(file.path(), &older).unwrap();
-    open(&file.config()).claim(words(12, 9)).expect("an image that does not say");
-    assert!(open(&file.config()).claim(words(10, 7)).is_err());
 }
 
 #[test]

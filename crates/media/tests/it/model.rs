@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use pellucid_flash::{BlockId, Lpn, Ppa, Rng};
-use pellucid_media::{Health, ListedFault, Media, MediaConfig, Outcome, ReadResult, StoreKind};
+use pellucid_media::{Health, ListedFault, Media, MediaConfig, Outcome, ReadResult, StoreKind, SyncTo};
 
 const STRIPES: u32 = 4;
 const UNITS: u32 = 3;
@@ -44,6 +44,11 @@ impl Block {
             Doing::Program { .. } => self.stripes.push(Stripe::Unreadable),
             Doing::Erase => self.half_erased = true,
         }
+    }
+
+    /// The process has ended, with a file store: what was under way has not happened.
+    fn end_of_process(&mut self) {
+        self.doing = Doing::Nothing;
     }
 
     /// Result, stamp, spare (lpn, sequence) of a unit.
@@ -230,30 +235,31 @@ fn stores_agree_with_the_model_under_faults_and_power_cuts() {
 }
 
 #[test]
-fn an_image_reopened_at_any_moment_is_the_drive_after_a_power_cut() {
-    let file = TempPath::new("reopen");
-    let configs = three(&file, |c| {
-        c.faults.list = vec![ListedFault::ProgramFail { die: 0, block: 3, stripe: 2, after_erases: 1 }];
-    });
-    let mut world = World::new(&configs);
-    let mut rng = Rng::stream(5, "operations");
-    for _ in 0..400 {
-        for _ in 0..rng.below(12) {
-            world.step(&mut rng);
+fn an_image_reopened_at_any_moment_holds_what_had_ended() {
+    for sync in [SyncTo::Process, SyncTo::Machine] {
+        let file = TempPath::new(&format!("reopen-{sync:?}"));
+        let mut config = file.config();
+        config.keep.sync = sync;
+        let after = ListedFault::ProgramFail { die: 0, block: 3, stripe: 2, after_erases: 1 };
+        config.faults.list = vec![after];
+        let mut world = World::new(std::slice::from_ref(&config));
+        let mut rng = Rng::stream(5, "operations");
+        for _ in 0..400 {
+            for _ in 0..rng.below(12) {
+                world.step(&mut rng);
+            }
+            drop(world.media.pop());
+            world.blocks.iter_mut().for_each(Block::end_of_process);
+            world.media.push(open(&config));
+            assert!(!world.media[0].recovered());
+            world.check();
         }
-        let old = world.media.pop().unwrap();
-        drop(old);
-        world.media.iter_mut().for_each(Media::power_cut);
-        world.blocks.iter_mut().for_each(Block::power_cut);
-        world.media.push(open(&configs[2]));
-        assert!(!world.media[2].recovered());
-        world.check();
     }
 }
 
 /// What a copy of the file shows while the drive is in use is what a killed process leaves behind.
 #[test]
-fn a_killed_process_leaves_the_drive_after_a_power_cut() {
+fn a_killed_process_leaves_what_had_ended() {
     let (file, copy) = (TempPath::new("alive"), TempPath::new("killed"));
     let config = file.config();
     let mut world = World::new(std::slice::from_ref(&config));
@@ -264,7 +270,7 @@ fn a_killed_process_leaves_the_drive_after_a_power_cut() {
         let media = vec![open(&copy.config())];
         assert!(media[0].recovered());
         let mut dead = World { media, blocks: world.blocks.clone(), sequence: 0 };
-        dead.blocks.iter_mut().for_each(Block::power_cut);
+        dead.blocks.iter_mut().for_each(Block::end_of_process);
         dead.check();
     }
 }

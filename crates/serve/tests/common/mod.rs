@@ -10,7 +10,7 @@ use pellucid_ftl::{
     ChunkConfig, Durability, FtlConfig, Isolation, Management, Placement, Separation, Victim, WearLevelling,
     WriteFailure, ZoneConfig,
 };
-use pellucid_media::{Cell, Faults, ListedFault, MediaConfig, StoreKind, Timing};
+use pellucid_media::{Cell, Faults, Keep, ListedFault, MediaConfig, StoreKind, Timing};
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::{Connection, HostSecrets, SubsystemConfig, Target};
@@ -79,6 +79,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             store,
             metadata_bytes: 0,
             save_bytes: 0,
+            keep: Keep::default(),
             integrity: Default::default(),
             seed: 7,
         },

@@ -1,0 +1,65 @@
+//! Copies that nobody needs any more give their memory back, where data are in memory; their blocks are erased much later.
+//!
+//! A copy is dead when its successor is on the media, or its page was trimmed. A read that was sent to it before may still come for its
+//! data, so it waits until all of these have ended. Reads belong to the epoch in which they began:
+//!
+//! ```text
+//!  copies that die in epoch n wait ──► the reads of epochs before n have ended: epoch n + 1 begins
+//!                                      the reads of epoch n have ended, too:    forgotten, epoch n + 2 begins
+//! ```
+//! Invariants: reads under way are of this epoch or the last; a block that was erased meanwhile holds other data, which are left alone.
+
+use crate::device::Device;
+use pellucid_flash::Ppa;
+
+/// Copies that wait, and the reads that they wait for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Forgetting {
+    /// This epoch, modulo 2.
+    epoch: u8,
+    /// Reads under way, by epoch.
+    reads: [u32; 2],
+    /// Copies that died, by epoch, and how often their block had been erased.
+    dead: [Vec<(Ppa, u32)>; 2],
+}
+
+impl Forgetting {
+    /// A read of a copy begins; gives its epoch.
+    #[inline]
+    pub fn read_begins(&mut self) -> u8 {
+        self.reads[usize::from(self.epoch)] += 1;
+        self.epoch
+    }
+
+    #[inline]
+    pub fn read_ended(&mut self, epoch: u8) {
+        self.reads[usize::from(epoch)] -= 1;
+    }
+}
+
+impl Device {
+    /// Forgets the copies that nobody can ask for any more.
+    #[inline]
+    pub(crate) fn forget_dead(&mut self) {
+        if self.ftl.has_dead() {
+            self.forget_some();
+        }
+    }
+
+    fn forget_some(&mut self) {
+        let (now, last) = (usize::from(self.forgetting.epoch), usize::from(1 - self.forgetting.epoch));
+        for ppa in self.ftl.take_dead() {
+            let erases = self.media.erase_count(self.layout.block_of(ppa));
+            self.forgetting.dead[now].push((ppa, erases));
+        }
+        if self.forgetting.reads[last] > 0 {
+            return;
+        }
+        for (ppa, erases) in self.forgetting.dead[last].drain(..) {
+            if self.media.erase_count(self.layout.block_of(ppa)) == erases {
+                self.media.forget(ppa);
+            }
+        }
+        self.forgetting.epoch = last as u8;
+    }
+}

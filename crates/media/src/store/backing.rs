@@ -1,0 +1,183 @@
+//! The file below the file store: reads, and writes in order, also when the disk does not take them.
+//!
+//! ```text
+//!  write ─► taken by the file system ─────────────────────────────► in the file
+//!     └──── refused (disk full, I/O error) ─► held back, as all that follow, in order ─► try_again ─► in the file
+//! ```
+//! Invariant: the file is at any moment what it was after some write, all those before it being in it and none of those behind it.
+//! So from the first refused write on the file stays as a power cut at that moment would leave it, while reads find the newest
+//! bytes. What is held back is in memory; whoever uses the store takes no more writes meanwhile, so it is no more than what was
+//! under way.
+
+#![allow(
+    clippy::disallowed_types,
+    reason = "the file store is the one place below the edge that opens files"
+)]
+
+use super::StoreNotice;
+use crate::error::StoreError;
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Notices that wait to be taken; more are not kept.
+const NOTICES_MAX: usize = 64;
+
+/// An open, locked image file.
+#[derive(Debug)]
+pub(super) struct Backing {
+    path: PathBuf,
+    file: File,
+    /// Writes that were refused, and those after them.
+    held: VecDeque<(u64, Box<[u8]>)>,
+    /// Why the first one was refused, or the disk could not be made to keep what it has.
+    fault: Option<(Option<i32>, String)>,
+    /// Something was written since the last sync.
+    dirty: bool,
+    notices: VecDeque<StoreNotice>,
+}
+
+impl Backing {
+    /// Opens or creates the file, and locks it. Also gives its length.
+    pub fn open(path: &Path) -> Result<(Backing, u64), StoreError> {
+        let io = |action| move |source| StoreError::Io { path: path.into(), action, source };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path).map_err(io("open or create the image"))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: path.into() }),
+            Err(TryLockError::Error(source)) => return Err(io("lock the image")(source)),
+        }
+        let bytes = file.metadata().map_err(io("ask for the length"))?.len();
+        let (path, held, notices) = (path.into(), VecDeque::new(), VecDeque::new());
+        Ok((Backing { path, file, held, fault: None, dirty: false, notices }, bytes))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn set_len(&self, bytes: u64) -> Result<(), StoreError> {
+        let io = |source| StoreError::Io { path: self.path.clone(), action: "extend the new image", source };
+        self.file.set_len(bytes).map_err(io)
+    }
+
+    /// Has the disk keep space for the first `bytes` bytes.
+    pub fn reserve(&self, bytes: u64) -> Result<(), StoreError> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let reserved = loop {
+            match fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => break other,
+            }
+        };
+        reserved.map_err(|error| StoreError::NoSpace { path: self.path.clone(), bytes, source: error.into() })
+    }
+
+    /// Reads exactly so many bytes.
+    #[inline]
+    pub fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        let read = self.file.read_exact_at(out, at);
+        if self.held.is_empty() {
+            return match read {
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                    Err(io::Error::new(e.kind(), "the file was cut off"))
+                }
+                other => other,
+            };
+        }
+        self.patch(at, out);
+        Ok(())
+    }
+
+    /// Over what was read lies what the file does not have yet.
+    #[cold]
+    fn patch(&self, at: u64, out: &mut [u8]) {
+        let end = at + out.len() as u64;
+        for (start, bytes) in &self.held {
+            let (low, high) = (at.max(*start), end.min(start + bytes.len() as u64));
+            if low < high {
+                let from = &bytes[(low - start) as usize..(high - start) as usize];
+                out[(low - at) as usize..(high - at) as usize].copy_from_slice(from);
+            }
+        }
+    }
+
+    /// Writes, now or when the disk takes it.
+    #[inline]
+    pub fn write(&mut self, at: u64, bytes: &[u8]) {
+        self.dirty = true;
+        if self.held.is_empty() {
+            match self.file.write_all_at(bytes, at) {
+                Ok(()) => return,
+                Err(error) => self.refused(&error),
+            }
+        }
+        self.held.push_back((at, bytes.into()));
+    }
+
+    /// Has the disk keep what was written; `false`: it does not.
+    pub fn sync(&mut self) -> bool {
+        self.try_again();
+        if self.dirty && self.fault.is_none() {
+            match self.file.sync_data() {
+                Ok(()) => self.dirty = false,
+                // The kernel may have dropped what it could not write, and says so once: there is no trying again.
+                Err(error) => self.refused(&error),
+            }
+        }
+        self.fault.is_none()
+    }
+
+    /// Writes what was held back, as far as the disk takes it.
+    pub fn try_again(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        while let Some((at, bytes)) = self.held.front() {
+            if self.file.write_all_at(bytes, *at).is_err() {
+                return;
+            }
+            self.held.pop_front();
+        }
+        self.fault = None;
+        self.tell(StoreNotice::Recovered { path: self.path.clone() });
+    }
+
+    #[cold]
+    fn refused(&mut self, error: &io::Error) {
+        if self.fault.is_none() {
+            self.tell(StoreNotice::Refused { path: self.path.clone(), why: error.to_string() });
+        }
+        self.fault = Some((error.raw_os_error(), error.to_string()));
+    }
+
+    /// Whether the file is not what it should be.
+    #[inline]
+    pub fn holds_back(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// Why.
+    pub fn fault(&self) -> Option<io::Error> {
+        let (code, text) = self.fault.as_ref()?;
+        Some(code.map_or_else(|| io::Error::other(text.clone()), io::Error::from_raw_os_error))
+    }
+
+    pub fn held_bytes(&self) -> u64 {
+        self.held.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+
+    pub fn tell(&mut self, notice: StoreNotice) {
+        if self.notices.len() < NOTICES_MAX {
+            self.notices.push_back(notice);
+        }
+    }
+
+    pub fn notice(&mut self) -> Option<StoreNotice> {
+        self.notices.pop_front()
+    }
+}
