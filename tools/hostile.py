@@ -7,14 +7,17 @@ What single peers can say wrong is tested beside the code (crates/serve: hostile
 process of its own to measure. One line for each test with what was measured, and a plain count.
 """
 import contextlib
+import json
 import resource
 import socket
 import struct
+import subprocess
+import threading
 import time
 from pathlib import Path
 
 from nbd_client import READ, WRITE, Client
-from served import ROOT, Skip, free_port, main, served
+from served import ROOT, Skip, free_port, main, program, served
 
 DRIVE = ROOT / "bench/serve-ram.toml"
 CROWD = 1000
@@ -27,6 +30,14 @@ BUSY_BYTES_MAX = IDLE_BYTES_MAX + 2 * WORK_BYTES
 DOOR_SECONDS = 10
 WAIT_SECONDS = 40
 LATENCY_SECONDS_MAX = 5.0  # a server that waits for a hostile client waits for DOOR_SECONDS, or for ever
+# Writes of which the end never comes: how many, how long each, and what all of them may hold (the bound of 256 MiB, and what else a
+# server takes besides: kept buffers, data of the drive).
+HALF, PAYLOAD, HALF_SECONDS = 20, 32 * MIB, 7
+HELD_BYTES_MAX = (256 + 64) * MIB
+QUESTIONS = 2000
+# A tenth of what 2,000 answers took in one piece.
+CONTROL_SECONDS_MAX = 0.4
+FAIR_SECONDS, FAIR_P99_MS_MAX = 4, 100
 NBD_FLAGS = struct.pack(">I", 3)
 NVME_IC_REQ = bytes([0, 0, 128, 0, 128, 0, 0, 0]) + bytes(120)
 
@@ -195,6 +206,112 @@ def slow_and_silent(pellucid):
         return f"all gone after {took:.1f} s; {witness.verdict()}"
 
 
+def half_received(pellucid):
+    """Payloads of which the last bytes never come, of more than all may hold together: memory stays within the bound, an honest
+    client is served meanwhile, one with large writes has its turn, and those who send nothing have to leave."""
+    with server(pellucid) as serving:
+        witness, before = Witness(serving), resident_bytes(serving)
+        writers = []
+        for _ in range(HALF):
+            writer = Client(serving.socket)
+            writer.socket.setblocking(False)
+            writers.append([writer, struct.pack(">IHHQQI", 0x25609513, 0, WRITE, 1, 0, PAYLOAD) + bytes(PAYLOAD - 4096)])
+        held, moved_at = 0, time.monotonic()
+        # As long as somebody takes more, and some time after.
+        while time.monotonic() < moved_at + HALF_SECONDS:
+            for writer in writers:
+                with contextlib.suppress(OSError):
+                    sent = writer[0].socket.send(writer[1][:MIB])
+                    writer[1] = writer[1][sent:]
+                    moved_at = time.monotonic() if sent else moved_at
+            witness.look()
+            held = max(held, resident_bytes(serving) - before)
+            if held > HELD_BYTES_MAX:
+                break
+        assert held < HELD_BYTES_MAX, f"{held / MIB:.0f} MiB are held of writes that are not complete"
+        large = Client(serving.socket, seconds=WAIT_SECONDS)
+        large.send(WRITE, 0, 8 * MIB, Witness.expect(b""), bytes(8 * MIB))
+        large.drain()
+        assert "sends no data while others wait" in serving.log(), "somebody has to leave"
+        for writer, _ in writers:
+            writer.close()
+        until(serving, 2)
+        assert serving.ask(do="status")["bytes_held"] == 0, "room that nobody gives back"
+        return f"{HALF} writes of {PAYLOAD // MIB} MiB hold {held / MIB:.0f} MiB; {witness.verdict()}"
+
+
+def pipelined_status(pellucid):
+    """Thousands of questions on the control socket at once: they are answered beside the others, not before them."""
+    with server(pellucid) as serving:
+        witness = Witness(serving)
+        with socket.socket(socket.AF_UNIX) as control:
+            control.connect(serving.control)
+            control.sendall(b'{"do":"status"}\n' * QUESTIONS)
+            threading.Thread(target=lambda: drain(control), daemon=True).start()
+            end = time.monotonic() + 3
+            while time.monotonic() < end:
+                witness.look()
+        assert witness.longest < CONTROL_SECONDS_MAX, f"an honest client waited {witness.longest:.2f} s"
+        return witness.verdict()
+
+
+def drain(stream):
+    with contextlib.suppress(OSError):
+        while stream.recv(1 << 16):
+            pass
+
+
+def endless_options(pellucid):
+    """Who goes on choosing options has to choose an export in the same time as others, and keeps nobody waiting."""
+    with server(pellucid) as serving:
+        witness = Witness(serving)
+        flood = dial(serving.nbd_port)
+        flood.sendall(NBD_FLAGS)
+        threading.Thread(target=lambda: drain(flood), daemon=True).start()
+        began, options = time.monotonic(), (b"IHAVEOPT" + struct.pack(">II", 3, 0)) * 4096
+
+        def push():
+            with contextlib.suppress(OSError):
+                while True:
+                    flood.sendall(options)
+
+        pushing = threading.Thread(target=push, daemon=True)
+        pushing.start()
+        while pushing.is_alive():
+            assert time.monotonic() - began < DOOR_SECONDS + 8, "still choosing after more than 18 s"
+            witness.look()
+        flood.close()
+        return f"gone after {time.monotonic() - began:.1f} s; {witness.verdict()}"
+
+
+def fair_turns(pellucid):
+    """One that reads 4 KiB at a time, beside four that keep 64 reads of 1 MiB each outstanding (fio)."""
+    program("fio")
+    with server(pellucid) as serving:
+        filler = Client(serving.socket)
+        for offset in range(0, 64 * MIB, MIB):
+            filler.send(WRITE, offset, MIB, Witness.expect(b""), bytes(MIB))
+        filler.drain()
+        readers = [subprocess.Popen(
+            ["fio", "--name=big", "--ioengine=nbd", f"--uri={serving.uri()}", "--rw=read", "--bs=1M", "--iodepth=64",
+             "--size=64M", "--time_based", f"--runtime={FAIR_SECONDS + 2}", "--output-format=json"],
+            stdout=subprocess.PIPE, cwd=serving.directory) for _ in range(4)]
+        time.sleep(2)  # until all of them are under way
+        small, took, end = Client(serving.socket), [], time.monotonic() + FAIR_SECONDS
+        while time.monotonic() < end:
+            began = time.monotonic()
+            small.send(READ, 0, 4096, lambda error, _: None)
+            small.drain()
+            took.append(time.monotonic() - began)
+        texts = [reader.communicate(timeout=60)[0].decode() for reader in readers]
+        large = sum(json.loads(text[text.index("{"):])["jobs"][0]["read"]["bw_bytes"] for text in texts)
+        took.sort()
+        p50, p99 = (took[int(len(took) * part)] * 1e3 for part in (0.5, 0.99))
+        note = f"p50 {p50:.1f} ms, p99 {p99:.1f} ms of {len(took)} reads of 4 KiB; the large ones {large / 1e9:.2f} GB/s"
+        assert p99 < FAIR_P99_MS_MAX, note
+        return note
+
+
 def vanished(pellucid):
     """Half-open: the kernel asks after a silent peer (TCP keep-alive), so that one whose machine died is found out."""
     with server(pellucid) as serving:
@@ -210,7 +327,7 @@ def vanished(pellucid):
                 assert timers[local, remote] == "02", f"timer {timers[local, remote]} on the server's end"
 
 
-TESTS = [crowd, no_descriptors, slow_and_silent, vanished]
+TESTS = [crowd, no_descriptors, slow_and_silent, half_received, pipelined_status, endless_options, fair_turns, vanished]
 
 
 if __name__ == "__main__":

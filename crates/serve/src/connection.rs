@@ -13,17 +13,23 @@
 
 use crate::core::{Core, Done};
 use crate::output::Output;
-use crate::session::{Close, ConnectionId, Load, Port, Session, TOTAL_BYTES_MAX};
+use crate::room::{OWN_BYTES, STALL_NS_MAX, STALL_PART};
+use crate::session::{Close, ConnectionId, Load, Port, Session};
 use crate::socket::{Stream, UNIX_SEND_BYTES};
 use std::io::{self, IoSliceMut};
 
 /// A connection that is ending must be gone after this time.
 const ENDING_NS_MAX: u64 = 5_000_000_000;
 
-/// Where all connections together hold nearly as much as they may, everybody has to wait for room: who has had answers of so many bytes
-const STUCK_BYTES: usize = 1 << 20;
-/// for so long, and has taken nothing of them, does not keep it from the others.
-const STUCK_NS_MAX: u64 = 5_000_000_000;
+/// One that has been refused and goes on sending is waited for no longer than for so many bytes.
+const DROPPED_BYTES_MAX: usize = 1 << 20;
+
+/// The longest part of a payload that is read at once, so that others have their turn.
+const LANDING_BYTES_MAX: usize = 1 << 20;
+/// The most that is sent at once, for the same reason.
+const SEND_BYTES_MAX: usize = 512 << 10;
+/// The longest other read while room is short: what the session cannot take of it is held here.
+const SHORT_READ_BYTES: usize = 16 << 10;
 
 /// So many answers a Unix socket holds while its connection is hot: what is sent together then is freed together, and still in a cache
 /// when the client takes it.
@@ -40,6 +46,14 @@ struct Answers {
     bytes: usize,
     /// What the socket holds.
     held_bytes: usize,
+}
+
+/// Whether a connection moves what it holds.
+#[derive(Default)]
+struct Stall {
+    since_ns: u64,
+    held: u64,
+    moved: u64,
 }
 
 /// How far a connection is.
@@ -72,12 +86,12 @@ pub(crate) struct Connection {
     answers: Answers,
     phase: Phase,
     why: Option<Close>,
+    /// Bytes that came after its end.
+    dropped: usize,
     ends_by_ns: u64,
     writable: bool,
-    /// The peer has taken something since the last tick.
-    taken: bool,
-    /// It was so at this time, or there was nothing to take.
-    taken_ns: u64,
+    /// What it held when it was last seen to move enough of it, and when that was.
+    stall: Stall,
     gone: bool,
 }
 
@@ -105,10 +119,10 @@ impl Connection {
             answers: Answers::default(),
             phase: Phase::Open,
             why: None,
+            dropped: 0,
             ends_by_ns: u64::MAX,
             writable: true,
-            taken: true,
-            taken_ns: 0,
+            stall: Stall::default(),
             gone: false,
         }
     }
@@ -155,7 +169,7 @@ impl Connection {
             _ if self.gone => false,
             Phase::Open => {
                 let congested = Port::new(core, self.id, &mut self.load, &mut self.output).congested();
-                (self.readable || self.has_more()) && !congested
+                (self.readable || self.has_more()) && self.session.wants_input() && !congested
             }
             Phase::Told | Phase::Draining => self.readable,
             Phase::Refusing => false,
@@ -195,18 +209,23 @@ impl Connection {
         self.gone = true;
     }
 
-    /// Reads once and hands what came to the session; whether something came.
-    pub fn read(&mut self, core: &mut Core, scratch: &mut [u8]) -> bool {
+    /// Reads once and hands what came to the session; how many bytes.
+    pub fn read(&mut self, core: &mut Core, scratch: &mut [u8]) -> usize {
         if self.phase != Phase::Open {
             self.drop_input(scratch);
-            return false;
+            return 0;
         }
         if self.has_more() {
-            let held = std::mem::take(&mut self.held);
-            self.receive(core, &held);
-            return false;
+            self.receive_held(core);
+            return 0;
         }
+        let short = core.room.is_short(core.bytes_held());
+        let scratch = if short { &mut scratch[..SHORT_READ_BYTES] } else { scratch };
         let (landing, room, result) = match self.session.landing() {
+            Some(landing) if landing.len() > LANDING_BYTES_MAX => {
+                let part = &mut landing[..LANDING_BYTES_MAX];
+                (LANDING_BYTES_MAX, LANDING_BYTES_MAX, self.stream.read(part))
+            }
             Some(landing) => {
                 let length = landing.len();
                 let room = length + scratch.len();
@@ -231,13 +250,24 @@ impl Connection {
                 if count > landed && self.phase == Phase::Open {
                     self.receive(core, &scratch[..count - landed]);
                 }
-                return true;
+                return count;
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => self.gone = true,
         }
-        false
+        0
+    }
+
+    fn receive_held(&mut self, core: &mut Core) {
+        let mut held = std::mem::take(&mut self.held);
+        let mut input = &held[..];
+        self.with_session(core, |session, port| session.receive(&mut input, port));
+        if self.phase == Phase::Open && !input.is_empty() {
+            let taken = held.len() - input.len();
+            held.drain(..taken);
+            self.held = held;
+        }
     }
 
     fn receive(&mut self, core: &mut Core, bytes: &[u8]) {
@@ -254,7 +284,10 @@ impl Connection {
                 self.readable = false;
                 self.gone |= self.phase == Phase::Told;
             }
-            Ok(_) => {}
+            Ok(count) => {
+                self.dropped += count;
+                self.gone |= self.phase == Phase::Told && self.dropped > DROPPED_BYTES_MAX;
+            }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => self.gone = true,
@@ -283,14 +316,14 @@ impl Connection {
 
     /// Sends what can be sent.
     pub fn send(&mut self, core: &mut Core) {
-        if self.writable && !self.output.is_empty() && !self.gone {
+        if self.wants_sending() {
             let before = self.output.bytes();
-            match self.output.write_to(&mut self.stream, &mut core.pool) {
-                Ok(all) => self.writable = all,
+            match self.output.write_part(&mut self.stream, &mut core.pool, SEND_BYTES_MAX) {
+                Ok(takes_more) => self.writable = takes_more,
                 Err(_) => self.gone = true,
             }
             let sent = before - self.output.bytes();
-            self.taken |= sent > 0;
+            self.load.moved += sent as u64;
             self.answers.bytes += sent;
             core.bytes_in_outputs -= sent;
             core.protocols[self.protocol].sent_bytes += sent as u64;
@@ -309,12 +342,12 @@ impl Connection {
     }
 
     pub fn tick(&mut self, core: &mut Core, now_ns: u64) {
-        if std::mem::take(&mut self.taken) || self.output.bytes() < STUCK_BYTES {
-            self.taken_ns = now_ns;
-        } else if core.bytes_held() >= TOTAL_BYTES_MAX / 4 * 3 && now_ns > self.taken_ns + STUCK_NS_MAX {
-            self.why = Some(Close::Refused("takes no answers while others wait for room for theirs".into()));
+        if self.is_stalled(core, now_ns) {
+            let what = if self.load.incoming > 0 { "sends no data" } else { "takes no answers" };
+            self.why = Some(Close::Refused(format!("{what} while others wait for room for theirs")));
             self.gone = true;
             // At once, so that no more are sent away than are in the way.
+            core.room.incoming -= std::mem::take(&mut self.load.incoming);
             core.bytes_in_outputs -= self.output.bytes();
             self.output.discard(&mut core.pool);
         }
@@ -325,6 +358,33 @@ impl Connection {
         }
     }
 
+    /// Whether it keeps room from others and does not move what it holds there, as [`crate::room`] has it.
+    fn is_stalled(&mut self, core: &Core, now_ns: u64) -> bool {
+        let moved = self.stall.moved + std::mem::take(&mut self.load.moved);
+        let held = self.output.bytes() + self.load.incoming;
+        let enough = moved > 0 && moved * STALL_PART >= self.stall.held;
+        if held <= OWN_BYTES || enough || !core.room.is_short(core.bytes_held()) {
+            self.stall = Stall { since_ns: now_ns, held: held as u64, moved: 0 };
+            return false;
+        }
+        self.stall.moved = moved;
+        now_ns > self.stall.since_ns + STALL_NS_MAX
+    }
+
+    /// There is the room that it stood in line for.
+    pub fn has_turn(&mut self, core: &mut Core) {
+        (self.load.in_line, self.load.turn) = (false, true);
+        if self.phase == Phase::Open && !self.gone {
+            self.with_session(core, |session, port| session.has_turn(port));
+        }
+        self.load.turn = false;
+    }
+
+    /// Whether something waits to be sent that the socket may take.
+    pub fn wants_sending(&self) -> bool {
+        self.writable && !self.output.is_empty() && !self.gone
+    }
+
     /// Whether it can be forgotten.
     pub fn is_gone(&self) -> bool {
         self.gone && self.load.commands == 0
@@ -333,6 +393,7 @@ impl Connection {
     /// Tells the session, and gives memory back. Says why the connection ended.
     pub fn forget(mut self, core: &mut Core) -> Option<Close> {
         core.bytes_in_outputs -= self.output.bytes();
+        core.room.incoming -= std::mem::take(&mut self.load.incoming);
         self.session.closed(&mut Port::new(core, self.id, &mut self.load, &mut self.output));
         self.output.discard(&mut core.pool);
         self.why

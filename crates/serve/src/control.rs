@@ -11,6 +11,8 @@
 //!  {"do":"watch"}                                     the figures of monitors; from the first time on, drives are watched
 //!  {"do":"stop"}                                      as SIGTERM
 //! ```
+//! One line is answered in a turn of the server, and while others are served, answering takes a fifth of the time at most.
+//!
 //! A key that the request does not have is refused. Without `drive`, the first one; for targets the name of the drive counts. Lines are
 //! answered in order. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
 
@@ -24,6 +26,10 @@ use serde_json::{Value, json};
 
 /// More that cannot be answered ends the connection: a longer line, or requests behind one that takes time.
 const INPUT_BYTES_MAX: usize = 64 << 10;
+/// After an answer, others who are served have so many times as long as it took.
+const REST_FACTOR: u64 = 4;
+/// Others are served if something came from them within this time.
+const HEARD_NS: u64 = 10_000_000;
 /// What can be asked for.
 const REQUESTS: &str =
     "status, watch, power-cut, faults, damage, targets, target-create, target-remove, stop";
@@ -34,13 +40,15 @@ pub struct ControlSession {
     input: Vec<u8>,
     /// A target starts or stops; its end is the answer.
     waits: bool,
+    /// While others are served, the next line is answered no sooner (on the clock of [`Port::now_ns`]).
+    rests_until_ns: u64,
     stopper: Stopper,
 }
 
 impl ControlSession {
     /// A session that may stop the server.
     pub fn new(stopper: Stopper) -> ControlSession {
-        ControlSession { input: Vec::new(), waits: false, stopper }
+        ControlSession { input: Vec::new(), waits: false, rests_until_ns: 0, stopper }
     }
 
     /// Answers a request; `None`: it is answered later.
@@ -74,18 +82,26 @@ impl ControlSession {
         }
     }
 
-    /// Answers what has come, up to a request whose answer takes time.
+    /// Answers a line, if one has come; unless the answer before takes time, or others are to be served first.
     fn work(&mut self, port: &mut Port<'_>) {
-        while !self.waits
-            && let Some(end) = self.input.iter().position(|&byte| byte == b'\n')
-        {
-            let line: Vec<u8> = self.input.drain(..=end).collect();
-            match self.answer(&line[..end], port).transpose() {
-                Some(answer) => say(answer, port),
-                None => self.waits = true,
-            }
-            self.look(port);
+        let began = port.now_ns();
+        let rests = began < self.rests_until_ns && port.core().heard_ns + HEARD_NS > began;
+        if self.waits || rests {
+            return;
         }
+        let Some(end) = self.input.iter().position(|&byte| byte == b'\n') else { return };
+        let line: Vec<u8> = self.input.drain(..=end).collect();
+        match self.answer(&line[..end], port).transpose() {
+            Some(answer) => say(answer, port),
+            None => self.waits = true,
+        }
+        self.look(port);
+        let ended = port.now_ns();
+        self.rests_until_ns = ended + (ended - began) * REST_FACTOR;
+    }
+
+    fn has_line(&self) -> bool {
+        self.input.contains(&b'\n')
     }
 
     /// Sees whether what is waited for has happened.
@@ -159,8 +175,15 @@ fn say(answer: Result<Value, String>, port: &mut Port<'_>) {
 
 impl Session for ControlSession {
     fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
-        self.input.extend_from_slice(input);
-        *input = &[];
+        // What is behind a line stays where it is until that is answered; behind one that takes time, it is kept here.
+        if self.waits {
+            self.input.extend_from_slice(std::mem::take(input));
+        } else if !self.has_line() {
+            let end = input.iter().position(|&byte| byte == b'\n').map_or(input.len(), |at| at + 1);
+            let (line, rest) = input.split_at(end);
+            self.input.extend_from_slice(line);
+            *input = rest;
+        }
         self.work(port);
         if self.input.len() > INPUT_BYTES_MAX {
             return Err(Close::Refused(format!(
@@ -174,6 +197,10 @@ impl Session for ControlSession {
         self.look(port);
         self.work(port);
         Ok(())
+    }
+
+    fn has_more(&self) -> bool {
+        !self.waits && self.has_line()
     }
 
     fn completed(&mut self, _token: u64, completion: Completion, port: &mut Port<'_>) {

@@ -5,18 +5,20 @@
 //! together will need of the memory is asked for together:
 //!
 //! ```text
-//!   submit ─ instant ─► at the door ─ run, or whoever changes a drive ─► drive ─► pop
-//!     └───── paced, or remote ──────────────────────────────────────────►─┘
+//!   submit ─ instant ─► at the door ─ run, in turns; or whoever changes a drive ─► drive ─► pop
+//!     └───── paced, or remote ─────────────────────────────────────────────────────►─┘
 //! ```
 //!
-//! Here stands the way of an operation. Beside it: which drives are taken ([`offer`]), whose operation is whose ([`ledger`]), what is
+//! Here stands the way of an operation. Beside it: who goes in when ([`door`]), which drives are taken ([`offer`]), whose operation is
+//! whose ([`ledger`]), what is
 //! forgotten piece by piece ([`forgetting`]), what is shown ([`figures`]), what is broken ([`damage`]), targets that come and go
 //! ([`targets`]), how many answers go together ([`parts`]).
 //!
 //! Invariants: a drive is never told a time before one it was told already; operations enter a drive in the order in which they were
-//! submitted; nobody changes a drive in any other way while some wait at its door.
+//! submitted, as far as they are of one connection; nobody changes a drive in any other way while some wait at its door.
 
 mod damage;
+mod door;
 mod figures;
 mod forgetting;
 mod ledger;
@@ -29,7 +31,9 @@ use crate::pacer::{Lead, Pacer, Time};
 use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::remote::{Remote, TOKENS};
+use crate::room::Room;
 use crate::session::{Close, ConnectionId, Keeps, Namespace, Operation};
+use door::{Door, Waiting};
 use forgetting::Forgetting;
 use hdrhistogram::Histogram;
 use ledger::{Ledger, Pending};
@@ -113,13 +117,6 @@ pub struct Done {
     pub completion: Completion,
 }
 
-/// An operation at the door of its drive; it is in the ledger.
-struct Waiting {
-    namespace: usize,
-    tag: u32,
-    operation: Operation,
-}
-
 #[derive(Clone, Copy)]
 struct Operations {
     /// Submitted so far.
@@ -182,12 +179,17 @@ pub struct Core {
     plan: Plan,
     ledger: Ledger,
     forgetting: Forgetting,
-    /// In the order in which they came. Empty unless time is instant.
-    door: Vec<Waiting>,
+    /// Empty unless time is instant.
+    door: Door,
+    /// Those who go in at once; empty in between.
+    next_in: Vec<Waiting>,
     parts: Parts,
     observer: Option<Box<dyn Observer>>,
+    /// When something last came from a connection that is not one of control; kept by the reactor.
+    pub(crate) heard_ns: u64,
     /// Bytes in the outputs of all connections; kept by the reactor.
     pub(crate) bytes_in_outputs: usize,
+    pub(crate) room: Room,
     pub(crate) pool: Pool,
     pub(crate) nudged: Vec<ConnectionId>,
     pub(crate) closing: Vec<(ConnectionId, Close)>,
@@ -235,10 +237,13 @@ impl Core {
             pacer: Pacer::new(time),
             ledger: Ledger::default(),
             forgetting: Forgetting::default(),
-            door: Vec::new(),
+            door: Door::default(),
+            next_in: Vec::new(),
             parts: Parts::default(),
             observer: None,
+            heard_ns: 0,
             bytes_in_outputs: 0,
+            room: Room::default(),
             pool: Pool::default(),
             nudged: Vec::new(),
             closing: Vec::new(),
@@ -367,9 +372,10 @@ impl Core {
         &self.pacer.lateness_ns
     }
 
-    /// Bytes of data in drives and outputs.
+    /// Bytes of data that come in, are in drives, or are to be sent.
+    #[inline]
     pub(crate) fn bytes_held(&self) -> usize {
-        self.ledger.bytes() + self.bytes_in_outputs
+        self.room.incoming + self.ledger.bytes() + self.bytes_in_outputs
     }
 
     /// What the stores of the drives, and the observer, have to say goes to the notices.
@@ -400,7 +406,7 @@ impl Core {
     /// # Panics
     /// When there is no such namespace.
     pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
-        let tag = self.ledger.enter(Pending { route, namespace, bytes: operation.data.len() });
+        let tag = self.ledger.enter(Pending { route, namespace, bytes: operation.data.len(), inside: 0 });
         let operation = self.forgetting.begin(&self.namespaces[namespace], tag, operation);
         self.hand_over(namespace, tag, operation);
     }
@@ -409,7 +415,8 @@ impl Core {
     fn hand_over(&mut self, namespace: usize, tag: u32, operation: Operation) {
         let drive = self.namespaces[namespace].drive;
         if self.pacer.time == Time::Instant && !self.devices[drive].is_remote() {
-            self.door.push(Waiting { namespace, tag, operation });
+            let connection = self.ledger.of(tag).route.connection;
+            self.door.put(Waiting { connection, namespace, tag, operation });
         } else {
             self.enter(namespace, tag, operation);
         }
@@ -421,27 +428,37 @@ impl Core {
         !self.door.is_empty()
     }
 
-    /// Lets in what waits at the doors.
+    /// Lets in all that waits at the door, because a drive is about to be changed.
     pub(crate) fn let_in(&mut self) {
-        if self.door.len() > 1 {
-            self.announce();
-        }
-        let mut door = std::mem::take(&mut self.door);
-        for Waiting { namespace, tag, operation } in door.drain(..) {
-            self.enter(namespace, tag, operation);
-        }
-        self.door = door;
+        self.let_in_next(true);
     }
 
-    /// Has the processor ask for the memory that the reads at the doors will need: where their data lie, then the data.
-    fn announce(&self) {
+    /// Lets in those whose turn it is; `all`: everybody.
+    fn let_in_next(&mut self, all: bool) {
+        if self.door.is_empty() {
+            return;
+        }
+        let mut next = std::mem::take(&mut self.next_in);
+        self.door.take(&mut next, all);
+        if next.len() > 1 {
+            self.announce(&next);
+        }
+        for waiting in next.drain(..) {
+            let cost = self.door.enters(&waiting);
+            let Waiting { namespace, tag, operation, .. } = waiting;
+            self.ledger.enters(tag, cost);
+            self.enter(namespace, tag, operation);
+        }
+        self.next_in = next;
+    }
+
+    /// Has the processor ask for the memory that these reads will need: where their data lie, then the data.
+    fn announce(&self, next: &[Waiting]) {
         let reads = || {
-            self.door.iter().filter(|waiting| waiting.operation.opcode == Opcode::Read).filter_map(
-                |waiting| {
-                    let Namespace { drive, number, .. } = self.namespaces[waiting.namespace];
-                    Some((self.devices[drive].to_announce()?, number, waiting.operation.lba))
-                },
-            )
+            next.iter().filter(|waiting| waiting.operation.opcode == Opcode::Read).filter_map(|waiting| {
+                let Namespace { drive, number, .. } = self.namespaces[waiting.namespace];
+                Some((self.devices[drive].to_announce()?, number, waiting.operation.lba))
+            })
         };
         reads().for_each(|(device, _, lba)| device.announce(lba));
         reads().for_each(|(device, number, lba)| device.announce_read(number, lba));
@@ -492,9 +509,9 @@ impl Core {
                 false
             }
             Time::Instant => {
-                self.let_in();
+                self.let_in_next(false);
                 let part = self.parts.next(self.ledger.outstanding());
-                let mut more = false;
+                let mut more = self.has_waiting();
                 for device in self.devices.iter_mut().filter(|device| !device.is_remote()) {
                     for _ in 0..EVENTS_MAX {
                         let Some(at) = device.next_event().filter(|_| device.outstanding_commands() > 0)
@@ -557,11 +574,13 @@ impl Core {
         let completion = loop {
             let completion = self.devices.iter_mut().find_map(Served::pop)?;
             let tag = completion.tag as u32;
+            let cost = self.ledger.leaves(tag);
+            self.door.left(cost);
             if let Some(observer) = &mut self.observer {
-                observer.completed(self.ledger.namespace(tag), &completion);
+                observer.completed(self.ledger.of(tag).namespace, &completion);
             }
             let Some(piece) = self.forgetting.go_on(tag, completion.status) else { break completion };
-            self.hand_over(self.ledger.namespace(tag), tag, piece);
+            self.hand_over(self.ledger.of(tag).namespace, tag, piece);
         };
         let Pending { route, bytes, .. } = self.ledger.leave(completion.tag as u32);
         self.pacer.took(completion.completed);

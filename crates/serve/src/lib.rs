@@ -33,6 +33,7 @@ mod plan;
 mod pool;
 mod record;
 mod remote;
+mod room;
 mod server;
 pub mod session;
 mod socket;

@@ -146,13 +146,29 @@ impl Output {
     /// # Errors
     /// Of the socket, except `WouldBlock` and `Interrupted`.
     pub fn write_to(&mut self, socket: &mut impl Write, pool: &mut Pool) -> io::Result<bool> {
+        self.write_part(socket, pool, usize::MAX)
+    }
+
+    /// The same, of no more than `most` bytes; says whether the socket takes more.
+    ///
+    /// # Errors
+    /// Of the socket, except `WouldBlock` and `Interrupted`.
+    pub fn write_part(
+        &mut self,
+        socket: &mut impl Write,
+        pool: &mut Pool,
+        mut most: usize,
+    ) -> io::Result<bool> {
         self.settle();
-        while self.bytes > 0 {
+        while self.bytes > 0 && most > 0 {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let count = self.gather(&mut slices);
+            let count = self.gather(&mut slices, most);
             match socket.write_vectored(&slices[..count]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => self.sent(sent, pool),
+                Ok(sent) => {
+                    self.sent(sent, pool);
+                    most -= sent;
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -161,18 +177,24 @@ impl Output {
         Ok(true)
     }
 
-    fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
+    /// The next bytes, at most `most`; in how many slices.
+    fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX], mut most: usize) -> usize {
         let mut at = self.sent_heads;
         let mut count = 0;
         for (piece, slice) in self.pieces.iter().zip(slices) {
-            *slice = match piece {
+            let bytes = match piece {
                 Piece::Head(length) => {
                     at += length;
-                    IoSlice::new(&self.heads[at - length..at])
+                    &self.heads[at - length..at]
                 }
-                Piece::Data(buffer, range) => IoSlice::new(&buffer[range.clone()]),
+                Piece::Data(buffer, range) => &buffer[range.clone()],
             };
+            *slice = IoSlice::new(&bytes[..bytes.len().min(most)]);
             count += 1;
+            most -= bytes.len().min(most);
+            if most == 0 {
+                break;
+            }
         }
         count
     }

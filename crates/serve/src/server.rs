@@ -5,7 +5,8 @@
 //!    ▲                                                                                         │
 //!    └──────────── ticks, endings ◄──── send ◄──── completions to their sessions ◄─────────────┘
 //! ```
-//! Each turn reads at most once from each connection, so that none keeps the others waiting.
+//! No connection keeps the others waiting: each turn reads at most once from each of them, and no more than so many bytes from all; sends
+//! at most so many bytes on each; and the drives, where time is instant, are given the operations of all in turns (`core::door`).
 //!
 //! Which connections something is to be done for is in [`table`]; how a server ends, in [`ending`].
 //!
@@ -56,8 +57,12 @@ const SPIN_NS: u64 = 60_000;
 const TURNS_PER_POLL: u32 = 16;
 /// Parts in which answers are sent before sockets are looked at again,
 const PARTS_MAX: u32 = 64;
-/// unless they take longer than this.
-const PARTS_NS_MAX: u64 = 10_000_000;
+/// unless they have more bytes than this,
+const PARTS_BYTES_MAX: usize = 1 << 20;
+/// or take longer than this.
+const PARTS_NS_MAX: u64 = 2_000_000;
+/// Bytes that are read in one turn, from all connections.
+const TURN_READ_BYTES_MAX: usize = 2 << 20;
 
 /// Makes the session of a new connection; the address is the one here that the peer connected to, `None` on a Unix socket. An error
 /// turns the peer away.
@@ -284,12 +289,14 @@ impl Server {
     /// Lets the drives work and sends what comes out of them. What has been read is answered, in parts, before more is read:
     /// hosts go on with the first answers meanwhile, and nobody waits behind those who came later.
     fn answer(&mut self) {
+        let mut bytes = 0;
         for _ in 0..PARTS_MAX {
             self.more = self.core.run();
-            self.deliver();
+            bytes += self.deliver();
             self.send();
             self.core.handed_out();
-            if !self.more || self.core.now_ns() > self.turn_ns + PARTS_NS_MAX {
+            let enough = bytes > PARTS_BYTES_MAX || self.core.now_ns() > self.turn_ns + PARTS_NS_MAX;
+            if !self.more || enough {
                 return;
             }
         }
@@ -299,7 +306,8 @@ impl Server {
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
         events.clear();
         self.asked = false;
-        let busy = self.more || self.table.has_readers() || self.core.has_waiting();
+        let busy =
+            self.more || self.table.has_readers() || self.table.has_touched() || self.core.has_waiting();
         let now = self.core.now_ns();
         self.turn_ns = now;
         if busy {
@@ -436,12 +444,22 @@ impl Server {
         if !self.options.poll.is_zero() {
             self.table.note_busy(&reading);
         }
+        let mut total = 0;
         for slot in reading.drain(..) {
+            // The others are the first in the next turn.
+            if total > TURN_READ_BYTES_MAX {
+                self.table.queue(slot);
+                continue;
+            }
             let Some(connection) = self.table.get(slot) else { continue };
             if connection.wants_reading(&mut self.core) {
                 let came = connection.read(&mut self.core, &mut self.scratch);
+                total += came;
+                if came > 0 && self.core.protocols[connection.protocol].name != CONTROL {
+                    self.core.heard_ns = self.turn_ns;
+                }
                 self.table.touch(slot);
-                if came && !self.options.poll.is_zero() {
+                if came > 0 && !self.options.poll.is_zero() {
                     self.table.heat(slot, self.turn_ns, self.poll.registry());
                 }
             }
@@ -449,9 +467,11 @@ impl Server {
         self.at_hand = reading;
     }
 
-    /// Hands completions to their sessions.
-    fn deliver(&mut self) {
+    /// Hands completions to their sessions; bytes of their data.
+    fn deliver(&mut self) -> usize {
+        let mut bytes = 0;
         while let Some(done) = self.core.pop() {
+            bytes += done.bytes;
             match self.table.find(done.route.connection) {
                 Some((slot, connection)) => {
                     connection.completed(&mut self.core, done);
@@ -460,6 +480,7 @@ impl Server {
                 None => self.deliver_elsewhere(done),
             }
         }
+        bytes
     }
 
     /// A completion that is no connection's: a block device's, or of a connection that is gone.
@@ -484,7 +505,13 @@ impl Server {
             connection.send(&mut self.core);
             if connection.is_gone() {
                 self.forget(slot);
-            } else if connection.wants_reading(&mut self.core) {
+                continue;
+            }
+            let (sends, reads) = (connection.wants_sending(), connection.wants_reading(&mut self.core));
+            if sends {
+                self.table.touch(slot);
+            }
+            if reads {
                 self.table.queue(slot);
             }
         }
@@ -510,6 +537,12 @@ impl Server {
     fn look_after(&mut self) {
         self.core.settle_targets();
         self.tell();
+        while let Some(id) = self.core.room.next(self.core.bytes_held()) {
+            if let Some((slot, connection)) = self.table.find(id) {
+                connection.has_turn(&mut self.core);
+                self.table.touch(slot);
+            }
+        }
         for (id, why) in std::mem::take(&mut self.core.closing) {
             if let Some((slot, connection)) = self.table.find(id) {
                 connection.end(why, &self.core);

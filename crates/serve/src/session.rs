@@ -14,6 +14,7 @@
 use crate::core::{Core, Route};
 use crate::output::Output;
 use crate::pool::Pool;
+use crate::room::OWN_BYTES;
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, ChunkNotice, Completion, Interface, Lba, Opcode, Vector};
 use pellucid_ftl::MountReport;
@@ -22,14 +23,14 @@ use pellucid_ftl::MountReport;
 pub const COMMANDS_MAX: u32 = 2048;
 /// Bytes of data that one connection may hold, in the drives and in its output, before it is congested.
 pub const BYTES_MAX: usize = 16 << 20;
-/// As [`BYTES_MAX`], for all connections together.
+/// Bytes of data that all connections together may hold: coming in, in the drives and to be sent (and twice 16 KiB each).
 pub const TOTAL_BYTES_MAX: usize = 256 << 20;
 
 /// What the qualified name of a drive over NVMe begins with; that of the drive follows. Targets are named so that theirs fits, too.
 pub const NQN_PREFIX: &str = "nqn.2026-01.org.pellucid:";
 
 /// Names a connection for as long as the server runs; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(crate) u64);
 
 impl ConnectionId {
@@ -78,6 +79,16 @@ pub trait Session {
     /// # Errors
     /// When the connection must end.
     fn landed(&mut self, _bytes: usize, _port: &mut Port<'_>) -> Result<(), Close> {
+        Ok(())
+    }
+
+    /// Whether more input is of use now. Not while the session waits for room ([`Port::has_room`]) before it can go on.
+    fn wants_input(&self) -> bool {
+        true
+    }
+
+    /// There is the room that the session asked for, and its turn has come; from now until it returns [`Port::has_room`] is true once.
+    fn has_turn(&mut self, _port: &mut Port<'_>) -> Result<(), Close> {
         Ok(())
     }
 
@@ -213,6 +224,14 @@ pub struct Load {
     pub commands: u32,
     /// Bytes of their data.
     pub bytes: usize,
+    /// Bytes of data that are to come in, or have, for operations that have not been submitted.
+    pub incoming: usize,
+    /// Bytes of these that have come since the last tick.
+    pub moved: u64,
+    /// It stands in line for room.
+    pub(crate) in_line: bool,
+    /// It has stood in line, and its turn has come.
+    pub(crate) turn: bool,
 }
 
 /// A session's way to the server: its output, the drives, buffers, and other connections.
@@ -261,7 +280,47 @@ impl<'a> Port<'a> {
         let bytes = self.load.bytes + self.output.bytes();
         self.load.commands >= COMMANDS_MAX
             || bytes >= BYTES_MAX
-            || (bytes > 0 && self.core.bytes_held() >= TOTAL_BYTES_MAX)
+            || (bytes > 0 && self.core.bytes_held() + OWN_BYTES > TOTAL_BYTES_MAX)
+    }
+
+    /// Whether there is room for a request with so many bytes of data. If not, the connection stands in line from now on, and
+    /// [`Session::has_turn`] is called when there is. A small request finds room if nothing else comes in: [`Port::congested`] has been
+    /// asked before.
+    #[inline]
+    pub fn has_room(&mut self, bytes: usize) -> bool {
+        (bytes <= OWN_BYTES && self.load.incoming == 0) || self.has_common_room(bytes)
+    }
+
+    fn has_common_room(&mut self, bytes: usize) -> bool {
+        let fits = self.core.bytes_held() + bytes <= TOTAL_BYTES_MAX;
+        if fits && (self.load.turn || self.core.room.is_free()) {
+            self.load.turn = false;
+            return true;
+        }
+        if !std::mem::replace(&mut self.load.in_line, true) {
+            self.core.room.stand_in_line(self.connection, bytes);
+        }
+        false
+    }
+
+    /// Data of so many bytes will come in; they are held from now on.
+    #[inline]
+    pub fn expect(&mut self, bytes: usize) {
+        self.load.incoming += bytes;
+        self.core.room.incoming += bytes;
+    }
+
+    /// So many bytes of them have come.
+    #[inline]
+    pub fn came(&mut self, bytes: usize) {
+        self.load.moved += bytes as u64;
+    }
+
+    /// Data that were expected are held here no more: they are submitted, or given back.
+    #[inline]
+    pub fn release(&mut self, bytes: usize) {
+        self.load.incoming -= bytes;
+        self.core.room.incoming -= bytes;
     }
 
     /// What the connection has in the drives.

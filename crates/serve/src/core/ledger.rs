@@ -12,6 +12,8 @@ pub(super) struct Pending {
     pub namespace: usize,
     /// Of the data it was submitted with.
     pub bytes: usize,
+    /// What it counts at the [door](super::door) while it is inside; 0: it is not, or went past it.
+    pub inside: usize,
 }
 
 /// The operations in the drives.
@@ -39,9 +41,22 @@ impl Ledger {
         }
     }
 
-    /// Where the operation of a tag goes.
-    pub fn namespace(&self, tag: u32) -> usize {
-        self.pending[tag as usize].namespace
+    /// The operation of a tag.
+    #[inline]
+    pub fn of(&self, tag: u32) -> &Pending {
+        &self.pending[tag as usize]
+    }
+
+    /// The operation of a tag goes into its drive through the door, where it counts so much.
+    #[inline]
+    pub fn enters(&mut self, tag: u32, cost: usize) {
+        self.pending[tag as usize].inside = cost;
+    }
+
+    /// It has come out of the drive; what it counted.
+    #[inline]
+    pub fn leaves(&mut self, tag: u32) -> usize {
+        std::mem::take(&mut self.pending[tag as usize].inside)
     }
 
     /// The operation of a tag has ended.

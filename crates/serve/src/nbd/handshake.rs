@@ -12,6 +12,10 @@ use pellucid_wire::nbd::{
 const ALLOCATION: &str = "base:allocation";
 /// Its number in block status.
 pub(super) const ALLOCATION_ID: u32 = 1;
+/// Options that a client may send before it chooses an export; clients send some ten.
+const OPTIONS_MAX: u32 = 1024;
+/// So many are answered in a turn of the server.
+const OPTIONS_IN_TURN: u32 = 64;
 /// Preferred request size when the drive's mapping unit is smaller (NBD "Block sizes": at least 4 KiB is usual).
 const PREFERRED_BYTES_MIN: u32 = 4096;
 
@@ -46,6 +50,8 @@ pub(super) struct Handshake {
     context: Option<usize>,
     /// Nothing is told before the client goes over to TLS.
     tls_required: bool,
+    /// Options that have come.
+    options: u32,
 }
 
 impl Handshake {
@@ -59,9 +65,21 @@ impl Handshake {
 
     pub(super) fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<Step, Close> {
         // The decoder lends the option out of itself, while the answer needs the rest of us.
-        let Handshake { decoder, no_zeroes, structured, simple_only, context, tls_required } = self;
+        let Handshake { decoder, no_zeroes, structured, simple_only, context, tls_required, options } = self;
+        let before = *options;
         let mut answers = Answers { no_zeroes, structured, simple_only: *simple_only, context, port };
-        while let Some(event) = decoder.decode(input).map_err(refused)? {
+        while *options < before + OPTIONS_IN_TURN
+            && !answers.port.congested()
+            && let Some(event) = decoder.decode(input).map_err(refused)?
+        {
+            if !matches!(event, ServerHandshakeEvent::ClientFlags { .. }) {
+                *options += 1;
+                if *options > OPTIONS_MAX {
+                    return Err(Close::Refused(format!(
+                        "more than {OPTIONS_MAX} options and no export chosen"
+                    )));
+                }
+            }
             match event {
                 ServerHandshakeEvent::ClientFlags { fixed: false, .. } => {
                     return Err(Close::Refused("client without fixed newstyle".into()));

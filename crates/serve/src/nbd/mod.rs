@@ -169,6 +169,23 @@ impl Session for NbdSession {
         self.inside(port, |_, _| {})
     }
 
+    fn wants_input(&self) -> bool {
+        match &self.state {
+            State::Transmission(transmission) => !transmission.waits(),
+            State::Handshake(_) => true,
+        }
+    }
+
+    fn has_turn(&mut self, port: &mut Port<'_>) -> Result<(), Close> {
+        let mut result = Ok(());
+        self.inside(port, |state, port| {
+            if let State::Transmission(transmission) = state {
+                result = transmission.has_turn(port);
+            }
+        })
+        .and(result)
+    }
+
     fn has_more(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_more())
     }

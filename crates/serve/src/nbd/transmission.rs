@@ -44,6 +44,8 @@ pub(super) struct Transmission {
     sector_shift: u32,
     decoder: RequestDecoder,
     incoming: Option<Incoming>,
+    /// A request for whose data there is no room yet; nothing is taken before it.
+    waiting: Option<Request>,
     in_drive: Vec<InDrive>,
     idle: Vec<u32>,
     /// Mapping units that block status has looked at in this turn.
@@ -57,6 +59,7 @@ impl Transmission {
             sector_shift: chosen.sector_bytes.trailing_zeros(),
             decoder: RequestDecoder::new(PAYLOAD_BYTES_MAX),
             incoming: None,
+            waiting: None,
             in_drive: Vec::new(),
             idle: Vec::new(),
             looked_at: 0,
@@ -67,7 +70,7 @@ impl Transmission {
         self.looked_at = 0;
         loop {
             let enough = self.looked_at >= UNITS_MAX;
-            if self.incoming.is_none() && (input.is_empty() || enough || port.congested()) {
+            if self.incoming.is_none() && (input.is_empty() || enough || self.waits() || port.congested()) {
                 return Ok(());
             }
             match self.decoder.decode(input).map_err(refused)? {
@@ -75,6 +78,7 @@ impl Transmission {
                 Some(RequestEvent::Request(request)) => self.begin(request, port)?,
                 Some(RequestEvent::Data { offset_bytes, bytes }) => {
                     if let Some(incoming) = self.incoming.as_mut().filter(|i| i.refused.is_none()) {
+                        port.came(bytes.len());
                         let at = offset_bytes as usize;
                         incoming.buffer[at..at + bytes.len()].copy_from_slice(bytes);
                         incoming.received = at + bytes.len();
@@ -102,17 +106,35 @@ impl Transmission {
             }
         }
         incoming.received += bytes;
+        port.came(bytes);
         if ended {
             self.write(port);
         }
         Ok(())
     }
 
+    /// Whether it waits for room.
+    pub(super) fn waits(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// There is room for the request that waits.
+    pub(super) fn has_turn(&mut self, port: &mut Port<'_>) -> Result<(), Close> {
+        self.waiting.take().map_or(Ok(()), |request| self.begin(request, port))
+    }
+
     fn begin(&mut self, request: Request, port: &mut Port<'_>) -> Result<(), Close> {
         let checked = self.check(&request);
+        if matches!(checked, Ok(Command::Read | Command::Write))
+            && !port.has_room(request.length_bytes as usize)
+        {
+            self.waiting = Some(request);
+            return Ok(());
+        }
         if request.command == Command::Write.raw() && request.length_bytes > 0 {
             let refused = checked.err();
             let length = if refused.is_none() { request.length_bytes as usize } else { 0 };
+            port.expect(length);
             let buffer = port.take_buffer(length);
             self.incoming = Some(Incoming { request, buffer, received: 0, refused });
             return Ok(());
@@ -158,6 +180,7 @@ impl Transmission {
     /// A payload is complete.
     fn write(&mut self, port: &mut Port<'_>) {
         let Some(Incoming { request, buffer, refused, .. }) = self.incoming.take() else { return };
+        port.release(buffer.len());
         match refused {
             Some(error) => self.fail(request.cookie, error, port),
             None => self.submit(&request, Opcode::Write, buffer, port),

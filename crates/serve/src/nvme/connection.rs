@@ -3,7 +3,8 @@
 //! ```text
 //!   ICReq ─► Unconnected ─Connect─► Admin | Io
 //!   CapsuleCmd ─► slot ─┬─ no data, or in the capsule ──────────────► execute ─► C2HData, CapsuleResp
-//!                       └─ R2T (when granted) ─► H2CData ... last ──► execute
+//!                       ├─ R2T (when granted) ─► H2CData ... last ──► execute
+//!                       └─ much to be read (when there is room) ────► execute
 //! ```
 //! Other capsules may come between an R2T and its data: the data find their slot by the transfer tag.
 //!
@@ -25,8 +26,7 @@ use super::io::{self, Request, Volume};
 use super::slots::{Slots, State, Work};
 use super::tls::Peer;
 use super::{
-    AUTHENTICATION_TIMEOUT_NS, CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, GRANTED_TOTAL_BYTES_MAX, SharedTarget,
-    TRANSFER_BYTES_MAX,
+    AUTHENTICATION_TIMEOUT_NS, CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, SharedTarget, TRANSFER_BYTES_MAX,
 };
 use crate::session::{Close, Port, Session};
 use authentication::auth_command;
@@ -39,7 +39,7 @@ use pellucid_wire::tcp::{
     Fatal, HEADER_BYTES_MAX, IcReq, Offer, Pdu, ReadyToTransfer, TERM_BYTES_MAX, Terms, WriteTransfer,
     encode_ic_resp,
 };
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -76,11 +76,9 @@ pub struct Connection {
     role: Role,
     slots: Slots,
     incoming: Incoming,
-    /// Slots that want an R2T.
+    /// Slots that want an R2T, or room for what is to be read.
     waiting: VecDeque<u16>,
     granted_bytes: usize,
-    /// The same of all connections.
-    granted_total: Rc<Cell<usize>>,
     queue_entries: u16,
     sq_head: u16,
     flow_control: bool,
@@ -120,7 +118,6 @@ impl Connection {
             incoming: Incoming::None,
             waiting: VecDeque::new(),
             granted_bytes: 0,
-            granted_total: Rc::clone(&target.borrow().granted_total),
             queue_entries: 2,
             sq_head: 0,
             flow_control: true,
@@ -157,6 +154,7 @@ impl Connection {
             Event::Pdu(_) => Ok(()),
             Event::Data { offset_bytes, bytes } => {
                 if let Incoming::Slot { index, start, .. } = self.incoming {
+                    port.came(bytes.len());
                     let at = start + offset_bytes as usize;
                     self.slots.get(index).buffer[at..at + bytes.len()].copy_from_slice(bytes);
                 }
@@ -268,6 +266,7 @@ impl Connection {
             DataPointer::InCapsule { .. } => {
                 slot.state = State::Receiving;
                 slot.skip = range.start as u32;
+                port.expect(capsule.data_bytes as usize);
                 slot.buffer = port.take_buffer(capsule.data_bytes as usize);
                 self.incoming = Incoming::Slot { index, start: 0, end: capsule.data_bytes as usize };
             }
@@ -280,26 +279,34 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks for data as far as the bound allows.
-    fn grant(&mut self, port: &mut Port<'_>) {
+    /// Asks for data, and begins to read, as far as there is room.
+    pub(super) fn grant(&mut self, port: &mut Port<'_>) {
         while let Some(&index) = self.waiting.front() {
             let slot = self.slots.get(index);
             let length_bytes = slot.wanted;
-            let (granted, total) = (
-                self.granted_bytes + length_bytes as usize,
-                self.granted_total.get() + length_bytes as usize,
-            );
-            // One transfer is always possible, so no connection waits for another.
-            if self.granted_bytes > 0 && (granted > GRANTED_BYTES_MAX || total > GRANTED_TOTAL_BYTES_MAX) {
+            if let Work::Io(request) = slot.work
+                && !request.takes_data()
+            {
+                if !port.has_room(length_bytes as usize) {
+                    return;
+                }
+                slot.state = State::Working;
+                self.waiting.pop_front();
+                self.execute_io(index, &request, Vec::new(), port);
+                continue;
+            }
+            let granted = self.granted_bytes + length_bytes as usize;
+            let is_own = self.granted_bytes == 0 || granted <= GRANTED_BYTES_MAX;
+            if !is_own || !port.has_room(length_bytes as usize) {
                 return;
             }
+            port.expect(length_bytes as usize);
             let request =
                 ReadyToTransfer { cid: slot.cid, transfer_tag: index, offset_bytes: 0, length_bytes };
             slot.state = State::Receiving;
             slot.buffer = port.take_buffer(length_bytes as usize);
             slot.transfer = Some(WriteTransfer::new(request));
             self.granted_bytes = granted;
-            self.granted_total.set(total);
             self.waiting.pop_front();
             let mut out = [0; HEADER_BYTES_MAX];
             let length = self.encoder.r2t(&request, &mut out);
@@ -334,12 +341,10 @@ impl Connection {
                 slot.transfer = Some(transfer);
                 return;
             }
-            Some(_) => {
-                self.granted_bytes -= slot.wanted as usize;
-                self.granted_total.set(self.granted_total.get() - slot.wanted as usize);
-            }
+            Some(_) => self.granted_bytes -= slot.wanted as usize,
             None => {}
         }
+        port.release(slot.buffer.len());
         let mut data = std::mem::take(&mut slot.buffer);
         if slot.skip > 0 {
             data.drain(..slot.skip as usize);
@@ -498,6 +503,7 @@ impl Session for Connection {
 
     fn landed(&mut self, bytes: usize, port: &mut Port<'_>) -> Result<(), Close> {
         let Some((index, range)) = self.landing_range() else { return Ok(()) };
+        port.came(bytes);
         // The bytes are where they belong; the decoder counts and digests them.
         let mut landed = &self.slots.get(index).buffer[range.start..range.start + bytes];
         let result = match self.decoder.decode(&mut landed) {
@@ -505,6 +511,11 @@ impl Session for Connection {
             Err(fatal) => Err(self.fatal(&fatal, port)),
         };
         self.ended(result, port)
+    }
+
+    fn has_turn(&mut self, port: &mut Port<'_>) -> Result<(), Close> {
+        self.grant(port);
+        Ok(())
     }
 
     fn completed(&mut self, token: u64, ended: Ended, port: &mut Port<'_>) {
@@ -523,8 +534,7 @@ impl Session for Connection {
                 if slot.parts > 0 {
                     return;
                 }
-                let expected = std::mem::take(&mut slot.buffer);
-                port.give_back(expected);
+                slot.give_back(port);
                 match self.role {
                     Role::Admin { controller } if shutdown => self.end_shutdown(index, controller),
                     _ if answered => self.slots.free(index),
@@ -555,7 +565,6 @@ impl Session for Connection {
     }
 
     fn closed(&mut self, port: &mut Port<'_>) {
-        self.granted_total.set(self.granted_total.get() - std::mem::take(&mut self.granted_bytes));
         match self.role {
             Role::Unconnected => {}
             Role::Admin { controller } => self.end_controller(controller, port),

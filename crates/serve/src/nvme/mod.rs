@@ -41,7 +41,7 @@ pub use subsystem::{ConfigError, SubsystemConfig, serial_number};
 use crate::session::{ConnectionId, Port};
 use controller::{Controller, Kind};
 use pellucid_wire::nvme::{AsyncEvent, AsyncEventConfig};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use subsystem::Subsystem;
@@ -58,8 +58,6 @@ pub const QUEUE_ENTRIES_MAX: u32 = 1024;
 pub const IO_QUEUES_MAX: u16 = 64;
 /// Data that one connection may have been asked for (R2T) and not have sent.
 const GRANTED_BYTES_MAX: usize = 1 << 20;
-/// The same for all connections, apart from one transfer of each.
-const GRANTED_TOTAL_BYTES_MAX: usize = 64 << 20;
 /// Asynchronous event requests that one controller holds.
 const ASYNC_EVENTS_MAX: usize = 8;
 /// Aborts that one controller works on.
@@ -79,8 +77,6 @@ pub struct Target {
     subsystems: Vec<Subsystem>,
     controllers: BTreeMap<u16, Controller>,
     last_id: u16,
-    /// Data that hosts have been asked for and not sent.
-    granted_total: Rc<Cell<usize>>,
     /// Changes of what targets there are, as far as they have been followed.
     followed: u64,
 }
@@ -105,7 +101,6 @@ impl Target {
             subsystems,
             controllers: BTreeMap::new(),
             last_id: 0,
-            granted_total: Rc::default(),
             followed: 0,
         })))
     }

@@ -10,6 +10,7 @@
 //! Invariants: a slot is free exactly if it is in `idle`; a waiting slot is in the connection's queue of waiting ones.
 
 use super::io::Request;
+use crate::session::Port;
 use pellucid_wire::nvme::{Status, SubmissionEntry};
 use pellucid_wire::tcp::WriteTransfer;
 
@@ -30,7 +31,7 @@ pub(super) enum Work {
 pub(super) enum State {
     /// Nothing.
     Free,
-    /// Wants an R2T.
+    /// Wants an R2T, or room for what is to be read.
     Waiting,
     /// Data come from the host.
     Receiving,
@@ -72,6 +73,12 @@ impl Slot {
             parts: 0,
             status: Status::SUCCESS,
         }
+    }
+
+    /// Gives back what the host had sent to be compared, if it had.
+    pub fn give_back(&mut self, port: &mut Port<'_>) {
+        port.release(self.buffer.len());
+        port.give_back(std::mem::take(&mut self.buffer));
     }
 }
 

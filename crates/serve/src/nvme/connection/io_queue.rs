@@ -29,6 +29,12 @@ impl Connection {
             room_for(entry, request.bytes)?;
         }
         let index = self.slot(entry.cid(), Work::Io(request))?;
+        if request.gives_data() && !port.has_room(request.bytes as usize) {
+            let slot = self.slots.get(index);
+            (slot.state, slot.wanted) = (State::Waiting, request.bytes);
+            self.waiting.push_back(index);
+            return Ok(());
+        }
         self.execute_io(index, &request, Vec::new(), port);
         Ok(())
     }
@@ -57,6 +63,7 @@ impl Connection {
             Ok(parts) => {
                 slot.parts = parts;
                 if request.kind == io::Kind::Compare {
+                    port.expect(data.len());
                     slot.buffer = data;
                 } else {
                     port.give_back(data);
@@ -218,8 +225,7 @@ impl Connection {
                 if good && ended.data != slot.buffer {
                     slot.status = Status::COMPARE_FAILURE.do_not_retry();
                 }
-                let expected = std::mem::take(&mut slot.buffer);
-                port.give_back(expected);
+                slot.give_back(port);
             }
             _ => {}
         }

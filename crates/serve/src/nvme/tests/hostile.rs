@@ -2,7 +2,7 @@
 
 use super::world::{HOST, NQN, SECTOR, World, blocks, in_capsule};
 use crate::common;
-use crate::session::Close;
+use crate::session::{Close, TOTAL_BYTES_MAX};
 use crate::{Core, Time};
 use pellucid_flash::{ChunkAddress, Drive, Interface};
 use pellucid_host::{HostFtlConfig, Target as Range, TargetKind, Targets};
@@ -135,7 +135,7 @@ fn what_all_connections_are_asked_for_is_bounded_and_given_back() {
     let entry = blocks(1, 0, 512).with_sgl(SglDescriptor::transport(256 << 10));
     let mut links = Vec::new();
     let mut asked = 0;
-    for _ in 0..40 {
+    for _ in 0..80 {
         let (_, id) = world.attach(PLAIN);
         for queue in 1..=4 {
             let link = world.queue(PLAIN, id, queue);
@@ -146,8 +146,8 @@ fn what_all_connections_are_asked_for_is_bounded_and_given_back() {
             links.push(link);
         }
     }
-    // 64 MiB, then one transfer for each of the other 96 connections.
-    assert_eq!(asked, 256 + 96);
+    // 256 MiB, as for everything that is held of all connections.
+    assert_eq!(asked, TOTAL_BYTES_MAX / (256 << 10));
     links.into_iter().for_each(|link| world.close(link, Close::Finished));
     let (_, id) = world.attach(PLAIN);
     let link = world.queue(PLAIN, id, 1);

@@ -237,6 +237,7 @@ impl World {
         }
         self.send(link);
         self.links[link].closed = Some(why);
+        self.core.room.incoming -= std::mem::take(&mut self.links[link].load.incoming);
         self.with(link, |session, port| session.closed(port));
     }
 
@@ -259,6 +260,17 @@ impl World {
                 self.links[link].load.bytes -= done.bytes;
                 if self.links[link].closed.is_none() {
                     self.with(link, |s, port| s.completed(done.route.token, done.completion, port));
+                }
+            }
+            while let Some(id) = self.core.room.next(self.core.bytes_held()) {
+                let link = (0..self.links.len()).find(|&l| ConnectionId::new(l as u64) == id);
+                let link = link.filter(|&l| self.links[l].closed.is_none());
+                if let Some(link) = link {
+                    moved = true;
+                    let load = &mut self.links[link].load;
+                    (load.in_line, load.turn) = (false, true);
+                    self.with(link, |session, port| session.has_turn(port)).expect("it goes on");
+                    self.links[link].load.turn = false;
                 }
             }
             for id in std::mem::take(&mut self.core.nudged) {

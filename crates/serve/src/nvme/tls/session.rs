@@ -54,6 +54,11 @@ impl Session for SecuredConnection {
         }
     }
 
+    fn has_turn(&mut self, port: &mut Port<'_>) -> Result<(), Close> {
+        let connection = &mut self.connection;
+        self.tls.with(port, |port| connection.has_turn(port))
+    }
+
     fn tick(&mut self, now_ns: u64, port: &mut Port<'_>) -> Result<(), Close> {
         let connection = &mut self.connection;
         self.tls.with(port, |port| connection.tick(now_ns, port))
