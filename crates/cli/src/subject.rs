@@ -49,7 +49,11 @@ impl Subject {
         let (spec, image) = match media {
             Some(media) => {
                 description_expected(name)?;
-                (load(name, &sets)?, Some(Image::open(media)?))
+                let image = Image::open(media)?;
+                let mut spec = load(name, &sets)?;
+                // What the media have been through is in the image.
+                spec.precondition = image.spec(&[])?.precondition;
+                (spec, Some(image))
             }
             None if is_image(name) => {
                 let image = Image::open(name)?;
@@ -135,6 +139,7 @@ impl Subject {
         watcher.say("preparing the drive");
         let began = Instant::now();
         let clock = || began.elapsed().as_secs_f64();
+        let otherwise = self.image.as_ref().and_then(|image| image.aged_otherwise(&spec));
         let mut report = match self.image {
             None => execute(&spec, jobs, &clock, &mut watcher)?.1,
             Some(image) if spec.host.is_some() => {
@@ -155,6 +160,7 @@ impl Subject {
                 execute_on(&mut device, &spec, jobs, oracle, &clock, &mut watcher)?
             }
         };
+        report.warnings.extend(otherwise);
         if watcher.finish(&report) {
             report.workload.summary.push_str(" (ended early)");
         }

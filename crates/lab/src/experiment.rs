@@ -5,9 +5,10 @@
 //!            (or a prepared drive, forked)
 //! ```
 
-use crate::drive::{self, HostStack, Jobs, Onlooker, Oracle, Run, RunError, Source, Target, Trace};
+use crate::drive::{self, Ageing, HostStack, Jobs, Onlooker, Oracle, Run, RunError, Source, Target, Trace};
 use crate::report::{HostCost, Report, RequestLog, Workload};
 use crate::spec::{Origin, Place, RawJob, RawPair, Spec};
+use crate::steadiness;
 use crate::trace::{Format, ReadOptions, Shaping, TraceReader};
 use crate::workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use pellucid_device::Device;
@@ -129,20 +130,30 @@ pub fn prepare(spec: &Spec, mut oracle: Option<&mut Oracle>) -> Result<Device, R
     Ok(device)
 }
 
+/// A drive that has been aged.
+pub struct Aged {
+    /// The drive.
+    pub device: Device,
+    /// Bytes that can be addressed, of the drive or of the layers on it.
+    pub capacity_bytes: u64,
+    /// How it went.
+    pub ageing: Ageing,
+}
+
 /// Makes the drive of a description and preconditions it, through its layers if it has any. The layers are stopped, so that
-/// what is on the drive is all there is. Besides: the bytes that can be addressed.
-pub fn age(spec: &Spec) -> Result<(Device, u64), RunError> {
+/// what is on the drive is all there is.
+pub fn age(spec: &Spec) -> Result<Aged, RunError> {
+    let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
     if spec.host.is_none() {
-        let device = prepare(spec, None)?;
+        let ageing = drive::precondition(&mut device, &spec.precondition, None)?;
         let capacity_bytes = device.capacity_bytes();
-        return Ok((device, capacity_bytes));
+        return Ok(Aged { device, capacity_bytes, ageing });
     }
-    let device = Device::new(&spec.drive).map_err(RunError::Device)?;
     let Some(mut stack) = stack(spec, device)? else { unreachable!("the description has a layer") };
-    drive::precondition_stack(&mut stack, &spec.precondition, None)?;
+    let ageing = drive::precondition_stack(&mut stack, &spec.precondition, None)?;
     stack.stop().map_err(RunError::Host)?;
     let capacity_bytes = stack.capacity_bytes();
-    Ok((stack.into_device(), capacity_bytes))
+    Ok(Aged { device: stack.into_device(), capacity_bytes, ageing })
 }
 
 /// Puts the layers of a description, if it has any, on a drive.
@@ -202,7 +213,9 @@ pub fn execute_on(
     let cost = HostCost::new(measured.requests.requests, clock() - began, peak_memory_bytes());
     let seeds = seeds(spec, jobs);
     let workload = Workload { summary, command_line: String::new() };
-    Ok(drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost)))
+    let mut report = drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost));
+    report.warnings.extend(steadiness::warning(spec, jobs, &report));
+    Ok(report)
 }
 
 /// The seeds that the run had. Jobs that differ are told apart.

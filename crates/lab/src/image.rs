@@ -200,6 +200,12 @@ impl Image {
         spec::from_str(&self.description, &name, sets)
     }
 
+    /// A sentence, where `spec` uses the blocks of the drive otherwise than it was aged with.
+    pub fn aged_otherwise(&self, spec: &Spec) -> Option<String> {
+        let aged = self.spec(&[]).ok()?;
+        crate::steadiness::aged_otherwise(&self.path.display().to_string(), &aged.drive.ftl, &spec.drive.ftl)
+    }
+
     /// Makes the drive that `spec` describes on the media of the image.
     pub fn device(self, spec: &Spec) -> Result<Device, ImageError> {
         let path = self.path.clone();

@@ -7,6 +7,7 @@ pub mod image;
 pub mod report;
 pub mod reproduce;
 pub mod spec;
+mod steadiness;
 mod suggest;
 pub mod swarm;
 pub mod targets;

@@ -9,8 +9,8 @@ use crate::subject::description_expected;
 use anyhow::anyhow;
 use pellucid_device::{Device, Namespace};
 use pellucid_ftl::Durability;
-use pellucid_lab::drive::HostLayer;
-use pellucid_lab::experiment;
+use pellucid_lab::drive::{Ageing, HostLayer, STEADY_PASSES_MAX, STEADY_SHARE};
+use pellucid_lab::experiment::{self, Aged};
 use pellucid_lab::image;
 use pellucid_lab::report::EraseCounts;
 use pellucid_lab::report::format::{binary_bytes, count, percent, significant, span};
@@ -85,7 +85,7 @@ impl Age {
         let began = Instant::now();
         let bar = Bar::new(global, None);
         bar.say("ageing the drive");
-        let (mut device, capacity_bytes) = experiment::age(&spec)?;
+        let Aged { mut device, capacity_bytes, ageing } = experiment::age(&spec)?;
         bar.say("saving the drive");
         let (path, bytes) = match in_file {
             Some(file) => {
@@ -100,7 +100,7 @@ impl Age {
         };
         bar.clear();
         let seconds = began.elapsed().as_secs_f64();
-        let summary = Summary { spec: &spec, device: &device, capacity_bytes, path, bytes, seconds };
+        let summary = Summary { spec: &spec, device: &device, ageing, capacity_bytes, path, bytes, seconds };
         Ok(output::print(&if global.json { summary.json() } else { summary.text() })?)
     }
 
@@ -163,10 +163,14 @@ impl Age {
     }
 }
 
+/// Lines of the table of passes: it fits a screen.
+const LINES: usize = 12;
+
 /// What has been made.
 struct Summary<'a> {
     spec: &'a Spec,
     device: &'a Device,
+    ageing: Ageing,
     /// Of the drive, or of the layers on it.
     capacity_bytes: u64,
     path: PathBuf,
@@ -187,10 +191,12 @@ impl Summary<'_> {
         let path = self.path.display();
         format!(
             "age  {}  >  {path}{size}, in {}\n\n\
+             {}\
              {:20}{} filled, erases per block {} to {}, mean {}, free blocks {}\n\n\
              next:  pellucid run --image {path} --rw randwrite --number_ios 100000\n",
             self.spec.drive_name,
             span(self.seconds),
+            self.evidence(),
             "wear",
             percent(self.spec.precondition.fill),
             count(erases.min.into()),
@@ -200,7 +206,34 @@ impl Summary<'_> {
         )
     }
 
+    /// Pass after pass, at most [`LINES`] of them, and why it ended.
+    fn evidence(&self) -> String {
+        let passes = &self.ageing.passes;
+        let most = passes.iter().filter_map(|pass| pass.write_amplification).fold(1.0, f64::max);
+        let every = passes.len().div_ceil(LINES).max(1);
+        let mut lines = String::new();
+        let mut overwritten = 0.0;
+        for (number, pass) in (1..).zip(passes) {
+            overwritten += pass.overwritten;
+            let Some(amplification) = pass.write_amplification else { continue };
+            if number % every == 0 || number == passes.len() {
+                let bar = "#".repeat((30.0 * amplification / most).round() as usize);
+                let (times, amplification) = (significant(overwritten), significant(amplification));
+                lines += &format!("  {times:>8}  {amplification:>8}  {bar}\n");
+            }
+        }
+        let head = if lines.is_empty() { "" } else { "  overwritten, write amplification of the pass\n" };
+        let victim = self.spec.drive.ftl.victim;
+        format!("{:20}{}, victim policy {victim}\n{head}{lines}\n", "ageing", self.ageing.reason())
+    }
+
     fn json(&self) -> String {
+        let pass = |pass: &pellucid_lab::drive::Pass| {
+            serde_json::json!({
+                "overwritten": pass.overwritten,
+                "write_amplification": pass.write_amplification,
+            })
+        };
         let erases = self.erases();
         let value = serde_json::json!({
             "drive": self.spec.drive_name,
@@ -208,6 +241,15 @@ impl Summary<'_> {
             "image_bytes": self.bytes,
             "capacity_bytes": self.capacity_bytes,
             "fill": self.spec.precondition.fill,
+            "ageing": {
+                "passes": self.ageing.passes.iter().map(pass).collect::<Vec<_>>(),
+                "stopped": self.ageing.stopped.name(),
+                "reason": self.ageing.reason(),
+                "last_change": self.ageing.last_change(),
+                "steady_below": STEADY_SHARE,
+                "passes_max": STEADY_PASSES_MAX,
+                "victim": self.spec.drive.ftl.victim.to_string(),
+            },
             "erases": { "total": erases.total, "min": erases.min, "mean": erases.mean, "max": erases.max },
             "free_blocks": self.device.free_blocks(),
             "wall_seconds": self.seconds,

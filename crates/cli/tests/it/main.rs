@@ -3,6 +3,7 @@
 mod common;
 mod images;
 mod mistakes;
+mod policies;
 mod promises;
 mod reproduce;
 mod serving;

@@ -1,8 +1,8 @@
 //! Preconditioning through layers of the host: the writes are commands like any other, and simulated time passes.
 
 use super::RunError;
+use super::ageing::{Ageing, Overwrites, overwrite};
 use super::oracle::{Oracle, fill_images};
-use super::precondition::{Overwrites, overwrite};
 use super::target::{HostStack, Target};
 use crate::spec::Precondition;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, SimTime, Status};
@@ -17,14 +17,15 @@ pub fn precondition_stack(
     stack: &mut HostStack,
     what: &Precondition,
     oracle: Option<&mut Oracle>,
-) -> Result<(), RunError> {
+) -> Result<Ageing, RunError> {
     let sectors = stack.capacity_bytes() / u64::from(stack.device().layout().sector_bytes);
     let filled = (sectors as f64 * what.fill) as u64;
+    let mut ageing = Ageing::default();
     if filled > 0 {
-        write(stack, what, filled, oracle)?;
+        ageing = write(stack, what, filled, oracle)?;
     }
     stack.device_mut().elapse(what.shelf_seconds());
-    Ok(())
+    Ok(ageing)
 }
 
 /// Fills so many sectors, and overwrites them.
@@ -33,7 +34,7 @@ fn write(
     what: &Precondition,
     filled: u64,
     oracle: Option<&mut Oracle>,
-) -> Result<(), RunError> {
+) -> Result<Ageing, RunError> {
     let now = stack.now();
     let mut writer = Writer {
         stack,
@@ -50,8 +51,9 @@ fn write(
         writer.write(Lba(at), count)?;
         at += u64::from(count);
     }
-    overwrite(&mut writer, what, filled)?;
-    writer.end()
+    let ageing = overwrite(&mut writer, what, filled)?;
+    writer.end()?;
+    Ok(ageing)
 }
 
 struct Writer<'a> {

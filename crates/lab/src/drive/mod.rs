@@ -7,6 +7,7 @@
 //! ```
 //! Order at one moment: events due run first, then arrivals, jobs taking turns.
 
+mod ageing;
 mod fill;
 mod measure;
 mod oracle;
@@ -14,6 +15,7 @@ mod precondition;
 mod source;
 mod target;
 
+pub use ageing::{Ageing, Pass, STEADY_PASSES_MAX, STEADY_SHARE, Stopped};
 pub use fill::precondition_stack;
 pub use measure::{Measured, report};
 pub use oracle::{Mismatch, Oracle, Promise, fill_images, stamp, version_of};

@@ -1,34 +1,31 @@
 //! Preconditioning: what is written to a drive before the measurement, without simulating time.
 
 use super::RunError;
+use super::ageing::{Ageing, Overwrites, overwrite};
 use super::oracle::{Oracle, fill_images};
-use crate::spec::{Overwrite, Precondition};
+use crate::spec::Precondition;
 use pellucid_device::{Device, Filler};
 use pellucid_flash::{Lba, Lpn, Opcode, Rng};
-
-/// Random overwriting goes on until write amplification over a whole pass changes by less than this share.
-const STEADY_SHARE: f64 = 0.01;
-/// ... and for no more passes than this.
-const STEADY_PASSES_MAX: u32 = 20;
 
 /// Fills and overwrites the block namespace of `device` as described. With an oracle, its expectations follow.
 pub fn precondition(
     device: &mut Device,
     what: &Precondition,
     oracle: Option<&mut Oracle>,
-) -> Result<(), RunError> {
+) -> Result<Ageing, RunError> {
     if what.fill > 0.0 && !device.has_block_namespace() {
         return Err(RunError::NoBlock);
     }
     let units = device.capacity_sectors() / u64::from(device.layout().sectors_per_unit);
     let filled = (units as f64 * what.fill) as u64;
+    let mut ageing = Ageing::default();
     if filled > 0 {
-        write(device, what, filled, oracle)?;
+        ageing = write(device, what, filled, oracle)?;
         device.reset_counters();
     }
     // What a file holds from earlier runs grows older, too.
     device.elapse(what.shelf_seconds());
-    Ok(())
+    Ok(ageing)
 }
 
 /// Fills so many units, and overwrites them.
@@ -37,48 +34,14 @@ fn write(
     what: &Precondition,
     filled: u64,
     oracle: Option<&mut Oracle>,
-) -> Result<(), RunError> {
+) -> Result<Ageing, RunError> {
     let mut writer = Writer::new(device, oracle);
     for lpn in 0..filled {
         writer.write(Lpn(lpn as u32))?;
     }
-    overwrite(&mut writer, what, filled)?;
-    writer.end()
-}
-
-/// What preconditioning overwrites through: mapping units of a drive, or sectors above layers of the host.
-pub(super) trait Overwrites {
-    /// Writes `count` random pieces of the first `filled`.
-    fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError>;
-
-    /// Pieces that collection has moved so far.
-    fn moved(&self) -> u64;
-}
-
-/// Overwrites what has been filled, as described.
-pub(super) fn overwrite(
-    writer: &mut impl Overwrites,
-    what: &Precondition,
-    filled: u64,
-) -> Result<(), RunError> {
-    let mut rng = Rng::stream(what.seed, "precondition");
-    match what.overwrite {
-        Overwrite::Capacities(share) => writer.overwrite(&mut rng, filled, (filled as f64 * share) as u64),
-        Overwrite::Steady => {
-            let mut before = f64::NAN;
-            for _ in 0..STEADY_PASSES_MAX {
-                let moved = writer.moved();
-                writer.overwrite(&mut rng, filled, filled)?;
-                let now = 1.0 + (writer.moved() - moved) as f64 / filled as f64;
-                let steady = now > 1.0 && ((now - before) / before).abs() < STEADY_SHARE;
-                before = now;
-                if steady {
-                    break;
-                }
-            }
-            Ok(())
-        }
-    }
+    let ageing = overwrite(&mut writer, what, filled)?;
+    writer.end()?;
+    Ok(ageing)
 }
 
 struct Writer<'a> {

@@ -109,15 +109,17 @@ impl OneDie {
             let (hot, cold) = (100.0 * share, 100.0 * writes);
             format!(",random_distribution=zoned:{cold:.0}/{hot:.0}:{:.0}/{:.0}", 100.0 - cold, 100.0 - hot)
         });
-        let mut job = |times: f64| {
+        // Writes in an order of their own: those of the same seed would meet the pages in the order in which they were written.
+        let mut job = |times: f64, number: u64| {
             let count = (f64::from(self.user) * times) as u64;
-            let job = format!("rw=randwrite,bs=4k,iodepth=64,number_ios={count}{zones}");
+            let seed = bench.seed().wrapping_add(number) >> 1;
+            let job = format!("rw=randwrite,bs=4k,iodepth=64,number_ios={count},randseed={seed}{zones}");
             measure(&mut device, &spec, &job)
         };
         if self.hot.is_some() {
-            job(settle)?;
+            job(settle, 0)?;
         }
-        let report = job(times)?;
+        let report = job(times, 1 << 32)?;
         Ok((report.write_amplification.total.unwrap_or(f64::NAN), report.collection.emergency_victims))
     }
 }

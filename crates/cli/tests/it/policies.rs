@@ -1,0 +1,104 @@
+//! "Is this policy better?", as a user asks it: through `run`, with writes that nothing throttles.
+
+use crate::common::Folder;
+
+/// One die of 512 blocks of 16 pages; one block is no spare, and the rest leaves 28 %.
+const ONE_DIE: &str = r#"
+[drive.media]
+channels = 1
+ways = 1
+blocks = 512
+pages = 16
+page_size = "4KiB"
+sector_size = 4096
+unit_size = "4KiB"
+cell = "slc"
+store = "none"
+[drive.media.timing]
+read = "50us"
+program = "500us"
+erase = "3ms"
+channel_rate = "400MB/s"
+[drive.ftl]
+capacity = 26161152
+separation = "off"
+durability = "volatile"
+[drive.buffer]
+entries = 64
+write = "write-through"
+retain = false
+[precondition]
+fill = 1.0
+overwrite = 4.0
+[[job]]
+rw = "randwrite"
+bs = "4k"
+iodepth = 64
+number_ios = 12000
+"#;
+
+#[test]
+fn every_policy_has_the_write_amplification_of_theory() {
+    let folder = Folder::new();
+    folder.write("die.toml", ONE_DIE);
+    // (1 + OP) / OP, a / (a + W0(-a e^-a)), and the mean field of blocks of 16 pages for the rest. So small a die has a share of its
+    // pages twice, the old copies of the 64 writes under way, hence 6 %.
+    for (victim, theory) in
+        [("random", 4.57), ("fifo", 2.48), ("greedy", 2.20), ("d-choices:2", 3.14), ("d-choices:10", 2.27)]
+    {
+        let policy = format!("ftl.victim={victim}");
+        let report = folder.run(&["run", "die.toml", "--json", "--set", &policy]).json();
+        let measured = report["write_amplification"]["total"].as_f64().unwrap();
+        assert!((measured / theory - 1.0).abs() < 0.06, "{victim}: {measured}, theory {theory}");
+        assert_eq!(report["collection"]["emergency_victims"], 0, "{victim}");
+        assert_eq!(report["warnings"].as_array().unwrap().len(), 0, "{victim}: {}", report["warnings"]);
+    }
+}
+
+#[test]
+fn ageing_shows_its_evidence() {
+    let folder = Folder::new();
+    folder.write("die.toml", ONE_DIE);
+    let age = |more: &[&str]| folder.run(&[&["age", "die.toml", "-o", "die.pellucid"], more].concat());
+    let ageing = &age(&["--overwrite", "steady", "--json"]).json()["ageing"];
+    let passes = ageing["passes"].as_array().unwrap();
+    let last = passes.last().unwrap()["write_amplification"].as_f64().unwrap();
+    assert!(passes.len() > 2 && (last / 2.2 - 1.0).abs() < 0.06, "{ageing}");
+    assert_eq!((&ageing["stopped"], &ageing["victim"]), (&"steady".into(), &"greedy".into()));
+    let text = age(&["--overwrite", "2.5"]).answer();
+    assert!(text.contains("overwritten 2.50 times, as asked"), "{text}");
+    assert!(text.contains("victim policy greedy") && text.lines().count() < 24, "{text}");
+}
+
+#[test]
+fn numbers_of_another_policys_state_come_with_a_warning() {
+    let folder = Folder::new();
+    folder.write("die.toml", ONE_DIE);
+    folder.run(&["age", "die.toml", "--overwrite", "3", "-o", "die.pellucid"]).answer();
+    let work = ["--rw", "randwrite", "--iodepth", "64", "--number_ios", "1000"];
+    let same = folder.run(&[&["run", "die.pellucid"], &work[..]].concat());
+    assert_eq!((same.status, same.stderr.as_str()), (0, ""));
+    let other = folder.run(&[&["run", "die.pellucid", "--set", "ftl.victim=fifo"], &work[..]].concat());
+    assert!(
+        other.stderr.starts_with(
+            "warning: die.pellucid was aged with drive.ftl.victim = greedy and runs with fifo: until the run has overwritten"
+        ),
+        "{}",
+        other.stderr
+    );
+}
+
+#[test]
+fn a_run_that_is_too_short_says_so() {
+    let folder = Folder::new();
+    folder.write("die.toml", ONE_DIE);
+    let short = ["--set", "precondition.overwrite=0.0", "--number_ios", "639", "--json"];
+    let run = |more: &[&str]| folder.run(&[&["run", "die.toml"], &short[..], more].concat());
+    let done = run(&[]);
+    let sentence = "write amplification is not steady: the run overwrote 10.0 % of the drive";
+    assert!(done.stderr.starts_with(&format!("warning: {sentence}")), "{}", done.stderr);
+    assert!(done.json()["warnings"][0].as_str().unwrap().starts_with(sentence));
+    for quiet in [&["--rw", "randread"][..], &["--rw", "write"], &["--number_ios", "6400"]] {
+        assert_eq!(run(quiet).stderr, "", "{quiet:?}");
+    }
+}
