@@ -33,7 +33,7 @@ fn a_served_drive_that_promises_nothing_says_so() {
     for (more, expected) in [("", 0), ("--set ftl.durability=volatile", 1)] {
         let folder = Folder::new();
         let script = format!(
-            "exec \"$0\" serve cosmos-plus --set media.store=file:kept.img --set media.blocks=32 \
+            "exec \"$0\" serve cosmos-plus --set media.store=file:kept.img --set media.space=sparse --set media.blocks=32 \
              --set ftl.over_provisioning=0.4 --nbd unix:nbd --control control {more}"
         );
         let _server = Serving::new(&folder, &script);
