@@ -6,5 +6,6 @@ mod mistakes;
 mod promises;
 mod reproduce;
 mod serving;
+mod storage;
 mod targets;
 mod work;
