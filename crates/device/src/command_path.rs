@@ -245,7 +245,9 @@ impl Device {
             return;
         }
         let through = self.config.buffer.write == crate::config::WritePolicy::WriteThrough;
-        let promises = command.opcode == Opcode::Flush || command.fua || through;
+        // A chunk write is acknowledged when it is programmed.
+        let chunks = matches!(self.spaces.get(usize::from(command.namespace)), Some(Space::Chunks(_)));
+        let promises = command.opcode == Opcode::Flush || command.fua || through || chunks;
         if (promises && self.media.promise().is_err()) || self.media.holds_back() {
             self.works[work].status = Status::WriteFault;
         }

@@ -22,7 +22,9 @@ impl<W: Write> FioTrace<W> {
     pub fn new(out: W) -> FioTrace<W> {
         let mut trace =
             FioTrace { out: BufWriter::new(out), streams: Vec::new(), previous_us: 0, failed: None, untold: true };
-        trace.failed = writeln!(trace.out, "fio version 3 iolog").err();
+        // At once: what cannot be written at all is known before anybody is served.
+        let begun = writeln!(trace.out, "fio version 3 iolog").and_then(|()| trace.out.flush());
+        trace.failed = begun.err();
         trace
     }
 
@@ -66,7 +68,7 @@ impl<W: Write> Observer for FioTrace<W> {
 
     fn failed(&mut self) -> Option<String> {
         let error = self.failed.as_ref().filter(|_| self.untold)?;
-        let why = format!("{error}; what hosts ask from now on is not recorded, and serving goes on");
+        let why = format!("{error}; nothing is recorded from here on");
         self.untold = false;
         Some(why)
     }

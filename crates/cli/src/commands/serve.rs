@@ -15,7 +15,7 @@ use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
 use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, serial_number};
 use pellucid_serve::session::{NQN_PREFIX, Namespace};
 use pellucid_serve::{
-    Address, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Options, PlannedFault, Refusal, RemoteConfig,
+    Address, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options, PlannedFault, Refusal, RemoteConfig,
     Server, Time, TlsConfig, UblkError,
 };
 use std::collections::BTreeMap;
@@ -228,7 +228,11 @@ impl Serve {
         if let Some(path) = &self.record {
             let file = std::fs::File::create(path)
                 .map_err(|error| Failure::asked(anyhow!("{}: {error}", path.display())))?;
-            core.observe(Box::new(FioTrace::new(file)));
+            let mut recording = FioTrace::new(file);
+            if let Some(why) = recording.failed() {
+                return Err(Failure::asked(anyhow!("--record {}: {why}", path.display())));
+            }
+            core.observe(Box::new(recording));
         }
         for fault in &self.fault {
             let refuse = |error| Failure::asked(anyhow!("--fault {}: {error}", fault.text));

@@ -7,5 +7,6 @@ mod policies;
 mod promises;
 mod reproduce;
 mod serving;
+mod storage;
 mod targets;
 mod work;

@@ -32,6 +32,8 @@ const STATE_BYTES: usize = 16;
 const NO_UNIT: u32 = u32::MAX;
 /// Reads of a block are written to the file when so many have come, beside every change of its state.
 const READS_KEPT: u64 = 64;
+/// Of so many reads that found damage is told; more are only counted.
+const DAMAGED_TOLD: u64 = 100;
 
 /// A stripe between the begin and the end of its program.
 #[derive(Debug)]
@@ -57,6 +59,7 @@ pub(crate) struct FileStore {
     /// Metadata as in memory (store/meta.rs), then the checksum of each unit's data.
     metas: Vec<Option<Box<[u8]>>>,
     stages: Vec<Stage>,
+    idle_stages: Vec<Stage>,
     /// The unit that was read last, as it is stored and found to be good.
     unit: Vec<u8>,
     unit_is: u32,
@@ -65,6 +68,8 @@ pub(crate) struct FileStore {
     sync: SyncTo,
     /// States that the file is to have as soon as what they count is on the disk; only with [`SyncTo::Machine`].
     behind: BTreeMap<u32, BlockState>,
+    /// Reads that found damage.
+    damaged: u64,
     /// It did not exist before.
     created: bool,
     reserved: u64,
@@ -92,6 +97,8 @@ impl FileStore {
             states: vec![BlockState::default(); shape.blocks as usize],
             metas: vec![None; shape.blocks as usize],
             stages: Vec::new(),
+            idle_stages: Vec::new(),
+            damaged: 0,
             unit: vec![0; shape.unit_stored_bytes],
             unit_is: NO_UNIT,
             buffer: Mutex::new(vec![0; record.bytes]),
@@ -248,12 +255,16 @@ impl FileStore {
             self.commit();
         }
         let units = self.shape.units_per_stripe as usize;
-        self.stages.push(Stage {
+        let mut stage = self.idle_stages.pop().unwrap_or_else(|| Stage {
             block,
             data: vec![0; units * self.shape.unit_stored_bytes].into(),
             metadata: vec![0; units * self.shape.unit_metadata_bytes].into(),
             copied: Vec::new(),
         });
+        stage.block = block;
+        // A host that gives none gives zeros.
+        stage.metadata.fill(0);
+        self.stages.push(stage);
     }
 
     fn stage(&mut self, block: u32) -> usize {
@@ -292,7 +303,7 @@ impl FileStore {
     /// A stripe ends: its data and its spare area go to the file. The state follows.
     pub(crate) fn end(&mut self, block: u32, stripe: u32, readable: bool) {
         let at = self.stage(block);
-        let stage = self.stages.swap_remove(at);
+        let mut stage = self.stages.swap_remove(at);
         let (bytes, units) = (self.shape.unit_stored_bytes, self.shape.units_per_stripe);
         self.unit_is = NO_UNIT;
         let name = (block, stripe, self.states[block as usize].erase_count());
@@ -310,6 +321,8 @@ impl FileStore {
         let buffer = self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.record.encode(&self.shape, name, meta, &stage.metadata, self.header.age_s, buffer);
         self.backing.write(place, buffer);
+        stage.copied.clear();
+        self.idle_stages.push(stage);
     }
 
     /// Reads bytes of a unit's stored data, if all of it is as it was stored.
@@ -366,7 +379,10 @@ impl FileStore {
             Err(error) => error.to_string(),
         };
         let at = self.data_at(block, index);
-        self.backing.tell(StoreNotice::Damaged { path: self.path.clone(), block, unit: index, at, why });
+        self.damaged += 1;
+        if self.damaged <= DAMAGED_TOLD {
+            self.backing.tell(StoreNotice::Damaged { path: self.path.clone(), block, unit: index, at, why });
+        }
         Found::Damaged
     }
 

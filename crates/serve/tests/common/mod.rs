@@ -24,7 +24,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -316,6 +316,27 @@ pub fn serve_observed(
     observer: Option<Box<dyn Observer + Send>>,
     options: Options,
 ) -> Served {
+    serve_logged(name, drives, time, (observer, Arc::default()), options)
+}
+
+/// With an observer, and with what the server logs.
+pub fn serve_watched(
+    name: &str,
+    drives: Vec<(String, Device)>,
+    time: Time,
+    observer: Box<dyn Observer + Send>,
+) -> (Served, Arc<Mutex<String>>) {
+    let log = Arc::<Mutex<String>>::default();
+    (serve_logged(name, drives, time, (Some(observer), log.clone()), Options::default()), log)
+}
+
+fn serve_logged(
+    name: &str,
+    drives: Vec<(String, Device)>,
+    time: Time,
+    (observer, log): (Option<Box<dyn Observer + Send>>, Arc<Mutex<String>>),
+    options: Options,
+) -> Served {
     let directory = scratch(name);
     let (unix, control) = (directory.join("nbd"), directory.join("control"));
     let paths = (unix.clone(), control.clone());
@@ -325,7 +346,11 @@ pub fn serve_observed(
         if let Some(observer) = observer {
             core.observe(observer);
         }
-        let mut server = Server::new(core, options, Box::new(|_| {})).expect("an event queue");
+        let log = move |line: std::fmt::Arguments<'_>| {
+            let mut log = log.lock().expect("a log");
+            *log += &format!("{line}\n");
+        };
+        let mut server = Server::new(core, options, Box::new(log)).expect("an event queue");
         let accept = || Box::new(|_, _| Ok(Box::<NbdSession>::default() as _));
         let tcp = server.listen(&"127.0.0.1:0".parse().expect("an address"), "nbd", accept());
         server.listen(&Address::Unix(paths.0), "nbd", accept()).expect("a Unix socket");

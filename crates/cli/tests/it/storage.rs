@@ -1,0 +1,80 @@
+//! What the command says about the storage of a drive: space, versions, recordings.
+
+use crate::common::{Folder, Serving, eventually};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A file system of one MiB in a folder; `None`, with the reason printed, where nothing can be mounted.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(folder: &Folder) -> Option<Mounted> {
+        let place = folder.path("small");
+        std::fs::create_dir_all(&place).unwrap();
+        let done = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "pellucid"]).arg(&place).output();
+        match done {
+            Ok(output) if output.status.success() => Some(Mounted(place)),
+            other => {
+                println!("skipped: mount: {other:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_drive_without_the_space_is_refused_and_the_way_out_is_named() {
+    let folder = Folder::with_drive();
+    let Some(_small) = Mounted::new(&folder) else { return };
+    let words = ["run", "tiny.toml", "--set", "media.store=file:small/drive", "--rw", "randwrite"];
+    let done = folder.run(&words);
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    let says = "small/drive: cannot reserve 6.4 MB for the media: No space left on device";
+    assert!(done.stderr.contains(says), "{}", done.stderr);
+    assert!(done.stderr.contains("drive.media.space = \"sparse\""), "{}", done.stderr);
+    assert!(!folder.path("small/drive").exists());
+}
+
+#[test]
+fn an_image_of_an_older_version_is_refused_in_one_sentence() {
+    let folder = Folder::with_drive();
+    let mut older = vec![0; 4096];
+    older[..8].copy_from_slice(b"PELLUCID");
+    older[8] = 1;
+    std::fs::write(folder.path("older"), &older).unwrap();
+    let done = folder.run(&["run", "tiny.toml", "--set", "media.store=file:older", "--rw", "randread"]);
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    assert!(done.stderr.contains("older: image format version 1, but this program knows version 3 only"), "{}", done.stderr);
+    assert_eq!(std::fs::read(folder.path("older")).unwrap(), older);
+}
+
+#[test]
+fn a_recording_that_cannot_begin_is_refused() {
+    let folder = Folder::with_drive();
+    let done = folder.run(&["serve", "tiny.toml", "--set", "media.store=ram", "--nbd", "unix:nbd", "--record", "/dev/full"]);
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    assert!(done.stderr.contains("--record /dev/full: No space left on device"), "{}", done.stderr);
+}
+
+#[test]
+fn a_server_says_what_its_drives_can_come_to_take() {
+    let folder = Folder::with_drive();
+    let script = "exec \"$0\" serve tiny.toml --set media.store=file:drive --nbd unix:nbd";
+    let _server = Serving::new(&folder, script);
+    let log = || std::fs::read_to_string(folder.path("log")).unwrap();
+    eventually("the start is logged", || log().contains("event=store"));
+    let line = log().lines().find(|line| line.contains("event=store")).unwrap().to_owned();
+    let number = |key: &str| -> u64 {
+        let at = line.find(key).unwrap_or_else(|| panic!("{key} in {line}")) + key.len();
+        line[at..].split_whitespace().next().unwrap().parse().unwrap()
+    };
+    assert!(number("memory_max_bytes=") < 1 << 20, "{line}");
+    assert_eq!(number("file_max_bytes="), number("file_reserved_bytes="), "{line}");
+    assert_eq!(number("file_max_bytes="), std::fs::metadata(folder.path("drive")).unwrap().len());
+}

@@ -1,0 +1,243 @@
+//! What hosts see when the storage below a drive gives out: a full disk, a file cut off, memory at its bound, a full recording.
+
+mod common;
+
+use common::{Client, config, drive, pattern, scratch, serve, serve_watched};
+use pellucid_device::{Device, DeviceConfig};
+use pellucid_media::{Space, StoreKind};
+use pellucid_serve::{FioTrace, Time};
+use pellucid_wire::nbd::Command;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+const MIB: usize = 1 << 20;
+const MIB32: u32 = 1 << 20;
+
+/// A file system of 8 MiB in memory, taken away at the end.
+struct Small(PathBuf);
+
+impl Small {
+    /// `None`, with the reason printed, where nothing can be mounted.
+    fn new(name: &str) -> Option<Small> {
+        let place = scratch(name).join("small");
+        std::fs::create_dir_all(&place).expect("a directory");
+        let _ = std::process::Command::new("umount").arg(&place).output();
+        let mut mount = std::process::Command::new("mount");
+        let done = mount.args(["-t", "tmpfs", "-o", "size=8m", "pellucid"]).arg(&place).output();
+        match done {
+            Ok(output) if output.status.success() => Some(Small(place)),
+            Ok(output) => {
+                println!("skipped: mount: {}", String::from_utf8_lossy(&output.stderr).trim());
+                None
+            }
+            Err(error) => {
+                println!("skipped: mount: {error}");
+                None
+            }
+        }
+    }
+
+    /// Takes all but `left` bytes of the space that is free; gives the file that does.
+    fn fill(&self, left: usize) -> PathBuf {
+        let path = self.0.join("filler");
+        let mut filler = std::fs::File::create(&path).expect("a file");
+        let page = [1; 4096];
+        while filler.write_all(&page).is_ok() {}
+        let taken = filler.metadata().expect("its length").len() / 4096 * 4096;
+        filler.set_len(taken.saturating_sub(left as u64)).expect("a shorter file");
+        path
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(&self.0).output();
+    }
+}
+
+fn in_file(path: &Path, space: Space) -> DeviceConfig {
+    let mut config = config(StoreKind::File(path.into()));
+    config.media.keep.space = space;
+    // 4 MiB.
+    config.media.geometry.blocks = 16;
+    config
+}
+
+/// A sparse image on a disk that runs full: hosts get errors, reads go on, nothing that was promised is lost, not by the end of the
+/// process either, and with room again it goes on as before. No block is given up for it.
+#[test]
+fn a_full_disk_is_an_error_for_the_host() {
+    let Some(small) = Small::new("full") else { return };
+    let described = in_file(&small.0.join("image"), Space::Sparse);
+    let device = Device::new(&described).expect("a drive");
+    let served = serve("full", vec![("one".into(), device)], Time::Instant);
+    let mut client = Client::tcp(&served, "one");
+    let (old, new) = (pattern(1, MIB), pattern(2, MIB));
+    client.write(0, &old);
+    client.flush();
+    let filler = small.fill(64 << 10);
+    let mut errors = 0;
+    for at in (0..MIB).step_by(16 << 10) {
+        let reply = client.ask(Command::Write, 0, at as u64, 16 << 10, &new[at..at + (16 << 10)]);
+        errors += u32::from(reply.error != 0);
+    }
+    let flushed = client.ask(Command::Flush, 0, 0, 0, &[]).error;
+    assert!(errors > 0 && flushed != 0, "{errors} writes failed, flush {flushed}");
+    let found = client.read(0, MIB32);
+    for (at, sector) in found.chunks(512).enumerate() {
+        let at = at * 512;
+        assert!(sector == &old[at..at + 512] || sector == &new[at..at + 512], "sector at {at}");
+    }
+    // As when the process is killed now, and the disk has room again.
+    let copy = scratch("full").join("copy");
+    std::fs::copy(small.0.join("image"), &copy).expect("a copy");
+    let mut killed = Device::new(&in_file(&copy, Space::Sparse)).expect("the image of a killed process");
+    assert_eq!(killed.bad_blocks(), (0, 0));
+    killed.check();
+    let again = serve("full-killed", vec![("one".into(), killed)], Time::Instant);
+    let mut survivor = Client::tcp(&again, "one");
+    for (at, sector) in survivor.read(0, MIB32).chunks(512).enumerate() {
+        let at = at * 512;
+        assert!(sector == &old[at..at + 512] || sector == &new[at..at + 512], "sector at {at}, killed");
+    }
+    drop(survivor);
+    drop(again.stop());
+    std::fs::remove_file(copy).expect("the copy");
+
+    std::fs::remove_file(filler).expect("the filler");
+    client.write(0, &new);
+    client.flush();
+    assert_eq!(client.read(0, MIB32), new);
+    drop(client);
+    let devices = served.stop();
+    assert_eq!(devices[0].bad_blocks(), (0, 0));
+    devices[0].check();
+    drop(devices);
+    let mut mounted = Device::new(&described).expect("the drive");
+    assert!(!mounted.media().recovered() && mounted.store_notice().is_none());
+}
+
+/// Without room for all of it an image is refused in a sentence, and leaves nothing behind.
+#[test]
+fn space_is_reserved_or_refused() {
+    let Some(small) = Small::new("reserve") else { return };
+    let path = small.0.join("image");
+    let filler = small.fill(MIB);
+    let refused = Device::new(&in_file(&path, Space::Reserve)).expect_err("no space").to_string();
+    assert!(refused.contains("cannot reserve 4.") && refused.contains("drive.media.space"), "{refused}");
+    assert!(!path.exists(), "what was begun is taken away");
+    std::fs::remove_file(filler).expect("the filler");
+    let device = Device::new(&in_file(&path, Space::Reserve)).expect("space enough");
+    assert!(device.extent().reserved > 4 << 20);
+    small.fill(0);
+    let served = serve("reserve", vec![("one".into(), device)], Time::Instant);
+    let mut client = Client::tcp(&served, "one");
+    for round in 0..4 {
+        client.write(0, &pattern(round, 2 * MIB));
+        client.flush();
+    }
+    assert_eq!(client.read(0, 2 * MIB32), pattern(3, 2 * MIB));
+    drop(served.stop());
+}
+
+/// Somebody cuts the file off below a running server: reads of what is gone fail, and the server lives.
+#[test]
+fn a_file_cut_off_is_unreadable_and_no_more() {
+    let path = scratch("cut-off").join("image");
+    let _ = std::fs::remove_file(&path);
+    let device = Device::new(&in_file(&path, Space::Reserve)).expect("a drive");
+    let served = serve("cut-off", vec![("one".into(), device)], Time::Instant);
+    let mut client = Client::tcp(&served, "one");
+    let data = pattern(3, 2 * MIB);
+    client.write(0, &data);
+    client.flush();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("the image");
+    file.set_len(file.metadata().expect("its length").len() / 2).expect("cut off");
+    let mut failed = 0;
+    for at in (0..2 * MIB).step_by(4096) {
+        let reply = client.ask(Command::Read, 0, at as u64, 4096, &[]);
+        match reply.error {
+            0 => assert!(reply.data == data[at..at + 4096], "{at}"),
+            _ => failed += 1,
+        }
+    }
+    assert!(failed > 0, "half of the file is gone");
+    drop(client);
+    drop(served.stop());
+}
+
+/// Memory follows what is alive, whatever was written before; at the bound writes fail, and trims make room.
+#[test]
+fn memory_has_a_bound() {
+    let mut described = config(StoreKind::Ram);
+    described.media.keep.ram_max = Some(3 << 20);
+    let device = Device::new(&described).expect("a drive");
+    let (before, at_most) = (memory(&device), device.extent().memory_max);
+    assert!(at_most > 3 << 20 && at_most < 5 << 20, "{at_most}");
+    let served = serve("bound", vec![("one".into(), device)], Time::Instant);
+    let mut client = Client::tcp(&served, "one");
+    for round in 0..20 {
+        client.write(0, &pattern(round, MIB));
+    }
+    client.flush();
+    let mut refused = None;
+    let end = client.size_bytes as usize - (64 << 10);
+    for at in (MIB..end).step_by(64 << 10) {
+        if client.ask(Command::Write, 0, at as u64, 64 << 10, &pattern(7, 64 << 10)).error != 0 {
+            refused = Some(at);
+            break;
+        }
+    }
+    let refused = refused.expect("the bound lies below the capacity");
+    assert!(refused > 2 * MIB, "{refused}: what is alive has room");
+    assert_eq!(client.read(0, MIB32), pattern(19, MIB));
+    assert_eq!(client.ask(Command::Trim, 0, MIB as u64, (refused - MIB) as u32, &[]).error, 0);
+    client.write(2 * MIB as u64, &pattern(8, MIB / 2));
+    client.flush();
+    assert_eq!(client.read(2 * MIB as u64, MIB32 / 2), pattern(8, MIB / 2));
+    assert_eq!(client.read(0, MIB32), pattern(19, MIB));
+    drop(client);
+    let devices = served.stop();
+    let now = memory(&devices[0]) - before;
+    assert!(now < 2 << 20, "{now} bytes for 1.5 MiB that are alive");
+    devices[0].check();
+}
+
+fn memory(device: &Device) -> u64 {
+    let parts = device.memory_bytes();
+    parts.iter().find(|(part, _)| *part == "media").expect("the media take memory").1
+}
+
+/// Takes so many bytes.
+struct Limited(usize);
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0 == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A recording that cannot go on is told of when that happens, once, and serving goes on.
+#[test]
+fn a_full_recording_is_told_of_at_once() {
+    let recording = Box::new(FioTrace::new(Limited(20_000)));
+    let drives = vec![("one".into(), drive(StoreKind::Ram))];
+    let (served, log) = serve_watched("recording", drives, Time::Instant, recording);
+    let mut client = Client::tcp(&served, "one");
+    for round in 0..2_000u64 {
+        client.write(round % 64 * 4096, &pattern(1, 4096));
+    }
+    common::eventually("the log says so", || log.lock().expect("a log").contains("event=record-failed"));
+    client.write(0, &pattern(2, 4096));
+    assert_eq!(client.read(0, 4096), pattern(2, 4096));
+    assert_eq!(log.lock().expect("a log").matches("event=record-failed").count(), 1);
+}
