@@ -9,7 +9,6 @@
 
 use super::bench::{Bench, ReproduceError, measure};
 use super::{Check, Outcome};
-use crate::drive::Target;
 use crate::experiment::prepare;
 use crate::report::plot::Unit;
 use crate::spec;
