@@ -401,11 +401,15 @@ pub fn summary(device: &Device) -> String {
         let mut namespaces = config.namespaces.iter();
         let own = namespaces.find(|namespace| matches!(namespace, Namespace::Block { .. }));
         let blocks = own.map_or(layout.blocks_per_die, |namespace| namespace.blocks().len() as u32);
-        let own_bytes = layout.with_blocks_per_die(blocks).media_bytes();
+        let own_bytes = layout.with_blocks_per_die(blocks - config.ftl.cache_blocks()).media_bytes();
         let spare = own_bytes as f64 / device.capacity_bytes() as f64 - 1.0;
         let victim = config.ftl.victim;
         let unit = f64::from(layout.unit_bytes) / 1024.0;
-        format!("page map of {unit} KiB units, {victim}, {:.1} % over-provisioning", spare * 100.0)
+        let cache = config.ftl.slc_cache.map_or(String::new(), |cache| {
+            let bytes = layout.with_blocks_per_die(cache.blocks).media_bytes() / u64::from(cache.bits);
+            format!(", SLC cache of {} MiB", bytes >> 20)
+        });
+        format!("page map of {unit} KiB units, {victim}, {:.1} % over-provisioning{cache}", spare * 100.0)
     } else {
         "no map in the drive".to_string()
     };
