@@ -99,6 +99,7 @@ impl Device {
             gathering: (NIL, NIL),
             starved: Default::default(),
             starved_count: 0,
+            idle: Default::default(),
             read_only: block_namespace != crate::spaces::NO_NAMESPACE && ftl.worn_out(),
             mounted,
             spaces,

@@ -73,6 +73,7 @@ pub struct Device {
     pub(crate) forgetting: crate::forgetting::Forgetting,
     pub(crate) placement: crate::placement::Placement,
     pub(crate) read_only: bool,
+    pub(crate) idle: crate::fold::Idle,
     /// What the last mount did; none yet where the media were empty.
     pub(crate) mounted: Option<MountReport>,
     pub(crate) counters: Counters,
@@ -87,6 +88,7 @@ impl Device {
     pub fn submit(&mut self, now: SimTime, mut command: Command) {
         self.advance(now);
         self.settle_handle(&mut command);
+        self.end_idleness();
         let status = self.refuse(&command).or_else(|| self.refuse_for_store(&command));
         let work = self.works.take();
         self.works[work].begin(command, now, status.unwrap_or(Status::Success));
@@ -151,6 +153,7 @@ impl Device {
                 self.run(task);
             }
             Event::Visible(work) => self.visible(work),
+            Event::Idle => self.idle_for_long(),
             Event::Completed(work) => {
                 let record = &mut self.works[work];
                 record.stages.add(Stage::HostLink, at - record.mark);
@@ -233,6 +236,7 @@ impl Device {
             }
             if self.active == 0 {
                 self.collect_while_idle();
+                self.fold_when_idle();
             }
             if !self.scheduler.has_steps() {
                 break;

@@ -25,6 +25,8 @@ pub(crate) enum Event {
     Visible(u32) = 5,
     /// The completion of this command reaches the host.
     Completed(u32) = 6,
+    /// The drive has perhaps been idle for long enough to fold its SLC cache.
+    Idle = 7,
 }
 
 const INDEX_BITS: u32 = 21;
@@ -49,6 +51,7 @@ impl Events {
             Event::Processor => (4, 0),
             Event::Visible(i) => (5, i),
             Event::Completed(i) => (6, i),
+            Event::Idle => (7, 0),
         };
         // 2^40 events are two days of simulating at full speed.
         assert!(index < 1 << INDEX_BITS && self.created < 1 << ORDER_BITS, "too many events");
@@ -61,6 +64,11 @@ impl Events {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
+    }
+
+    /// Whether there is no other than an [`Event::Idle`] that is known to be there.
+    pub fn is_one(&self) -> bool {
+        self.heap.len() == 1
     }
 
     /// When the next event is due.
@@ -83,7 +91,8 @@ impl Events {
             3 => Event::Dma(index),
             4 => Event::Processor,
             5 => Event::Visible(index),
-            _ => Event::Completed(index),
+            6 => Event::Completed(index),
+            _ => Event::Idle,
         };
         Some((at, event))
     }

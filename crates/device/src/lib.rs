@@ -19,6 +19,7 @@ mod events;
 mod firmware;
 mod firmware_loop;
 mod flush_path;
+mod fold;
 mod forgetting;
 mod host_interface;
 mod manage;

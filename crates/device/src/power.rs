@@ -120,6 +120,7 @@ impl Device {
         self.gathering.0 = pellucid_flash::slab::NIL;
         self.starved = Default::default();
         self.starved_count = 0;
+        self.idle = Default::default();
         self.writes = crate::write_path::Writes::new(self.config.ftl.handles, self.layout.units_per_stripe);
         self.flushes = Default::default();
         self.forgetting = Default::default();

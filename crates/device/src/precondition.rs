@@ -59,7 +59,11 @@ impl Device {
     fn fill_stripe(&mut self, filler: &mut Filler) -> Result<(), NoRoom> {
         let stream = self.ftl.host_stream(filler.lpns[0], filler.handle);
         loop {
-            let plan = self.ftl.plan_program(stream, None, &filler.lpns).ok_or(NoRoom)?;
+            // As after an idle time, in which an SLC cache was folded.
+            self.ftl.pass_cache(true);
+            let plan = self.ftl.plan_program(stream, None, &filler.lpns);
+            self.ftl.pass_cache(false);
+            let plan = plan.ok_or(NoRoom)?;
             let ok = self.program_now(&plan, &filler.lpns, &filler.images);
             self.collect_now(plan.die, filler)?;
             if ok {

@@ -86,6 +86,11 @@ impl Device {
         self.media.chunks_by_wrong_bits()
     }
 
+    /// Blocks of the SLC cache, and those of them that are not free.
+    pub fn cache_use(&self) -> (u32, u32) {
+        self.ftl.cache_use()
+    }
+
     /// What translation decided; since the drive was made.
     pub fn ftl_counters(&self) -> FtlCounters {
         self.ftl.counters()

@@ -304,7 +304,7 @@ impl Device {
             .program_begin(first, sequence)
             .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
         let sectors = self.layout.sectors_per_unit;
-        let mut time = self.media.program_ns(first);
+        let mut time = self.media.program_of_units_ns(first, self.writes.counts[id.0 as usize]);
         for i in 0..self.writes.counts[id.0 as usize] {
             let ppa = Ppa(first.0 + i);
             match self.unit(id, i) {

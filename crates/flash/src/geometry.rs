@@ -8,7 +8,7 @@
 //! ```
 //! A *stripe* is what one program operation writes: one page; with multi-plane operation the same page of every plane;
 //! with one-shot programming every page of a word line (TLC: three). Both at once multiply. So neither translation nor
-//! scheduling knows about planes: they are a property of the stripe.
+//! scheduling knows about planes: they are a property of the stripe. (With independent plane reads the scheduler alone does.)
 
 use crate::{BlockId, DieId, Divisor, Ppa};
 use std::fmt;

@@ -20,11 +20,13 @@ pub enum Cause {
     Retirement = 6,
     /// Writing a block's data anew, elsewhere, before they become unreadable, and the block's erase.
     Refresh = 7,
+    /// Moving what hosts wrote to the SLC cache to blocks of all bits, and the erase of the cache's block.
+    Fold = 8,
 }
 
 impl Cause {
     /// How many causes there are, for tables indexed by cause.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
     /// All causes in the order of their numbers.
     pub const ALL: [Cause; Cause::COUNT] = [
         Cause::Host,
@@ -35,6 +37,7 @@ impl Cause {
         Cause::Padding,
         Cause::Retirement,
         Cause::Refresh,
+        Cause::Fold,
     ];
 
     /// The name used in reports.
@@ -48,6 +51,7 @@ impl Cause {
             Cause::Padding => "padding",
             Cause::Retirement => "retirement",
             Cause::Refresh => "refresh",
+            Cause::Fold => "fold",
         }
     }
 }

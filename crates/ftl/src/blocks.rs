@@ -2,13 +2,16 @@
 //! closed ones of a die would be collected.
 //!
 //! ```text
-//!          take            last stripe planned        all programs ended
+//!          take            last stripe planned        all programs ended         (of the SLC cache: Cached)
 //!   Free ───────► Open ──────────────────────► Full ────────────────────► Closed
 //!     ▲                                                                     │ choose
 //!     └───────── erased ◄── Erasing ◄── no valid unit left ── Victim ◄──────┘
 //!                              │ erase failed, or the block had a failed program
 //!                              └──────────────► Bad
 //! ```
+//! The first blocks of each die may be an SLC cache. They have free lists of their own and are never `Closed` but `Cached`, so that
+//! collection does not see them: they are emptied by folding.
+//!
 //! Invariants: a block is in exactly one bucket list if and only if it is `Closed`, and then in the bucket of its valid
 //! count; it is in its die's free list if and only if it is `Free`; `valid` equals the number of its set bits in the valid map.
 
@@ -26,6 +29,8 @@ pub enum BlockState {
     Full,
     /// Full, all programs ended; may be chosen as a victim.
     Closed,
+    /// As `Closed`, of the SLC cache: waits to be folded.
+    Cached,
     /// Being emptied.
     Victim,
     /// Its erase is planned.
@@ -58,12 +63,26 @@ struct Cold {
     trim: u64,
 }
 
+/// The SLC cache of a die.
+#[derive(Clone, Debug, Default)]
+struct Cache {
+    free: Vec<u32>,
+    /// Blocks that are `Cached`.
+    cached: u32,
+    /// Of these, those that hold nothing valid.
+    empty: u32,
+}
+
 /// All blocks of a drive.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
     hot: Vec<Hot>,
     cold: Vec<Cold>,
     free: Vec<Vec<u32>>,
+    /// Blocks of each die that are the SLC cache, and what is free of them.
+    cache_blocks: u32,
+    cache: Vec<Cache>,
+    cache_free: u32,
     buckets: Vec<u32>,
     lowest: Vec<u32>,
     /// Per die: closed blocks that hold nothing valid.
@@ -86,7 +105,7 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// All blocks free and unworn; `bad` ones retired from the start. `keep_buckets`: the victim policy needs closed
     /// blocks by valid count. `least_worn_first`: dynamic wear levelling.
-    pub fn new(layout: &Layout, keep_buckets: bool, least_worn_first: bool) -> Blocks {
+    pub fn new(layout: &Layout, cache_blocks: u32, keep_buckets: bool, least_worn_first: bool) -> Blocks {
         let hot =
             Hot { valid: 0, previous: NIL, next: NIL, in_flight: 0, state: BlockState::Free, failed: false };
         let buckets =
@@ -95,12 +114,20 @@ impl Blocks {
         for die in 0..layout.dies {
             let first = die * layout.blocks_per_die;
             // Taken from the end: the lowest number goes first.
-            free.push((first..first + layout.blocks_per_die).rev().collect());
+            free.push((first + cache_blocks..first + layout.blocks_per_die).rev().collect());
         }
+        let cache = |die: u32| {
+            let first = die * layout.blocks_per_die;
+            Cache { free: (first..first + cache_blocks).rev().collect(), ..Cache::default() }
+        };
+        let cache_dies = if cache_blocks > 0 { layout.dies } else { 0 };
         Blocks {
             hot: vec![hot; layout.blocks as usize],
             cold: vec![Cold::default(); layout.blocks as usize],
             free,
+            cache_blocks,
+            cache: (0..cache_dies).map(cache).collect(),
+            cache_free: cache_dies * cache_blocks,
             buckets: vec![NIL; buckets],
             lowest: vec![layout.units_per_block + 1; layout.dies as usize],
             empty: vec![0; layout.dies as usize],
@@ -113,7 +140,7 @@ impl Blocks {
             by_die: layout.split.blocks_per_die,
             units_per_block: layout.units_per_block,
             bad: 0,
-            free_total: layout.blocks,
+            free_total: layout.blocks - cache_dies * cache_blocks,
             changes: 0,
             keep_buckets,
             least_worn_first,
@@ -254,6 +281,45 @@ impl Blocks {
         self.by_die.quotient(block) as usize
     }
 
+    /// Whether `block` belongs to the SLC cache.
+    #[inline]
+    pub fn is_cache(&self, block: BlockId) -> bool {
+        self.cache_blocks > 0 && self.by_die.remainder(block.0) < self.cache_blocks
+    }
+
+    /// Free blocks of the SLC cache, in all dies.
+    #[inline]
+    pub fn cache_free(&self) -> u32 {
+        self.cache_free
+    }
+
+    /// Free blocks of the SLC cache of `die`.
+    pub fn cache_free_in(&self, die: DieId) -> u32 {
+        self.cache.get(die.0 as usize).map_or(0, |cache| cache.free.len() as u32)
+    }
+
+    /// Full blocks of the SLC cache of `die`, and those of them that hold nothing valid.
+    #[inline]
+    pub fn cached(&self, die: DieId) -> (u32, u32) {
+        self.cache.get(die.0 as usize).map_or((0, 0), |cache| (cache.cached, cache.empty))
+    }
+
+    /// The full block of the SLC cache of `die` to be emptied next: an empty one, else the one that was filled first.
+    pub fn next_cached(&self, die: DieId) -> Option<BlockId> {
+        let cached = self.of_die(die).take(self.cache_blocks as usize);
+        let cached = cached.filter(|&b| self.state(b) == BlockState::Cached);
+        cached.min_by_key(|&b| (self.valid(b) > 0, self.closed_at(b), b))
+    }
+
+    /// Takes the free block of the SLC cache of `die` that has been free for longest.
+    pub fn take_cache(&mut self, die: DieId) -> Option<BlockId> {
+        let block = self.cache.get_mut(die.0 as usize)?.free.pop()?;
+        self.cache_free -= 1;
+        self.changes += 1;
+        self.hot[block as usize].state = BlockState::Open;
+        Some(BlockId(block))
+    }
+
     /// The blocks of `die`.
     pub fn of_die(&self, die: DieId) -> impl Iterator<Item = BlockId> + use<> {
         let first = die.0 * self.blocks_per_die;
@@ -319,6 +385,12 @@ impl Blocks {
             self.cold[block.0 as usize].touched_at = sequence;
             let empty = u32::from(self.hot[block.0 as usize].valid == 0);
             let die = self.die(block.0);
+            if self.is_cache(block) {
+                self.hot[block.0 as usize].state = BlockState::Cached;
+                self.cache[die].cached += 1;
+                self.cache[die].empty += empty;
+                return;
+            }
             self.empty[die] += empty;
             self.giving[die] += u32::from(self.gives(block));
             self.link(block.0);
@@ -351,6 +423,9 @@ impl Blocks {
         let (data, segments) = self.giving_units;
         if closed && (valid == 0 || valid == data || valid == segments) {
             self.passed_mark(block, valid);
+        } else if valid == 0 && self.hot[block.0 as usize].state == BlockState::Cached {
+            let die = self.die(block.0);
+            self.cache[die].empty += 1;
         }
     }
 
@@ -399,12 +474,27 @@ impl Blocks {
 
     /// A closed block becomes the victim.
     pub fn choose(&mut self, block: BlockId) {
-        debug_assert_eq!(self.hot[block.0 as usize].state, BlockState::Closed);
-        self.unlink(block.0);
-        let empty = u32::from(self.hot[block.0 as usize].valid == 0);
-        let die = self.die(block.0);
-        self.empty[die] -= empty;
+        debug_assert!(self.is_settled(block));
+        self.leave_closed(block.0);
         self.count_giving(block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Victim);
+    }
+
+    /// Whether `block` is full, and its programs have ended.
+    pub fn is_settled(&self, block: BlockId) -> bool {
+        matches!(self.state(block), BlockState::Closed | BlockState::Cached)
+    }
+
+    /// A closed block is one no longer.
+    fn leave_closed(&mut self, block: u32) {
+        let die = self.die(block);
+        let empty = u32::from(self.hot[block as usize].valid == 0);
+        if self.hot[block as usize].state == BlockState::Cached {
+            self.cache[die].cached -= 1;
+            self.cache[die].empty -= empty;
+        } else {
+            self.unlink(block);
+            self.empty[die] -= empty;
+        }
     }
 
     /// An empty victim is about to be erased.
@@ -422,10 +512,14 @@ impl Blocks {
     pub fn erased(&mut self, block: BlockId) {
         self.hot[block.0 as usize].state = BlockState::Free;
         self.cold[block.0 as usize].erases += 1;
-        self.free_total += 1;
         self.changes += 1;
         // Oldest at the end, where `take` looks.
         let die = self.die(block.0);
+        if self.is_cache(block) {
+            self.cache_free += 1;
+            return self.cache[die].free.insert(0, block.0);
+        }
+        self.free_total += 1;
         self.free[die].insert(0, block.0);
     }
 
@@ -433,11 +527,7 @@ impl Blocks {
     pub fn retire(&mut self, block: BlockId) {
         match self.hot[block.0 as usize].state {
             BlockState::Free => self.unfree(block),
-            BlockState::Closed => {
-                self.unlink(block.0);
-                let die = self.die(block.0);
-                self.empty[die] -= 1;
-            }
+            BlockState::Closed | BlockState::Cached => self.leave_closed(block.0),
             _ => {}
         }
         assert_eq!(self.hot[block.0 as usize].valid, 0, "retiring block {} with valid data", block.0);
@@ -464,9 +554,13 @@ impl Blocks {
 
     fn unfree(&mut self, block: BlockId) {
         let die = self.die(block.0);
+        self.changes += 1;
+        if self.is_cache(block) {
+            self.cache_free -= 1;
+            return self.cache[die].free.retain(|&b| b != block.0);
+        }
         self.free[die].retain(|&b| b != block.0);
         self.free_total -= 1;
-        self.changes += 1;
     }
 
     fn link(&mut self, block: u32) {
@@ -518,8 +612,17 @@ impl Blocks {
             }
         }
         let count = |state| self.hot.iter().filter(|b| b.state == state).count();
-        assert_eq!(count(BlockState::Free), self.free_total as usize, "free blocks of all dies");
-        assert_eq!(count(BlockState::Free), self.free.iter().map(Vec::len).sum::<usize>(), "free blocks");
+        assert_eq!(count(BlockState::Free), (self.free_total + self.cache_free) as usize, "free blocks of all dies");
+        assert_eq!(self.free_total as usize, self.free.iter().map(Vec::len).sum::<usize>(), "free blocks");
+        assert_eq!(self.cache_free as usize, self.cache.iter().map(|c| c.free.len()).sum::<usize>(), "of the cache");
+        for (die, cache) in self.cache.iter().enumerate() {
+            let die = DieId(die as u32);
+            assert!(cache.free.iter().all(|&b| self.is_cache(BlockId(b)) && self.state(BlockId(b)) == BlockState::Free));
+            let cached = || self.of_die(die).filter(|&b| self.state(b) == BlockState::Cached);
+            assert!(cached().all(|b| self.is_cache(b)), "a block outside the SLC cache of die {} is cached", die.0);
+            let empty = cached().filter(|&b| self.valid(b) == 0).count();
+            assert_eq!(self.cached(die), (cached().count() as u32, empty as u32), "cached blocks of die {}", die.0);
+        }
         assert_eq!(count(BlockState::Bad), self.bad as usize, "bad blocks");
         for (die, &empty) in self.empty.iter().enumerate() {
             let blocks = self.of_die(DieId(die as u32));

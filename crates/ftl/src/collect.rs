@@ -139,6 +139,7 @@ impl PageMap {
             || !collection.retiring.is_empty()
             || (collection.level && self.blocks.free_count(die) > self.config.gc_low_blocks)
             || (!collection.refreshing.is_empty() && self.blocks.free_count(die) > self.config.gc_low_blocks)
+            || self.wants_folding(die)
             || self.wants_space(die, idle)
     }
 
@@ -305,7 +306,7 @@ impl PageMap {
     /// The blocks of `die` that are to be retired and whose last programs have ended.
     pub(crate) fn take_retiring(&mut self, die: DieId) -> Vec<BlockId> {
         let blocks = &self.blocks;
-        let ready = |b: &mut BlockId| blocks.state(*b) == BlockState::Closed;
+        let ready = |b: &mut BlockId| blocks.is_settled(*b);
         self.collections[die.0 as usize].retiring.extract_if(.., ready).collect()
     }
 
@@ -333,11 +334,14 @@ impl PageMap {
     fn start(&mut self, die: DieId, victim: BlockId, cause: Cause) {
         let valid = self.blocks.valid(victim);
         self.counters.victims[cause as usize] += 1;
-        self.counters.victim_valid_units += u64::from(valid);
+        if cause != Cause::Fold {
+            self.counters.victim_valid_units += u64::from(valid);
+        }
         if valid > 0 && self.handles.count() > 1 {
             self.handles.moved(self.blocks.owner(victim), valid);
         }
-        let back = !self.blocks.failed(victim);
+        let cached = self.blocks.is_cache(victim);
+        let back = !self.blocks.failed(victim) && !cached;
         let outgoing = Outgoing::new(victim, valid, self.gc_stream(victim, cause), back);
         self.blocks.choose(victim);
         if !back {
@@ -345,7 +349,10 @@ impl PageMap {
             self.blocks.room_has_come();
         }
         let collection = &mut self.collections[die.0 as usize];
-        collection.outgoing.push(outgoing);
+        // What of the cache holds nothing needs no room.
+        if !cached || valid > 0 {
+            collection.outgoing.push(outgoing);
+        }
         collection.retiring.retain(|&b| b != victim);
         collection.refreshing.retain(|&b| b != victim);
         collection.current = Some(Current { victim, cursor: 0, cause });
@@ -387,6 +394,12 @@ impl PageMap {
         &mut self.collections[die.0 as usize].candidate
     }
 
+    /// Blocks of `die` that static wear levelling compares: good ones whose cells hold all their bits.
+    pub(crate) fn levelled(&self, die: DieId) -> impl Iterator<Item = BlockId> + '_ {
+        let good = |b: &BlockId| self.blocks.state(*b) != BlockState::Bad && !self.blocks.is_cache(*b);
+        self.blocks.of_die(die).filter(good)
+    }
+
     /// A block that holds nothing valid any more, and no copy that only an unsaved trim made invalid.
     #[inline]
     pub fn pop_emptied(&mut self) -> Option<Emptied> {
@@ -415,6 +428,8 @@ impl PageMap {
         } else if remove(&mut collection.refreshed, block) {
             self.counters.refreshed += 1;
             Cause::Refresh
+        } else if self.blocks.is_cache(block) {
+            Cause::Fold
         } else {
             Cause::Collection
         };
@@ -444,7 +459,7 @@ impl PageMap {
         }
         self.end_outgoing(block);
         if let Some(gap) = self.config.wear.static_gap {
-            let good = || self.blocks.of_die(die).filter(|&b| self.blocks.state(b) != BlockState::Bad);
+            let good = || self.levelled(die);
             let most = good().map(|b| self.blocks.erases(b)).max().unwrap_or(0);
             let least = good().map(|b| self.blocks.erases(b)).min().unwrap_or(0);
             self.collections[die.0 as usize].level = most - least > gap;

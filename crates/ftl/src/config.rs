@@ -1,6 +1,6 @@
 //! What the translation layer does: policies and thresholds.
 
-use pellucid_flash::Layout;
+use pellucid_flash::{Layout, Nanos};
 
 /// Most placement handles: one names them in a byte of the spare area.
 pub const HANDLES_MAX: u16 = 128;
@@ -101,6 +101,17 @@ pub struct WearLevelling {
     pub static_gap: Option<u32>,
 }
 
+/// Blocks that are used with one bit per cell: host data go there first, and are folded later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlcCache {
+    /// Blocks of each die, its first ones.
+    pub blocks: u32,
+    /// Bits per cell of the other blocks: so many times more stripes these hold.
+    pub bits: u32,
+    /// How long the drive is idle before it folds. For the caller: translation knows no time.
+    pub fold_after: Nanos,
+}
+
 /// What survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -146,6 +157,8 @@ pub struct FtlConfig {
     pub handles: u16,
     /// What collection does with data of different handles.
     pub isolation: Isolation,
+    /// The SLC cache; `None`: there is none.
+    pub slc_cache: Option<SlcCache>,
     /// Seed of all policy randomness.
     pub seed: u64,
 }
@@ -153,9 +166,15 @@ pub struct FtlConfig {
 impl FtlConfig {
     /// Mapping units that the host can address on media of this shape.
     pub fn user_units(&self, layout: &Layout) -> u64 {
+        let units = layout.units - self.cache_blocks() * layout.dies * layout.units_per_block;
         match self.capacity_bytes {
             Some(bytes) => bytes / u64::from(layout.unit_bytes),
-            None => (f64::from(layout.units) / (1.0 + self.over_provisioning)) as u64,
+            None => (f64::from(units) / (1.0 + self.over_provisioning)) as u64,
         }
+    }
+
+    /// Blocks of each die that are the SLC cache.
+    pub fn cache_blocks(&self) -> u32 {
+        self.slc_cache.map_or(0, |cache| cache.blocks)
     }
 }

@@ -292,11 +292,12 @@ impl PageMap {
         for range in by_room {
             // Where all stripes are torn, the numbers they began with are not known to be below the next ones: programs
             // may have been cut off since the last mount without a single one that ended.
-            let partial = range.stripes < self.layout.stripes_per_block
+            let partial = range.stripes < self.stripes_of(range.block)
                 && range.first != u64::MAX
                 && next.saturating_sub(range.first) < BLOCK_SEQUENCES;
             let apart = self.config.isolation == Isolation::Persistent;
             let streams: &[Stream] = match range.owner {
+                _ if self.blocks.is_cache(range.block) => &[Stream::Cached],
                 _ if range.meta => &[Stream::Meta],
                 0 => &[Stream::Collected, Stream::Host, Stream::HostCold],
                 handle if apart => &[Stream::PlacedCollected(handle), Stream::Placed(handle)],

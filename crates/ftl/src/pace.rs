@@ -70,7 +70,7 @@ impl PageMap {
 
     /// Units that the open blocks of `die` for data of the host, moved or not, can take.
     fn left_open(&self, die: DieId) -> u64 {
-        let others = [Stream::Worn.place(), Stream::Meta.place()];
+        let others = [Stream::Worn.place(), Stream::Meta.place(), Stream::Cached.place()];
         let open = self.open_in(die).filter(|(place, _)| !others.contains(place));
         let stripes: u32 = open.map(|(_, open)| self.layout.stripes_per_block - open.stripe).sum();
         u64::from(stripes) * u64::from(self.layout.units_per_stripe)

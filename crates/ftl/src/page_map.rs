@@ -14,6 +14,7 @@
 //! a power cut at any point loses nothing that was on the media. Destinations are given when data are at hand, never
 //! before, so that the stripes of a die are programmed in the order of their addresses and no program waits for a read.
 
+mod cache;
 mod full;
 mod place;
 mod places;
@@ -44,6 +45,8 @@ pub enum Stream {
     Meta,
     /// Map segments that collection waits for: they share the blocks of `Meta` and may use what is kept for relocation.
     MetaMoved,
+    /// Host data in the SLC cache.
+    Cached,
     /// Host data of this placement handle, from 1.
     Placed(u16),
     /// Relocated data of this placement handle, with [`crate::Isolation::Persistent`].
@@ -51,7 +54,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// The place of its open block among those of a die: five fixed ones, then two for each handle from 1.
+    /// The place of its open block among those of a die: six fixed ones, then two for each handle from 1.
     #[inline]
     pub(crate) const fn place(self) -> usize {
         match self {
@@ -60,14 +63,15 @@ impl Stream {
             Stream::Collected => 2,
             Stream::Worn => 3,
             Stream::Meta | Stream::MetaMoved => 4,
-            Stream::Placed(handle) => 3 + 2 * handle as usize,
-            Stream::PlacedCollected(handle) => 4 + 2 * handle as usize,
+            Stream::Cached => 5,
+            Stream::Placed(handle) => 4 + 2 * handle as usize,
+            Stream::PlacedCollected(handle) => 5 + 2 * handle as usize,
         }
     }
 
     /// Places of a die with so many handles.
     const fn places(handles: u16) -> usize {
-        3 + 2 * handles as usize
+        4 + 2 * handles as usize
     }
 
     /// The handle that its blocks belong to; 0: several, or none.
@@ -142,6 +146,10 @@ pub struct FtlCounters {
     pub emergency_victims: u64,
     /// Blocks whose data were written anew before they became unreadable, and which were erased.
     pub refreshed: u64,
+    /// Units of hosts that went to the SLC cache, and those that went past it, where there is one.
+    pub cached_units: u64,
+    /// See `cached_units`.
+    pub direct_units: u64,
 }
 
 /// The translation state of one drive.
@@ -163,6 +171,10 @@ pub struct PageMap {
     pub(crate) live_dies: u32,
     order: Vec<DieId>,
     cursor: usize,
+    /// What is written goes past the SLC cache.
+    cache_off: bool,
+    /// Its blocks are being emptied.
+    folding: bool,
     full: full::FullDies,
     /// Blocks of each die that host data leave free beside the one for collection, because power was cut.
     pub(crate) cut_reserve: u32,
@@ -239,7 +251,8 @@ impl PageMap {
         bad: &[BlockId],
     ) -> PageMap {
         let entries_per_segment = crate::spare::entries_per_segment(layout);
-        let mut blocks = Blocks::new(layout, config.victim == Victim::Greedy, config.wear.dynamic);
+        let keep_buckets = config.victim == Victim::Greedy;
+        let mut blocks = Blocks::new(layout, config.cache_blocks(), keep_buckets, config.wear.dynamic);
         for &block in bad {
             blocks.retire(block);
         }
@@ -258,6 +271,8 @@ impl PageMap {
             live_dies: layout.dies,
             order: place::placement_order(config.placement, layout),
             cursor: 0,
+            cache_off: false,
+            folding: false,
             full: full::FullDies::new(layout.dies as usize),
             cut_reserve: 0,
             released: false,
@@ -369,7 +384,8 @@ impl PageMap {
 
     /// Open blocks, and what each is open for.
     pub(crate) fn open_blocks(&self) -> impl Iterator<Item = (BlockId, Stream)> + use<'_> {
-        let fixed = [Stream::Host, Stream::HostCold, Stream::Collected, Stream::Worn, Stream::Meta];
+        let fixed =
+            [Stream::Host, Stream::HostCold, Stream::Collected, Stream::Worn, Stream::Meta, Stream::Cached];
         let placed = (1..self.config.handles).flat_map(|h| [Stream::Placed(h), Stream::PlacedCollected(h)]);
         let streams: Vec<Stream> = fixed.into_iter().chain(placed).collect();
         self.open
@@ -522,6 +538,7 @@ impl PageMap {
         self.blocks.check();
         self.check_handles();
         self.check_full();
+        self.check_cache();
         let mut counts = vec![0u32; self.layout.blocks as usize];
         for unit in (0..self.layout.units).filter(|&u| self.is_valid(Ppa(u))) {
             counts[self.layout.block_of(Ppa(unit)).0 as usize] += 1;

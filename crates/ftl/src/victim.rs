@@ -26,6 +26,9 @@ use pellucid_flash::{BlockId, Cause, DieId};
 impl PageMap {
     /// The block of `die` to be emptied next and why; `None`: nothing to do, or it has to wait for a victim under way.
     pub(crate) fn choose_victim(&mut self, die: DieId, idle: bool) -> Option<(BlockId, Cause)> {
+        if let Some(block) = self.empty_cached(die) {
+            return Some((block, Cause::Fold));
+        }
         let failed = self.failed_closed(die);
         if let Some(block) = failed
             && self.fits(die, block, Cause::Retirement, 1)
@@ -49,10 +52,10 @@ impl PageMap {
     /// A block with a failed program whose last programs have ended.
     fn failed_closed(&self, die: DieId) -> Option<BlockId> {
         let mut blocks = self.retiring(die).iter().copied();
-        blocks.find(|&block| self.blocks.state(block) == BlockState::Closed)
+        blocks.find(|&block| self.blocks.is_settled(block))
     }
 
-    /// Wear levelling and refresh, which free no space and so need some to spare.
+    /// Wear levelling, refresh and folding, which free no space and so need some to spare.
     fn choose_for_upkeep(&mut self, die: DieId) -> Option<(BlockId, Cause)> {
         if self.wants_levelling(die) {
             match self.least_worn_closed(die) {
@@ -75,7 +78,8 @@ impl PageMap {
                 break;
             }
         }
-        None
+        let cached = self.next_fold(die).filter(|&block| self.fits(die, block, Cause::Fold, 1));
+        cached.map(|block| (block, Cause::Fold))
     }
 
     fn choose_for_space(&mut self, die: DieId) -> Option<BlockId> {
@@ -163,7 +167,7 @@ impl PageMap {
     /// all may be free or open; moving the data of others would not help it and would not end.)
     fn least_worn_closed(&self, die: DieId) -> Option<BlockId> {
         let gap = self.config.wear.static_gap?;
-        let good = self.blocks.of_die(die).filter(|&b| self.blocks.state(b) != BlockState::Bad);
+        let good = self.levelled(die);
         let most = good.map(|b| self.blocks.erases(b)).max()?;
         self.blocks
             .of_die(die)

@@ -60,6 +60,18 @@ pub struct Timing {
     pub resume_ns: Nanos,
 }
 
+/// Blocks of each die, its first ones, that are used with one bit per cell. They do not wear out, and hold as many stripes fewer as
+/// the other blocks' cells have bits; the pages of a stripe are programmed one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlcBlocks {
+    /// How many.
+    pub blocks: u32,
+    /// Sense time of a page.
+    pub read_ns: Nanos,
+    /// Program time of a page (of all planes).
+    pub program_ns: Nanos,
+}
+
 /// A fault that the description lists by place: die, block of the die and stripe of the block as in
 /// [`pellucid_flash::Layout`].
 #[allow(missing_docs, reason = "the fields are explained with each variant")]
@@ -144,6 +156,8 @@ pub struct MediaConfig {
     /// Whether each plane of a die reads pages of its own choice, at times of its own (ONFI: independent plane reads); else planes
     /// of a die are read together.
     pub independent_plane_reads: bool,
+    /// Blocks used with one bit per cell (an SLC cache). With one-shot programming of all pages of a word line only.
+    pub slc_blocks: Option<SlcBlocks>,
     /// Times.
     pub timing: Timing,
     /// Erases a block survives; beyond it every program or erase fails. `None`: unlimited.

@@ -22,7 +22,7 @@ pub use bit_errors::{
     BitErrorModel, MlcSymbol, PageState, Pattern, RETRY_FACTOR, RETRY_FLOOR, STUDY_PATTERNS, StudyPoint,
     after_retry, inject_bit_errors, scrambler_study,
 };
-pub use config::{Cell, Faults, Keep, ListedFault, MediaConfig, Space, StoreKind, SyncTo, Timing};
+pub use config::{Cell, Faults, Keep, ListedFault, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo, Timing};
 pub use ecc::{Bch, EccError, PageCorrection, PageEcc, PageUncorrectable, Uncorrectable};
 pub use error::{MediaError, RuleError, StoreError};
 pub use injected::Fault;

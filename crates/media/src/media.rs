@@ -307,17 +307,29 @@ impl Media {
     #[inline]
     pub fn read_ns(&mut self, ppa: Ppa) -> Nanos {
         let at = self.place(ppa);
-        let die = self.layout.split.blocks_per_die.quotient(at.block);
-        let time = self.times.read_ns(die, at.stripe, at.unit);
+        let (die, block) = self.layout.split.blocks_per_die.div_rem(at.block);
+        let time = match self.times.slc_read_ns(die, block) {
+            Some(time) => time,
+            None => self.times.read_ns(die, at.stripe, at.unit),
+        };
         self.slowed(die, time)
     }
 
     /// Program time of the stripe that starts at `first`.
     #[inline]
     pub fn program_ns(&mut self, first: Ppa) -> Nanos {
+        self.program_of_units_ns(first, self.layout.units_per_stripe)
+    }
+
+    /// As [`Media::program_ns`], where only the first `units` of the stripe hold data: a block in SLC mode is programmed page by page.
+    #[inline]
+    pub fn program_of_units_ns(&mut self, first: Ppa, units: u32) -> Nanos {
         let at = self.place(first);
-        let die = self.layout.split.blocks_per_die.quotient(at.block);
-        let time = self.times.program_ns(die, at.stripe);
+        let (die, block) = self.layout.split.blocks_per_die.div_rem(at.block);
+        let time = match self.times.slc_program_ns(die, block, units) {
+            Some(time) => time,
+            None => self.times.program_ns(die, at.stripe),
+        };
         self.slowed(die, time)
     }
 

@@ -5,7 +5,7 @@
 //! page by page, and within a page plane by plane: `slot = page_of_word_line * planes + plane`. So a unit as large as a
 //! multi-plane page lies on one page type, and only a larger one spans several.
 
-use crate::{MediaConfig, MediaError};
+use crate::{MediaConfig, MediaError, SlcBlocks};
 use pellucid_flash::{Layout, Nanos, Rng};
 
 /// Array times of one drive.
@@ -19,6 +19,9 @@ pub(crate) struct Times {
     program_ns: Vec<Nanos>,
     erase_ns: Nanos,
     units_per_stripe: u32,
+    slc: Option<SlcBlocks>,
+    /// Units of a stripe that one program of a block in SLC mode takes.
+    slc_units: u32,
     /// Factor of each die; empty without spread.
     die_factor: Vec<f64>,
     op_spread: f64,
@@ -54,6 +57,8 @@ impl Times {
             program_ns: timing.program_ns.clone(),
             erase_ns: timing.erase_ns,
             units_per_stripe: layout.units_per_stripe,
+            slc: config.slc_blocks,
+            slc_units: (layout.units_per_stripe / one_shot).max(1),
             die_factor: die_factors(&mut die_rng, dies, spread),
             op_spread: timing.op_spread,
             op_deviation_ns: timing.op_deviation_ns.0 as f64,
@@ -72,6 +77,26 @@ impl Times {
     pub(crate) fn program_ns(&mut self, die: u32, stripe: u32) -> Nanos {
         let nominal = self.program_ns[usize::from(self.row_of_stripe[stripe as usize])];
         self.scaled(die, nominal)
+    }
+
+    /// Whether the block with number `block` of its die is one in SLC mode.
+    pub(crate) fn is_slc(&self, block: u32) -> bool {
+        self.slc.is_some_and(|slc| block < slc.blocks)
+    }
+
+    /// Sense time in the block of `die` with number `block` there, if that is one in SLC mode.
+    #[inline]
+    pub(crate) fn slc_read_ns(&mut self, die: u32, block: u32) -> Option<Nanos> {
+        let slc = self.slc.filter(|slc| block < slc.blocks)?;
+        Some(self.scaled(die, slc.read_ns))
+    }
+
+    /// As [`Times::slc_read_ns`], of the program of a stripe's first `units`.
+    #[inline]
+    pub(crate) fn slc_program_ns(&mut self, die: u32, block: u32, units: u32) -> Option<Nanos> {
+        let slc = self.slc.filter(|slc| block < slc.blocks)?;
+        let pages = units.div_ceil(self.slc_units);
+        Some(self.scaled(die, Nanos(slc.program_ns.0 * u64::from(pages))))
     }
 
     #[inline]

@@ -214,12 +214,16 @@ impl PageMap {
         let OpenBlock { block, stripe } = match self.open[at] {
             Some(open) => open,
             None => {
-                let block = self.blocks.take(die, stream == Stream::Worn).expect("there is room");
+                let taken = match shared {
+                    Stream::Cached => self.blocks.take_cache(die),
+                    _ => self.blocks.take(die, stream == Stream::Worn),
+                };
+                let block = taken.expect("there is room");
                 self.blocks.set_kind(block, shared == Stream::Meta, shared.owner());
                 OpenBlock { block, stripe: 0 }
             }
         };
-        let last = stripe + 1 == self.layout.stripes_per_block;
+        let last = stripe + 1 == self.stripes_of(block);
         self.open[at] = (!last).then_some(OpenBlock { block, stripe: stripe + 1 });
         self.blocks.planned(block, last);
         (self.layout.ppa(block, stripe * self.layout.units_per_stripe), block)

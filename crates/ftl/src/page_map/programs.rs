@@ -71,8 +71,11 @@ impl PageMap {
             Some(own) => own,
             None if die.is_some() => self.choose_die_for_guest(stream)?,
             None if stream == Stream::MetaMoved => self.choose_die_for_segments()?,
-            None if stream == Stream::Host => self.choose_die_for_host()?,
-            None => self.choose_die(|map, die| map.room(die, stream))?,
+            None => match self.place_in_cache(stream, lpns.len()) {
+                Some(cached) => cached,
+                None if stream == Stream::Host => self.choose_die_for_host()?,
+                None => self.choose_die(|map, die| map.room(die, stream))?,
+            },
         };
         let (first, block) = self.take_stripe(die, stream, shared);
         let sequence = self.sequence;
@@ -162,7 +165,7 @@ impl PageMap {
     /// What failed in `block` was one of several parts that can be replaced: it is emptied and erased like any other victim
     /// instead of being retired. Call right after [`PageMap::program_ended`] has reported the failure.
     pub fn forgive(&mut self, block: BlockId) {
-        debug_assert!(matches!(self.blocks.state(block), BlockState::Full | BlockState::Closed));
+        debug_assert!(self.blocks.state(block) == BlockState::Full || self.blocks.is_settled(block));
         self.blocks.forgive(block);
     }
 

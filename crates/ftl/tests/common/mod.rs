@@ -40,6 +40,7 @@ pub fn config() -> FtlConfig {
         durability: Durability::Volatile,
         handles: 1,
         isolation: Isolation::Initial,
+        slc_cache: None,
         seed: 1,
     }
 }

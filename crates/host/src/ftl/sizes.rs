@@ -28,6 +28,7 @@ pub(super) fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig 
         durability: config.durability,
         handles: 1,
         isolation: Isolation::Initial,
+        slc_cache: None,
         seed: config.uuid,
     }
 }

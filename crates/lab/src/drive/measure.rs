@@ -5,7 +5,7 @@ use super::{Jobs, Run, RunError, Source, busy};
 use crate::report::format::{duration, percent};
 use crate::report::{
     ByCause, Collection, Drive, EraseCounts, FirmwareModules, GroupResult, HostCost, HostLayer, JobResult,
-    MediaHealth, Mount, Replay, Report, RequestRecorder, Requests, Series, Span, Utilisation, Wear,
+    MediaHealth, Mount, Replay, Report, RequestRecorder, Requests, Series, SlcCache, Span, Utilisation, Wear,
     WearHistogram, Workload, WriteAmplification,
 };
 use pellucid_device::{Counters, Device, FirmwareModule, Namespace};
@@ -86,7 +86,8 @@ impl Measured {
             wear: wear(run.device),
             series: run.series.finish(end, layout.channels, layout.dies),
         };
-        while let Some(next) = run.device.next_event() {
+        // An idle time, in which an SLC cache would be folded, is no part of coming to rest.
+        while let Some(next) = run.device.next_event().filter(|_| !run.device.device().waits_to_fold()) {
             run.device.advance(next);
         }
         Ok(measured)
@@ -170,6 +171,8 @@ fn ftl_difference(now: &FtlCounters, before: &FtlCounters) -> FtlCounters {
         grown_bad: now.grown_bad - before.grown_bad,
         emergency_victims: now.emergency_victims - before.emergency_victims,
         refreshed: now.refreshed - before.refreshed,
+        cached_units: now.cached_units - before.cached_units,
+        direct_units: now.direct_units - before.direct_units,
     }
 }
 
@@ -222,8 +225,9 @@ pub fn report(
     amplification.copybacks = counters.copybacks;
     let ftl = measured.host.map_or(measured.ftl, |host| host.ftl);
     let block_units = measured.host.map_or(layout.units_per_block, |host| host.units_per_block);
-    let victims: u64 = ftl.victims.iter().sum();
+    let victims = ftl.victims.iter().sum::<u64>() - ftl.victims[Cause::Fold as usize];
     let utilisation = utilisation(device, &measured);
+    let slc_cache = slc_cache(device, &measured.ftl, &counters);
     Report {
         warnings: warnings(&measured),
         drive: Drive {
@@ -273,6 +277,7 @@ pub fn report(
             suspensions: counters.suspensions,
         },
         utilisation,
+        slc_cache,
         host_layer: measured.host.map(|host| host_layer(&host, measured.simulated)),
         replay: measured.replay,
         series: measured.series,
@@ -299,6 +304,21 @@ fn warnings(measured: &Measured) -> Vec<String> {
         ));
     }
     warnings
+}
+
+fn slc_cache(device: &Device, ftl: &FtlCounters, counters: &Counters) -> Option<SlcCache> {
+    device.config().ftl.slc_cache?;
+    let layout = device.layout();
+    let (sector, unit) = (u64::from(layout.sector_bytes), u64::from(layout.unit_bytes));
+    let (blocks, used) = device.cache_use();
+    Some(SlcCache {
+        host_bytes: ftl.cached_units * unit,
+        direct_bytes: ftl.direct_units * unit,
+        folded_bytes: counters.programmed_sectors[Cause::Fold as usize] * sector,
+        folded_blocks: counters.erases[Cause::Fold as usize],
+        blocks: blocks.into(),
+        used_blocks: used.into(),
+    })
 }
 
 fn wear(target: &impl Target) -> Wear {
@@ -381,11 +401,15 @@ pub fn summary(device: &Device) -> String {
         let mut namespaces = config.namespaces.iter();
         let own = namespaces.find(|namespace| matches!(namespace, Namespace::Block { .. }));
         let blocks = own.map_or(layout.blocks_per_die, |namespace| namespace.blocks().len() as u32);
-        let own_bytes = layout.with_blocks_per_die(blocks).media_bytes();
+        let own_bytes = layout.with_blocks_per_die(blocks - config.ftl.cache_blocks()).media_bytes();
         let spare = own_bytes as f64 / device.capacity_bytes() as f64 - 1.0;
         let victim = config.ftl.victim;
         let unit = f64::from(layout.unit_bytes) / 1024.0;
-        format!("page map of {unit} KiB units, {victim}, {:.1} % over-provisioning", spare * 100.0)
+        let cache = config.ftl.slc_cache.map_or(String::new(), |cache| {
+            let bytes = layout.with_blocks_per_die(cache.blocks).media_bytes() / u64::from(cache.bits);
+            format!(", SLC cache of {} MiB", bytes >> 20)
+        });
+        format!("page map of {unit} KiB units, {victim}, {:.1} % over-provisioning{cache}", spare * 100.0)
     } else {
         "no map in the drive".to_string()
     };

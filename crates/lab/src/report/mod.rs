@@ -88,6 +88,9 @@ pub struct Report {
     pub media: MediaHealth,
     /// How busy each part was.
     pub utilisation: Utilisation,
+    /// What went through the SLC cache; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slc_cache: Option<SlcCache>,
     /// The layer of the host above the drive; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_layer: Option<HostLayer>,
@@ -96,6 +99,23 @@ pub struct Report {
     pub replay: Option<Replay>,
     /// The run over time.
     pub series: Series,
+}
+
+/// What went through the SLC cache, and past it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SlcCache {
+    /// What hosts wrote and was programmed there first.
+    pub host_bytes: u64,
+    /// What hosts wrote and was programmed elsewhere at once, as the cache was full.
+    pub direct_bytes: u64,
+    /// What was moved from there to blocks of all bits.
+    pub folded_bytes: u64,
+    /// Blocks of the cache that were emptied and erased.
+    pub folded_blocks: u64,
+    /// Blocks of the cache.
+    pub blocks: u64,
+    /// Those that were not free at the end.
+    pub used_blocks: u64,
 }
 
 /// What a layer of the host did and holds.

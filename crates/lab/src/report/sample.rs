@@ -195,6 +195,7 @@ pub(crate) fn report() -> Report {
             link_to_drive: None,
             dma_unseen_ns: 0,
         },
+        slc_cache: None,
         host_layer: None,
         replay: None,
         series,

@@ -37,6 +37,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
     }
     labelled(&mut out, width, "where writes went", &amplification(report));
     labelled(&mut out, width, "collection", &collection(report));
+    labelled(&mut out, width, "SLC cache", &slc_cache(report));
     labelled(&mut out, width, "wear", &wear(report));
     labelled(&mut out, width, "busy", &busy(report));
     labelled(&mut out, width, "firmware time", &firmware(report));
@@ -175,6 +176,16 @@ fn collection(report: &Report) -> Vec<String> {
         items.push(format!("   {} against the victim policy", count(collection.emergency_victims)));
     }
     items
+}
+
+fn slc_cache(report: &Report) -> Vec<String> {
+    let Some(cache) = report.slc_cache else { return Vec::new() };
+    vec![
+        format!("{} written to it, ", bytes(cache.host_bytes as f64)),
+        format!("{} past it, ", bytes(cache.direct_bytes as f64)),
+        format!("{} folded   ", bytes(cache.folded_bytes as f64)),
+        format!("{} full at the end", percent(cache.used_blocks as f64 / cache.blocks as f64)),
+    ]
 }
 
 fn wear(report: &Report) -> Vec<String> {

@@ -15,6 +15,7 @@ mod cache;
 mod chunks;
 mod clock;
 mod collection;
+mod data_sheets;
 mod integrity;
 mod latency;
 mod one_shot;
@@ -45,6 +46,8 @@ pub enum Paper {
     CacheLib,
     /// Bjørling et al., "ZNS: Avoiding the Block Interface Tax for Flash-based SSDs", USENIX ATC 2021.
     Zns,
+    /// Data sheets and announcements of drives.
+    DataSheets,
 }
 
 impl Paper {
@@ -56,6 +59,7 @@ impl Paper {
             Paper::LightNvm => "lightnvm",
             Paper::CacheLib => "cachelib",
             Paper::Zns => "zns",
+            Paper::DataSheets => "data-sheets",
         }
     }
 }
@@ -410,6 +414,15 @@ static CLAIMS: &[Claim] = &[
         holds_when: "each within 3 %, and no victim chosen against the policy",
         run: policies::policies,
     },
+    Claim {
+        id: "B7",
+        paper: Paper::DataSheets,
+        place: "data sheets",
+        text: "`datacenter-tlc` is as fast as a Micron 7450 PRO and `client-qlc` as an Intel SSD 670p: random reads and writes at depth 1 \
+               and 256, sequential reads and writes",
+        holds_when: "each within 20 %",
+        run: data_sheets::figures,
+    },
 ];
 
 /// A name that is neither a claim nor a paper.
@@ -423,7 +436,8 @@ impl std::fmt::Display for UnknownClaim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ids: Vec<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
         let papers =
-            [Paper::CosmosPlus, Paper::LightNvm, Paper::Theory, Paper::CacheLib, Paper::Zns].map(Paper::name);
+            [Paper::CosmosPlus, Paper::LightNvm, Paper::Theory, Paper::CacheLib, Paper::Zns, Paper::DataSheets]
+                .map(Paper::name);
         let (ids, papers) = (ids.join(", "), papers.join(", "));
         write!(f, "{}: neither a claim nor a paper; allowed: {ids}; {papers}", self.name)
     }

@@ -37,7 +37,7 @@ fn claims_are_selected_by_identifier_and_paper() {
     assert_eq!(ids(&[]).len(), claims().len());
     let error = select(&["C99".into()]).err().unwrap().to_string();
     assert!(error.starts_with("C99: neither a claim nor a paper; allowed: C1, C2, "), "{error}");
-    assert!(error.ends_with("B5; cosmos-plus, lightnvm, theory, cachelib, zns"), "{error}");
+    assert!(error.ends_with("B7; cosmos-plus, lightnvm, theory, cachelib, zns, data-sheets"), "{error}");
 }
 
 #[test]

@@ -241,12 +241,26 @@ impl Host {
     }
 }
 
+/// What the drive of B3 has otherwise than the preset: blocks of full size, and the controller beside which `scheduler.suspensions` was
+/// fitted to measurements of two drives (docs/reproduce.md). It is that of another drive of the class.
+const CONTROLLER: [&str; 6] = [
+    "media.pages=1152",
+    "media.timing.erase=4.5ms",
+    "media.independent_plane_reads=false",
+    "firmware.fetch.fixed=0",
+    "host.fetch=800ns",
+    "host.complete=500ns",
+];
+
 /// Four of the preset's 32 dies, so that a round over all files is short. Blocks are as large as the preset's: reads meet erases as
 /// often. There are three times as many, as the block or two that a die keeps free for collection weigh less the more it has; a
 /// die of 64 GB has 900.
 fn drive(bench: &Bench, over_provisioning: Option<f64>) -> Result<Spec, ReproduceError> {
-    let mut own: Vec<String> =
-        ["media.channels=2", "media.ways=2", "media.blocks=288"].map(String::from).into();
+    let mut own: Vec<String> = ["media.channels=2", "media.ways=2", "media.blocks=288"]
+        .into_iter()
+        .chain(CONTROLLER)
+        .map(String::from)
+        .collect();
     if let Some(share) = over_provisioning {
         own.push("drive.namespace=[]".into());
         own.push(format!("ftl.over_provisioning={share:?}"));

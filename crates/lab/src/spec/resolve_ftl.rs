@@ -2,11 +2,11 @@
 
 use super::error::SpecError;
 use super::schema::Fallback::{Flag, Real, Whole, Word};
-use super::schema::{Key, Kind, Values, count, key};
+use super::schema::{Key, Kind, TIME, Values, count, key};
 use super::value::Quantity;
 use pellucid_flash::Layout;
 use pellucid_ftl::{
-    Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, Victim, WearLevelling,
+    Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, SlcCache, Victim, WearLevelling,
 };
 
 pub(crate) const VICTIMS: Kind = Kind::WordOrCount(Victim::WORDS, Victim::PREFIX);
@@ -79,6 +79,18 @@ pub(crate) const KEYS: &[Key] = &[
         Word("initial"),
         "Whether data of different handles stay apart when collection moves them",
     ),
+    key(
+        "drive.ftl.slc_cache.blocks",
+        count(0),
+        Whole(0),
+        "Blocks of each die that take host data first, with one bit per cell (pSLC); 0: no such cache",
+    ),
+    key(
+        "drive.ftl.slc_cache.fold_after",
+        TIME,
+        Word("100ms"),
+        "Idle time after which what the SLC cache holds is moved to blocks of all bits",
+    ),
     key("drive.ftl.seed", SEED, Whole(1), "Seed of all policy randomness"),
 ];
 
@@ -116,10 +128,42 @@ pub(crate) fn build(values: &Values, layout: Option<&Layout>) -> Result<FtlConfi
             "initial" => Isolation::Initial,
             _ => Isolation::Persistent,
         },
+        slc_cache: slc_cache(values, layout)?,
         seed: values.whole("drive.ftl.seed"),
     };
     layout.map_or(Ok(()), |layout| check_spare(values, &ftl, layout))?;
     Ok(ftl)
+}
+
+/// The SLC cache of a drive of this layout.
+fn slc_cache(values: &Values, layout: Option<&Layout>) -> Result<Option<SlcCache>, SpecError> {
+    const KEY: &str = "drive.ftl.slc_cache.blocks";
+    let blocks = values.u32(KEY);
+    if blocks == 0 {
+        return Ok(None);
+    }
+    let bits = super::resolve_media::one_shot_bits(values);
+    let only = |what: &str| Err(values.refuse(KEY, format!("0, or more with {what}")));
+    let Some(layout) = layout else { return only("a block namespace") };
+    if !values.tables("drive.namespace").is_empty() {
+        return only("one block namespace of the whole drive (drive.namespace = [])");
+    }
+    let Some(bits) = bits else {
+        return only("cells of several bits whose pages are programmed together (drive.media.one_shot_pages, drive.media.mode = \"native\")");
+    };
+    if blocks > layout.blocks_per_die / 2 {
+        return Err(values.refuse(KEY, format!("at most {}, half of the blocks of a die", layout.blocks_per_die / 2)));
+    }
+    if layout.stripes_per_block < bits {
+        return only(&format!("drive.media.pages of at least {}", bits * bits));
+    }
+    if values.u32("drive.ftl.handles") > 1 {
+        return only("drive.ftl.handles = 1");
+    }
+    if values.flag("drive.media.bit_errors.enabled") {
+        return only("drive.media.bit_errors.enabled = false: the model knows no blocks in SLC mode among others");
+    }
+    Ok(Some(SlcCache { blocks, bits, fold_after: values.time("drive.ftl.slc_cache.fold_after") }))
 }
 
 /// The text has passed [`VICTIMS`].
@@ -137,7 +181,7 @@ fn kept_blocks(ftl: &FtlConfig) -> u32 {
 
 /// Collection must be able to free a block: refuses a user capacity that leaves a die too few spare blocks.
 fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), SpecError> {
-    let (kept, blocks) = (kept_blocks(ftl), layout.blocks_per_die);
+    let (kept, blocks) = (kept_blocks(ftl), layout.blocks_per_die - ftl.cache_blocks());
     let user_max = ftl.user_units_max(layout, kept);
     if user_max == 0 {
         let allowed = format!(
@@ -162,10 +206,11 @@ fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), 
         }
         return Ok(());
     }
-    let user = (f64::from(layout.units) / (1.0 + ftl.over_provisioning)) as u64;
+    let units = layout.units - ftl.cache_blocks() * layout.dies * layout.units_per_block;
+    let user = ftl.user_units(layout);
     if user > user_max {
         // Rounded up in the last digit shown, so that the value in the message is itself accepted.
-        let least = (f64::from(layout.units) / user_max as f64 - 1.0) * 1e4;
+        let least = (f64::from(units) / user_max as f64 - 1.0) * 1e4;
         let allowed = format!("at least {}: {needed}", (least.ceil() + 1.0) / 1e4);
         return Err(values.refuse("drive.ftl.over_provisioning", allowed));
     }

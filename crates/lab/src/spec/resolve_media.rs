@@ -7,7 +7,7 @@ use super::table::Table;
 use super::value::Quantity;
 use pellucid_flash::{Geometry, GeometryError, Layout, Nanos};
 use pellucid_media::{
-    Bch, BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, ListedFault, MediaConfig, MediaError, Space, StoreKind, SyncTo,
+    Bch, BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, ListedFault, MediaConfig, MediaError, SlcBlocks, Space, StoreKind, SyncTo,
     Timing,
 };
 use std::path::PathBuf;
@@ -118,6 +118,13 @@ pub(crate) const KEYS: &[Key] = &[
         Required,
         "Program time per page type; one-shot: of the word line",
     ),
+    key(
+        "drive.media.timing.slc_read",
+        TIME,
+        Whole(0),
+        "Sense time of a page in a block of the SLC cache (ftl.slc_cache.blocks)",
+    ),
+    key("drive.media.timing.slc_program", TIME, Whole(0), "Program time of such a page, of all planes"),
     key("drive.media.timing.erase", TIME, Required, "Erase time"),
     key(
         "drive.media.timing.die_spread",
@@ -228,6 +235,7 @@ pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError>
         geometry: geometry.clone(),
         cell,
         slc_mode,
+        slc_blocks: slc_blocks(values)?,
         independent_plane_reads: independent_plane_reads(values, &geometry)?,
         endurance: values.whole_or_none("drive.media.endurance").map(|erases| erases as u32),
         faults: faults(values, &layout)?,
@@ -240,6 +248,32 @@ pub(crate) fn build(values: &Values) -> Result<(MediaConfig, Layout), SpecError>
         seed: values.whole("drive.media.seed"),
     };
     Ok((media, layout))
+}
+
+/// Bits of a cell whose pages are programmed together.
+pub(super) fn one_shot_bits(values: &Values) -> Option<u32> {
+    let bits = match values.text("drive.media.cell") {
+        "slc" => 1,
+        "mlc" => 2,
+        "tlc" => 3,
+        _ => 4,
+    };
+    let native = values.text("drive.media.mode") == "native";
+    (native && bits > 1 && values.u32("drive.media.one_shot_pages") == bits).then_some(bits)
+}
+
+/// Blocks in SLC mode, as the translation layer asks for them.
+fn slc_blocks(values: &Values) -> Result<Option<SlcBlocks>, SpecError> {
+    let blocks = values.u32("drive.ftl.slc_cache.blocks");
+    if blocks == 0 {
+        return Ok(None);
+    }
+    let time = |key: &str| match values.time(key) {
+        Nanos::ZERO => Err(values.refuse(key, "a duration above 0, because drive.ftl.slc_cache.blocks is")),
+        time => Ok(time),
+    };
+    let read_ns = time("drive.media.timing.slc_read")?;
+    Ok(Some(SlcBlocks { blocks, read_ns, program_ns: time("drive.media.timing.slc_program")? }))
 }
 
 fn independent_plane_reads(values: &Values, geometry: &Geometry) -> Result<bool, SpecError> {

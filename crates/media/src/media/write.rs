@@ -126,7 +126,7 @@ impl Media {
         let state = self.store.state(at.block);
         let injected = self.injected.is_some() && self.program_fails(at.block);
         let by_fault = self.faults.program_fails(at.block, at.stripe, state.erase_count()) || injected;
-        let worn_out = self.worn_out(state);
+        let worn_out = self.worn_out(at.block, state);
         let (shape, meta) = (self.shape.meta, self.store.meta(at.block));
         if by_fault || worn_out || shape.poisoned(meta) {
             self.end_unreadable(at.block, state);
@@ -170,7 +170,7 @@ impl Media {
         let die = self.die_of(block.0);
         let injected = self.injected.as_mut().is_some_and(|injected| injected.erase_fails(die));
         let by_fault = self.faults.erase_fails(block.0, state.erase_count()) || injected;
-        if by_fault || self.worn_out(state) {
+        if by_fault || self.worn_out(block.0, state) {
             let bad = state.without(Flag::Erasing).with(Flag::HalfErased).with(Flag::GrownBad);
             self.store.set_state(block.0, bad);
             self.retired += u64::from(state.health() == Health::Good);
@@ -262,8 +262,9 @@ impl Media {
         }
     }
 
-    fn worn_out(&self, state: BlockState) -> bool {
-        self.endurance.is_some_and(|limit| state.erase_count() >= limit)
+    fn worn_out(&self, block: u32, state: BlockState) -> bool {
+        let worn = self.endurance.is_some_and(|limit| state.erase_count() >= limit);
+        worn && !self.times.is_slc(self.layout.split.blocks_per_die.remainder(block))
     }
 
     /// Fills the units of the begun stripe of `at` that nobody gave; `missing` is the first of them.

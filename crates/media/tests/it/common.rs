@@ -24,6 +24,7 @@ pub fn small() -> MediaConfig {
         cell: Cell::Mlc,
         slc_mode: false,
         independent_plane_reads: false,
+        slc_blocks: None,
         timing: Timing {
             read_ns: vec![Nanos(50), Nanos(70)],
             program_ns: vec![Nanos(400), Nanos(900)],

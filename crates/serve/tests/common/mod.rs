@@ -60,6 +60,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             cell: Cell::Slc,
             slc_mode: false,
             independent_plane_reads: false,
+            slc_blocks: None,
             timing: Timing {
                 read_ns: vec![Nanos::from_us(50)],
                 program_ns: vec![Nanos::from_us(200)],
@@ -98,6 +99,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             durability: Durability::Journal { checkpoint_every: 512 },
             handles: 1,
             isolation: Isolation::Initial,
+            slc_cache: None,
             seed: 7,
         },
         namespaces: Vec::new(),

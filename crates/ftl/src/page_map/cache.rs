@@ -1,0 +1,105 @@
+//! The SLC cache (pSLC): blocks of which each cell holds one bit. What hosts write goes there first, as quickly as one bit is
+//! programmed, and is folded later: moved to blocks whose cells hold all their bits.
+//!
+//! ```text
+//!  host write ─► a block of the cache takes it? ─ yes ─► SLC block ─ full ─► Cached ─┬─ nothing valid left ────────────► erased
+//!                        │ no                                                        └─ the drive is idle: folded ─► then erased
+//!                        └──► block of all bits, as without a cache                        (a relocation like any other)
+//! ```
+//! A block of the cache has the stripes of others divided by the bits of a cell: a stripe has as many units there, but each of its
+//! pages is programmed after the other (`media`). So addresses, spare areas, map and mount need not know of it.
+//!
+//! The cache is a fixed part of each die and no part of what the host can fill, so a full cache takes nothing away: what it
+//! does not take goes past it. Folded data share the blocks of collection. A die folds only while it has more free blocks than
+//! start its collection, so folding, which needs a block and gives none back, never takes the last one.
+//!
+//! Invariants: a block of the cache is open only for [`Stream::Cached`], and no other is; map segments never go there.
+
+use super::{PageMap, Stream};
+use pellucid_flash::{BlockId, DieId};
+
+impl PageMap {
+    /// Stripes that `block` takes.
+    #[inline]
+    pub(crate) fn stripes_of(&self, block: BlockId) -> u32 {
+        match self.config.slc_cache {
+            Some(cache) if self.blocks.is_cache(block) => self.layout.stripes_per_block / cache.bits,
+            _ => self.layout.stripes_per_block,
+        }
+    }
+
+    /// The die whose SLC cache takes the next stripe of `stream`, `units` of it; `None`: there is none, or it is full.
+    #[inline]
+    pub(super) fn place_in_cache(&mut self, stream: Stream, units: usize) -> Option<(DieId, Stream)> {
+        if self.config.slc_cache.is_none() || !matches!(stream, Stream::Host | Stream::HostCold) {
+            return None;
+        }
+        let place = if self.cache_off { None } else { self.find_in_cache() };
+        let counter = match place {
+            Some(_) => &mut self.counters.cached_units,
+            None => &mut self.counters.direct_units,
+        };
+        *counter += units as u64;
+        place
+    }
+
+    fn find_in_cache(&mut self) -> Option<(DieId, Stream)> {
+        for _ in 0..self.order.len() {
+            let die = self.order[self.cursor];
+            self.cursor = if self.cursor + 1 == self.order.len() { 0 } else { self.cursor + 1 };
+            if self.open_block(die, Stream::Cached).is_some() || self.blocks.cache_free_in(die) > 0 {
+                return Some((die, Stream::Cached));
+            }
+        }
+        None
+    }
+
+    /// Whether data go past the SLC cache from now on.
+    pub fn pass_cache(&mut self, past: bool) {
+        self.cache_off = past;
+    }
+
+    /// Whether `die` should empty a block of its SLC cache: one that holds nothing always, another one while the drive folds.
+    #[inline]
+    pub(crate) fn wants_folding(&self, die: DieId) -> bool {
+        self.config.slc_cache.is_some() && {
+            let (cached, empty) = self.blocks.cached(die);
+            empty > 0 || (self.folding && cached > 0 && self.blocks.free_count(die) > self.config.gc_low_blocks.max(1 + self.cut_reserve))
+        }
+    }
+
+    /// A full block of the SLC cache of `die` that holds nothing.
+    #[inline]
+    pub(crate) fn empty_cached(&self, die: DieId) -> Option<BlockId> {
+        (self.blocks.cached(die).1 > 0).then(|| self.blocks.next_cached(die))?
+    }
+
+    /// The block of the SLC cache of `die` that is folded next, while the drive folds.
+    pub(crate) fn next_fold(&self, die: DieId) -> Option<BlockId> {
+        if self.folding { self.blocks.next_cached(die) } else { None }
+    }
+
+    /// Whether blocks of the SLC cache are emptied that hold something.
+    pub fn fold(&mut self, on: bool) {
+        self.folding = on;
+    }
+
+    /// Whether any die has something to fold.
+    pub fn has_cached(&self) -> bool {
+        self.config.slc_cache.is_some()
+            && (0..self.layout.dies).any(|die| !self.dead[die as usize] && self.blocks.cached(DieId(die)).0 > 0)
+    }
+
+    /// Blocks of the SLC cache, and those of them that are not free.
+    pub fn cache_use(&self) -> (u32, u32) {
+        let blocks = self.config.cache_blocks() * self.layout.dies;
+        (blocks, blocks - self.blocks.cache_free())
+    }
+
+    /// Part of [`PageMap::check`]: the cache is open for host data alone.
+    pub(super) fn check_cache(&self) {
+        for (block, stream) in self.open_blocks() {
+            assert_eq!(self.blocks.is_cache(block), stream == Stream::Cached, "block {} is open for {stream:?}", block.0);
+        }
+    }
+}
