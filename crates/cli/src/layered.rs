@@ -3,6 +3,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::served_log::Origin;
 use crate::subject::Subject;
 use anyhow::anyhow;
 use pellucid_device::Device;
@@ -62,6 +63,8 @@ pub struct Opened {
     pub registry: Option<Registry>,
     /// Its description asks for preconditioning, and its media are empty.
     pub unprepared: bool,
+    /// What the log says of it.
+    pub origin: Origin,
 }
 
 /// Targets of a drive that is served.
@@ -106,14 +109,19 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
     let name = subject.spec.drive_name.clone();
     let (host, settings) = (subject.spec.host.clone(), subject.spec.host_ftl.clone());
     let fills = subject.spec.precondition.fill > 0.0;
+    let kept = match &host {
+        Some(HostLayer::Ftl(config) | HostLayer::ZoneLog(config, _)) => config.durability,
+        None => subject.spec.drive.ftl.durability,
+    };
+    let origin = Origin { from: called.to_owned(), durability: kept };
     let device = subject.device()?;
     let unprepared = fills && device.last_mount().is_none();
     let Some(host) = host else {
         let registry = Registry::open(called, &device, &settings)?;
-        return Ok(Opened { name, drive: device.into(), registry, unprepared });
+        return Ok(Opened { name, drive: device.into(), registry, unprepared, origin });
     };
     let layered = put_on(&host, device).map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
-    Ok(Opened { name, drive: layered.into(), registry: None, unprepared })
+    Ok(Opened { name, drive: layered.into(), registry: None, unprepared, origin })
 }
 
 /// Puts the layers of a description on a drive.
@@ -187,10 +195,12 @@ pub fn open_remote(
         format!("{last}-host")
     });
     let refuse = |why: String| Failure::work(anyhow!("remote drive {}: {why}", drive.address));
+    let kept = config.durability;
     let config = HostFtlConfig { namespace: 0, ..config };
     let layer = host_ftl(&config, remote.interface(0), remote.image_bytes()).map_err(refuse)?;
     let layered = Layered::on_remote(layer, remote).map_err(refuse)?;
-    Ok(Opened { name, drive: layered.into(), registry: None, unprepared: false })
+    let origin = Origin { from: drive.address.clone(), durability: kept };
+    Ok(Opened { name, drive: layered.into(), registry: None, unprepared: false, origin })
 }
 
 #[cfg(test)]
