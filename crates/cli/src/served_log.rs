@@ -2,20 +2,11 @@
 
 use pellucid_device::Device;
 use pellucid_flash::Interface;
-use pellucid_ftl::Durability;
 use pellucid_media::StoreKind;
-use pellucid_serve::session::{NQN_PREFIX, Namespace};
+use pellucid_serve::session::{Keeps, NQN_PREFIX, Namespace};
 use pellucid_serve::{Address, Core, Time};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-
-/// Where a drive comes from, as far as its description says.
-pub struct Origin {
-    /// The preset, file or remote address that was named.
-    pub from: String,
-    /// What survives a power cut: of the layer of the host, or of the drive if it has none.
-    pub durability: Durability,
-}
 
 /// What is served under a name.
 pub struct Offered {
@@ -40,14 +31,14 @@ pub fn offered(core: &Core, drives: &[String]) -> Vec<Offered> {
         .collect()
 }
 
-/// A line for each namespace.
-pub fn drives(core: &Core, origins: &[Origin]) -> Vec<String> {
+/// A line for each namespace; `from`: the preset, file or remote address of each drive.
+pub fn drives(core: &Core, from: &[String]) -> Vec<String> {
     let numbered = core.namespaces().iter().enumerate().filter(|(_, n)| !n.gone);
-    numbered.map(|(at, n)| drive(core.device(at), n, &origins[n.drive], core.time())).collect()
+    numbered.map(|(at, n)| drive(core.device(at), n, &from[n.drive], core.time())).collect()
 }
 
-fn drive(device: Option<&Device>, namespace: &Namespace, origin: &Origin, time: Time) -> String {
-    let Namespace { name, sector_bytes, interface, .. } = namespace;
+fn drive(device: Option<&Device>, namespace: &Namespace, from: &str, time: Time) -> String {
+    let Namespace { name, sector_bytes, interface, keeps, .. } = namespace;
     let kind = match interface {
         Interface::Block { .. } => "block",
         Interface::Zoned(_) => "zoned",
@@ -64,18 +55,16 @@ fn drive(device: Option<&Device>, namespace: &Namespace, origin: &Origin, time: 
         Time::Paced { dilation: 1.0 } => "paced".to_owned(),
         Time::Paced { dilation } => format!("x{dilation}"),
     };
-    let mut line = format!(
-        "event=drive drive={name:?} from={:?} kind={kind} capacity_bytes={} sector_bytes={sector_bytes} store={store:?}",
-        origin.from,
+    let keeps = match keeps {
+        Keeps::Acknowledged => "acknowledged",
+        Keeps::Flushed => "flushed",
+        Keeps::Nothing => "nothing",
+    };
+    format!(
+        "event=drive drive={name:?} from={from:?} kind={kind} capacity_bytes={} sector_bytes={sector_bytes} \
+         store={store:?} keeps={keeps} time_mode={time_mode}",
         namespace.bytes(),
-    );
-    // Of the others it is the interface that says what survives.
-    if kind == "block" {
-        let kept = if origin.durability == Durability::Volatile { "volatile" } else { "journal" };
-        let _ = write!(line, " durability={kept}");
-    }
-    let _ = write!(line, " time_mode={time_mode}");
-    line
+    )
 }
 
 /// A line for each block namespace at an address for NBD.

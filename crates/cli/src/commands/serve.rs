@@ -200,7 +200,7 @@ impl Serve {
         let (mut registries, mut origins) = (Vec::new(), Vec::new());
         let drives = drives.into_iter().map(|opened| {
             registries.push(opened.registry);
-            origins.push(opened.origin);
+            origins.push(opened.from);
             (opened.name, opened.drive)
         });
         let drives: Vec<_> = drives.collect();

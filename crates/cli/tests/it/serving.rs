@@ -137,7 +137,7 @@ fn the_log_tells_what_is_served_and_what_happens_to_it() {
         ("kind", "block"),
         ("sector_bytes", "512"),
         ("store", "file:mine.drive"),
-        ("durability", "journal"),
+        ("keeps", "flushed"),
         ("time_mode", "instant"),
     ] {
         assert_eq!(drive[key], value, "{key}");
