@@ -1,51 +1,75 @@
 #!/usr/bin/env python3
-"""NBD from memory, side by side: pellucid serve --time instant and nbdkit's memory plugin, measured with fio.
+"""NBD from memory, in turn: pellucid serve --time instant and nbdkit's memory plugin, measured with fio.
 
-Both serve one Unix socket each (--tcp: a port of 127.0.0.1) on one core; fio runs on another. The two take turns, several
-times over, so that whatever else the machine does hits both; the table shows the median of the turns and their spread.
+    bench/serve_nbd.py --pellucid target/release/pellucid --seconds 3 --turns 7
+    bench/serve_nbd.py --before .../pellucid          # beside another binary of ours, and nothing else
 
-    bench/serve_nbd.py --pellucid target/release/pellucid --seconds 3 --turns 3
+Contenders: ours with a drive that has next to no model (bench/serve-ram.toml), ours with the whole model of a drive
+(`--model datacenter-tlc`), nbdkit as it comes, and nbdkit with allocator=malloc and one thread. All have disks of the same size (of the
+model: `ftl.capacity`), which are written once before. Each server has one core, on which the others are asleep; fio runs on another.
+How turns are taken: bench/turns.py.
 
 fio's engine reads a structured reply with four system calls and a simple one with two, and most of the time is spent there; --simple
-has ours answer in the short form.
+has ours answer in the short form, as nbdkit's `--no-sr` has it.
 """
-
 import argparse
 import json
 import os
 import shutil
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-SIZE = "1G"
+import turns
+
+MIB = 1 << 20
 
 
 def missing():
-    return [program for program in ("fio", "nbdkit", "taskset") if not shutil.which(program)]
+    return [program for program in ("fio", "nbdkit", "nbdinfo", "taskset") if not shutil.which(program)]
 
 
-def answers(address):
-    """Whether a server accepts at `address`: the path of a Unix socket, or a port of 127.0.0.1."""
-    kind, where = (socket.AF_INET, ("127.0.0.1", address)) if isinstance(address, int) else (socket.AF_UNIX, address)
-    with socket.socket(kind, socket.SOCK_STREAM) as client:
-        # A server that greets takes it ill when nobody waits for that.
-        return client.connect_ex(where) == 0 and len(client.recv(18)) > 0
+class Server:
+    """A server in a process of its own, at a Unix socket or a port of 127.0.0.1."""
 
+    def __init__(self, name, core, command, address):
+        self.name, self.address = name, address
+        self.process = subprocess.Popen(["taskset", "-c", str(core), *command])
+        for _ in range(1500):
+            if self.answers():
+                return
+            if self.process.poll() is not None:
+                sys.exit(f"{name} ended with status {self.process.returncode}")
+            time.sleep(0.02)
+        sys.exit(f"nothing answers at {address}")
 
-def wait_for(address, process):
-    for _ in range(200):
-        if answers(address):
-            return
-        if process.poll() is not None:
-            sys.exit(f"the server ended with status {process.returncode}")
-        time.sleep(0.02)
-    sys.exit(f"nothing answers at {address}")
+    def answers(self):
+        kind, where = (socket.AF_INET, ("127.0.0.1", self.address)) if isinstance(self.address, int) \
+            else (socket.AF_UNIX, self.address)
+        with socket.socket(kind, socket.SOCK_STREAM) as client:
+            # A server that greets takes it ill when nobody waits for that.
+            return client.connect_ex(where) == 0 and len(client.recv(18)) > 0
+
+    def uri(self):
+        at = self.address
+        return f"nbd://127.0.0.1:{at}" if isinstance(at, int) else f"nbd+unix:///?socket={at}"
+
+    def bytes(self):
+        done = subprocess.run(["nbdinfo", "--size", self.uri()], capture_output=True, text=True, check=True, timeout=60)
+        return int(done.stdout)
+
+    def cpu_us(self):
+        """Processor time that it has used, in user and system mode."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) * 1e6 / os.sysconf("SC_CLK_TCK")
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(120)
 
 
 def free_port():
@@ -54,49 +78,79 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def uri(address):
-    return f"nbd://127.0.0.1:{address}" if isinstance(address, int) else f"nbd+unix:///?socket={address}"
-
-
-def fio(address, core, rw, depth, seconds, jobs):
-    command = [
-        "taskset", "-c", str(core), "fio", "--name=b", "--ioengine=nbd", f"--uri={uri(address)}",
-        f"--rw={rw}", "--bs=4k", f"--iodepth={depth}", f"--size={SIZE}", "--time_based", f"--runtime={seconds}",
-        f"--numjobs={jobs}", "--group_reporting", "--randrepeat=1", "--norandommap", "--output-format=json",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)
+def fio(server, core, *options, seconds=300):
+    command = ["taskset", "-c", str(core), "fio", "--name=b", "--ioengine=nbd", f"--uri={server.uri()}",
+               "--randrepeat=1", "--norandommap", "--output-format=json", *options]
+    with tempfile.TemporaryDirectory() as directory:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, cwd=directory)
     if done.returncode:
         sys.exit(f"fio: {done.stdout}{done.stderr}")
     # The engine says hello on standard output, before the JSON.
-    side = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read" if rw.endswith("read") else "write"]
-    return side["iops"], side["clat_ns"]["percentile"]["50.000000"] / 1e3, side["total_ios"]
+    return json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]
 
 
-def cpu_us(process):
-    """Processor time that a server has used, in user and system mode."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) * 1e6 / os.sysconf("SC_CLK_TCK")
+def measure(options, server, span, depth):
+    """Requests a second, median latency in us, and the server's processor time for a request in us."""
+    before = server.cpu_us()
+    job = fio(server, options.client_core, f"--rw={options.rw}", f"--bs={options.bs}", f"--iodepth={depth}", f"--size={span}",
+              "--time_based", f"--runtime={options.seconds}", f"--numjobs={options.jobs}", "--group_reporting",
+              seconds=options.seconds)
+    side = job["read" if options.rw.endswith("read") else "write"]
+    cpu = (server.cpu_us() - before) / side["total_ios"]
+    return side["iops"], side["clat_ns"]["percentile"]["50.000000"] / 1e3, cpu
 
 
-def fill(address, core):
-    """Every block is written once, so that reads find data and not holes."""
-    command = [
-        "taskset", "-c", str(core), "fio", "--name=f", "--ioengine=nbd", f"--uri={uri(address)}",
-        "--rw=write", "--bs=256k", "--iodepth=8", f"--size={SIZE}", "--output-format=json",
-    ]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+def start(options, directory):
+    """The contenders, ours first, and the span that they have in common."""
+    servers = []
+
+    def add(name, command, listen):
+        address = free_port() if options.tcp else f"{directory}/{len(servers)}"
+        servers.append(Server(name, options.server_core, [*command, *listen(address)], address))
+        return servers[-1]
+
+    def ours(pellucid, name, drive, *more):
+        command = [pellucid, "serve", drive, "--set", "media.store=ram", *more, "--time", "instant", "--poll-us",
+                   str(options.poll_us), "--quiet"] + ["--nbd-simple-replies"] * options.simple
+        return add(name, command, lambda at: ["--nbd", str(at) if options.tcp else f"unix:{at}"])
+
+    def theirs(name, span, threads, *more):
+        command = ["nbdkit", "--foreground", "--threads", str(threads)] + ["--no-sr"] * options.simple
+        listen = lambda at: (["-i", "127.0.0.1", "-p", str(at)] if options.tcp else ["-U", at]) + ["memory", str(span), *more]
+        return add(name, command, listen)
+
+    try:
+        span = ours(options.pellucid, "pellucid", options.drive).bytes()
+        if options.before:
+            ours(options.before, "before", options.drive)
+        else:
+            # A part of the drive that the model stands for: what it does for a request does not depend on the size.
+            ours(options.pellucid, f"pellucid, {options.model}", options.model, "--set", f"ftl.capacity={span}")
+            theirs("nbdkit", span, 16)
+            theirs("nbdkit, malloc, 1 thread", span, 1, "allocator=malloc")
+        for server in servers:
+            # Every block is written once, so that reads find data and not holes.
+            fio(server, options.client_core, "--rw=write", "--bs=256k", "--iodepth=8", f"--size={span}")
+    except BaseException:
+        for server in servers:
+            server.process.kill()
+        raise
+    return servers, span
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pellucid", default="target/release/pellucid")
+    parser.add_argument("--before", help="another binary of ours, to compare with instead of the others")
     parser.add_argument("--drive", default=str(Path(__file__).parent / "serve-ram.toml"))
+    parser.add_argument("--model", default="datacenter-tlc", help="a drive that is served with all of its model")
     parser.add_argument("--seconds", type=int, default=3, help="of one measurement")
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--depths", default="1,32,128")
     parser.add_argument("--jobs", type=int, default=1, help="connections")
     parser.add_argument("--rw", default="randread", choices=["randread", "randwrite"])
-    parser.add_argument("--simple", action="store_true", help="without structured replies (--nbd-simple-replies)")
+    parser.add_argument("--bs", default="4k", help="bytes of a request, as fio writes them")
+    parser.add_argument("--simple", action="store_true", help="without structured replies")
     parser.add_argument("--tcp", action="store_true", help="over 127.0.0.1, not a Unix socket")
     parser.add_argument("--poll-us", type=int, default=100)
     parser.add_argument("--server-core", type=int, default=0)
@@ -105,51 +159,24 @@ def main():
     if missing():
         print(f"skipped: needs {', '.join(missing())}")
         return
+    title = f"{options.bs} {options.rw}, {options.jobs} connection(s) over {'TCP' if options.tcp else 'a Unix socket'}; medians of " \
+            f"{options.turns} turns of {options.seconds} s after {turns.WARM_UP_TURNS} of warm-up (least to most).\n{turns.machine()}"
     with tempfile.TemporaryDirectory() as directory:
-        on = ["taskset", "-c", str(options.server_core)]
-        ours, theirs = (free_port(), free_port()) if options.tcp else (f"{directory}/ours", f"{directory}/theirs")
-        commands = {
-            ours: on + [
-                options.pellucid, "serve", options.drive, "--time", "instant",
-                "--nbd", f"127.0.0.1:{ours}" if options.tcp else f"unix:{ours}",
-                "--poll-us", str(options.poll_us), "--quiet",
-            ] + ["--nbd-simple-replies"] * options.simple,
-            theirs: on + ["nbdkit", "--foreground"] + (
-                ["-i", "127.0.0.1", "-p", str(theirs)] if options.tcp else ["-U", theirs]) + ["memory", SIZE],
-        }
-        servers = []
+        servers, span = start(options, directory)
         try:
-            for address, command in commands.items():
-                servers.append(subprocess.Popen(command))
-                wait_for(address, servers[-1])
-                fill(address, options.client_core)
-            measure(options, ours, theirs, dict(zip(commands, servers)))
+            rows = []
+            for depth in map(int, options.depths.split(",")):
+                found = turns.take(servers, options.turns, lambda server: measure(options, server, span, depth))
+                first = found[servers[0]]
+                for server, results in found.items():
+                    ratio = "" if server is servers[0] else turns.ratios(first, results)
+                    rows.append([str(depth), server.name, turns.rates(results), f"{turns.median(results, 1):.1f}",
+                                 f"{turns.median(results, 2):.2f}", ratio])
+            heads = ["outstanding", "server", "requests/s", "p50 us", "server's CPU us/request", f"{servers[0].name} is times this"]
+            turns.table(f"{title}; disks of {span // MIB} MiB.", heads, rows)
         finally:
             for server in servers:
-                server.send_signal(signal.SIGTERM)
-                server.wait(30)
-
-
-def measure(options, ours, theirs, servers):
-    way = "TCP" if options.tcp else "a Unix socket"
-    print(f"4 KiB {options.rw}, {options.jobs} connection(s) over {way}, {options.turns} turns of {options.seconds} s")
-    print("median IOPS (spread), p50 latency in us, server's processor time per request in us")
-    print(f"{'depth':>5}  {'pellucid':>28} {'p50':>7} {'cpu':>6}  {'nbdkit memory':>28} {'p50':>7} {'cpu':>6}  ratio")
-    for depth in map(int, options.depths.split(",")):
-        found = {ours: [], theirs: []}
-        for turn in range(options.turns):
-            for address in (ours, theirs) if turn % 2 == 0 else (theirs, ours):
-                before = cpu_us(servers[address])
-                iops, p50, count = fio(address, options.client_core, options.rw, depth, options.seconds, options.jobs)
-                found[address].append((iops, p50, (cpu_us(servers[address]) - before) / count))
-        cells, medians = [], []
-        for address in (ours, theirs):
-            iops = sorted(value for value, _, _ in found[address])
-            medians.append(statistics.median(iops))
-            spread = f"({iops[0]:,.0f}-{iops[-1]:,.0f})"
-            p50, cpu = (statistics.median(row[i] for row in found[address]) for i in (1, 2))
-            cells.append(f"{medians[-1]:>8,.0f} {spread:>19} {p50:>7.1f} {cpu:>6.2f}")
-        print(f"{depth:>5}  {cells[0]}  {cells[1]}  {medians[0] / medians[1]:>5.2f}", flush=True)
+                server.end()
 
 
 if __name__ == "__main__":

@@ -1,56 +1,61 @@
 #!/usr/bin/env python3
-"""NVMe/TCP from memory: pellucid serve --time instant, measured with SPDK's spdk_nvme_perf, a client that is not ours.
+"""NVMe/TCP from memory, in turn: pellucid serve --time instant and SPDK's nvmf_tgt, measured with SPDK's spdk_nvme_perf.
 
-4 KiB random reads over loopback, the server on one core, the client on another. With --spdk-target the same client measures
-SPDK's own nvmf_tgt with a memory disk of the same size in turn, so that whatever else the machine does hits both.
+    bench/serve_nvme.py --perf .../build/bin/spdk_nvme_perf --spdk-target .../build/bin/nvmf_tgt --turns 9
 
-    bench/serve_nvme.py --perf .../build/bin/spdk_nvme_perf --spdk-target .../build/bin/nvmf_tgt
+Contenders: ours with a drive that has next to no model (bench/serve-ram.toml), ours with the whole model of a drive
+(`--model datacenter-tlc`, `ftl.capacity` as large), and, with --spdk-target, SPDK's target with a memory disk of the same size, without
+and with zero copy (`zcopy` of its transport). 4 KiB random reads of what was written before, over the loopback, the server on one core, the client on
+another. A target polls, so only the one that is measured runs; it starts anew in each turn, is filled, and warms up before it is
+measured. How turns are taken: bench/turns.py.
 
-Needs SPDK built from source (https://spdk.io; no distribution packages it) and huge pages for it:
-sysctl vm.nr_hugepages=1100. The table shows the median of the turns and their spread.
+Needs SPDK built from source (https://spdk.io; no distribution packages it) and huge pages for it: sysctl vm.nr_hugepages=1100.
 """
-
 import argparse
 import json
 import re
 import shutil
 import signal
-import statistics
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+import turns
+
 ROOT = Path(__file__).resolve().parent.parent
-SECTORS = 1_600_000
+MIB = 1 << 20
+START_SECONDS = 60
 HOST = "nqn.2014-08.org.nvmexpress:uuid:2f1b1c5e-7a07-4f3e-9d53-0a9c1f1f7a11"
 SPDK_NQN = "nqn.2016-06.io.spdk:cnode1"
-PELLUCID_NQN = "nqn.2026-01.org.pellucid:serve-ram"
+NQN_PREFIX = "nqn.2026-01.org.pellucid:"
+OUR_PORT, SPDK_PORT = 14420, 14421
 
 
-def spdk_config(port):
+def spdk_config(sectors, zcopy):
     """A memory disk, offered to every host."""
-    address = {"trtype": "TCP", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": str(port)}
+    address = {"trtype": "TCP", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": str(SPDK_PORT)}
     nvmf = [
-        ("nvmf_create_transport", {"trtype": "TCP"}),
+        ("nvmf_create_transport", {"trtype": "TCP", "zcopy": zcopy}),
         ("nvmf_create_subsystem", {"nqn": SPDK_NQN, "allow_any_host": True, "serial_number": "S1"}),
         ("nvmf_subsystem_add_ns", {"nqn": SPDK_NQN, "namespace": {"bdev_name": "M0", "nsid": 1}}),
         ("nvmf_subsystem_add_listener", {"nqn": SPDK_NQN, "listen_address": address}),
     ]
-    disk = {"method": "bdev_malloc_create", "params": {"name": "M0", "num_blocks": SECTORS, "block_size": 512}}
+    disk = {"method": "bdev_malloc_create", "params": {"name": "M0", "num_blocks": sectors, "block_size": 512}}
     methods = [{"method": method, "params": parameters} for method, parameters in nvmf]
     return {"subsystems": [{"subsystem": "bdev", "config": [disk]}, {"subsystem": "nvmf", "config": methods}]}
 
 
-def perf(options, port, nqn, depth, seconds, rw, connections=1):
+def perf(options, port, nqn, depth, seconds, rw, connections=1, warm_up=0):
     """Requests/s, p50 and p99 in us."""
     command = [
         options.perf, "-c", hex(1 << options.client_core), "-s", "256", "-q", str(depth), "-o", "4096", "-w", rw,
-        "-t", str(seconds), "-P", str(connections), "-L", "-r",
+        "-t", str(seconds), "-P", str(connections), "-L", *(["-a", str(warm_up)] if warm_up else []), "-r",
         f"trtype:TCP adrfam:IPv4 traddr:127.0.0.1 trsvcid:{port} subnqn:{nqn} hostnqn:{HOST}",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + warm_up + 60)
     if done.returncode:
         sys.exit(f"spdk_nvme_perf: {done.stdout}{done.stderr}")
     total = re.search(r"^Total\s*:\s*([\d.]+)", done.stdout, re.M)
@@ -58,45 +63,86 @@ def perf(options, port, nqn, depth, seconds, rw, connections=1):
     return float(total[1]), *(float(percentile[p][1]) for p in (50, 99))
 
 
-def servers(options, directory):
-    """Name, command, port and subsystem of each."""
-    on = ["taskset", "-c", str(options.server_core)]
-    ours = on + [options.pellucid, "serve", options.drive, "--nvme-tcp", "14420", "--time", "instant",
-                 "--poll-us", str(options.poll_us), "--quiet"]
-    yield "pellucid", ours, 14420, PELLUCID_NQN
-    if options.spdk_target:
-        config = Path(directory, "spdk.json")
-        config.write_text(json.dumps(spdk_config(14421)))
-        theirs = [options.spdk_target, "-m", hex(1 << options.server_core), "-s", "1500", "-c", str(config)]
-        yield "SPDK nvmf_tgt", theirs, 14421, SPDK_NQN
+def drive_facts(options, drive):
+    """Name and size in bytes of a drive, as its server tells them."""
+    with tempfile.TemporaryDirectory() as directory:
+        control = f"{directory}/control"
+        command = [options.pellucid, "serve", drive, "--set", "media.store=ram", "--nbd", f"unix:{directory}/nbd", "--control",
+                   control, "--quiet"]
+        process = subprocess.Popen(command)
+        try:
+            wait_for(process, lambda: Path(control).exists(), drive)
+            done = subprocess.run([options.pellucid, "status", "--control", control, "--json"], capture_output=True, text=True,
+                                  timeout=60)
+            found = json.loads(done.stdout)["drives"][0]
+            return found["name"], found["bytes"]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
 
 
-def measure(options, server, cases, found):
-    name, command, port, nqn = server
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        time.sleep(4)
+def wait_for(process, is_there, name):
+    end = time.monotonic() + START_SECONDS
+    while not is_there():
         if process.poll() is not None:
             sys.exit(f"{name} ended with status {process.returncode}")
-        # Written once as a whole, so that reads find data and not holes.
+        if time.monotonic() > end:
+            sys.exit(f"{name} does not listen after {START_SECONDS} s")
+        time.sleep(0.05)
+
+
+def listens(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def contenders(options, directory):
+    """Name, command, port and subsystem of each."""
+    on = ["taskset", "-c", str(options.server_core)]
+    name, size = drive_facts(options, options.drive)
+
+    def ours(title, drive, name, *more):
+        command = on + [options.pellucid, "serve", drive, "--set", "media.store=ram", *more, "--nvme-tcp", str(OUR_PORT), "--time",
+                        "instant", "--poll-us", str(options.poll_us), "--quiet"]
+        return title, command, OUR_PORT, NQN_PREFIX + name
+
+    yield ours("pellucid", options.drive, name)
+    model, _ = drive_facts(options, options.model)
+    # A part of the drive that the model stands for: what it does for a request does not depend on the size.
+    yield ours(f"pellucid, {options.model}", options.model, model, "--set", f"ftl.capacity={size}")
+    for zcopy in (False, True) if options.spdk_target else ():
+        config = Path(directory, f"spdk-{zcopy}.json")
+        config.write_text(json.dumps(spdk_config(size // 512, zcopy)))
+        memory = str(size // MIB + 700)
+        command = on + [options.spdk_target, "-m", hex(1 << options.server_core), "-s", memory, "-c", str(config)]
+        yield "SPDK nvmf_tgt" + ", zcopy" * zcopy, command, SPDK_PORT, SPDK_NQN
+
+
+def measure(options, contender, cases):
+    """Results of all cases, one after the other."""
+    name, command, port, nqn = contender
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(process, lambda: listens(port), name)
+        # Written before, so that reads find data and not holes.
         perf(options, port, nqn, 32, options.fill_seconds, "write")
-        for depth, connections in cases:
-            result = perf(options, port, nqn, depth, options.seconds, "randread", connections)
-            found.setdefault((name, depth, connections), []).append(result)
+        return [perf(options, port, nqn, depth, options.seconds, "randread", connections, warm_up=1)
+                for depth, connections in cases]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(60)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pellucid", default=str(ROOT / "target/release/pellucid"))
     parser.add_argument("--drive", default=str(ROOT / "bench/serve-ram.toml"))
+    parser.add_argument("--model", default="datacenter-tlc", help="a drive that is served with all of its model")
     parser.add_argument("--perf", default="spdk_nvme_perf")
     parser.add_argument("--spdk-target", help="nvmf_tgt, to compare with")
     parser.add_argument("--seconds", type=int, default=3, help="of one measurement")
     parser.add_argument("--fill-seconds", type=int, default=4)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--poll-us", type=int, default=100)
     parser.add_argument("--server-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
@@ -104,18 +150,20 @@ def main():
     if not shutil.which(options.perf):
         print(f"skipped: {options.perf} is not there; it comes with SPDK (https://spdk.io), built from source")
         return
+    title = f"4 KiB random reads over the loopback; medians of {options.turns} turns of {options.seconds} s after " \
+            f"{turns.WARM_UP_TURNS} of warm-up (least to most).\n{turns.machine()}"
     cases = [(1, 1), (32, 1), (128, 1), (32, 4)]
-    found = {}
     with tempfile.TemporaryDirectory() as directory:
-        for _ in range(options.turns):
-            for server in servers(options, directory):
-                measure(options, server, cases, found)
-    print(f"{'server':<14} {'depth':>5} {'queues':>6} {'IOPS (spread)':>30} {'p50 us':>8} {'p99 us':>8}")
-    for (name, depth, connections), rows in sorted(found.items(), key=lambda item: (item[0][2], item[0][1])):
-        iops = sorted(row[0] for row in rows)
-        p50, p99 = (statistics.median(row[i] for row in rows) for i in (1, 2))
-        spread = f"{statistics.median(iops):,.0f} ({iops[0]:,.0f}-{iops[-1]:,.0f})"
-        print(f"{name:<14} {depth:>5} {connections:>6} {spread:>30} {p50:>8.1f} {p99:>8.1f}")
+        all_of_them = {contender[0]: contender for contender in contenders(options, directory)}
+        found = turns.take(list(all_of_them), options.turns, lambda name: measure(options, all_of_them[name], cases))
+    rows = []
+    for at, (depth, connections) in enumerate(cases):
+        of = {name: [results[at] for results in all_turns] for name, all_turns in found.items()}
+        for name, results in of.items():
+            ratio = "" if name == "pellucid" else turns.ratios(of["pellucid"], results)
+            rows.append([str(depth), str(connections), name, turns.rates(results), f"{turns.median(results, 1):.1f}",
+                         f"{turns.median(results, 2):.1f}", ratio])
+    turns.table(title, ["outstanding", "connections", "server", "requests/s", "p50 us", "p99 us", "pellucid is times this"], rows)
 
 
 if __name__ == "__main__":

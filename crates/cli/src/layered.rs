@@ -62,6 +62,8 @@ pub struct Opened {
     pub registry: Option<Registry>,
     /// Its description asks for preconditioning, and its media are empty.
     pub unprepared: bool,
+    /// What was named: a preset, a file, the address of a remote drive.
+    pub from: String,
 }
 
 /// Targets of a drive that is served.
@@ -106,14 +108,15 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
     let name = subject.spec.drive_name.clone();
     let (host, settings) = (subject.spec.host.clone(), subject.spec.host_ftl.clone());
     let fills = subject.spec.precondition.fill > 0.0;
+    let from = called.to_owned();
     let device = subject.device()?;
     let unprepared = fills && device.last_mount().is_none();
     let Some(host) = host else {
         let registry = Registry::open(called, &device, &settings)?;
-        return Ok(Opened { name, drive: device.into(), registry, unprepared });
+        return Ok(Opened { name, drive: device.into(), registry, unprepared, from });
     };
     let layered = put_on(&host, device).map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
-    Ok(Opened { name, drive: layered.into(), registry: None, unprepared })
+    Ok(Opened { name, drive: layered.into(), registry: None, unprepared, from })
 }
 
 /// Puts the layers of a description on a drive.
@@ -190,7 +193,8 @@ pub fn open_remote(
     let config = HostFtlConfig { namespace: 0, ..config };
     let layer = host_ftl(&config, remote.interface(0), remote.image_bytes()).map_err(refuse)?;
     let layered = Layered::on_remote(layer, remote).map_err(refuse)?;
-    Ok(Opened { name, drive: layered.into(), registry: None, unprepared: false })
+    let from = drive.address.clone();
+    Ok(Opened { name, drive: layered.into(), registry: None, unprepared: false, from })
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 
 mod args;
 mod commands;
+mod exposure;
 mod failure;
 mod interrupt;
 mod layered;
 mod log_line;
 mod output;
 mod progress;
+mod served_log;
 mod subject;
 mod view;
 mod watch;

@@ -26,17 +26,22 @@ pub struct MonitorOptions {
     /// Show the figures of the drives here: a web page, /metrics for Prometheus, /snapshot.json; HOST:PORT or PORT (on 127.0.0.1)
     #[arg(long, value_name = "ADDR")]
     monitor: Option<Listen>,
-    /// Let --monitor listen on an address that other machines can reach
-    #[arg(long, requires = "monitor")]
-    monitor_open: bool,
+    /// Listen also on addresses that other machines can reach, and let everybody in who comes
+    #[arg(long, alias = "monitor-open")]
+    pub open: bool,
 }
 
 impl MonitorOptions {
+    /// Refuses an address that others can reach, unless that is wanted.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.monitor.map_or(Ok(()), |listen| listen.check(self.open)).map_err(Failure::asked)
+    }
+
     /// Starts the monitor, if one is asked for; tells where it listens.
     pub fn start(&self, tell: impl FnOnce(SocketAddr)) -> Result<Option<Board>, Failure> {
         let Some(listen) = self.monitor else { return Ok(None) };
         let board = Board::default();
-        let monitor = Monitor::start(listen, self.monitor_open, board.clone()).map_err(Failure::asked)?;
+        let monitor = Monitor::start(listen, self.open, board.clone()).map_err(Failure::asked)?;
         tell(monitor.address());
         Ok(Some(board))
     }
@@ -55,8 +60,11 @@ pub struct WatchOptions {
 impl WatchOptions {
     /// Refuses what cannot be, before anything is printed.
     pub fn check(&self, global: &Global) -> Result<(), Failure> {
-        if let Some(listen) = self.monitor.monitor {
-            listen.check(self.monitor.monitor_open).map_err(Failure::asked)?;
+        self.monitor.check()?;
+        if self.monitor.open && self.monitor.monitor.is_none() {
+            return Err(Failure::asked(anyhow!(
+                "--open: nothing listens here; allowed: with --monitor ADDR"
+            )));
         }
         if self.live && global.json {
             let message =

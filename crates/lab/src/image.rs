@@ -20,8 +20,9 @@ use pellucid_device::{Device, DeviceError};
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_media::{Media, SnapshotError};
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"PELLAGED";
@@ -139,9 +140,14 @@ pub fn part_path(path: &Path) -> PathBuf {
     part.into()
 }
 
+/// A new file that nobody but its owner reads: it has a drive's data.
+fn for_owner(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
 fn write_part(part: &Path, spec: &Spec, device: &Device) -> Result<u64, ImageProblem> {
     let text = spec::show(&Spec { jobs: Vec::new(), ..spec.clone() });
-    let mut out = Hashed::new(BufWriter::with_capacity(BUFFER_BYTES, File::create(part)?));
+    let mut out = Hashed::new(BufWriter::with_capacity(BUFFER_BYTES, for_owner(part)?));
     out.write_all(MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
     out.write_all(&(text.len() as u32).to_le_bytes())?;

@@ -97,7 +97,7 @@ impl fmt::Display for MonitorError {
             MonitorError::NotLoopback { address } => write!(
                 f,
                 "monitor {address}: other machines can reach this address, and whoever does sees the figures; allowed: \
-                 127.0.0.1, [::1], or any address with --monitor-open"
+                 127.0.0.1, [::1], or any address with --open"
             ),
             MonitorError::Bind { address, error } => write!(f, "monitor {address}: cannot listen: {error}"),
             MonitorError::Thread(error) => write!(f, "monitor: no thread: {error}"),

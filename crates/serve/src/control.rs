@@ -64,7 +64,7 @@ impl ControlSession {
             return figures(port.core()).map(Some);
         }
         if what == "stop" {
-            self.stopper.stop();
+            self.stopper.stop_because("control");
             return Ok(Some(json!({})));
         }
         let name = match request.get("drive") {
@@ -77,7 +77,15 @@ impl ControlSession {
         }
         let drive = named(name, port.namespaces())?;
         match Action::of_request(&request) {
-            Some(action) => action?.carry_out(drive, port.core()).map(Some),
+            Some(action) => {
+                let done = action?.carry_out(drive, port.core())?;
+                let (me, name) = (port.connection(), port.namespaces()[drive].name.clone());
+                let asked = request.to_string();
+                port.core()
+                    .notices
+                    .push(format!("event=fault drive={name:?} fault={asked:?} connection={me}"));
+                Ok(Some(done))
+            }
             None => Err(format!("do: {what:?}; allowed: {REQUESTS}")),
         }
     }

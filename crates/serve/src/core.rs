@@ -221,8 +221,12 @@ impl Core {
         let (names, devices): (Vec<String>, Vec<Served>) = drives.into_iter().unzip();
         let started = names.iter().zip(&devices);
         let started = started.flat_map(|(name, drive)| {
-            let mounted = drive.mount_cost().map(|cost| mount_notice(name, cost));
-            drive.device().map(|device| extent_notice(name, device.extent())).into_iter().chain(mounted)
+            let device = drive.device();
+            let mounted = match drive.mount_cost() {
+                Some(cost) => Some(mount_notice(name, cost)),
+                None => device.and_then(|device| Some(damage::remount_notice(name, device.last_mount()?.0))),
+            };
+            device.map(|device| extent_notice(name, device.extent())).into_iter().chain(mounted)
         });
         let forgetful =
             namespaces.iter().filter(|n| n.keeps == Keeps::Nothing).map(|n| forgetful_notice(&n.name));

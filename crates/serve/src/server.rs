@@ -27,8 +27,8 @@ use pellucid_monitor::{Board, Protocol};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use table::Table;
 
@@ -118,12 +118,19 @@ impl std::error::Error for ServeError {}
 #[derive(Clone)]
 pub struct Stopper {
     stop: Arc<AtomicBool>,
+    reason: Arc<OnceLock<&'static str>>,
     waker: Arc<Waker>,
 }
 
 impl Stopper {
     /// Has the server drain and return.
     pub fn stop(&self) {
+        self.stop_because("asked");
+    }
+
+    /// The same; `reason`, one word, is in the log. The first one counts.
+    pub fn stop_because(&self, reason: &'static str) {
+        self.reason.get_or_init(|| reason);
         self.stop.store(true, Ordering::Release);
         // Without the wake-up the next tick notices.
         let _ = self.waker.wake();
@@ -187,7 +194,7 @@ impl Server {
             log,
             poll,
             timer,
-            stopper: Stopper { stop: Arc::default(), waker },
+            stopper: Stopper { stop: Arc::default(), reason: Arc::default(), waker },
             listeners: Vec::new(),
             table: Table::default(),
             blocks: Vec::new(),

@@ -346,7 +346,7 @@ impl<'a> Port<'a> {
 
     /// This connection uses a namespace from now on: as long as it lives, a target is not taken away.
     pub fn hold(&mut self, namespace: usize) {
-        self.core.hold(self.connection, namespace);
+        self.core.attach_to(self.connection, namespace);
     }
 
     /// Counts changes of what targets there are among the namespaces.

@@ -1,11 +1,12 @@
 //! `pellucid serve`: drives that real hosts attach.
 
 use crate::args::Global;
+use crate::exposure;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::layered::{self, Opened, RemoteDrive, RemoteHost};
 use crate::log_line::LogFormat;
-use crate::output;
+use crate::served_log::{self, Offered};
 use crate::watch::MonitorOptions;
 use anyhow::anyhow;
 use pellucid_flash::Interface;
@@ -21,8 +22,9 @@ use pellucid_serve::{
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// What the loopback and a client that polls cost, measured on one machine (docs/serving.md): with it `bench/paced_latency.py` finds
 /// the mean that SPDK's client sees 2.4 % above the model's, without it 5.9 %.
@@ -190,12 +192,18 @@ impl Serve {
                  pellucid serve {drive} --set media.store=ram --nvme-tcp 4420"
             )));
         }
+        self.check_addresses()?;
         let drives = self.open_drives(global)?;
         let names: Vec<String> = drives.iter().map(|opened| opened.name.clone()).collect();
         let unprepared = drives.iter().filter(|opened| opened.unprepared).map(|opened| opened.name.clone());
         let unprepared: Vec<String> = unprepared.collect();
-        let (drives, registries): (Vec<_>, Vec<_>) =
-            drives.into_iter().map(|opened| ((opened.name, opened.drive), opened.registry)).unzip();
+        let (mut registries, mut origins) = (Vec::new(), Vec::new());
+        let drives = drives.into_iter().map(|opened| {
+            registries.push(opened.registry);
+            origins.push(opened.from);
+            (opened.name, opened.drive)
+        });
+        let drives: Vec<_> = drives.collect();
         let mut core = Core::new(drives, self.time).map_err(|refusal| {
             let instead = match &refusal {
                 Refusal::SameName { name } => {
@@ -226,8 +234,11 @@ impl Serve {
             registry.map_or(Ok(()), |registry| registry.put_on(name, &mut core))?;
         }
         if let Some(path) = &self.record {
-            let file = std::fs::File::create(path)
-                .map_err(|error| Failure::asked(anyhow!("{}: {error}", path.display())))?;
+            // It tells what hosts did, so it is for its owner only.
+            let mut create = std::fs::OpenOptions::new();
+            create.write(true).create(true).truncate(true).mode(0o600);
+            let file =
+                create.open(path).map_err(|error| Failure::asked(anyhow!("{}: {error}", path.display())))?;
             let mut recording = FioTrace::new(file);
             if let Some(why) = recording.failed() {
                 return Err(Failure::asked(anyhow!("--record {}: {why}", path.display())));
@@ -244,9 +255,13 @@ impl Serve {
         let (quiet, format) = (global.quiet, self.log_format);
         let log = move |line: std::fmt::Arguments<'_>| {
             if !quiet {
-                let _ = writeln!(std::io::stderr(), "{}", format.line(&line.to_string()));
+                let _ = writeln!(std::io::stderr(), "{}", format.line(SystemTime::now(), &line.to_string()));
             }
         };
+        let say = move |lines: Vec<String>| lines.iter().for_each(|line| log(format_args!("{line}")));
+        // They are said when everything listens, so that a refusal stands alone.
+        let mut facts = served_log::drives(&core, &origins);
+        let offered = served_log::offered(&core, &names);
         let options =
             Options { poll: Duration::from_micros(self.poll_us), connections_max: self.connections };
         let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
@@ -260,10 +275,11 @@ impl Serve {
                 if simple { session.with_simple_replies() } else { session }
             };
             let accept = Box::new(move |_, _| Ok(Box::new(session()) as _));
-            server.listen(address, "nbd", accept).map_err(Failure::asked)?;
+            let bound = server.listen(address, "nbd", accept).map_err(Failure::asked)?;
+            facts.extend(served_log::nbd(&offered, &bound, self.tls.is_some()));
         }
         if !self.nvme_tcp.is_empty() {
-            self.listen_nvme(&mut server, subsystems)?;
+            facts.extend(self.listen_nvme(&mut server, subsystems, &offered)?);
         }
         if self.ublk {
             self.attach(&mut server, &blocks)?;
@@ -279,16 +295,34 @@ impl Serve {
                 "event=not-preconditioned drive={name:?} why=\"a drive in service starts as its media are; an image by \
                  pellucid age, served instead, is preconditioned\""
             );
-            output::notice(global, &format.line(&line));
+            say(vec![line]);
         }
         if let Some(board) = self.monitor.start(|address| {
-            let line = format!("event=listening protocol=monitor address=\"{address}\"");
-            output::notice(global, &format.line(&line));
+            say(vec![format!(
+                "event=listening protocol=monitor address=\"{address}\" uri=\"http://{address}/\""
+            )]);
         })? {
             server.show_on(&board);
         }
-        interrupt::instead(move || stopper.stop());
+        say(facts);
+        interrupt::instead(move || stopper.stop_because("signal"));
         server.run().map(drop).map_err(Failure::work)
+    }
+
+    /// Refuses addresses that others reach and whose peers need not prove who they are, unless that is wanted.
+    fn check_addresses(&self) -> Result<(), Failure> {
+        if self.monitor.open {
+            return Ok(());
+        }
+        let proved = self.tls.is_some() && self.tls_verify_peer;
+        for address in self.nbd.iter().filter(|_| !proved) {
+            exposure::check("nbd", address, "--tls and --tls-verify-peer")?;
+        }
+        let proved = !self.dhchap.is_empty() || !self.tls_psk.is_empty();
+        for address in self.nvme_tcp.iter().filter(|_| !proved) {
+            exposure::check("nvme-tcp", address, "--tls-psk or --dhchap")?;
+        }
+        self.monitor.check()
     }
 
     fn open_drives(&self, global: &Global) -> Result<Vec<Opened>, Failure> {
@@ -390,7 +424,13 @@ impl Serve {
         Ok(Some(offer))
     }
 
-    fn listen_nvme(&self, server: &mut Server, subsystems: Vec<SubsystemConfig>) -> Result<(), Failure> {
+    fn listen_nvme(
+        &self,
+        server: &mut Server,
+        subsystems: Vec<SubsystemConfig>,
+        offered: &[Offered],
+    ) -> Result<Vec<String>, Failure> {
+        let mut facts = Vec::new();
         let target = Target::new(subsystems).map_err(Failure::asked)?;
         let offer = self.tls_offer()?;
         for address in &self.nvme_tcp {
@@ -406,8 +446,9 @@ impl Serve {
                     Some(offer) => Ok(Box::new(SecuredConnection::new(&target, local, offer)?) as _),
                 }
             });
-            server.listen(address, "nvme-tcp", accept).map_err(Failure::asked)?;
+            let bound = server.listen(address, "nvme-tcp", accept).map_err(Failure::asked)?;
+            facts.extend(served_log::nvme(offered, &bound));
         }
-        Ok(())
+        Ok(facts)
     }
 }

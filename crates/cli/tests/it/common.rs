@@ -105,6 +105,11 @@ impl Serving {
         shell.args(["-c", script, env!("CARGO_BIN_EXE_pellucid")]).current_dir(&folder.0).stderr(log);
         Serving(shell.spawn().unwrap())
     }
+
+    /// Waits for its end, which was asked for.
+    pub fn wait(&mut self) {
+        assert!(self.0.wait().unwrap().success(), "a good end");
+    }
 }
 
 impl Drop for Serving {

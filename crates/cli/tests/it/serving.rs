@@ -1,6 +1,9 @@
 //! A server, as the system around it sees it.
 
 use crate::common::{Folder, Serving, eventually};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -44,4 +47,119 @@ fn a_served_drive_that_promises_nothing_says_so() {
         eventually("the client is logged", || count("event=connected") > 0);
         assert_eq!(count("event=promises-nothing"), expected, "{more}");
     }
+}
+
+/// Addresses that others reach are refused for every protocol alike, before anything is opened, unless peers prove who they are or
+/// `--open` says that anybody may come.
+#[test]
+fn addresses_that_others_reach_want_proof_or_open() {
+    let folder = Folder::with_drive();
+    for (options, protocol) in [
+        (&["--nbd", "0.0.0.0:0"][..], "nbd"),
+        (&["--nbd", "[::]:0"], "nbd"),
+        (&["--nvme-tcp", "0.0.0.0:0"], "nvme-tcp"),
+        (&["--nbd", "unix:nbd", "--monitor", "0.0.0.0:0"], "monitor"),
+        (&["--nbd", "unix:nbd", "--nvme-tcp", "0.0.0.0:0", "--host-nqn", "nqn.h"], "nvme-tcp"),
+    ] {
+        let words = [&["serve", "tiny.toml", "--set", "media.store=file:mine.drive"], options].concat();
+        let done = folder.run(&words);
+        assert_eq!(done.status, 2, "{options:?}: {}", done.stderr);
+        let sentence = done.stderr.trim_end();
+        assert!(sentence.contains(&format!("{protocol} ")) && sentence.contains("--open"), "{sentence}");
+        assert!(sentence.contains("other machines can reach this address"), "{sentence}");
+        assert!(!folder.path("mine.drive").exists(), "nothing is opened");
+    }
+    let done = folder.run(&["run", "tiny.toml", "--open"]);
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    for option in ["--open", "--monitor-open"] {
+        let script = format!(
+            "exec \"$0\" serve tiny.toml --set media.store=ram --nbd 0.0.0.0:0 --nvme-tcp 0.0.0.0:0 --monitor 0.0.0.0:0 {option}"
+        );
+        let _server = Serving::new(&folder, &script);
+        let log = || std::fs::read_to_string(folder.path("log")).unwrap();
+        eventually("everything listens", || log().matches("event=listening").count() == 3);
+    }
+}
+
+/// One line of the control socket, and its answer.
+fn control(folder: &Folder, line: &str) -> String {
+    let mut stream = UnixStream::connect(folder.path("control")).unwrap();
+    writeln!(stream, "{line}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    answer
+}
+
+/// The lines of the log, as JSON, of this event.
+fn events(log: &str, event: &str) -> Vec<Value> {
+    let all =
+        log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}")));
+    all.filter(|fields| fields["event"] == event).collect()
+}
+
+/// What a server is, how it is reached, and what is done to it stands in its log, each line with its time.
+#[test]
+fn the_log_tells_what_is_served_and_what_happens_to_it() {
+    let folder = Folder::with_drive();
+    let options = "--set media.store=file:mine.drive --set ftl.durability=journal --nbd unix:nbd --nbd 0 --nvme-tcp 0 \
+                   --control control --record run.log --time instant --log-format json";
+    let mut server = Serving::new(&folder, &format!("exec \"$0\" serve tiny.toml {options}"));
+    eventually("the server listens", || folder.path("control").exists());
+    for file in ["mine.drive", "run.log", "nbd", "control"] {
+        let mode = std::fs::metadata(folder.path(file)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{file}: {mode:o}");
+    }
+    let mut client = UnixStream::connect(folder.path("nbd")).unwrap();
+    let mut greeting = [0; 18];
+    client.read_exact(&mut greeting).unwrap();
+    // Fixed newstyle, no zeroes; then option 1, the first export.
+    client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+    client.read_exact(&mut [0; 10]).unwrap();
+    drop(client);
+    assert!(control(&folder, r#"{"do":"power-cut"}"#).contains("true"));
+    assert!(control(&folder, r#"{"do":"damage","what":"slow-die","die":1,"factor":2}"#).contains("true"));
+    assert!(control(&folder, r#"{"do":"stop"}"#).contains("true"));
+    server.wait();
+    let log = std::fs::read_to_string(folder.path("log")).unwrap();
+    let one = |event: &str| match &events(&log, event)[..] {
+        [one] => one.clone(),
+        other => panic!("{event}: {other:?}"),
+    };
+    for line in log.lines() {
+        let fields: Value = serde_json::from_str(line).unwrap();
+        let time = fields["time"].as_str().unwrap();
+        assert!(time.len() == 24 && time.starts_with("20") && time.ends_with('Z'), "{line}");
+    }
+    let drive = one("drive");
+    for (key, value) in [
+        ("drive", "tiny"),
+        ("from", "tiny.toml"),
+        ("kind", "block"),
+        ("sector_bytes", "512"),
+        ("store", "file:mine.drive"),
+        ("keeps", "flushed"),
+        ("time_mode", "instant"),
+    ] {
+        assert_eq!(drive[key], value, "{key}");
+    }
+    assert!(drive["capacity_bytes"].as_str().unwrap().parse::<u64>().unwrap() > 1 << 20);
+    let reachable = events(&log, "reachable");
+    let port = |protocol: &str| {
+        let listening = events(&log, "listening");
+        let addresses =
+            listening.iter().filter(|l| l["protocol"] == protocol).map(|l| l["address"].as_str().unwrap());
+        addresses.filter_map(|address| address.strip_prefix("127.0.0.1:")).next().unwrap().to_owned()
+    };
+    let socket = std::path::absolute(folder.path("nbd")).unwrap();
+    assert_eq!(reachable[0]["uri"], format!("nbd+unix:///tiny?socket={}", socket.display()));
+    assert_eq!(reachable[1]["uri"], format!("nbd://127.0.0.1:{}/tiny", port("nbd")));
+    let command =
+        format!("nvme connect -t tcp -a 127.0.0.1 -s {} -n nqn.2026-01.org.pellucid:tiny", port("nvme-tcp"));
+    assert_eq!(reachable[2]["command"], command);
+    let (attached, detached) = (one("attached"), one("detached"));
+    assert_eq!((&attached["drive"], &attached["connection"]), (&detached["drive"], &detached["connection"]));
+    assert_eq!(one("power-cut")["drive"], "tiny");
+    assert_eq!(events(&log, "mounted").len(), 1, "after the power cut");
+    assert_eq!(events(&log, "fault").len(), 2, "both commands");
+    assert_eq!(one("stopping")["reason"], "control");
 }

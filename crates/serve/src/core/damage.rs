@@ -8,6 +8,15 @@ use crate::plan::PlannedFault;
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
 
+/// What a mount of a drive has found, as a line of the log.
+pub(super) fn remount_notice(name: &str, report: MountReport) -> String {
+    let MountReport { header_reads, segment_reads, replay_reads, mapped_units, lost_units, .. } = report;
+    format!(
+        "event=mounted drive={name:?} segments={segment_reads} replayed={replay_reads} mapped={mapped_units} \
+         lost={lost_units} headers={header_reads}"
+    )
+}
+
 impl Core {
     /// Plans a fault.
     ///
@@ -56,7 +65,15 @@ impl Core {
         if !device.is_remote() && now > device.now() {
             device.advance(now);
         }
-        device.power_cut()
+        let lost = device.outstanding_commands();
+        let outcome = device.power_cut();
+        let name = &self.names[self.namespaces[namespace].drive];
+        self.notices.push(format!("event=power-cut drive={name:?} commands_lost={lost}"));
+        self.notices.push(match &outcome {
+            Ok(report) => remount_notice(name, *report),
+            Err(why) => format!("event=mount-failed drive={name:?} why={why:?}"),
+        });
+        outcome
     }
 
     /// From now on operations of the media fail by these chances.

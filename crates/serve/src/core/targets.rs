@@ -18,6 +18,7 @@ use pellucid_flash::{Drive, Interface};
 use pellucid_host::{HostFtlConfig, Target, TargetEvent, TargetKind, TargetState, Targets};
 use pellucid_wire::nvme::NQN_BYTES_MAX;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Keeps a drive's targets for the next start of the server; the error is a sentence.
 pub type KeepTargets = Box<dyn FnMut(&Targets) -> Result<(), String>>;
@@ -53,7 +54,7 @@ struct Waiting {
 pub(super) struct TargetBook {
     registries: Vec<Registry>,
     /// Who uses which target's namespace.
-    holders: Vec<(ConnectionId, usize)>,
+    holders: BTreeSet<(ConnectionId, usize)>,
     waiting: Vec<Waiting>,
     changes: u64,
 }
@@ -99,14 +100,24 @@ impl Core {
 
     /// A connection uses a namespace, until [`Core::release`].
     pub(crate) fn hold(&mut self, connection: ConnectionId, namespace: usize) {
-        if self.namespaces[namespace].target.is_some() {
-            self.book.holders.push((connection, namespace));
-        }
+        self.book.holders.insert((connection, namespace));
+    }
+
+    /// The same, of a connection that the log tells of.
+    pub(crate) fn attach_to(&mut self, connection: ConnectionId, namespace: usize) {
+        self.hold(connection, namespace);
+        let name = &self.namespaces[namespace].name;
+        self.notices.push(format!("event=attached connection={connection} drive={name:?}"));
     }
 
     /// A connection is gone.
     pub(crate) fn release(&mut self, connection: ConnectionId) {
-        self.book.holders.retain(|(holder, _)| *holder != connection);
+        let mut held = self.book.holders.split_off(&(connection, 0));
+        self.book.holders.append(&mut held.split_off(&(connection, usize::MAX)));
+        for (_, namespace) in held {
+            let name = &self.namespaces[namespace].name;
+            self.notices.push(format!("event=detached connection={connection} drive={name:?}"));
+        }
         self.book.waiting.retain(|waiting| waiting.connection != connection);
     }
 

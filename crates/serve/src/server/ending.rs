@@ -20,7 +20,8 @@ impl Server {
 
     /// No new connections, no new requests; what is under way is answered.
     pub(super) fn begin_stopping(&mut self) {
-        (self.log)(format_args!("event=stopping connections={}", self.core.connections));
+        let reason = self.stopper.reason.get().copied().unwrap_or("asked");
+        (self.log)(format_args!("event=stopping reason={reason} connections={}", self.core.connections));
         self.core.stop();
         self.listeners.clear();
         self.blocks.iter_mut().for_each(BlockDevice::stop);

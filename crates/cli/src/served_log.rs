@@ -1,0 +1,146 @@
+//! What the log says at the start of a server: each namespace with what it is, and how it is reached, ready to be pasted.
+
+use pellucid_device::Device;
+use pellucid_flash::Interface;
+use pellucid_media::StoreKind;
+use pellucid_serve::session::{Keeps, NQN_PREFIX, Namespace};
+use pellucid_serve::{Address, Core, Time};
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What is served under a name.
+pub struct Offered {
+    name: String,
+    is_block: bool,
+    /// Its drive, as NVMe hosts name it.
+    nqn: String,
+}
+
+/// The namespaces that can be reached.
+pub fn offered(core: &Core, drives: &[String]) -> Vec<Offered> {
+    let there = core.namespaces().iter().filter(|n| !n.gone);
+    there
+        .map(|n| Offered {
+            name: n.name.clone(),
+            is_block: matches!(n.interface, Interface::Block { .. }),
+            nqn: match &n.target {
+                Some(target) => format!("{NQN_PREFIX}{}.{target}", drives[n.drive]),
+                None => format!("{NQN_PREFIX}{}", drives[n.drive]),
+            },
+        })
+        .collect()
+}
+
+/// A line for each namespace; `from`: the preset, file or remote address of each drive.
+pub fn drives(core: &Core, from: &[String]) -> Vec<String> {
+    let numbered = core.namespaces().iter().enumerate().filter(|(_, n)| !n.gone);
+    numbered.map(|(at, n)| drive(core.device(at), n, &from[n.drive], core.time())).collect()
+}
+
+fn drive(device: Option<&Device>, namespace: &Namespace, from: &str, time: Time) -> String {
+    let Namespace { name, sector_bytes, interface, keeps, .. } = namespace;
+    let kind = match interface {
+        Interface::Block { .. } => "block",
+        Interface::Zoned(_) => "zoned",
+        Interface::OpenChannel(_) => "open-channel",
+    };
+    let store = match device.map(|device| &device.config().media.store) {
+        None => "remote".to_owned(),
+        Some(StoreKind::None) => "none".to_owned(),
+        Some(StoreKind::Ram) => "ram".to_owned(),
+        Some(StoreKind::File(path)) => format!("file:{}", path.display()),
+    };
+    let time_mode = match time {
+        Time::Instant => "instant".to_owned(),
+        Time::Paced { dilation: 1.0 } => "paced".to_owned(),
+        Time::Paced { dilation } => format!("x{dilation}"),
+    };
+    let keeps = match keeps {
+        Keeps::Acknowledged => "acknowledged",
+        Keeps::Flushed => "flushed",
+        Keeps::Nothing => "nothing",
+    };
+    format!(
+        "event=drive drive={name:?} from={from:?} kind={kind} capacity_bytes={} sector_bytes={sector_bytes} \
+         store={store:?} keeps={keeps} time_mode={time_mode}",
+        namespace.bytes(),
+    )
+}
+
+/// A line for each block namespace at an address for NBD.
+pub fn nbd(offered: &[Offered], address: &Address, tls: bool) -> Vec<String> {
+    let scheme = if tls { "nbds" } else { "nbd" };
+    let uri = |name: &str| match address {
+        Address::Tcp(tcp) => format!("{scheme}://{}/{}", to_reach(*tcp), encoded(name, b"")),
+        Address::Unix(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let path = encoded(&path.to_string_lossy(), b"/");
+            format!("{scheme}+unix:///{}?socket={path}", encoded(name, b""))
+        }
+    };
+    let blocks = offered.iter().filter(|offered| offered.is_block);
+    blocks
+        .map(|Offered { name, .. }| {
+            format!("event=reachable drive={name:?} protocol=nbd uri={:?}", uri(name))
+        })
+        .collect()
+}
+
+/// A line for each subsystem at an address for NVMe/TCP.
+pub fn nvme(offered: &[Offered], address: &Address) -> Vec<String> {
+    let Address::Tcp(tcp) = address else { return Vec::new() };
+    let reach = to_reach(*tcp);
+    let mut lines: Vec<String> = Vec::new();
+    for Offered { name, nqn, .. } in offered {
+        let command = format!("nvme connect -t tcp -a {} -s {} -n {nqn}", reach.ip(), reach.port());
+        let line = format!("event=reachable drive={name:?} protocol=nvme-tcp command={command:?}");
+        // Namespaces of one drive are reached together.
+        if !lines.iter().any(|other| other.ends_with(&format!("command={command:?}"))) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// Where a client of this machine finds a listener: one on all addresses is on the loopback, too.
+fn to_reach(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// A text as a part of a URI (RFC 3986), in which the bytes of `kept` stand for themselves, too.
+fn encoded(text: &str, kept: &[u8]) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || kept.contains(&byte) {
+            out.push(byte.into());
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_can_be_pasted() {
+        let drive =
+            |name: &str| Offered { name: name.into(), is_block: true, nqn: format!("{NQN_PREFIX}{name}") };
+        let offered = [drive("jasmine"), drive("a b/c")];
+        let all = nbd(&offered, &"0.0.0.0:10809".parse().expect("an address"), true);
+        assert!(all[0].ends_with("uri=\"nbds://127.0.0.1:10809/jasmine\""), "{}", all[0]);
+        assert!(all[1].ends_with("uri=\"nbds://127.0.0.1:10809/a%20b%2Fc\""), "{}", all[1]);
+        let unix = nbd(&offered[..1], &"unix:/tmp/a b".parse().expect("an address"), false);
+        assert!(unix[0].ends_with("uri=\"nbd+unix:///jasmine?socket=/tmp/a%20b\""), "{}", unix[0]);
+        let nvme = nvme(&offered[..1], &"[::1]:4420".parse().expect("an address"));
+        let command = "command=\"nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-01.org.pellucid:jasmine\"";
+        assert!(nvme[0].ends_with(command), "{}", nvme[0]);
+    }
+}
