@@ -9,7 +9,7 @@ use pellucid_flash::Rng;
 use pellucid_ftl::Victim;
 
 /// Victim policies that the drives of the oldest seeds choose from. A policy that is added comes from the list by itself.
-const FIRST_VICTIMS: usize = 6;
+const FIRST_VICTIMS: [&str; 6] = ["greedy", "cost-benefit", "fifo", "lru", "random", "d-choices:3"];
 
 /// A small random drive as TOML `--set`s on the tiny base.
 pub fn random_sets(rng: &mut Rng) -> Vec<String> {
@@ -23,8 +23,7 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     pick("media.planes", &["1", "2"]);
     pick("media.multi_plane", &["false", "true"]);
     pick("media.unit_size", &["1024", "2048", "4096"]);
-    let (first, added) = Victim::ALL.split_at(FIRST_VICTIMS);
-    choose(&mut sets, rng, "ftl.victim", first);
+    choose(&mut sets, rng, "ftl.victim", &FIRST_VICTIMS);
     let mut pick = |key: &str, values: &[&str]| choose(&mut sets, rng, key, values);
     pick("ftl.placement", &["channel-first", "way-first", "random"]);
     pick("ftl.separation", &["off", "collected", "frequency"]);
@@ -74,8 +73,10 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     if later.chance(0.5) {
         sets.push("ftl.gc_pacing=true".into());
     }
+    let all = Victim::ALL.iter().map(Victim::to_string);
+    let added: Vec<String> = all.filter(|name| !FIRST_VICTIMS.contains(&name.as_str())).collect();
     if later.chance(added.len() as f64 / Victim::ALL.len() as f64) {
-        choose(&mut sets, &mut later, "ftl.victim", added);
+        choose(&mut sets, &mut later, "ftl.victim", &added);
     }
     sets
 }
