@@ -27,7 +27,10 @@ fn a_claim_that_misses_unexpectedly_is_named_and_status_1() {
     let folder = Folder::new();
     // A key-equation solver too slow to be shared.
     let done = folder.run(&["reproduce", "L2", "C11", "--set", "scheduler.solver.time=20us"]);
-    assert_eq!((done.status, done.stderr.as_str()), (1, "error: 1 of 2 claims do not hold, which is not known of them: C11\n"));
+    assert_eq!(
+        (done.status, done.stderr.as_str()),
+        (1, "error: 1 of 2 claims do not hold, which is not known of them: C11\n")
+    );
     assert!(done.stdout.contains(" misses "), "{}", done.stdout);
 }
 
@@ -41,7 +44,10 @@ fn a_miss_that_is_known_has_its_reason_and_status_0() {
     assert!(row.starts_with("C6   Cosmos+ Table 7 ") && row.contains(" misses, known "), "{row}");
     let reasons: Vec<&str> = done.stdout.lines().filter(|line| line.starts_with("     known: ")).collect();
     assert_eq!(reasons.len(), 3, "{}", done.stdout);
-    assert!(reasons[0].starts_with("     known: MLC write, 64 outstanding: no mechanism is known "), "{reasons:?}");
+    assert!(
+        reasons[0].starts_with("     known: MLC write, 64 outstanding: no mechanism is known "),
+        "{reasons:?}"
+    );
     assert!(!done.stdout.contains("known to miss, but holds"), "{}", done.stdout);
 }
 

@@ -146,7 +146,7 @@ fn amplification(bench: &Bench, point: &Point) -> Result<Measured, ReproduceErro
         image: vec![0; device.image_bytes()],
         rng: Rng::stream(bench.seed(), "reproduce cache"),
         buckets: Filler::default(),
-        regions: Filler::placed(u16::from(apart)),
+        regions: Filler::placed(u16::from(apart).min(spec.drive.ftl.handles - 1)),
     };
     let round = f64::from(cache.large) / (1.0 - SMALL_WRITES);
     cache.write(&mut device, (round * SETTLE) as u64)?;

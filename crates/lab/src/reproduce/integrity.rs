@@ -75,7 +75,8 @@ fn avoided_figure(study: &[StudyPoint]) -> Figure {
     }
     let worn = f64::from(CYCLES[CYCLES.len() - 1]);
     let plot = plot.points("published, most of the patterns", vec![(worn, PUBLISHED_REDUCTION)]);
-    let caption = "1 - errors with the scrambler / errors without, from the drives of the other figures.".into();
+    let caption =
+        "1 - errors with the scrambler / errors without, from the drives of the other figures.".into();
     Figure { caption, svg: plot.to_svg() }
 }
 

@@ -58,7 +58,10 @@ impl PblkStudy {
 
 fn open_channel(bench: &Bench) -> Result<Spec, ReproduceError> {
     // 64 GiB of media, as in the other measurements of this drive.
-    let own = ["media.blocks=512".to_string(), format!("precondition.fill={:?}", FILL / f64::from(bench.shorter()))];
+    let own = [
+        "media.blocks=512".to_string(),
+        format!("precondition.fill={:?}", FILL / f64::from(bench.shorter())),
+    ];
     Ok(spec::load(PRESET, &bench.sets_with(&own))?)
 }
 
@@ -165,8 +168,16 @@ pub(super) fn latency(bench: &Bench) -> Result<Outcome, ReproduceError> {
             quick,
             Limit::AtLeast(0.5),
         ),
-        plain("application's median latency, 64 / 16 outstanding", median(64) / median(16), Limit::AtLeast(1.5)),
-        plain("application's median latency, 16 / 4 outstanding", median(16) / median(4), Limit::AtLeast(1.5)),
+        plain(
+            "application's median latency, 64 / 16 outstanding",
+            median(64) / median(16),
+            Limit::AtLeast(1.5),
+        ),
+        plain(
+            "application's median latency, 16 / 4 outstanding",
+            median(16) / median(4),
+            Limit::AtLeast(1.5),
+        ),
         plain(
             "drive's mean write latency, most / least, 1 to 64 outstanding",
             most / least,

@@ -51,8 +51,10 @@ pub fn render_details(outcome: &Outcome, all: bool) -> String {
 /// Why what misses is known to, a line for each reason; and what is known to miss and does not.
 pub fn render_known(claim: &Claim, outcome: &Outcome) -> String {
     let standing = standing(claim, outcome);
-    let reasons = standing.known.iter().map(|(check, known)| format!("known: {}: {}", check.what, known.reason));
-    let over = |known: &KnownMiss| format!("known to miss, but holds now: {}; take it from the table", known.check);
+    let reasons =
+        standing.known.iter().map(|(check, known)| format!("known: {}: {}", check.what, known.reason));
+    let over =
+        |known: &KnownMiss| format!("known to miss, but holds now: {}; take it from the table", known.check);
     let lines = reasons.chain(standing.over.iter().map(|known| over(known)));
     lines.map(|line| format!("{:5}{line}\n", "")).collect()
 }
@@ -128,7 +130,8 @@ pub fn render_json(outcomes: &[(&Claim, Outcome)]) -> String {
 fn claim_json(claim: &Claim, outcome: &Outcome) -> Value {
     let checks: Vec<Value> = outcome.checks.iter().map(check_json).collect();
     let standing = standing(claim, outcome);
-    let known = standing.known.iter().map(|(check, known)| json!({ "what": check.what, "reason": known.reason }));
+    let known =
+        standing.known.iter().map(|(check, known)| json!({ "what": check.what, "reason": known.reason }));
     json!({
         "id": claim.id,
         "paper": claim.paper.name(),

@@ -92,7 +92,10 @@ fn what_is_known_to_miss_is_of_a_claim_and_explained() {
         assert!(claim.is_some(), "{known:?}");
         let row = format!("\n| {} | ", known.claim);
         let held = DOCUMENT.rsplit("## What holds").next().unwrap();
-        assert!(held.contains(&row) && held.split(&row).nth(1).unwrap().lines().next().unwrap().contains("misses"));
+        assert!(
+            held.contains(&row)
+                && held.split(&row).nth(1).unwrap().lines().next().unwrap().contains("misses")
+        );
     }
 }
 

@@ -18,6 +18,9 @@ const SMALL_REQUESTS: u32 = 64_000;
 const PUBLISHED_READ: f64 = 1275e6;
 /// Section 6.2: what eight channels can carry beside the spare area, in bytes per second.
 const PUBLISHED_BOUND: f64 = 1440e6;
+/// Writes with a second way: a page crosses its channel in a fifth of the time of the shortest program, so nothing but the program bounds
+/// them yet.
+const SECOND_WAY: Limit = Limit::Between(1.8, 2.05);
 /// Reads of eight channels in those of one. More than in proportion is as wrong as less: eight
 /// channels share all that one has for itself. What is above 8 is for the noise of a measurement.
 const IN_PROPORTION: Limit = Limit::Between(7.5, 8.05);
@@ -154,7 +157,15 @@ pub(super) fn over_ways(bench: &Bench) -> Result<Outcome, ReproduceError> {
         let what = format!("{}, least step to twice the ways", series_name(series.0, series.1));
         Check::bound(what, Unit::Plain, worst_step(series), Limit::AtLeast(0.99))
     };
-    Ok(Outcome { checks: SERIES.map(check).to_vec(), figures: Vec::new() })
+    let second_way = |mode: Mode| {
+        let series = (mode, Flow::Write);
+        let steps = COUNTS.map(|channels| study.rate(series, channels, 2) / study.rate(series, channels, 1));
+        let what = format!("{}, least step from 1 way to 2", series_name(mode, Flow::Write));
+        Check::bound(what, Unit::Plain, steps.into_iter().fold(f64::INFINITY, f64::min), SECOND_WAY)
+    };
+    let mut checks = SERIES.map(check).to_vec();
+    checks.extend([Mode::Slc, Mode::Mlc].map(second_way));
+    Ok(Outcome { checks, figures: Vec::new() })
 }
 
 /// C4: MLC against SLC writes.
