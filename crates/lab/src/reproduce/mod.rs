@@ -80,6 +80,7 @@ impl Paper {
             Paper::LightNvm => "LightNVM",
             Paper::CacheLib => "CacheLib,",
             Paper::Zns => "ZNS,",
+            Paper::DataSheets => "Micron, Intel:",
         }
     }
 }
@@ -444,7 +445,7 @@ static CLAIMS: &[Claim] = &[
     Claim {
         id: "B5",
         paper: Paper::Theory,
-        place: "closed forms, mean field, plain simulation",
+        place: "closed forms",
         text: "write amplification of victim policies, 64 random writes outstanding and no limit, is that of theory: FIFO \
                a/(a + W0(-a e^-a)), random (1 + OP)/OP, greedy and d choices a mean field; LRU, cost-benefit and 80/20 writes as \
                in a plain simulation; 7 to 28 % over-provisioning, blocks of 16 to 256 pages",
@@ -472,9 +473,15 @@ pub struct UnknownClaim {
 impl std::fmt::Display for UnknownClaim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ids: Vec<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
-        let papers =
-            [Paper::CosmosPlus, Paper::LightNvm, Paper::Theory, Paper::CacheLib, Paper::Zns, Paper::DataSheets]
-                .map(Paper::name);
+        let papers = [
+            Paper::CosmosPlus,
+            Paper::LightNvm,
+            Paper::Theory,
+            Paper::CacheLib,
+            Paper::Zns,
+            Paper::DataSheets,
+        ]
+        .map(Paper::name);
         let (ids, papers) = (ids.join(", "), papers.join(", "));
         write!(f, "{}: neither a claim nor a paper; allowed: {ids}; {papers}", self.name)
     }
