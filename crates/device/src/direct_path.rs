@@ -23,8 +23,7 @@ use crate::work::{Route, Slice};
 use crate::write_path::add_stages;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{
-    Cause, ChunkNotice, Command, Divisor, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status,
-    Vector,
+    Cause, ChunkNotice, Command, Divisor, Layout, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, Vector,
 };
 use pellucid_ftl::{ChunkPlan, Management};
 use pellucid_media::{MediaConfig, ReadResult};

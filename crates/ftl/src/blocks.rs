@@ -612,16 +612,38 @@ impl Blocks {
             }
         }
         let count = |state| self.hot.iter().filter(|b| b.state == state).count();
-        assert_eq!(count(BlockState::Free), (self.free_total + self.cache_free) as usize, "free blocks of all dies");
+        assert_eq!(
+            count(BlockState::Free),
+            (self.free_total + self.cache_free) as usize,
+            "free blocks of all dies"
+        );
         assert_eq!(self.free_total as usize, self.free.iter().map(Vec::len).sum::<usize>(), "free blocks");
-        assert_eq!(self.cache_free as usize, self.cache.iter().map(|c| c.free.len()).sum::<usize>(), "of the cache");
+        assert_eq!(
+            self.cache_free as usize,
+            self.cache.iter().map(|c| c.free.len()).sum::<usize>(),
+            "of the cache"
+        );
         for (die, cache) in self.cache.iter().enumerate() {
             let die = DieId(die as u32);
-            assert!(cache.free.iter().all(|&b| self.is_cache(BlockId(b)) && self.state(BlockId(b)) == BlockState::Free));
+            assert!(
+                cache
+                    .free
+                    .iter()
+                    .all(|&b| self.is_cache(BlockId(b)) && self.state(BlockId(b)) == BlockState::Free)
+            );
             let cached = || self.of_die(die).filter(|&b| self.state(b) == BlockState::Cached);
-            assert!(cached().all(|b| self.is_cache(b)), "a block outside the SLC cache of die {} is cached", die.0);
+            assert!(
+                cached().all(|b| self.is_cache(b)),
+                "a block outside the SLC cache of die {} is cached",
+                die.0
+            );
             let empty = cached().filter(|&b| self.valid(b) == 0).count();
-            assert_eq!(self.cached(die), (cached().count() as u32, empty as u32), "cached blocks of die {}", die.0);
+            assert_eq!(
+                self.cached(die),
+                (cached().count() as u32, empty as u32),
+                "cached blocks of die {}",
+                die.0
+            );
         }
         assert_eq!(count(BlockState::Bad), self.bad as usize, "bad blocks");
         for (die, &empty) in self.empty.iter().enumerate() {

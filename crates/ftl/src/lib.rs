@@ -28,8 +28,7 @@ pub use chunk_refresh::ChunkMove;
 pub use chunks::{ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, WriteFailure};
 pub use collect::{Emptied, Relocation};
 pub use config::{
-    Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, SlcCache, Victim,
-    WearLevelling,
+    Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, SlcCache, Victim, WearLevelling,
 };
 pub use handles::HandleEvent;
 pub use mount::{MountReport, MountSource};

@@ -51,7 +51,8 @@ impl FtlConfig {
     /// The most units, of the host and of map segments, on `good_blocks` blocks of `dies` dies, each of which keeps `working` blocks.
     pub(crate) fn units_max(&self, layout: &Layout, good_blocks: u32, dies: u32, working: u32) -> u64 {
         // The SLC cache holds nothing for good.
-        let kept = u64::from(dies) * u64::from(working + self.cache_blocks()) + u64::from(self.common_blocks());
+        let kept =
+            u64::from(dies) * u64::from(working + self.cache_blocks()) + u64::from(self.common_blocks());
         let least_full = layout.units_per_block - layout.units_per_stripe + 1;
         u64::from(good_blocks).saturating_sub(kept) * u64::from(least_full)
     }

@@ -115,9 +115,17 @@ fn planes_wait_for_each_other_only_on_the_channel() {
     let transfer = UNIT * 10 / 4;
     let read = |lba| (0, Opcode::Read, lba, 1);
     let elsewhere = ends(&mut drive(&[on, slow]), &[read(0), read(4), read(9)]);
-    assert_eq!(elsewhere, [1, 2, 3].map(|n| SimTime(50_000 + n * transfer)), "one after another on the channel");
+    assert_eq!(
+        elsewhere,
+        [1, 2, 3].map(|n| SimTime(50_000 + n * transfer)),
+        "one after another on the channel"
+    );
     let same = ends(&mut drive(&[on, slow]), &[read(0), read(1)]);
-    assert_eq!(same, [1, 2].map(|n| SimTime(n * (50_000 + transfer))), "a plane senses when its register is empty");
+    assert_eq!(
+        same,
+        [1, 2].map(|n| SimTime(n * (50_000 + transfer))),
+        "a plane senses when its register is empty"
+    );
     let together = ends(&mut drive(&[slow]), &[read(0), read(4)]);
     assert_eq!(together, same, "without independent planes a die does one thing at a time");
 }
@@ -177,7 +185,12 @@ fn reads_of_other_planes_do_not_keep_a_program_out() {
 /// The swarm draws such drives too; here all of its drives are, damage and power cuts included.
 #[test]
 fn drives_with_independent_planes_keep_their_data() {
-    let own = ["firmware.model=tasks", "host.completes=firmware", "media.planes=2", "media.independent_plane_reads=true"];
+    let own = [
+        "firmware.model=tasks",
+        "host.completes=firmware",
+        "media.planes=2",
+        "media.independent_plane_reads=true",
+    ];
     let tried = (0..60).filter(|&seed| swarm::run_harder_seed_with(seed, &own, 400)).count();
     assert!(tried > 30, "{tried} drives");
 }

@@ -183,7 +183,13 @@ fn random_drives_with_a_cache_never_return_a_wrong_sector() {
 /// A power cut at every event of a short history, in which the cache is filled, overwritten and folded.
 #[test]
 fn a_cache_survives_a_cut_at_every_event() {
-    let own = ["media.channels=1", "buffer.entries=12", "buffer.write=write-back", "media.blocks=16", "ftl.slc_cache.blocks=2"];
+    let own = [
+        "media.channels=1",
+        "buffer.entries=12",
+        "buffer.write=write-back",
+        "media.blocks=16",
+        "ftl.slc_cache.blocks=2",
+    ];
     let sets: Vec<String> = SWARM.iter().chain(&own).map(ToString::to_string).collect();
     let (mut cuts, mut folded) = (0, 0);
     let mut swarm = Swarm::new(&swarm::tiny(&sets), 5);

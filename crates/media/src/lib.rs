@@ -28,5 +28,5 @@ pub use error::{MediaError, RuleError, StoreError};
 pub use injected::Fault;
 pub use integrity::{BitErrors, Ecc, EccData, Integrity, check_integrity};
 pub use media::{Health, Media, Outcome, ReadResult, SnapshotError, Spare};
-pub use store::{Extent, StoreNotice};
 pub use scrambler::{scramble, scrambler_seed};
+pub use store::{Extent, StoreNotice};

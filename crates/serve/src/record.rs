@@ -20,8 +20,13 @@ pub struct FioTrace<W: Write> {
 impl<W: Write> FioTrace<W> {
     /// A trace into `out`.
     pub fn new(out: W) -> FioTrace<W> {
-        let mut trace =
-            FioTrace { out: BufWriter::new(out), streams: Vec::new(), previous_us: 0, failed: None, untold: true };
+        let mut trace = FioTrace {
+            out: BufWriter::new(out),
+            streams: Vec::new(),
+            previous_us: 0,
+            failed: None,
+            untold: true,
+        };
         // At once: what cannot be written at all is known before anybody is served.
         let begun = writeln!(trace.out, "fio version 3 iolog").and_then(|()| trace.out.flush());
         trace.failed = begun.err();

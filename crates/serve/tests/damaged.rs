@@ -106,7 +106,9 @@ impl Kept {
         for (&lba, &version) in units {
             let done = ask(device, Opcode::Read, lba, UNIT_SECTORS, vec![0xa5; UNIT_BYTES]);
             match done.status {
-                Status::Success => assert!(done.data == content(lba, version), "{what}: sector {lba} is wrong"),
+                Status::Success => {
+                    assert!(done.data == content(lba, version), "{what}: sector {lba} is wrong")
+                }
                 Status::UnrecoveredRead => failed += 1,
                 status => panic!("{what}: sector {lba}: {status:?}"),
             }

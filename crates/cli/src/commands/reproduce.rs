@@ -6,8 +6,8 @@ use crate::output;
 use crate::progress::Bar;
 use anyhow::anyhow;
 use pellucid_lab::reproduce::{
-    Bench, Claim, Outcome, ReproduceError, Verdict, render_details, render_json, render_list, render_page,
-    render_row, render_rows_head, select,
+    Bench, Claim, Outcome, ReproduceError, render_details, render_json, render_known, render_list,
+    render_page, render_row, render_rows_head, select, standing,
 };
 use std::path::Path;
 
@@ -23,7 +23,7 @@ Examples:
   pellucid reproduce cosmos-plus --report claims
   pellucid reproduce C6 --set firmware.clock_mhz=800
 
-Without a claim or paper all are run. Exit status: 0 if all of them hold, 1 otherwise.";
+Without a claim or paper all are run. What is known to miss says why. Exit status: 0 if nothing else misses, 1 otherwise.";
 
 /// Run published claims again, and put what was measured beside what was published
 #[derive(Debug, clap::Args)]
@@ -53,12 +53,12 @@ impl Reproduce {
         if global.json {
             output::print(&render_json(&outcomes))?;
         }
-        let fail = outcomes.iter().filter(|(_, outcome)| outcome.verdict() != Verdict::Holds);
-        let fail: Vec<&str> = fail.map(|(claim, _)| claim.id).collect();
+        let news = |(claim, outcome): &&(&Claim, Outcome)| !standing(claim, outcome).unknown.is_empty();
+        let fail: Vec<&str> = outcomes.iter().filter(news).map(|(claim, _)| claim.id).collect();
         match fail.as_slice() {
             [] => Ok(()),
             ids => Err(Failure::work(anyhow!(
-                "{} of {} claims do not hold: {}",
+                "{} of {} claims do not hold, which is not known of them: {}",
                 ids.len(),
                 outcomes.len(),
                 ids.join(", ")
@@ -85,7 +85,8 @@ impl Reproduce {
                 let details = render_details(&outcome, !self.claims.is_empty());
                 // Not before there is a row: what is refused prints nothing.
                 let head = if outcomes.is_empty() { render_rows_head() } else { String::new() };
-                output::print(&(head + &render_row(claim, &outcome) + &details))?;
+                let known = render_known(claim, &outcome);
+                output::print(&(head + &render_row(claim, &outcome) + &details + &known))?;
             }
             outcomes.push((claim, outcome));
         }
@@ -101,7 +102,7 @@ fn list(claims: &[&Claim], global: &Global) -> String {
         serde_json::json!({
             "id": claim.id,
             "paper": claim.paper.name(),
-            "where": claim.place,
+            "where": claim.origin(),
             "claim": claim.text,
             "holds_when": claim.holds_when,
         })

@@ -16,8 +16,8 @@ use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
 use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, serial_number};
 use pellucid_serve::session::{NQN_PREFIX, Namespace};
 use pellucid_serve::{
-    Address, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options, PlannedFault, Refusal, RemoteConfig,
-    Server, Time, TlsConfig, UblkError,
+    Address, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options, PlannedFault, Refusal,
+    RemoteConfig, Server, Time, TlsConfig, UblkError,
 };
 use std::collections::BTreeMap;
 use std::io::Write;

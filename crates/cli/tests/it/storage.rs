@@ -11,7 +11,8 @@ impl Mounted {
     fn new(folder: &Folder) -> Option<Mounted> {
         let place = folder.path("small");
         std::fs::create_dir_all(&place).unwrap();
-        let done = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "pellucid"]).arg(&place).output();
+        let done =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "pellucid"]).arg(&place).output();
         match done {
             Ok(output) if output.status.success() => Some(Mounted(place)),
             other => {
@@ -50,14 +51,27 @@ fn an_image_of_an_older_version_is_refused_in_one_sentence() {
     std::fs::write(folder.path("older"), &older).unwrap();
     let done = folder.run(&["run", "tiny.toml", "--set", "media.store=file:older", "--rw", "randread"]);
     assert_eq!(done.status, 2, "{}", done.stderr);
-    assert!(done.stderr.contains("older: image format version 1, but this program knows version 3 only"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("older: image format version 1, but this program knows version 3 only"),
+        "{}",
+        done.stderr
+    );
     assert_eq!(std::fs::read(folder.path("older")).unwrap(), older);
 }
 
 #[test]
 fn a_recording_that_cannot_begin_is_refused() {
     let folder = Folder::with_drive();
-    let done = folder.run(&["serve", "tiny.toml", "--set", "media.store=ram", "--nbd", "unix:nbd", "--record", "/dev/full"]);
+    let done = folder.run(&[
+        "serve",
+        "tiny.toml",
+        "--set",
+        "media.store=ram",
+        "--nbd",
+        "unix:nbd",
+        "--record",
+        "/dev/full",
+    ]);
     assert_eq!(done.status, 2, "{}", done.stderr);
     assert!(done.stderr.contains("--record /dev/full: No space left on device"), "{}", done.stderr);
 }

@@ -64,7 +64,10 @@ impl PageMap {
     pub(crate) fn wants_folding(&self, die: DieId) -> bool {
         self.config.slc_cache.is_some() && {
             let (cached, empty) = self.blocks.cached(die);
-            empty > 0 || (self.folding && cached > 0 && self.blocks.free_count(die) > self.config.gc_low_blocks.max(1 + self.cut_reserve))
+            empty > 0
+                || (self.folding
+                    && cached > 0
+                    && self.blocks.free_count(die) > self.config.gc_low_blocks.max(1 + self.cut_reserve))
         }
     }
 
@@ -87,7 +90,8 @@ impl PageMap {
     /// Whether any die has something to fold.
     pub fn has_cached(&self) -> bool {
         self.config.slc_cache.is_some()
-            && (0..self.layout.dies).any(|die| !self.dead[die as usize] && self.blocks.cached(DieId(die)).0 > 0)
+            && (0..self.layout.dies)
+                .any(|die| !self.dead[die as usize] && self.blocks.cached(DieId(die)).0 > 0)
     }
 
     /// Blocks of the SLC cache, and those of them that are not free.
@@ -99,7 +103,12 @@ impl PageMap {
     /// Part of [`PageMap::check`]: the cache is open for host data alone.
     pub(super) fn check_cache(&self) {
         for (block, stream) in self.open_blocks() {
-            assert_eq!(self.blocks.is_cache(block), stream == Stream::Cached, "block {} is open for {stream:?}", block.0);
+            assert_eq!(
+                self.blocks.is_cache(block),
+                stream == Stream::Cached,
+                "block {} is open for {stream:?}",
+                block.0
+            );
         }
     }
 }

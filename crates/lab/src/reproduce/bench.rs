@@ -18,8 +18,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Mapping units (16 KiB) of every Cosmos+ drive here: 64 GiB of media, whatever the number of ways. The paper's 1 TiB would
 /// only cost memory: no experiment writes more than a part of this, and a page map is as fast at any size.
 const MEDIA_UNITS: u32 = 1 << 22;
-/// The share of the capacity that is written in order before reads: 3.6 GiB, more than 200 times the data buffer.
-pub(super) const FILL: f64 = 1.0 / 16.0;
+/// [`Bench::fill`] of measurements in full: 3.6 GiB, more than 200 times the data buffer.
+const FILL: f64 = 1.0 / 16.0;
+/// What reads reach of it, in MiB.
+const READ_MIB: u32 = 3 << 10;
 
 /// Written before a measurement of writes, as the paper's runs had: more than the data buffer holds, so that every further
 /// write has to wait for a program.
@@ -154,6 +156,10 @@ pub struct Bench {
     threads: usize,
     seed: u64,
     sets: Vec<String>,
+    /// Overrides that count more than what makes an experiment what it is: smaller drives and wrong models of the tests.
+    last: Vec<String>,
+    /// Every measurement is this many times shorter; 1 but in tests.
+    shorter: u32,
     throughput: OnceLock<ThroughputStudy>,
     latency: OnceLock<LatencyStudy>,
     pblk: OnceLock<PblkStudy>,
@@ -164,7 +170,29 @@ impl Bench {
     /// make an experiment what it is.
     pub fn new(threads: usize, seed: u64, sets: Vec<String>) -> Bench {
         let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Bench { threads: threads.max(1), seed, sets, throughput, latency, pblk }
+        let (last, shorter) = (Vec::new(), 1);
+        Bench { threads: threads.max(1), seed, sets, last, shorter, throughput, latency, pblk }
+    }
+
+    /// A bench of the tests: measurements that are `shorter` so many times, of drives with `last` behind all other overrides.
+    #[cfg(test)]
+    pub(super) fn of_test(shorter: u32, last: Vec<String>) -> Bench {
+        Bench { last, shorter, ..Bench::new(2, 1, Vec::new()) }
+    }
+
+    /// How many times shorter measurements are.
+    pub(super) fn shorter(&self) -> u32 {
+        self.shorter
+    }
+
+    /// A job in fio's words with so many requests, or fewer.
+    pub(super) fn job(&self, words: &str, requests: u32) -> String {
+        format!("{words},number_ios={}", (requests / self.shorter).max(1))
+    }
+
+    /// The share of the capacity that is written in order before reads: more than any measurement reads.
+    pub(super) fn fill(&self) -> f64 {
+        FILL / f64::from(self.shorter)
     }
 
     /// The seed of work and of media.
@@ -216,10 +244,10 @@ impl Bench {
         done.collect()
     }
 
-    /// The caller's overrides and an experiment's `own` behind them, which count more.
+    /// The caller's overrides and an experiment's `own` behind them, which count more; those of a test count most.
     pub(super) fn sets_with(&self, own: &[String]) -> Vec<String> {
         let seeds = ["run.seed", "media.seed", "ftl.seed"].map(|key| format!("{key}={}", self.seed));
-        self.sets.iter().chain(&seeds).chain(own).cloned().collect()
+        self.sets.iter().chain(&seeds).chain(own).chain(&self.last).cloned().collect()
     }
 
     /// The description of a Cosmos+ drive, `fill` of whose capacity holds sequential data.
@@ -236,11 +264,11 @@ impl Bench {
         Ok(spec::load(drive.mode.preset(), &self.sets_with(&own))?)
     }
 
-    /// Reads from a drive that holds [`FILL`]. `job` in fio's words, without `rw`.
+    /// Reads from a drive that holds [`Bench::fill`]. `job` in fio's words, without `rw`.
     pub(super) fn read(&self, drive: &Cosmos, rw: &str, job: &str) -> Result<Report, ReproduceError> {
-        let spec = self.cosmos(drive, FILL)?;
+        let spec = self.cosmos(drive, self.fill())?;
         let mut device = prepare(&spec, None)?;
-        measure(&mut device, &spec, &format!("rw={rw},size=3g,{job}"))
+        measure(&mut device, &spec, &format!("rw={rw},size={}m,{job}", READ_MIB / self.shorter))
     }
 
     /// Writes to a drive whose buffer is full and whose addresses were `fill`ed before.

@@ -1,14 +1,15 @@
 //! C9: throughput over the clock of the firmware processor (Fig. 27).
 
 use super::bench::{Bench, Cosmos, Flow, Mode, ReproduceError};
+use super::throughput::LARGE;
 use super::{Check, Figure, Limit, Outcome};
 use crate::report::plot::{Axis, Plot, Unit};
 
 const CLOCKS_MHZ: [u32; 9] = [200, 300, 400, 500, 600, 700, 800, 900, 1000];
 /// Channels, and as many ways.
 const SQUARES: [u32; 3] = [2, 4, 8];
-/// The workload of section 6.2.
-const JOB: &str = "bs=128k,iodepth=16,number_ios=1500";
+/// Requests of each measurement.
+const REQUESTS: u32 = 1_500;
 /// A clock is enough when it gives this share of the throughput at the highest.
 const SATURATED: f64 = 0.95;
 
@@ -63,7 +64,7 @@ fn measure(bench: &Bench, mode: Mode) -> Result<[[Curve; SQUARES.len()]; 2], Rep
     let points: Vec<(Flow, u32, u32)> = Flow::BOTH.into_iter().flat_map(per_square).collect();
     let rates = bench.map(&points, |&(flow, square, mhz)| {
         let drive = Cosmos::new(mode, square, square).set(format!("firmware.clock_mhz={mhz}"));
-        let report = bench.sequential(&drive, flow, JOB)?;
+        let report = bench.sequential(&drive, flow, &bench.job(LARGE, REQUESTS))?;
         Ok(flow.of(&report).throughput_bytes_per_second)
     })?;
     let curve = |flow: usize, square: usize| {

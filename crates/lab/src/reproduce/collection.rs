@@ -63,9 +63,9 @@ pub(super) fn greedy(bench: &Bench) -> Result<Outcome, ReproduceError> {
 }
 
 fn amplification(bench: &Bench, spare: f64) -> Result<f64, ReproduceError> {
-    let user = (f64::from(BLOCKS * PAGES) / (1.0 + spare)) as u32;
-    let drive =
-        OneDie { victim: Victim::Greedy, blocks: BLOCKS, pages: PAGES, user, separated: false, hot: None };
+    let blocks = BLOCKS / bench.shorter();
+    let user = (f64::from(blocks * PAGES) / (1.0 + spare)) as u32;
+    let drive = OneDie { victim: Victim::Greedy, blocks, pages: PAGES, user, separated: false, hot: None };
     Ok(drive.amplification(bench, SETTLE, MEASURE)?.0)
 }
 

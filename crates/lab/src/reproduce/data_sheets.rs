@@ -48,7 +48,8 @@ struct Point {
 }
 
 /// All dies, 3 GiB of flash.
-const SMALL_DATACENTER: &[&str] = &["media.blocks=64", "media.pages=24", "media.timing.erase=94us", "precondition.fill=1.0"];
+const SMALL_DATACENTER: &[&str] =
+    &["media.blocks=64", "media.pages=24", "media.timing.erase=94us", "precondition.fill=1.0"];
 /// A quarter of the dies, and of what they share. Blocks are four times smaller once more, and so are erases.
 const QUARTER_DATACENTER: &[&str] = &[
     "media.channels=2",
@@ -66,9 +67,27 @@ const SMALL_CLIENT: &[&str] = &["media.blocks=64", "ftl.over_provisioning=0.35",
 const CACHED: &[&str] = &["rw=write,bs=128k,iodepth=32,size=128m"];
 
 const POINTS: [Point; 12] = [
-    Point::of(DATACENTER, "random reads, depth 1", 1e6 / 92.0, SMALL_DATACENTER, "rw=randread,bs=4k,iodepth=1,number_ios=4000"),
-    Point::of(DATACENTER, "random writes, depth 1", 1e6 / 21.0, SMALL_DATACENTER, "rw=randwrite,bs=4k,iodepth=1,number_ios=4000"),
-    Point::of(DATACENTER, "random reads, depth 256", 1_000_000.0, SMALL_DATACENTER, "rw=randread,bs=4k,iodepth=256,number_ios=100000"),
+    Point::of(
+        DATACENTER,
+        "random reads, depth 1",
+        1e6 / 92.0,
+        SMALL_DATACENTER,
+        "rw=randread,bs=4k,iodepth=1,number_ios=4000",
+    ),
+    Point::of(
+        DATACENTER,
+        "random writes, depth 1",
+        1e6 / 21.0,
+        SMALL_DATACENTER,
+        "rw=randwrite,bs=4k,iodepth=1,number_ios=4000",
+    ),
+    Point::of(
+        DATACENTER,
+        "random reads, depth 256",
+        1_000_000.0,
+        SMALL_DATACENTER,
+        "rw=randread,bs=4k,iodepth=256,number_ios=100000",
+    ),
     Point {
         scale: QUARTER,
         ..Point::of(
@@ -81,17 +100,41 @@ const POINTS: [Point; 12] = [
     },
     Point {
         figure: Figure::Rate,
-        ..Point::of(DATACENTER, "sequential reads", 6.8e9, SMALL_DATACENTER, "rw=read,bs=128k,iodepth=32,number_ios=8000")
+        ..Point::of(
+            DATACENTER,
+            "sequential reads",
+            6.8e9,
+            SMALL_DATACENTER,
+            "rw=read,bs=128k,iodepth=32,number_ios=8000",
+        )
     },
     Point {
         figure: Figure::Rate,
-        ..Point::of(DATACENTER, "sequential writes", 5.6e9, SMALL_DATACENTER, "rw=write,bs=128k,iodepth=32,number_ios=8000")
+        ..Point::of(
+            DATACENTER,
+            "sequential writes",
+            5.6e9,
+            SMALL_DATACENTER,
+            "rw=write,bs=128k,iodepth=32,number_ios=8000",
+        )
     },
     Point {
         before: CACHED,
-        ..Point::of(CLIENT, "random reads in the cache, depth 1", 20_000.0, SMALL_CLIENT, "rw=randread,bs=4k,iodepth=1,size=128m,number_ios=4000")
+        ..Point::of(
+            CLIENT,
+            "random reads in the cache, depth 1",
+            20_000.0,
+            SMALL_CLIENT,
+            "rw=randread,bs=4k,iodepth=1,size=128m,number_ios=4000",
+        )
     },
-    Point::of(CLIENT, "random writes, depth 1", 54_000.0, SMALL_CLIENT, "rw=randwrite,bs=4k,iodepth=1,number_ios=4000"),
+    Point::of(
+        CLIENT,
+        "random writes, depth 1",
+        54_000.0,
+        SMALL_CLIENT,
+        "rw=randwrite,bs=4k,iodepth=1,number_ios=4000",
+    ),
     Point {
         before: CACHED,
         ..Point::of(
@@ -102,14 +145,32 @@ const POINTS: [Point; 12] = [
             "rw=randread,bs=4k,iodepth=256,size=128m,number_ios=60000",
         )
     },
-    Point::of(CLIENT, "random writes to the cache, depth 256", 340_000.0, SMALL_CLIENT, "rw=randwrite,bs=4k,iodepth=256,number_ios=80000"),
+    Point::of(
+        CLIENT,
+        "random writes to the cache, depth 256",
+        340_000.0,
+        SMALL_CLIENT,
+        "rw=randwrite,bs=4k,iodepth=256,number_ios=80000",
+    ),
     Point {
         figure: Figure::Rate,
-        ..Point::of(CLIENT, "sequential reads", 3.5e9, SMALL_CLIENT, "rw=read,bs=128k,iodepth=32,number_ios=8000")
+        ..Point::of(
+            CLIENT,
+            "sequential reads",
+            3.5e9,
+            SMALL_CLIENT,
+            "rw=read,bs=128k,iodepth=32,number_ios=8000",
+        )
     },
     Point {
         figure: Figure::Rate,
-        ..Point::of(CLIENT, "sequential writes to the cache", 2.7e9, SMALL_CLIENT, "rw=write,bs=128k,iodepth=32,number_ios=3500")
+        ..Point::of(
+            CLIENT,
+            "sequential writes to the cache",
+            2.7e9,
+            SMALL_CLIENT,
+            "rw=write,bs=128k,iodepth=32,number_ios=3500",
+        )
     },
 ];
 
@@ -166,7 +227,10 @@ mod tests {
         let reads = |point: &Point| point.what == "random reads, depth 256";
         assert_eq!(missed("media.independent_plane_reads=false", reads), ["random reads, depth 256"]);
         let shallow = |point: &Point| point.what.ends_with("depth 1");
-        assert_eq!(missed("host.fetch=1us", shallow), ["random writes, depth 1", "random reads in the cache, depth 1", "random writes, depth 1"]);
+        assert_eq!(
+            missed("host.fetch=1us", shallow),
+            ["random writes, depth 1", "random reads in the cache, depth 1", "random writes, depth 1"]
+        );
         let cached = |point: &Point| point.preset == CLIENT && point.what.contains("to the cache");
         let expected = ["random writes to the cache, depth 256", "sequential writes to the cache"];
         assert_eq!(missed("ftl.slc_cache.blocks=0", cached), expected);

@@ -1,6 +1,7 @@
 //! C10 and C11: what scrambler and error correction do to bit errors.
 
 use super::bench::{Bench, Cosmos, Flow, Mode, ReproduceError};
+use super::throughput::LARGE;
 use super::{Check, Figure, Limit, Outcome};
 use crate::drive::RunError;
 use crate::report::plot::{Axis, Plot, Unit};
@@ -58,8 +59,25 @@ pub(super) fn scrambler(bench: &Bench) -> Result<Outcome, ReproduceError> {
             TOLERANCE,
         ),
     ];
-    let figures = STUDY_PATTERNS.map(|(pattern, ..)| pattern_figure(pattern, &study)).to_vec();
+    let mut figures = STUDY_PATTERNS.map(|(pattern, ..)| pattern_figure(pattern, &study)).to_vec();
+    figures.push(avoided_figure(&study));
     Ok(Outcome { checks, figures })
+}
+
+/// What the scrambler avoids, with the two numbers of section 7.3.
+fn avoided_figure(study: &[StudyPoint]) -> Figure {
+    let mut plot = Plot::new("Errors that the scrambler avoids")
+        .x_axis(Axis::linear("program/erase cycles", Unit::Count).from(0.0))
+        .y_axis(Axis::linear("share of the bit errors", Unit::Percent));
+    for (pattern, ..) in STUDY_PATTERNS {
+        let points = study.iter().filter(|point| point.pattern == pattern);
+        plot = plot.line(pattern, points.map(|p| (f64::from(p.pe_cycles), p.reduction())).collect());
+    }
+    let worn = f64::from(CYCLES[CYCLES.len() - 1]);
+    let plot = plot.points("published, most of the patterns", vec![(worn, PUBLISHED_REDUCTION)]);
+    let caption =
+        "1 - errors with the scrambler / errors without, from the drives of the other figures.".into();
+    Figure { caption, svg: plot.to_svg() }
 }
 
 /// Mean of the bits mended in a page of alternating cells, by a worn drive.
@@ -89,7 +107,8 @@ fn errors_per_page(
     let spec = crate::spec::load("cosmos-plus", &bench.sets_with(&sets))?;
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
     let mut filler = Filler::default();
-    for unit in 0..PAGES {
+    let pages = PAGES / u64::from(bench.shorter());
+    for unit in 0..pages {
         // Pages are written in order: LSB, MSB, LSB, ...
         let bit = |cell: MlcSymbol| if unit % 2 == 0 { cell.bits().0 } else { cell.bits().1 };
         let byte = 0xaa * u8::from(bit(cells.0)) + 0x55 * u8::from(bit(cells.1));
@@ -97,7 +116,7 @@ fn errors_per_page(
         device.fill_unit(&mut filler, Lpn(unit as u32), &image).map_err(RunError::Precondition)?;
     }
     device.fill_end(&mut filler).map_err(RunError::Precondition)?;
-    for unit in 0..PAGES {
+    for unit in 0..pages {
         let sectors = device.layout().sectors_per_unit;
         let lba = Lba(unit * u64::from(sectors));
         device.submit(device.now(), Command::new(unit, Opcode::Read, lba, sectors, Vec::new()));
@@ -107,7 +126,7 @@ fn errors_per_page(
         let completion = device.pop().expect("a drive at rest owes nothing");
         assert_eq!(completion.status, Status::Success, "far fewer wrong bits than the code corrects");
     }
-    Ok(device.counters().corrected_bits as f64 / PAGES as f64 / factor)
+    Ok(device.counters().corrected_bits as f64 / pages as f64 / factor)
 }
 
 fn pattern_figure(pattern: &str, study: &[StudyPoint]) -> Figure {
@@ -146,13 +165,13 @@ pub(super) fn error_correction(bench: &Bench) -> Result<Outcome, ReproduceError>
 /// Channels that share a solver: one has its own; four as in the paper; all.
 const SHARED_BY: [u32; 4] = [1, 2, 4, 8];
 /// The reads of section 6.2.
-const SOLVER_READS: &str = "bs=128k,iodepth=16,number_ios=2500";
+const SOLVER_READS: u32 = 2_500;
 
 /// Throughput that reads lose when four channels share a solver instead of having one each.
 fn shared_solver(bench: &Bench) -> Result<(Check, Figure), ReproduceError> {
     let rates = bench.map(&SHARED_BY, |by| {
         let drive = Cosmos::new(Mode::Mlc, 8, 8).set(format!("scheduler.solver.channels={by}"));
-        let report = bench.sequential(&drive, Flow::Read, SOLVER_READS)?;
+        let report = bench.sequential(&drive, Flow::Read, &bench.job(LARGE, SOLVER_READS))?;
         Ok(Flow::Read.of(&report).throughput_bytes_per_second)
     })?;
     let lost = 1.0 - rates[2] / rates[0];

@@ -11,11 +11,13 @@ use crate::spec::{self, Spec};
 /// The numbers of outstanding requests of section 6.4.
 const OUTSTANDING: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Section 6.4: requests of 16 KiB, in order.
-const JOB: &str = "bs=16k,size=768m";
+const JOB: &str = "bs=16k";
 /// Requests of a measurement: 192 MiB, many times the host's write buffer.
 const REQUESTS: u32 = 12_288;
 /// The share of the capacity that is written before: more than is read.
 const FILL: f64 = 1.0 / 32.0;
+/// What is read of it, in MiB.
+const READ_MIB: u32 = 768;
 /// Table 5: program time in SLC mode.
 const PROGRAM_NS: u64 = 486_000;
 /// Ways of a channel.
@@ -56,7 +58,10 @@ impl PblkStudy {
 
 fn open_channel(bench: &Bench) -> Result<Spec, ReproduceError> {
     // 64 GiB of media, as in the other measurements of this drive.
-    let own = ["media.blocks=512".to_string(), format!("precondition.fill={FILL:?}")];
+    let own = [
+        "media.blocks=512".to_string(),
+        format!("precondition.fill={:?}", FILL / f64::from(bench.shorter())),
+    ];
     Ok(spec::load(PRESET, &bench.sets_with(&own))?)
 }
 
@@ -65,7 +70,8 @@ fn nothing(spec: &Spec) -> spec::Precondition {
 }
 
 fn point(bench: &Bench, spec: &Spec, filled: &HostStack, outstanding: u32) -> Result<Point, ReproduceError> {
-    let job = |rw: &str| format!("rw={rw},{JOB},iodepth={outstanding},number_ios={REQUESTS}");
+    let work = bench.job(&format!("{JOB},iodepth={outstanding}"), REQUESTS);
+    let job = |rw: &str| format!("rw={rw},size={}m,{work}", READ_MIB / bench.shorter());
     let read = measure(&mut filled.clone(), spec, &job("read"))?;
     let mut stack = filled.clone();
     let before = stack.host();
@@ -79,8 +85,7 @@ fn point(bench: &Bench, spec: &Spec, filled: &HostStack, outstanding: u32) -> Re
     };
     let block = Cosmos::new(Mode::Slc, 8, 8);
     let rate = |flow: Flow| -> Result<f64, ReproduceError> {
-        let job = format!("bs=16k,iodepth={outstanding},number_ios={REQUESTS}");
-        Ok(flow.of(&bench.sequential(&block, flow, &job)?).throughput_bytes_per_second)
+        Ok(flow.of(&bench.sequential(&block, flow, &work)?).throughput_bytes_per_second)
     };
     let (block_write, block_read) = (rate(Flow::Write)?, rate(Flow::Read)?);
     Ok(Point { outstanding, write, read, drive_write_ns, block_write, block_read })
@@ -147,6 +152,8 @@ pub(super) fn latency(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.pblk()?;
     let direction = |n: u32| &study.at(n).write.directions.write;
     let mean = |n: u32| direction(n).latency.mean_ns.unwrap_or(f64::NAN);
+    // The mean cannot but grow while throughput is steady (Little's law, C13): that the distribution moves is what is claimed.
+    let median = |n: u32| direction(n).latency.p50_ns.map_or(f64::NAN, |ns| ns as f64);
     let quick = direction(16).distribution.cumulative();
     let quick =
         quick.iter().take_while(|(ns, _)| *ns < PROGRAM_NS as f64).last().map_or(0.0, |(_, share)| *share);
@@ -161,8 +168,16 @@ pub(super) fn latency(bench: &Bench) -> Result<Outcome, ReproduceError> {
             quick,
             Limit::AtLeast(0.5),
         ),
-        plain("application's mean latency, 64 / 16 outstanding", mean(64) / mean(16), Limit::AtLeast(1.5)),
-        plain("application's mean latency, 16 / 4 outstanding", mean(16) / mean(4), Limit::AtLeast(1.5)),
+        plain(
+            "application's median latency, 64 / 16 outstanding",
+            median(64) / median(16),
+            Limit::AtLeast(1.5),
+        ),
+        plain(
+            "application's median latency, 16 / 4 outstanding",
+            median(16) / median(4),
+            Limit::AtLeast(1.5),
+        ),
         plain(
             "drive's mean write latency, most / least, 1 to 64 outstanding",
             most / least,

@@ -1,6 +1,6 @@
 //! C8: three ways to place data, their latency (Fig. 25) and how evenly they spread a request (Fig. 26).
 
-use super::bench::{Bench, Cosmos, FILL, Flow, Mode, ReproduceError};
+use super::bench::{Bench, Cosmos, Flow, Mode, ReproduceError};
 use super::{Check, Figure, Limit, Outcome};
 use crate::experiment::prepare;
 use crate::report::plot::{Axis, Plot, Unit};
@@ -40,23 +40,23 @@ pub(super) fn schemes(bench: &Bench) -> Result<Outcome, ReproduceError> {
 
 fn measure(bench: &Bench, placement: &str, kib: u32) -> Result<Measured, ReproduceError> {
     let drive = Cosmos::new(Mode::Slc, 8, 8).set(format!("ftl.placement={placement}"));
-    let job = format!("bs={kib}k,iodepth=1,number_ios={REQUESTS}");
+    let job = bench.job(&format!("bs={kib}k,iodepth=1"), REQUESTS);
     let mut latency_ns = [f64::NAN; 2];
     for (latency, flow) in latency_ns.iter_mut().zip(Flow::BOTH) {
         let report = bench.sequential(&drive, flow, &job)?;
         *latency = flow.of(&report).latency.mean_ns.unwrap_or(f64::NAN);
     }
-    let filled = prepare(&bench.cosmos(&drive, FILL)?, None)?;
-    Ok(Measured { latency_ns, deviation_bytes: deviations(&filled, kib) })
+    let filled = prepare(&bench.cosmos(&drive, bench.fill())?, None)?;
+    Ok(Measured { latency_ns, deviation_bytes: deviations(&filled, kib, REQUESTS / bench.shorter()) })
 }
 
 /// devC and devW: for each request, the standard deviation of the bytes on the channels, and of those on the ways (all
 /// channels' ways of a number together), taken from where translation put the data; then the mean over requests.
-fn deviations(device: &Device, kib: u32) -> [f64; 2] {
+fn deviations(device: &Device, kib: u32, requests: u32) -> [f64; 2] {
     let layout = device.layout();
     let units = kib * 1024 / layout.unit_bytes;
     let mut sums = [0.0; 2];
-    for request in 0..REQUESTS {
+    for request in 0..requests {
         let mut channels = vec![0.0; layout.channels as usize];
         let mut ways = vec![0.0; layout.dies_per_channel as usize];
         for lpn in request * units..(request + 1) * units {
@@ -68,7 +68,7 @@ fn deviations(device: &Device, kib: u32) -> [f64; 2] {
         sums[0] += deviation(&channels);
         sums[1] += deviation(&ways);
     }
-    sums.map(|sum| sum / f64::from(REQUESTS))
+    sums.map(|sum| sum / f64::from(requests))
 }
 
 /// Standard deviation of a population.
@@ -160,6 +160,10 @@ impl Study {
                 .dashed(&format!("{paper} devW"), line(scheme, &|m| m.deviation_bytes[1] / 1024.0))
                 .colour(scheme);
         }
+        // Section 6.5 gives these two in words: zero in all cases.
+        let zero = || SIZES_KIB.map(|kib| (f64::from(kib) * 1024.0, 0.0)).to_vec();
+        plot = plot.points("published, ChPrev devC", zero()).colour(CH_PREV);
+        plot = plot.points("published, WayPrev devW", zero()).colour(WAY_PREV);
         let caption = "devC: over the channels; devW: over the ways. Mean over requests.".into();
         figures.push(Figure { caption, svg: plot.to_svg() });
         figures

@@ -1,13 +1,13 @@
 //! Outcomes for people (rows of text, one HTML page) and for scripts (JSON).
 
-use super::{Check, Claim, Limit, Outcome, Verdict};
+use super::{Check, Claim, KnownMiss, Limit, Outcome, Verdict, standing};
 use crate::report::format::significant;
 use crate::report::plot::{self, Unit, escape};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Widths of the columns before the last one, in characters.
-const WIDTHS: [usize; 6] = [5, 18, 15, 13, 8, 14];
+const WIDTHS: [usize; 6] = [5, 27, 17, 13, 8, 15];
 /// The words of the columns; the last one is as wide as it needs.
 const COLUMNS: [&str; 7] = ["id", "where", "published", "measured", "ratio", "verdict", "what"];
 
@@ -15,7 +15,7 @@ const COLUMNS: [&str; 7] = ["id", "where", "published", "measured", "ratio", "ve
 pub fn render_list(claims: &[&Claim]) -> String {
     let mut out = String::new();
     for claim in claims {
-        let _ = writeln!(out, "{:5}{:18}{}", claim.id, claim.place, claim.text);
+        let _ = writeln!(out, "{:5}{:27}{}", claim.id, claim.origin(), claim.text);
     }
     out
 }
@@ -31,8 +31,8 @@ pub fn render_row(claim: &Claim, outcome: &Outcome) -> String {
         Some(check) => cells(check),
         None => Default::default(),
     };
-    let verdict = outcome.verdict().name().to_string();
-    row(&[claim.id.into(), claim.place.into(), published, measured, ratio, verdict, what])
+    let verdict = standing(claim, outcome).word(outcome.verdict()).to_string();
+    row(&[claim.id.into(), claim.origin(), published, measured, ratio, verdict, what])
 }
 
 /// The checks behind a row, one line each: all of them, or those that do not hold and are not in the row already.
@@ -46,6 +46,17 @@ pub fn render_details(outcome: &Outcome, all: bool) -> String {
         row(&[String::new(), String::new(), published, measured, ratio, word(check).into(), what])
     };
     wanted.map(line).collect()
+}
+
+/// Why what misses is known to, a line for each reason; and what is known to miss and does not.
+pub fn render_known(claim: &Claim, outcome: &Outcome) -> String {
+    let standing = standing(claim, outcome);
+    let reasons =
+        standing.known.iter().map(|(check, known)| format!("known: {}: {}", check.what, known.reason));
+    let over =
+        |known: &KnownMiss| format!("known to miss, but holds now: {}; take it from the table", known.check);
+    let lines = reasons.chain(standing.over.iter().map(|known| over(known)));
+    lines.map(|line| format!("{:5}{line}\n", "")).collect()
 }
 
 fn row(cells: &[String; 7]) -> String {
@@ -68,6 +79,7 @@ fn cells(check: &Check) -> [String; 4] {
 fn published(check: &Check) -> String {
     let show = |value| show(check.unit, value);
     match (check.published, check.limit) {
+        (Some(expected), _) if check.derived => format!("derived {}", show(expected)),
         (Some(published), _) => show(published),
         (None, Limit::AtLeast(least)) => format!(">= {}", show(least)),
         (None, Limit::AtMost(most)) => format!("<= {}", show(most)),
@@ -111,18 +123,23 @@ fn tolerance(check: &Check) -> String {
 pub fn render_json(outcomes: &[(&Claim, Outcome)]) -> String {
     let claims: Vec<Value> = outcomes.iter().map(|(claim, outcome)| claim_json(claim, outcome)).collect();
     let hold = outcomes.iter().all(|(_, outcome)| outcome.verdict() == Verdict::Holds);
-    format!("{:#}\n", json!({ "all_hold": hold, "claims": claims }))
+    let known = outcomes.iter().all(|(claim, outcome)| standing(claim, outcome).unknown.is_empty());
+    format!("{:#}\n", json!({ "all_hold": hold, "all_misses_known": known, "claims": claims }))
 }
 
 fn claim_json(claim: &Claim, outcome: &Outcome) -> Value {
     let checks: Vec<Value> = outcome.checks.iter().map(check_json).collect();
+    let standing = standing(claim, outcome);
+    let known =
+        standing.known.iter().map(|(check, known)| json!({ "what": check.what, "reason": known.reason }));
     json!({
         "id": claim.id,
         "paper": claim.paper.name(),
-        "where": claim.place,
+        "where": claim.origin(),
         "claim": claim.text,
         "holds_when": claim.holds_when,
         "verdict": outcome.verdict().name(),
+        "known_misses": known.collect::<Value>(),
         "checks": checks,
     })
 }
@@ -148,7 +165,8 @@ fn check_json(check: &Check) -> Value {
     json!({
         "what": check.what,
         "unit": unit,
-        "published": check.published,
+        "published": check.published.filter(|_| !check.derived),
+        "derived": check.published.filter(|_| check.derived),
         "measured": check.measured.is_finite().then_some(check.measured),
         "ratio": check.ratio(),
         "limit": { "kind": limit, "values": values },
@@ -176,8 +194,8 @@ pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String
     let rows = outcomes.iter().map(|(claim, outcome)| {
         let [published, measured, ratio, what] = outcome.headline().map(cells).unwrap_or_default();
         let link = format!("<a href=\"#{0}\">{0}</a>", claim.id);
-        let place = escape(claim.place);
-        let verdict = outcome.verdict().name();
+        let place = escape(&claim.origin());
+        let verdict = standing(claim, outcome).word(outcome.verdict());
         [link, place, escape(&published), measured, ratio, verdict.into(), escape(&what)]
     });
     let _ =
@@ -196,12 +214,17 @@ pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String
 fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
     let _ = write!(
         out,
-        "<section id=\"{0}\"><h2>{0}: {1}</h2><p>{2}</p><p class=\"soft\">Holds when: {3}.</p><div class=\"grid\">",
+        "<section id=\"{0}\"><h2>{0}: {1}</h2><p>{2}</p><p class=\"soft\">Holds when: {3}.</p>",
         claim.id,
-        outcome.verdict().name(),
-        escape(claim.text),
+        standing(claim, outcome).word(outcome.verdict()),
+        escape(&format!("{}: {}", claim.origin(), claim.text)),
         escape(claim.holds_when)
     );
+    for (check, known) in standing(claim, outcome).known {
+        let reason = escape(&format!("{}: {}.", check.what, known.reason));
+        let _ = write!(out, "<p class=\"soft\">Known to miss: {reason}</p>");
+    }
+    out.push_str("<div class=\"grid\">");
     for figure in &outcome.figures {
         let caption = escape(&figure.caption);
         let _ =

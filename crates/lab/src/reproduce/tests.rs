@@ -86,6 +86,46 @@ fn a_claim_is_as_good_as_its_worst_check() {
 }
 
 #[test]
+fn what_is_known_to_miss_is_of_a_claim_and_explained() {
+    for known in KNOWN_MISSES {
+        let claim = claims().iter().find(|claim| claim.id == known.claim);
+        assert!(claim.is_some(), "{known:?}");
+        let row = format!("\n| {} | ", known.claim);
+        let held = DOCUMENT.rsplit("## What holds").next().unwrap();
+        assert!(
+            held.contains(&row)
+                && held.split(&row).nth(1).unwrap().lines().next().unwrap().contains("misses")
+        );
+    }
+}
+
+#[test]
+fn a_known_miss_is_told_from_news_and_from_one_that_is_over() {
+    let claim = select(&["C6".into()]).unwrap()[0];
+    let of_claim: Vec<&KnownMiss> = KNOWN_MISSES.iter().filter(|known| known.claim == "C6").collect();
+    let misses = |what: &str| Check::within(what, Unit::Nanos, 100.0, 90.0, 0.05);
+    let outcome = |checks: Vec<Check>| Outcome { checks, figures: Vec::new() };
+    let all = outcome(of_claim.iter().map(|known| misses(known.check)).collect());
+    let as_known = standing(claim, &all);
+    assert_eq!((as_known.known.len(), as_known.unknown.len(), as_known.over.len()), (of_claim.len(), 0, 0));
+    assert_eq!(as_known.word(all.verdict()), "misses, known");
+    let reasons = render_known(claim, &all);
+    assert!(of_claim.iter().all(|known| reasons.contains(known.reason)), "{reasons}");
+
+    let other = outcome(vec![misses(of_claim[0].check), misses("SLC read, 1 outstanding")]);
+    let news = standing(claim, &other);
+    assert_eq!((news.known.len(), news.unknown.len()), (1, 1));
+    assert_eq!(news.word(other.verdict()), "misses");
+    assert_eq!(news.over, of_claim[1..]);
+    let over = format!("known to miss, but holds now: {}", of_claim[1].check);
+    assert!(render_known(claim, &other).contains(&over));
+
+    // Another claim's miss of the same words is news.
+    let c7 = select(&["C7".into()]).unwrap()[0];
+    assert_eq!(standing(c7, &all).unknown.len(), of_claim.len());
+}
+
+#[test]
 fn a_cheap_claim_runs_the_same_on_any_number_of_threads() {
     let claim = select(&["C11".into()]).unwrap()[0];
     let [one, three] = [1, 3].map(|threads| claim.run(&Bench::new(threads, 7, Vec::new())).unwrap());
@@ -101,7 +141,7 @@ fn the_scrambler_holds_and_draws_its_six_patterns() {
     let claim = select(&["C10".into()]).unwrap()[0];
     let outcome = claim.run(&Bench::new(2, 1, Vec::new())).unwrap();
     assert_eq!(outcome.verdict(), Verdict::Holds, "{:?}", outcome.checks);
-    assert_eq!(outcome.figures.len(), 6);
+    assert_eq!(outcome.figures.len(), 7);
     let page = render_page(&[(claim, outcome.clone())], "pellucid reproduce C10 <&>");
     crate::report::plot::tests::assert_well_formed(&page);
     let json: serde_json::Value = serde_json::from_str(&render_json(&[(claim, outcome)])).unwrap();

@@ -30,16 +30,25 @@ static PRESETS: &[Preset] = &[
         "cosmos-plus-open-channel",
         "Cosmos+ OpenSSD as an open-channel drive, SLC mode, with a host FTL (1 TiB)"
     ),
-    preset!("jasmine", "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB); misses its Table 2 (docs/presets.md)"),
+    preset!(
+        "jasmine",
+        "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB); misses its Table 2 (docs/presets.md)"
+    ),
     preset!("memblaze", "Prism-SSD's open-channel drive, 12 channels x 16 LUNs (1.5 TiB)"),
     preset!(
         "open-channel",
         "LightNVM's first-generation open-channel SSD, 16 groups x 8 parallel units, with a host FTL"
     ),
     preset!("netbook-ssd", "A netbook's SSD of 2008: one channel, hardly any buffer (16 GB)"),
-    preset!("datacenter-tlc", "A data-centre NVMe drive as the Micron 7450 PRO: Gen4 x4, 3D TLC, power-loss protection"),
+    preset!(
+        "datacenter-tlc",
+        "A data-centre NVMe drive as the Micron 7450 PRO: Gen4 x4, 3D TLC, power-loss protection"
+    ),
     preset!("zoned", "datacenter-tlc with zones over all dies (NVMe ZNS) instead of a page map"),
-    preset!("client-qlc", "A client NVMe drive as the Intel SSD 670p: Gen3 x4, four channels of 3D QLC, an SLC cache"),
+    preset!(
+        "client-qlc",
+        "A client NVMe drive as the Intel SSD 670p: Gen3 x4, four channels of 3D QLC, an SLC cache"
+    ),
 ];
 
 /// All presets.

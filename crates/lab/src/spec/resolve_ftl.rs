@@ -149,10 +149,14 @@ fn slc_cache(values: &Values, layout: Option<&Layout>) -> Result<Option<SlcCache
         return only("one block namespace of the whole drive (drive.namespace = [])");
     }
     let Some(bits) = bits else {
-        return only("cells of several bits whose pages are programmed together (drive.media.one_shot_pages, drive.media.mode = \"native\")");
+        return only(
+            "cells of several bits whose pages are programmed together (drive.media.one_shot_pages, drive.media.mode = \"native\")",
+        );
     };
     if blocks > layout.blocks_per_die / 2 {
-        return Err(values.refuse(KEY, format!("at most {}, half of the blocks of a die", layout.blocks_per_die / 2)));
+        return Err(
+            values.refuse(KEY, format!("at most {}, half of the blocks of a die", layout.blocks_per_die / 2))
+        );
     }
     if layout.stripes_per_block < bits {
         return only(&format!("drive.media.pages of at least {}", bits * bits));
@@ -161,7 +165,9 @@ fn slc_cache(values: &Values, layout: Option<&Layout>) -> Result<Option<SlcCache
         return only("drive.ftl.handles = 1");
     }
     if values.flag("drive.media.bit_errors.enabled") {
-        return only("drive.media.bit_errors.enabled = false: the model knows no blocks in SLC mode among others");
+        return only(
+            "drive.media.bit_errors.enabled = false: the model knows no blocks in SLC mode among others",
+        );
     }
     Ok(Some(SlcCache { blocks, bits, fold_after: values.time("drive.ftl.slc_cache.fold_after") }))
 }

@@ -7,8 +7,8 @@ use super::table::Table;
 use super::value::Quantity;
 use pellucid_flash::{Geometry, GeometryError, Layout, Nanos};
 use pellucid_media::{
-    Bch, BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, ListedFault, MediaConfig, MediaError, SlcBlocks, Space, StoreKind, SyncTo,
-    Timing,
+    Bch, BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, ListedFault, MediaConfig, MediaError,
+    SlcBlocks, Space, StoreKind, SyncTo, Timing,
 };
 use std::path::PathBuf;
 

@@ -147,9 +147,8 @@ fn give_pages(chunk: &mut MmapMut, bytes: Range<usize>) {
     if start < end {
         // SAFETY: the mapping is private and anonymous, so its pages read as zeros from now on, and nobody else refers to
         // them: the chunk is borrowed for writing. What cannot be given back stays.
-        let _ = unsafe {
-            chunk.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start)
-        };
+        let _ =
+            unsafe { chunk.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
     }
 }
 

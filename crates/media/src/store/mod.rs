@@ -234,7 +234,12 @@ impl Store {
 
     /// Metadata of a block; data and the host's metadata of unit `index` of it, unit `unit` of its begun stripe.
     #[inline(always)]
-    pub(crate) fn unit_mut(&mut self, block: u32, index: u32, unit: u32) -> (&mut [u8], &mut [u8], &mut [u8]) {
+    pub(crate) fn unit_mut(
+        &mut self,
+        block: u32,
+        index: u32,
+        unit: u32,
+    ) -> (&mut [u8], &mut [u8], &mut [u8]) {
         match self {
             Store::Memory(s) => s.unit_mut(block, index),
             Store::File(s) => s.unit_mut(block, unit),

@@ -1,7 +1,9 @@
 //! A small drive and its shorthand.
 
 use pellucid_flash::{BlockId, Geometry, Lpn, Nanos, Ppa};
-use pellucid_media::{Cell, Faults, Integrity, Keep, Media, MediaConfig, Outcome, ReadResult, StoreKind, Timing};
+use pellucid_media::{
+    Cell, Faults, Integrity, Keep, Media, MediaConfig, Outcome, ReadResult, StoreKind, Timing,
+};
 use std::path::{Path, PathBuf};
 
 /// 2 dies of 8 blocks of 4 stripes of 3 units of 2 sectors of 512 bytes.

@@ -1,0 +1,259 @@
+//! For each claim a model that is wrong, and the check that then misses: a criterion that a wrong model would meet is none.
+//!
+//! ```text
+//!             ┌─ as it is ─────────► the check holds
+//!  claim, ────┤
+//!  smaller    └─ with a wrong model ► the same check misses
+//! ```
+//! Measurements are short and drives small here, so only the named check of a claim is looked at, not its verdict.
+//!
+//! How to add a claim: an entry here with a mechanism that it is about, taken away or made wrong by overrides; and in `known.rs`
+//! what misses and why.
+
+use super::bench::Bench;
+use super::{Check, Limit, Outcome, Verdict, claims, select};
+use std::collections::BTreeMap;
+
+/// A wrong model that a claim must tell from the right one.
+struct Mutation {
+    claim: &'static str,
+    /// How the text of the check begins that holds without `wrong` and misses with it.
+    check: &'static str,
+    /// What is wrong, and the overrides that make it so. They count more than what makes the experiment what it is.
+    what: &'static str,
+    wrong: &'static [&'static str],
+    size: Size,
+}
+
+/// How much smaller than in `pellucid reproduce` a claim is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Size {
+    /// Measurements, so many times shorter.
+    shorter: u32,
+    /// Overrides that make the drive smaller.
+    drive: &'static [&'static str],
+}
+
+const SHORT: Size = Size { shorter: 12, drive: &[] };
+
+const fn mutation(
+    claim: &'static str,
+    check: &'static str,
+    what: &'static str,
+    wrong: &'static [&'static str],
+    size: Size,
+) -> Mutation {
+    Mutation { claim, check, what, wrong, size }
+}
+
+static MUTATIONS: &[Mutation] = &[
+    mutation("C1", "MLC read, 8 x 8", "a slower bus", &["media.timing.channel_rate=160MB/s"], SHORT),
+    mutation(
+        "C2",
+        "MLC read, 8 channels / 1 channel",
+        "a controller that takes as many control words as it has ways: a quick loop fills it with transfers, and one channel stands still",
+        &["scheduler.queue=8"],
+        Size { shorter: 4, drive: &[] },
+    ),
+    mutation(
+        "C3",
+        "MLC write, least step from 1 way to 2",
+        "one way that works at a time",
+        &["media.ways=1"],
+        SHORT,
+    ),
+    mutation(
+        "C4",
+        "MLC write / SLC write, 8 x 8",
+        "a processor that flash has to wait for",
+        &["firmware.clock_mhz=20"],
+        SHORT,
+    ),
+    mutation(
+        "C5",
+        "MLC write IOPS",
+        "a mapping unit as small as the request",
+        &["media.unit_size=4KiB", "buffer.entries=4096"],
+        SHORT,
+    ),
+    mutation("C6", "SLC read, 1 outstanding", "half the clock", &["firmware.clock_mhz=500"], SHORT),
+    mutation(
+        "C7",
+        "SLC read, 64 outstanding / 16",
+        "a processor that is the bound of reads",
+        &["firmware.clock_mhz=300"],
+        SHORT,
+    ),
+    mutation("C8", "ChPrev devC", "placement at random", &["ftl.placement=random"], SHORT),
+    mutation(
+        "C9",
+        "MLC read 8x8, loss at 200 MHz",
+        "a processor whose clock does not matter",
+        &["firmware.clock_mhz=1000"],
+        SHORT,
+    ),
+    mutation(
+        "C10",
+        "errors avoided at 5000 P/E, most",
+        "no scrambler in either drive",
+        &["ecc.scrambler=false"],
+        Size { shorter: 6, drive: &[] },
+    ),
+    mutation(
+        "C11",
+        "throughput lost by a key-equation solver",
+        "a solver too slow to be shared",
+        &["scheduler.solver.time=20us"],
+        SHORT,
+    ),
+    mutation(
+        "C12",
+        "utilisation, 3D TLC / MLC, from the times",
+        "a bus that either fills",
+        &["media.timing.channel_rate=40MB/s"],
+        SHORT,
+    ),
+    mutation(
+        "C13",
+        "active ways of a channel",
+        "a host FTL that knows of the drive's one plane",
+        &["host.ftl.write_units=1"],
+        SHORT,
+    ),
+    mutation(
+        "C14",
+        "application's median latency, 64 / 16",
+        "a buffer that never fills",
+        &["host.ftl.buffer=65536", "host.cpu.cores=64"],
+        SHORT,
+    ),
+    mutation(
+        "C14",
+        "application writes quicker than a program",
+        "hardly a buffer",
+        &["host.ftl.buffer=16"],
+        SHORT,
+    ),
+    mutation(
+        "L1",
+        "open-channel, p99 of reads, 80/20",
+        "units of both streams on one channel",
+        &["media.channels=1"],
+        SHORT,
+    ),
+    mutation(
+        "L1",
+        "open-channel, same units, p99",
+        "programs that take no time",
+        &["media.timing.program=[\"1us\", \"1us\"]"],
+        SHORT,
+    ),
+    mutation(
+        "B1",
+        "write amplification at 30 %",
+        "victims at random",
+        &["ftl.victim=random"],
+        Size { shorter: 4, drive: &[] },
+    ),
+    mutation(
+        "B2",
+        "write amplification, streams apart, 100 %",
+        "handles that are not told apart",
+        &["ftl.handles=1"],
+        Size { shorter: 1, drive: &["media.pages=128"] },
+    ),
+    mutation(
+        "B2",
+        "write amplification, streams apart, little spare space",
+        "victims in the order in which they were written",
+        &["ftl.victim=fifo"],
+        Size { shorter: 1, drive: &["media.pages=128"] },
+    ),
+    mutation(
+        "B3",
+        "block drive, 7 % over-provisioning, p99.9",
+        "programs and erases that take no time",
+        &["media.timing.program=1us", "media.timing.erase=1us"],
+        Size { shorter: 1, drive: &[] },
+    ),
+];
+
+/// Claims whose wrong models are tested elsewhere, and where.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("L2", "each case of crates/lab/src/conformance asserts what it expects of drives of its own"),
+    ("B5", "policies.rs: a_drive_that_is_greedy_whatever_it_is_told_misses"),
+    ("B7", "data_sheets.rs: a_wrong_model_misses"),
+];
+
+fn outcome(mutation: &Mutation, wrong: &[&str]) -> Outcome {
+    let size = mutation.size;
+    let last = size.drive.iter().chain(wrong).map(|set| (*set).to_string()).collect();
+    let claim = select(&[mutation.claim.to_string()]).unwrap()[0];
+    claim.run(&Bench::of_test(size.shorter, last)).unwrap_or_else(|e| panic!("{}: {e}", mutation.what))
+}
+
+fn named<'a>(mutation: &Mutation, outcome: &'a Outcome) -> &'a Check {
+    let deciding = outcome.checks.iter().filter(|check| check.limit != Limit::Shown);
+    let mut found = deciding.filter(|check| check.what.starts_with(mutation.check));
+    let check = found.next().unwrap_or_else(|| panic!("{}: no check {}", mutation.claim, mutation.check));
+    assert!(found.next().is_none(), "{}: two checks {}", mutation.claim, mutation.check);
+    check
+}
+
+/// Each check holds on the model as it is, at the same size, and misses on the wrong one.
+fn tell_apart(claim: &str) {
+    let mut right: BTreeMap<Size, Outcome> = BTreeMap::new();
+    let of_claim = || MUTATIONS.iter().filter(|mutation| mutation.claim == claim);
+    assert!(of_claim().next().is_some(), "{claim}: no mutation");
+    for mutation in of_claim() {
+        let right = right.entry(mutation.size).or_insert_with(|| outcome(mutation, &[]));
+        let check = named(mutation, right);
+        let wrong = outcome(mutation, mutation.wrong);
+        let wrong = named(mutation, &wrong);
+        assert_eq!(check.verdict(), Verdict::Holds, "{claim}: {check:?}");
+        assert_eq!(wrong.verdict(), Verdict::Misses, "{claim}, {}: {wrong:?}", mutation.what);
+    }
+}
+
+macro_rules! a_wrong_model_misses {
+    ($($(#[$attribute:meta])* $name:ident: $claim:literal,)*) => {
+        const TESTED: &[&str] = &[$($claim),*];
+        $($(#[$attribute])*
+        #[test]
+        fn $name() {
+            tell_apart($claim);
+        })*
+    };
+}
+
+a_wrong_model_misses! {
+    c1_misses_a_wrong_model: "C1",
+    c2_misses_a_wrong_model: "C2",
+    c3_misses_a_wrong_model: "C3",
+    c4_misses_a_wrong_model: "C4",
+    c5_misses_a_wrong_model: "C5",
+    c6_misses_a_wrong_model: "C6",
+    c7_misses_a_wrong_model: "C7",
+    c8_misses_a_wrong_model: "C8",
+    c9_misses_a_wrong_model: "C9",
+    c10_misses_a_wrong_model: "C10",
+    c11_misses_a_wrong_model: "C11",
+    c12_misses_a_wrong_model: "C12",
+    c13_misses_a_wrong_model: "C13",
+    c14_misses_a_wrong_model: "C14",
+    l1_misses_a_wrong_model: "L1",
+    b1_misses_a_wrong_model: "B1",
+    b2_misses_a_wrong_model: "B2",
+    #[ignore = "minutes: with smaller blocks the range is another one"]
+    b3_misses_a_wrong_model: "B3",
+}
+
+#[test]
+fn every_claim_has_a_wrong_model_that_is_tested() {
+    for claim in claims() {
+        let without = ELSEWHERE.iter().any(|(id, _)| *id == claim.id);
+        let mutated = MUTATIONS.iter().any(|mutation| mutation.claim == claim.id);
+        assert!(without != mutated, "{}: a mutation, here or elsewhere", claim.id);
+        assert!(without || TESTED.contains(&claim.id), "{}: its mutation is not tested", claim.id);
+    }
+}
