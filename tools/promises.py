@@ -38,9 +38,15 @@ DOCUMENT = ROOT / "docs/serving.md"
 FULL_STATE = 0xE
 # What makes a preset start quickly, and collect garbage soon; everything else is as the preset has it.
 SMALL = ["drive.media.blocks=32", "drive.ftl.over_provisioning=0.4", "host.ftl.over_provisioning=0.4"]
+# An SLC cache takes half of a small drive.
+ROOMY = ["drive.media.blocks=64", *SMALL[1:]]
 # Zones whose buffer forgets.
 UNPROTECTED = 'drive.namespace=[{ interface = "zoned", open_max = 14, active_max = 14 }]'
 CANARY_CUTS = 12
+
+
+def small(preset: str) -> list[str]:
+    return ROOMY if preset == "client-qlc" else SMALL
 
 
 class BlockWork:
@@ -385,7 +391,7 @@ def cases(pellucid) -> list[Case]:
     for preset in presets(pellucid):
         for store in ("file", "ram"):
             work = ZoneWork if preset == "zoned" else BlockWork
-            made.append(Case(f"{preset} ({store})", preset, SMALL, work, store))
+            made.append(Case(f"{preset} ({store})", preset, small(preset), work, store))
             if "open-channel" in preset:
                 made.append(Case(f"{preset}, chunks ({store})", preset, [*SMALL, "host.layers=[]"], ChunkWork, store))
             if preset == "zoned":
@@ -530,7 +536,7 @@ def announced(pellucid) -> list[str]:
             told = set()
             for store in ("file", "ram"):
                 with tempfile.TemporaryDirectory() as directory:
-                    server = serve(Case("", preset, [*SMALL, *sets], None, store), directory, pellucid)
+                    server = serve(Case("", preset, [*small(preset), *sets], None, store), directory, pellucid)
                     try:
                         told.add(row(server, preset == "zoned"))
                     finally:

@@ -3,7 +3,7 @@
 use pellucid_device::Device;
 use pellucid_flash::Interface;
 use pellucid_media::StoreKind;
-use pellucid_serve::session::{Keeps, NQN_PREFIX, Namespace};
+use pellucid_serve::session::{NQN_PREFIX, Namespace};
 use pellucid_serve::{Address, Core, Time};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -55,15 +55,11 @@ fn drive(device: Option<&Device>, namespace: &Namespace, from: &str, time: Time)
         Time::Paced { dilation: 1.0 } => "paced".to_owned(),
         Time::Paced { dilation } => format!("x{dilation}"),
     };
-    let keeps = match keeps {
-        Keeps::Acknowledged => "acknowledged",
-        Keeps::Flushed => "flushed",
-        Keeps::Nothing => "nothing",
-    };
     format!(
         "event=drive drive={name:?} from={from:?} kind={kind} capacity_bytes={} sector_bytes={sector_bytes} \
-         store={store:?} keeps={keeps} time_mode={time_mode}",
+         store={store:?} keeps={} time_mode={time_mode}",
         namespace.bytes(),
+        keeps.name(),
     )
 }
 
