@@ -60,6 +60,7 @@ fn in_file(path: &Path, space: Space) -> DeviceConfig {
     config.media.keep.space = space;
     // 4 MiB.
     config.media.geometry.blocks = 16;
+    config.ftl.over_provisioning = 0.5;
     config
 }
 
