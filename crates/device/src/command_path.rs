@@ -235,6 +235,7 @@ impl Device {
         }
         let brings = matches!(command.opcode, Opcode::Write | Opcode::Append | Opcode::Copy);
         self.media.try_again();
+        self.forget_some();
         (self.media.holds_back() || (brings && !self.media.has_room())).then_some(Status::WriteFault)
     }
 

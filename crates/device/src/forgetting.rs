@@ -46,20 +46,25 @@ impl Device {
         }
     }
 
-    fn forget_some(&mut self) {
-        let (now, last) = (usize::from(self.forgetting.epoch), usize::from(1 - self.forgetting.epoch));
+    /// As far as the reads under way allow; also asked when memory runs short.
+    pub(crate) fn forget_some(&mut self) {
+        let now = usize::from(self.forgetting.epoch);
         for ppa in self.ftl.take_dead() {
             let erases = self.media.erase_count(self.layout.block_of(ppa));
             self.forgetting.dead[now].push((ppa, erases));
         }
-        if self.forgetting.reads[last] > 0 {
-            return;
-        }
-        for (ppa, erases) in self.forgetting.dead[last].drain(..) {
-            if self.media.erase_count(self.layout.block_of(ppa)) == erases {
-                self.media.forget(ppa);
+        // With no reads at all both epochs end.
+        for _ in 0..2 {
+            let last = usize::from(1 - self.forgetting.epoch);
+            if self.forgetting.reads[last] > 0 {
+                return;
             }
+            for (ppa, erases) in self.forgetting.dead[last].drain(..) {
+                if self.media.erase_count(self.layout.block_of(ppa)) == erases {
+                    self.media.forget(ppa);
+                }
+            }
+            self.forgetting.epoch = last as u8;
         }
-        self.forgetting.epoch = last as u8;
     }
 }

@@ -220,6 +220,7 @@ fn a_journalled_block_drive() {
     let mut described = config(StoreKind::File(image.0.clone()));
     described.media.geometry.blocks = 10;
     described.buffer.entries = 16;
+    described.ftl.over_provisioning = 1.0;
     let units = Device::new(&DeviceConfig {
         media: pellucid_media::MediaConfig { store: StoreKind::Ram, ..described.media.clone() },
         ..described.clone()

@@ -60,6 +60,7 @@ fn in_file(path: &Path, space: Space) -> DeviceConfig {
     config.media.keep.space = space;
     // 4 MiB.
     config.media.geometry.blocks = 16;
+    config.ftl.over_provisioning = 0.5;
     config
 }
 
@@ -91,7 +92,7 @@ fn a_full_disk_is_an_error_for_the_host() {
     // As when the process is killed now, and the disk has room again.
     let copy = scratch("full").join("copy");
     std::fs::copy(small.0.join("image"), &copy).expect("a copy");
-    let mut killed = Device::new(&in_file(&copy, Space::Sparse)).expect("the image of a killed process");
+    let killed = Device::new(&in_file(&copy, Space::Sparse)).expect("the image of a killed process");
     assert_eq!(killed.bad_blocks(), (0, 0));
     killed.check();
     let again = serve("full-killed", vec![("one".into(), killed)], Time::Instant);
