@@ -43,10 +43,8 @@ RESIDUE = (1499.8 - 90.24 - 1388) * 1000 - (581.2 - 90.24 - 486) * 1000
 PARAMETERS = {
     "host.dma_latency": ("ns", 2000, 0, 30000),
     "host.dma_request": ("ns", 1000, 0, 10000),
-    "host.dma_overhead": ("ns", 50, 0, 2000),
     "scheduler.drain": ("ns", 2000, 0, 20000),
     "firmware.fetch.fixed": ("ns", 500, 100, 8000),
-    "firmware.slice.cycles": ("", 200, 100, 4000),
     "firmware.dma.cycles": ("", 100, 0, 4000),
     "firmware.issue.cycles": ("", 100, 0, 3000),
     "firmware.register.fixed": ("ns", 30, 20, 400),
@@ -55,13 +53,10 @@ PARAMETERS = {
     "firmware.visit.cycles": ("", 40, 10, 800),
     # Section 7.1: hundreds of ns.
     "firmware.poll.fixed": ("ns", 100, 100, 999),
-    "firmware.arrival.fixed": ("ns", 200, 0, 900),
     "firmware.word.fixed": ("ns", 80, 20, 900),
     # Others on the buses to memory, as drain_spread.
     "scheduler.fill_spread": ("share", 0.05, 0.0, 0.3),
     "firmware.spread": ("share", 0.05, 0.0, 0.5),
-    # Some tens of cycles of the 100 MHz controller (Table 6).
-    "media.timing.command": ("ns", 200, 100, 1000),
     # Section 6.4: a deviation up to tens of us, as a standard deviation (1 / sqrt 3 of a spread) below 100 us of 1,388 us, the mean write
     # (MLC): of the mean of a device, and of one operation.
     "media.timing.die_spread": ("share", 0.01, 0.0, 0.12),
@@ -75,12 +70,12 @@ PARAMETERS = {
 REGISTER = (1 / 333 + 1 / 100) / (1 / 333 + 2 / 100)
 MEMORY = (1 / 1000) / (1 / 1000 + 1 / 533)
 # Cost: that part, and the cycles beside the accesses.
+WORD, ARRIVAL = "firmware.word", "firmware.arrival"
 ACCESSES = {
     "firmware.fetch": (REGISTER, 700),
     "firmware.poll": (REGISTER, 0),
     "firmware.register": (REGISTER, 0),
-    "firmware.word": (MEMORY, 0),
-    "firmware.arrival": (MEMORY, 0),
+    WORD: (MEMORY, 0),
 }
 
 
@@ -93,6 +88,10 @@ def settings(values):
             cycles = round(value * share)
             yield f"{cost}.cycles", str(cycles + beside)
             yield key, text_of(key, value - cycles)
+            if cost == WORD:
+                # Error information is a word like any other.
+                yield f"{ARRIVAL}.cycles", str(cycles)
+                yield f"{ARRIVAL}.fixed", text_of(key, value - cycles)
         else:
             yield key, text_of(key, value)
 

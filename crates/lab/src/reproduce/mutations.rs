@@ -150,7 +150,7 @@ static MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "B1",
-        "write amplification at 30 %",
+        "write amplification at 30",
         "victims at random",
         &["ftl.victim=random"],
         Size { shorter: 4, drive: &[] },
