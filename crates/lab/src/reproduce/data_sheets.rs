@@ -48,13 +48,18 @@ struct Point {
 }
 
 /// All dies, 3 GiB of flash.
-const SMALL_DATACENTER: &[&str] =
-    &["media.blocks=64", "media.pages=24", "media.timing.erase=94us", "precondition.fill=1.0"];
-/// A quarter of the dies, and of what they share. Blocks are four times smaller once more, and so are erases.
-const QUARTER_DATACENTER: &[&str] = &[
-    "media.channels=2",
+const SMALL_DATACENTER: &[&str] = &[
+    "media.blocks=64",
     "media.pages=24",
     "media.timing.erase=94us",
+    "ftl.over_provisioning=0.35",
+    "precondition.fill=1.0",
+];
+/// A quarter of the dies, and of what they share. Blocks are half as large once more, and so are erases.
+const QUARTER_DATACENTER: &[&str] = &[
+    "media.channels=2",
+    "media.pages=48",
+    "media.timing.erase=188us",
     "host.link_rate=1.95GB/s",
     "firmware.fetch.fixed=2800",
     "buffer.entries=4096",
