@@ -232,14 +232,12 @@ mod tests {
         let reads = |point: &Point| point.what == "random reads, depth 256";
         assert_eq!(missed("media.independent_plane_reads=false", reads), ["random reads, depth 256"]);
         let shallow = |point: &Point| point.what.ends_with("depth 1");
-        assert_eq!(
-            missed("host.fetch=1us", shallow),
-            ["random writes, depth 1", "random reads in the cache, depth 1", "random writes, depth 1"]
-        );
+        let expected = ["random reads, depth 1", "random writes, depth 1", "random writes, depth 1"];
+        assert_eq!(missed("host.fetch=1us", shallow), expected, "of both drives");
         let cached = |point: &Point| point.preset == CLIENT && point.what.contains("to the cache");
         let expected = ["random writes to the cache, depth 256", "sequential writes to the cache"];
         assert_eq!(missed("ftl.slc_cache.blocks=0", cached), expected);
         let steady = |point: &Point| point.what.ends_with("steady");
-        assert_eq!(missed("ftl.over_provisioning=0.07", steady), ["random writes, depth 256, steady"]);
+        assert_eq!(missed("ftl.over_provisioning=0.09", steady), ["random writes, depth 256, steady"]);
     }
 }
