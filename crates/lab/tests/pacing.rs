@@ -10,12 +10,13 @@ use pellucid_lab::{spec, swarm};
 const DEPTH: u64 = 16;
 
 /// What is of no interest here: the controller takes no time of its own, and planes of a die are read together.
-const PLAIN: [&str; 5] = [
+const PLAIN: [&str; 6] = [
     "media.timing.erase=4.5ms",
     "media.independent_plane_reads=false",
     "firmware.fetch.fixed=0",
     "host.fetch=800ns",
     "host.complete=500ns",
+    "scheduler.decode=3us",
 ];
 
 /// Datacenter-tlc with two dies and blocks of 32 stripes, full, and overwritten at random once.

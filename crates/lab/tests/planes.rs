@@ -12,7 +12,7 @@ const DRIVE: &str = r#"
 channels = 1
 ways = 2
 planes = 4
-blocks = 64
+blocks = 2048
 pages = 16
 page_size = "16KiB"
 sector_size = 4096
@@ -27,10 +27,12 @@ channel_rate = "100GB/s"
 suspend = "20us"
 [drive.ftl]
 over_provisioning = 0.3
+durability = "volatile"
 [drive.buffer]
 entries = 256
 read_entries = 2048
 retain = false
+dirty_high = 0.0
 [drive.host]
 commands = 2048
 [drive.scheduler]

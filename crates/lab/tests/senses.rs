@@ -6,13 +6,14 @@ use pellucid_lab::drive::precondition;
 use pellucid_lab::spec;
 
 /// What is of no interest here: the controller takes no time of its own, and planes of a die are read together.
-const PLAIN: [&str; 6] = [
+const PLAIN: [&str; 7] = [
     "media.blocks=96",
     "media.timing.erase=4.5ms",
     "media.independent_plane_reads=false",
     "firmware.fetch.fixed=0",
     "host.fetch=800ns",
     "host.complete=500ns",
+    "scheduler.decode=3us",
 ];
 
 /// Datacenter-tlc, half of it written in order: a stripe is three pages of four planes, 48 units of 4 KiB.

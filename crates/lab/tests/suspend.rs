@@ -16,13 +16,14 @@ const LOAD: Nanos = Nanos(138_000);
 const ALONE: Nanos = Nanos(62_000);
 
 /// What is of no interest here: the controller takes no time of its own, and planes of a die are read together.
-const PLAIN: [&str; 6] = [
+const PLAIN: [&str; 7] = [
     "media.blocks=96",
     "media.timing.erase=4.5ms",
     "media.independent_plane_reads=false",
     "firmware.fetch.fixed=0",
     "host.fetch=800ns",
     "host.complete=500ns",
+    "scheduler.decode=3us",
 ];
 
 /// Datacenter-tlc with blocks of 16 stripes, nine tenths of it written.

@@ -243,13 +243,14 @@ impl Host {
 
 /// What the drive of B3 has otherwise than the preset: blocks of full size, and the controller beside which `scheduler.suspensions` was
 /// fitted to measurements of two drives (docs/reproduce.md). It is that of another drive of the class.
-const CONTROLLER: [&str; 6] = [
+const CONTROLLER: [&str; 7] = [
     "media.pages=1152",
     "media.timing.erase=4.5ms",
     "media.independent_plane_reads=false",
     "firmware.fetch.fixed=0",
     "host.fetch=800ns",
     "host.complete=500ns",
+    "scheduler.decode=3us",
 ];
 
 /// Four of the preset's 32 dies, so that a round over all files is short. Blocks are as large as the preset's: reads meet erases as

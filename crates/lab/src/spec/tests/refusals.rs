@@ -10,7 +10,7 @@ fn unknown_keys_are_named_with_their_neighbours() {
         "dir/my.toml:15: drive.ftl.victm: unknown key (did you mean victim?); allowed: map, \
          over_provisioning, \
          capacity, victim, placement, separation, gc_low, gc_high, gc_pacing, gc_parallel, copyback, wear, \
-         durability, checkpoint_every, handles, isolation, seed"
+         durability, checkpoint_every, handles, isolation, slc_cache, seed"
     );
     assert_eq!(
         refusal(small("[drive.meda]\n")),
