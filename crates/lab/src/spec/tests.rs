@@ -298,6 +298,7 @@ limit = 500
     assert_eq!(
         spec.run,
         RunSpec {
+            trace_copy: None,
             seed: 1,
             verify: true,
             report: Some("out".into()),

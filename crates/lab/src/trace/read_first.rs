@@ -96,8 +96,8 @@ mod tests {
 
     fn read_first_of(text: &str) -> SectorSet {
         let options = ReadOptions { format: Some(Format::Msr), ..ReadOptions::default() };
-        let input = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
-        let reader = TraceReader::from_read(input, "trace", &options).unwrap();
+        let input = std::io::Cursor::new(text.as_bytes().to_vec());
+        let reader = TraceReader::from_read("trace", input, &options).unwrap();
         read_first(reader.shaped(Shaping::new(1 << 30, 512)).unwrap(), 512).unwrap()
     }
 
