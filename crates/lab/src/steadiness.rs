@@ -51,7 +51,7 @@ fn is_uniform(job: &Job) -> bool {
 
 fn overwritten_before(spec: &Spec) -> f64 {
     match spec.precondition.overwrite {
-        _ if spec.precondition.fill <= 0.0 => 0.0,
+        _ if spec.precondition.fill.share() <= 0.0 => 0.0,
         Overwrite::Capacities(times) => times,
         Overwrite::Steady => f64::INFINITY,
     }

@@ -94,7 +94,7 @@ impl Compare {
         if let Some(directory) = &run.report {
             write_page(&reports, directory)?;
         }
-        output::warn(reports.iter().flat_map(Report::warnings_by_name));
+        output::warn(global, reports.iter().flat_map(Report::warnings_by_name));
         if global.json {
             let all: Vec<String> = reports.iter().map(|r| r.to_json(true).trim_end().to_string()).collect();
             return Ok(output::print(&format!("[{}]\n", all.join(",\n")))?);
