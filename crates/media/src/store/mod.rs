@@ -285,6 +285,8 @@ impl Store {
             Store::Memory(s) => {
                 match s.unit(block, index) {
                     Some(unit) => copy_images(out, &unit[start..start + out.len()]),
+                    // Nothing, filled by a vector store whose mask is empty, would cost an assist of the processor.
+                    None if out.is_empty() => {}
                     None => out.fill(0),
                 }
                 Found::Good
