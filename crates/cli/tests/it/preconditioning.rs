@@ -142,16 +142,23 @@ fn what_does_not_go_together_is_refused() {
     assert_eq!(share(&run(&["run", "empty.toml", "--json"], &["--precondition", "fill"]).json()), 0.0);
 }
 
-/// Filling a drive whose media would take more than any machine has is refused before it begins.
+/// Filling half a terabyte of memory is refused before it begins.
 #[test]
 fn memory_that_is_not_there_is_refused() {
     let folder = folder();
-    let huge = ["--set", "media.blocks=60000", "--set", "media.pages=4096", "--set", "media.sector_size=512"];
-    let words =
-        ["run", "empty.toml", "--rw", "read", "--number_ios", "1", "--verify", "--precondition", "fill"];
-    let sentence = refused(folder.run(&[&words[..], &huge].concat()));
+    let sizes = [
+        "media.store=ram",
+        "media.blocks=8192",
+        "media.pages=1024",
+        "media.page_size=16KiB",
+        "media.unit_size=16KiB",
+    ];
+    let sets: Vec<&str> = sizes.iter().flat_map(|set| ["--set", set]).collect();
+    let words = ["run", "empty.toml", "--rw", "read", "--number_ios", "1", "--precondition", "fill"];
+    let sentence = refused(folder.run(&[&words[..], &sets].concat()));
+    assert!(sentence.contains("preconditioning will take about 4"), "{sentence}");
     assert!(
-        sentence.contains("preconditioning will take about") && sentence.contains("--overcommit"),
+        sentence.contains("--precondition trace or none") && sentence.contains("--overcommit"),
         "{sentence}"
     );
 }
