@@ -34,7 +34,7 @@ pub struct Global {
     /// Print the answer as JSON, alone on standard output
     #[arg(long, global = true)]
     pub json: bool,
-    /// Write report.json, series.csv and index.html into this directory
+    /// Write report.json, series.csv, requests.csv and index.html into this directory
     #[arg(long, value_name = "DIR", global = true)]
     pub report: Option<PathBuf>,
     /// Write one CSV line per request to this file
@@ -46,7 +46,7 @@ pub struct Global {
     /// Seed of the jobs; with `age`, of the overwrites
     #[arg(long, value_name = "N", global = true)]
     pub seed: Option<u64>,
-    /// No progress, notices or hints
+    /// No progress, notices, warnings or hints
     #[arg(long, short, global = true)]
     pub quiet: bool,
 }

@@ -57,7 +57,10 @@ impl From<ImageError> for Failure {
 impl From<ExperimentError> for Failure {
     fn from(error: ExperimentError) -> Failure {
         let status = match &error {
-            ExperimentError::NoWork | ExperimentError::Job { .. } | ExperimentError::Format(_) => ASKED,
+            ExperimentError::NoWork
+            | ExperimentError::NoTrace
+            | ExperimentError::Job { .. }
+            | ExperimentError::Format(_) => ASKED,
             ExperimentError::Run(
                 RunError::Device(_)
                 | RunError::Job(_)

@@ -107,7 +107,7 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
     let subject = Subject::open_to_serve(called, global)?;
     let name = subject.spec.drive_name.clone();
     let (host, settings) = (subject.spec.host.clone(), subject.spec.host_ftl.clone());
-    let fills = subject.spec.precondition.fill > 0.0;
+    let fills = subject.spec.precondition.fill.share() > 0.0;
     let from = called.to_owned();
     let device = subject.device()?;
     let unprepared = fills && device.last_mount().is_none();

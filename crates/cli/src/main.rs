@@ -11,6 +11,7 @@ mod interrupt;
 mod layered;
 mod log_line;
 mod output;
+mod precondition;
 mod progress;
 mod served_log;
 mod subject;

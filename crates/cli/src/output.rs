@@ -26,10 +26,10 @@ pub fn notice(global: &Global, text: &str) {
     }
 }
 
-/// Warnings of a report on standard error: whoever reads the numbers reads these too, quiet or not.
-pub fn warn(sentences: impl IntoIterator<Item = String>) {
+/// Warnings of a report on standard error, unless they are not wanted: its JSON and its page have them too.
+pub fn warn(global: &Global, sentences: impl IntoIterator<Item = String>) {
     for sentence in sentences {
-        let _ = writeln!(io::stderr(), "warning: {sentence}");
+        notice(global, &format!("warning: {sentence}"));
     }
 }
 
@@ -54,7 +54,7 @@ pub fn report(
     if let Some(directory) = directory {
         write_files(report, directory)?;
     }
-    warn(report.warnings.iter().cloned());
+    warn(global, report.warnings.iter().cloned());
     if global.json {
         return Ok(print(&report.to_json(true))?);
     }
@@ -87,7 +87,7 @@ fn failed(path: &Path, error: &io::Error) -> Failure {
     Failure::work(anyhow!("{}: {error}", path.display()))
 }
 
-/// Writes report.json, series.csv and index.html.
+/// Writes report.json, series.csv, requests.csv and index.html.
 pub fn write_files(report: &Report, directory: &Path) -> Result<(), Failure> {
     report.write_files(directory).map_err(|error| failed(directory, &error))
 }

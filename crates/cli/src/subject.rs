@@ -3,18 +3,24 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
+use crate::precondition::PreconditionOptions;
 use crate::progress::total;
 use crate::watch::WatchOptions;
 use pellucid_device::{Device, Namespace};
 use pellucid_host::{HostFtlConfig, Target};
 use pellucid_lab::drive::{HostLayer, Oracle};
-use pellucid_lab::experiment::{ExperimentError, execute, execute_on, jobs_summary, stack};
+use pellucid_lab::experiment::{
+    ExperimentError, execute, execute_on, jobs_summary, precondition_by_trace, stack,
+};
 use pellucid_lab::image::{Image, is_image};
 use pellucid_lab::report::Report;
-use pellucid_lab::spec::{self, Place, RunSpec, Spec, SpecError};
+use pellucid_lab::spec::{self, Fill, Place, RunSpec, Spec, SpecError};
 use pellucid_lab::trace::{TraceReader, UnknownFormat};
 use pellucid_lab::workload::Job;
-use std::path::Path;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A drive that work can be done on.
@@ -101,6 +107,15 @@ impl Subject {
         }
     }
 
+    /// What is done before the work. Comes after the work is known.
+    pub fn precondition(&mut self, options: &PreconditionOptions, global: &Global) -> Result<(), Failure> {
+        options.apply(&mut self.spec, self.image.is_some())?;
+        match &self.image {
+            None => options.memory.check(&self.spec, global),
+            Some(_) => Ok(()),
+        }
+    }
+
     /// Refuses work that is missing or cannot be read, before anything is printed.
     pub fn check_work(&self, jobs: &[Job]) -> Result<(), Failure> {
         let run = &self.spec.run;
@@ -129,7 +144,9 @@ impl Subject {
 
     /// Does the work on it.
     pub fn run(self, jobs: &[Job], global: &Global, watch: &WatchOptions) -> Result<Report, Failure> {
-        let spec = self.spec;
+        let mut spec = self.spec;
+        let copy = copy_if_read_twice(&spec)?;
+        spec.run.trace_copy = copy.as_ref().map(Copied::path);
         let total = if spec.run.trace.is_some() { spec.run.limit } else { total(jobs) };
         let what = match &spec.run.trace {
             Some(trace) => trace.display().to_string(),
@@ -156,6 +173,7 @@ impl Subject {
             }
             Some(image) => {
                 let mut device: Device = image.device(&spec)?;
+                precondition_by_trace(&mut device, &spec, None)?;
                 let oracle = spec.run.verify.then(|| Oracle::of_drive(&device));
                 execute_on(&mut device, &spec, jobs, oracle, &clock, &mut watcher)?
             }
@@ -172,6 +190,38 @@ impl Subject {
 /// Whether it is a pipe, or whatever else can be read only once.
 pub fn is_stream(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+/// A copy of a trace in a file without a name: it is gone with the process, however that ends.
+struct Copied {
+    file: File,
+}
+
+impl Copied {
+    /// Where it can be opened anew.
+    fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+}
+
+/// A trace that comes through a pipe, and must be known before it is replayed, is copied into the directory for temporary files.
+fn copy_if_read_twice(spec: &Spec) -> Result<Option<Copied>, Failure> {
+    let Some(trace) = spec.run.trace.as_ref().filter(|trace| is_stream(trace)) else { return Ok(None) };
+    if spec.precondition.fill != Fill::Trace {
+        return Ok(None);
+    }
+    let path = std::env::temp_dir().join(format!("pellucid-{}.trace", std::process::id()));
+    let copy = || {
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+        std::fs::remove_file(&path)?;
+        std::io::copy(&mut File::open(trace)?, &mut file)?;
+        Ok(Some(Copied { file }))
+    };
+    copy().map_err(|error: std::io::Error| {
+        let message = "cannot keep a copy of the trace, which is read twice; allowed: a file instead of a pipe, TMPDIR on a \
+                       disk with room for it, or --precondition none";
+        Failure::work(anyhow::anyhow!("{}: {error}: {message}", path.display()))
+    })
 }
 
 /// Refuses files that cannot be written, before work is done whose results would go into them.

@@ -5,13 +5,15 @@
 //!            (or a prepared drive, forked)
 //! ```
 
-use crate::drive::{self, Ageing, HostStack, Jobs, Onlooker, Oracle, Run, RunError, Source, Target, Trace};
+use crate::drive::{
+    self, Ageing, HostStack, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError, Source, Target, Trace,
+};
 use crate::report::{HostCost, Report, RequestLog, Workload};
-use crate::spec::{Origin, Place, RawJob, RawPair, Spec};
+use crate::spec::{Fill, Origin, Overwrite, Place, RawJob, RawPair, Spec};
 use crate::steadiness;
-use crate::trace::{Format, ReadOptions, Shaping, TraceReader};
+use crate::trace::{Format, ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
 use crate::workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
-use pellucid_device::Device;
+use pellucid_device::{Device, DeviceConfig};
 use pellucid_media::StoreKind;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,6 +32,8 @@ pub enum ExperimentError {
         /// What is wrong.
         error: JobError,
     },
+    /// Preconditioning by a trace was asked for, and there are only jobs.
+    NoTrace,
     /// `run.format` names no trace format.
     Format(String),
     /// The run failed.
@@ -49,6 +53,9 @@ impl std::fmt::Display for ExperimentError {
             ExperimentError::NoWork => {
                 write!(f, "nothing to do: give a [[job]], a trace ([run] trace), or workload options")
             }
+            ExperimentError::NoTrace => f.write_str(
+                "precondition trace: there is no trace, only jobs; allowed: none, fill or steady, or a trace to replay",
+            ),
             ExperimentError::Job { place, error } => write!(f, "{place}: {error}"),
             ExperimentError::Format(message) => write!(f, "run.format: {message}"),
             ExperimentError::Run(error) => error.fmt(f),
@@ -177,11 +184,14 @@ pub fn execute(
     onlooker: impl Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
     let in_use = matches!(&spec.drive.media.store, StoreKind::File(path) if path.exists());
-    let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
+    let mut device = Device::new(&config(spec)).map_err(RunError::Device)?;
     if spec.host.is_some() {
         let Some(mut stack) = stack(spec, device)? else { unreachable!("the description has a layer") };
         check_jobs(&stack, spec, jobs)?;
         let mut oracle = oracle(spec, &stack, in_use);
+        if let Some(sectors) = wanted(&stack, spec)? {
+            drive::precondition_sectors_stack(&mut stack, &sectors, oracle.as_mut())?;
+        }
         drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut())?;
         let report = execute_on(&mut stack, spec, jobs, oracle, clock, onlooker)?;
         // What stays is an image that somebody may start on again; a drive that cannot take the map is found as after a cut.
@@ -192,9 +202,45 @@ pub fn execute(
     }
     check_jobs(&device, spec, jobs)?;
     let mut oracle = oracle(spec, &device, in_use);
+    precondition_by_trace(&mut device, spec, oracle.as_mut())?;
     drive::precondition(&mut device, &spec.precondition, oracle.as_mut())?;
     let report = execute_on(&mut device, spec, jobs, oracle, clock, onlooker)?;
     Ok((device, report))
+}
+
+/// Where the description asks for it: writes what its trace reads before it writes it, unless it is there.
+pub fn precondition_by_trace(
+    device: &mut Device,
+    spec: &Spec,
+    oracle: Option<&mut Oracle>,
+) -> Result<(), ExperimentError> {
+    if let Some(sectors) = wanted(device, spec)? {
+        drive::precondition_sectors(device, &sectors, oracle)?;
+    }
+    Ok(())
+}
+
+/// What the trace reads before it writes it, where preconditioning goes by it: a first pass over the trace.
+fn wanted(target: &impl Target, spec: &Spec) -> Result<Option<SectorSet>, ExperimentError> {
+    match (spec.precondition.fill, &spec.run.trace) {
+        (Fill::Share(_), _) => Ok(None),
+        (Fill::Trace, None) => Err(ExperimentError::NoTrace),
+        (Fill::Trace, Some(path)) => {
+            let (trace, _) = open_trace(target, spec, path)?;
+            let sectors = read_first(trace, target.device().layout().sector_bytes);
+            Ok(Some(sectors.map_err(RunError::Trace)?))
+        }
+    }
+}
+
+/// The drive of a description as a run needs it: without stamps if nobody looks at them. (Layers of the host note things of their
+/// own on the media.)
+fn config(spec: &Spec) -> DeviceConfig {
+    let mut config = spec.drive.clone();
+    if config.media.store == StoreKind::None && !spec.run.verify && spec.host.is_none() {
+        config.media.store = StoreKind::Unstamped;
+    }
+    config
 }
 
 /// Carries out the work of a description on a drive that is at rest. `clock` gives seconds of real time.
@@ -212,7 +258,7 @@ pub fn execute_on(
     let measured = Run::new(device, source, oracle, log).run(onlooker)?;
     let cost = HostCost::new(measured.requests.requests, clock() - began, peak_memory_bytes());
     let seeds = seeds(spec, jobs);
-    let workload = Workload { summary, command_line: String::new() };
+    let workload = Workload { summary, command_line: String::new(), precondition: spec.precondition.words() };
     let mut report = drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost));
     report.warnings.extend(steadiness::warning(spec, jobs, &report));
     Ok(report)
@@ -245,21 +291,35 @@ fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, St
             Jobs::new(jobs, device.capacity_bytes(), sector_bytes, handles(device)).map_err(RunError::Job)?;
         return Ok((Source::Jobs(source), jobs_summary(jobs)));
     };
+    let (shaped, summary) = open_trace(device, spec, path)?;
+    let trace = Trace::new(shaped, spec.run.closed_loop, sector_bytes, device.device().config().host.queues);
+    Ok((Source::Trace(Box::new(trace)), summary))
+}
+
+/// The trace of a description, as it suits the drive, and its name with its format.
+fn open_trace(target: &impl Target, spec: &Spec, path: &Path) -> Result<(Shaped, String), ExperimentError> {
+    let sector_bytes = target.device().layout().sector_bytes;
     let format: Option<Format> = match &spec.run.format {
         Some(name) => Some(name.parse().map_err(|e| ExperimentError::Format(format!("{e}")))?),
         None => None,
     };
     let options = ReadOptions { format, ..ReadOptions::default() };
-    let reader = TraceReader::open_with(path, &options).map_err(RunError::Trace)?;
-    let mut shaping = Shaping::new(device.capacity_bytes(), sector_bytes);
+    let reader = match &spec.run.trace_copy {
+        None => TraceReader::open_with(path, &options).map_err(RunError::Trace)?,
+        Some(copy) => {
+            let failed = |error| ExperimentError::File { path: copy.display().to_string(), error };
+            let input = File::open(copy).map_err(failed)?;
+            TraceReader::from_read(&path.display().to_string(), input, &options).map_err(RunError::Trace)?
+        }
+    };
+    let mut shaping = Shaping::new(target.capacity_bytes(), sector_bytes);
     shaping.time_scale = spec.run.time_scale;
     shaping.addresses = spec.run.address;
     shaping.stream = spec.run.stream;
     shaping.limit = spec.run.limit;
     let summary = format!("{} ({})", path.display(), reader.format());
     let shaped = reader.shaped(shaping).map_err(RunError::Trace)?;
-    let trace = Trace::new(shaped, spec.run.closed_loop, sector_bytes, device.device().config().host.queues);
-    Ok((Source::Trace(Box::new(trace)), summary))
+    Ok((shaped, summary))
 }
 
 /// Placement handles of a target. A layer of the host offers none.
@@ -322,4 +382,42 @@ pub fn peak_memory_bytes() -> Option<u64> {
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+/// Memory that preconditioning and the oracle of a description come to take, as far as the description tells: what a trace reads
+/// is not known before. Less than a mebibyte more or less.
+pub fn memory_bytes(spec: &Spec) -> Result<u64, RunError> {
+    let share = spec.precondition.fill.share();
+    if share == 0.0 {
+        return Ok(0);
+    }
+    let device = Device::new(&config(spec)).map_err(RunError::Device)?;
+    let layout = device.layout();
+    let beside = device.memory_bytes().into_iter().filter(|(part, _)| *part != "media");
+    let tables: u64 = beside.map(|(_, bytes)| bytes).sum();
+    // Overwriting comes through all blocks; so may what a layer of the host fills.
+    let once = spec.precondition.overwrite == Overwrite::Capacities(0.0) && spec.host.is_none();
+    let filled = (device.capacity_bytes() as f64 * share) as u64;
+    let blocks = match once {
+        true => (filled / u64::from(layout.unit_bytes)).div_ceil(layout.units_per_block.into()),
+        false => u64::from(layout.blocks),
+    };
+    let media = device.media().extent().memory_max as f64 * (blocks as f64 / f64::from(layout.blocks));
+    let sectors = filled / u64::from(layout.sector_bytes);
+    let oracle = if spec.run.verify { sectors * ORACLE_BYTES_PER_SECTOR } else { 0 };
+    Ok(tables + media as u64 + oracle)
+}
+
+/// What the machine has to give, where it tells.
+pub fn available_memory_bytes() -> Option<u64> {
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let free = line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024;
+    // A container may have less.
+    let group = "/sys/fs/cgroup";
+    match (number(&format!("{group}/memory.max")), number(&format!("{group}/memory.current"))) {
+        (Some(most), Some(used)) => Some(free.min(most.saturating_sub(used))),
+        _ => Some(free),
+    }
 }

@@ -5,7 +5,7 @@
 
 use crate::report::Report;
 use crate::report::format::significant;
-use crate::spec::{Overwrite, Precondition, Spec};
+use crate::spec::{Overwrite, Spec};
 use crate::workload::{Distribution, Job, Pattern};
 use pellucid_ftl::FtlConfig;
 
@@ -24,7 +24,7 @@ pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<Stri
     if written == 0.0 || writes < WRITE_SHARE * report.requests as f64 || sequential {
         return None;
     }
-    let Precondition { fill, .. } = spec.precondition;
+    let fill = spec.precondition.fill.share();
     let data = report.drive.capacity_bytes as f64 * if fill > 0.0 { fill } else { 1.0 };
     let overwritten = written / data;
     let before = if !jobs.is_empty() && jobs.iter().all(is_uniform) { overwritten_before(spec) } else { 0.0 };
@@ -51,7 +51,7 @@ fn is_uniform(job: &Job) -> bool {
 
 fn overwritten_before(spec: &Spec) -> f64 {
     match spec.precondition.overwrite {
-        _ if spec.precondition.fill <= 0.0 => 0.0,
+        _ if spec.precondition.fill.share() <= 0.0 => 0.0,
         Overwrite::Capacities(times) => times,
         Overwrite::Steady => f64::INFINITY,
     }

@@ -107,6 +107,8 @@ pub struct Faults {
 pub enum StoreKind {
     /// A 4-byte stamp per sector, which still proves that the right version of the right sector comes back.
     None,
+    /// Nothing per sector: reads come back as zeros. For runs that look at no data, whose memory then does not grow with sectors.
+    Unstamped,
     /// All bytes, in memory, for blocks that have been written.
     Ram,
     /// All bytes, in a file that survives the process.
@@ -142,6 +144,13 @@ pub struct Keep {
     pub sync: SyncTo,
     /// Bytes of memory that data may take (`Ram`); `None`: as much as the media hold. At the bound hosts cannot write.
     pub ram_max: Option<u64>,
+}
+
+impl StoreKind {
+    /// Whether the bytes themselves are kept.
+    pub fn keeps_data(&self) -> bool {
+        matches!(self, StoreKind::Ram | StoreKind::File(_))
+    }
 }
 
 /// The media of one drive.

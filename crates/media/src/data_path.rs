@@ -172,7 +172,7 @@ impl DataPath {
 
     /// Whether the error rate depends on the very data that are stored.
     pub fn sees_patterns(&self, store: &StoreKind) -> bool {
-        self.errs() && !self.scrambler && self.cell == Cell::Mlc && *store != StoreKind::None
+        self.errs() && !self.scrambler && self.cell == Cell::Mlc && store.keeps_data()
     }
 
     /// Stores `data` of a unit as its code words.

@@ -9,7 +9,7 @@
 //! The three give the same verdict and the same count for the same seed (`tests/it/integrity.rs` proves it): `real` shows
 //! that the codec keeps what `drawn` promises. `drawn` is what a fast run needs, and what a drive without data can do.
 
-use crate::config::{Cell, MediaConfig, StoreKind};
+use crate::config::{Cell, MediaConfig};
 use crate::ecc::{EccError, PageEcc};
 use crate::error::MediaError;
 
@@ -119,7 +119,7 @@ pub(crate) fn check(config: &MediaConfig) -> Result<Option<PageEcc>, MediaError>
             }
         }
     }
-    if integrity.stores_code_words() && config.store == StoreKind::None {
+    if integrity.stores_code_words() && !config.store.keeps_data() {
         return refuse(
             "ecc.data",
             "real, or checked".into(),

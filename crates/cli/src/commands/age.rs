@@ -4,6 +4,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output;
+use crate::precondition::MemoryOptions;
 use crate::progress::Bar;
 use crate::subject::description_expected;
 use anyhow::anyhow;
@@ -14,7 +15,7 @@ use pellucid_lab::experiment::{self, Aged};
 use pellucid_lab::image;
 use pellucid_lab::report::EraseCounts;
 use pellucid_lab::report::format::{binary_bytes, count, percent, significant, span};
-use pellucid_lab::spec::{self, Spec};
+use pellucid_lab::spec::{self, Fill, Spec};
 use pellucid_media::StoreKind;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -43,6 +44,8 @@ pub struct Age {
     /// The image [default: NAME.pellucid]
     #[arg(long, short, visible_alias = "image", value_name = "IMAGE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    memory: MemoryOptions,
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -70,7 +73,7 @@ impl Age {
         let spec = self.spec(global)?;
         let in_file = match &spec.drive.media.store {
             StoreKind::File(path) => Some(path.clone()),
-            StoreKind::None | StoreKind::Ram => None,
+            StoreKind::None | StoreKind::Unstamped | StoreKind::Ram => None,
         };
         self.check_layers(&spec)?;
         self.check_file_store(&spec, in_file.is_some())?;
@@ -82,6 +85,7 @@ impl Age {
         if in_file.is_none() {
             output::check_folder(&path)?;
         }
+        self.memory.check(&spec, global)?;
         let began = Instant::now();
         let bar = Bar::new(global, None);
         bar.say("ageing the drive");
@@ -107,7 +111,12 @@ impl Age {
     fn spec(&self, global: &Global) -> Result<Spec, Failure> {
         let described = spec::load(&self.drive, &global.sets)?;
         let mut sets = global.sets.clone();
-        let fills = described.precondition.fill > 0.0;
+        let share = described.precondition.fill.share();
+        if described.precondition.fill == Fill::Trace {
+            let message = "precondition.fill = trace: there is no trace to age a drive by; allowed: 0 to 1";
+            return Err(Failure::asked(anyhow!("{}: {message}", self.drive)));
+        }
+        let fills = share > 0.0;
         let fill = self.fill.or((!fills).then_some(1.0));
         sets.extend(fill.map(|fill| format!("precondition.fill={fill:?}")));
         let steady = !fills && fill != Some(0.0);
@@ -198,7 +207,7 @@ impl Summary<'_> {
             span(self.seconds),
             self.evidence(),
             "wear",
-            percent(self.spec.precondition.fill),
+            percent(self.spec.precondition.fill.share()),
             count(erases.min.into()),
             count(erases.max.into()),
             significant(erases.mean),
@@ -240,7 +249,7 @@ impl Summary<'_> {
             "image": self.path.display().to_string(),
             "image_bytes": self.bytes,
             "capacity_bytes": self.capacity_bytes,
-            "fill": self.spec.precondition.fill,
+            "fill": self.spec.precondition.fill.share(),
             "ageing": {
                 "passes": self.ageing.passes.iter().map(pass).collect::<Vec<_>>(),
                 "stopped": self.ageing.stopped.name(),

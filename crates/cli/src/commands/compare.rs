@@ -3,6 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
+use crate::precondition::PreconditionOptions;
 use crate::subject::{Subject, is_stream};
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions};
@@ -34,6 +35,8 @@ pub struct Compare {
     /// Start each drive from this image's media (made by `pellucid age`)
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
+    #[command(flatten)]
+    precondition: PreconditionOptions,
     #[command(flatten)]
     options: TraceOptions,
     #[command(flatten)]
@@ -76,6 +79,7 @@ impl Compare {
                 work.iter_mut().for_each(|job| job.handles = HandleList::Off);
             }
             subject.check_work(&work)?;
+            subject.precondition(&self.precondition, global)?;
             let name = subject.spec.drive_name.clone();
             if let Some(log) = &mut subject.spec.run.log {
                 log.as_mut_os_string().push(format!(".{name}"));
@@ -90,7 +94,7 @@ impl Compare {
         if let Some(directory) = &run.report {
             write_page(&reports, directory)?;
         }
-        output::warn(reports.iter().flat_map(Report::warnings_by_name));
+        output::warn(global, reports.iter().flat_map(Report::warnings_by_name));
         if global.json {
             let all: Vec<String> = reports.iter().map(|r| r.to_json(true).trim_end().to_string()).collect();
             return Ok(output::print(&format!("[{}]\n", all.join(",\n")))?);

@@ -3,6 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
+use crate::precondition::PreconditionOptions;
 use crate::subject::Subject;
 use crate::watch::WatchOptions;
 use crate::workload::TraceOptions;
@@ -31,6 +32,8 @@ pub struct Replay {
     #[command(flatten)]
     options: TraceOptions,
     #[command(flatten)]
+    precondition: PreconditionOptions,
+    #[command(flatten)]
     watch: WatchOptions,
 }
 
@@ -41,6 +44,7 @@ impl Replay {
         let trace = self.trace.display();
         let directory = subject.spec.run.report.clone();
         subject.check_work(&[])?;
+        subject.precondition(&self.precondition, global)?;
         self.watch.check(global)?;
         output::header(global, "replay", &subject.spec.drive_name, &trace.to_string())?;
         let report = subject.run(&[], global, &self.watch)?;

@@ -4,6 +4,7 @@ use super::target;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
+use crate::precondition::PreconditionOptions;
 use crate::subject::Subject;
 use crate::watch::WatchOptions;
 use crate::workload::WorkloadOptions;
@@ -39,6 +40,8 @@ pub struct Run {
     #[command(flatten)]
     workload: WorkloadOptions,
     #[command(flatten)]
+    precondition: PreconditionOptions,
+    #[command(flatten)]
     watch: WatchOptions,
 }
 
@@ -59,6 +62,7 @@ impl Run {
             None => jobs_summary(&jobs),
         };
         subject.check_work(&jobs)?;
+        subject.precondition(&self.precondition, global)?;
         self.watch.check(global)?;
         output::header(global, "run", &subject.spec.drive_name, &work)?;
         let report = subject.run(&jobs, global, &self.watch)?;

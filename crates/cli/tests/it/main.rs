@@ -4,6 +4,7 @@ mod common;
 mod images;
 mod mistakes;
 mod policies;
+mod preconditioning;
 mod promises;
 mod reproduce;
 mod serving;

@@ -5,6 +5,7 @@ use super::ageing::{Ageing, Overwrites, overwrite};
 use super::oracle::{Oracle, fill_images};
 use super::target::{HostStack, Target};
 use crate::spec::Precondition;
+use crate::trace::SectorSet;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, SimTime, Status};
 
 /// Writes under way together.
@@ -19,13 +20,26 @@ pub fn precondition_stack(
     oracle: Option<&mut Oracle>,
 ) -> Result<Ageing, RunError> {
     let sectors = stack.capacity_bytes() / u64::from(stack.device().layout().sector_bytes);
-    let filled = (sectors as f64 * what.fill) as u64;
+    let filled = (sectors as f64 * what.fill.share()) as u64;
     let mut ageing = Ageing::default();
     if filled > 0 {
         ageing = write(stack, what, filled, oracle)?;
     }
     stack.device_mut().elapse(what.shelf_seconds());
     Ok(ageing)
+}
+
+/// Writes these sectors, in order. With an oracle, its expectations follow.
+pub fn precondition_sectors_stack(
+    stack: &mut HostStack,
+    sectors: &SectorSet,
+    oracle: Option<&mut Oracle>,
+) -> Result<(), RunError> {
+    let mut writer = Writer::new(stack, oracle);
+    for (first, count) in sectors.runs() {
+        writer.run(first, count)?;
+    }
+    writer.end()
 }
 
 /// Fills so many sectors, and overwrites them.
@@ -35,22 +49,8 @@ fn write(
     filled: u64,
     oracle: Option<&mut Oracle>,
 ) -> Result<Ageing, RunError> {
-    let now = stack.now();
-    let mut writer = Writer {
-        stack,
-        oracle,
-        now,
-        in_flight: vec![None; OUTSTANDING],
-        idle: (0..OUTSTANDING).collect(),
-        pool: Vec::new(),
-        version: 0,
-    };
-    let mut at = 0;
-    while at < filled {
-        let count = u64::from(FILL_SECTORS).min(filled - at) as u32;
-        writer.write(Lba(at), count)?;
-        at += u64::from(count);
-    }
+    let mut writer = Writer::new(stack, oracle);
+    writer.run(0, filled)?;
     let ageing = overwrite(&mut writer, what, filled)?;
     writer.end()?;
     Ok(ageing)
@@ -67,7 +67,30 @@ struct Writer<'a> {
     version: u32,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn new(stack: &'a mut HostStack, oracle: Option<&'a mut Oracle>) -> Writer<'a> {
+        Writer {
+            now: stack.now(),
+            stack,
+            oracle,
+            in_flight: vec![None; OUTSTANDING],
+            idle: (0..OUTSTANDING).collect(),
+            pool: Vec::new(),
+            version: 0,
+        }
+    }
+
+    /// Writes `sectors` sectors from `first` on.
+    fn run(&mut self, first: u64, sectors: u64) -> Result<(), RunError> {
+        let (mut at, end) = (first, first + sectors);
+        while at < end {
+            let count = u64::from(FILL_SECTORS).min(end - at) as u32;
+            self.write(Lba(at), count)?;
+            at += u64::from(count);
+        }
+        Ok(())
+    }
+
     fn write(&mut self, lba: Lba, sectors: u32) -> Result<(), RunError> {
         while self.idle.is_empty() {
             self.step()?;

@@ -16,10 +16,10 @@ mod source;
 mod target;
 
 pub use ageing::{Ageing, Pass, STEADY_PASSES_MAX, STEADY_SHARE, Stopped};
-pub use fill::precondition_stack;
+pub use fill::{precondition_sectors_stack, precondition_stack};
 pub use measure::{Measured, report};
-pub use oracle::{Mismatch, Oracle, Promise, fill_images, stamp, version_of};
-pub use precondition::precondition;
+pub use oracle::{Mismatch, ORACLE_BYTES_PER_SECTOR, Oracle, Promise, fill_images, stamp, version_of};
+pub use precondition::{precondition, precondition_sectors};
 pub use source::{JobName, Jobs, Next, Request, Source, Trace};
 pub use target::{HostLayer, HostStack, HostUse, Target};
 

@@ -69,6 +69,9 @@ impl std::fmt::Display for Mismatch {
 
 impl std::error::Error for Mismatch {}
 
+/// Memory that the oracle takes for each sector that was written.
+pub const ORACLE_BYTES_PER_SECTOR: u64 = size_of::<Sector>() as u64;
+
 /// A sector that was never written.
 const BLANK: Sector = Sector { settled: 0, newest: 0, trimmed: 0, durable: 0 };
 

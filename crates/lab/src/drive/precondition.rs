@@ -4,6 +4,7 @@ use super::RunError;
 use super::ageing::{Ageing, Overwrites, overwrite};
 use super::oracle::{Oracle, fill_images};
 use crate::spec::Precondition;
+use crate::trace::SectorSet;
 use pellucid_device::{Device, Filler};
 use pellucid_flash::{Lba, Lpn, Opcode, Rng};
 
@@ -13,11 +14,12 @@ pub fn precondition(
     what: &Precondition,
     oracle: Option<&mut Oracle>,
 ) -> Result<Ageing, RunError> {
-    if what.fill > 0.0 && !device.has_block_namespace() {
+    let share = what.fill.share();
+    if share > 0.0 && !device.has_block_namespace() {
         return Err(RunError::NoBlock);
     }
     let units = device.capacity_sectors() / u64::from(device.layout().sectors_per_unit);
-    let filled = (units as f64 * what.fill) as u64;
+    let filled = (units as f64 * share) as u64;
     let mut ageing = Ageing::default();
     if filled > 0 {
         ageing = write(device, what, filled, oracle)?;
@@ -26,6 +28,28 @@ pub fn precondition(
     // What a file holds from earlier runs grows older, too.
     device.elapse(what.shelf_seconds());
     Ok(ageing)
+}
+
+/// Writes the mapping units that these sectors lie in, in order, unless they have data. With an oracle, its expectations follow.
+pub fn precondition_sectors(
+    device: &mut Device,
+    sectors: &SectorSet,
+    oracle: Option<&mut Oracle>,
+) -> Result<(), RunError> {
+    let per_unit = u64::from(device.layout().sectors_per_unit);
+    let mut writer = Writer::new(device, oracle);
+    let mut next = 0;
+    for (first, count) in sectors.runs() {
+        for unit in next.max(first / per_unit)..(first + count).div_ceil(per_unit) {
+            if writer.device.locate(Lpn(unit as u32)).is_none() {
+                writer.write(Lpn(unit as u32))?;
+            }
+            next = unit + 1;
+        }
+    }
+    writer.end()?;
+    device.reset_counters();
+    Ok(())
 }
 
 /// Fills so many units, and overwrites them.

@@ -61,6 +61,10 @@ impl Page {
              <header><h1>{name}</h1><p>{summary}</p><p class=\"soft\">{workload}</p>",
             plot::STYLE
         );
+        if !report.workload.precondition.is_empty() {
+            let before = escape(&report.workload.precondition);
+            let _ = write!(self.0, "<p class=\"soft\">preconditioning: {before}</p>");
+        }
         if !report.workload.command_line.is_empty() {
             let _ = write!(self.0, "<p><code>{}</code></p>", escape(&report.workload.command_line));
         }

@@ -172,6 +172,8 @@ pub struct Workload {
     pub summary: String,
     /// The command line that repeats the run.
     pub command_line: String,
+    /// What was written to the drive before.
+    pub precondition: String,
 }
 
 /// What the run cost on the machine that simulated it: the only numbers that differ between two equal runs.

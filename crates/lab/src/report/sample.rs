@@ -130,6 +130,7 @@ pub(crate) fn report() -> Report {
         workload: Workload {
             summary: "randrw 55 % reads <mixed sizes> & a think time, 120 s".into(),
             command_line: "pellucid run examples/mixed.toml --seed 42".into(),
+            precondition: "100 % filled, overwritten until steady".into(),
         },
         seeds: BTreeMap::from([("ftl".into(), 3), ("media".into(), 2), ("workload".into(), 42)]),
         warnings: vec!["an invented sentence with <signs> & more".into()],

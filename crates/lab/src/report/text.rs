@@ -15,6 +15,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
     let mut out = String::new();
     labelled(&mut out, width, &report.drive.name, &words(&report.drive.summary));
     labelled(&mut out, width, "workload", &words(&report.workload.summary));
+    labelled(&mut out, width, "preconditioning", &words(&report.workload.precondition));
     labelled(&mut out, width, "run", &words(&headline(report)));
     labelled(&mut out, width, "trace", &report.replay.map_or(Vec::new(), |replay| replay.words()));
     if report.requests == 0 {

@@ -66,7 +66,7 @@ fn open_channel(bench: &Bench) -> Result<Spec, ReproduceError> {
 }
 
 fn nothing(spec: &Spec) -> spec::Precondition {
-    spec::Precondition { fill: 0.0, ..spec.precondition.clone() }
+    spec::Precondition { fill: spec::Fill::Share(0.0), ..spec.precondition.clone() }
 }
 
 fn point(bench: &Bench, spec: &Spec, filled: &HostStack, outstanding: u32) -> Result<Point, ReproduceError> {

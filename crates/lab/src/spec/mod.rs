@@ -37,7 +37,7 @@ mod tests;
 pub use document::Origin;
 pub use error::{Place, SpecError};
 pub use presets::{Preset, presets};
-pub use resolve_run::{Overwrite, Precondition, RawJob, RawPair, RunSpec};
+pub use resolve_run::{Fill, Overwrite, Precondition, RawJob, RawPair, RunSpec};
 pub use show::show;
 
 use crate::drive::HostLayer;

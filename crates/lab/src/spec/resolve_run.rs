@@ -8,6 +8,7 @@ use crate::trace::AddressPolicy;
 use std::path::PathBuf;
 
 const CAPACITIES: Kind = Kind::Or("steady", &Kind::Real(0.0, f64::MAX));
+const FILL: Kind = Kind::Or("trace", &SHARE);
 const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
 const ADDRESSES: Kind = Kind::Word(&["refuse", "fold", "compact"]);
 /// A factor on recorded arrival times: above zero, and within reason.
@@ -15,7 +16,12 @@ const TIME_SCALE: Kind = Kind::Real(1e-9, 1e9);
 
 pub(crate) const KEYS: &[Key] = &[
     key("job", Kind::Tables, Empty, "Jobs in order: [[job]], with fio's keys"),
-    key("precondition.fill", SHARE, Real(0.0), "Share of the capacity written sequentially before the run"),
+    key(
+        "precondition.fill",
+        FILL,
+        Real(0.0),
+        "Share of the capacity written sequentially before the run; trace: only what the trace reads before it writes it",
+    ),
     key("precondition.overwrite", CAPACITIES, Real(0.0), "Capacities of random overwrites after the fill"),
     key(
         "precondition.shelf_days",
@@ -67,11 +73,30 @@ pub struct RawPair {
     pub origin: Origin,
 }
 
+/// What is written before the run, once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fill {
+    /// This share of the capacity, 0 to 1, sequentially.
+    Share(f64),
+    /// What the trace reads before it writes it.
+    Trace,
+}
+
+impl Fill {
+    /// The share of the capacity, where that was asked for.
+    pub fn share(self) -> f64 {
+        match self {
+            Fill::Share(share) => share,
+            Fill::Trace => 0.0,
+        }
+    }
+}
+
 /// Writes before the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Precondition {
-    /// Share of the capacity that is written sequentially, 0 to 1.
-    pub fill: f64,
+    /// What is written first.
+    pub fill: Fill,
     /// Random overwrites after the fill.
     pub overwrite: Overwrite,
     /// Seed of the overwrites.
@@ -81,6 +106,20 @@ pub struct Precondition {
 }
 
 impl Precondition {
+    /// In a few words.
+    pub fn words(&self) -> String {
+        let written = match self.fill {
+            Fill::Trace => return "trace: what it reads before it writes it".into(),
+            Fill::Share(0.0) => return "none".into(),
+            Fill::Share(share) => format!("{} % filled", share * 100.0),
+        };
+        match self.overwrite {
+            Overwrite::Capacities(0.0) => written,
+            Overwrite::Capacities(times) => format!("{written}, overwritten {times} times"),
+            Overwrite::Steady => format!("{written}, overwritten until steady"),
+        }
+    }
+
     /// Seconds between the last write and the run.
     pub fn shelf_seconds(&self) -> u64 {
         (self.shelf_days * 86_400.0) as u64
@@ -109,6 +148,8 @@ pub struct RunSpec {
     pub log: Option<PathBuf>,
     /// Trace to replay.
     pub trace: Option<PathBuf>,
+    /// Where the trace's bytes are, if it could be read only once and was copied.
+    pub trace_copy: Option<PathBuf>,
     /// Format of the trace; `None`: to be recognised.
     pub format: Option<String>,
     /// Requests beyond the end of the drive.
@@ -124,10 +165,10 @@ pub struct RunSpec {
 }
 
 pub(crate) fn precondition(values: &Values) -> Result<Precondition, SpecError> {
-    let fill = values.real("precondition.fill");
+    let fill = values.real_or_none("precondition.fill").map_or(Fill::Trace, Fill::Share);
     let overwrite =
         values.real_or_none("precondition.overwrite").map_or(Overwrite::Steady, Overwrite::Capacities);
-    if fill == 0.0 && overwrite != Overwrite::Capacities(0.0) {
+    if fill.share() == 0.0 && overwrite != Overwrite::Capacities(0.0) {
         let allowed = "0, or anything with a precondition.fill above 0: what was filled is overwritten";
         return Err(values.refuse("precondition.overwrite", allowed));
     }
@@ -147,6 +188,7 @@ pub(crate) fn run(values: &Values) -> RunSpec {
         report: some("run.report").map(PathBuf::from),
         log: some("run.log").map(PathBuf::from),
         trace: some("run.trace").map(PathBuf::from),
+        trace_copy: None,
         format: some("run.format").map(str::to_string),
         address: match values.text("run.address") {
             "refuse" => AddressPolicy::Refuse,

@@ -293,11 +293,12 @@ limit = 500
     let spec = small(text).unwrap();
     assert_eq!(
         spec.precondition,
-        Precondition { fill: 1.0, overwrite: Overwrite::Steady, shelf_days: 0.0, seed: 1 }
+        Precondition { fill: Fill::Share(1.0), overwrite: Overwrite::Steady, shelf_days: 0.0, seed: 1 }
     );
     assert_eq!(
         spec.run,
         RunSpec {
+            trace_copy: None,
             seed: 1,
             verify: true,
             report: Some("out".into()),

@@ -46,6 +46,7 @@ mod comma;
 mod error;
 mod field;
 mod fio;
+mod read_first;
 mod reader;
 mod recognise;
 mod shape;
@@ -58,6 +59,7 @@ use std::str::FromStr;
 use pellucid_flash::{Opcode, SimTime};
 
 pub use error::{Position, Problem, TraceError, UnknownFormat, WriteError};
+pub use read_first::{SectorSet, read_first};
 pub use reader::{ReadStats, TraceReader};
 pub use shape::{AddressPolicy, ShapeStats, Shaped, Shaping};
 pub use write::TraceWriter;

@@ -206,6 +206,9 @@ impl Media {
 
     /// The data of a unit, as they were given, of what is stored of it.
     pub(super) fn reveal(&self, at: Place, start: usize, stored: &[u8], out: &mut [u8]) {
+        if stored.is_empty() {
+            return out.fill(0);
+        }
         match &self.data_path {
             Some(path) if path.stores_code_words() => {
                 path.reveal(unit_place(&self.layout.split, at), start, stored, out);

@@ -92,6 +92,7 @@ impl From<io::Error> for SnapshotError {
 
 /// What must agree between snapshot and description.
 fn shape(config: &MediaConfig, kept: &StoreShape) -> [(&'static str, u32); 16] {
+    let stamps = if kept.unit_stored_bytes == 0 { 0 } else { kept.image_bytes };
     let geometry = &config.geometry;
     let integrity = &config.integrity;
     let code = integrity.ecc.filter(|_| integrity.stores_code_words());
@@ -109,7 +110,7 @@ fn shape(config: &MediaConfig, kept: &StoreShape) -> [(&'static str, u32); 16] {
         ("multi_plane", geometry.multi_plane.into()),
         ("one_shot_pages", geometry.one_shot_pages),
         // `none` keeps a stamp of 4 bytes, `ram` the whole sector; the host's metadata come on top.
-        ("store (bytes kept per sector)", (kept.image_bytes + kept.metadata_bytes) as u32),
+        ("store (bytes kept per sector)", (stamps + kept.metadata_bytes) as u32),
         ("ecc.chunk (0: data are stored without code words)", code.map_or(0, |code| code.chunk_bytes)),
         ("ecc.correctable", code.map_or(0, |code| code.correctable)),
         ("ecc.scrambler", code.map_or(0, |_| integrity.scrambler.into())),

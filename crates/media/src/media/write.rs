@@ -71,6 +71,7 @@ impl Media {
             Some(path) if path.stores_code_words() => {
                 path.store(unit_place(&self.layout.split, at), images, target);
             }
+            _ if target.is_empty() => {}
             _ => copy_images(target, images),
         }
     }

@@ -1,5 +1,5 @@
 //! Everything in memory, as blocks are first programmed. It serves two kinds of store: with an image of `sector_bytes` per sector it
-//! keeps the data, with one of 4 bytes a stamp.
+//! keeps the data, with one of 4 bytes a stamp; of an image that is not stored it keeps nothing.
 //!
 //! What is held of a block (spare areas; stamps, where data are not kept) is allocated zeroed, kept across erases, and never cleared:
 //! validity is the block state's business. Data are kept unit by unit, each in a slot of its own, so that memory follows what is alive:
@@ -126,12 +126,15 @@ impl MemoryStore {
         self.shape.unit_stored_bytes
     }
 
-    /// What is stored of a unit; none where that was forgotten.
+    /// What is stored of a unit; none where that was forgotten, or nothing is.
     #[inline(always)]
     pub(crate) fn unit(&self, block: u32, index: u32) -> Option<&[u8]> {
         match &self.data {
             None => {
                 let bytes = self.shape.unit_stored_bytes;
+                if bytes == 0 {
+                    return None;
+                }
                 let from = self.shape.meta.bytes + self.metadata_bytes() + index as usize * bytes;
                 Some(&self.bytes(block)[from..from + bytes])
             }

@@ -3,6 +3,7 @@
 //! | kind | states, spare | image of a sector      | survives the process |
 //! |------|---------------|------------------------|----------------------|
 //! | none | memory        | a 4-byte stamp, memory | no                   |
+//! | unstamped | memory   | nothing                | no                   |
 //! | ram  | memory        | its bytes, memory      | no                   |
 //! | file | image file    | its bytes, image file  | yes                  |
 
@@ -36,9 +37,9 @@ pub(crate) struct StoreShape {
     pub(crate) units_per_stripe: u32,
     pub(crate) meta: MetaShape,
     pub(crate) image_bytes: usize,
-    /// What is kept of a unit's data ...
+    /// What is given of a unit's data ...
     pub(crate) unit_image_bytes: usize,
-    /// ... and of data and parity.
+    /// ... and what is kept, of data and parity; 0 without stamps.
     pub(crate) unit_stored_bytes: usize,
     /// The host's part of the spare area, per sector and per unit.
     pub(crate) metadata_bytes: usize,
@@ -52,12 +53,15 @@ impl StoreShape {
     pub(crate) fn new(config: &MediaConfig, layout: &Layout, parity_bytes: usize) -> StoreShape {
         let metadata_bytes = config.metadata_bytes;
         let image_bytes = match config.store {
-            StoreKind::None => STAMP_BYTES,
+            StoreKind::None | StoreKind::Unstamped => STAMP_BYTES,
             StoreKind::Ram | StoreKind::File(_) => layout.sector_bytes as usize,
         };
         let unit_image_bytes = image_bytes * layout.sectors_per_unit as usize;
         let unit_metadata_bytes = metadata_bytes as usize * layout.sectors_per_unit as usize;
-        let unit_stored_bytes = unit_image_bytes + parity_bytes;
+        let unit_stored_bytes = match config.store {
+            StoreKind::Unstamped => 0,
+            _ => unit_image_bytes + parity_bytes,
+        };
         StoreShape {
             blocks: layout.blocks,
             stripes_per_block: layout.stripes_per_block,
@@ -174,7 +178,7 @@ pub(crate) struct Opened {
 impl Store {
     pub(crate) fn open(config: &MediaConfig, shape: StoreShape) -> Result<Opened, StoreError> {
         match &config.store {
-            StoreKind::None | StoreKind::Ram => {
+            StoreKind::None | StoreKind::Unstamped | StoreKind::Ram => {
                 let store = Store::Memory(MemoryStore::new(shape, config.keep.ram_max));
                 Ok(Opened { store, created: true, made: config.seed, recovered: false, age_s: 0 })
             }
@@ -281,6 +285,8 @@ impl Store {
             Store::Memory(s) => {
                 match s.unit(block, index) {
                     Some(unit) => copy_images(out, &unit[start..start + out.len()]),
+                    // Nothing, filled by a vector store whose mask is empty, would cost an assist of the processor.
+                    None if out.is_empty() => {}
                     None => out.fill(0),
                 }
                 Found::Good

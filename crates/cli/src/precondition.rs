@@ -1,0 +1,114 @@
+//! `--precondition`: what is written to a drive before the work, and the memory that it takes.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::output;
+use anyhow::anyhow;
+use pellucid_lab::experiment::{ExperimentError, available_memory_bytes, memory_bytes};
+use pellucid_lab::report::format::bytes;
+use pellucid_lab::spec::{Fill, Overwrite, Place, Spec};
+
+/// From this much memory on, a run says what it will take.
+const TOLD_BYTES: u64 = 1 << 30;
+
+/// What the drive holds when the work begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum State {
+    /// Nothing: reads of what the work does not write find no data
+    None,
+    /// The whole capacity, written once, sequentially
+    Fill,
+    /// What the trace reads before it writes it, and nothing else
+    Trace,
+    /// The whole capacity, then overwritten at random until write amplification settles, as `pellucid age` does
+    Steady,
+}
+
+/// What is done before the work.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct PreconditionOptions {
+    /// What the drive holds when the work begins. Goes before [precondition] of the description, and is refused together with
+    /// --set precondition.fill or .overwrite. On an image, which has its past: none, or trace, which adds what is missing
+    /// [default: what the description says; if it says nothing, trace for a replay, none for jobs and images]
+    #[arg(long, value_name = "STATE", value_enum)]
+    precondition: Option<State>,
+    #[command(flatten)]
+    pub memory: MemoryOptions,
+}
+
+/// Whether a run may take more memory than there is.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct MemoryOptions {
+    /// Start although preconditioning will take more memory than the machine has available
+    #[arg(long)]
+    overcommit: bool,
+}
+
+impl PreconditionOptions {
+    /// Puts the option, or the default of a replay, into a description; `image`: the drive comes from one.
+    pub fn apply(&self, spec: &mut Spec, image: bool) -> Result<(), Failure> {
+        let said = |key: &str| spec.provenance.entries.iter().find(|entry| entry.key == key);
+        let fill = said("precondition.fill").map(|entry| &entry.origin.place);
+        let Some(state) = self.precondition else {
+            let replays = spec.run.trace.is_some();
+            if replays && !image && fill.is_none_or(|place| *place == Place::Default) {
+                spec.precondition.fill = Fill::Trace;
+            }
+            return Ok(());
+        };
+        let sets = ["precondition.fill", "precondition.overwrite"];
+        let set = |key: &&str| said(key).is_some_and(|entry| matches!(entry.origin.place, Place::Set { .. }));
+        if let Some(key) = sets.into_iter().find(|key| set(key)) {
+            let message = format!("--precondition and --set {key} do not go together; allowed: one of them");
+            return Err(Failure::asked(anyhow!(message)));
+        }
+        if image && matches!(state, State::Fill | State::Steady) {
+            let message = "an image is a drive after all that; allowed: none or trace, or pellucid age, which makes \
+                           another image";
+            return Err(Failure::asked(anyhow!("--precondition: {message}")));
+        }
+        if state == State::Trace && spec.run.trace.is_none() {
+            return Err(ExperimentError::NoTrace.into());
+        }
+        if image && state == State::Trace && spec.host.is_some() {
+            let message = "what layers of the host have put on an image cannot be told; allowed: none";
+            return Err(Failure::asked(anyhow!("--precondition: {message}")));
+        }
+        if image && state == State::None {
+            return Ok(());
+        }
+        let (fill, overwrite) = match state {
+            State::None => (Fill::Share(0.0), Overwrite::Capacities(0.0)),
+            State::Fill => (Fill::Share(1.0), Overwrite::Capacities(0.0)),
+            State::Trace => (Fill::Trace, Overwrite::Capacities(0.0)),
+            State::Steady => (Fill::Share(1.0), Overwrite::Steady),
+        };
+        (spec.precondition.fill, spec.precondition.overwrite) = (fill, overwrite);
+        Ok(())
+    }
+}
+
+impl MemoryOptions {
+    /// Says what preconditioning comes to take, if it is much, and refuses more than there is.
+    pub fn check(&self, spec: &Spec, global: &Global) -> Result<(), Failure> {
+        let needed = memory_bytes(spec).map_err(ExperimentError::from)?;
+        if needed < TOLD_BYTES {
+            return Ok(());
+        }
+        let told = format!("about {} of memory", bytes(needed as f64));
+        if let Some(available) =
+            available_memory_bytes().filter(|&available| available < needed && !self.overcommit)
+        {
+            let message = format!(
+                "{}: preconditioning will take {told}, of which the machine has {} available; allowed: less of \
+                 precondition.fill, --precondition trace or none, a smaller drive (media.blocks), no --verify, or \
+                 --overcommit",
+                spec.drive_name,
+                bytes(available as f64)
+            );
+            return Err(Failure::asked(anyhow!(message)));
+        }
+        output::notice(global, &format!("{}: preconditioning will take {told}", spec.drive_name));
+        Ok(())
+    }
+}

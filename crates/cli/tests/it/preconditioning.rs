@@ -1,0 +1,184 @@
+//! What a drive holds when work begins, and what is said of reads that find no data.
+
+use crate::common::{Done, Folder, TINY, repeatable};
+use serde_json::Value;
+use std::process::Command;
+
+/// The tiny drive, whose description says nothing of preconditioning.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("empty.toml", TINY.split("[precondition]").next().unwrap());
+    folder.write("full.toml", TINY);
+    // Every other request reads what nobody has written, of the first 2 MiB.
+    let line = |i: u64| {
+        let (kind, at) = if i.is_multiple_of(2) { ("Read", i) } else { ("Write", 256 + i % 16) };
+        format!("{},host,0,{kind},{},4096,0\n", 10_000 * i, 4096 * at)
+    };
+    folder.write("trace.csv", &(0..400).map(line).collect::<String>());
+    folder
+}
+
+fn share(report: &Value) -> f64 {
+    report["reads"]["unmapped_share"].as_f64().unwrap()
+}
+
+fn refused(done: Done) -> String {
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    done.stderr
+}
+
+#[test]
+fn a_replay_finds_data_where_it_reads_unless_told_otherwise() {
+    let folder = folder();
+    let replay =
+        |more: &[&str]| folder.run(&[&["replay", "empty.toml", "trace.csv", "--json"], more].concat());
+    let done = replay(&[]);
+    assert_eq!(done.stderr, "");
+    let by_trace = done.json();
+    assert_eq!((share(&by_trace), by_trace["warnings"].as_array().unwrap().len()), (0.0, 0));
+    let mean = |report: &Value| report["directions"]["read"]["latency"]["mean_ns"].as_f64().unwrap();
+    assert!(mean(&by_trace) > 50_000.0, "a sense takes 50 us");
+    assert_eq!(by_trace["workload"]["precondition"], "trace: what it reads before it writes it");
+    assert_eq!(replay(&["--precondition", "trace"]).json()["directions"], by_trace["directions"]);
+
+    let done = replay(&["--precondition", "none"]);
+    let sentence = "warning: 100 % of the reads were of sectors that hold no data";
+    assert!(done.stderr.starts_with(sentence), "{}", done.stderr);
+    let none = done.json();
+    assert_eq!((share(&none), none["warnings"].as_array().unwrap().len()), (1.0, 1));
+    assert_eq!(none["reads"]["unmapped_sectors"], 200 * 8);
+    assert!(mean(&none) < 10_000.0);
+    let text = folder.run(&["replay", "empty.toml", "trace.csv", "--precondition", "none"]).answer();
+    assert!(text.contains("\n   unmapped "), "{text}");
+
+    for state in ["fill", "steady"] {
+        let report = replay(&["--precondition", state]).json();
+        assert_eq!(share(&report), 0.0, "{state}");
+        let overwritten = report["wear"]["erases"]["total"].as_u64().unwrap() > 0;
+        assert_eq!(overwritten, state == "steady");
+    }
+    // What the description says goes before the default.
+    let report = folder.run(&["replay", "full.toml", "trace.csv", "--json"]).json();
+    assert_eq!(report["workload"]["precondition"], "90 % filled");
+    let report = replay(&["--set", "precondition.fill=0.0", "--precondition", "none"]);
+    assert!(refused(report).contains("--precondition and --set precondition.fill do not go together"));
+    assert_eq!(share(&replay(&["--set", "precondition.fill=0.0"]).json()), 1.0);
+}
+
+#[test]
+fn every_way_to_replay_knows_what_is_read_first() {
+    let folder = folder();
+    let whole = repeatable(folder.run(&["replay", "empty.toml", "trace.csv", "--json"]).json());
+    let piped = |words: &str| {
+        let command = format!(
+            "cat trace.csv | {} replay empty.toml /dev/stdin {words}",
+            env!("CARGO_BIN_EXE_pellucid")
+        );
+        let output = Command::new("sh").args(["-c", &command]).current_dir(folder.path("")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let streamed = piped("--json");
+    assert_eq!(streamed["directions"], whole["directions"]);
+    assert_eq!(streamed["workload"]["summary"], "/dev/stdin (msr)");
+    assert_eq!(share(&piped("--json --precondition none")), 1.0);
+    // Only what is replayed is read, where it is replayed to.
+    for more in [&["--limit", "100"][..], &["--address", "fold"], &["--closed-loop", "8"], &["--verify"]] {
+        let report = folder.run(&[&["replay", "empty.toml", "trace.csv", "--json"], more].concat()).json();
+        assert_eq!(share(&report), 0.0, "{more:?}");
+    }
+    let reports =
+        folder.run(&["compare", "empty.toml", "full.toml", "--trace", "trace.csv", "--json"]).json();
+    assert_eq!((share(&reports[0]), share(&reports[1])), (0.0, 0.0));
+}
+
+#[test]
+fn a_host_ftl_is_preconditioned_through_its_layer() {
+    let folder = folder();
+    let drive = TINY.split("[drive.ftl]").next().unwrap();
+    let layered = format!(
+        "{drive}[drive.buffer]\nentries = 32\n[[drive.namespace]]\ninterface = \"open-channel\"\n[host]\n\
+         layers = [\"host-ftl\"]\n[host.ftl]\nover_provisioning = 0.5\n"
+    );
+    folder.write("layered.toml", &layered);
+    let replay = |more: &[&str]| {
+        folder
+            .run(&[&["replay", "layered.toml", "trace.csv", "--address", "fold", "--json"], more].concat())
+            .json()
+    };
+    assert_eq!(share(&replay(&["--precondition", "none"])), 1.0);
+    assert_eq!(share(&replay(&[])), 0.0);
+    assert_eq!(share(&replay(&["--verify"])), 0.0);
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let folder = folder();
+    let jobs = ["--rw", "randread", "--number_ios", "100"];
+    let run = |first: &[&str], more: &[&str]| folder.run(&[first, &jobs, more].concat());
+    let by_trace = ["--precondition", "trace"];
+    assert!(
+        refused(run(&["run", "empty.toml"], &by_trace))
+            .contains("there is no trace, only jobs; allowed: none, fill")
+    );
+    let sentence = refused(run(&["run", "empty.toml", "--set", "precondition.fill=\"trace\""], &[]));
+    assert!(sentence.contains("there is no trace"), "{sentence}");
+    assert!(
+        refused(folder.run(&["age", "empty.toml", "--set", "precondition.fill=\"trace\""]))
+            .contains("no trace")
+    );
+    folder.run(&["age", "empty.toml", "--fill", "10%", "--overwrite", "0", "-o", "aged.pellucid"]).answer();
+    let replay =
+        |more: &[&str]| folder.run(&[&["replay", "aged.pellucid", "trace.csv", "--json"], more].concat());
+    assert!(refused(replay(&["--precondition", "steady"])).contains("an image is a drive after all that"));
+    // An image is as it is; what it lacks can be added.
+    let lacking = share(&replay(&[]).json());
+    assert!(lacking > 0.5, "{lacking}");
+    assert_eq!(share(&replay(&["--precondition", "none"]).json()), lacking);
+    assert_eq!(share(&replay(&["--precondition", "trace", "--verify"]).json()), 0.0);
+    // Jobs are not preconditioned unless somebody says so.
+    let unmapped = run(&["run", "empty.toml", "--json"], &[]).json();
+    assert_eq!(share(&unmapped), 1.0);
+    assert_eq!(share(&run(&["run", "empty.toml", "--json"], &["--precondition", "fill"]).json()), 0.0);
+}
+
+/// Filling half a terabyte of memory is refused before it begins.
+#[test]
+fn memory_that_is_not_there_is_refused() {
+    let folder = folder();
+    let sizes = [
+        "media.store=ram",
+        "media.blocks=8192",
+        "media.pages=1024",
+        "media.page_size=16KiB",
+        "media.unit_size=16KiB",
+    ];
+    let sets: Vec<&str> = sizes.iter().flat_map(|set| ["--set", set]).collect();
+    let words = ["run", "empty.toml", "--rw", "read", "--number_ios", "1", "--precondition", "fill"];
+    let sentence = refused(folder.run(&[&words[..], &sets].concat()));
+    assert!(sentence.contains("preconditioning will take about 4"), "{sentence}");
+    assert!(
+        sentence.contains("--precondition trace or none") && sentence.contains("--overcommit"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn jobs_have_rows_and_names_of_their_own() {
+    let folder = folder();
+    let words = ["run", "full.toml", "--bs", "4k", "--number_ios=300"];
+    let jobs = ["--job", "name=load,rw=write", "--job", "rw=randread,stonewall,iodepth=4"];
+    let report = folder.run(&[&words[..], &jobs, &["--json", "--report", "out"]].concat()).json();
+    assert_eq!((&report["jobs"][0]["name"], &report["jobs"][1]["name"]), (&"load".into(), &"job2".into()));
+    assert_eq!(report["jobs"][1]["start_seconds"], report["jobs"][0]["end_seconds"]);
+    assert_eq!(report["jobs"][1]["directions"]["read"]["requests"], 300);
+    let csv = std::fs::read_to_string(folder.path("out/requests.csv")).unwrap();
+    assert!(csv.lines().any(|line| line.starts_with("job,\"load\",0,1,0,")), "{csv}");
+    let text = folder.run(&[&words[..], &jobs].concat()).answer();
+    for words in ["\nall jobs, over the drive's whole ", "\nload, ", "\njob2, "] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+    let compared =
+        folder.run(&[&["compare", "full.toml", "empty.toml"], &words[2..], &jobs].concat()).answer();
+    assert!(compared.contains("\nload: write IOPS") && compared.contains("\njob2: read mean"), "{compared}");
+}
