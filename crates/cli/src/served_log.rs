@@ -46,7 +46,7 @@ fn drive(device: Option<&Device>, namespace: &Namespace, from: &str, time: Time)
     };
     let store = match device.map(|device| &device.config().media.store) {
         None => "remote".to_owned(),
-        Some(StoreKind::None) => "none".to_owned(),
+        Some(StoreKind::None | StoreKind::Unstamped) => "none".to_owned(),
         Some(StoreKind::Ram) => "ram".to_owned(),
         Some(StoreKind::File(path)) => format!("file:{}", path.display()),
     };
