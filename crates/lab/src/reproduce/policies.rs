@@ -41,7 +41,7 @@ const fn skewed(victim: Victim, separated: bool) -> Case {
     Case { victim, over_provisioning: 0.14, blocks: 512, pages: 64, hot: true, separated }
 }
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 15] = [
     uniform(Victim::Fifo, 0.07, 512, 64),
     uniform(Victim::Fifo, 0.28, 512, 64),
     uniform(Victim::Fifo, 0.14, 1024, 16),
@@ -52,7 +52,6 @@ const CASES: [Case; 16] = [
     uniform(Victim::Greedy, 0.07, 1024, 16),
     uniform(Victim::Greedy, 0.14, 256, 256),
     uniform(Victim::Greedy, 0.28, 512, 64),
-    uniform(Victim::Lru, 0.28, 512, 64),
     skewed(Victim::Greedy, false),
     skewed(Victim::Fifo, false),
     skewed(Victim::Lru, false),
@@ -226,7 +225,6 @@ mod tests {
             uniform(Victim::Random, 0.28, 512, 32),
             uniform(Victim::Fifo, 0.28, 1024, 16),
             uniform(Victim::DChoices(2), 0.28, 512, 32),
-            uniform(Victim::Lru, 0.28, 512, 32),
         ];
         let outcome = |used: fn(Victim) -> Victim| {
             measured_with(&bench, &cases, used).unwrap_or_else(|e| panic!("{e}"))
