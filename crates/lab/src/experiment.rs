@@ -6,7 +6,8 @@
 //! ```
 
 use crate::drive::{
-    self, Ageing, HostStack, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError, Source, Target, Trace,
+    self, Ageing, HostStack, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError, Source, Target,
+    Trace,
 };
 use crate::report::{HostCost, Report, RequestLog, Workload};
 use crate::spec::{Fill, Origin, Overwrite, Place, RawJob, RawPair, Spec};
