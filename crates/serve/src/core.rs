@@ -181,6 +181,8 @@ pub struct Core {
     forgetting: Forgetting,
     /// Empty unless time is instant.
     door: Door,
+    /// What had ended when a power cut came, and nobody had been told.
+    untold: VecDeque<Completion>,
     /// Those who go in at once; empty in between.
     next_in: Vec<Waiting>,
     parts: Parts,
@@ -242,6 +244,7 @@ impl Core {
             ledger: Ledger::default(),
             forgetting: Forgetting::default(),
             door: Door::default(),
+            untold: VecDeque::new(),
             next_in: Vec::new(),
             parts: Parts::default(),
             observer: None,
@@ -576,7 +579,8 @@ impl Core {
     #[inline]
     pub fn pop(&mut self) -> Option<Done> {
         let completion = loop {
-            let completion = self.devices.iter_mut().find_map(Served::pop)?;
+            let untold = self.untold.pop_front();
+            let completion = untold.or_else(|| self.devices.iter_mut().find_map(Served::pop))?;
             let tag = completion.tag as u32;
             let cost = self.ledger.leaves(tag);
             self.door.left(cost);

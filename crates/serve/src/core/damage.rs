@@ -5,6 +5,7 @@
 use super::Core;
 use crate::control;
 use crate::plan::PlannedFault;
+use pellucid_flash::{Opcode, Status};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
 
@@ -64,6 +65,14 @@ impl Core {
         let device = &mut self.devices[self.namespaces[namespace].drive];
         if !device.is_remote() && now > device.now() {
             device.advance(now);
+        }
+        // A host that is told of it after the cut would take its next flush, or the one behind a forced trim, for one that covers it.
+        while let Some(mut completion) = device.pop() {
+            let is_kept = matches!(completion.opcode, Opcode::Read | Opcode::Flush | Opcode::Report);
+            if completion.status == Status::Success && !is_kept {
+                completion.status = Status::PowerLoss;
+            }
+            self.untold.push_back(completion);
         }
         let lost = device.outstanding_commands();
         let outcome = device.power_cut();

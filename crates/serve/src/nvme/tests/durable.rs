@@ -2,10 +2,10 @@
 
 use super::world::{SECTOR, World, blocks, in_capsule};
 use crate::common;
-use crate::session::Keeps;
-use crate::{Core, Layered, Served, Time};
+use crate::session::{ConnectionId, Keeps, Operation};
+use crate::{Core, Layered, Route, Served, Time};
 use pellucid_device::{Device, WritePolicy};
-use pellucid_flash::{DieId, Drive};
+use pellucid_flash::{DieId, Drive, Lba, Opcode, Status as DriveStatus};
 use pellucid_ftl::Durability;
 use pellucid_host::{HostFtl, HostFtlConfig};
 use pellucid_media::{Fault, StoreKind};
@@ -233,4 +233,19 @@ fn a_drive_announces_what_it_keeps() {
         let common = IndependentNamespace::decode(&identify(&mut world, admin, Cns::IndependentNamespace, 1));
         assert_eq!(common.features >> 5 & 1 == 0, keeps == Keeps::Flushed, "{what}: VWCNP");
     }
+}
+
+/// A trim that had ended when the power was cut is undone by the cut. Who is told only then must not take it for done: the flush behind
+/// it would be taken for one that covers it.
+#[test]
+fn what_nobody_was_told_before_a_power_cut_ends_with_it() {
+    let drive = Device::new(&common::config(StoreKind::Ram)).expect("a good configuration");
+    let mut core = Core::new(vec![("one".into(), drive)], Time::Instant).expect("a drive to serve");
+    let route = Route { connection: ConnectionId(1), token: 7 };
+    core.submit(0, route, Operation::new(Opcode::Trim, Lba(0), 8, Vec::new()));
+    core.run();
+    core.power_cut(0).expect("a mount");
+    let done = core.pop().expect("its end");
+    assert_eq!((done.route.token, done.completion.status), (7, DriveStatus::PowerLoss));
+    assert!(core.pop().is_none());
 }
