@@ -14,6 +14,7 @@ use pellucid_lab::report::Report;
 use pellucid_lab::spec::{self, Place, RunSpec, Spec, SpecError};
 use pellucid_lab::trace::{TraceReader, UnknownFormat};
 use pellucid_lab::workload::Job;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -21,6 +22,10 @@ use std::time::Instant;
 pub struct Subject {
     /// Its description, and how it is run.
     pub spec: Spec,
+    /// The file or preset, as it was asked for.
+    given: String,
+    /// `--seed` was given.
+    seeded: bool,
     image: Option<Image>,
 }
 
@@ -64,23 +69,24 @@ impl Subject {
         if image.is_some() {
             check_past(&spec, &media.map_or(name.into(), |media| media.display().to_string()))?;
         }
-        Ok(Subject::new(spec, image, global))
+        Ok(Subject::new(name, spec, image, global))
     }
 
     /// A drive from an image alone.
     pub fn open_image(path: &Path, global: &Global) -> Result<Subject, Failure> {
         let image = Image::open(path)?;
         let spec = image.spec(&global.sets)?;
-        check_past(&spec, &path.display().to_string())?;
-        Ok(Subject::new(spec, Some(image), global))
+        let name = path.display().to_string();
+        check_past(&spec, &name)?;
+        Ok(Subject::new(&name, spec, Some(image), global))
     }
 
-    fn new(mut spec: Spec, image: Option<Image>, global: &Global) -> Subject {
+    fn new(given: &str, mut spec: Spec, image: Option<Image>, global: &Global) -> Subject {
         spec.run.seed = global.seed.unwrap_or(spec.run.seed);
         spec.run.verify |= global.verify;
         spec.run.log = global.log.clone().or(spec.run.log);
         spec.run.report = global.report.clone().or(spec.run.report);
-        Subject { spec, image }
+        Subject { spec, given: given.into(), seeded: global.seed.is_some(), image }
     }
 
     /// Puts the host FTL of a target, on a namespace of this number, above the drive.
@@ -111,18 +117,23 @@ impl Subject {
                            [host] layers above an open-channel or zoned namespace";
             return Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)));
         }
-        check_files(run)?;
+        check_log(self)?;
         match &run.trace {
             None if jobs.is_empty() => Err(ExperimentError::NoWork.into()),
             None => Ok(()),
             Some(path) => {
+                if self.seeded {
+                    let message = "a trace draws nothing at random; allowed: with jobs";
+                    return Err(Failure::asked(anyhow::anyhow!("--seed: {message}")));
+                }
                 let format = run.format.as_deref().map(str::parse).transpose();
                 let format = format.map_err(|e: UnknownFormat| ExperimentError::Format(e.to_string()))?;
                 if is_stream(path) {
                     // What was read of it to look would be missing.
                     return Ok(());
                 }
-                TraceReader::open(path, format).map(drop).map_err(Failure::asked)
+                let reader = TraceReader::open(path, format).map_err(Failure::asked)?;
+                run.stream.map_or(Ok(()), |stream| reader.find_stream(stream)).map_err(Failure::asked)
             }
         }
     }
@@ -130,6 +141,7 @@ impl Subject {
     /// Does the work on it.
     pub fn run(self, jobs: &[Job], global: &Global, watch: &WatchOptions) -> Result<Report, Failure> {
         let spec = self.spec;
+        let overrides = overrides(&spec);
         let total = if spec.run.trace.is_some() { spec.run.limit } else { total(jobs) };
         let what = match &spec.run.trace {
             Some(trace) => trace.display().to_string(),
@@ -161,9 +173,8 @@ impl Subject {
             }
         };
         report.warnings.extend(otherwise);
-        if watcher.finish(&report) {
-            report.workload.summary.push_str(" (ended early)");
-        }
+        report.partial = watcher.finish(&report);
+        report.overrides = overrides;
         report.workload.command_line = output::command_line();
         Ok(report)
     }
@@ -174,11 +185,29 @@ pub fn is_stream(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-/// Refuses files that cannot be written, before work is done whose results would go into them.
-fn check_files(run: &RunSpec) -> Result<(), Failure> {
-    run.report.as_deref().map_or(Ok(()), output::make_directory)?;
-    // Opened when the run begins, so that a refusal leaves what is there.
-    run.log.as_deref().map_or(Ok(()), output::check_folder)
+/// The keys that were overridden, with their values.
+pub fn overrides(spec: &Spec) -> BTreeMap<String, String> {
+    let entries = spec.provenance.entries.iter();
+    let set = entries.filter(|entry| matches!(entry.origin.place, Place::Set { .. }));
+    set.map(|entry| (entry.key.to_string(), entry.value.clone())).collect()
+}
+
+/// Refuses a log that would take the place of what is read.
+fn check_log(subject: &Subject) -> Result<(), Failure> {
+    let RunSpec { log: Some(log), trace, .. } = &subject.spec.run else { return Ok(()) };
+    let same = |other: &Path| match (std::fs::canonicalize(log), std::fs::canonicalize(other)) {
+        (Ok(log), Ok(other)) => log.is_file() && log == other,
+        _ => false,
+    };
+    let read = [trace.as_deref(), Some(Path::new(&subject.given))];
+    match read.into_iter().flatten().find(|other| same(other)) {
+        Some(other) => Err(Failure::asked(anyhow::anyhow!(
+            "--log {}: {} is read by this command; allowed: another file",
+            log.display(),
+            other.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses the name of an image where a description must stand.

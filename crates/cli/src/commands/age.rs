@@ -2,7 +2,6 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::interrupt;
 use crate::output;
 use crate::progress::Bar;
 use crate::subject::description_expected;
@@ -12,6 +11,7 @@ use pellucid_ftl::Durability;
 use pellucid_lab::drive::{Ageing, HostLayer, STEADY_PASSES_MAX, STEADY_SHARE};
 use pellucid_lab::experiment::{self, Aged};
 use pellucid_lab::image;
+use pellucid_lab::output::OutputFile;
 use pellucid_lab::report::EraseCounts;
 use pellucid_lab::report::format::{binary_bytes, count, percent, significant, span};
 use pellucid_lab::spec::{self, Spec};
@@ -65,7 +65,6 @@ fn overwrite(text: &str) -> Result<String, String> {
 
 impl Age {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        global.no_work("age")?;
         description_expected(&self.drive)?;
         let spec = self.spec(global)?;
         let in_file = match &spec.drive.media.store {
@@ -75,28 +74,20 @@ impl Age {
         self.check_layers(&spec)?;
         self.check_file_store(&spec, in_file.is_some())?;
         let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{}.pellucid", spec.drive_name)));
-        if in_file.is_none() && path.exists() && !path.is_file() {
-            let message = "not a file; allowed: a file, or a new name";
-            return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
-        }
-        if in_file.is_none() {
-            output::check_folder(&path)?;
-        }
+        // Refused before the drive is aged.
+        let image = in_file.is_none().then(|| OutputFile::create_private(&path)).transpose()?;
         let began = Instant::now();
         let bar = Bar::new(global, None);
         bar.say("ageing the drive");
         let Aged { mut device, capacity_bytes, ageing } = experiment::age(&spec)?;
         bar.say("saving the drive");
-        let (path, bytes) = match in_file {
+        let bytes = image.map(|file| image::write(file, &spec, &device)).transpose()?;
+        let path = match in_file {
             Some(file) => {
                 device.sync().map_err(Failure::work)?;
-                (file, None)
+                file
             }
-            None => {
-                let part = image::part_path(&path);
-                let written = interrupt::writing(part, || image::write(&path, &spec, &device));
-                (path, Some(written.map_err(Failure::work)?))
-            }
+            None => path,
         };
         bar.clear();
         let seconds = began.elapsed().as_secs_f64();

@@ -53,15 +53,15 @@ impl Run {
             subject.put_on_target(target::find(drive, name, global)?)?;
         }
         let jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
-        let directory = subject.spec.run.report.clone();
         let work = match &subject.spec.run.trace {
             Some(trace) => trace.display().to_string(),
             None => jobs_summary(&jobs),
         };
         subject.check_work(&jobs)?;
         self.watch.check(global)?;
+        let directory = output::claim(subject.spec.run.report.as_deref())?;
         output::header(global, "run", &subject.spec.drive_name, &work)?;
         let report = subject.run(&jobs, global, &self.watch)?;
-        output::report(global, &report, directory.as_deref(), &[])
+        output::report(global, &report, directory, &[])
     }
 }

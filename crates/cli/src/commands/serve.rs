@@ -10,14 +10,15 @@ use crate::served_log::{self, Offered};
 use crate::watch::MonitorOptions;
 use anyhow::anyhow;
 use pellucid_flash::Interface;
+use pellucid_lab::output::OutputFile;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
 use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, serial_number};
 use pellucid_serve::session::{NQN_PREFIX, Namespace};
 use pellucid_serve::{
-    Address, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options, PlannedFault, Refusal,
-    RemoteConfig, Server, Time, TlsConfig, UblkError,
+    Address, Arrival, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options, PlannedFault,
+    Refusal, RemoteConfig, Server, Time, TlsConfig, UblkError,
 };
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -128,7 +129,7 @@ pub struct Serve {
     #[arg(long)]
     ublk: bool,
     /// How events are logged to standard error
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", conflicts_with = "quiet")]
     log_format: LogFormat,
     /// Plan a fault: KIND@WHEN[:KEY=VALUE,...]; may be given several times. Kinds: power-cut, program-fail=P, erase-fail=P,
     /// read-fail=P, slow-die=DIExF, kill-die=DIE, bit-errors=F, bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out
@@ -139,6 +140,32 @@ pub struct Serve {
     /// Take commands on this Unix socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+}
+
+/// A trace that takes its name when the server stops.
+struct Recording(FioTrace<OutputFile>);
+
+impl Observer for Recording {
+    fn arrived(&mut self, arrival: &Arrival, data: &[u8]) {
+        self.0.arrived(arrival, data);
+    }
+
+    fn failed(&mut self) -> Option<String> {
+        self.0.failed()
+    }
+
+    fn finished(&mut self) -> std::io::Result<()> {
+        let written = self.0.finished();
+        let file = self.0.get_mut();
+        match written {
+            Ok(()) => file.commit().map_err(std::io::Error::other),
+            Err(error) => {
+                // What there is of it is worth keeping, beside the recording that is there.
+                file.leave();
+                Err(error)
+            }
+        }
+    }
 }
 
 fn parse_host_file(text: &str) -> Result<(String, PathBuf), String> {
@@ -235,11 +262,7 @@ impl Serve {
         }
         if let Some(path) = &self.record {
             // It tells what hosts did, so it is for its owner only.
-            let mut create = std::fs::OpenOptions::new();
-            create.write(true).create(true).truncate(true).mode(0o600);
-            let file =
-                create.open(path).map_err(|error| Failure::asked(anyhow!("{}: {error}", path.display())))?;
-            let mut recording = FioTrace::new(file);
+            let mut recording = Recording(FioTrace::new(OutputFile::create_private(path)?));
             if let Some(why) = recording.failed() {
                 return Err(Failure::asked(anyhow!("--record {}: {why}", path.display())));
             }

@@ -124,6 +124,9 @@ fn change(
 impl TargetCommand {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         match self.control {
+            Some(_) if !global.sets.is_empty() => Err(Failure::asked(anyhow!(
+                "--set means nothing to a server's drive; allowed: without --control"
+            ))),
             Some(control) => self.action.ask(&control, global),
             None => self.action.on_file(global),
         }

@@ -1,7 +1,6 @@
 //! `pellucid top`: the terminal view of drives in service.
 
 use super::control::Control;
-use crate::args::Global;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::view::{Ending, Model, Next, Source, show};
@@ -47,13 +46,12 @@ impl Served {
 }
 
 impl Top {
-    pub fn run(self, global: &Global) -> Result<(), Failure> {
-        global.no_drive("top")?;
-        if global.json || !console::user_attended() {
-            let what =
-                if global.json { "--json: it draws a picture" } else { "standard output is no terminal" };
+    pub fn run(self) -> Result<(), Failure> {
+        if !console::user_attended() {
             let control = self.control.display();
-            return Err(Failure::asked(anyhow!("top: {what}; allowed: pellucid status --control {control}")));
+            return Err(Failure::asked(anyhow!(
+                "top: standard output is no terminal; allowed: pellucid status --control {control}"
+            )));
         }
         let mut served = Served(Control::connect(&self.control)?);
         let mut model = Model::new("waiting for the server");

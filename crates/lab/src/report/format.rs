@@ -24,6 +24,19 @@ pub fn significant(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// A ratio of two measurements, with two significant digits: `0.031`, `0.98`, `1.3`, `12`, `120`.
+pub fn ratio(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    // After rounding: 0.996 is 1.0.
+    let power = |value: f64| value.abs().log10().floor() as i32;
+    let unit = 10f64.powi(power(value) - 1);
+    let rounded = (value / unit).round() * unit;
+    let digits = (1 - power(rounded * (1.0 + 1e-9))).max(0) as usize;
+    format!("{rounded:.digits$}")
+}
+
 /// Picks the largest unit that leaves at least one before the point (after rounding to three digits).
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     let (factor, unit) = units
@@ -106,6 +119,19 @@ mod tests {
         assert_eq!(span(185.0), "3 m 05 s");
         assert_eq!(span(59.97), "1 m 00 s");
         assert_eq!(span(0.41), "410 ms");
+        for (value, text) in [
+            (0.0, "0"),
+            (0.0312, "0.031"),
+            (0.978, "0.98"),
+            (0.996, "1.0"),
+            (1.0, "1.0"),
+            (1.25, "1.3"),
+            (9.97, "10"),
+            (12.3, "12"),
+            (123.0, "120"),
+        ] {
+            assert_eq!(ratio(value), text);
+        }
         assert_eq!(percent(0.0), "0 %");
         assert_eq!(percent(0.001), "<1 %");
         assert_eq!(percent(0.404), "40 %");

@@ -9,6 +9,7 @@ pub use side_by_side::{render_compare_html, render_compare_svg};
 
 use super::format::{bytes, count, duration, optional, percent, significant, span};
 use super::plot::{self, Unit, escape};
+use super::text::PARTIAL;
 use super::{Direction, Report, Requests, jobs};
 use figures as figure;
 use std::fmt::Write;
@@ -63,6 +64,9 @@ impl Page {
         );
         if !report.workload.command_line.is_empty() {
             let _ = write!(self.0, "<p><code>{}</code></p>", escape(&report.workload.command_line));
+        }
+        if report.partial {
+            let _ = write!(self.0, "<p class=\"partial\"><b>Partial:</b> {PARTIAL}.</p>");
         }
         self.raw("</header>");
         self.warnings(report.warnings.iter().cloned());

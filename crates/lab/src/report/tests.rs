@@ -133,7 +133,7 @@ fn drives_side_by_side_make_a_page_and_a_file_of_drawings() {
     let mut other = Report { host_layer: Some(HostLayer::default()), ..report() };
     other.drive.name = "a <second> drive".into();
     let reports = [report(), other];
-    let page = render_compare_html(&reports);
+    let page = render_compare_html(&reports, &[String::new(), String::new()], &[]);
     let met = assert_well_formed(&page);
     assert!(met.iter().filter(|name| *name == "svg").count() >= 5, "{met:?}");
     assert!(

@@ -5,6 +5,9 @@ use super::format::{bytes, count, duration, optional, percent, significant, span
 use super::{Direction, Report, jobs};
 use std::fmt::Write;
 
+/// What is said of a partial report.
+pub(super) const PARTIAL: &str =
+    "the user ended the run before its work was done; this is what had completed";
 /// Where the text of a labelled line begins.
 const LABEL: usize = 20;
 
@@ -16,6 +19,9 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, &report.drive.name, &words(&report.drive.summary));
     labelled(&mut out, width, "workload", &words(&report.workload.summary));
     labelled(&mut out, width, "run", &words(&headline(report)));
+    if report.partial {
+        labelled(&mut out, width, "partial", &words(PARTIAL));
+    }
     labelled(&mut out, width, "trace", &report.replay.map_or(Vec::new(), |replay| replay.words()));
     if report.requests == 0 {
         labelled(

@@ -1,5 +1,6 @@
 //! The reader: one decoder over one source, with the clock that turns the trace's own time into [`SimTime`].
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -102,6 +103,26 @@ impl TraceReader {
     /// What reading met so far.
     pub fn stats(&self) -> ReadStats {
         self.stats
+    }
+
+    /// Reads on until a record of `stream` comes.
+    ///
+    /// # Errors
+    /// There is none, or the trace cannot be read so far.
+    pub fn find_stream(mut self, stream: u32) -> Result<(), TraceError> {
+        let mut found = BTreeSet::new();
+        while let Some(record) = self.next() {
+            match record?.stream {
+                here if here == stream => return Ok(()),
+                other => found.insert(other),
+            };
+        }
+        Err(self.no_stream(stream, found))
+    }
+
+    /// The trace is over, and had other streams only.
+    pub(super) fn no_stream(&self, stream: u32, found: BTreeSet<u32>) -> TraceError {
+        TraceError::new(&self.name, Position::Whole, Problem::NoStream { stream, found })
     }
 
     pub(super) fn error(&self, problem: Problem) -> TraceError {
