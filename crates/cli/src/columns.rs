@@ -120,9 +120,12 @@ mod tests {
             ["cosmos-plus", "jasmine victim=greedy", "jasmine victim=fifo"]
         );
         assert_eq!(named(&[("jasmine", &[]), ("jasmine", &[])]), ["jasmine", "jasmine (2)"]);
-        let clock: &[&str] = &["ftl.victim=fifo", "media.timing.read=90us"];
-        let names = named(&[("jasmine", &[]), ("jasmine", fifo), ("jasmine", clock)]);
-        assert_eq!(names[1..], ["victim=fifo read=60us", "victim=fifo read=90us"], "{names:?}");
+        let spare: &[&str] = &["ftl.victim=fifo", "ftl.over_provisioning=0.2"];
+        let names = named(&[("jasmine", &[]), ("jasmine", fifo), ("jasmine", spare)]);
+        assert_eq!(
+            (names[1].as_str(), names[2].as_str()),
+            ("over_provisioning=0.0753 victim=fifo", "over_provisioning=0.2 victim=fifo")
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use pellucid_host::{HostFtlConfig, Target};
 use pellucid_lab::drive::{HostLayer, Oracle};
 use pellucid_lab::experiment::{ExperimentError, execute, execute_on, jobs_summary, stack};
 use pellucid_lab::image::{Image, is_image};
+use pellucid_lab::output::OutputFile;
 use pellucid_lab::report::Report;
 use pellucid_lab::spec::{self, Place, RunSpec, Spec, SpecError};
 use pellucid_lab::trace::{TraceReader, UnknownFormat};
@@ -201,12 +202,13 @@ fn check_log(subject: &Subject) -> Result<(), Failure> {
     };
     let read = [trace.as_deref(), Some(Path::new(&subject.given))];
     match read.into_iter().flatten().find(|other| same(other)) {
+        // Begun when the run begins; refused before anything is printed.
+        None => Ok(OutputFile::create(log).map(drop)?),
         Some(other) => Err(Failure::asked(anyhow::anyhow!(
             "--log {}: {} is read by this command; allowed: another file",
             log.display(),
             other.display()
         ))),
-        None => Ok(()),
     }
 }
 

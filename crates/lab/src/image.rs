@@ -21,9 +21,8 @@ use pellucid_device::{Device, DeviceError};
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_media::{Media, SnapshotError};
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"PELLAGED";

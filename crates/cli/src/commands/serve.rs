@@ -97,8 +97,9 @@ pub struct Serve {
     dhchap: Vec<(String, PathBuf)>,
     /// Refuse smaller Diffie-Hellman groups than this, with --dhchap and --remote-dhchap: null, or ffdhe with 2048, 3072, 4096, 6144 or
     /// 8192 bits. Of those that a host offers the smallest is used; with null whoever listens can try secrets at leisure
-    #[arg(long, value_name = "GROUP", default_value = "null", value_parser = parse_group)]
-    dhchap_group: DhGroup,
+    /// [default: null]
+    #[arg(long, value_name = "GROUP", value_parser = parse_group)]
+    dhchap_group: Option<DhGroup>,
     /// Serve NVMe/TCP through TLS 1.3 only, to hosts whose key is given like this, and to no others; may be given several times. FILE
     /// holds one key as "nvme gen-tls-key" prints it (SHA-256); only its owner may read it (mode 0600). Needs a build with the feature
     /// tls-psk
@@ -116,9 +117,9 @@ pub struct Serve {
     /// polls takes over the loopback; with --time instant none]
     #[arg(long, value_name = "N|measured", value_parser = parse_lead)]
     lead_us: Option<Lead>,
-    /// Connections at once; more are turned away
-    #[arg(long, value_name = "N", default_value_t = Options::default().connections_max, value_parser = parse_connections)]
-    connections: usize,
+    /// Connections at once; more are turned away [default: 1024]
+    #[arg(long, value_name = "N", value_parser = parse_connections)]
+    connections: Option<usize>,
     /// Write the requests to this file, as a trace that replay reads
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -220,6 +221,7 @@ impl Serve {
             )));
         }
         self.check_addresses()?;
+        self.check_ignored()?;
         let drives = self.open_drives(global)?;
         let names: Vec<String> = drives.iter().map(|opened| opened.name.clone()).collect();
         let unprepared = drives.iter().filter(|opened| opened.unprepared).map(|opened| opened.name.clone());
@@ -285,8 +287,10 @@ impl Serve {
         // They are said when everything listens, so that a refusal stands alone.
         let mut facts = served_log::drives(&core, &origins);
         let offered = served_log::offered(&core, &names);
-        let options =
-            Options { poll: Duration::from_micros(self.poll_us), connections_max: self.connections };
+        let options = Options {
+            poll: Duration::from_micros(self.poll_us),
+            connections_max: self.connections.unwrap_or(Options::default().connections_max),
+        };
         let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
         let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
         let tls = tls.transpose().map_err(Failure::asked)?;
@@ -348,6 +352,30 @@ impl Serve {
         self.monitor.check()
     }
 
+    /// Refuses options that would do nothing here.
+    fn check_ignored(&self) -> Result<(), Failure> {
+        let by_socket = !self.nbd.is_empty() || !self.nvme_tcp.is_empty() || self.control.is_some();
+        let authenticates = !self.dhchap.is_empty() || self.remote_dhchap.is_some();
+        let ignored = [
+            (
+                self.connections.is_some() && !by_socket,
+                "--connections: allowed: with --nbd, --nvme-tcp, --control",
+            ),
+            (
+                self.dhchap_group.is_some() && !authenticates,
+                "--dhchap-group: allowed: with --dhchap, --remote-dhchap",
+            ),
+        ];
+        match ignored.iter().find(|(ignored, _)| *ignored) {
+            Some((_, sentence)) => Err(Failure::asked(anyhow!(*sentence))),
+            None => Ok(()),
+        }
+    }
+
+    fn group_min(&self) -> DhGroup {
+        self.dhchap_group.unwrap_or(DhGroup::Null)
+    }
+
     fn open_drives(&self, global: &Global) -> Result<Vec<Opened>, Failure> {
         let Some(remote) = &self.remote else {
             return self.drives.iter().map(|name| layered::open(name, global)).collect();
@@ -370,7 +398,7 @@ impl Serve {
             nqn: &self.remote_host_nqn,
             digests: self.remote_digests,
             queues: self.remote_queues,
-            secrets: secrets.map(|secrets| secrets.with_group_min(self.dhchap_group)),
+            secrets: secrets.map(|secrets| secrets.with_group_min(self.group_min())),
         };
         Ok(vec![layered::open_remote(remote, host, description, global)?])
     }
@@ -407,7 +435,7 @@ impl Serve {
         for (host, file) in &self.dhchap {
             let loaded = HostSecrets::load(file)
                 .map_err(|error| Failure::asked(anyhow!("--dhchap {host}: {error}")))?;
-            let loaded = loaded.with_group_min(self.dhchap_group);
+            let loaded = loaded.with_group_min(self.group_min());
             if secrets.insert(host.clone(), loaded).is_some() {
                 return Err(Failure::asked(anyhow!(
                     "--dhchap {host}: given twice; allowed: once for each host"

@@ -7,6 +7,7 @@ use crate::view::{Ending, Model, Next, Source, show};
 use anyhow::anyhow;
 use pellucid_monitor::Figures;
 use serde_json::Map;
+use std::io::Write;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -33,15 +34,16 @@ impl Source for Served {
     type Error = Failure;
 
     fn next(&mut self) -> Result<Next, Failure> {
-        Ok(Next::Figures(Box::new(self.figures()?)))
+        Ok(self.figures()?.map_or(Next::Over, |figures| Next::Figures(Box::new(figures))))
     }
 }
 
 impl Served {
-    fn figures(&mut self) -> Result<Figures, Failure> {
-        let answer = self.0.ask(Map::from_iter([("do".to_string(), "watch".into())]))?;
-        serde_json::from_value(answer)
-            .map_err(|error| Failure::work(anyhow!("the server's figures: {error}")))
+    /// The next figures; `None`: the server has stopped.
+    fn figures(&mut self) -> Result<Option<Figures>, Failure> {
+        let answer = self.0.ask_while_it_runs(Map::from_iter([("do".to_string(), "watch".into())]))?;
+        let figures = answer.map(serde_json::from_value).transpose();
+        figures.map_err(|error| Failure::work(anyhow!("the server's figures: {error}")))
     }
 }
 
@@ -56,7 +58,10 @@ impl Top {
         let mut served = Served(Control::connect(&self.control)?);
         let mut model = Model::new("waiting for the server");
         // Before the terminal is taken: what is wrong can be read where it is asked.
-        model.push(served.figures()?);
+        match served.figures()? {
+            Some(figures) => model.push(figures),
+            None => return Err(Failure::work(anyhow!("{}", served.0.stopped()))),
+        }
         if let Some(drive) = &self.drive
             && !model.choose(drive)
         {
@@ -69,7 +74,11 @@ impl Top {
         }
         match show(&mut model, &mut served)? {
             Ending::Interrupt => interrupt::now(),
-            Ending::Quit | Ending::Over => Ok(()),
+            Ending::Quit => Ok(()),
+            Ending::Over => {
+                let _ = writeln!(std::io::stderr(), "{}", served.0.stopped());
+                Ok(())
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One screen of answer for the terminal. Plain text: no colour, no control characters, never wider than
 //! asked (down to 60 columns).
 
-use super::format::{bytes, count, duration, optional, percent, significant, span};
+use super::format::{bytes, count, duration, optional, percent, quantity, significant, span};
 use super::{Direction, Report, jobs};
 use std::fmt::Write;
 
@@ -85,7 +85,7 @@ fn headline(report: &Report) -> String {
     let mut line =
         format!("{} requests, {} simulated", count(report.requests), span(report.simulated_seconds));
     if let Some(host) = &report.host {
-        let rate = count(host.requests_per_wall_second.round() as u64);
+        let rate = quantity(host.requests_per_wall_second);
         let _ = write!(line, " in {} ({rate} requests/s", span(host.wall_seconds));
         if let Some(peak) = host.peak_memory_bytes {
             let _ = write!(line, ", {}", bytes(peak as f64));
@@ -101,7 +101,7 @@ type Column = (&'static str, usize, usize, fn(&Direction) -> String);
 const COLUMNS: [Column; 9] = [
     ("requests", 13, 0, |d| count(d.requests)),
     ("bytes", 9, 0, |d| bytes(d.bytes as f64)),
-    ("IOPS", 11, 96, |d| count(d.iops.round() as u64)),
+    ("IOPS", 11, 96, |d| quantity(d.iops)),
     ("rate", 11, 80, |d| format!("{}/s", bytes(d.throughput_bytes_per_second))),
     ("mean", 9, 0, |d| optional(d.latency.mean_ns, duration)),
     ("p50", 9, 0, |d| latency(d.latency.p50_ns)),
@@ -158,13 +158,13 @@ fn amplification(report: &Report) -> Vec<String> {
     };
     let terms = amplification.ratio.iter().filter_map(|(cause, ratio)| {
         let ratio = ratio.filter(|ratio| *ratio > 0.0)?;
-        Some(format!("{} {ratio:.2}  ", cause.name()))
+        Some(format!("{} {}  ", cause.name(), significant(ratio)))
     });
     let mut items: Vec<String> = terms.collect();
     for item in items.iter_mut().skip(1) {
         item.insert_str(0, "+  ");
     }
-    items.push(format!("=  {total:.2} programmed per host byte"));
+    items.push(format!("=  {} programmed per host byte", significant(total)));
     items
 }
 
