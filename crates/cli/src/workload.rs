@@ -152,7 +152,7 @@ pub struct TraceOptions {
     #[arg(long, value_name = "NAME")]
     format: Option<Format>,
     /// Factor on arrival times: 0.5 replays twice as fast
-    #[arg(long, value_name = "FACTOR", value_parser = time_scale)]
+    #[arg(long, value_name = "FACTOR", value_parser = time_scale, conflicts_with = "closed_loop")]
     time_scale: Option<f64>,
     /// Keep N requests outstanding, instead of following arrival times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

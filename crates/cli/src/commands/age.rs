@@ -23,8 +23,8 @@ const EXAMPLES: &str = "\
 Examples:
   pellucid age jasmine -o aged.pellucid
   pellucid age bench/random-write.toml --fill 90% --overwrite 2 -o aged.pellucid
-  pellucid run --image aged.pellucid --rw randwrite --number_ios 100000
-  pellucid compare aged.pellucid aged.pellucid,ftl.victim=fifo --rw randwrite --number_ios 100000";
+  pellucid run --image aged.pellucid --rw randwrite --number-ios 100000
+  pellucid compare aged.pellucid aged.pellucid,ftl.victim=fifo --rw randwrite --number-ios 100000";
 
 /// Fill and overwrite a drive, and save it as an image that runs fork from
 #[derive(Debug, clap::Args)]
@@ -184,7 +184,7 @@ impl Summary<'_> {
             "age  {}  >  {path}{size}, in {}\n\n\
              {}\
              {:20}{} filled, erases per block {} to {}, mean {}, free blocks {}\n\n\
-             next:  pellucid run --image {path} --rw randwrite --number_ios 100000\n",
+             next:  pellucid run --image {path} --rw randwrite --number-ios 100000\n",
             self.spec.drive_name,
             span(self.seconds),
             self.evidence(),

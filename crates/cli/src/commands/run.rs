@@ -13,12 +13,12 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   pellucid run bench/random-read.toml
-  pellucid run cosmos-plus --rw randrw --rwmixread 70 --bs 16k --iodepth 32 --size 1g --number_ios 100000
+  pellucid run cosmos-plus --rw randrw --rwmixread 70 --bs 16k --iodepth 32 --size 1g --number-ios 100000
   pellucid run jasmine --bs 4k --job rw=randread,iodepth=8 --job rw=write --runtime 2s
   pellucid run datacenter-tlc job.fio --set ftl.victim=cost-benefit
   pellucid run bench/random-write.toml --live
   pellucid run cosmos-plus --rw randwrite --runtime 60s --monitor 9300
-  pellucid run --image aged.pellucid --rw randwrite --number_ios 100000 --report report";
+  pellucid run --image aged.pellucid --rw randwrite --number-ios 100000 --report report";
 
 /// Run an experiment, or a workload on a drive
 #[derive(Debug, clap::Args)]

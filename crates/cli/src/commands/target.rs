@@ -19,7 +19,7 @@ Examples:
   pellucid target create open.toml main --units 0-63
   pellucid target create open.toml log --units 64-95 --kind raw
   pellucid target list open.toml
-  pellucid run open.toml --target main --rw randwrite --number_ios 100000
+  pellucid run open.toml --target main --rw randwrite --number-ios 100000
   pellucid target remove open.toml log
   pellucid target create open log --units 64-95 --kind raw --control /tmp/pellucid.control";
 

@@ -246,7 +246,7 @@ fn a_runtime_that_would_never_be_over_is_refused() {
         done.stderr
     );
     // What ends otherwise too is done, and so is what has a rate.
-    for (end, requests) in [(["--number_ios", "3000"], 3_000), (["--rate_iops", "1000"], 1_000)] {
+    for (end, requests) in [(["--number-ios", "3000"], 3_000), (["--rate_iops", "1000"], 1_000)] {
         let report = folder.run(&[&words[..], &end, &["--json"]].concat()).json();
         assert_eq!(report["requests"], requests, "{end:?}");
     }
@@ -311,22 +311,27 @@ fn placement_handles_are_shown_as_an_interface() {
 }
 
 #[test]
-fn files_that_cannot_be_written_are_failed_work() {
+fn files_that_cannot_be_written_are_named_before_any_work() {
     let folder = Folder::with_drive();
     folder.write("taken", "");
     // Before the drive is preconditioned: that would fail here.
-    let words = ["run", "tiny.toml", "--number_ios", "10", "--json", "--set", "media.faults.program_fail=1"];
-    for option in [["--report", "taken"], ["--log", "taken/log.csv"]] {
+    let words = ["run", "tiny.toml", "--number-ios", "10", "--json", "--set", "media.faults.program_fail=1"];
+    for (option, why) in [
+        (["--report", "taken"], "a file; allowed: a directory, or a new name"),
+        (["--log", "taken/log.csv"], "taken is no directory; allowed: a name in one that exists"),
+        (["--log", "."], "a directory; allowed: a file, or a new name"),
+    ] {
+        let sentence = refused(&folder, &[&words[..], &option].concat());
+        assert_eq!(sentence, format!("{}: {why}", option[1]), "{option:?}");
+    }
+    for option in [["--report", "/proc/nope"], ["--log", "/proc/nope"]] {
         let done = folder.run(&[&words[..], &option].concat());
         assert_eq!((done.status, done.stdout.as_str()), (1, ""), "{option:?}");
-        assert!(done.stderr.starts_with(&format!("error: {}: ", option[1])), "{}", done.stderr);
+        assert_eq!(done.stderr, "error: /proc/nope: cannot be written: No such file or directory\n");
     }
     let age = ["age", "tiny.toml", "-o", "nowhere/aged", "--set", "media.faults.program_fail=1"];
-    for (words, path) in [(&age[..], "nowhere/aged"), (&["reproduce", "C10", "--report", "taken"], "taken")] {
-        let done = folder.run(words);
-        assert_eq!((done.status, done.stdout.as_str()), (1, ""), "{words:?}");
-        assert!(done.stderr.starts_with(&format!("error: {path}: ")), "{}", done.stderr);
-    }
+    assert!(refused(&folder, &age).starts_with("nowhere/aged: nowhere is no directory; "));
+    assert!(refused(&folder, &["reproduce", "C10", "--report", "taken"]).starts_with("taken: a file; "));
 }
 
 #[test]
@@ -425,7 +430,7 @@ fn usage_is_explained_with_examples() {
 
 #[test]
 fn a_workload_on_zones_alone_is_refused() {
-    let sentence = refused(&Folder::new(), &["run", "zoned", "--rw", "randwrite", "--number_ios", "1"]);
+    let sentence = refused(&Folder::new(), &["run", "zoned", "--rw", "randwrite", "--number-ios", "1"]);
     assert_eq!(
         sentence,
         "zoned: no block namespace to run a workload on; allowed: a drive with one, or with [host] layers above an \
@@ -442,7 +447,7 @@ fn an_unknown_claim_is_named_with_those_that_exist() {
          C13, C14, L1, L2, B1, B2, B3; cosmos-plus, lightnvm, theory, cachelib, zns"
     );
     let sentence = refused(&folder, &["reproduce", "C10", "--verify"]);
-    assert!(sentence.starts_with("--verify: reproduce has many runs, not one; allowed: "), "{sentence}");
+    assert_eq!(sentence, "--verify means nothing to reproduce; allowed: with run, replay, compare");
 }
 
 #[test]
