@@ -26,16 +26,13 @@ pub fn names(specs: &[&Spec]) -> Vec<String> {
 
 /// The names as names of files.
 pub fn folders(names: &[String]) -> Vec<String> {
-    let plain = |c: char| if c.is_alphanumeric() || "-_=.".contains(c) { c } else { '_' };
+    let plain = |c: char| if c.is_alphanumeric() || "-_=. ()".contains(c) { c } else { '_' };
     let folder = |name: &String| {
         let name: String = name.chars().map(plain).collect();
         if name.starts_with('.') { format!("_{name}") } else { name }
     };
     let mut folders: Vec<String> = names.iter().map(folder).collect();
     apart(&mut folders, &BTreeSet::new());
-    for folder in &mut folders {
-        *folder = folder.replace([' ', '(', ')'], "_");
-    }
     folders
 }
 
@@ -58,7 +55,8 @@ fn difference(spec: &Spec, alike: &[&Spec]) -> String {
     let text = |spec: &Spec, count: usize| {
         let pair = |key: &&str| {
             let value = value(spec, key).unwrap_or_else(|| "-".into());
-            format!("{}={}", short(key, &keys), value.trim_matches('"'))
+            // Texts and lists without what TOML needs around them.
+            format!("{}={}", short(key, &keys), value.replace(['"', '[', ']', ' '], ""))
         };
         keys[..count].iter().map(pair).collect::<Vec<_>>().join(" ")
     };
@@ -132,6 +130,6 @@ mod tests {
     fn folders_have_plain_names_and_stay_apart() {
         let names = ["a", "a (2)", "path=/x/y", "path=_x_y", "..", "größe"].map(String::from);
         let folders = folders(&names);
-        assert_eq!(folders, ["a", "a__2_", "path=_x_y", "path=_x_y__2_", "_..", "größe"]);
+        assert_eq!(folders, ["a", "a (2)", "path=_x_y", "path=_x_y (2)", "_..", "größe"]);
     }
 }

@@ -355,7 +355,7 @@ fn mistakes_in_serving_are_named() {
     assert_eq!((done.status, done.stdout.as_str()), (1, ""));
     let why = "error: nowhere: no server answers here (pellucid serve --control nowhere): ";
     assert!(done.stderr.starts_with(why), "{}", done.stderr);
-    for command in [&["status", "--control", "nowhere"][..], &["presets"], &["reproduce", "--list"]] {
+    for command in [&["status", "--control", "nowhere"][..], &["presets"]] {
         for option in [["--report", "out"], ["--set", "ftl.victim=fifo"], ["--seed", "7"]] {
             let sentence = refused(&folder, &[command, &option].concat());
             let name = format!("{} means nothing to ", option[0]);

@@ -167,7 +167,7 @@ fn drives_are_compared_side_by_side() {
     let compared: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(folder.path("out/compare.json")).unwrap()).unwrap();
     assert_eq!(compared[0]["overrides"], json!({"precondition.fill": "1.0"}));
-    assert_eq!(compared[1]["overrides"]["drive.media.timing.read"], "\"100us\"");
+    assert_eq!(compared[1]["overrides"]["drive.media.timing.read"], "[\"100us\"]");
     let reports = folder.run(&[&drives[..], &work, &["--json"]].concat()).json();
     let mean = |i: usize| reports[i]["directions"]["read"]["latency"]["mean_ns"].as_f64().unwrap();
     assert!(mean(1) > mean(0) * 1.5, "{} {}", mean(0), mean(1));
