@@ -145,6 +145,17 @@ fn sentence(error: &clap::Error) -> String {
             return format!("{option} means nothing to {asked}; allowed: with {}", others.join(", "));
         }
     }
+    if let (ErrorKind::UnknownArgument, Some(ContextValue::String(arg))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+        && arg.starts_with('-')
+        && arg[1..].starts_with(|c: char| c.is_ascii_digit())
+    {
+        let words: Vec<String> = std::env::args().collect();
+        let pair =
+            words.windows(2).find(|pair| pair[0].starts_with("--") && pair[1].starts_with(arg.as_str()));
+        let (option, value) = pair.map_or((asked.as_str(), arg), |pair| (&pair[0], &pair[1]));
+        return format!("{option}: {value} is a negative number; allowed: numbers from 0");
+    }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let parts = text.split("\n\n").filter(|part| {

@@ -48,6 +48,11 @@ impl Subject {
         global: &Global,
     ) -> Result<Subject, Failure> {
         let (name, sets) = split_sets(name, &global.sets);
+        if name.is_empty() {
+            let message =
+                "an empty name, where a drive is expected; allowed: a preset (pellucid presets), or a file";
+            return Err(Failure::asked(anyhow::anyhow!("\"\": {message}")));
+        }
         if name.ends_with(".fio") {
             let message = "a job file, where a drive is expected; allowed: pellucid run DRIVE FILE.fio";
             return Err(Failure::asked(anyhow::anyhow!("{name}: {message}")));

@@ -78,6 +78,11 @@ impl Age {
             let message = "not a file; allowed: a file, or a new name";
             return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
         }
+        let empty = std::fs::metadata(&path).is_ok_and(|file| file.len() == 0);
+        if in_file.is_none() && path.is_file() && !empty && !image::is_image(&path) {
+            let message = "a file that is no image; allowed: an image, or a new name";
+            return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
+        }
         // Refused before the drive is aged.
         let image = in_file.is_none().then(|| OutputFile::create_private(&path)).transpose()?;
         let began = Instant::now();

@@ -224,7 +224,8 @@ fn to_json(all: &[Compared]) -> String {
 
 /// The comparison, as a page, as one file of drawings, and as JSON; and the report of each drive in a folder of its own.
 fn files(reports: &[Report], folders: &[String], failed: &[(String, String)], json: &str) -> Vec<Part> {
-    let pages: Vec<String> = folders.iter().map(|folder| format!("{}/index.html", folder.replace(' ', "%20"))).collect();
+    let pages: Vec<String> =
+        folders.iter().map(|folder| format!("{}/index.html", folder.replace(' ', "%20"))).collect();
     let each = reports.iter().zip(folders).flat_map(|(report, folder)| report.files(Path::new(folder)));
     let mut parts: Vec<Part> = each.collect();
     parts.extend([

@@ -160,6 +160,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
         (replay.clone(), on(common)),
         (replay.clone(), on(shaped)),
         (replayed, on(shaped)),
+        (vec!["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo"], vec![vec!["--fio", "job.fio"]]),
         (
             age,
             vec![

@@ -139,7 +139,8 @@ fn an_interrupt_of_a_comparison_leaves_what_was_done() {
 #[test]
 fn an_image_takes_its_name_when_it_is_complete() {
     let folder = Folder::with_drive();
-    folder.write("aged", "the last good one");
+    folder.run(&["age", "tiny.toml", "--overwrite", "0", "-o", "aged"]).answer();
+    let before = std::fs::read(folder.path("aged")).unwrap();
     let age = spawn(&folder, &["age", "tiny.toml", "--overwrite", "1000000", "-o", "aged"]);
     let part = folder.path("aged.part");
     eventually("the image is begun", || part.exists());
@@ -149,5 +150,9 @@ fn an_image_takes_its_name_when_it_is_complete() {
     signal(&age, "INT");
     assert_eq!(age.wait_with_output().unwrap().status.code(), Some(130));
     assert!(!part.exists());
-    assert_eq!(std::fs::read_to_string(folder.path("aged")).unwrap(), "the last good one");
+    assert!(std::fs::read(folder.path("aged")).unwrap() == before);
+    // The description itself is not what is meant.
+    let done = folder.run(&["age", "tiny.toml", "--overwrite", "0", "-o", "tiny.toml"]);
+    let sentence = "error: tiny.toml: a file that is no image; allowed: an image, or a new name\n";
+    assert_eq!((done.status, done.stderr.as_str()), (2, sentence));
 }

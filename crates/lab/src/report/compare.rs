@@ -177,7 +177,7 @@ fn jobs(reports: &[Report]) -> Vec<Row> {
                     (direction.requests > 0).then(|| of(direction)).flatten()
                 });
             };
-            add("IOPS", |value| count(value.round() as u64), |d| Some(d.iops));
+            add("IOPS", quantity, |d| Some(d.iops));
             add("mean", duration, |d| d.latency.mean_ns);
             add("p99", duration, |d| d.latency.p99_ns.map(|ns| ns as f64));
         }
