@@ -301,7 +301,7 @@ fn careless_command_lines_get_one_sentence_each() {
         (vec!["run", "tiny.toml", "dir"], "dir: cannot read: Is a directory"),
         (vec!["run", "tiny.toml", "empty"], "empty: line 1: no job"),
         (vec!["run", "tiny.toml", "--rw", ""], "--rw: rw = : allowed: read"),
-        (vec!["rnu", "tiny.toml"], "unrecognized subcommand 'rnu'; a similar subcommand exists: 'run'"),
+        (vec!["runn", "tiny.toml"], "unrecognized subcommand 'runn'; a similar subcommand exists: 'run'"),
         (vec!["replay", "tiny.toml", "dir"], "dir: cannot read: Is a directory"),
         (vec!["replay", "tiny.toml", "empty"], "empty: no line from which to recognise the format"),
         (vec!["replay", "tiny.toml", "junk"], "junk: no known format"),
@@ -381,7 +381,7 @@ fn surroundings_that_are_not_as_usual_do_no_harm() {
             .unwrap();
         (done.status.code().unwrap(), String::from_utf8(done.stderr).unwrap())
     };
-    let run = "$P run tiny.toml --rw randread --number-ios 100 --quiet";
+    let run = "$P run tiny.toml --rw randread --size 50% --number-ios 100 --quiet";
     for script in [
         "{ $P show cosmos-plus; echo $? >&2; } | head -1 >/dev/null".to_string(),
         format!("{{ {run} --json; echo $? >&2; }} | head -c 1 >/dev/null"),

@@ -179,7 +179,8 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
     ];
     // Options that need company.
     for (base, more) in [
-        (&["--time-based"][..], &["--runtime", "30ms"][..]),
+        (&["--time-based"][..], &["--runtime", "200ms"][..]),
+        (&["--new-group"], &["--job", "rw=read", "--job", "rw=write"]),
         (&["--offset-increment", "1m"], &["--numjobs", "2", "--size", "1m"]),
         (&["--rate-process", "poisson"], &["--rate-iops", "1000"]),
         (&["--thinktime-blocks", "5"], &["--thinktime", "5ms"]),
@@ -195,7 +196,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
     ] {
         let base_words = match base[0] {
             "--kb-base" => vec!["run", "tiny.toml", "--rw", "read", "--number-ios", "10"],
-            "--time-based" => vec!["run", "tiny.toml", "--rw", "write", "--size", "100k"],
+            "--time-based" => vec!["run", "tiny.toml", "--rw", "write", "--size", "1m"],
             _ => run.clone(),
         };
         let (first, last) =
