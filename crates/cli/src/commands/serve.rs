@@ -23,7 +23,6 @@ use pellucid_serve::{
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
