@@ -196,7 +196,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
     ] {
         let base_words = match base[0] {
             "--kb-base" => vec!["run", "tiny.toml", "--rw", "read", "--number-ios", "10"],
-            "--time-based" => vec!["run", "tiny.toml", "--rw", "write", "--size", "1m"],
+            "--time-based" => vec!["run", "tiny.toml", "--rw", "write", "--io-size", "400k"],
             _ => run.clone(),
         };
         let (first, last) =
