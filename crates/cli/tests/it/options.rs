@@ -180,7 +180,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
     // Options that need company.
     for (base, more) in [
         (&["--time-based"][..], &["--runtime", "200ms"][..]),
-        (&["--new-group"], &["--job", "rw=read", "--job", "rw=write"]),
+        (&["--new-group"], &["--json", "--job", "rw=read", "--job", "rw=write"]),
         (&["--offset-increment", "1m"], &["--numjobs", "2", "--size", "1m"]),
         (&["--rate-process", "poisson"], &["--rate-iops", "1000"]),
         (&["--thinktime-blocks", "5"], &["--thinktime", "5ms"]),
