@@ -186,7 +186,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
         (&["--thinktime-blocks", "5"], &["--thinktime", "5ms"]),
         (&["--kb-base", "1000"], &[]),
         (&["--stonewall"], &["--job", "rw=read", "--job", "rw=write"]),
-        (&["--name", "a"], &["--job", "rw=read,wait_for=a"]),
+        (&["--name", "a"], &["--json", "--job", "rw=read", "--job", "rw=write"]),
         (&["--wait-for", "a"], &["--job", "name=a,rw=read"]),
         (&["--queue", "900"], &[]),
         (&["--fdp", "1"], &["--set", "ftl.handles=1"]),
