@@ -177,7 +177,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
         (vec!["reproduce"], vec![vec!["--list"]]),
         (vec!["reproduce", "--list", "C10"], vec![vec!["--json"]]),
     ];
-    // Options that need company.
+    // Options that need company; those of placement handles have crates/lab/tests/placement.rs.
     for (base, more) in [
         (&["--time-based"][..], &["--runtime", "200ms"][..]),
         (&["--new-group"], &["--json", "--job", "rw=read", "--job", "rw=write"]),
@@ -189,10 +189,6 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
         (&["--name", "a"], &["--json", "--job", "rw=read", "--job", "rw=write"]),
         (&["--wait-for", "a"], &["--job", "name=a,rw=read"]),
         (&["--queue", "900"], &[]),
-        (&["--fdp", "1"], &["--set", "ftl.handles=1"]),
-        (&["--dataplacement", "fdp"], &[]),
-        (&["--plids", "0,1"], &[]),
-        (&["--plid-select", "random"], &["--fdp", "1"]),
     ] {
         let base_words = match base[0] {
             "--kb-base" => vec!["run", "tiny.toml", "--rw", "read", "--number-ios", "10"],
