@@ -154,7 +154,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
     let on = |words: &[&[&'static str]]| words.iter().map(|words| words.to_vec()).collect::<Vec<_>>();
     let mut cases: Vec<(Vec<&str>, Vec<Vec<&str>>)> = vec![
         (run.clone(), on(common)),
-        (run.clone(), on(jobs)),
+        ([&run[..], &["--json"]].concat(), on(jobs)),
         (compare.clone(), on(&common[..3])),
         (compare.clone(), vec![vec!["--iodepth", "1"], vec!["--seed", "9"]]),
         (replay.clone(), on(common)),
@@ -238,6 +238,11 @@ fn each_option_is_used_by_a_test() {
     let excepted = [
         // fio's word for what is always so.
         "--direct",
+        // Placement handles: crates/lab/tests/placement.rs.
+        "--fdp",
+        "--dataplacement",
+        "--plids",
+        "--plid-select",
         // Needs an address that others reach.
         "--monitor-open",
         // Settings of the host of a remote drive: crates/serve tests them without the command.
