@@ -110,7 +110,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
     let age = vec!["age", "tiny.toml", "--overwrite", "0.5", "-o", "x"];
     // Words of an option, by the command that they are added to; what is not here is looked at below.
     let common: &[&[&str]] =
-        &[&["--set", "media.timing.read=90us"], &["--json"], &["--report", "out"], &["--log", "log.csv"]];
+        &[&["--set", "media.ways=1"], &["--json"], &["--report", "out"], &["--log", "log.csv"]];
     let shaped: &[&[&str]] = &[
         &["--format", "alibaba"],
         &["--time-scale", "0.5"],
@@ -139,7 +139,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
         &["--rwmixwrite", "90"],
         &["--random-distribution", "zipf:1.2"],
         &["--percentage-random", "10"],
-        &["--norandommap"],
+        &["--norandommap=0"],
         &["--randseed", "9"],
         &["--rate", "1m"],
         &["--rate-iops", "1000"],
