@@ -115,7 +115,6 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
         &["--format", "alibaba"],
         &["--time-scale", "0.5"],
         &["--closed-loop", "3"],
-        &["--address", "fold"],
         &["--stream", "1"],
         &["--limit", "100"],
     ];
