@@ -38,7 +38,7 @@ DRIVE = ["--set", "media.store=ram", "--set", "media.blocks=8", "--set", "ftl.ov
 def virtual(options, image):
     """Mean and p50 in us."""
     command = [options.pellucid, "run", "--image", image, "--rw", "randread", "--bs", "16k", "--iodepth", "1",
-               "--norandommap", "--number_ios", "20000", "--json", "--quiet"]
+               "--norandommap", "--number-ios", "20000", "--json", "--quiet"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
     latency = json.loads(done.stdout)["directions"]["read"]["latency"]
     return latency["mean_ns"] / 1e3, latency["p50_ns"] / 1e3

@@ -1,84 +1,200 @@
-//! What every command understands.
+//! The command line: every command, and the options that several commands share.
+//!
+//! A shared option is written once, in [`Global`]; [`COMMON`] says which commands have it. A command refuses any option
+//! that it does not use, and names the commands that do.
 
 use crate::commands::Command;
-use crate::failure::Failure;
-use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, Parser};
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
   pellucid replay cosmos-plus examples/cloudphysics.csv.zst --report report
-  pellucid run datacenter-tlc --rw randwrite --bs 4k --iodepth 64 --number_ios 100000
+  pellucid run datacenter-tlc --rw randwrite --bs 4k --iodepth 64 --number-ios 100000
   pellucid show cosmos-plus > my-drive.toml
 
 A DRIVE is a preset (see pellucid presets), a TOML file, or an image made by pellucid age.
-It may carry overrides of its own: cosmos-plus,ftl.victim=fifo,media.ways=4";
+It may carry overrides of its own: cosmos-plus,ftl.victim=fifo,media.ways=4
+
+Exit status: 0; 1 when the work failed; 2 when something was asked for that cannot be; 130 after Ctrl-C or SIGTERM.
+Ctrl-C ends run, replay and compare with a report of what has completed, marked as partial; a second one ends at once.";
 
 /// An open SSD: describe a drive, run work on it in simulated time or serve it to real hosts, see inside.
 #[derive(Debug, Parser)]
 #[command(name = "pellucid", version, after_help = EXAMPLES, disable_help_subcommand = true)]
-pub struct Args {
+struct Args {
     #[command(subcommand)]
-    pub command: Command,
-    #[command(flatten)]
-    pub global: Global,
+    command: Command,
 }
 
-/// Options of every command.
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Options of every command")]
+/// Options that several commands share. A command keeps the default of those that it does not have.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Common options")]
 pub struct Global {
     /// Override a key of the description, such as ftl.victim=fifo; may be given several times
-    #[arg(long = "set", value_name = "KEY=VALUE", global = true)]
+    #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
     /// Print the answer as JSON, alone on standard output
-    #[arg(long, global = true)]
+    #[arg(long)]
     pub json: bool,
-    /// Write report.json, series.csv, requests.csv and index.html into this directory
-    #[arg(long, value_name = "DIR", global = true)]
+    /// Write the results into this directory: JSON, tables (CSV), and a page with drawings (index.html)
+    #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
     /// Write one CSV line per request to this file
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Check every byte that is read; on a drive in a file that was written before, each sector from its first write on
-    #[arg(long, global = true)]
+    #[arg(long)]
     pub verify: bool,
-    /// Seed of the jobs; with `age`, of the overwrites
-    #[arg(long, value_name = "N", global = true)]
+    /// Seed of the jobs; with `age`, of the overwrites; with `reproduce`, of work and media
+    #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// No progress, notices, warnings or hints
-    #[arg(long, short, global = true)]
+    #[arg(long, short)]
     pub quiet: bool,
 }
 
+/// Which commands have which of the options of [`Global`], by the names of its fields.
+const COMMON: [(&str, &[&str]); 9] = [
+    ("run", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
+    ("replay", &["sets", "json", "report", "log", "verify", "quiet"]),
+    ("compare", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
+    ("age", &["sets", "json", "seed", "quiet"]),
+    ("reproduce", &["sets", "json", "report", "seed", "quiet"]),
+    ("show", &["sets", "json"]),
+    ("presets", &["json"]),
+    ("serve", &["sets", "quiet"]),
+    ("target", &["sets", "json"]),
+];
+
 impl Global {
-    /// Refuses what concerns the work on a drive, for a command that does none.
-    pub fn no_work(&self, command: &str) -> Result<(), Failure> {
-        let given =
-            [("--report", self.report.is_some()), ("--log", self.log.is_some()), ("--verify", self.verify)];
-        match given.iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(Global::refused(option, command, "run, replay, compare")),
-            None => Ok(()),
+    fn of(matches: &ArgMatches) -> Global {
+        fn one<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Option<T> {
+            matches.try_get_one(name).ok().flatten().cloned()
+        }
+        let sets = matches.try_get_many::<String>("sets").ok().flatten();
+        let switch = |name| one(matches, name).unwrap_or(false);
+        Global {
+            sets: sets.into_iter().flatten().cloned().collect(),
+            json: switch("json"),
+            report: one(matches, "report"),
+            log: one(matches, "log"),
+            verify: switch("verify"),
+            seed: one(matches, "seed"),
+            quiet: switch("quiet"),
         }
     }
+}
 
-    /// Refuses a seed, for a command that draws nothing at random.
-    pub fn no_seed(&self, command: &str) -> Result<(), Failure> {
-        self.seed.map_or(Ok(()), |_| Err(Global::refused("--seed", command, "run, replay, compare, age")))
+/// Every command with its options.
+fn command() -> clap::Command {
+    let common = Global::augment_args(clap::Command::new("common"));
+    let mut command = Args::command();
+    for (name, options) in COMMON {
+        let has = |arg: &&clap::Arg| options.contains(&arg.get_id().as_str());
+        // `target` has commands of its own.
+        let args = common.get_arguments().filter(has).map(|arg| arg.clone().global(name == "target"));
+        command = command.mut_subcommand(name, |sub| sub.args(args));
     }
+    // A negative number is a value that may be wrong, not an option that nobody knows.
+    command.mut_subcommands(|sub| {
+        sub.mut_args(|arg| {
+            let takes_value = arg.get_long().is_some() && arg.get_action().takes_values();
+            if takes_value { arg.allow_negative_numbers(true) } else { arg }
+        })
+    })
+}
 
-    /// Refuses what concerns a drive, for a command that asks for none.
-    pub fn no_drive(&self, command: &str) -> Result<(), Failure> {
-        self.no_work(command)?;
-        self.no_seed(command)?;
-        match self.sets.is_empty() {
-            true => Ok(()),
-            false => Err(Global::refused("--set", command, "commands that make a drive")),
+/// What was asked for; or the exit status, after help or one sentence on what is wrong.
+pub fn parse() -> Result<(Command, Global), ExitCode> {
+    let parsed = command().try_get_matches().and_then(|matches| {
+        let global = matches.subcommand().map_or_else(Global::default, |(_, sub)| Global::of(sub));
+        Ok((Args::from_arg_matches(&matches)?.command, global))
+    });
+    parsed.map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(error.exit_code() as u8)
+        }
+        _ => {
+            let _ = writeln!(std::io::stderr(), "error: {}", sentence(&error));
+            ExitCode::from(2)
+        }
+    })
+}
+
+/// What is wrong with the command line, in one sentence.
+fn sentence(error: &clap::Error) -> String {
+    let asked = std::env::args().nth(1).unwrap_or_default();
+    let command = command();
+    let sub = command.find_subcommand(&asked);
+    if let (ErrorKind::UnknownArgument, Some(sub), Some(ContextValue::String(option))) =
+        (error.kind(), sub, error.get(ContextKind::InvalidArg))
+    {
+        let others: Vec<&str> = command
+            .get_subcommands()
+            .filter(|other| has(other, option))
+            .map(clap::Command::get_name)
+            .collect();
+        if !others.is_empty() && !has(sub, option) {
+            return format!("{option} means nothing to {asked}; allowed: with {}", others.join(", "));
         }
     }
+    if let (ErrorKind::UnknownArgument, Some(ContextValue::String(arg))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+        && arg.starts_with('-')
+        && arg[1..].starts_with(|c: char| c.is_ascii_digit())
+    {
+        let words: Vec<String> = std::env::args().collect();
+        let pair =
+            words.windows(2).find(|pair| pair[0].starts_with("--") && pair[1].starts_with(arg.as_str()));
+        let (option, value) = pair.map_or((asked.as_str(), arg), |pair| (&pair[0], &pair[1]));
+        return format!("{option}: {value} is a negative number; allowed: numbers from 0");
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let parts = text.split("\n\n").filter(|part| {
+        !["Usage:", "For more information", "tip: to pass"].iter().any(|no| part.trim_start().starts_with(no))
+    });
+    let parts: Vec<String> = parts
+        .map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "))
+        .map(|part| part.trim_start_matches("tip: ").to_string())
+        .filter(|part| !part.is_empty())
+        .collect();
+    let text = plain(&parts.join("; "));
+    if text.contains("allowed: ") {
+        return text;
+    }
+    match sub {
+        Some(sub) => format!("{text}; see pellucid {} --help", sub.get_name()),
+        None => format!("{text}; see pellucid --help"),
+    }
+}
 
-    fn refused(option: &str, command: &str, allowed: &str) -> Failure {
-        let message = format!("{option} means nothing to {command}; allowed: {allowed}");
-        Failure::asked(anyhow::anyhow!(message))
+/// Whether a command has an option, given as `--name` or `-n`.
+fn has(command: &clap::Command, option: &str) -> bool {
+    let named = |arg: &clap::Arg| match option.strip_prefix("--") {
+        Some(long) => {
+            arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long))
+        }
+        None => option.strip_prefix('-').and_then(|short| short.chars().next()) == arg.get_short(),
+    };
+    command.get_arguments().any(named)
+}
+
+/// The parser's words, as the rest of the command says it.
+fn plain(text: &str) -> String {
+    let text = text.replace(": invalid digit found in string", "; allowed: a whole number from 0");
+    let text = text.replace(": number too large to fit in target type", "; allowed: at most 2^64 - 1");
+    let text = text.replace(": cannot parse integer from empty string", "; allowed: a whole number from 0");
+    let text = text.replace(": invalid float literal", "; allowed: a number");
+    match text.split_once(" [possible values: ") {
+        Some((before, after)) => format!("{before}; allowed: {}", after.replacen(']', "", 1)),
+        None => text,
     }
 }

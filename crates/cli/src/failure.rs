@@ -1,8 +1,11 @@
 //! Why a command failed, in one sentence, and with which exit status.
 
+use crate::interrupt::INTERRUPTED;
 use pellucid_lab::drive::RunError;
 use pellucid_lab::experiment::ExperimentError;
 use pellucid_lab::image::ImageError;
+use pellucid_lab::output::OutputError;
+use pellucid_lab::report::format::count;
 use pellucid_lab::spec::SpecError;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -28,6 +31,23 @@ impl Failure {
     /// The work failed.
     pub fn work(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: WORK, error: error.into() }
+    }
+
+    /// The user ended the work; the report of what had completed is there.
+    pub fn interrupted(requests: u64) -> Failure {
+        let requests = count(requests);
+        let error = anyhow::anyhow!("interrupted; the report is partial: {requests} requests had completed");
+        Failure { status: INTERRUPTED, error }
+    }
+
+    /// With its exit status, after a few words on what it is about.
+    pub fn about(self, what: &str) -> Failure {
+        Failure { error: anyhow::anyhow!("{what}: {}", self.error), ..self }
+    }
+
+    /// Why, in one sentence.
+    pub fn sentence(&self) -> String {
+        self.error.to_string()
     }
 
     /// Says why, and gives the exit status. A reader that has gone away is no failure: `pellucid ... | head` is fine.
@@ -70,9 +90,16 @@ impl From<ExperimentError> for Failure {
                 | RunError::Endless { .. }
                 | RunError::Waits(_),
             ) => ASKED,
-            ExperimentError::Run(_) | ExperimentError::File { .. } => WORK,
+            ExperimentError::Output(error) if error.is_mistake() => ASKED,
+            ExperimentError::Run(_) | ExperimentError::Output(_) => WORK,
         };
         Failure { status, error: error.into() }
+    }
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Failure {
+        ExperimentError::Output(error).into()
     }
 }
 

@@ -1,43 +1,62 @@
-//! Ctrl-C and SIGTERM: the process ends at once and leaves no half-written file behind, unless a command knows better.
+//! Ctrl-C and SIGTERM.
+//!
+//! ```text
+//!  a run goes on      the first asks it to end with a partial report, the second ends the process
+//!  serve              the server stops
+//!  anything else      the process ends at once, and leaves no half-written file behind
+//! ```
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The exit status of a process that an interrupt ended, as shells report it.
-const INTERRUPTED: i32 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 static INSTEAD: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
-static HALF_WRITTEN: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// There is a run that looks whether it is asked to end.
+static RUNNING: AtomicBool = AtomicBool::new(false);
+static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// From now on an interrupt removes what [`writing`] named, and ends the process.
+/// Takes interrupts from now on.
 pub fn install() {
     // Without the handler an interrupt still ends the process; only the cleaning up is lost.
     let _ = ctrlc::set_handler(|| {
         if let Some(instead) = &*INSTEAD.lock().unwrap_or_else(PoisonError::into_inner) {
             return instead();
         }
-        now()
+        if !RUNNING.load(Ordering::Acquire) || ASKED.load(Ordering::Acquire) {
+            now()
+        }
+        ask();
+        let _ = writeln!(
+            std::io::stderr(),
+            "\ninterrupted: the report of what has completed follows; once more ends at once"
+        );
     });
 }
 
-/// What an interrupt does, unless a command knows better.
+/// Ends the process.
 pub fn now() -> ! {
     crate::view::leave();
-    if let Some(path) = HALF_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        let _ = std::fs::remove_file(path);
-    }
+    pellucid_lab::output::remove_unfinished();
     let _ = writeln!(std::io::stderr(), "\ninterrupted");
-    std::process::exit(INTERRUPTED);
+    std::process::exit(INTERRUPTED.into());
 }
 
-/// Runs `work` while `path` counts as half-written.
-pub fn writing<T>(path: PathBuf, work: impl FnOnce() -> T) -> T {
-    let mark = |path| *HALF_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner) = path;
-    mark(Some(path));
-    let result = work();
-    mark(None);
-    result
+/// A run has begun, which asks [`asked`] now and then.
+pub fn running() {
+    RUNNING.store(true, Ordering::Release);
+}
+
+/// Asks the run to end.
+pub fn ask() {
+    ASKED.store(true, Ordering::Release);
+}
+
+/// Whether the run should end.
+pub fn asked() -> bool {
+    ASKED.load(Ordering::Acquire)
 }
 
 /// From now on an interrupt does this and nothing else.

@@ -1,9 +1,11 @@
 //! The `pellucid` command: the laboratory at a terminal.
 //!
 //! Each command has a file of its own in [`commands`]. Answers go to standard output, everything else (progress, notices,
-//! errors) to standard error. Exit status: 0, 1 when the work failed, 2 when something was asked for that cannot be.
+//! errors) to standard error. Exit status: 0, 1 when the work failed, 2 when something was asked for that cannot be, 130 when it was
+//! interrupted.
 
 mod args;
+mod columns;
 mod commands;
 mod exposure;
 mod failure;
@@ -19,13 +21,15 @@ mod view;
 mod watch;
 mod workload;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let (command, global) = match args::parse() {
+        Ok(asked) => asked,
+        Err(status) => return status,
+    };
     interrupt::install();
-    match commands::run(args) {
+    match commands::run(command, &global) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -2,7 +2,8 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use anyhow::anyhow;
+use crate::interrupt;
+use pellucid_lab::output::OutputDirectory;
 use pellucid_lab::report::{Report, render_text};
 use std::io::{self, Write};
 use std::path::Path;
@@ -48,19 +49,20 @@ pub fn header(global: &Global, verb: &str, drive: &str, work: &str) -> io::Resul
 pub fn report(
     global: &Global,
     report: &Report,
-    directory: Option<&Path>,
+    mut directory: Option<OutputDirectory>,
     hints: &[String],
 ) -> Result<(), Failure> {
-    if let Some(directory) = directory {
-        write_files(report, directory)?;
+    if let Some(directory) = &mut directory {
+        directory.replace(&report.files(Path::new("")))?;
     }
     warn(global, report.warnings.iter().cloned());
     if global.json {
-        return Ok(print(&report.to_json(true))?);
+        print(&report.to_json(true))?;
+        return ended(report);
     }
     let mut text = render_text(report, columns());
     if let Some(directory) = directory {
-        let page = directory.join("index.html");
+        let page = directory.path().join("index.html");
         text.push_str(&format!("{:20}{}  (JSON and CSV beside it)\n", "report", page.display()));
     }
     if !global.quiet && !hints.is_empty() {
@@ -69,27 +71,22 @@ pub fn report(
             text.push_str(&format!("{:7}{hint}\n", if i == 0 { "next:" } else { "" }));
         }
     }
-    Ok(print(&text)?)
+    print(&text)?;
+    ended(report)
 }
 
-/// Makes a directory that results will be written to, or fails before the work is done.
-pub fn make_directory(directory: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(directory).map_err(|error| failed(directory, &error))
+/// The exit status tells of a report that the user has cut short with an interrupt; one that `q` has cut short is what was
+/// asked for.
+pub fn ended(report: &Report) -> Result<(), Failure> {
+    match report.partial && interrupt::asked() {
+        true => Err(Failure::interrupted(report.requests)),
+        false => Ok(()),
+    }
 }
 
-/// Fails where a file cannot be because its folder is not there; the file itself is left alone.
-pub fn check_folder(file: &Path) -> Result<(), Failure> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::read_dir(folder).map(drop).map_err(|error| failed(file, &error))
-}
-
-fn failed(path: &Path, error: &io::Error) -> Failure {
-    Failure::work(anyhow!("{}: {error}", path.display()))
-}
-
-/// Writes report.json, series.csv, requests.csv and index.html.
-pub fn write_files(report: &Report, directory: &Path) -> Result<(), Failure> {
-    report.write_files(directory).map_err(|error| failed(directory, &error))
+/// Takes the directory that results will be written to, or fails before the work is done.
+pub fn claim(directory: Option<&Path>) -> Result<Option<OutputDirectory>, Failure> {
+    Ok(directory.map(OutputDirectory::claim).transpose()?)
 }
 
 /// The command line as it can be typed again.

@@ -13,10 +13,12 @@ use pellucid_lab::experiment::{
     ExperimentError, execute, execute_on, jobs_summary, precondition_by_trace, stack,
 };
 use pellucid_lab::image::{Image, is_image};
+use pellucid_lab::output::OutputFile;
 use pellucid_lab::report::Report;
 use pellucid_lab::spec::{self, Fill, Place, RunSpec, Spec, SpecError};
 use pellucid_lab::trace::{TraceReader, UnknownFormat};
 use pellucid_lab::workload::Job;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -27,6 +29,10 @@ use std::time::Instant;
 pub struct Subject {
     /// Its description, and how it is run.
     pub spec: Spec,
+    /// The file or preset, as it was asked for.
+    given: String,
+    /// `--seed` was given.
+    seeded: bool,
     image: Option<Image>,
 }
 
@@ -48,6 +54,11 @@ impl Subject {
         global: &Global,
     ) -> Result<Subject, Failure> {
         let (name, sets) = split_sets(name, &global.sets);
+        if name.is_empty() {
+            let message =
+                "an empty name, where a drive is expected; allowed: a preset (pellucid presets), or a file";
+            return Err(Failure::asked(anyhow::anyhow!("\"\": {message}")));
+        }
         if name.ends_with(".fio") {
             let message = "a job file, where a drive is expected; allowed: pellucid run DRIVE FILE.fio";
             return Err(Failure::asked(anyhow::anyhow!("{name}: {message}")));
@@ -70,23 +81,24 @@ impl Subject {
         if image.is_some() {
             check_past(&spec, &media.map_or(name.into(), |media| media.display().to_string()))?;
         }
-        Ok(Subject::new(spec, image, global))
+        Ok(Subject::new(name, spec, image, global))
     }
 
     /// A drive from an image alone.
     pub fn open_image(path: &Path, global: &Global) -> Result<Subject, Failure> {
         let image = Image::open(path)?;
         let spec = image.spec(&global.sets)?;
-        check_past(&spec, &path.display().to_string())?;
-        Ok(Subject::new(spec, Some(image), global))
+        let name = path.display().to_string();
+        check_past(&spec, &name)?;
+        Ok(Subject::new(&name, spec, Some(image), global))
     }
 
-    fn new(mut spec: Spec, image: Option<Image>, global: &Global) -> Subject {
+    fn new(given: &str, mut spec: Spec, image: Option<Image>, global: &Global) -> Subject {
         spec.run.seed = global.seed.unwrap_or(spec.run.seed);
         spec.run.verify |= global.verify;
         spec.run.log = global.log.clone().or(spec.run.log);
         spec.run.report = global.report.clone().or(spec.run.report);
-        Subject { spec, image }
+        Subject { spec, given: given.into(), seeded: global.seed.is_some(), image }
     }
 
     /// Puts the host FTL of a target, on a namespace of this number, above the drive.
@@ -126,18 +138,23 @@ impl Subject {
                            [host] layers above an open-channel or zoned namespace";
             return Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)));
         }
-        check_files(run)?;
+        check_log(self)?;
         match &run.trace {
             None if jobs.is_empty() => Err(ExperimentError::NoWork.into()),
             None => Ok(()),
             Some(path) => {
+                if self.seeded {
+                    let message = "a trace draws nothing at random; allowed: with jobs";
+                    return Err(Failure::asked(anyhow::anyhow!("--seed: {message}")));
+                }
                 let format = run.format.as_deref().map(str::parse).transpose();
                 let format = format.map_err(|e: UnknownFormat| ExperimentError::Format(e.to_string()))?;
                 if is_stream(path) {
                     // What was read of it to look would be missing.
                     return Ok(());
                 }
-                TraceReader::open(path, format).map(drop).map_err(Failure::asked)
+                let reader = TraceReader::open(path, format).map_err(Failure::asked)?;
+                run.stream.map_or(Ok(()), |stream| reader.find_stream(stream)).map_err(Failure::asked)
             }
         }
     }
@@ -147,6 +164,7 @@ impl Subject {
         let mut spec = self.spec;
         let copy = copy_if_read_twice(&spec)?;
         spec.run.trace_copy = copy.as_ref().map(Copied::path);
+        let overrides = overrides(&spec);
         let total = if spec.run.trace.is_some() { spec.run.limit } else { total(jobs) };
         let what = match &spec.run.trace {
             Some(trace) => trace.display().to_string(),
@@ -179,9 +197,8 @@ impl Subject {
             }
         };
         report.warnings.extend(otherwise);
-        if watcher.finish(&report) {
-            report.workload.summary.push_str(" (ended early)");
-        }
+        report.partial = watcher.finish(&report);
+        report.overrides = overrides;
         report.workload.command_line = output::command_line();
         Ok(report)
     }
@@ -224,11 +241,30 @@ fn copy_if_read_twice(spec: &Spec) -> Result<Option<Copied>, Failure> {
     })
 }
 
-/// Refuses files that cannot be written, before work is done whose results would go into them.
-fn check_files(run: &RunSpec) -> Result<(), Failure> {
-    run.report.as_deref().map_or(Ok(()), output::make_directory)?;
-    // Opened when the run begins, so that a refusal leaves what is there.
-    run.log.as_deref().map_or(Ok(()), output::check_folder)
+/// The keys that were overridden, with their values.
+pub fn overrides(spec: &Spec) -> BTreeMap<String, String> {
+    let entries = spec.provenance.entries.iter();
+    let set = entries.filter(|entry| matches!(entry.origin.place, Place::Set { .. }));
+    set.map(|entry| (entry.key.to_string(), entry.value.clone())).collect()
+}
+
+/// Refuses a log that would take the place of what is read.
+fn check_log(subject: &Subject) -> Result<(), Failure> {
+    let RunSpec { log: Some(log), trace, .. } = &subject.spec.run else { return Ok(()) };
+    let same = |other: &Path| match (std::fs::canonicalize(log), std::fs::canonicalize(other)) {
+        (Ok(log), Ok(other)) => log.is_file() && log == other,
+        _ => false,
+    };
+    let read = [trace.as_deref(), Some(Path::new(&subject.given))];
+    match read.into_iter().flatten().find(|other| same(other)) {
+        // Begun when the run begins; refused before anything is printed.
+        None => Ok(OutputFile::create(log).map(drop)?),
+        Some(other) => Err(Failure::asked(anyhow::anyhow!(
+            "--log {}: {} is read by this command; allowed: another file",
+            log.display(),
+            other.display()
+        ))),
+    }
 }
 
 /// Refuses the name of an image where a description must stand.

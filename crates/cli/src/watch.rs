@@ -7,6 +7,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output;
 use crate::progress::Bar;
 use crate::view::LiveView;
@@ -96,7 +97,7 @@ impl WatchOptions {
         };
         let bar = if live.is_some() { Bar::hidden() } else { Bar::new(global, total) };
         let work = Work { what, requests: 0, requests_total: total };
-        Ok(Watcher { bar, board, drive: drive.into(), work, began: Instant::now(), live })
+        Ok(Watcher { bar, board, drive: drive.into(), work, began: Instant::now(), live, ended: false })
     }
 }
 
@@ -108,6 +109,8 @@ pub struct Watcher {
     work: Work,
     began: Instant,
     live: Option<LiveView>,
+    /// The user has ended the run.
+    ended: bool,
 }
 
 impl Watcher {
@@ -118,11 +121,11 @@ impl Watcher {
 
     /// The run is over. Returns whether it was ended before its time.
     pub fn finish(self, report: &Report) -> bool {
-        let quit = self.live.is_some_and(LiveView::end);
+        drop(self.live);
         if let Some(board) = &self.board {
             board.close();
         }
-        let early = quit && self.work.requests_total.is_none_or(|all| report.requests < all);
+        let early = self.ended && self.work.requests_total.is_none_or(|all| report.requests < all);
         if !early {
             self.bar.finish(report.requests, report.simulated_seconds);
         }
@@ -147,10 +150,9 @@ impl Onlooker for &mut Watcher {
                 work: Some(self.work.clone()),
             });
         }
-        match &self.live {
-            Some(live) if live.wants_end() => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
+        interrupt::running();
+        self.ended = interrupt::asked() || self.live.as_ref().is_some_and(LiveView::wants_end);
+        if self.ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

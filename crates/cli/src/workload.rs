@@ -28,15 +28,20 @@ fn is_switch(doc: &KeyDoc) -> bool {
 }
 
 fn arg(doc: &'static KeyDoc) -> Arg {
+    let hyphened = |name: &'static str| &*name.replace('_', "-").leak();
     let arg = Arg::new(doc.name)
-        .long(doc.name)
+        .long(hyphened(doc.name))
         .value_name(doc.example)
         .help(doc.help)
         .help_heading(HEADING)
         .action(ArgAction::Append);
-    let arg = if doc.name.contains('_') { arg.alias(&*doc.name.replace('_', "-").leak()) } else { arg };
-    // `--seed` is an option of every command.
-    let arg = arg.aliases(doc.aliases.iter().copied().filter(|&alias| alias != "seed"));
+    let arg = if doc.name.contains('_') { arg.visible_alias(doc.name) } else { arg };
+    // `--seed` is an option of the command.
+    let aliases = doc.aliases.iter().copied().filter(|&alias| alias != "seed");
+    let arg = aliases.fold(arg, |arg, alias| match alias.contains('_') {
+        true => arg.aliases([hyphened(alias), alias]),
+        false => arg.alias(alias),
+    });
     if is_switch(doc) { arg.num_args(0..=1).require_equals(true).default_missing_value("1") } else { arg }
 }
 
@@ -147,7 +152,7 @@ pub struct TraceOptions {
     #[arg(long, value_name = "NAME")]
     format: Option<Format>,
     /// Factor on arrival times: 0.5 replays twice as fast
-    #[arg(long, value_name = "FACTOR", value_parser = time_scale)]
+    #[arg(long, value_name = "FACTOR", value_parser = time_scale, conflicts_with = "closed_loop")]
     time_scale: Option<f64>,
     /// Keep N requests outstanding, instead of following arrival times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -9,6 +9,7 @@ use crate::drive::{
     self, Ageing, HostStack, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError, Source, Target,
     Trace,
 };
+use crate::output::{OutputError, OutputFile};
 use crate::report::{HostCost, Report, RequestLog, Workload};
 use crate::spec::{Fill, Origin, Overwrite, Place, RawJob, RawPair, Spec};
 use crate::steadiness;
@@ -17,7 +18,6 @@ use crate::workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use pellucid_device::{Device, DeviceConfig};
 use pellucid_media::StoreKind;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -39,13 +39,8 @@ pub enum ExperimentError {
     Format(String),
     /// The run failed.
     Run(RunError),
-    /// A file could not be written.
-    File {
-        /// Which.
-        path: String,
-        /// Why.
-        error: std::io::Error,
-    },
+    /// An output could not be written.
+    Output(OutputError),
 }
 
 impl std::fmt::Display for ExperimentError {
@@ -60,12 +55,18 @@ impl std::fmt::Display for ExperimentError {
             ExperimentError::Job { place, error } => write!(f, "{place}: {error}"),
             ExperimentError::Format(message) => write!(f, "run.format: {message}"),
             ExperimentError::Run(error) => error.fmt(f),
-            ExperimentError::File { path, error } => write!(f, "{path}: {error}"),
+            ExperimentError::Output(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for ExperimentError {}
+
+impl From<OutputError> for ExperimentError {
+    fn from(error: OutputError) -> Self {
+        ExperimentError::Output(error)
+    }
+}
 
 impl From<RunError> for ExperimentError {
     fn from(error: RunError) -> Self {
@@ -96,7 +97,7 @@ pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
 
 /// Sets one key in every job of a description, as `--KEY VALUE` does; without a job it makes one.
 pub fn set_in_jobs(spec: &mut Spec, key: &str, value: &str) {
-    let pair = option_pair(key, key, value);
+    let pair = option_pair(&key.replace('_', "-"), key, value);
     if spec.jobs.is_empty() {
         spec.jobs.push(RawJob { place: pair.origin.place.clone(), pairs: Vec::new() });
     }
@@ -184,6 +185,8 @@ pub fn execute(
     clock: &dyn Fn() -> f64,
     onlooker: impl Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
+    // Refused before the drive is filled.
+    let log = claim_log(spec)?;
     let in_use = matches!(&spec.drive.media.store, StoreKind::File(path) if path.exists());
     let mut device = Device::new(&config(spec)).map_err(RunError::Device)?;
     if spec.host.is_some() {
@@ -194,7 +197,7 @@ pub fn execute(
             drive::precondition_sectors_stack(&mut stack, &sectors, oracle.as_mut())?;
         }
         drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut())?;
-        let report = execute_on(&mut stack, spec, jobs, oracle, clock, onlooker)?;
+        let report = measure(&mut stack, spec, jobs, oracle, log, clock, onlooker)?;
         // What stays is an image that somebody may start on again; a drive that cannot take the map is found as after a cut.
         if matches!(spec.drive.media.store, StoreKind::File { .. }) {
             let _ = stack.stop();
@@ -205,7 +208,7 @@ pub fn execute(
     let mut oracle = oracle(spec, &device, in_use);
     precondition_by_trace(&mut device, spec, oracle.as_mut())?;
     drive::precondition(&mut device, &spec.precondition, oracle.as_mut())?;
-    let report = execute_on(&mut device, spec, jobs, oracle, clock, onlooker)?;
+    let report = measure(&mut device, spec, jobs, oracle, log, clock, onlooker)?;
     Ok((device, report))
 }
 
@@ -253,10 +256,27 @@ pub fn execute_on(
     clock: &dyn Fn() -> f64,
     onlooker: impl Onlooker,
 ) -> Result<Report, ExperimentError> {
+    measure(device, spec, jobs, oracle, claim_log(spec)?, clock, onlooker)
+}
+
+fn measure(
+    device: &mut impl Target,
+    spec: &Spec,
+    jobs: &[Job],
+    oracle: Option<Oracle>,
+    mut file: Option<OutputFile>,
+    clock: &dyn Fn() -> f64,
+    onlooker: impl Onlooker,
+) -> Result<Report, ExperimentError> {
     let (source, summary) = source(device, spec, jobs)?;
-    let log = spec.run.log.as_deref().map(open_log).transpose()?;
+    let log = file.as_ref().map(log_on).transpose()?;
     let began = clock();
-    let measured = Run::new(device, source, oracle, log).run(onlooker)?;
+    let measured =
+        Run::new(device, source, oracle, log).run(onlooker).map_err(|error| match (error, &file) {
+            (RunError::Log(error), Some(file)) => ExperimentError::Output(file.failed(error)),
+            (error, _) => error.into(),
+        })?;
+    file.as_mut().map_or(Ok(()), OutputFile::commit)?;
     let cost = HostCost::new(measured.requests.requests, clock() - began, peak_memory_bytes());
     let seeds = seeds(spec, jobs);
     let workload = Workload { summary, command_line: String::new(), precondition: spec.precondition.words() };
@@ -305,14 +325,9 @@ fn open_trace(target: &impl Target, spec: &Spec, path: &Path) -> Result<(Shaped,
         None => None,
     };
     let options = ReadOptions { format, ..ReadOptions::default() };
-    let reader = match &spec.run.trace_copy {
-        None => TraceReader::open_with(path, &options).map_err(RunError::Trace)?,
-        Some(copy) => {
-            let failed = |error| ExperimentError::File { path: copy.display().to_string(), error };
-            let input = File::open(copy).map_err(failed)?;
-            TraceReader::from_read(&path.display().to_string(), input, &options).map_err(RunError::Trace)?
-        }
-    };
+    let held_by = spec.run.trace_copy.as_deref().unwrap_or(path);
+    let reader =
+        TraceReader::open_copy(&path.display().to_string(), held_by, &options).map_err(RunError::Trace)?;
     let mut shaping = Shaping::new(target.capacity_bytes(), sector_bytes);
     shaping.time_scale = spec.run.time_scale;
     shaping.addresses = spec.run.address;
@@ -371,10 +386,13 @@ pub fn jobs_summary(jobs: &[Job]) -> String {
     }
 }
 
-fn open_log(path: &Path) -> Result<RequestLog<Box<dyn Write>>, ExperimentError> {
-    let failed = |error| ExperimentError::File { path: path.display().to_string(), error };
-    let file: Box<dyn Write> = Box::new(File::create(path).map_err(failed)?);
-    RequestLog::new(file).map_err(failed)
+fn claim_log(spec: &Spec) -> Result<Option<OutputFile>, ExperimentError> {
+    Ok(spec.run.log.as_deref().map(OutputFile::create).transpose()?)
+}
+
+fn log_on(file: &OutputFile) -> Result<RequestLog<Box<dyn Write>>, ExperimentError> {
+    let writer: Box<dyn Write> = Box::new(file.writer()?);
+    RequestLog::new(writer).map_err(|error| file.failed(error).into())
 }
 
 /// The process's largest resident memory so far, where the system tells.

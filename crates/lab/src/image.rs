@@ -15,14 +15,14 @@
 //! A description that differs from the saved one may be put on the media (another victim policy, other times, a faster
 //! link), as long as shape, store and capacity are the same.
 
+use crate::output::{OutputError, OutputFile};
 use crate::spec::{self, Spec, SpecError};
 use pellucid_device::{Device, DeviceError};
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_media::{Media, SnapshotError};
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"PELLAGED";
@@ -120,43 +120,31 @@ pub fn is_image(path: impl AsRef<Path>) -> bool {
         && magic == *MAGIC
 }
 
-/// Writes the image of a drive at rest, made from `spec`, and returns its length in bytes. A file that is not complete
-/// never has the name asked for.
-pub fn write(path: impl AsRef<Path>, spec: &Spec, device: &Device) -> Result<u64, ImageError> {
-    let path = path.as_ref();
-    let part = part_path(path);
-    write_part(&part, spec, device)
-        .and_then(|bytes| std::fs::rename(&part, path).map(|()| bytes).map_err(ImageProblem::Io))
-        .map_err(|problem| {
-            let _ = std::fs::remove_file(&part);
-            ImageError { path: path.into(), problem: problem.into() }
-        })
+/// Writes the image of a drive at rest, made from `spec`, into a file that has been begun, and returns its length in bytes.
+///
+/// # Errors
+/// The file cannot be written; what had its name stays.
+pub fn write(mut file: OutputFile, spec: &Spec, device: &Device) -> Result<u64, OutputError> {
+    let bytes = write_all(&mut file, spec, device).map_err(|error| file.failed(error))?;
+    file.commit()?;
+    Ok(bytes)
 }
 
-/// Where an image is written until it is complete.
-pub fn part_path(path: &Path) -> PathBuf {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    part.into()
-}
-
-/// A new file that nobody but its owner reads: it has a drive's data.
-fn for_owner(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
-}
-
-fn write_part(part: &Path, spec: &Spec, device: &Device) -> Result<u64, ImageProblem> {
+fn write_all(file: &mut OutputFile, spec: &Spec, device: &Device) -> io::Result<u64> {
     let text = spec::show(&Spec { jobs: Vec::new(), ..spec.clone() });
-    let mut out = Hashed::new(BufWriter::with_capacity(BUFFER_BYTES, for_owner(part)?));
+    let mut out = Hashed::new(BufWriter::with_capacity(BUFFER_BYTES, file));
     out.write_all(MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
     out.write_all(&(text.len() as u32).to_le_bytes())?;
     out.write_all(text.as_bytes())?;
     out.write_all(&device.capacity_sectors().to_le_bytes())?;
-    device.media().export(&spec.drive.media, &mut out)?;
+    device.media().export(&spec.drive.media, &mut out).map_err(|error| match error {
+        SnapshotError::Io(error) => error,
+        other => io::Error::other(other),
+    })?;
     let (hash, bytes) = (out.hash, out.bytes);
     out.inner.write_all(&hash.to_le_bytes())?;
-    out.inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    out.inner.flush()?;
     Ok(bytes + 8)
 }
 

@@ -4,6 +4,7 @@ pub mod conformance;
 pub mod drive;
 pub mod experiment;
 pub mod image;
+pub mod output;
 pub mod report;
 pub mod reproduce;
 pub mod spec;

@@ -5,6 +5,7 @@ use pellucid_flash::{BlockId, Lpn};
 use pellucid_lab::drive::Oracle;
 use pellucid_lab::experiment::{execute_on, jobs, prepare};
 use pellucid_lab::image::{self, Image};
+use pellucid_lab::output::OutputFile;
 use pellucid_lab::spec::{self, Spec};
 use std::path::PathBuf;
 
@@ -68,10 +69,11 @@ fn aged(name: &str, sets: &[&str]) -> (Spec, Device, TempPath) {
     let spec = described(sets);
     let device = prepare(&spec, None).unwrap_or_else(|e| panic!("{e}"));
     let path = TempPath::new(name);
-    let bytes = image::write(&path.0, &spec, &device).unwrap_or_else(|e| panic!("{e}"));
+    let bytes = OutputFile::create(&path.0)
+        .and_then(|file| image::write(file, &spec, &device))
+        .unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(bytes, std::fs::metadata(&path.0).unwrap().len());
     assert!(image::is_image(&path.0));
-    assert!(!image::part_path(&path.0).exists());
     (spec, device, path)
 }
 

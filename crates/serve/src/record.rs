@@ -33,6 +33,11 @@ impl<W: Write> FioTrace<W> {
         trace
     }
 
+    /// What it is written into.
+    pub fn get_mut(&mut self) -> &mut W {
+        self.out.get_mut()
+    }
+
     fn line(&mut self, arrival: &Arrival) -> io::Result<()> {
         let Arrival { namespace, sectors, sector_bytes, .. } = *arrival;
         // Drives that jump have each their own time; a trace has one, which never runs backwards.

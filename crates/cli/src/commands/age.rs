@@ -2,7 +2,6 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::interrupt;
 use crate::output;
 use crate::precondition::MemoryOptions;
 use crate::progress::Bar;
@@ -13,6 +12,7 @@ use pellucid_ftl::Durability;
 use pellucid_lab::drive::{Ageing, HostLayer, STEADY_PASSES_MAX, STEADY_SHARE};
 use pellucid_lab::experiment::{self, Aged};
 use pellucid_lab::image;
+use pellucid_lab::output::OutputFile;
 use pellucid_lab::report::EraseCounts;
 use pellucid_lab::report::format::{binary_bytes, count, percent, significant, span};
 use pellucid_lab::spec::{self, Fill, Spec};
@@ -24,8 +24,8 @@ const EXAMPLES: &str = "\
 Examples:
   pellucid age jasmine -o aged.pellucid
   pellucid age bench/random-write.toml --fill 90% --overwrite 2 -o aged.pellucid
-  pellucid run --image aged.pellucid --rw randwrite --number_ios 100000
-  pellucid compare aged.pellucid aged.pellucid,ftl.victim=fifo --rw randwrite --number_ios 100000";
+  pellucid run --image aged.pellucid --rw randwrite --number-ios 100000
+  pellucid compare aged.pellucid aged.pellucid,ftl.victim=fifo --rw randwrite --number-ios 100000";
 
 /// Fill and overwrite a drive, and save it as an image that runs fork from
 #[derive(Debug, clap::Args)]
@@ -68,7 +68,6 @@ fn overwrite(text: &str) -> Result<String, String> {
 
 impl Age {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        global.no_work("age")?;
         description_expected(&self.drive)?;
         let spec = self.spec(global)?;
         let in_file = match &spec.drive.media.store {
@@ -82,25 +81,26 @@ impl Age {
             let message = "not a file; allowed: a file, or a new name";
             return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
         }
-        if in_file.is_none() {
-            output::check_folder(&path)?;
+        let empty = std::fs::metadata(&path).is_ok_and(|file| file.len() == 0);
+        if in_file.is_none() && path.is_file() && !empty && !image::is_image(&path) {
+            let message = "a file that is no image; allowed: an image, or a new name";
+            return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
         }
         self.memory.check(&spec, global)?;
+        // Refused before the drive is aged.
+        let image = in_file.is_none().then(|| OutputFile::create_private(&path)).transpose()?;
         let began = Instant::now();
         let bar = Bar::new(global, None);
         bar.say("ageing the drive");
         let Aged { mut device, capacity_bytes, ageing } = experiment::age(&spec)?;
         bar.say("saving the drive");
-        let (path, bytes) = match in_file {
+        let bytes = image.map(|file| image::write(file, &spec, &device)).transpose()?;
+        let path = match in_file {
             Some(file) => {
                 device.sync().map_err(Failure::work)?;
-                (file, None)
+                file
             }
-            None => {
-                let part = image::part_path(&path);
-                let written = interrupt::writing(part, || image::write(&path, &spec, &device));
-                (path, Some(written.map_err(Failure::work)?))
-            }
+            None => path,
         };
         bar.clear();
         let seconds = began.elapsed().as_secs_f64();
@@ -202,7 +202,7 @@ impl Summary<'_> {
             "age  {}  >  {path}{size}, in {}\n\n\
              {}\
              {:20}{} filled, erases per block {} to {}, mean {}, free blocks {}\n\n\
-             next:  pellucid run --image {path} --rw randwrite --number_ios 100000\n",
+             next:  pellucid run --image {path} --rw randwrite --number-ios 100000\n",
             self.spec.drive_name,
             span(self.seconds),
             self.evidence(),

@@ -1,23 +1,26 @@
 //! `pellucid compare`: the same work on several drives, side by side.
 
 use crate::args::Global;
+use crate::columns;
 use crate::failure::Failure;
 use crate::output;
 use crate::precondition::PreconditionOptions;
-use crate::subject::{Subject, is_stream};
+use crate::subject::{self, Subject, is_stream};
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions};
 use anyhow::anyhow;
+use pellucid_lab::output::Part;
 use pellucid_lab::report::{Report, render_compare, render_compare_html, render_compare_svg};
-use pellucid_lab::workload::HandleList;
+use pellucid_lab::workload::{HandleList, Job};
 use pellucid_media::StoreKind;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
   pellucid compare cosmos-plus jasmine --trace examples/cloudphysics.csv.zst
-  pellucid compare jasmine jasmine,ftl.victim=fifo --rw randwrite --bs 4k --number_ios 100000
-  pellucid compare aged.pellucid aged.pellucid,ftl.victim=cost-benefit --rw randwrite --number_ios 100000";
+  pellucid compare jasmine jasmine,ftl.victim=fifo --rw randwrite --bs 4k --number-ios 100000
+  pellucid compare aged.pellucid aged.pellucid,ftl.victim=cost-benefit --rw randwrite --number-ios 100000";
 
 /// Do the same work on several drives and put the results side by side
 #[derive(Debug, clap::Args)]
@@ -43,31 +46,103 @@ pub struct Compare {
     workload: WorkloadOptions,
 }
 
+/// A drive and its work.
+struct Prepared {
+    subject: Subject,
+    jobs: Vec<Job>,
+    overrides: BTreeMap<String, String>,
+    folder: String,
+}
+
 impl Compare {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let prepared = self.prepared(global)?;
+        let run = &prepared[0].subject.spec.run;
+        let mut directory = output::claim(run.report.as_deref())?;
+        let mut done = Vec::new();
+        for Prepared { subject, jobs, overrides, folder } in prepared {
+            let name = subject.spec.drive_name.clone();
+            let outcome = subject.run(&jobs, global, &WatchOptions::default());
+            let partial = matches!(&outcome, Ok(report) if report.partial);
+            done.push(Compared { name, overrides, folder, outcome });
+            if partial {
+                // What comes after an interrupt is not done at all.
+                break;
+            }
+        }
+        let json = to_json(&done);
+        let (mut reports, mut pages, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+        let drives = done.len();
+        for Compared { name, folder, outcome, .. } in done {
+            match outcome {
+                Ok(report) => {
+                    reports.push(report);
+                    pages.push(folder);
+                }
+                Err(failure) => failed.push((name, failure)),
+            }
+        }
+        if reports.is_empty() {
+            let (name, failure) = failed.swap_remove(0);
+            return Err(failure.about(&name));
+        }
+        let failed: Vec<(String, String)> =
+            failed.into_iter().map(|(name, failure)| (name, failure.sentence())).collect();
+        if let Some(directory) = &mut directory {
+            directory.replace(&files(&reports, &pages, &failed, &json))?;
+        }
+        output::warn(global, reports.iter().flat_map(Report::warnings_by_name));
+        if global.json {
+            output::print(&json)?;
+        } else {
+            output::header(global, "compare", &self.drives.join("  "), &reports[0].workload.summary)?;
+            output::print(&render_compare(&reports))?;
+        }
+        if let Some(directory) = directory.filter(|_| !global.json) {
+            let page = directory.path().join("index.html");
+            output::print(&format!("\n{:22}{}  (JSON beside it)\n", "report", page.display()))?;
+        }
+        if !failed.is_empty() {
+            let each: Vec<String> = failed.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+            return Err(Failure::work(anyhow!(
+                "{} of {drives} drives failed: {}",
+                each.len(),
+                each.join("; ")
+            )));
+        }
+        reports.last().map_or(Ok(()), output::ended)
+    }
+
+    /// The drives, each with its work; what cannot be is refused before the first is run.
+    fn prepared(&self, global: &Global) -> Result<Vec<Prepared>, Failure> {
         let mut subjects = self.subjects(global)?;
         self.check_files(&subjects)?;
-        name_apart(&mut subjects);
+        let names = columns::names(&subjects.iter().map(|subject| &subject.spec).collect::<Vec<_>>());
+        let folders = columns::folders(&names);
+        for (subject, name) in subjects.iter_mut().zip(&names) {
+            subject.spec.drive_name.clone_from(name);
+        }
         let first = &subjects[0].spec;
-        let (jobs, run) = (first.jobs.clone(), first.run.clone());
+        let (first_jobs, run) = (first.jobs.clone(), first.run.clone());
         let placing = subjects.iter().any(|subject| subject.spec.drive.ftl.handles > 1);
-        let mut reports = Vec::new();
+        let mut prepared: Vec<Prepared> = Vec::new();
         // What is said of the job file is said once.
         let silent = Global { quiet: true, ..global.clone() };
-        for mut subject in subjects {
+        for (mut subject, folder) in subjects.into_iter().zip(folders) {
+            let overrides = subject::overrides(&subject.spec);
             // The same work: what the first description asks for, with the same seed, unless options say otherwise.
-            subject.spec.jobs.clone_from(&jobs);
+            subject.spec.jobs.clone_from(&first_jobs);
             subject.spec.run.clone_from(&run);
-            let mut work = match &self.trace {
+            let mut jobs = match &self.trace {
                 Some(trace) => {
                     self.options.apply(&mut subject.spec, trace.clone());
                     Vec::new()
                 }
                 None => {
-                    let global = if reports.is_empty() { global } else { &silent };
-                    let work = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
+                    let global = if prepared.is_empty() { global } else { &silent };
+                    let jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
                     self.replayed(&mut subject)?;
-                    work
+                    jobs
                 }
             };
             if let Some(trace) = subject.spec.run.trace.as_ref().filter(|trace| is_stream(trace)) {
@@ -76,31 +151,16 @@ impl Compare {
             }
             // One drive offers placement: those that do not take the same writes without.
             if placing && (subject.spec.drive.ftl.handles == 1 || subject.spec.host.is_some()) {
-                work.iter_mut().for_each(|job| job.handles = HandleList::Off);
+                jobs.iter_mut().for_each(|job| job.handles = HandleList::Off);
             }
-            subject.check_work(&work)?;
+            subject.check_work(&jobs)?;
             subject.precondition(&self.precondition, global)?;
-            let name = subject.spec.drive_name.clone();
             if let Some(log) = &mut subject.spec.run.log {
-                log.as_mut_os_string().push(format!(".{name}"));
+                log.as_mut_os_string().push(format!(".{folder}"));
             }
-            let directory = subject.spec.run.report.as_ref().map(|directory| directory.join(&name));
-            let report = subject.run(&work, global, &WatchOptions::default())?;
-            if let Some(directory) = directory {
-                output::write_files(&report, &directory)?;
-            }
-            reports.push(report);
+            prepared.push(Prepared { subject, jobs, overrides, folder });
         }
-        if let Some(directory) = &run.report {
-            write_page(&reports, directory)?;
-        }
-        output::warn(global, reports.iter().flat_map(Report::warnings_by_name));
-        if global.json {
-            let all: Vec<String> = reports.iter().map(|r| r.to_json(true).trim_end().to_string()).collect();
-            return Ok(output::print(&format!("[{}]\n", all.join(",\n")))?);
-        }
-        output::header(global, "compare", &self.drives.join("  "), &reports[0].workload.summary)?;
-        Ok(output::print(&render_compare(&reports))?)
+        Ok(prepared)
     }
 
     /// Drives whose media are in one file would not be told the same work: each would find what those before it have written.
@@ -144,27 +204,38 @@ impl Compare {
     }
 }
 
-/// The comparison beside the drives' own reports: a page, and its drawings as one file.
-fn write_page(reports: &[Report], directory: &Path) -> Result<(), Failure> {
-    let write = |name: &str, text: String| {
-        let path = directory.join(name);
-        std::fs::write(&path, text).map_err(|error| Failure::work(anyhow!("{}: {error}", path.display())))
-    };
-    write("index.html", render_compare_html(reports))?;
-    write("compare.svg", render_compare_svg(reports))
+/// What became of a drive.
+struct Compared {
+    name: String,
+    overrides: BTreeMap<String, String>,
+    folder: String,
+    outcome: Result<Report, Failure>,
 }
 
-/// Numbers drives of the same name, so that each has a column and a directory of its own. A number that some drive has
-/// in its own name is left out.
-fn name_apart(subjects: &mut [Subject]) {
-    let own: Vec<String> = subjects.iter().map(|subject| subject.spec.drive_name.clone()).collect();
-    let mut taken: Vec<String> = Vec::new();
-    for (subject, name) in subjects.iter_mut().zip(&own) {
-        if taken.contains(name) {
-            let numbered = (2..).map(|number| format!("{name} ({number})"));
-            let free = |name: &String| !taken.contains(name) && !own.contains(name);
-            subject.spec.drive_name = numbered.into_iter().find(free).unwrap_or_default();
-        }
-        taken.push(subject.spec.drive_name.clone());
-    }
+/// The reports as a list; a drive that failed has its name, its overrides, and the error.
+fn to_json(all: &[Compared]) -> String {
+    let one = |drive: &Compared| match &drive.outcome {
+        Ok(report) => report.to_json(true).trim_end().to_string(),
+        Err(failure) => format!(
+            "{:#}",
+            serde_json::json!({
+                "drive": { "name": drive.name }, "overrides": drive.overrides, "error": failure.sentence(),
+            })
+        ),
+    };
+    format!("[{}]\n", all.iter().map(one).collect::<Vec<_>>().join(",\n"))
+}
+
+/// The comparison, as a page, as one file of drawings, and as JSON; and the report of each drive in a folder of its own.
+fn files(reports: &[Report], folders: &[String], failed: &[(String, String)], json: &str) -> Vec<Part> {
+    let pages: Vec<String> =
+        folders.iter().map(|folder| format!("{}/index.html", folder.replace(' ', "%20"))).collect();
+    let each = reports.iter().zip(folders).flat_map(|(report, folder)| report.files(Path::new(folder)));
+    let mut parts: Vec<Part> = each.collect();
+    parts.extend([
+        ("compare.svg".into(), render_compare_svg(reports).into_bytes()),
+        ("compare.json".into(), json.into()),
+        ("index.html".into(), render_compare_html(reports, &pages, failed).into_bytes()),
+    ]);
+    parts
 }

@@ -1,11 +1,11 @@
 //! `pellucid power-cut` and `pellucid fault`: a drive in service is broken on purpose.
 
-use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
 use anyhow::anyhow;
+use pellucid_lab::output::reason;
 use serde_json::{Map, Value};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -126,15 +126,13 @@ pub struct Status {
 }
 
 impl PowerCut {
-    pub fn run(self, global: &Global) -> Result<(), Failure> {
-        global.no_drive("power-cut")?;
+    pub fn run(self) -> Result<(), Failure> {
         self.target.ask("power-cut", Map::new())
     }
 }
 
 impl Fault {
-    pub fn run(self, global: &Global) -> Result<(), Failure> {
-        global.no_drive("fault")?;
+    pub fn run(self) -> Result<(), Failure> {
         let given = [
             ("program_fail", self.program_fail),
             ("erase_fail", self.erase_fail),
@@ -154,8 +152,7 @@ impl Fault {
 }
 
 impl Status {
-    pub fn run(self, global: &Global) -> Result<(), Failure> {
-        global.no_drive("status")?;
+    pub fn run(self) -> Result<(), Failure> {
         let fields = Map::from_iter([("do".to_string(), "status".into())]);
         print(&ask(&self.control, fields)?)
     }
@@ -197,7 +194,8 @@ impl Control {
         let stream = stream.map_err(|error| {
             let path = path.display();
             Failure::work(anyhow!(
-                "{path}: no server answers here (pellucid serve --control {path}): {error}"
+                "{path}: no server answers here (pellucid serve --control {path}): {}",
+                reason(&error)
             ))
         })?;
         Ok(Control { path: path.into(), stream: BufReader::new(stream) })
@@ -205,20 +203,39 @@ impl Control {
 
     /// Sends one request and reads its answer.
     pub fn ask(&mut self, fields: Map<String, Value>) -> Result<Value, Failure> {
+        let answer = self.ask_while_it_runs(fields)?;
+        answer.ok_or_else(|| Failure::work(anyhow!("{}", self.stopped())))
+    }
+
+    /// What is said of a server that is no more.
+    pub fn stopped(&self) -> String {
+        format!("{}: the server has stopped", self.path.display())
+    }
+
+    /// As [`Control::ask`]; `None`: the server has stopped.
+    pub fn ask_while_it_runs(&mut self, fields: Map<String, Value>) -> Result<Option<Value>, Failure> {
         let path = self.path.display();
-        let said = |error: std::io::Error| Failure::work(anyhow!("{path}: {error}"));
         // In one piece: a line that comes in parts is answered late.
         let request = format!("{}\n", Value::Object(fields));
-        self.stream.get_mut().write_all(request.as_bytes()).map_err(said)?;
         let mut line = String::new();
-        if self.stream.read_line(&mut line).map_err(said)? == 0 {
-            return Err(Failure::work(anyhow!("{path}: the server has stopped")));
+        let written = self.stream.get_mut().write_all(request.as_bytes());
+        match written.and_then(|()| self.stream.read_line(&mut line)) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                return Ok(None);
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                let seconds = ANSWER_MAX.as_secs();
+                return Err(Failure::work(anyhow!("{path}: the server has not answered for {seconds} s")));
+            }
+            Err(error) => return Err(Failure::work(anyhow!("{path}: {}", reason(&error)))),
         }
         let answer: Value =
             serde_json::from_str(&line).map_err(|error| Failure::work(anyhow!("{path}: answer: {error}")))?;
         match answer.get("error").and_then(Value::as_str) {
             Some(error) => Err(Failure::work(anyhow!("{error}"))),
-            None => Ok(answer),
+            None => Ok(Some(answer)),
         }
     }
 }

@@ -12,7 +12,7 @@ mod show;
 mod target;
 mod top;
 
-use crate::args::Args;
+use crate::args::Global;
 use crate::failure::Failure;
 
 /// What to do.
@@ -34,9 +34,8 @@ pub enum Command {
 }
 
 /// Does it.
-pub fn run(args: Args) -> Result<(), Failure> {
-    let global = &args.global;
-    match args.command {
+pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
+    match command {
         Command::Run(command) => command.run(global),
         Command::Replay(command) => command.run(global),
         Command::Compare(command) => command.run(global),
@@ -46,9 +45,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Presets(command) => command.run(global),
         Command::Serve(command) => command.run(global),
         Command::Target(command) => command.run(global),
-        Command::Top(command) => command.run(global),
-        Command::Status(command) => command.run(global),
-        Command::PowerCut(command) => command.run(global),
-        Command::Fault(command) => command.run(global),
+        Command::Top(command) => command.run(),
+        Command::Status(command) => command.run(),
+        Command::PowerCut(command) => command.run(),
+        Command::Fault(command) => command.run(),
     }
 }

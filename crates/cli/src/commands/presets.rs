@@ -17,7 +17,6 @@ pub struct Presets {}
 
 impl Presets {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        global.no_drive("presets")?;
         if global.json {
             let all = presets().iter().map(|p| serde_json::json!({ "name": p.name, "summary": p.summary }));
             return Ok(output::print(&format!("{:#}\n", all.collect::<serde_json::Value>()))?);

@@ -42,10 +42,10 @@ impl Replay {
         let mut subject = Subject::open(&self.drive, self.image.as_deref(), global)?;
         self.options.apply(&mut subject.spec, self.trace.clone());
         let trace = self.trace.display();
-        let directory = subject.spec.run.report.clone();
         subject.check_work(&[])?;
         subject.precondition(&self.precondition, global)?;
         self.watch.check(global)?;
+        let directory = output::claim(subject.spec.run.report.as_deref())?;
         output::header(global, "replay", &subject.spec.drive_name, &trace.to_string())?;
         let report = subject.run(&[], global, &self.watch)?;
         let other = if self.drive == "jasmine" { "cosmos-plus" } else { "jasmine" };
@@ -60,6 +60,6 @@ impl Replay {
         if directory.is_none() {
             hints.push(format!("pellucid replay {} {trace} --report report", self.drive));
         }
-        output::report(global, &report, directory.as_deref(), &hints)
+        output::report(global, &report, directory, &hints)
     }
 }

@@ -5,11 +5,11 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Bar;
 use anyhow::anyhow;
+use pellucid_lab::output::Part;
 use pellucid_lab::reproduce::{
     Bench, Claim, Outcome, ReproduceError, render_details, render_json, render_known, render_list,
     render_page, render_row, render_rows_head, select, standing,
 };
-use std::path::Path;
 
 /// Seed of work and media, unless another is asked for.
 const SEED: u64 = 1;
@@ -33,7 +33,7 @@ pub struct Reproduce {
     #[arg(value_name = "ID|PAPER")]
     claims: Vec<String>,
     /// List the claims instead of running them
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["sets", "report", "seed", "quiet"])]
     list: bool,
 }
 
@@ -41,14 +41,12 @@ impl Reproduce {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let claims = select(&self.claims).map_err(Failure::asked)?;
         if self.list {
-            global.no_drive("reproduce --list")?;
             return Ok(output::print(&list(&claims, global))?);
         }
-        check_options(global)?;
-        global.report.as_deref().map_or(Ok(()), output::make_directory)?;
+        let mut directory = output::claim(global.report.as_deref())?;
         let outcomes = self.outcomes(claims, global)?;
-        if let Some(directory) = &global.report {
-            write_files(&outcomes, directory)?;
+        if let Some(directory) = &mut directory {
+            directory.replace(&files(&outcomes))?;
         }
         if global.json {
             output::print(&render_json(&outcomes))?;
@@ -110,18 +108,6 @@ fn list(claims: &[&Claim], global: &Global) -> String {
     format!("{:#}\n", all.collect::<serde_json::Value>())
 }
 
-/// Claims are many small runs: what belongs to a single run has no place here.
-fn check_options(global: &Global) -> Result<(), Failure> {
-    let refused = [("--log", global.log.is_some()), ("--verify", global.verify)];
-    match refused.into_iter().find(|(_, given)| *given) {
-        Some((option, _)) => {
-            let allowed = "allowed: --set, --seed, --json, --report, --quiet";
-            Err(Failure::asked(anyhow!("{option}: reproduce has many runs, not one; {allowed}")))
-        }
-        None => Ok(()),
-    }
-}
-
 fn failure(error: ReproduceError) -> Failure {
     match error {
         ReproduceError::Spec(error) => error.into(),
@@ -129,13 +115,11 @@ fn failure(error: ReproduceError) -> Failure {
     }
 }
 
-/// Writes reproduce.json and index.html.
-fn write_files(outcomes: &[(&'static Claim, Outcome)], directory: &Path) -> Result<(), Failure> {
+/// The files of the report.
+fn files(outcomes: &[(&'static Claim, Outcome)]) -> Vec<Part> {
     let page = render_page(outcomes, &output::command_line());
-    let write = || {
-        std::fs::create_dir_all(directory)?;
-        std::fs::write(directory.join("reproduce.json"), render_json(outcomes))?;
-        std::fs::write(directory.join("index.html"), page)
-    };
-    write().map_err(|error: std::io::Error| Failure::work(anyhow!("{}: {error}", directory.display())))
+    vec![
+        ("reproduce.json".into(), render_json(outcomes).into_bytes()),
+        ("index.html".into(), page.into_bytes()),
+    ]
 }

@@ -14,12 +14,12 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   pellucid run bench/random-read.toml
-  pellucid run cosmos-plus --rw randrw --rwmixread 70 --bs 16k --iodepth 32 --size 1g --number_ios 100000
+  pellucid run cosmos-plus --rw randrw --rwmixread 70 --bs 16k --iodepth 32 --size 1g --number-ios 100000
   pellucid run jasmine --bs 4k --job rw=randread,iodepth=8 --job rw=write --runtime 2s
   pellucid run datacenter-tlc job.fio --set ftl.victim=cost-benefit
   pellucid run bench/random-write.toml --live
   pellucid run cosmos-plus --rw randwrite --runtime 60s --monitor 9300
-  pellucid run --image aged.pellucid --rw randwrite --number_ios 100000 --report report";
+  pellucid run --image aged.pellucid --rw randwrite --number-ios 100000 --report report";
 
 /// Run an experiment, or a workload on a drive
 #[derive(Debug, clap::Args)]
@@ -56,7 +56,6 @@ impl Run {
             subject.put_on_target(target::find(drive, name, global)?)?;
         }
         let jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
-        let directory = subject.spec.run.report.clone();
         let work = match &subject.spec.run.trace {
             Some(trace) => trace.display().to_string(),
             None => jobs_summary(&jobs),
@@ -64,8 +63,9 @@ impl Run {
         subject.check_work(&jobs)?;
         subject.precondition(&self.precondition, global)?;
         self.watch.check(global)?;
+        let directory = output::claim(subject.spec.run.report.as_deref())?;
         output::header(global, "run", &subject.spec.drive_name, &work)?;
         let report = subject.run(&jobs, global, &self.watch)?;
-        output::report(global, &report, directory.as_deref(), &[])
+        output::report(global, &report, directory, &[])
     }
 }

@@ -10,19 +10,19 @@ use crate::served_log::{self, Offered};
 use crate::watch::MonitorOptions;
 use anyhow::anyhow;
 use pellucid_flash::Interface;
+use pellucid_lab::output::OutputFile;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
 use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, serial_number};
 use pellucid_serve::session::{NQN_PREFIX, Namespace};
 use pellucid_serve::{
-    Address, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options, PlannedFault, Refusal,
-    RemoteConfig, Server, Time, TlsConfig, UblkError,
+    Address, Arrival, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options, PlannedFault,
+    Refusal, RemoteConfig, Server, Time, TlsConfig, UblkError,
 };
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -96,8 +96,9 @@ pub struct Serve {
     dhchap: Vec<(String, PathBuf)>,
     /// Refuse smaller Diffie-Hellman groups than this, with --dhchap and --remote-dhchap: null, or ffdhe with 2048, 3072, 4096, 6144 or
     /// 8192 bits. Of those that a host offers the smallest is used; with null whoever listens can try secrets at leisure
-    #[arg(long, value_name = "GROUP", default_value = "null", value_parser = parse_group)]
-    dhchap_group: DhGroup,
+    /// [default: null]
+    #[arg(long, value_name = "GROUP", value_parser = parse_group)]
+    dhchap_group: Option<DhGroup>,
     /// Serve NVMe/TCP through TLS 1.3 only, to hosts whose key is given like this, and to no others; may be given several times. FILE
     /// holds one key as "nvme gen-tls-key" prints it (SHA-256); only its owner may read it (mode 0600). Needs a build with the feature
     /// tls-psk
@@ -115,9 +116,9 @@ pub struct Serve {
     /// polls takes over the loopback; with --time instant none]
     #[arg(long, value_name = "N|measured", value_parser = parse_lead)]
     lead_us: Option<Lead>,
-    /// Connections at once; more are turned away
-    #[arg(long, value_name = "N", default_value_t = Options::default().connections_max, value_parser = parse_connections)]
-    connections: usize,
+    /// Connections at once; more are turned away [default: 1024]
+    #[arg(long, value_name = "N", value_parser = parse_connections)]
+    connections: Option<usize>,
     /// Write the requests to this file, as a trace that replay reads
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -128,7 +129,7 @@ pub struct Serve {
     #[arg(long)]
     ublk: bool,
     /// How events are logged to standard error
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", conflicts_with = "quiet")]
     log_format: LogFormat,
     /// Plan a fault: KIND@WHEN[:KEY=VALUE,...]; may be given several times. Kinds: power-cut, program-fail=P, erase-fail=P,
     /// read-fail=P, slow-die=DIExF, kill-die=DIE, bit-errors=F, bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out
@@ -139,6 +140,32 @@ pub struct Serve {
     /// Take commands on this Unix socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+}
+
+/// A trace that takes its name when the server stops.
+struct Recording(FioTrace<OutputFile>);
+
+impl Observer for Recording {
+    fn arrived(&mut self, arrival: &Arrival, data: &[u8]) {
+        self.0.arrived(arrival, data);
+    }
+
+    fn failed(&mut self) -> Option<String> {
+        self.0.failed()
+    }
+
+    fn finished(&mut self) -> std::io::Result<()> {
+        let written = self.0.finished();
+        let file = self.0.get_mut();
+        match written {
+            Ok(()) => file.commit().map_err(std::io::Error::other),
+            Err(error) => {
+                // What there is of it is worth keeping, beside the recording that is there.
+                file.leave();
+                Err(error)
+            }
+        }
+    }
 }
 
 fn parse_host_file(text: &str) -> Result<(String, PathBuf), String> {
@@ -193,6 +220,7 @@ impl Serve {
             )));
         }
         self.check_addresses()?;
+        self.check_ignored()?;
         let drives = self.open_drives(global)?;
         let names: Vec<String> = drives.iter().map(|opened| opened.name.clone()).collect();
         let unprepared = drives.iter().filter(|opened| opened.unprepared).map(|opened| opened.name.clone());
@@ -235,11 +263,7 @@ impl Serve {
         }
         if let Some(path) = &self.record {
             // It tells what hosts did, so it is for its owner only.
-            let mut create = std::fs::OpenOptions::new();
-            create.write(true).create(true).truncate(true).mode(0o600);
-            let file =
-                create.open(path).map_err(|error| Failure::asked(anyhow!("{}: {error}", path.display())))?;
-            let mut recording = FioTrace::new(file);
+            let mut recording = Recording(FioTrace::new(OutputFile::create_private(path)?));
             if let Some(why) = recording.failed() {
                 return Err(Failure::asked(anyhow!("--record {}: {why}", path.display())));
             }
@@ -262,8 +286,10 @@ impl Serve {
         // They are said when everything listens, so that a refusal stands alone.
         let mut facts = served_log::drives(&core, &origins);
         let offered = served_log::offered(&core, &names);
-        let options =
-            Options { poll: Duration::from_micros(self.poll_us), connections_max: self.connections };
+        let options = Options {
+            poll: Duration::from_micros(self.poll_us),
+            connections_max: self.connections.unwrap_or(Options::default().connections_max),
+        };
         let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
         let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
         let tls = tls.transpose().map_err(Failure::asked)?;
@@ -325,6 +351,30 @@ impl Serve {
         self.monitor.check()
     }
 
+    /// Refuses options that would do nothing here.
+    fn check_ignored(&self) -> Result<(), Failure> {
+        let by_socket = !self.nbd.is_empty() || !self.nvme_tcp.is_empty() || self.control.is_some();
+        let authenticates = !self.dhchap.is_empty() || self.remote_dhchap.is_some();
+        let ignored = [
+            (
+                self.connections.is_some() && !by_socket,
+                "--connections: allowed: with --nbd, --nvme-tcp, --control",
+            ),
+            (
+                self.dhchap_group.is_some() && !authenticates,
+                "--dhchap-group: allowed: with --dhchap, --remote-dhchap",
+            ),
+        ];
+        match ignored.iter().find(|(ignored, _)| *ignored) {
+            Some((_, sentence)) => Err(Failure::asked(anyhow!(*sentence))),
+            None => Ok(()),
+        }
+    }
+
+    fn group_min(&self) -> DhGroup {
+        self.dhchap_group.unwrap_or(DhGroup::Null)
+    }
+
     fn open_drives(&self, global: &Global) -> Result<Vec<Opened>, Failure> {
         let Some(remote) = &self.remote else {
             return self.drives.iter().map(|name| layered::open(name, global)).collect();
@@ -347,7 +397,7 @@ impl Serve {
             nqn: &self.remote_host_nqn,
             digests: self.remote_digests,
             queues: self.remote_queues,
-            secrets: secrets.map(|secrets| secrets.with_group_min(self.dhchap_group)),
+            secrets: secrets.map(|secrets| secrets.with_group_min(self.group_min())),
         };
         Ok(vec![layered::open_remote(remote, host, description, global)?])
     }
@@ -384,7 +434,7 @@ impl Serve {
         for (host, file) in &self.dhchap {
             let loaded = HostSecrets::load(file)
                 .map_err(|error| Failure::asked(anyhow!("--dhchap {host}: {error}")))?;
-            let loaded = loaded.with_group_min(self.dhchap_group);
+            let loaded = loaded.with_group_min(self.group_min());
             if secrets.insert(host.clone(), loaded).is_some() {
                 return Err(Failure::asked(anyhow!(
                     "--dhchap {host}: given twice; allowed: once for each host"

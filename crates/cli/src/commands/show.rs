@@ -29,8 +29,6 @@ pub struct Show {
 
 impl Show {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        global.no_work("show")?;
-        global.no_seed("show")?;
         let spec = Subject::open(&self.drive, None, global)?.spec;
         if !global.json {
             let text = namespaces(&spec.drive)? + &spec::show(&spec);

@@ -19,7 +19,7 @@ Examples:
   pellucid target create open.toml main --units 0-63
   pellucid target create open.toml log --units 64-95 --kind raw
   pellucid target list open.toml
-  pellucid run open.toml --target main --rw randwrite --number_ios 100000
+  pellucid run open.toml --target main --rw randwrite --number-ios 100000
   pellucid target remove open.toml log
   pellucid target create open log --units 64-95 --kind raw --control /tmp/pellucid.control";
 
@@ -124,6 +124,9 @@ fn change(
 impl TargetCommand {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         match self.control {
+            Some(_) if !global.sets.is_empty() => Err(Failure::asked(anyhow!(
+                "--set means nothing to a server's drive; allowed: without --control"
+            ))),
             Some(control) => self.action.ask(&control, global),
             None => self.action.on_file(global),
         }

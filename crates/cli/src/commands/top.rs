@@ -1,13 +1,13 @@
 //! `pellucid top`: the terminal view of drives in service.
 
 use super::control::Control;
-use crate::args::Global;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::view::{Ending, Model, Next, Source, show};
 use anyhow::anyhow;
 use pellucid_monitor::Figures;
 use serde_json::Map;
+use std::io::Write;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -34,31 +34,34 @@ impl Source for Served {
     type Error = Failure;
 
     fn next(&mut self) -> Result<Next, Failure> {
-        Ok(Next::Figures(Box::new(self.figures()?)))
+        Ok(self.figures()?.map_or(Next::Over, |figures| Next::Figures(Box::new(figures))))
     }
 }
 
 impl Served {
-    fn figures(&mut self) -> Result<Figures, Failure> {
-        let answer = self.0.ask(Map::from_iter([("do".to_string(), "watch".into())]))?;
-        serde_json::from_value(answer)
-            .map_err(|error| Failure::work(anyhow!("the server's figures: {error}")))
+    /// The next figures; `None`: the server has stopped.
+    fn figures(&mut self) -> Result<Option<Figures>, Failure> {
+        let answer = self.0.ask_while_it_runs(Map::from_iter([("do".to_string(), "watch".into())]))?;
+        let figures = answer.map(serde_json::from_value).transpose();
+        figures.map_err(|error| Failure::work(anyhow!("the server's figures: {error}")))
     }
 }
 
 impl Top {
-    pub fn run(self, global: &Global) -> Result<(), Failure> {
-        global.no_drive("top")?;
-        if global.json || !console::user_attended() {
-            let what =
-                if global.json { "--json: it draws a picture" } else { "standard output is no terminal" };
+    pub fn run(self) -> Result<(), Failure> {
+        if !console::user_attended() {
             let control = self.control.display();
-            return Err(Failure::asked(anyhow!("top: {what}; allowed: pellucid status --control {control}")));
+            return Err(Failure::asked(anyhow!(
+                "top: standard output is no terminal; allowed: pellucid status --control {control}"
+            )));
         }
         let mut served = Served(Control::connect(&self.control)?);
         let mut model = Model::new("waiting for the server");
         // Before the terminal is taken: what is wrong can be read where it is asked.
-        model.push(served.figures()?);
+        match served.figures()? {
+            Some(figures) => model.push(figures),
+            None => return Err(Failure::work(anyhow!("{}", served.0.stopped()))),
+        }
         if let Some(drive) = &self.drive
             && !model.choose(drive)
         {
@@ -71,7 +74,11 @@ impl Top {
         }
         match show(&mut model, &mut served)? {
             Ending::Interrupt => interrupt::now(),
-            Ending::Quit | Ending::Over => Ok(()),
+            Ending::Quit => Ok(()),
+            Ending::Over => {
+                let _ = writeln!(std::io::stderr(), "{}", served.0.stopped());
+                Ok(())
+            }
         }
     }
 }

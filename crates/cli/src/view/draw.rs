@@ -12,7 +12,9 @@
 use super::model::{Model, Scene};
 use crate::watch::requests;
 use pellucid_flash::{Cause, Stage};
-use pellucid_lab::report::format::{bytes, count, duration, optional, percent, quantity, span};
+use pellucid_lab::report::format::{
+    bytes, count, duration, optional, quantity, significant, span, whole_percent as percent,
+};
 use pellucid_lab::report::key;
 use pellucid_monitor::{Bins, CommandFigures, DriveFigures, WayFigures};
 use ratatui::Frame;
@@ -24,6 +26,13 @@ use ratatui::widgets::{Block, Cell, Paragraph, RenderDirection, Row, Sparkline, 
 /// A smaller terminal gets a sentence instead of a picture.
 const WIDTH_MIN: u16 = 80;
 const HEIGHT_MIN: u16 = 24;
+/// Below, each rate has one line instead of two.
+const TALL: u16 = 28;
+/// From here on the left half has more than it needs.
+const WIDE: u16 = 110;
+/// A line of the grid of ways without its cells, and its frame; and what rates need.
+const GRID_TEXT: u16 = 16;
+const LEFT_MIN: u16 = 40;
 /// Share of the time that a way was busy: below 1 %, 25 %, 50 %, 75 %, and above.
 const SHADES: [&str; 5] = ["··", "░░", "▒▒", "▓▓", "██"];
 /// Colours of reads, programs, erases.
@@ -45,15 +54,24 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     };
     let ways = scene.drive.channel_busy_ns.len() as u16;
     let stages = Stage::ALL.len() as u16 + 4;
+    let rates = if area.height < TALL { 4 } else { 6 };
     let [head, top, middle, bottom, foot] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(6),
+        Constraint::Length(rates),
         Constraint::Min(6),
-        Constraint::Length(stages.min(area.height.saturating_sub(8 + ways + 2).max(6))),
+        Constraint::Length(stages.min(area.height.saturating_sub(rates + 2 + ways + 2).max(6))),
         Constraint::Length(1),
     ])
     .areas(area);
     head_line(frame, head, &scene);
+    // The grid of ways has to be whole; what is said on the right is broken into lines.
+    let cells = 2 * scene.drive.ways_per_channel() as u16 + GRID_TEXT;
+    let left = cells.max(LEFT_MIN).min(area.width / 2).max(if area.width < WIDE {
+        0
+    } else {
+        area.width * 55 / 100
+    });
+    let split = |area| Layout::horizontal([Constraint::Length(left), Constraint::Min(0)]).areas::<2>(area);
     let [curves, amplification] = split(top);
     throughput(frame, curves, &scene);
     write_amplification(frame, amplification, &scene);
@@ -64,8 +82,19 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     foot_line(frame, foot, &scene);
 }
 
-fn split(area: Rect) -> [Rect; 2] {
-    Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(area)
+/// Texts side by side, in as many lines as it takes; a text is broken only where it is longer than a line.
+fn pack(texts: Vec<String>, width: u16) -> Vec<Line<'static>> {
+    let mut lines: Vec<String> = Vec::new();
+    for text in texts {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 3 + text.chars().count() <= width.into() => {
+                line.push_str("   ");
+                line.push_str(&text);
+            }
+            _ => lines.push(text),
+        }
+    }
+    lines.into_iter().map(Line::from).collect()
 }
 
 fn titled(title: impl Into<String>) -> Block<'static> {
@@ -118,14 +147,17 @@ fn throughput(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
     let block = titled("throughput, per simulated second");
     let inner = block.inner(area);
     frame.render_widget(block, area);
-    let [left, right] = Layout::horizontal([Constraint::Length(22), Constraint::Min(10)]).areas(inner);
+    let one_line = inner.height < 4;
+    let words = if one_line { 30 } else { 22 };
+    let [left, right] = Layout::horizontal([Constraint::Length(words), Constraint::Min(4)]).areas(inner);
     let commands = |kind: &str| scene.command(kind).latency.total() as f64 * 1e9 / scene.elapsed_ns() as f64;
     let line = |name: &str, rate: f64, kind: &str, colour| {
-        let text = format!("{name:6}{:>9}/s", bytes(rate));
-        vec![
-            Line::from(Span::styled(text, Style::new().fg(colour))),
-            Line::from(format!("      {:>9} IOPS", quantity(commands(kind)))),
-        ]
+        let rate = Span::styled(format!("{name:6}{:>8}/s", bytes(rate)), Style::new().fg(colour));
+        let commands = format!("{:>7} IOPS", quantity(commands(kind)));
+        match one_line {
+            true => vec![Line::from(vec![rate, Span::raw(" "), Span::raw(commands)])],
+            false => vec![Line::from(rate), Line::from(format!("       {commands}"))],
+        }
     };
     let mut lines = line("read", scene.rate(|d| d.host_read_bytes), "read", COLOURS[0]);
     lines.extend(line("write", scene.rate(|d| d.host_written_bytes), "write", COLOURS[1]));
@@ -156,24 +188,46 @@ fn write_amplification(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
         let name = key(cause.name());
         let grown = programmed.iter().find(|(n, _)| **n == name).map_or(0, |(_, n)| *n);
         if written > 0 && grown > 0 {
-            terms.push(format!("{} {:.2}", cause.name(), ratio(grown)));
+            terms.push((grown, format!("{} {:.2}", cause.name(), ratio(grown))));
+        }
+    }
+    let width = area.width.saturating_sub(2);
+    let fits = |terms: &[(u64, String)]| sum(terms).chars().count() <= width.into();
+    if !fits(&terms) {
+        // Those that matter most, as far as they fit.
+        terms.sort_by_key(|(grown, _)| std::cmp::Reverse(*grown));
+        terms.push((0, "...".into()));
+        while terms.len() > 2 && !fits(&terms) {
+            terms.remove(terms.len() - 2);
         }
     }
     let victims: u64 = scene.grown_by(|d| &d.victims).iter().map(|(_, n)| n).sum();
     let erases: u64 = scene.grown_by(|d| &d.erases).iter().map(|(_, n)| n).sum();
     let (free, blocks) = (scene.drive.free_blocks, scene.drive.blocks);
-    let lines = vec![
-        Line::from(if terms.is_empty() { "nothing written".to_string() } else { terms.join(" + ") }),
-        Line::from(format!("victims {}   erases {}", count(victims), count(erases))),
-        Line::from(format!("units moved {}", count(scene.grown(|d| d.relocated_units)))),
-        Line::from(format!(
+    let mut lines =
+        vec![Line::from(if terms.is_empty() { "nothing written".to_string() } else { sum(&terms) })];
+    let texts = vec![
+        format!(
             "free blocks {} of {}, {}",
-            count(free.into()),
-            count(blocks.into()),
+            many(free.into()),
+            many(blocks.into()),
             percent(f64::from(free) / f64::from(blocks.max(1)))
-        )),
+        ),
+        format!("erases {}", many(erases)),
+        format!("victims {}", many(victims)),
+        format!("units moved {}", many(scene.grown(|d| d.relocated_units))),
     ];
+    lines.extend(pack(texts, width));
     frame.render_widget(Paragraph::new(lines).block(titled(title)), area);
+}
+
+/// A count, exact as long as it is short.
+fn many(n: u64) -> String {
+    if n < 1_000 { count(n) } else { quantity(n as f64) }
+}
+
+fn sum(terms: &[(u64, String)]) -> String {
+    terms.iter().map(|(_, term)| term.as_str()).collect::<Vec<_>>().join(" + ")
 }
 
 /// The operation that took most of a way's array time in the window, as a place in [`COLOURS`].
@@ -236,7 +290,7 @@ fn wrong_bits(drive: &DriveFigures) -> String {
     let (mean, most) = (optional(bins.mean(), |mean| format!("{mean:.2}")), bins.quantile(1.0));
     let of = drive.chunks_by_wrong_bits.len().saturating_sub(2);
     match most {
-        Some(most) => format!("wrong bits in a chunk {mean}, most {most} ({of} mended)"),
+        Some(most) => format!("wrong bits {mean} a chunk, most {most} of {of}"),
         None => "wrong bits: not modelled".into(),
     }
 }
@@ -251,7 +305,7 @@ fn slowest_way(drive: &DriveFigures, ways: &[WayFigures]) -> Option<String> {
     let per_channel = drive.ways_per_channel().max(1);
     let (channel, way) = (at / per_channel, at % per_channel);
     let (slowest, middle) = (duration(slowest as f64), duration(middle as f64));
-    Some(format!("read p99 of ways {middle}, ch {channel} way {way} {slowest}"))
+    Some(format!("read p99 {middle}, ch {channel} way {way} {slowest}"))
 }
 
 fn media(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
@@ -260,30 +314,24 @@ fn media(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
     let link = |i: usize| scene.grown(|d| d.link_busy_ns[i]) as f64 / scene.elapsed_ns() as f64;
     let firmware = scene.grown(|d| d.firmware_busy_ns) as f64 / scene.elapsed_ns() as f64;
     let mut lines = vec![
-        format!(
-            "outstanding {}   mean {}",
-            count(drive.outstanding_commands.into()),
-            optional(outstanding, |mean| format!("{mean:.1}"))
-        ),
-        format!("link in {} out {}  firmware {}", percent(link(0)), percent(link(1)), percent(firmware)),
-        format!("bits corrected {}  retries {}", count(drive.corrected_bits), count(drive.read_retries)),
+        format!("outstanding {}", count(drive.outstanding_commands.into())),
+        format!("mean {}", optional(outstanding, significant)),
+        format!("link in {} out {}", percent(link(0)), percent(link(1))),
+        format!("firmware {}", percent(firmware)),
+        format!("bits corrected {}", many(drive.corrected_bits)),
+        format!("retries {}", many(drive.read_retries)),
         wrong_bits(drive),
-        format!(
-            "uncorrectable {}  failed programs {} erases {}",
-            count(drive.uncorrectable_reads),
-            count(drive.program_failures),
-            count(drive.erase_failures)
-        ),
+        format!("uncorrectable {}", count(drive.uncorrectable_reads)),
+        format!("bad {}", drive.grown_bad_blocks),
+        format!("failed programs {} erases {}", count(drive.program_failures), count(drive.erase_failures)),
     ];
     if let Some(watched) = &drive.watched {
         lines.extend(slowest_way(drive, &watched.ways));
         let wear = watched.wear;
-        lines.push(format!(
-            "erases per block {} to {}, mean {:.2}; bad {}",
-            wear.min, wear.max, wear.mean, drive.grown_bad_blocks
-        ));
+        let mean = significant(wear.mean);
+        lines.push(format!("erases per block {} to {}, mean {mean}", wear.min, wear.max));
     }
-    let lines: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();
+    let lines = pack(lines, area.width.saturating_sub(2));
     frame.render_widget(Paragraph::new(lines).block(titled("drive and media")), area);
 }
 
@@ -348,7 +396,7 @@ fn latency(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pellucid_monitor::{Figures, WatchedFigures, WorkFigures};
+    use pellucid_monitor::{Figures, ProtocolFigures, ServingFigures, WatchedFigures, WorkFigures};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -391,6 +439,102 @@ mod tests {
         Figures { wall_seconds: step as f64, work: Some(work), drives: vec![drive], ..Default::default() }
     }
 
+    /// A server with one drive of 8 channels x 8 ways under reads and writes, every stage of which takes time.
+    fn machine(step: u64) -> Figures {
+        let way = || WayFigures {
+            operations: [step, step, 0, 0],
+            time_ns: [[0, 0, 60_000 * step, 0], [0, 0, 700_000 * step, 0], [0; 4], [0; 4]],
+            p99_ns: [Some(120_000), Some(1_700_000), None, None],
+            longest_ns: 2_000_000,
+            ..Default::default()
+        };
+        let stages = |ns: u64| {
+            let each = Stage::ALL.iter().zip(1..);
+            each.map(|(stage, i)| (key(stage.name()), bins(ns * i, 100 * step))).collect()
+        };
+        let command =
+            |ns| CommandFigures { failed: 0, latency: bins(ns * 55, 100 * step), stages: stages(ns) };
+        let watched = WatchedFigures {
+            commands: [("read".to_string(), command(4_321)), ("write".to_string(), command(123_456))].into(),
+            ways: (0..64).map(|_| way()).collect(),
+            ..Default::default()
+        };
+        let programmed = ["host", "read_modify_write", "collection", "mapping", "wear_level"];
+        let drive = DriveFigures {
+            name: "cosmos-plus".into(),
+            simulated_ns: step * 1_000_000_000,
+            host_read_bytes: step * 812_345_678,
+            host_written_bytes: step * 412_345_678,
+            programmed_bytes: programmed.map(|name| (name.to_string(), step * 123_456_789)).into(),
+            relocated_units: step * 1_234_567,
+            blocks: 262_144,
+            free_blocks: 12_345,
+            corrected_bits: 123_456_789,
+            chunks_by_wrong_bits: vec![5_000_000, 3_000_000, 100, 2, 0],
+            channel_busy_ns: (0..8).map(|i| 100_000_000 * i * step).collect(),
+            way_busy_ns: (0..64).map(|i| 15_000_000 * i * step).collect(),
+            watched: Some(watched),
+            ..Default::default()
+        };
+        let protocol = |name: &str| ProtocolFigures {
+            name: name.into(),
+            connected: 12,
+            connections: 3,
+            commands: 123_456_789,
+            ..Default::default()
+        };
+        let serving =
+            ServingFigures { protocols: vec![protocol("nbd"), protocol("nvme-tcp")], ..Default::default() };
+        let serving = Some(serving);
+        Figures { wall_seconds: step as f64, serving, drives: vec![drive], ..Default::default() }
+    }
+
+    #[test]
+    fn nothing_is_cut_off_where_there_is_little_room() {
+        let mut model = Model::new("");
+        (1..=5).for_each(|step| model.push(machine(step)));
+        for (width, height) in [(80, 24), (200, 60)] {
+            let text = picture(&model, width, height);
+            let cut = format!("{text}\nis cut off");
+            for part in [
+                "812 MB/s     100 IOPS",
+                "write amplification 1.50",
+                "host 0.30 + ",
+                "free blocks 12.3 k of 262 k, 5 %",
+                "erases 0",
+                "ways: 30.2 of 64 active, channels 2.8",
+                "ch 7  ████████████████ bus  70 %",
+                "outstanding 0   mean -",
+                "link in 0 % out 0 %",
+                "bits corrected 123 M",
+                "wrong bits 0.38 a chunk, most 3 of 3",
+                "failed programs 0 erases 0",
+                "read p99 120 us, ch 7 way 7 120 us",
+                "erases per block 0 to 0, mean 0",
+                "bad 0",
+                "host layer",
+                "transfer",
+                "late p50 - p99 -",
+                "q: end",
+            ] {
+                let whole = match (part, height) {
+                    // In a line of its own each, where there is room.
+                    ("812 MB/s     100 IOPS", 60) => "812 MB/s",
+                    _ => part,
+                };
+                assert!(text.contains(whole), "{whole:?} {cut}");
+            }
+            for rows in text.lines().filter(|line| line.contains('│')) {
+                let cells = rows.trim_matches('"').split('│').filter(|cell| !cell.trim().is_empty());
+                // What reaches the frame is cut off, or a number at the right of a table.
+                cells.for_each(|cell| {
+                    let right = cell.ends_with(' ') || cell.ends_with('s') || cell.ends_with("p99.9");
+                    assert!(right || cell.ends_with('█') || cell.ends_with("p99"), "{cell:?} {cut}");
+                });
+            }
+        }
+    }
+
     fn picture(model: &Model, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, model)).unwrap();
@@ -413,8 +557,8 @@ mod tests {
             "ch 0  ··▓▓ bus  10 %",
             "ch 1  ···· bus   0 %",
             "free blocks 16 of 64, 25 %",
-            "wrong bits in a chunk 0.90, most 3 (3 mended)",
-            "read p99 of ways 600 us, ch 0 way 1 600 us",
+            "wrong bits 0.90 a chunk, most 3 of 3",
+            "read p99 600 us, ch 0 way 1 600 us",
         ] {
             assert!(text.contains(part), "{part:?} is missing in\n{text}");
         }

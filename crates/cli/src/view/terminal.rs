@@ -144,8 +144,11 @@ impl LiveView {
             let mut model = Model::new("preparing the drive");
             let ended = show(&mut model, &mut OnBoard(shown))?;
             // Before the first request there is nothing that a report could be made of.
-            if ended == Ending::Interrupt || (ended == Ending::Quit && model.is_empty()) {
+            if model.is_empty() && ended != Ending::Over {
                 crate::interrupt::now();
+            }
+            if ended == Ending::Interrupt {
+                crate::interrupt::ask();
             }
             told.store(ended as u8, Ordering::Release);
             Ok(())
@@ -157,11 +160,6 @@ impl LiveView {
     /// Whether the user has left the view, so that the run should end.
     pub fn wants_end(&self) -> bool {
         self.ending.load(Ordering::Acquire) == Ending::Quit as u8
-    }
-
-    /// Ends the view and gives the terminal back. Returns whether the user had left it before.
-    pub fn end(self) -> bool {
-        self.wants_end()
     }
 }
 

@@ -14,7 +14,7 @@ fn aged(folder: &Folder) {
 fn runs_from_an_image_start_from_the_aged_drive_and_repeat() {
     let folder = Folder::with_drive();
     aged(&folder);
-    let work = ["--rw", "randwrite", "--iodepth", "4", "--size", "90%", "--number_ios", "2000", "--json"];
+    let work = ["--rw", "randwrite", "--iodepth", "4", "--size", "90%", "--number-ios", "2000", "--json"];
     let run = |first: &[&str]| repeatable(folder.run(&[first, &work].concat()).json());
     let forked = run(&["run", "--image", "aged.pellucid", "--verify"]);
     assert_eq!(forked, run(&["run", "--image", "aged.pellucid", "--verify"]));
@@ -37,7 +37,7 @@ fn runs_from_an_image_start_from_the_aged_drive_and_repeat() {
 fn an_image_does_not_fit_every_drive() {
     let folder = Folder::with_drive();
     aged(&folder);
-    let work = ["--rw", "read", "--number_ios", "10"];
+    let work = ["--rw", "read", "--number-ios", "10"];
     let refused = |first: &[&str]| {
         let done = folder.run(&[first, &work].concat());
         assert_eq!(done.status, 2, "{}", done.stderr);
@@ -65,7 +65,7 @@ fn media_in_a_file_are_refused_to_a_drive_that_reads_them_otherwise() {
     let folder = Folder::with_drive();
     let store = ["--set", "media.store=file:media.img", "--set", "ftl.durability=journal"];
     folder.run(&[&["age", "tiny.toml", "--overwrite", "1"][..], &store].concat()).answer();
-    let work = ["run", "tiny.toml", "--rw", "read", "--number_ios", "10", "--set", "precondition.fill=0.0"];
+    let work = ["run", "tiny.toml", "--rw", "read", "--number-ios", "10", "--set", "precondition.fill=0.0"];
     let run = |sets: &[&str]| folder.run(&[&work[..], &store, sets].concat());
     let kept = std::fs::read(folder.path("media.img")).unwrap();
     for (set, named) in [
@@ -93,7 +93,7 @@ fn media_in_a_file_are_refused_to_a_drive_that_reads_them_otherwise() {
 fn an_image_is_not_preconditioned_again() {
     let folder = Folder::with_drive();
     aged(&folder);
-    let work = ["--rw", "read", "--number_ios", "10"];
+    let work = ["--rw", "read", "--number-ios", "10"];
     for set in
         ["precondition.shelf_days=300", "precondition.fill=0.5", "media.cycles=100", "drive.media.cycles=100"]
     {
@@ -151,7 +151,7 @@ fn an_amount_of_ageing_is_any_number() {
 fn drives_in_one_file_are_not_compared() {
     let folder = Folder::with_drive();
     let words = ["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--set", "media.store=file:media.img"];
-    let done = folder.run(&[&words[..], &["--rw", "randwrite", "--number_ios", "100"]].concat());
+    let done = folder.run(&[&words[..], &["--rw", "randwrite", "--number-ios", "100"]].concat());
     assert_eq!(done.status, 2, "{}", done.stdout);
     let expected = "error: tiny.toml,ftl.victim=fifo: its media are in media.img, as those of tiny.toml, and would start from what \
                     that has written; allowed: a file for each (NAME,media.path=FILE), or store none or ram\n";
@@ -159,7 +159,7 @@ fn drives_in_one_file_are_not_compared() {
     assert!(!folder.path("media.img").exists());
     let words =
         ["compare", "tiny.toml,media.store=file:a", "tiny.toml,media.store=file:b", "--rw", "randwrite"];
-    folder.run(&[&words[..], &["--number_ios", "100"]].concat()).answer();
+    folder.run(&[&words[..], &["--number-ios", "100"]].concat()).answer();
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_drive_of_chunks_or_zones_is_aged_through_its_layers_or_refused() {
         "layered.toml",
         &(raw + "[host]\nlayers = [\"host-ftl\"]\n[host.ftl]\nover_provisioning = 2.0\n"),
     );
-    for age in [&["age", "raw.toml"][..], &["run", "raw.toml", "--rw", "read", "--number_ios", "1"]] {
+    for age in [&["age", "raw.toml"][..], &["run", "raw.toml", "--rw", "read", "--number-ios", "1"]] {
         let refused = folder.run(age);
         assert_eq!(refused.status, 2, "{}", refused.stderr);
         assert!(refused.stderr.contains("no block namespace"), "{}", refused.stderr);
@@ -194,7 +194,7 @@ fn a_drive_of_chunks_or_zones_is_aged_through_its_layers_or_refused() {
         folder.run(&["age", "layered.toml", "-o", "aged.pellucid", "--overwrite", "4", "--json"]).json();
     assert!(summary["capacity_bytes"].as_u64().unwrap() > 0, "{summary}");
     assert!(summary["erases"]["total"].as_u64().unwrap() > 0, "{summary}");
-    let work = ["--rw", "randread", "--bs", "4k", "--size", "90%", "--number_ios", "300", "--json"];
+    let work = ["--rw", "randread", "--bs", "4k", "--size", "90%", "--number-ios", "300", "--json"];
     let report = folder.run(&[&["run", "aged.pellucid"][..], &work].concat()).json();
     // A place that nothing was written to is not read from the media.
     let reads = report["write_amplification"]["flash_reads"]["host"].as_u64().unwrap();

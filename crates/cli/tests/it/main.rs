@@ -3,6 +3,8 @@
 mod common;
 mod images;
 mod mistakes;
+mod options;
+mod outputs;
 mod policies;
 mod preconditioning;
 mod promises;

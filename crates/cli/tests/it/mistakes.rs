@@ -246,7 +246,7 @@ fn a_runtime_that_would_never_be_over_is_refused() {
         done.stderr
     );
     // What ends otherwise too is done, and so is what has a rate.
-    for (end, requests) in [(["--number_ios", "3000"], 3_000), (["--rate_iops", "1000"], 1_000)] {
+    for (end, requests) in [(["--number-ios", "3000"], 3_000), (["--rate_iops", "1000"], 1_000)] {
         let report = folder.run(&[&words[..], &end, &["--json"]].concat()).json();
         assert_eq!(report["requests"], requests, "{end:?}");
     }
@@ -276,6 +276,127 @@ fn a_missing_file_and_a_malformed_line_are_named() {
     assert_eq!(done.status, 2);
     assert!(done.stderr.contains("far.csv: line 1:") && done.stderr.contains("folded"), "{}", done.stderr);
     assert_eq!(folder.run(&["replay", "tiny.toml", "far.csv", "--address", "fold"]).status, 0);
+}
+
+/// What is typed or pointed at without care: one line that names it, status 2, and nothing is lost.
+#[test]
+fn careless_command_lines_get_one_sentence_each() {
+    let folder = Folder::with_drive();
+    folder.write("empty", "");
+    std::fs::write(folder.path("junk"), [0xff, 0, 1, 0xfe, 10, 200]).unwrap();
+    std::fs::create_dir(folder.path("dir")).unwrap();
+    folder.write("trace.csv", "100,host,0,Read,0,4096,0\n");
+    let work = ["--rw", "read", "--number-ios", "10"];
+    let run = |words: &[&'static str]| [&["run", "tiny.toml"], &work[..], words].concat();
+    let serve =
+        |words: &[&'static str]| [&["serve", "tiny.toml", "--set", "media.store=ram"], words].concat();
+    for (words, named) in [
+        (vec!["run", "", "--rw", "read"], "\"\": an empty name, where a drive is expected"),
+        (
+            vec!["run", "dir", "--rw", "read"],
+            "dir: not a preset, and not a file that can be read: Is a directory",
+        ),
+        (vec!["run", "junk", "--rw", "read"], "junk: not a preset"),
+        (vec!["run", "empty", "--rw", "read"], "empty: drive.media.channels: missing"),
+        (vec!["run", "tiny.toml", "dir"], "dir: cannot read: Is a directory"),
+        (vec!["run", "tiny.toml", "empty"], "empty: line 1: no job"),
+        (vec!["run", "tiny.toml", "--rw", ""], "--rw: rw = : allowed: read"),
+        (vec!["runn", "tiny.toml"], "unrecognized subcommand 'runn'; a similar subcommand exists: 'run'"),
+        (vec!["replay", "tiny.toml", "dir"], "dir: cannot read: Is a directory"),
+        (vec!["replay", "tiny.toml", "empty"], "empty: no line from which to recognise the format"),
+        (vec!["replay", "tiny.toml", "junk"], "junk: no known format"),
+        (vec!["replay", "tiny.toml", "tiny.toml"], "tiny.toml: no known format"),
+        (vec!["replay", "tiny.toml"], "the following required arguments were not provided: <TRACE>"),
+        (
+            vec!["replay", "tiny.toml", "trace.csv", "--log", "trace.csv"],
+            "--log trace.csv: trace.csv is read by",
+        ),
+        (vec!["replay", "tiny.toml", "trace.csv", "--limit", "0"], "invalid value '0' for '--limit <N>'"),
+        (vec!["replay", "tiny.toml", "trace.csv", "--stream", "-1"], "invalid value '-1' for '--stream <N>'"),
+        (vec!["replay", "tiny.toml", "trace.csv", "--stream", "5000000000"], "invalid value '5000000000'"),
+        (
+            vec!["replay", "tiny.toml", "trace.csv", "--address", "wrap"],
+            "invalid value 'wrap' for '--address <HOW>'; allowed: refuse, fold",
+        ),
+        (vec!["compare", "tiny.toml", "", "--rw", "read"], "\"\": an empty name"),
+        (
+            vec!["age", "tiny.toml", "--fill", "-1"],
+            "invalid value '-1' for '--fill <SHARE>': allowed: 0 to 1",
+        ),
+        (vec!["age", "tiny.toml", "--overwrite", "nan"], "invalid value 'nan'"),
+        (vec!["age", "tiny.toml", "-o", "dir"], "dir: not a file"),
+        (vec!["target", "list", "nope"], "nope: not a preset"),
+        (vec!["target", "create", "tiny.toml", "x", "--units", "5-2"], "invalid value '5-2'"),
+        (vec!["fault", "--control", "c", "--kill-die", "-1"], "invalid value '-1' for '--kill-die <DIE>'"),
+        (
+            vec!["status"],
+            "the following required arguments were not provided: --control <PATH>; see pellucid status --help",
+        ),
+        (vec!["reproduce", "nope"], "nope: neither a claim nor a paper"),
+        (
+            vec!["reproduce", "--seed", "-1", "C10"],
+            "invalid value '-1' for '--seed <N>'; allowed: a whole number from 0",
+        ),
+        (serve(&["--nbd", "99999"]), "invalid value '99999' for '--nbd <ADDR>'"),
+        (serve(&["--nbd", "unix:s", "--record", "dir"]), "dir: a directory; allowed: a file"),
+        (serve(&["--nbd", "unix:s", "--record", "no/file"]), "no/file: no is no directory"),
+        (vec!["serve", "--nbd", "unix:s"], "the following required arguments were not provided: <DRIVE>"),
+        (run(&["--bs", "0"]), "--bs: bs = 0: allowed: more than 0 bytes"),
+        (run(&["--bs", "99999999999999999999"]), "--bs: bs = 99999999999999999999: allowed"),
+        (run(&["--iodepth", "0"]), "--iodepth: iodepth = 0: allowed: a whole number from 1"),
+        (run(&["--size", "-1"]), "--size: size = -1: allowed"),
+        (run(&["--number-ios", "-5"]), "--number-ios: number_ios = -5: allowed"),
+        (run(&["--runtime", "-5s"]), "--runtime: -5s is a negative number; allowed: numbers from 0"),
+        (
+            run(&["--seed", "99999999999999999999999"]),
+            "invalid value '99999999999999999999999' for '--seed <N>'; allowed: at most 2^64 - 1",
+        ),
+        (run(&["--set"]), "a value is required for '--set <KEY=VALUE>'"),
+        (run(&["--set", "x"]), "--set x: not allowed; allowed: KEY=VALUE"),
+        (run(&["--set", "=3"]), "--set =3: not allowed"),
+        (run(&["--report", ""]), "a value is required for '--report <DIR>'"),
+        (run(&["--log", "tiny.toml"]), "--log tiny.toml: tiny.toml is read by this command"),
+        (run(&["--image", "junk"]), "junk: not the image of a drive"),
+        (run(&["--image", "dir"]), "dir: not the image of a drive"),
+        (run(&["-x"]), "unexpected argument '-x' found; see pellucid run --help"),
+        (run(&["a", "b"]), "unexpected argument 'b' found"),
+    ] {
+        let sentence = refused(&folder, &words);
+        assert!(sentence.starts_with(named), "{words:?}: {sentence}");
+        assert_eq!(sentence.lines().count(), 1, "{words:?}: {sentence}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.path("tiny.toml")).unwrap(), TINY);
+}
+
+/// A reader that goes away, no standard input, nothing that could be written where one stands.
+#[test]
+fn surroundings_that_are_not_as_usual_do_no_harm() {
+    let folder = Folder::with_drive();
+    let shell = |script: &str| {
+        let script = format!("P={}; {script}", env!("CARGO_BIN_EXE_pellucid"));
+        let done = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(folder.path(""))
+            .output()
+            .unwrap();
+        (done.status.code().unwrap(), String::from_utf8(done.stderr).unwrap())
+    };
+    let run = "$P run tiny.toml --rw randread --size 50% --number-ios 100 --quiet";
+    for script in [
+        "{ $P show cosmos-plus; echo $? >&2; } | head -1 >/dev/null".to_string(),
+        format!("{{ {run} --json; echo $? >&2; }} | head -c 1 >/dev/null"),
+        "{ $P run --help; echo $? >&2; } | head -1 >/dev/null".to_string(),
+        format!("{run} <&- >/dev/null; echo $? >&2"),
+        format!("{run} </dev/null >/dev/null; echo $? >&2"),
+        format!(
+            "cd /proc && {} >/dev/null; echo $? >&2",
+            run.replace("tiny.toml", folder.path("tiny.toml").to_str().unwrap())
+        ),
+    ] {
+        assert_eq!(shell(&script), (0, "0\n".into()), "{script}");
+    }
+    let (status, stderr) = shell(&format!("{run} >/dev/full"));
+    assert_eq!((status, stderr.as_str()), (1, "error: No space left on device (os error 28)\n"));
 }
 
 /// What hosts see of a namespace does not depend on what is done to its data.
@@ -311,22 +432,27 @@ fn placement_handles_are_shown_as_an_interface() {
 }
 
 #[test]
-fn files_that_cannot_be_written_are_failed_work() {
+fn files_that_cannot_be_written_are_named_before_any_work() {
     let folder = Folder::with_drive();
     folder.write("taken", "");
     // Before the drive is preconditioned: that would fail here.
-    let words = ["run", "tiny.toml", "--number_ios", "10", "--json", "--set", "media.faults.program_fail=1"];
-    for option in [["--report", "taken"], ["--log", "taken/log.csv"]] {
+    let words = ["run", "tiny.toml", "--number-ios", "10", "--json", "--set", "media.faults.program_fail=1"];
+    for (option, why) in [
+        (["--report", "taken"], "a file; allowed: a directory, or a new name"),
+        (["--log", "taken/log.csv"], "taken is no directory; allowed: a name in one that exists"),
+        (["--log", "."], "a directory; allowed: a file, or a new name"),
+    ] {
+        let sentence = refused(&folder, &[&words[..], &option].concat());
+        assert_eq!(sentence, format!("{}: {why}", option[1]), "{option:?}");
+    }
+    for option in [["--report", "/proc/nope"], ["--log", "/proc/nope"]] {
         let done = folder.run(&[&words[..], &option].concat());
         assert_eq!((done.status, done.stdout.as_str()), (1, ""), "{option:?}");
-        assert!(done.stderr.starts_with(&format!("error: {}: ", option[1])), "{}", done.stderr);
+        assert_eq!(done.stderr, "error: /proc/nope: cannot be written: No such file or directory\n");
     }
     let age = ["age", "tiny.toml", "-o", "nowhere/aged", "--set", "media.faults.program_fail=1"];
-    for (words, path) in [(&age[..], "nowhere/aged"), (&["reproduce", "C10", "--report", "taken"], "taken")] {
-        let done = folder.run(words);
-        assert_eq!((done.status, done.stdout.as_str()), (1, ""), "{words:?}");
-        assert!(done.stderr.starts_with(&format!("error: {path}: ")), "{}", done.stderr);
-    }
+    assert!(refused(&folder, &age).starts_with("nowhere/aged: nowhere is no directory; "));
+    assert!(refused(&folder, &["reproduce", "C10", "--report", "taken"]).starts_with("taken: a file; "));
 }
 
 #[test]
@@ -350,7 +476,7 @@ fn mistakes_in_serving_are_named() {
     assert_eq!((done.status, done.stdout.as_str()), (1, ""));
     let why = "error: nowhere: no server answers here (pellucid serve --control nowhere): ";
     assert!(done.stderr.starts_with(why), "{}", done.stderr);
-    for command in [&["status", "--control", "nowhere"][..], &["presets"], &["reproduce", "--list"]] {
+    for command in [&["status", "--control", "nowhere"][..], &["presets"]] {
         for option in [["--report", "out"], ["--set", "ftl.victim=fifo"], ["--seed", "7"]] {
             let sentence = refused(&folder, &[command, &option].concat());
             let name = format!("{} means nothing to ", option[0]);
@@ -425,7 +551,7 @@ fn usage_is_explained_with_examples() {
 
 #[test]
 fn a_workload_on_zones_alone_is_refused() {
-    let sentence = refused(&Folder::new(), &["run", "zoned", "--rw", "randwrite", "--number_ios", "1"]);
+    let sentence = refused(&Folder::new(), &["run", "zoned", "--rw", "randwrite", "--number-ios", "1"]);
     assert_eq!(
         sentence,
         "zoned: no block namespace to run a workload on; allowed: a drive with one, or with [host] layers above an \
@@ -442,7 +568,7 @@ fn an_unknown_claim_is_named_with_those_that_exist() {
          C13, C14, L1, L2, B1, B2, B3, B5, B7; cosmos-plus, lightnvm, theory, cachelib, zns, data-sheets"
     );
     let sentence = refused(&folder, &["reproduce", "C10", "--verify"]);
-    assert!(sentence.starts_with("--verify: reproduce has many runs, not one; allowed: "), "{sentence}");
+    assert_eq!(sentence, "--verify means nothing to reproduce; allowed: with run, replay, compare");
 }
 
 #[test]

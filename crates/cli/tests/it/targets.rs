@@ -26,7 +26,7 @@ fn targets_are_made_listed_used_and_removed() {
     assert_eq!(lines[0][3..], ["block", "main"]);
     assert_eq!(lines[1][3..], ["free"]);
     assert_eq!(lines[2][3..], ["raw", "log"]);
-    let work = ["--rw", "randwrite", "--bs", "4k", "--number_ios", "2000", "--json"];
+    let work = ["--rw", "randwrite", "--bs", "4k", "--number-ios", "2000", "--json"];
     let sets = ["--set", "host.ftl.over_provisioning=2.0"];
     let report = folder.run(&[&["run", "open.toml", "--target", "main"][..], &sets, &work].concat()).json();
     assert_eq!(report["host_layer"]["name"], "host-ftl");

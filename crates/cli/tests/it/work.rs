@@ -7,7 +7,7 @@ use serde_json::json;
 fn a_benchmark_runs_small_and_repeats() {
     let run = || {
         let words =
-            ["run", "bench/random-read.toml", "--number_ios", "2000", "--json", "--set", "media.blocks=32"];
+            ["run", "bench/random-read.toml", "--number-ios", "2000", "--json", "--set", "media.blocks=32"];
         let sets = ["--set", "ftl.over_provisioning=0.3"];
         run_in(project(), &[&words[..], &sets].concat()).json()
     };
@@ -19,11 +19,11 @@ fn a_benchmark_runs_small_and_repeats() {
     assert!(first["peak_memory_bytes"].as_u64().unwrap() > 1 << 20);
     assert_eq!(
         first["workload"]["command_line"],
-        "pellucid run bench/random-read.toml --number_ios 2000 --json --set media.blocks=32 \
+        "pellucid run bench/random-read.toml --number-ios 2000 --json --set media.blocks=32 \
          --set ftl.over_provisioning=0.3"
     );
     let words =
-        ["run", "bench/random-write.toml", "--number_ios", "20000", "--json", "--set", "media.blocks=32"];
+        ["run", "bench/random-write.toml", "--number-ios", "20000", "--json", "--set", "media.blocks=32"];
     let written = run_in(project(), &words).json();
     assert_eq!((&written["requests"], &written["directions"]["write"]["errors"]), (&20000.into(), &0.into()));
     assert!(
@@ -43,7 +43,7 @@ fn text_says_what_was_done_without_control_characters() {
         "randrw",
         "--iodepth",
         "4",
-        "--number_ios",
+        "--number-ios",
         "500",
         "--verify",
         "--precondition",
@@ -59,7 +59,7 @@ fn text_says_what_was_done_without_control_characters() {
 fn keys_apply_to_every_job_and_a_seed_changes_the_run() {
     let folder = Folder::with_drive();
     let run = |more: &[&str]| {
-        let words = ["run", "tiny.toml", "--bs", "8k", "--number_ios=300", "--json"];
+        let words = ["run", "tiny.toml", "--bs", "8k", "--number-ios=300", "--json"];
         let jobs = ["--job", "rw=randwrite,iodepth=2", "--job", "rw=randread,number_ios=200"];
         repeatable(folder.run(&[&words[..], &jobs, more].concat()).json())
     };
@@ -158,14 +158,56 @@ fn the_example_trace_replays_on_the_main_preset() {
 fn drives_are_compared_side_by_side() {
     let folder = Folder::with_drive();
     let drives = ["compare", "tiny.toml", "tiny.toml,media.timing.read=\"100us\""];
-    let work = ["--rw", "randread", "--number_ios", "500", "--set", "precondition.fill=1.0"];
+    let work = ["--rw", "randread", "--number-ios", "500", "--set", "precondition.fill=1.0"];
     let text = folder.run(&[&drives[..], &work, &["--report", "out"]].concat()).answer();
-    assert!(text.contains("tiny (2)") && text.contains("read mean"), "{text}");
-    assert!(folder.path("out/tiny (2)/report.json").exists());
+    assert!(text.contains("  read=50us  ") && text.contains("  read=100us\n"), "{text}");
+    assert!(text.contains("read mean") && text.contains(" x 1.8\n"), "{text}");
+    assert!(folder.path("out/read=100us/report.json").exists());
+    let page = std::fs::read_to_string(folder.path("out/index.html")).unwrap();
+    assert!(page.contains("<a href=\"read=100us/index.html\">read=100us</a>"), "{page}");
+    assert!(page.contains("Read latency, all drives"), "{page}");
+    let compared: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path("out/compare.json")).unwrap()).unwrap();
+    assert_eq!(compared[0]["overrides"], json!({"precondition.fill": "1.0"}));
+    assert_eq!(compared[1]["overrides"]["drive.media.timing.read"], "[\"100us\"]");
     let reports = folder.run(&[&drives[..], &work, &["--json"]].concat()).json();
     let mean = |i: usize| reports[i]["directions"]["read"]["latency"]["mean_ns"].as_f64().unwrap();
     assert!(mean(1) > mean(0) * 1.5, "{} {}", mean(0), mean(1));
     assert_eq!(folder.run(&["compare", "tiny.toml"]).status, 2);
+}
+
+#[test]
+fn a_drive_that_fails_is_named_and_the_others_are_compared() {
+    let folder = Folder::with_drive();
+    let failing = "tiny.toml,media.faults.program_fail=1,drive.name=weak";
+    let work = ["--rw", "randread", "--number-ios", "300", "--report", "out"];
+    let done =
+        folder.run(&[&["compare", failing, "tiny.toml", "tiny.toml,ftl.victim=fifo"], &work[..]].concat());
+    assert_eq!(done.status, 1, "{}", done.stderr);
+    assert!(done.stdout.contains("victim=greedy") && done.stdout.contains("victim=fifo"), "{}", done.stdout);
+    let last = done.stderr.lines().last().unwrap();
+    assert!(last.starts_with("error: 1 of 3 drives failed: weak: "), "{}", done.stderr);
+    let compared: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path("out/compare.json")).unwrap()).unwrap();
+    assert_eq!(compared[0]["drive"]["name"], "weak");
+    assert!(compared[0]["error"].is_string() && compared[1]["requests"] == 300, "{compared}");
+    assert!(std::fs::read_to_string(folder.path("out/index.html")).unwrap().contains("weak failed:"));
+    let done = folder.run(&[&["compare", failing, failing], &work[..]].concat());
+    assert_eq!((done.status, done.stdout.as_str()), (1, ""));
+    assert!(done.stderr.starts_with("error: weak: "), "{}", done.stderr);
+}
+
+#[test]
+fn a_comparison_says_where_requests_were_widened() {
+    let folder = Folder::with_drive();
+    let line = |i: u64| format!("{},host,0,Read,{},512,0\n", i * 10_000, i * 512);
+    folder.write("trace.csv", &(0..100).map(line).collect::<String>());
+    let drives = ["compare", "tiny.toml", "tiny.toml,media.sector_size=4096,drive.name=large"];
+    let text = folder.run(&[&drives[..], &["--trace", "trace.csv"]].concat()).answer();
+    let note =
+        "note: on large, 100 of 100 requests of the trace were widened to whole sectors of 4,096 bytes\n";
+    assert!(text.contains(note), "{text}");
+    assert!(!text.contains("note: on tiny"), "{text}");
 }
 
 #[test]

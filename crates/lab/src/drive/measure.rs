@@ -234,6 +234,7 @@ pub fn report(
             name: name.into(),
             summary: summary(device),
             capacity_bytes: target.capacity_bytes(),
+            sector_bytes: layout.sector_bytes,
             media_bytes: layout.media_bytes(),
             memory_bytes: drive_memory_bytes(device),
         },

@@ -1,7 +1,8 @@
 //! Several drives under the same work, side by side: one column per drive, each number with its ratio to the
 //! first drive's.
 
-use super::format::{bytes, count, duration, significant, span};
+use super::format::{bytes, count, duration, quantity, ratio, significant, span};
+use super::text::PARTIAL;
 use super::{Direction, JobResult, Latency, Report};
 use std::fmt::Write;
 
@@ -11,9 +12,10 @@ type Show = fn(f64) -> String;
 type Row = (String, Show, Vec<Option<f64>>);
 
 const LABEL: usize = 22;
+/// The narrowest column; one with a longer name is wider.
 const COLUMN: usize = 24;
 
-/// The reports side by side. A number is followed by its ratio to the first report's (`x 1.25`: a quarter
+/// The reports side by side. A number is followed by its ratio to the first report's (`x 1.3`: three tenths
 /// more); rows that no report has are left out. Three drives fit 100 columns.
 pub fn render_compare(reports: &[Report]) -> String {
     let mut out = String::new();
@@ -21,10 +23,34 @@ pub fn render_compare(reports: &[Report]) -> String {
         return out;
     }
     let (head, rows) = cells(reports);
+    let widths: Vec<usize> = head.iter().map(|name| COLUMN.max(name.chars().count() + 2)).collect();
     for row in [head].into_iter().chain(rows) {
-        line(&mut out, &row);
+        line(&mut out, &row, &widths);
+    }
+    for note in notes(reports) {
+        let _ = write!(out, "\nnote: {note}\n");
     }
     out
+}
+
+/// What has to be known of the reports to compare them.
+pub(super) fn notes(reports: &[Report]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for report in reports {
+        let name = &report.drive.name;
+        if report.partial {
+            notes.push(format!("{name} is partial: {PARTIAL}"));
+        }
+        if let Some(replay) = report.replay.filter(|replay| replay.widened > 0) {
+            notes.push(format!(
+                "on {name}, {} of {} requests of the trace were widened to whole sectors of {} bytes",
+                count(replay.widened),
+                count(replay.records),
+                count(report.drive.sector_bytes.into()),
+            ));
+        }
+    }
+    notes
 }
 
 /// The same as cells: the names behind an empty cell, and the rows, each with its label first.
@@ -40,10 +66,10 @@ pub(super) fn cells(reports: &[Report]) -> (Vec<String>, Vec<Vec<String>>) {
     (head, said.map(row).collect())
 }
 
-fn line(out: &mut String, row: &[String]) {
+fn line(out: &mut String, row: &[String], widths: &[usize]) {
     let mut text = format!("{:LABEL$}", clip(&row[0], LABEL - 1));
-    for cell in &row[1..] {
-        let _ = write!(text, "{:COLUMN$}", clip(cell, COLUMN - 2));
+    for (cell, &width) in row.iter().zip(widths).skip(1) {
+        let _ = write!(text, "{cell:width$}");
     }
     out.push_str(text.trim_end());
     out.push('\n');
@@ -63,7 +89,7 @@ fn cell(show: Show, value: Option<f64>, first: Option<f64>) -> String {
     };
     let shown = show(value);
     match first {
-        Some(first) if first != 0.0 => format!("{shown:10} x {}", significant(value / first)),
+        Some(first) if first != 0.0 => format!("{shown:10} x {}", ratio(value / first)),
         _ => shown,
     }
 }
@@ -86,7 +112,7 @@ fn rows(reports: &[Report]) -> Vec<Row> {
                 (direction.requests > 0).then(|| of(direction)).flatten()
             }));
         };
-        add("IOPS", whole, |d| Some(d.iops));
+        add("IOPS", quantity, |d| Some(d.iops));
         add("rate", rate, |d| (d.bytes > 0).then_some(d.throughput_bytes_per_second));
         add("mean", duration, |d| d.latency.mean_ns);
         add("p50", duration, |d| d.latency.p50_ns.map(|ns| ns as f64));
@@ -151,7 +177,7 @@ fn jobs(reports: &[Report]) -> Vec<Row> {
                     (direction.requests > 0).then(|| of(direction)).flatten()
                 });
             };
-            add("IOPS", |value| count(value.round() as u64), |d| Some(d.iops));
+            add("IOPS", quantity, |d| Some(d.iops));
             add("mean", duration, |d| d.latency.mean_ns);
             add("p99", duration, |d| d.latency.p99_ns.map(|ns| ns as f64));
         }

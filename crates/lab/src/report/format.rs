@@ -14,14 +14,31 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// Three significant digits without an exponent: `1.80`, `38.4`, `512`, `5120`.
+/// Three significant digits without an exponent: `0.0612`, `1.80`, `38.4`, `512`, `5120`.
 pub fn significant(value: f64) -> String {
-    let digits = match value.abs() {
-        v if v == 0.0 || v >= 99.95 => 0,
-        v if v >= 9.995 => 1,
-        _ => 2,
-    };
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    // The place of the first digit after rounding: 0.9996 is 1.00.
+    let power = (value.abs() * 1.0005).log10().floor() as i32;
+    let digits = (2 - power).clamp(0, DIGITS_MAX) as usize;
     format!("{value:.digits$}")
+}
+
+/// Digits behind the point; less is as good as nothing.
+const DIGITS_MAX: i32 = 9;
+
+/// A ratio of two measurements, with two significant digits: `0.031`, `0.98`, `1.3`, `12`, `120`.
+pub fn ratio(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    // After rounding: 0.996 is 1.0.
+    let power = |value: f64| value.abs().log10().floor() as i32;
+    let unit = 10f64.powi(power(value) - 1);
+    let rounded = (value / unit).round() * unit;
+    let digits = (1 - power(rounded * (1.0 + 1e-9))).max(0) as usize;
+    format!("{rounded:.digits$}")
 }
 
 /// Picks the largest unit that leaves at least one before the point (after rounding to three digits).
@@ -71,8 +88,18 @@ pub fn span(seconds: f64) -> String {
     format!("{value} {next}")
 }
 
-/// A share of 1 as whole percent, but never `0 %` for something and never `100 %` for less than all.
+/// A share of 1 as percent with three significant digits; never `100 %` for less than all.
 pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p <= 0.0 => "0 %".into(),
+        p if p < 0.001 => "<0.001 %".into(),
+        p if p < 100.0 && p >= 99.95 => ">99.9 %".into(),
+        p => format!("{} %", significant(p)),
+    }
+}
+
+/// A share of 1 as whole percent, for where there is little room; but never `0 %` for something and never `100 %` for less than all.
+pub fn whole_percent(share: f64) -> String {
     match share * 100.0 {
         p if p <= 0.0 => "0 %".into(),
         p if p < 0.5 => "<1 %".into(),
@@ -106,10 +133,37 @@ mod tests {
         assert_eq!(span(185.0), "3 m 05 s");
         assert_eq!(span(59.97), "1 m 00 s");
         assert_eq!(span(0.41), "410 ms");
+        for (value, text) in [
+            (0.0, "0"),
+            (0.0312, "0.031"),
+            (0.978, "0.98"),
+            (0.996, "1.0"),
+            (1.0, "1.0"),
+            (1.25, "1.3"),
+            (9.97, "10"),
+            (12.3, "12"),
+            (123.0, "120"),
+        ] {
+            assert_eq!(ratio(value), text);
+        }
         assert_eq!(percent(0.0), "0 %");
-        assert_eq!(percent(0.001), "<1 %");
-        assert_eq!(percent(0.404), "40 %");
-        assert_eq!(percent(0.9999), ">99 %");
+        assert_eq!(percent(0.000_001), "<0.001 %");
+        assert_eq!(percent(0.000_617), "0.0617 %");
+        assert_eq!(percent(0.404), "40.4 %");
+        assert_eq!(percent(0.9999), ">99.9 %");
         assert_eq!(percent(1.0), "100 %");
+        assert_eq!(whole_percent(0.001), "<1 %");
+        assert_eq!(whole_percent(0.404), "40 %");
+        assert_eq!(whole_percent(0.9999), ">99 %");
+        for (value, text) in [
+            (0.0, "0"),
+            (0.06123, "0.0612"),
+            (0.9996, "1.00"),
+            (9.996, "10.0"),
+            (99.96, "100"),
+            (5120.4, "5120"),
+        ] {
+            assert_eq!(significant(value), text);
+        }
     }
 }

@@ -7,8 +7,9 @@ mod side_by_side;
 
 pub use side_by_side::{render_compare_html, render_compare_svg};
 
-use super::format::{bytes, count, duration, optional, percent, significant, span};
+use super::format::{bytes, count, duration, optional, percent, quantity, significant, span};
 use super::plot::{self, Unit, escape};
+use super::text::PARTIAL;
 use super::{Direction, Report, Requests, jobs};
 use figures as figure;
 use std::fmt::Write;
@@ -67,6 +68,9 @@ impl Page {
         }
         if !report.workload.command_line.is_empty() {
             let _ = write!(self.0, "<p><code>{}</code></p>", escape(&report.workload.command_line));
+        }
+        if report.partial {
+            let _ = write!(self.0, "<p class=\"partial\"><b>Partial:</b> {PARTIAL}.</p>");
         }
         self.raw("</header>");
         self.warnings(report.warnings.iter().cloned());
@@ -173,7 +177,7 @@ fn tiles(report: &Report) -> Vec<(&'static str, String)> {
     let mut tiles = vec![("requests", count(report.requests)), ("simulated", span(report.simulated_seconds))];
     if let Some(host) = &report.host {
         tiles.push(("real time", span(host.wall_seconds)));
-        tiles.push(("requests / real second", count(host.requests_per_wall_second.round() as u64)));
+        tiles.push(("requests / real second", quantity(host.requests_per_wall_second)));
     }
     let (read, write) = (&report.directions.read, &report.directions.write);
     if read.requests > 0 {
@@ -205,7 +209,7 @@ fn requests(report: &Report) -> String {
             count(d.requests),
             count(d.errors),
             bytes(d.bytes as f64),
-            count(d.iops.round() as u64),
+            quantity(d.iops),
             format!("{}/s", bytes(d.throughput_bytes_per_second)),
             optional(l.mean_ns, duration),
         ];
@@ -311,7 +315,7 @@ fn amplification(report: &Report) -> Vec<Part> {
         rows.push(vec![
             cause.name().into(),
             bytes(amplification.programmed_bytes[cause] as f64),
-            optional(amplification.ratio[cause], |ratio| format!("{ratio:.3}")),
+            optional(amplification.ratio[cause], significant),
             count(amplification.programs[cause]),
             count(amplification.flash_reads[cause]),
             count(report.collection.erased_blocks[cause]),
@@ -320,7 +324,7 @@ fn amplification(report: &Report) -> Vec<Part> {
     rows.push(vec![
         "total".into(),
         bytes(amplification.programmed_bytes_total as f64),
-        optional(amplification.total, |ratio| format!("{ratio:.3}")),
+        optional(amplification.total, significant),
         count(amplification.programs.total()),
         count(amplification.flash_reads.total()),
         count(report.collection.erased_blocks.total()),

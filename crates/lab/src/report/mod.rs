@@ -37,10 +37,10 @@ pub use series::{FlowSeries, Sample, Series, TimeSeries};
 pub use tables::{ByCause, ByStage, key};
 pub use text::render_text;
 
+use crate::output;
 use pellucid_device::FirmwareModule;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 
 /// The version of the JSON schema. Raised when a key changes its meaning or goes away; new keys do not raise
@@ -57,12 +57,16 @@ pub struct Report {
     pub drive: Drive,
     /// What was done to it.
     pub workload: Workload,
+    /// Keys of the description that `--set` or the drive's own list overrode, with their values.
+    pub overrides: BTreeMap<String, String>,
     /// The seeds of the run by purpose (`media`, `ftl`, `workload`, ...).
     pub seeds: BTreeMap<String, u64>,
     /// What a reader of the numbers should know, a sentence each: why they may not mean what they seem to.
     pub warnings: Vec<String>,
     /// Requests completed, with and without success, in all directions.
     pub requests: u64,
+    /// The user ended the run before its work was done.
+    pub partial: bool,
     /// Length of the measurement in simulated seconds: from its start to the last completion.
     pub simulated_seconds: f64,
     /// What the run cost here; differs from run to run.
@@ -159,6 +163,8 @@ pub struct Drive {
     pub summary: String,
     /// Bytes that the host can address.
     pub capacity_bytes: u64,
+    /// Bytes of a sector.
+    pub sector_bytes: u32,
     /// Bytes of the media without spare areas.
     pub media_bytes: u64,
     /// Bytes of memory that the drive needs for its tables and its data buffer.
@@ -474,17 +480,17 @@ impl Report {
         json::to_text(&Report { host: None, ..self.clone() })
     }
 
-    /// Writes `report.json`, `series.csv`, `requests.csv` and `index.html` into a directory, which is made if there is none.
-    pub fn write_files(&self, directory: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(directory)?;
-        std::fs::write(directory.join("report.json"), self.to_json(true))?;
-        let mut csv = Vec::new();
-        self.series.write_csv(&mut csv)?;
-        std::fs::write(directory.join("series.csv"), csv)?;
-        let mut csv = Vec::new();
-        jobs::write_csv(self, &mut csv)?;
-        std::fs::write(directory.join("requests.csv"), csv)?;
-        std::fs::write(directory.join("index.html"), self.to_html())
+    /// The files of the report below `folder`: `report.json`, `series.csv`, `requests.csv` and `index.html`.
+    pub fn files(&self, folder: &Path) -> Vec<output::Part> {
+        let (mut series, mut requests) = (Vec::new(), Vec::new());
+        let written = self.series.write_csv(&mut series).and_then(|()| jobs::write_csv(self, &mut requests));
+        written.expect("memory takes everything");
+        vec![
+            (folder.join("report.json"), self.to_json(true).into_bytes()),
+            (folder.join("series.csv"), series),
+            (folder.join("requests.csv"), requests),
+            (folder.join("index.html"), self.to_html().into_bytes()),
+        ]
     }
 
     /// The warnings, each with the drive's name before it: for several reports together.

@@ -125,6 +125,7 @@ pub(crate) fn report() -> Report {
                 .into(),
             capacity_bytes: 240_000_000_000,
             media_bytes: 274_877_906_944,
+            sector_bytes: 512,
             memory_bytes: 82_000_000,
         },
         workload: Workload {
@@ -133,6 +134,8 @@ pub(crate) fn report() -> Report {
             precondition: "100 % filled, overwritten until steady".into(),
         },
         seeds: BTreeMap::from([("ftl".into(), 3), ("media".into(), 2), ("workload".into(), 42)]),
+        partial: false,
+        overrides: BTreeMap::from([("drive.ftl.victim".into(), "fifo".into())]),
         warnings: vec!["an invented sentence with <signs> & more".into()],
         requests,
         simulated_seconds: SECONDS as f64,

@@ -46,7 +46,9 @@ fn warnings_stand_in_the_json_and_on_the_pages() {
     assert_eq!(json["warnings"][0].as_str(), Some(report.warnings[0].as_str()));
     let said = "an invented sentence with &lt;signs&gt; &amp; more</li>";
     assert!(report.to_html().contains(&format!("<li>{said}")));
-    assert!(render_compare_html(&[report.clone(), idle()]).contains(&format!("<li>cosmos-plus: {said}")));
+    let pages = ["a/index.html".to_string(), "b/index.html".to_string()];
+    let both = render_compare_html(&[report.clone(), idle()], &pages, &[]);
+    assert!(both.contains(&format!("<li>cosmos-plus: {said}")));
     assert!(!idle().to_html().contains("<ul"), "a list of nothing");
 }
 
@@ -133,7 +135,7 @@ fn drives_side_by_side_make_a_page_and_a_file_of_drawings() {
     let mut other = Report { host_layer: Some(HostLayer::default()), ..report() };
     other.drive.name = "a <second> drive".into();
     let reports = [report(), other];
-    let page = render_compare_html(&reports);
+    let page = render_compare_html(&reports, &[String::new(), String::new()], &[]);
     let met = assert_well_formed(&page);
     assert!(met.iter().filter(|name| *name == "svg").count() >= 5, "{met:?}");
     assert!(

@@ -1,10 +1,13 @@
 //! One screen of answer for the terminal. Plain text: no colour, no control characters, never wider than
 //! asked (down to 60 columns).
 
-use super::format::{bytes, count, duration, optional, percent, significant, span};
+use super::format::{bytes, count, duration, optional, percent, quantity, significant, span};
 use super::{Direction, Report, jobs};
 use std::fmt::Write;
 
+/// What is said of a partial report.
+pub(super) const PARTIAL: &str =
+    "the user ended the run before its work was done; this is what had completed";
 /// Where the text of a labelled line begins.
 const LABEL: usize = 20;
 
@@ -17,6 +20,9 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, "workload", &words(&report.workload.summary));
     labelled(&mut out, width, "preconditioning", &words(&report.workload.precondition));
     labelled(&mut out, width, "run", &words(&headline(report)));
+    if report.partial {
+        labelled(&mut out, width, "partial", &words(PARTIAL));
+    }
     labelled(&mut out, width, "trace", &report.replay.map_or(Vec::new(), |replay| replay.words()));
     if report.requests == 0 {
         labelled(
@@ -80,7 +86,7 @@ fn headline(report: &Report) -> String {
     let mut line =
         format!("{} requests, {} simulated", count(report.requests), span(report.simulated_seconds));
     if let Some(host) = &report.host {
-        let rate = count(host.requests_per_wall_second.round() as u64);
+        let rate = quantity(host.requests_per_wall_second);
         let _ = write!(line, " in {} ({rate} requests/s", span(host.wall_seconds));
         if let Some(peak) = host.peak_memory_bytes {
             let _ = write!(line, ", {}", bytes(peak as f64));
@@ -96,7 +102,7 @@ type Column = (&'static str, usize, usize, fn(&Direction) -> String);
 const COLUMNS: [Column; 9] = [
     ("requests", 13, 0, |d| count(d.requests)),
     ("bytes", 9, 0, |d| bytes(d.bytes as f64)),
-    ("IOPS", 11, 96, |d| count(d.iops.round() as u64)),
+    ("IOPS", 11, 96, |d| quantity(d.iops)),
     ("rate", 11, 80, |d| format!("{}/s", bytes(d.throughput_bytes_per_second))),
     ("mean", 9, 0, |d| optional(d.latency.mean_ns, duration)),
     ("p50", 9, 0, |d| latency(d.latency.p50_ns)),
@@ -153,13 +159,13 @@ fn amplification(report: &Report) -> Vec<String> {
     };
     let terms = amplification.ratio.iter().filter_map(|(cause, ratio)| {
         let ratio = ratio.filter(|ratio| *ratio > 0.0)?;
-        Some(format!("{} {ratio:.2}  ", cause.name()))
+        Some(format!("{} {}  ", cause.name(), significant(ratio)))
     });
     let mut items: Vec<String> = terms.collect();
     for item in items.iter_mut().skip(1) {
         item.insert_str(0, "+  ");
     }
-    items.push(format!("=  {total:.2} programmed per host byte"));
+    items.push(format!("=  {} programmed per host byte", significant(total)));
     items
 }
 

@@ -1,10 +1,14 @@
 //! What can be wrong with a trace, and how it is told: file, place, value, and what was expected.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 use std::io;
 
 use super::{Action, Format};
+
+/// A message names so many streams of a trace.
+const STREAMS_NAMED: usize = 32;
 
 /// Where in the (decompressed) trace something stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +91,13 @@ pub enum Problem {
         length_bytes: u64,
         /// The drive's capacity.
         capacity_bytes: u64,
+    },
+    /// No record is of the stream that was asked for.
+    NoStream {
+        /// That stream.
+        stream: u32,
+        /// Those of the trace.
+        found: BTreeSet<u32>,
     },
     /// The distinct extents of the trace do not fit into the drive ([`super::AddressPolicy::Compact`]).
     Full {
@@ -172,6 +183,14 @@ impl fmt::Display for Problem {
                 "the request (offset {offset_bytes} B, length {length_bytes} B) ends beyond the drive's \
                  {capacity_bytes} B; allowed: a larger drive, or folded or compacted addresses"
             ),
+            Problem::NoStream { stream, found } => {
+                let named: Vec<String> = found.iter().take(STREAMS_NAMED).map(u32::to_string).collect();
+                write!(f, "stream {stream} is not in the trace; allowed: {}", named.join(", "))?;
+                match found.len().saturating_sub(STREAMS_NAMED) {
+                    0 => Ok(()),
+                    more => write!(f, ", and {more} more"),
+                }
+            }
             Problem::Full { capacity_bytes, extent_bytes } => write!(
                 f,
                 "the extents of {extent_bytes} B that the trace touches exceed the drive's {capacity_bytes} B; \

@@ -1,5 +1,6 @@
 //! The reader: one decoder over one source, with the clock that turns the trace's own time into [`SimTime`].
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -49,9 +50,20 @@ impl TraceReader {
 
     /// Opens a trace file with all options.
     pub fn open_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TraceReader, TraceError> {
-        let name = path.as_ref().display().to_string();
-        let file = File::open(path).map_err(|error| TraceError::new(&name, Position::Whole, error.into()))?;
-        TraceReader::from_read(&name, file, options)
+        TraceReader::open_copy(&path.as_ref().display().to_string(), &path, options)
+    }
+
+    /// Opens `copy`, which holds what the trace called `name` held.
+    ///
+    /// # Errors
+    /// As [`TraceReader::open_with`]; they name the trace.
+    pub fn open_copy(
+        name: &str,
+        copy: impl AsRef<Path>,
+        options: &ReadOptions,
+    ) -> Result<TraceReader, TraceError> {
+        let file = File::open(copy).map_err(|error| TraceError::new(name, Position::Whole, error.into()))?;
+        TraceReader::from_read(name, file, options)
     }
 
     /// Reads a trace from anywhere; `name` stands for the file in messages.
@@ -102,6 +114,26 @@ impl TraceReader {
     /// What reading met so far.
     pub fn stats(&self) -> ReadStats {
         self.stats
+    }
+
+    /// Reads on until a record of `stream` comes.
+    ///
+    /// # Errors
+    /// There is none, or the trace cannot be read so far.
+    pub fn find_stream(mut self, stream: u32) -> Result<(), TraceError> {
+        let mut found = BTreeSet::new();
+        while let Some(record) = self.next() {
+            match record?.stream {
+                here if here == stream => return Ok(()),
+                other => found.insert(other),
+            };
+        }
+        Err(self.no_stream(stream, found))
+    }
+
+    /// The trace is over, and had other streams only.
+    pub(super) fn no_stream(&self, stream: u32, found: BTreeSet<u32>) -> TraceError {
+        TraceError::new(&self.name, Position::Whole, Problem::NoStream { stream, found })
     }
 
     pub(super) fn error(&self, problem: Problem) -> TraceError {

@@ -121,7 +121,7 @@ pub struct Shaped {
     /// Where each extent of the trace lies on the drive (`Compact`).
     extents: BTreeMap<u64, u64>,
     rest: Option<Rest>,
-    /// Streams taken, and the last of them.
+    /// Streams taken, and the last of them; before the first record is taken, those that were passed over.
     streams: BTreeSet<u32>,
     last_stream: Option<u32>,
     ended: bool,
@@ -194,10 +194,23 @@ impl Shaped {
             if self.shaping.limit.is_some_and(|limit| self.stats.taken >= limit) {
                 return Ok(None);
             }
-            let Some(record) = self.reader.next().transpose()? else { return Ok(None) };
+            let Some(record) = self.reader.next().transpose()? else {
+                return match self.shaping.stream {
+                    Some(stream) if self.stats.taken == 0 && self.stats.other_streams > 0 => {
+                        Err(self.reader.no_stream(stream, std::mem::take(&mut self.streams)))
+                    }
+                    _ => Ok(None),
+                };
+            };
             if self.shaping.stream.is_some_and(|stream| stream != record.stream) {
                 self.stats.other_streams += 1;
+                if self.stats.taken == 0 {
+                    self.streams.insert(record.stream);
+                }
                 continue;
+            }
+            if self.stats.taken == 0 {
+                self.streams.clear();
             }
             self.stats.taken += 1;
             if self.last_stream != Some(record.stream) {

@@ -1,14 +1,15 @@
 //! Several drives under the same work on one page: what `pellucid compare` prints, and drawings of what usually decides. The drawings
 //! are a file of their own too.
 
-use super::super::plot::{Axis, BarChart, Bars, Unit, escape, standalone};
+use super::super::plot::{Axis, BarChart, Bars, Plot, Unit, escape, standalone};
 use super::super::{Direction, Report, compare};
 use super::{Page, Part, plot, table};
 use pellucid_flash::Cause;
 use std::fmt::Write;
 
-/// The page. Panics without a report.
-pub fn render_compare_html(reports: &[Report]) -> String {
+/// The page. `pages`: the address of each drive's own; `failed`: names of drives without a report, and why. Panics without a
+/// report.
+pub fn render_compare_html(reports: &[Report], pages: &[String], failed: &[(String, String)]) -> String {
     let mut page = Page(String::with_capacity(1 << 16));
     let first = &reports[0].workload;
     let names: Vec<&str> = reports.iter().map(|report| report.drive.name.as_str()).collect();
@@ -26,6 +27,7 @@ pub fn render_compare_html(reports: &[Report]) -> String {
     if !first.command_line.is_empty() {
         let _ = write!(page.0, "<p><code>{}</code></p>", escape(&first.command_line));
     }
+    drives(&mut page, reports, pages, failed);
     page.raw("</header>");
     page.warnings(reports.iter().flat_map(Report::warnings_by_name));
     page.raw("<main>");
@@ -37,6 +39,30 @@ pub fn render_compare_html(reports: &[Report]) -> String {
     page.raw("</main>");
     page.foot(&reports[0]);
     page.0
+}
+
+/// Each drive with a link to its own page and with what was overridden, then notes and failures.
+fn drives(page: &mut Page, reports: &[Report], pages: &[String], failed: &[(String, String)]) {
+    page.raw("<ul>");
+    for (report, address) in reports.iter().zip(pages) {
+        let overrides: Vec<String> = report.overrides.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let set = if overrides.is_empty() { String::new() } else { format!(" ({})", overrides.join(", ")) };
+        let _ = write!(
+            page.0,
+            "<li><a href=\"{}\">{}</a>: {}{}</li>",
+            escape(address),
+            escape(&report.drive.name),
+            escape(&report.drive.summary),
+            escape(&set)
+        );
+    }
+    for (name, why) in failed {
+        let _ = write!(page.0, "<li><b>{} failed:</b> {}</li>", escape(name), escape(why));
+    }
+    for note in compare::notes(reports) {
+        let _ = write!(page.0, "<li>Note: {}</li>", escape(&note));
+    }
+    page.raw("</ul>");
 }
 
 /// Width and height of a drawing on the poster, in user units.
@@ -68,11 +94,14 @@ fn figures(reports: &[Report]) -> Vec<(String, &'static str)> {
     let write = |report: &Report| report.directions.write.clone();
     let used = |of: &dyn Fn(&Report) -> Direction| reports.iter().any(|report| of(report).requests > 0);
     figures.push((throughput(reports), "Bytes of requests completed per second."));
+    const CURVES: &str = "Share of requests at or below each latency.";
     if used(&read) {
         figures.push((latency(reports, "Read latency", read), "Percentiles of all reads."));
+        figures.push((cumulative(reports, "Read latency, all drives", read), CURVES));
     }
     if used(&write) {
         figures.push((latency(reports, "Write latency", write), "Percentiles of all writes."));
+        figures.push((cumulative(reports, "Write latency, all drives", write), CURVES));
     }
     if reports.iter().any(|report| report.write_amplification.total.is_some()) {
         figures.push((
@@ -111,6 +140,20 @@ fn latency(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction) -
         .series("p99", percentile(|direction| direction.latency.p99_ns))
         .series("p99.9", percentile(|direction| direction.latency.p99_9_ns))
         .to_svg()
+}
+
+/// One curve for each drive.
+fn cumulative(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction) -> String {
+    let mut plot = Plot::new(title)
+        .x_axis(Axis::log("latency", Unit::Nanos))
+        .y_axis(Axis::linear("share of requests", Unit::Percent).from(0.0).to(1.0));
+    for report in reports {
+        let direction = of(report);
+        if direction.latency.count > 0 {
+            plot = plot.line(&report.drive.name, direction.distribution.cumulative());
+        }
+    }
+    plot.to_svg()
 }
 
 fn amplification(reports: &[Report]) -> String {

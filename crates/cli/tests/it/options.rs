@@ -1,0 +1,349 @@
+//! Every option of every command: it does something, or it is refused.
+
+use crate::common::{Done, Folder};
+use std::collections::{BTreeMap, BTreeSet};
+
+const COMMANDS: [&str; 13] = [
+    "run",
+    "replay",
+    "compare",
+    "age",
+    "reproduce",
+    "show",
+    "presets",
+    "serve",
+    "target",
+    "top",
+    "status",
+    "power-cut",
+    "fault",
+];
+
+/// The long options that the help of a command lists.
+fn options(folder: &Folder, command: &str) -> BTreeSet<String> {
+    let help = folder.run(&[command, "--help"]).answer();
+    let names = help.lines().filter_map(|line| {
+        let line = line.strip_prefix("      ").or(line.strip_prefix("  -").and_then(|line| line.get(3..)))?;
+        let name = line.strip_prefix("--")?.split([' ', '=', '[', ',']).next()?;
+        // Not the end of a list of aliases.
+        let whole = name.chars().all(|c| c.is_alphanumeric() || c == '-');
+        if !whole {
+            return None;
+        }
+        Some(format!("--{name}"))
+    });
+    names.filter(|name| name != "--help").collect()
+}
+
+#[test]
+fn a_command_refuses_the_options_of_others_and_names_who_has_them() {
+    let folder = Folder::new();
+    let each: BTreeMap<&str, BTreeSet<String>> =
+        COMMANDS.iter().map(|&command| (command, options(&folder, command))).collect();
+    let all: BTreeSet<&String> = each.values().flatten().collect();
+    assert!(all.len() > 80, "{}", all.len());
+    for (command, own) in &each {
+        for option in all.iter().filter(|option| !own.contains(**option)) {
+            let done = folder.run(&[command, option]);
+            // Another name of one that the command has.
+            if done.stderr.contains("a value is required") || done.stderr.contains("required arguments") {
+                assert_eq!((*command, option.as_str()), ("age", "--image"), "{}", done.stderr);
+                continue;
+            }
+            assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{command} {option}: {}", done.stderr);
+            let start = format!("error: {option} means nothing to {command}; allowed: with ");
+            assert!(done.stderr.starts_with(&start), "{command} {option}: {}", done.stderr);
+            assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+            for other in done.stderr[start.len()..].trim_end().split(", ") {
+                let alias = (other, option.as_str()) == ("age", "--image");
+                assert!(alias || each[other].contains(*option), "{other} has no {option}");
+            }
+        }
+    }
+}
+
+/// What a command said and left behind, without what real time has put into it.
+fn outcome(folder: &Folder, words: &[&str]) -> (i32, String, String, Vec<String>) {
+    let Done { status, stdout, stderr } = folder.run(words);
+    let varies = |line: &str| {
+        [
+            "wall_seconds",
+            "requests_per_wall_second",
+            "peak_memory_bytes",
+            "command_line",
+            " simulated in ",
+            ", in ",
+        ]
+        .iter()
+        .any(|part| line.contains(part))
+    };
+    let stdout = stdout.lines().filter(|line| !varies(line)).collect::<Vec<_>>().join("\n");
+    let mut files: Vec<String> = std::fs::read_dir(folder.path(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    (status, stdout, stderr, files)
+}
+
+fn trace() -> String {
+    let line = |i: u64| {
+        format!(
+            "{},host,{},{},{},4096,0\n",
+            i * 10_000,
+            i % 3,
+            ["Write", "Read"][i as usize % 2],
+            i / 2 * 4096
+        )
+    };
+    (0..300).map(line).collect()
+}
+
+/// With the option the command does something else than without.
+#[test]
+fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
+    let work = ["--rw", "randrw", "--bs", "8k", "--number-ios", "200", "--iodepth", "4"];
+    let run: Vec<&str> = [&["run", "tiny.toml"], &work[..]].concat();
+    let compare: Vec<&str> = [&["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo"], &work[..]].concat();
+    let replay = vec!["replay", "tiny.toml", "trace.csv"];
+    let replayed = vec!["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--trace", "trace.csv"];
+    let age = vec!["age", "tiny.toml", "--overwrite", "0.5", "-o", "x"];
+    // Words of an option, by the command that they are added to; what is not here is looked at below.
+    let common: &[&[&str]] =
+        &[&["--set", "media.ways=1"], &["--json"], &["--report", "out"], &["--log", "log.csv"]];
+    let shaped: &[&[&str]] = &[
+        &["--format", "alibaba"],
+        &["--time-scale", "0.5"],
+        &["--closed-loop", "3"],
+        &["--stream", "1"],
+        &["--limit", "100"],
+    ];
+    let jobs: &[&[&str]] = &[
+        &["--rw", "read"],
+        &["--bs", "4k"],
+        &["--bsrange", "4k-16k"],
+        &["--bssplit", "4k/50:8k/50"],
+        &["--blockalign", "64k"],
+        &["--size", "50%"],
+        &["--offset", "1m"],
+        &["--io-size", "80k"],
+        &["--number-ios", "100"],
+        &["--loops", "2"],
+        &["--runtime", "1ms"],
+        &["--ramp-time", "1ms"],
+        &["--startdelay", "100ms"],
+        &["--iodepth", "1"],
+        &["--numjobs", "2"],
+        &["--rwmixread", "90"],
+        &["--rwmixwrite", "90"],
+        &["--random-distribution", "zipf:1.2"],
+        &["--percentage-random", "10"],
+        &["--norandommap=0"],
+        &["--randseed", "9"],
+        &["--rate", "1m"],
+        &["--rate-iops", "1000"],
+        &["--thinktime", "5ms"],
+        &["--fsync", "3"],
+        &["--fdatasync", "3"],
+        &["--end-fsync"],
+        &["--sync"],
+        &["--job", "rw=write"],
+        &["--seed", "9"],
+    ];
+    let on = |words: &[&[&'static str]]| words.iter().map(|words| words.to_vec()).collect::<Vec<_>>();
+    let mut cases: Vec<(Vec<&str>, Vec<Vec<&str>>)> = vec![
+        (run.clone(), on(common)),
+        ([&run[..], &["--json"]].concat(), on(jobs)),
+        (compare.clone(), on(&common[..3])),
+        (compare.clone(), vec![vec!["--iodepth", "1"], vec!["--seed", "9"]]),
+        (replay.clone(), on(common)),
+        (replay.clone(), on(shaped)),
+        (replayed, on(shaped)),
+        (vec!["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo"], vec![vec!["--fio", "job.fio"]]),
+        (
+            age,
+            vec![
+                vec!["--fill", "50%"],
+                vec!["--overwrite", "1"],
+                vec!["--output", "y"],
+                vec!["--seed", "3"],
+                vec!["--set", "ftl.victim=fifo"],
+                vec!["--json"],
+            ],
+        ),
+        (vec!["show", "tiny.toml"], vec![vec!["--json"], vec!["--set", "ftl.victim=fifo"]]),
+        (vec!["presets"], vec![vec!["--json"]]),
+        (vec!["reproduce"], vec![vec!["--list"]]),
+        (vec!["reproduce", "--list", "C10"], vec![vec!["--json"]]),
+    ];
+    // Options that need company; those of placement handles have crates/lab/tests/placement.rs.
+    for (base, more) in [
+        (&["--time-based"][..], &["--runtime", "200ms"][..]),
+        (&["--new-group"], &["--json", "--job", "rw=read", "--job", "rw=write"]),
+        (&["--offset-increment", "1m"], &["--numjobs", "2", "--size", "1m"]),
+        (&["--rate-process", "poisson"], &["--rate-iops", "1000"]),
+        (&["--thinktime-blocks", "5"], &["--thinktime", "5ms"]),
+        (&["--kb-base", "1000"], &[]),
+        (&["--stonewall"], &["--job", "rw=read", "--job", "rw=write"]),
+        (&["--name", "a"], &["--json", "--job", "rw=read", "--job", "rw=write"]),
+        (&["--wait-for", "a"], &["--job", "name=a,rw=read"]),
+        (&["--queue", "900"], &[]),
+    ] {
+        let base_words = match base[0] {
+            "--kb-base" => vec!["run", "tiny.toml", "--rw", "read", "--number-ios", "10"],
+            "--time-based" => vec!["run", "tiny.toml", "--rw", "write", "--io-size", "400k"],
+            _ => run.clone(),
+        };
+        let (first, last) =
+            if base[0] == "--kb-base" { (base, &["--bs", "4k"][..]) } else { (&[][..], base) };
+        cases.push(([&base_words[..], more, if first.is_empty() { &[] } else { last }].concat(), vec![]));
+        let with = [&base_words[..], first, more, last].concat();
+        let without = [&base_words[..], more, if first.is_empty() { &[] } else { last }].concat();
+        assert_ne!(fresh(&with), fresh(&without), "{with:?}");
+    }
+    for (base, options) in &cases {
+        let without = fresh(base);
+        for option in options {
+            let words = [&base[..], option].concat();
+            assert_ne!(fresh(&words), without, "{words:?} does what it does without");
+        }
+    }
+}
+
+/// What the command does in a folder of its own.
+fn fresh(words: &[&str]) -> (i32, String, String, Vec<String>) {
+    let folder = Folder::with_drive();
+    folder.write("trace.csv", &trace());
+    folder.write("job.fio", "[a]\nrw=read\nnumber_ios=100\n");
+    outcome(&folder, words)
+}
+
+/// Options that show only in more than one run are used by a test of their own; a new option needs one.
+#[test]
+fn each_option_is_used_by_a_test() {
+    let folder = Folder::new();
+    let root = crate::common::project();
+    let mut text = String::new();
+    for place in [
+        "crates/cli/tests/it",
+        "crates/cli/src/view",
+        "crates/serve/tests",
+        "tools",
+        "bench",
+        "examples/serve",
+    ] {
+        read_all(&root.join(place), &mut text);
+    }
+    let excepted = [
+        // fio's word for what is always so.
+        "--direct",
+        // Placement handles: crates/lab/tests/placement.rs.
+        "--fdp",
+        "--dataplacement",
+        "--plids",
+        "--plid-select",
+        // Needs an address that others reach.
+        "--monitor-open",
+        // Settings of the host of a remote drive: crates/serve tests them without the command.
+        "--remote-dhchap",
+        "--remote-digests",
+        "--remote-host-nqn",
+        "--remote-queues",
+    ];
+    let mut unused = Vec::new();
+    for command in COMMANDS {
+        for option in options(&folder, command) {
+            let used = text.contains(&format!("\"{option}\""))
+                || text.contains(&format!("{option} "))
+                || text.contains(&format!("{option}="));
+            if !used && !excepted.contains(&option.as_str()) {
+                unused.push(format!("{command} {option}"));
+            }
+        }
+    }
+    assert_eq!(unused, Vec::<String>::new(), "no test uses them");
+}
+
+fn read_all(place: &std::path::Path, text: &mut String) {
+    for entry in std::fs::read_dir(place).unwrap_or_else(|e| panic!("{}: {e}", place.display())) {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => read_all(&path, text),
+            false => text.push_str(&std::fs::read_to_string(&path).unwrap_or_default()),
+        }
+    }
+}
+
+#[test]
+fn what_would_do_nothing_here_is_refused() {
+    let folder = Folder::with_drive();
+    folder.write("trace.csv", &trace());
+    folder.write("run.toml", &format!("{}[run]\ntrace = \"trace.csv\"\n", crate::common::TINY));
+    let serve = ["serve", "tiny.toml", "--set", "media.store=ram"];
+    for (words, sentence) in [
+        (&["run", "run.toml", "--seed", "3"][..], "--seed: a trace draws nothing at random"),
+        (
+            &["replay", "tiny.toml", "trace.csv", "--closed-loop", "2", "--time-scale", "2"],
+            "the argument '--closed-loop",
+        ),
+        (&["reproduce", "--list", "--seed", "3"], "the argument '--list' cannot be used with '--seed"),
+        (
+            &["target", "list", "tiny.toml", "--control", "c", "--set", "a=b"],
+            "--set means nothing to a server's drive",
+        ),
+        (&[&serve[..], &["--ublk", "--connections", "3"]].concat(), "--connections: allowed: with --nbd"),
+        (
+            &[&serve[..], &["--nbd", "unix:s", "--dhchap-group", "null"]].concat(),
+            "--dhchap-group: allowed: with",
+        ),
+        (
+            &[&serve[..], &["--nbd", "unix:s", "--quiet", "--log-format", "json"]].concat(),
+            "the argument '--quiet",
+        ),
+    ] {
+        let done = folder.run(words);
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
+        assert!(done.stderr.starts_with(&format!("error: {sentence}")), "{words:?}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_stream_that_the_trace_does_not_have_is_refused_with_those_that_it_has() {
+    let folder = Folder::with_drive();
+    folder.write("trace.csv", &trace());
+    let sentence = "error: trace.csv: stream 77 is not in the trace; allowed: 0, 1, 2\n";
+    for words in [
+        &["replay", "tiny.toml", "trace.csv", "--stream", "77", "--set", "media.faults.program_fail=1"][..],
+        &["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--trace", "trace.csv", "--stream", "77"],
+        &["replay", "tiny.toml", "trace.csv", "--set", "run.stream=77"],
+    ] {
+        let done = folder.run(words);
+        assert_eq!((done.status, done.stdout.as_str(), done.stderr.as_str()), (2, "", sentence), "{words:?}");
+    }
+    // From a pipe it is known when the trace is over.
+    let script =
+        format!("cat trace.csv | {} replay tiny.toml /dev/stdin --stream 77", env!("CARGO_BIN_EXE_pellucid"));
+    let piped =
+        std::process::Command::new("sh").args(["-c", &script]).current_dir(folder.path("")).output().unwrap();
+    assert_eq!(piped.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&piped.stderr), sentence.replace("trace.csv", "/dev/stdin"));
+    let one = folder.run(&["replay", "tiny.toml", "trace.csv", "--stream", "1", "--json"]).json();
+    assert_eq!((&one["requests"], &one["replay"]["other_devices"]), (&100.into(), &200.into()));
+}
+
+/// fio's spelling and ours do the same.
+#[test]
+fn options_are_spelled_with_hyphens_and_as_fio_spells_them() {
+    let run = |ios: &str, depth: &str| {
+        outcome(
+            &Folder::with_drive(),
+            &["run", "tiny.toml", "--rw=randread", ios, "70", depth, "3", "--json"],
+        )
+    };
+    let ours = run("--number-ios", "--iodepth");
+    assert_eq!(ours.0, 0, "{}", ours.2);
+    assert_eq!(run("--number_ios", "--iodepth"), ours);
+    let help = Folder::new().run(&["run", "--help"]).answer();
+    assert!(help.contains("--number-ios <1000000>") && help.contains("[alias: --number_ios]"), "{help}");
+    assert!(!options(&Folder::new(), "run").iter().any(|option| option.contains('_')), "{help}");
+}

@@ -1,0 +1,158 @@
+//! Output files: old or new, never a mixture; one writer; partial reports.
+
+use crate::common::{Folder, eventually};
+use std::process::{Child, Command, Stdio};
+
+fn spawn(folder: &Folder, words: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_pellucid"))
+        .args(words)
+        .current_dir(folder.path(""))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Sends a signal by its name.
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// A run that goes on until it is ended.
+const LONG: [&str; 7] = ["run", "tiny.toml", "--rw", "randread", "--runtime", "10000000s", "--time-based"];
+const SHORT: [&str; 6] = ["run", "tiny.toml", "--rw", "randread", "--number-ios", "100"];
+
+#[test]
+fn a_second_writer_is_refused_and_the_first_goes_on() {
+    let folder = Folder::with_drive();
+    for (option, name) in [("--report", "out"), ("--log", "log.csv")] {
+        let mut first = spawn(&folder, &[&LONG[..], &[option, name]].concat());
+        let began = match option {
+            "--report" => folder.path("out"),
+            _ => folder.path("log.csv.part"),
+        };
+        // It has the name before it works, and keeps it.
+        eventually("the first writer begins", || began.exists());
+        let mut refused = None;
+        eventually("the second is refused", || {
+            let done = folder.run(&[&SHORT[..], &[option, name]].concat());
+            let held = done.status == 1;
+            refused = Some(done);
+            held
+        });
+        let refused = refused.unwrap();
+        let sentence = format!(
+            "error: {name}: another program is writing it; allowed: another name, or when that has ended\n"
+        );
+        assert_eq!((refused.stdout.as_str(), refused.stderr), ("", sentence));
+        signal(&first, "KILL");
+        first.wait().unwrap();
+        // A lock dies with its process.
+        folder.run(&[&SHORT[..], &[option, name]].concat()).answer();
+    }
+    assert_eq!(std::fs::read_to_string(folder.path("log.csv")).unwrap().lines().count(), 101);
+    assert!(!folder.path("log.csv.part").exists());
+}
+
+#[test]
+fn a_full_disk_leaves_the_last_good_report_and_log() {
+    let folder = Folder::with_drive();
+    let outputs = ["--report", "out", "--log", "log.csv"];
+    folder.run(&[&SHORT[..], &outputs].concat()).answer();
+    let read = |name: &str| std::fs::read_to_string(folder.path(name)).unwrap();
+    let names = ["out/report.json", "out/series.csv", "out/index.html", "log.csv"];
+    let before = names.map(read);
+    // No file may become longer than 8 blocks of 512 bytes; the first that is too long ends the run.
+    for (outputs, named) in [("--report out", "out"), ("--log log.csv", "log.csv")] {
+        let words = "run tiny.toml --rw randread --number-ios 5000";
+        let script = format!("trap '' XFSZ; ulimit -f 8; exec \"$0\" {words} {outputs}");
+        let done = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_pellucid")])
+            .current_dir(folder.path(""))
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{stderr}");
+        assert_eq!(stderr, format!("error: {named}: cannot be written: File too large\n"));
+        assert_eq!(names.map(read), before);
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path("")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 3, "{left:?}");
+    let full = folder.run(&[&SHORT[..], &["--log", "/dev/full"]].concat());
+    assert_eq!(
+        (full.status, full.stderr.as_str()),
+        (1, "error: /dev/full: cannot be written: No space left on device\n")
+    );
+}
+
+#[test]
+fn an_interrupt_leaves_a_partial_report() {
+    let folder = Folder::with_drive();
+    for name in ["INT", "TERM"] {
+        let run = spawn(&folder, &[&LONG[..], &["--log", "log.csv", "--report", "out"]].concat());
+        // Requests complete.
+        let part = folder.path("log.csv.part");
+        eventually("requests", || std::fs::metadata(&part).is_ok_and(|file| file.len() > 1 << 20));
+        signal(&run, name);
+        let done = run.wait_with_output().unwrap();
+        let (stdout, stderr) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        assert_eq!(done.status.code(), Some(130), "{name}: {stderr}");
+        assert!(stdout.contains("\npartial             the user ended the run before"), "{stdout}");
+        assert!(
+            stderr.lines().last().unwrap().starts_with("error: interrupted; the report is partial: "),
+            "{stderr}"
+        );
+        let report: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(folder.path("out/report.json")).unwrap()).unwrap();
+        assert_eq!(report["partial"], true);
+        assert!(std::fs::read_to_string(folder.path("out/index.html")).unwrap().contains("<b>Partial:</b>"));
+        let lines = std::fs::read_to_string(folder.path("log.csv")).unwrap().lines().count() as u64;
+        assert_eq!(lines, report["requests"].as_u64().unwrap() + 1);
+        assert!(!part.exists());
+    }
+    let whole = folder.run(&[&SHORT[..], &["--json"]].concat()).json();
+    assert_eq!(whole["partial"], false);
+}
+
+#[test]
+fn an_interrupt_of_a_comparison_leaves_what_was_done() {
+    let folder = Folder::with_drive();
+    let words =
+        ["--rw", "randread", "--runtime", "10000000s", "--time-based", "--log", "log", "--report", "out"];
+    let compare =
+        spawn(&folder, &[&["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo"], &words[..]].concat());
+    let part = folder.path("log.victim=greedy.part");
+    eventually("requests", || std::fs::metadata(&part).is_ok_and(|file| file.len() > 1 << 20));
+    signal(&compare, "INT");
+    let done = compare.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(130));
+    let stdout = String::from_utf8_lossy(&done.stdout);
+    assert!(
+        stdout.contains("note: victim=greedy is partial") && !stdout.contains(" victim=fifo\n"),
+        "{stdout}"
+    );
+    assert!(folder.path("out/victim=greedy/report.json").exists());
+}
+
+/// What an ageing that is ended leaves: nothing.
+#[test]
+fn an_image_takes_its_name_when_it_is_complete() {
+    let folder = Folder::with_drive();
+    folder.run(&["age", "tiny.toml", "--overwrite", "0", "-o", "aged"]).answer();
+    let before = std::fs::read(folder.path("aged")).unwrap();
+    let age = spawn(&folder, &["age", "tiny.toml", "--overwrite", "1000000", "-o", "aged"]);
+    let part = folder.path("aged.part");
+    eventually("the image is begun", || part.exists());
+    let second = folder.run(&["age", "tiny.toml", "--overwrite", "0", "-o", "aged"]);
+    assert_eq!(second.status, 1, "{}", second.stderr);
+    assert!(second.stderr.starts_with("error: aged: another program is writing it; "), "{}", second.stderr);
+    signal(&age, "INT");
+    assert_eq!(age.wait_with_output().unwrap().status.code(), Some(130));
+    assert!(!part.exists());
+    assert!(std::fs::read(folder.path("aged")).unwrap() == before);
+    // The description itself is not what is meant.
+    let done = folder.run(&["age", "tiny.toml", "--overwrite", "0", "-o", "tiny.toml"]);
+    let sentence = "error: tiny.toml: a file that is no image; allowed: an image, or a new name\n";
+    assert_eq!((done.status, done.stderr.as_str()), (2, sentence));
+}

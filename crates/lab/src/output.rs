@@ -1,0 +1,552 @@
+//! Output files: written beside their names, and renamed when they are complete.
+//!
+//! ```text
+//!  file       FILE.part, locked ─► write ─► fsync ─► rename to FILE
+//!  directory  DIR locked; DIR.part ─► write ─► fsync ─► exchange with DIR ─► remove what was there
+//! ```
+//! A reader sees the old file or the new one, never a part of it; a full disk leaves the old one. Locks die with their
+//! process, so what a killed writer left behind is taken over by the next. What is no regular file (a pipe, `/dev/stdout`)
+//! is written as it is.
+//!
+//! A directory that holds anything but a report is not exchanged: its files are replaced one by one, when all of the new
+//! ones have been written.
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// The files that reports are made of.
+const REPORT_FILES: [&str; 7] = [
+    "report.json",
+    "series.csv",
+    "requests.csv",
+    "index.html",
+    "compare.json",
+    "compare.svg",
+    "reproduce.json",
+];
+
+/// A file of a directory: its path in it, and its content.
+pub type Part = (PathBuf, Vec<u8>);
+
+/// Files that would be left behind if the process ended now.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes what is written half; for a process that ends before its time.
+pub fn remove_unfinished() {
+    for path in std::mem::take(&mut *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)) {
+        remove(&path);
+    }
+}
+
+fn note(path: &Path, unfinished: bool) {
+    let mut all = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|other| other != path);
+    if unfinished {
+        all.push(path.into());
+    }
+}
+
+fn remove(path: &Path) {
+    let _ = match path.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+}
+
+/// Why an output cannot be written.
+#[derive(Debug)]
+pub struct OutputError {
+    path: PathBuf,
+    problem: Problem,
+}
+
+#[derive(Debug)]
+enum Problem {
+    /// Another program writes it.
+    Held,
+    /// A directory stands where a file is expected.
+    IsDirectory,
+    /// Something else stands where a directory is expected.
+    NotDirectory,
+    /// The directory that it would be in.
+    NoParent(PathBuf),
+    Io(io::Error),
+}
+
+impl OutputError {
+    /// Whether the name cannot be meant, so that trying again is of no use.
+    pub fn is_mistake(&self) -> bool {
+        !matches!(self.problem, Problem::Held | Problem::Io(_))
+    }
+
+    fn new(path: &Path, problem: impl Into<Problem>) -> OutputError {
+        OutputError { path: path.into(), problem: problem.into() }
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Problem {
+        Problem::Io(error)
+    }
+}
+
+impl std::fmt::Display for OutputError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.path.display();
+        match &self.problem {
+            Problem::Held => {
+                write!(
+                    f,
+                    "{path}: another program is writing it; allowed: another name, or when that has ended"
+                )
+            }
+            Problem::IsDirectory => write!(f, "{path}: a directory; allowed: a file, or a new name"),
+            Problem::NotDirectory => write!(f, "{path}: a file; allowed: a directory, or a new name"),
+            Problem::NoParent(parent) => {
+                let parent = parent.display();
+                write!(f, "{path}: {parent} is no directory; allowed: a name in one that exists")
+            }
+            Problem::Io(error) => write!(f, "{path}: cannot be written: {}", reason(error)),
+        }
+    }
+}
+
+impl std::error::Error for OutputError {}
+
+/// Why the system refuses, without its number for it.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error ").next().unwrap_or(&text).into()
+}
+
+/// A file that takes its name when it is complete.
+#[derive(Debug)]
+pub struct OutputFile {
+    /// As it was asked for.
+    path: PathBuf,
+    file: File,
+    /// Where it is written, and the name that it takes; `None`: it is no regular file, or has its name.
+    rename: Option<(PathBuf, PathBuf)>,
+}
+
+impl OutputFile {
+    /// Begins the file at `path`. What is there stays until [`OutputFile::commit`].
+    ///
+    /// # Errors
+    /// Another program writes it, or it cannot be written.
+    pub fn create(path: &Path) -> Result<OutputFile, OutputError> {
+        OutputFile::begin(path).map_err(|problem| OutputError::new(path, problem))
+    }
+
+    /// As [`OutputFile::create`], a file that nobody but its owner reads.
+    ///
+    /// # Errors
+    /// As [`OutputFile::create`].
+    pub fn create_private(path: &Path) -> Result<OutputFile, OutputError> {
+        let begun = OutputFile::create(path)?;
+        if begun.rename.is_some() {
+            let private = begun.file.set_permissions(fs::Permissions::from_mode(0o600));
+            private.map_err(|error| OutputError::new(path, error))?;
+        }
+        Ok(begun)
+    }
+
+    fn begin(path: &Path) -> Result<OutputFile, Problem> {
+        let there = fs::metadata(path).ok();
+        if there.as_ref().is_some_and(fs::Metadata::is_dir) {
+            return Err(Problem::IsDirectory);
+        }
+        // Asks for the right to write it, too.
+        let old = there.as_ref().map(|_| File::options().write(true).open(path)).transpose()?;
+        match (there, old) {
+            (Some(there), Some(file)) if !there.is_file() => {
+                return Ok(OutputFile { path: path.into(), file, rename: None });
+            }
+            _ => check_parent(path)?,
+        }
+        // Behind a link, beside the file that it names.
+        let name = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        let part = with_suffix(&name);
+        let open = || File::options().write(true).create(true).truncate(false).open(&part);
+        let file = lock(&part, open)?;
+        note(&part, true);
+        file.set_len(0)?;
+        if let Ok(there) = fs::metadata(&name) {
+            let _ = file.set_permissions(there.permissions());
+        }
+        Ok(OutputFile { path: path.into(), file, rename: Some((part, name)) })
+    }
+
+    /// Another handle to write with.
+    ///
+    /// # Errors
+    /// Too many files are open.
+    pub fn writer(&self) -> Result<File, OutputError> {
+        self.file.try_clone().map_err(|error| OutputError::new(&self.path, error))
+    }
+
+    /// It will not be complete, but what there is of it stays, under its name with `.part`.
+    pub fn leave(&mut self) {
+        if let Some((part, _)) = self.rename.take() {
+            note(&part, false);
+        }
+    }
+
+    /// What went wrong while it was written.
+    pub fn failed(&self, error: io::Error) -> OutputError {
+        OutputError::new(&self.path, error)
+    }
+
+    /// The file is complete: it reaches the disk, and takes its name.
+    ///
+    /// # Errors
+    /// It does not reach the disk, or cannot be renamed; then what was there stays.
+    pub fn commit(&mut self) -> Result<(), OutputError> {
+        let Some((part, name)) = &self.rename else { return Ok(()) };
+        let renamed = self.file.sync_all().and_then(|()| fs::rename(part, name));
+        renamed.map_err(|error| OutputError::new(&self.path, error))?;
+        note(part, false);
+        sync_parent(name);
+        self.rename = None;
+        Ok(())
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if let Some((part, _)) = &self.rename {
+            let _ = fs::remove_file(part);
+            note(part, false);
+        }
+    }
+}
+
+fn with_suffix(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    part.into()
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn check_parent(path: &Path) -> Result<(), Problem> {
+    let parent = parent(path);
+    match parent.is_dir() {
+        true => Ok(()),
+        false => Err(Problem::NoParent(parent.into())),
+    }
+}
+
+/// A rename outlasts a loss of power once its directory has reached the disk.
+fn sync_parent(path: &Path) {
+    let _ = File::open(parent(path)).and_then(|directory| directory.sync_all());
+}
+
+/// Opens and locks what is called `path`. The name may change hands between the two, as holders rename and remove.
+fn lock(path: &Path, open: impl Fn() -> io::Result<File>) -> Result<File, Problem> {
+    loop {
+        let file = open()?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Problem::Held),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let (held, named) = (file.metadata()?, fs::metadata(path));
+        if named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())) {
+            return Ok(file);
+        }
+    }
+}
+
+/// A directory whose files are replaced together.
+#[derive(Debug)]
+pub struct OutputDirectory {
+    /// As it was asked for.
+    path: PathBuf,
+    /// Without links.
+    name: PathBuf,
+    /// Kept open for its lock.
+    lock: File,
+    /// It was not there before, and nothing was put into it.
+    empty: bool,
+}
+
+impl OutputDirectory {
+    /// Takes the directory at `path`, which is made if there is none. What is in it stays until
+    /// [`OutputDirectory::replace`].
+    ///
+    /// # Errors
+    /// Another program writes it, or it cannot be made.
+    pub fn claim(path: &Path) -> Result<OutputDirectory, OutputError> {
+        let failed = |problem| OutputError::new(path, problem);
+        if path.exists() && !path.is_dir() {
+            return Err(failed(Problem::NotDirectory));
+        }
+        if let Some(file) = path.ancestors().find(|parent| parent.is_file()) {
+            return Err(failed(Problem::NoParent(file.into())));
+        }
+        let empty = !path.exists();
+        fs::create_dir_all(path).map_err(|error| failed(error.into()))?;
+        let name = fs::canonicalize(path).map_err(|error| failed(error.into()))?;
+        let lock = lock(&name, || File::open(&name)).map_err(failed)?;
+        Ok(OutputDirectory { path: path.into(), name, lock, empty })
+    }
+
+    /// The directory's name as it was asked for.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts a report into the directory, in place of the one that is there.
+    ///
+    /// # Errors
+    /// It cannot be written; then what was there stays.
+    pub fn replace(&mut self, parts: &[Part]) -> Result<(), OutputError> {
+        let replaced = match self.can_exchange(parts) && self.exchange(parts)? {
+            true => Ok(()),
+            false => replace_one_by_one(&self.name, parts),
+        };
+        self.empty = false;
+        replaced.map_err(|error| OutputError::new(&self.path, error))
+    }
+
+    /// Whether everything in it is a report, and nobody here stands in it.
+    fn can_exchange(&self, parts: &[Part]) -> bool {
+        let inside = std::env::current_dir().and_then(fs::canonicalize);
+        let goes = |at: &Path| parts.iter().any(|(path, _)| path.starts_with(at));
+        let known = |entry: io::Result<fs::DirEntry>| {
+            entry.is_ok_and(|entry| {
+                let path = entry.path();
+                let replaced = !path.is_dir() || goes(Path::new(&entry.file_name()));
+                replaced && is_report(&path)
+            })
+        };
+        !inside.is_ok_and(|inside| inside.starts_with(&self.name))
+            && self.name.parent().is_some()
+            && fs::read_dir(&self.name).is_ok_and(|mut entries| entries.all(known))
+    }
+
+    /// Writes another directory beside this one, and exchanges the two; false: the file system does not do that here.
+    fn exchange(&mut self, parts: &[Part]) -> Result<bool, OutputError> {
+        let part = with_suffix(&self.name);
+        if part.exists() && !is_report(&part) {
+            return Ok(false);
+        }
+        remove(&part);
+        if fs::create_dir(&part).is_err() {
+            return Ok(false);
+        }
+        note(&part, true);
+        let written = fs::metadata(&self.name)
+            .and_then(|there| fs::set_permissions(&part, there.permissions()))
+            .and_then(|()| write_all(&part, parts))
+            .map_err(Problem::Io)
+            .and_then(|()| lock(&part, || File::open(&part)));
+        let exchanged = written.map(|lock| {
+            let exchanged = renameat_with(CWD, &part, CWD, &self.name, RenameFlags::EXCHANGE).is_ok();
+            if exchanged {
+                self.lock = lock;
+                sync_parent(&self.name);
+            }
+            exchanged
+        });
+        remove(&part);
+        note(&part, false);
+        exchanged.map_err(|problem| OutputError::new(&self.path, problem))
+    }
+}
+
+impl Drop for OutputDirectory {
+    fn drop(&mut self) {
+        if self.empty {
+            // Of a run that failed nothing stays.
+            let _ = fs::remove_dir(&self.name);
+        }
+    }
+}
+
+/// Whether a file, or all that a directory holds, belongs to a report.
+fn is_report(path: &Path) -> bool {
+    if path.is_dir() {
+        let entries = fs::read_dir(path);
+        return entries
+            .is_ok_and(|mut all| all.all(|entry| entry.is_ok_and(|entry| is_report(&entry.path()))));
+    }
+    path.is_file() && path.file_name().is_some_and(|name| REPORT_FILES.iter().any(|file| name == *file))
+}
+
+fn write_all(directory: &Path, parts: &[Part]) -> io::Result<()> {
+    for (path, content) in parts {
+        let path = directory.join(path);
+        fs::create_dir_all(parent(&path))?;
+        write_synced(&path, content)?;
+        sync_parent(&path);
+    }
+    Ok(())
+}
+
+fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// Writes all files beside their names before the first takes its own.
+fn replace_one_by_one(directory: &Path, parts: &[Part]) -> io::Result<()> {
+    let names: Vec<(PathBuf, PathBuf)> =
+        parts.iter().map(|(path, _)| directory.join(path)).map(|name| (with_suffix(&name), name)).collect();
+    let write = || {
+        for ((part, _), (_, content)) in names.iter().zip(parts) {
+            fs::create_dir_all(parent(part))?;
+            note(part, true);
+            write_synced(part, content)?;
+        }
+        for (part, name) in &names {
+            fs::rename(part, name)?;
+            sync_parent(name);
+        }
+        Ok(())
+    };
+    let written = write();
+    for (part, _) in &names {
+        if written.is_err() {
+            let _ = fs::remove_file(part);
+        }
+        note(part, false);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("pellucid-output-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a folder");
+        path
+    }
+
+    fn parts(text: &str) -> Vec<Part> {
+        ["report.json", "one/index.html", "index.html"].map(|name| (name.into(), text.into())).into()
+    }
+
+    fn names(path: &Path) -> Vec<String> {
+        let entries = fs::read_dir(path).expect("a directory");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_takes_its_name_when_it_is_complete_and_has_one_writer() {
+        let folder = folder("file");
+        let path = folder.join("log.csv");
+        fs::write(&path, "old").expect("written");
+        let mut file = OutputFile::create(&path).expect("nobody has it");
+        let refused = OutputFile::create(&path).expect_err("held").to_string();
+        assert!(refused.contains("log.csv: another program is writing it"), "{refused}");
+        file.write_all(b"new").expect("room");
+        assert_eq!(fs::read_to_string(&path).expect("there"), "old");
+        file.commit().expect("room");
+        assert_eq!(fs::read_to_string(&path).expect("there"), "new");
+        drop(OutputFile::create(&path).expect("free again"));
+        assert_eq!(
+            (names(&folder), fs::read_to_string(&path).expect("there")),
+            (vec!["log.csv".into()], "new".into())
+        );
+        // What a killed writer left behind is in nobody's way, and links stay links.
+        fs::write(folder.join("log.csv.part"), "half a line, and more than is written now").expect("written");
+        std::os::unix::fs::symlink("log.csv", folder.join("link")).expect("a link");
+        let mut file = OutputFile::create(&folder.join("link")).expect("free");
+        file.write_all(b"newer").and_then(|()| file.commit().map_err(io::Error::other)).expect("room");
+        assert_eq!(
+            (names(&folder), fs::read_to_string(&path).expect("there")),
+            (vec!["link".into(), "log.csv".into()], "newer".into())
+        );
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn a_directory_is_exchanged_or_keeps_what_is_no_report() {
+        let folder = folder("directory");
+        let path = folder.join("out");
+        let mut directory = OutputDirectory::claim(&path).expect("free");
+        let refused = OutputDirectory::claim(&path).expect_err("held");
+        assert!(!refused.is_mistake() && refused.to_string().contains("another program"), "{refused}");
+        directory.replace(&parts("old")).expect("room");
+        let first = fs::metadata(&path).expect("there").ino();
+        // Still held, under its new inode.
+        assert!(OutputDirectory::claim(&path).is_err());
+        directory.replace(&parts("new")).expect("room");
+        assert_ne!(fs::metadata(&path).expect("there").ino(), first, "exchanged");
+        drop(directory);
+        assert_eq!(names(&folder), ["out"]);
+        // Somebody's notes: they stay, and so does the directory itself.
+        fs::write(path.join("notes"), "mine").expect("written");
+        let before = fs::metadata(&path).expect("there").ino();
+        OutputDirectory::claim(&path).and_then(|mut it| it.replace(&parts("newest"))).expect("room");
+        assert_eq!(fs::metadata(&path).expect("there").ino(), before);
+        assert_eq!(names(&path), ["index.html", "notes", "one", "report.json"]);
+        assert_eq!(fs::read_to_string(path.join("one/index.html")).expect("there"), "newest");
+        // A report of another kind in a directory of its own is somebody's too.
+        fs::create_dir(path.join("two"))
+            .and_then(|()| fs::write(path.join("two/index.html"), "x"))
+            .expect("written");
+        fs::remove_file(path.join("notes")).expect("there");
+        OutputDirectory::claim(&path).and_then(|mut it| it.replace(&parts("last"))).expect("room");
+        assert_eq!(names(&path), ["index.html", "one", "report.json", "two"]);
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn what_cannot_be_is_a_mistake_and_leaves_nothing() {
+        let folder = folder("mistakes");
+        fs::write(folder.join("file"), "").expect("written");
+        for (error, end) in [
+            (
+                OutputFile::create(&folder).expect_err("a directory"),
+                "a directory; allowed: a file, or a new name",
+            ),
+            (
+                OutputDirectory::claim(&folder.join("file")).expect_err("a file"),
+                "a file; allowed: a directory, or a new name",
+            ),
+            (
+                OutputFile::create(&folder.join("file/log")).expect_err("no parent"),
+                "is no directory; allowed: a name in one that exists",
+            ),
+            (
+                OutputFile::create(&folder.join("no/log")).expect_err("no parent"),
+                "is no directory; allowed: a name in one that exists",
+            ),
+            (
+                OutputDirectory::claim(&folder.join("file/a/b")).expect_err("no parent"),
+                "is no directory; allowed: a name in one that exists",
+            ),
+        ] {
+            assert!(error.is_mistake() && error.to_string().ends_with(end), "{error}");
+        }
+        drop(OutputDirectory::claim(&folder.join("new")).expect("free"));
+        assert_eq!(names(&folder), ["file"]);
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+}
