@@ -48,6 +48,7 @@ fn text_says_what_was_done_without_control_characters() {
         "--verify",
         "--precondition",
         "fill",
+        "--quiet",
     ]);
     assert_eq!((done.status, done.stderr.as_str()), (0, ""));
     assert!(done.stdout.starts_with("run  tiny  <  randrw bs=4k iodepth=4\n\ntiny  "), "{}", done.stdout);
