@@ -22,6 +22,14 @@ fn share(report: &Value) -> f64 {
     report["reads"]["unmapped_share"].as_f64().unwrap()
 }
 
+const NO_DATA: &str = "of the reads were of sectors that hold no data";
+
+/// Warnings of such reads.
+fn warned(report: &Value) -> usize {
+    let warnings = report["warnings"].as_array().unwrap();
+    warnings.iter().filter(|sentence| sentence.as_str().unwrap().contains(NO_DATA)).count()
+}
+
 fn refused(done: Done) -> String {
     assert_eq!(done.status, 2, "{}", done.stderr);
     done.stderr
@@ -33,9 +41,9 @@ fn a_replay_finds_data_where_it_reads_unless_told_otherwise() {
     let replay =
         |more: &[&str]| folder.run(&[&["replay", "empty.toml", "trace.csv", "--json"], more].concat());
     let done = replay(&[]);
-    assert_eq!(done.stderr, "");
+    assert!(!done.stderr.contains(NO_DATA), "{}", done.stderr);
     let by_trace = done.json();
-    assert_eq!((share(&by_trace), by_trace["warnings"].as_array().unwrap().len()), (0.0, 0));
+    assert_eq!((share(&by_trace), warned(&by_trace)), (0.0, 0));
     let mean = |report: &Value| report["directions"]["read"]["latency"]["mean_ns"].as_f64().unwrap();
     assert!(mean(&by_trace) > 50_000.0, "a sense takes 50 us");
     assert_eq!(by_trace["workload"]["precondition"], "trace: what it reads before it writes it");
@@ -43,9 +51,9 @@ fn a_replay_finds_data_where_it_reads_unless_told_otherwise() {
 
     let done = replay(&["--precondition", "none"]);
     let sentence = "warning: 100 % of the reads were of sectors that hold no data";
-    assert!(done.stderr.starts_with(sentence), "{}", done.stderr);
+    assert!(done.stderr.contains(sentence), "{}", done.stderr);
     let none = done.json();
-    assert_eq!((share(&none), none["warnings"].as_array().unwrap().len()), (1.0, 1));
+    assert_eq!((share(&none), warned(&none)), (1.0, 1));
     assert_eq!(none["reads"]["unmapped_sectors"], 200 * 8);
     assert!(mean(&none) < 10_000.0);
     let text = folder.run(&["replay", "empty.toml", "trace.csv", "--precondition", "none"]).answer();
@@ -167,7 +175,7 @@ fn memory_that_is_not_there_is_refused() {
 fn jobs_have_rows_and_names_of_their_own() {
     let folder = folder();
     let words = ["run", "full.toml", "--bs", "4k", "--number_ios=300"];
-    let jobs = ["--job", "name=load,rw=write", "--job", "rw=randread,stonewall,iodepth=4"];
+    let jobs = ["--job", "name=load,rw=write", "--job", "rw=randread,stonewall=1,iodepth=4"];
     let report = folder.run(&[&words[..], &jobs, &["--json", "--report", "out"]].concat()).json();
     assert_eq!((&report["jobs"][0]["name"], &report["jobs"][1]["name"]), (&"load".into(), &"job2".into()));
     assert_eq!(report["jobs"][1]["start_seconds"], report["jobs"][0]["end_seconds"]);

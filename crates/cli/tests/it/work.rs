@@ -47,7 +47,8 @@ fn text_says_what_was_done_without_control_characters() {
         "500",
         "--verify",
         "--precondition",
-        "steady",
+        "fill",
+        "--quiet",
     ]);
     assert_eq!((done.status, done.stderr.as_str()), (0, ""));
     assert!(done.stdout.starts_with("run  tiny  <  randrw bs=4k iodepth=4\n\ntiny  "), "{}", done.stdout);
