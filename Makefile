@@ -11,7 +11,7 @@ DENY := .tools/deny-$(DENY_VERSION)
 RUN_NEXTEST := PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked
 # TLS under NVMe/TCP takes OpenSSL of the system, so the usual build leaves it out; the tests have it where OpenSSL is there. Asked when
 # it is used, as client-tools may have installed it.
-TLS = $(shell pkg-config --exists openssl 2>/dev/null && echo --features pellucid-serve/tls-psk)
+TLS = $(shell pkg-config --exists openssl 2>/dev/null && echo --features pellucid-cli/tls-psk)
 export PYTHONPYCACHEPREFIX := target/pycache
 
 .NOTPARALLEL:

@@ -66,8 +66,6 @@ impl Device {
         let Parts { config, spaces, block_namespace, ftl, mounted } = parts;
         let direct = crate::direct_path::Direct::new(&config.media, &layout);
         let image_bytes = media.image_bytes();
-        let stripe_bytes =
-            u64::from(layout.units_per_stripe) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
         let page_units = (config.media.geometry.page_bytes / layout.unit_bytes).max(1);
         Ok(Device {
             events: Events::default(),
@@ -78,7 +76,6 @@ impl Device {
                 &config.scheduler,
                 &config.media.timing,
                 &layout,
-                stripe_bytes,
                 page_units,
                 PlaneUnits::new(&config.media, &layout),
                 config.firmware.model == FirmwareModel::Loop,

@@ -194,7 +194,6 @@ impl Scheduler {
         config: &Config,
         timing: &Timing,
         layout: &Layout,
-        stripe_units_bytes: u64,
         page_units: u32,
         planes: PlaneUnits,
         polled: bool,
@@ -231,6 +230,8 @@ impl Scheduler {
             draining: false,
             listed: 0,
         };
+        let stripe_bytes =
+            u64::from(layout.units_per_stripe) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
         let rate = timing.channel_bytes_per_second;
         let transfer =
             |bytes: u64| Nanos((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64);
@@ -258,7 +259,7 @@ impl Scheduler {
             command: timing.command_ns,
             status: timing.status_ns,
             unit_transfer: transfer(u64::from(layout.unit_bytes + layout.spare_bytes_per_unit)),
-            stripe_transfer: transfer(stripe_units_bytes),
+            stripe_transfer: transfer(stripe_bytes),
             stripe_pages: if config.page_transfers {
                 (layout.units_per_stripe / page_units).max(1)
             } else {

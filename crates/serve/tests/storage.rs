@@ -18,6 +18,7 @@ struct Small(PathBuf);
 
 impl Small {
     /// `None`, with the reason printed, where nothing can be mounted.
+    #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
     fn new(name: &str) -> Option<Small> {
         let place = scratch(name).join("small");
         std::fs::create_dir_all(&place).expect("a directory");

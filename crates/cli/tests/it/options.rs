@@ -173,7 +173,6 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
         ),
         (vec!["show", "tiny.toml"], vec![vec!["--json"], vec!["--set", "ftl.victim=fifo"]]),
         (vec!["presets"], vec![vec!["--json"]]),
-        (vec!["reproduce"], vec![vec!["--list"]]),
         (vec!["reproduce", "--list", "C10"], vec![vec!["--json"]]),
     ];
     // Options that need company; those of placement handles have crates/lab/tests/placement.rs.

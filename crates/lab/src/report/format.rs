@@ -93,7 +93,7 @@ pub fn percent(share: f64) -> String {
     match share * 100.0 {
         p if p <= 0.0 => "0 %".into(),
         p if p < 0.001 => "<0.001 %".into(),
-        p if p < 100.0 && p >= 99.95 => ">99.9 %".into(),
+        p if (99.95..100.0).contains(&p) => ">99.9 %".into(),
         p => format!("{} %", significant(p)),
     }
 }

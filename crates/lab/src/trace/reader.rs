@@ -122,7 +122,7 @@ impl TraceReader {
     /// There is none, or the trace cannot be read so far.
     pub fn find_stream(mut self, stream: u32) -> Result<(), TraceError> {
         let mut found = BTreeSet::new();
-        while let Some(record) = self.next() {
+        for record in self.by_ref() {
             match record?.stream {
                 here if here == stream => return Ok(()),
                 other => found.insert(other),

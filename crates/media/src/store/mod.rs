@@ -157,6 +157,7 @@ pub struct Extent {
 
 /// A page store.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each drive, and on the path of every I/O")]
 pub(crate) enum Store {
     Memory(MemoryStore),
     File(FileStore),
