@@ -11,6 +11,8 @@
 
 use crate::device::Device;
 use pellucid_flash::Ppa;
+use pellucid_ftl::Outdated;
+use pellucid_media::Remains;
 
 /// Copies that wait, and the reads that they wait for.
 #[derive(Clone, Debug, Default)]
@@ -19,8 +21,8 @@ pub(crate) struct Forgetting {
     epoch: u8,
     /// Reads under way, by epoch.
     reads: [u32; 2],
-    /// Copies that died, by epoch, and how often their block had been erased.
-    dead: [Vec<(Ppa, u32)>; 2],
+    /// Copies that died, by epoch: what remains of them, and how often their block had been erased.
+    dead: [Vec<(Ppa, Remains, u32)>; 2],
 }
 
 impl Forgetting {
@@ -49,9 +51,13 @@ impl Device {
     /// As far as the reads under way allow; also asked when memory runs short.
     pub(crate) fn forget_some(&mut self) {
         let now = usize::from(self.forgetting.epoch);
-        for ppa in self.ftl.take_dead() {
+        for (ppa, why) in self.ftl.take_dead() {
             let erases = self.media.erase_count(self.layout.block_of(ppa));
-            self.forgetting.dead[now].push((ppa, erases));
+            let remains = match why {
+                Outdated::Replaced => Remains::Nothing,
+                Outdated::Trimmed => Remains::Zeros,
+            };
+            self.forgetting.dead[now].push((ppa, remains, erases));
         }
         // With no reads at all both epochs end.
         for _ in 0..2 {
@@ -59,9 +65,9 @@ impl Device {
             if self.forgetting.reads[last] > 0 {
                 return;
             }
-            for (ppa, erases) in self.forgetting.dead[last].drain(..) {
+            for (ppa, remains, erases) in self.forgetting.dead[last].drain(..) {
                 if self.media.erase_count(self.layout.block_of(ppa)) == erases {
-                    self.media.forget(ppa);
+                    self.media.forget(ppa, remains);
                 }
             }
             self.forgetting.epoch = last as u8;

@@ -32,7 +32,7 @@ pub use config::{
 };
 pub use handles::HandleEvent;
 pub use mount::{MountReport, MountSource};
-pub use page_map::{FtlCounters, PageMap, Plan, ProgramId, Settled, SetupError, Stream};
+pub use page_map::{FtlCounters, Outdated, PageMap, Plan, ProgramId, Settled, SetupError, Stream};
 pub use segment_writes::{SegmentPlan, SegmentWrites};
 pub use zone_mount::{LOG, SavedStripe, Staged, StagedIn, Verdict, ZoneMount};
 pub use zones::{Mark, ZoneConfig, ZoneWork, Zones};

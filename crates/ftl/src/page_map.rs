@@ -187,11 +187,20 @@ pub struct PageMap {
     pub(crate) collections: Vec<Collection>,
     pub(crate) emptied: Vec<BlockId>,
     /// Copies that became invalid and were not taken; `None`: nobody wants to know.
-    outdated: Option<Vec<Ppa>>,
+    outdated: Option<Vec<(Ppa, Outdated)>>,
     temperature: Option<Temperature>,
     pub(crate) rng: Rng,
     pub(crate) segments: crate::journal::Segments,
     pub(crate) counters: FtlCounters,
+}
+
+/// Why a copy is no longer needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outdated {
+    /// Its successor is on the media.
+    Replaced,
+    /// Its page was trimmed. Until the trim is on the media, a power cut brings the copy back.
+    Trimmed,
 }
 
 impl PageMap {
@@ -394,15 +403,15 @@ impl PageMap {
             .filter_map(move |(at, open)| open.map(|open| (open.block, streams[at % self.places])))
     }
 
-    /// The copy at `ppa` is no longer needed.
+    /// The copy at `ppa` is no longer needed, for this reason.
     #[inline]
-    pub(crate) fn invalidate(&mut self, ppa: Ppa) {
+    pub(crate) fn invalidate(&mut self, ppa: Ppa, why: Outdated) {
         if !ppa.is_some() || !self.is_valid(ppa) {
             return;
         }
         self.valid[ppa.0 as usize / 64] &= !(1 << (ppa.0 % 64));
         if let Some(outdated) = &mut self.outdated {
-            outdated.push(ppa);
+            outdated.push((ppa, why));
         }
         let block = self.layout.block_of(ppa);
         self.blocks.remove_valid(block);
@@ -428,8 +437,8 @@ impl PageMap {
         self.outdated.as_ref().is_some_and(|outdated| !outdated.is_empty())
     }
 
-    /// Copies that became invalid since the last time: nothing that is read from now on lies there.
-    pub fn take_dead(&mut self) -> impl Iterator<Item = Ppa> {
+    /// Copies that became invalid since the last time, and why: nothing that is read from now on lies there.
+    pub fn take_dead(&mut self) -> impl Iterator<Item = (Ppa, Outdated)> {
         self.outdated.iter_mut().flat_map(|outdated| outdated.drain(..))
     }
 
@@ -441,7 +450,7 @@ impl PageMap {
             self.set_map(lpn, Ppa::NONE);
             self.segments.dirty(lpn.0 / self.entries_per_segment, self.sequence);
             self.keep_until_saved(old);
-            self.invalidate(old);
+            self.invalidate(old, Outdated::Trimmed);
         }
     }
 

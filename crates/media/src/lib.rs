@@ -29,4 +29,4 @@ pub use injected::Fault;
 pub use integrity::{BitErrors, Ecc, EccData, Integrity, check_integrity};
 pub use media::{Health, Media, Outcome, ReadResult, SnapshotError, Spare};
 pub use scrambler::{scramble, scrambler_seed};
-pub use store::{Extent, StoreNotice};
+pub use store::{Extent, Remains, StoreNotice};

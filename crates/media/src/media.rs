@@ -21,7 +21,7 @@ use crate::faults::{self, FaultPlan};
 use crate::injected::{self, Fault, Injected};
 use crate::integrity;
 use crate::state::{BlockState, Flag};
-use crate::store::{Extent, Store, StoreNotice, StoreShape, UNREADABLE};
+use crate::store::{Extent, Remains, Store, StoreNotice, StoreShape, UNREADABLE};
 use crate::times::{self, Times};
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime, Split};
 use std::collections::{BTreeMap, BTreeSet};
@@ -554,13 +554,13 @@ impl Media {
         self.store.forgets() && !self.sees_patterns
     }
 
-    /// Nobody will read the data of this unit again, although its block is not erased yet: it has a successor on the media, or its
-    /// logical page was trimmed. The spare area stays. If somebody does read them, they are zeros.
+    /// Nobody needs the data of this unit any more, although its block is not erased yet: `remains` says why, and what is found there
+    /// since. The spare area stays.
     #[inline]
-    pub fn forget(&mut self, ppa: Ppa) {
+    pub fn forget(&mut self, ppa: Ppa, remains: Remains) {
         let at = self.place(ppa);
         if self.content(at) == Content::Programmed && self.forgets() {
-            self.store.forget(at.block, at.index);
+            self.store.forget(at.block, at.index, remains);
         }
     }
 

@@ -7,7 +7,7 @@
 //! Invariants: a copy is invalidated only when its successor's program has ended well; following `old` from an unfinished
 //! copy leads to one that is on the media, or to none.
 
-use super::{OWNER_SHIFT, PageMap, Stream};
+use super::{OWNER_SHIFT, Outdated, PageMap, Stream};
 use crate::blocks::BlockState;
 use pellucid_flash::{BlockId, DieId, Lpn, Ppa};
 
@@ -146,7 +146,7 @@ impl PageMap {
                 self.note_moving(old, false);
             }
             if ok {
-                self.invalidate(old);
+                self.invalidate(old, Outdated::Replaced);
                 if lpn.0 >= self.user_units {
                     self.segments.saved(lpn.0 - self.user_units);
                 }
@@ -191,12 +191,13 @@ impl PageMap {
                 // Trimmed, or overwritten by a program that has ended: then nobody needs the old copy either. (Until the
                 // trim is on the media the old copy is what a power cut brings back.)
                 None => {
+                    let trimmed = self.lookup(lpn) == Ppa::NONE;
                     self.keep_until_saved(old);
-                    self.invalidate(old);
+                    self.invalidate(old, if trimmed { Outdated::Trimmed } else { Outdated::Replaced });
                 }
             }
         }
-        self.invalidate(failed);
+        self.invalidate(failed, Outdated::Replaced);
     }
 
     /// Closes a block early: it takes no more data, and is emptied and retired.

@@ -53,7 +53,7 @@ impl Media {
             return self.read_guarded(at, start, out, attempt);
         }
         match self.store.read(at.block, at.index, start, out) {
-            Found::Good => ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 },
+            Found::Good | Found::Zeros => ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 },
             Found::Damaged => self.damaged(out),
         }
     }
@@ -102,9 +102,13 @@ impl Media {
         if out.is_empty() {
             return true;
         }
-        if self.store.read(at.block, at.index, start, out) == Found::Damaged {
-            self.damaged(out);
-            return false;
+        match self.store.read(at.block, at.index, start, out) {
+            Found::Good => {}
+            Found::Zeros => return true,
+            Found::Damaged => {
+                self.damaged(out);
+                return false;
+            }
         }
         if let Some(path) = &self.data_path {
             path.unscramble(unit_place(&self.layout.split, at), start, out);
@@ -127,7 +131,12 @@ impl Media {
             let pattern = |segment| self.pattern(at, shape, segment);
             found = path.draw((place, address), state, attempt, factor, pattern);
         }
-        let good = self.store.read(at.block, at.index, start, out) == Found::Good;
+        let stored = self.store.read(at.block, at.index, start, out);
+        if stored == Found::Zeros {
+            self.data_path = Some(path);
+            return ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 };
+        }
+        let good = stored == Found::Good;
         let by_hand = !good && path.always_decodes();
         if good || by_hand {
             path.unscramble(place, start, out);

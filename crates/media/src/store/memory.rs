@@ -6,13 +6,17 @@
 //!
 //! ```text
 //!  slots[unit] = 0: none, n: slot n - 1 of the arena      put ─► take a slot      erased, or forgotten ─► give it back
+//!               LOST, ZEROS: forgotten, and what is found there since
 //! ```
 
 use super::arena::Arena;
-use super::{STAMP_BYTES, StoreShape};
+use super::{Found, Remains, STAMP_BYTES, StoreShape};
 use crate::state::BlockState;
 
 const CACHE_LINE_BYTES: usize = 64;
+/// Slots of units that were forgotten before their block is erased: what they hold since, see [`Remains`].
+const LOST: u32 = u32::MAX;
+const ZEROS: u32 = u32::MAX - 1;
 
 /// The memory store.
 #[derive(Clone, Debug)]
@@ -32,6 +36,12 @@ struct Data {
     slots: Vec<u32>,
     arena: Arena,
     bytes_max: u64,
+}
+
+/// Whether a slot has memory.
+#[inline]
+fn is_held(slot: u32) -> bool {
+    slot.wrapping_sub(1) < ZEROS - 1
 }
 
 /// The memory of a block that had none.
@@ -98,7 +108,7 @@ impl MemoryStore {
             None => &mut stamps[index * unit_stored_bytes..][..unit_stored_bytes],
             Some(data) => {
                 let slot = &mut data.slots[name];
-                if *slot == 0 {
+                if !is_held(*slot) {
                     *slot = data.arena.take() + 1;
                 }
                 data.arena.get_mut(*slot - 1)
@@ -118,7 +128,7 @@ impl MemoryStore {
         let (_, data, metadata) = self.unit_mut(block, index);
         data.fill(0);
         metadata.fill(0);
-        self.forget(block, index);
+        self.give_back(block, index, 0);
     }
 
     /// Length of what is stored of a unit.
@@ -139,9 +149,18 @@ impl MemoryStore {
                 Some(&self.bytes(block)[from..from + bytes])
             }
             Some(data) => match data.slots[self.name(block, index)] {
-                0 => None,
-                slot => Some(data.arena.get(slot - 1)),
+                slot if is_held(slot) => Some(data.arena.get(slot - 1)),
+                _ => None,
             },
+        }
+    }
+
+    /// What is found of a unit that holds no data: it was never put, or was forgotten.
+    pub(crate) fn without_data(&self, block: u32, index: u32) -> Found {
+        match self.data.as_ref().map(|data| data.slots[self.name(block, index)]) {
+            Some(LOST) => Found::Damaged,
+            Some(ZEROS) => Found::Zeros,
+            _ => Found::Good,
         }
     }
 
@@ -158,8 +177,9 @@ impl MemoryStore {
         &mut self.bytes_mut(block)[at..at + bytes]
     }
 
-    /// Copies a unit into one of a begun stripe.
+    /// Copies a unit into one of a begun stripe; of one that was forgotten, what is left of it.
     pub(crate) fn copy_unit(&mut self, from: (u32, u32), to: (u32, u32)) {
+        let found = self.without_data(from.0, from.1);
         let data = self.unit(from.0, from.1).map(<[u8]>::to_vec);
         let metadata = self.metadata(from.0, from.1).to_vec();
         let (_, target, target_metadata) = self.unit_mut(to.0, to.1);
@@ -168,6 +188,11 @@ impl MemoryStore {
             None => target.fill(0),
         }
         target_metadata.copy_from_slice(&metadata);
+        match found {
+            Found::Good => {}
+            Found::Damaged => self.give_back(to.0, to.1, LOST),
+            Found::Zeros => self.give_back(to.0, to.1, ZEROS),
+        }
     }
 
     /// Whether data are kept, in slots.
@@ -176,14 +201,25 @@ impl MemoryStore {
         self.data.is_some()
     }
 
-    /// Nobody will read the data of this unit again.
+    /// Nobody needs the data of this unit any more.
     #[inline]
-    pub(crate) fn forget(&mut self, block: u32, index: u32) {
+    pub(crate) fn forget(&mut self, block: u32, index: u32, remains: Remains) {
+        let slot = match remains {
+            Remains::Nothing => LOST,
+            Remains::Zeros => ZEROS,
+        };
+        self.give_back(block, index, slot);
+    }
+
+    /// Gives the memory of a unit back; `slot` is what is left of it.
+    #[inline]
+    fn give_back(&mut self, block: u32, index: u32, slot: u32) {
         let name = self.name(block, index);
-        if let Some(data) = &mut self.data
-            && data.slots[name] != 0
-        {
-            data.arena.give(std::mem::take(&mut data.slots[name]) - 1);
+        if let Some(data) = &mut self.data {
+            let held = std::mem::replace(&mut data.slots[name], slot);
+            if is_held(held) {
+                data.arena.give(held - 1);
+            }
         }
     }
 
@@ -191,7 +227,7 @@ impl MemoryStore {
     pub(crate) fn forget_block(&mut self, block: u32) {
         if self.data.is_some() {
             for index in 0..self.shape.units_per_block() as u32 {
-                self.forget(block, index);
+                self.give_back(block, index, 0);
             }
         }
     }

@@ -91,6 +91,18 @@ pub(crate) enum Found {
     Good,
     /// It is not, or cannot be read.
     Damaged,
+    /// Its data were given up, and read as zeros: see [`Remains::Zeros`].
+    Zeros,
+}
+
+/// What is left of a unit whose data nobody needs any more, until its block is erased. A mount may come back to it: where a successor cannot
+/// be read, or a trim was undone by a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// It has a successor on the media. Reads end uncorrectable.
+    Nothing,
+    /// Its page was trimmed. Reads find zeros, as they do behind a trim.
+    Zeros,
 }
 
 /// Something that happened to a file store, for a log.
@@ -284,13 +296,15 @@ impl Store {
     pub(crate) fn read(&mut self, block: u32, index: u32, start: usize, out: &mut [u8]) -> Found {
         match self {
             Store::Memory(s) => {
-                match s.unit(block, index) {
-                    Some(unit) => copy_images(out, &unit[start..start + out.len()]),
-                    // Nothing, filled by a vector store whose mask is empty, would cost an assist of the processor.
-                    None if out.is_empty() => {}
-                    None => out.fill(0),
+                if let Some(unit) = s.unit(block, index) {
+                    copy_images(out, &unit[start..start + out.len()]);
+                    return Found::Good;
                 }
-                Found::Good
+                // Nothing, filled by a vector store whose mask is empty, would cost an assist of the processor.
+                if !out.is_empty() {
+                    out.fill(0);
+                }
+                s.without_data(block, index)
             }
             Store::File(s) => s.read(block, index, start, out),
         }
@@ -310,7 +324,7 @@ impl Store {
     /// Whether `stored` is what was stored of a unit, as far as the store knows.
     pub(crate) fn is_what_was_stored(&self, block: u32, index: u32, stored: &[u8]) -> bool {
         match self {
-            Store::Memory(_) => true,
+            Store::Memory(s) => s.without_data(block, index) == Found::Good,
             Store::File(s) => s.is_what_was_stored(block, index, stored),
         }
     }
@@ -356,9 +370,9 @@ impl Store {
 
     /// Nobody will read the data of a unit again: their memory may serve others.
     #[inline]
-    pub(crate) fn forget(&mut self, block: u32, index: u32) {
+    pub(crate) fn forget(&mut self, block: u32, index: u32, remains: Remains) {
         if let Store::Memory(s) = self {
-            s.forget(block, index);
+            s.forget(block, index, remains);
         }
     }
 
