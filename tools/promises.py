@@ -404,7 +404,7 @@ def cases(pellucid) -> list[Case]:
 def serve(case: Case, directory: str, pellucid):
     store = f"file:{directory}/drive.img" if case.store == "file" else "ram"
     # Big drives of which little is written.
-    sets = [f"drive.media.store={store}", "drive.media.space=sparse", "drive.name=kept", *case.sets]
+    sets = [f"drive.media.store={store}", "drive.name=kept", *case.sets]
     return Server(directory, [case.drive], sets, "instant", nvme=True, options=["--quiet"], pellucid=pellucid)
 
 

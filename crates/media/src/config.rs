@@ -118,11 +118,11 @@ pub enum StoreKind {
 /// The space of an image file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Space {
-    /// All that it can come to take is reserved when it is opened, or it is refused.
-    #[default]
-    Reserve,
     /// It takes space as it is written; a full disk is an error for the host.
+    #[default]
     Sparse,
+    /// All that it can come to take is reserved when it is opened, or it is refused.
+    Reserve,
 }
 
 /// What a flush outlives.

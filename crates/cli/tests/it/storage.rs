@@ -33,7 +33,16 @@ impl Drop for Mounted {
 fn a_drive_without_the_space_is_refused_and_the_way_out_is_named() {
     let folder = Folder::with_drive();
     let Some(_small) = Mounted::new(&folder) else { return };
-    let words = ["run", "tiny.toml", "--set", "media.store=file:small/drive", "--rw", "randwrite"];
+    let words = [
+        "run",
+        "tiny.toml",
+        "--set",
+        "media.store=file:small/drive",
+        "--set",
+        "media.space=reserve",
+        "--rw",
+        "randwrite",
+    ];
     let done = folder.run(&words);
     assert_eq!(done.status, 2, "{}", done.stderr);
     let says = "small/drive: cannot reserve 6.4 MB for the media: No space left on device";
@@ -79,7 +88,8 @@ fn a_recording_that_cannot_begin_is_refused() {
 #[test]
 fn a_server_says_what_its_drives_can_come_to_take() {
     let folder = Folder::with_drive();
-    let script = "exec \"$0\" serve tiny.toml --set media.store=file:drive --nbd unix:nbd";
+    let script =
+        "exec \"$0\" serve tiny.toml --set media.store=file:drive --set media.space=reserve --nbd unix:nbd";
     let _server = Serving::new(&folder, script);
     let log = || std::fs::read_to_string(folder.path("log")).unwrap();
     eventually("the start is logged", || log().contains("event=store"));

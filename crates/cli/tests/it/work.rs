@@ -235,8 +235,8 @@ fn the_geometry_of_namespaces_is_shown() {
         ),
         (
             "zoned",
-            "# namespace 0: zoned, 224680476672 B (209.2 GiB)\n\
-             #   93 zones of 1048576 sectors of 4096 B, 589824 of them writable\n\
+            "# namespace 0: zoned, 99857989632 B (93.0 GiB)\n\
+             #   496 zones of 65536 sectors of 4096 B, 49152 of them writable\n\
              #   open zones at most 14, active zones at most 14, longest append 48 sectors\n\n[drive]\n",
         ),
     ] {

@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(ageing.passes[2].write_amplification, Some(1.5));
         assert_eq!(
             ageing.reason(),
-            "steady: the last pass changed write amplification by 0.26 %, less than 1 %"
+            "steady: the last pass changed write amplification by 0.263 %, less than 1 %"
         );
     }
 

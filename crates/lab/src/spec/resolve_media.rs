@@ -94,9 +94,9 @@ pub(crate) const KEYS: &[Key] = &[
     key("drive.media.path", Kind::Text, Word(""), "File of store = \"file\""),
     key(
         "drive.media.space",
-        Kind::Word(&["reserve", "sparse"]),
-        Word("reserve"),
-        "That file's space: all of it at once, or as it is written",
+        Kind::Word(&["sparse", "reserve"]),
+        Word("sparse"),
+        "That file's space: as it is written, or all of it at once",
     ),
     key(
         "drive.media.sync",
@@ -430,7 +430,7 @@ fn store(values: &Values) -> Result<StoreKind, SpecError> {
 fn keep(values: &Values) -> Keep {
     let is = |key, word| values.text(key) == word;
     Keep {
-        space: if is("drive.media.space", "sparse") { Space::Sparse } else { Space::Reserve },
+        space: if is("drive.media.space", "reserve") { Space::Reserve } else { Space::Sparse },
         sync: if is("drive.media.sync", "machine") { SyncTo::Machine } else { SyncTo::Process },
         ram_max: values.whole_or_none("drive.media.ram_max"),
     }

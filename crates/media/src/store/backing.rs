@@ -65,16 +65,25 @@ impl Backing {
         self.file.set_len(bytes).map_err(io)
     }
 
-    /// Has the disk keep space for the first `bytes` bytes.
+    /// Has the disk keep space for the first `bytes` bytes. Asked first whether there is so much: an attempt that fails keeps what it got,
+    /// which would fill the disk.
     pub fn reserve(&self, bytes: u64) -> Result<(), StoreError> {
-        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::fs::{FallocateFlags, fallocate, fstat, fstatvfs};
+        use rustix::io::Errno;
+        let no_space =
+            |error: Errno| StoreError::NoSpace { path: self.path.clone(), bytes, source: error.into() };
+        let (disk, file) = (fstatvfs(&self.file).map_err(no_space)?, fstat(&self.file).map_err(no_space)?);
+        let held = file.st_blocks.unsigned_abs() * 512;
+        if bytes > held + disk.f_bavail * disk.f_frsize {
+            return Err(no_space(Errno::NOSPC));
+        }
         let reserved = loop {
             match fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 other => break other,
             }
         };
-        reserved.map_err(|error| StoreError::NoSpace { path: self.path.clone(), bytes, source: error.into() })
+        reserved.map_err(no_space)
     }
 
     /// Reads exactly so many bytes.
