@@ -45,23 +45,24 @@ pub fn header(global: &Global, verb: &str, drive: &str, work: &str) -> io::Resul
     if global.json { Ok(()) } else { print(&format!("{verb}  {drive}  <  {work}\n\n")) }
 }
 
-/// Writes the files asked for and prints the report, in the form asked for.
+/// Writes the files asked for and prints the report, in the form asked for. Files that cannot be written fail the command behind that: the
+/// results are not lost with them.
 pub fn report(
     global: &Global,
     report: &Report,
     mut directory: Option<OutputDirectory>,
     hints: &[String],
 ) -> Result<(), Failure> {
-    if let Some(directory) = &mut directory {
-        directory.replace(&report.files(Path::new("")))?;
-    }
+    let written =
+        directory.as_mut().map_or(Ok(()), |directory| directory.replace(&report.files(Path::new(""))));
     warn(global, report.warnings.iter().cloned());
     if global.json {
         print(&report.to_json(true))?;
+        written?;
         return ended(report);
     }
     let mut text = render_text(report, columns());
-    if let Some(directory) = directory {
+    if let Some(directory) = directory.filter(|_| written.is_ok()) {
         let page = directory.path().join("index.html");
         text.push_str(&format!("{:20}{}  (JSON and CSV beside it)\n", "report", page.display()));
     }
@@ -72,6 +73,7 @@ pub fn report(
         }
     }
     print(&text)?;
+    written?;
     ended(report)
 }
 

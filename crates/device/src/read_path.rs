@@ -483,25 +483,24 @@ impl Device {
         if self.works[work].command.opcode != Opcode::Read {
             return self.write_arrived(slice);
         }
-        if self.buffer[entry].unmapped {
-            self.works[work].unmapped += self.slices[slice].sectors;
-        }
         self.slice_done(slice, Status::Success);
         self.buffer[entry].readers -= 1;
         self.release(entry);
     }
 
-    /// The data of a slice are where they belong, from now on, if they were not before: in the buffer or with the host.
+    /// The data of a slice are where they belong, from now on, if they were not before: in the buffer or with the host. A controller that
+    /// completes by itself does so behind this, so what a completion tells of its data is counted here.
     pub(crate) fn move_data(&mut self, slice: u32) {
         let record = &mut self.slices[slice];
         if std::mem::replace(&mut record.moved, true) {
             return;
         }
-        let command = &mut self.works[record.work].command;
-        if command.opcode != Opcode::Read {
+        let work = &mut self.works[record.work];
+        if work.command.opcode != Opcode::Read {
             return self.store(slice);
         }
-        let data = &mut command.data;
+        work.unmapped += if self.buffer[record.entry].unmapped { record.sectors } else { 0 };
+        let data = &mut work.command.data;
         if !data.is_empty() && !record.delivered {
             let start = record.data_at as usize * self.image_bytes;
             let images = self.buffer.images(record.entry, record.first, record.sectors);

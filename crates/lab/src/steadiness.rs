@@ -31,7 +31,7 @@ pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<Stri
     (overwritten + before < OVERWRITES).then(|| {
         format!(
             "write amplification is not steady: the run overwrote {} % of the drive; allowed for a steady one: all of it once, or \
-             precondition.overwrite = \"steady\" (pellucid age) before uniform random writes",
+             --precondition steady (precondition.overwrite = \"steady\") before uniform random writes",
             significant(100.0 * overwritten)
         )
     })

@@ -13,7 +13,7 @@
 //! ```
 //! One line is answered in a turn of the server, and while others are served, answering takes a fifth of the time at most.
 //!
-//! A key that the request does not have is refused. Without `drive`, the first one; for targets the name of the drive counts. Lines are
+//! A key that the request does not have is refused. Without `drive`, the only one; for targets the name of the drive counts. Lines are
 //! answered in order. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
 
 use crate::action::Action;
@@ -216,10 +216,16 @@ impl Session for ControlSession {
     }
 }
 
-/// The drive of a name; without one the first.
+/// The drive of a name, which may be left out where there is only one: what breaks a drive must not take any of them.
 pub(crate) fn named(name: Option<&str>, namespaces: &[Namespace]) -> Result<usize, String> {
-    let Some(name) = name else { return Ok(0) };
     let there = || namespaces.iter().filter(|n| !n.gone);
+    let Some(name) = name else {
+        if there().all(|n| n.drive == namespaces[0].drive) {
+            return Ok(0);
+        }
+        let names: Vec<&str> = there().map(|n| n.name.as_str()).collect();
+        return Err(format!("drive: there are several; allowed: one of {}", names.join(", ")));
+    };
     namespaces.iter().position(|n| !n.gone && n.name == name).ok_or_else(|| {
         let names: Vec<&str> = there().map(|n| n.name.as_str()).collect();
         format!("drive: {name:?}; allowed: {}", names.join(", "))

@@ -88,9 +88,9 @@ impl Compare {
         }
         let failed: Vec<(String, String)> =
             failed.into_iter().map(|(name, failure)| (name, failure.sentence())).collect();
-        if let Some(directory) = &mut directory {
-            directory.replace(&files(&reports, &pages, &failed, &json))?;
-        }
+        let written = directory
+            .as_mut()
+            .map_or(Ok(()), |directory| directory.replace(&files(&reports, &pages, &failed, &json)));
         output::warn(global, reports.iter().flat_map(Report::warnings_by_name));
         if global.json {
             output::print(&json)?;
@@ -98,10 +98,11 @@ impl Compare {
             output::header(global, "compare", &self.drives.join("  "), &reports[0].workload.summary)?;
             output::print(&render_compare(&reports))?;
         }
-        if let Some(directory) = directory.filter(|_| !global.json) {
+        if let Some(directory) = directory.filter(|_| !global.json && written.is_ok()) {
             let page = directory.path().join("index.html");
             output::print(&format!("\n{:22}{}  (JSON beside it)\n", "report", page.display()))?;
         }
+        written?;
         if !failed.is_empty() {
             let each: Vec<String> = failed.iter().map(|(name, why)| format!("{name}: {why}")).collect();
             return Err(Failure::work(anyhow!(

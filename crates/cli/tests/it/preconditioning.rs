@@ -190,3 +190,27 @@ fn jobs_have_rows_and_names_of_their_own() {
         folder.run(&[&["compare", "full.toml", "empty.toml"], &words[2..], &jobs].concat()).answer();
     assert!(compared.contains("\nload: write IOPS") && compared.contains("\njob2: read mean"), "{compared}");
 }
+
+/// Whoever completes a command, firmware or controller, all sectors without data are counted.
+#[test]
+fn every_preset_counts_all_reads_without_data() {
+    let folder = Folder::new();
+    for preset in [
+        "cosmos-plus",
+        "cosmos-plus-slc",
+        "cosmos-plus-tlc",
+        "cosmos-plus-open-channel",
+        "jasmine",
+        "memblaze",
+        "netbook-ssd",
+        "datacenter-tlc",
+        "client-qlc",
+        "open-channel",
+    ] {
+        let words = ["run", preset, "--rw", "randread", "--bs", "32k", "--number-ios", "20", "--json"];
+        let report = folder.run(&words).json();
+        let sector_bytes = report["drive"]["sector_bytes"].as_u64().unwrap();
+        assert_eq!(report["reads"]["unmapped"]["requests"], 20, "{preset}");
+        assert_eq!(report["reads"]["unmapped_sectors"], 20 * 32768 / sector_bytes, "{preset}");
+    }
+}

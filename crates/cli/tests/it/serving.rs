@@ -164,3 +164,17 @@ fn the_log_tells_what_is_served_and_what_happens_to_it() {
     assert_eq!(events(&log, "fault").len(), 2, "both commands");
     assert_eq!(one("stopping")["reason"], "control");
 }
+
+/// What breaks a drive takes none of several by itself.
+#[test]
+fn a_power_cut_of_one_of_several_drives_names_it() {
+    let folder = Folder::with_drive();
+    let script = "exec \"$0\" serve tiny.toml tiny.toml,name=other --set media.store=ram --nbd unix:nbd --control control";
+    let _server = Serving::new(&folder, script);
+    eventually("the server listens", || folder.path("control").exists());
+    for request in [r#"{"do":"power-cut"}"#, r#"{"do":"faults","program_fail":0.5}"#] {
+        let answer = control(&folder, request);
+        assert!(answer.contains("there are several; allowed: one of tiny, other"), "{answer}");
+    }
+    assert!(control(&folder, r#"{"do":"power-cut","drive":"other"}"#).contains("true"));
+}
