@@ -40,7 +40,7 @@ pub struct ControlSession {
     input: Vec<u8>,
     /// A target starts or stops; its end is the answer.
     waits: bool,
-    /// While others are served, the next line is answered no sooner (on the clock of [`Port::now_ns`]).
+    /// While others are served, nothing is answered before this.
     rests_until_ns: u64,
     stopper: Stopper,
 }
@@ -105,7 +105,9 @@ impl ControlSession {
         }
         self.look(port);
         let ended = port.now_ns();
-        self.rests_until_ns = ended + (ended - began) * REST_FACTOR;
+        // All connections take turns in one line: the share is that of them together.
+        let free_ns = port.core().control_free_ns.max(ended) + (ended - began) * REST_FACTOR;
+        (port.core().control_free_ns, self.rests_until_ns) = (free_ns, free_ns);
     }
 
     fn has_line(&self) -> bool {

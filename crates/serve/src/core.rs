@@ -189,6 +189,8 @@ pub struct Core {
     observer: Option<Box<dyn Observer>>,
     /// When something last came from a connection that is not one of control; kept by the reactor.
     pub(crate) heard_ns: u64,
+    /// When the time that answers to control requests may take is free again.
+    pub(crate) control_free_ns: u64,
     /// Bytes in the outputs of all connections; kept by the reactor.
     pub(crate) bytes_in_outputs: usize,
     pub(crate) room: Room,
@@ -249,6 +251,7 @@ impl Core {
             parts: Parts::default(),
             observer: None,
             heard_ns: 0,
+            control_free_ns: 0,
             bytes_in_outputs: 0,
             room: Room::default(),
             pool: Pool::default(),

@@ -208,7 +208,6 @@ fn try_all(kept: &Kept, seed: u64, writes: bool) {
             kept.overwrite(&mut device, &mut rng, &what);
         }
     }
-    println!("{refused} refused, {lost} with units that cannot be read, {unhurt} unhurt");
     assert!(refused > 0 && lost > 0 && unhurt > 0, "{refused} {lost} {unhurt}");
     let mut device = kept.open(&kept.bytes).expect("the image as it was");
     assert_eq!(kept.check(&mut device, &kept.units, "as it was"), 0);

@@ -8,6 +8,7 @@ use std::process::Command;
 struct Mounted(PathBuf);
 
 impl Mounted {
+    #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
     fn new(folder: &Folder) -> Option<Mounted> {
         let place = folder.path("small");
         std::fs::create_dir_all(&place).unwrap();
@@ -101,4 +102,38 @@ fn a_server_says_what_its_drives_can_come_to_take() {
     assert!(number("memory_max_bytes=") < 1 << 20, "{line}");
     assert_eq!(number("file_max_bytes="), number("file_reserved_bytes="), "{line}");
     assert_eq!(number("file_max_bytes="), std::fs::metadata(folder.path("drive")).unwrap().len());
+}
+
+/// What was there before is never taken away: a pipe, and a file that was empty.
+#[test]
+fn a_refused_drive_leaves_what_was_there() {
+    let folder = Folder::with_drive();
+    let pipe = folder.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let done = folder.run(&["run", "tiny.toml", "--set", "media.store=file:pipe", "--rw", "randwrite"]);
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    assert!(done.stderr.contains("pipe: cannot use as an image: it is not a regular file"), "{}", done.stderr);
+    assert!(pipe.exists());
+    let Some(_small) = Mounted::new(&folder) else { return };
+    std::fs::write(folder.path("small/drive"), "").unwrap();
+    let words = ["run", "tiny.toml", "--set", "media.store=file:small/drive", "--set", "media.space=reserve"];
+    let done = folder.run(&[&words[..], &["--rw", "randwrite"]].concat());
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    assert_eq!(std::fs::metadata(folder.path("small/drive")).unwrap().len(), 0);
+}
+
+/// A process that is killed while it creates an image leaves one that the next start begins anew.
+#[test]
+fn an_image_whose_creation_was_cut_off_is_created_again() {
+    let folder = Folder::with_drive();
+    let drive = ["run", "tiny.toml", "--set", "media.store=file:drive", "--number-ios", "10"];
+    let run = |rw: &'static str| folder.run(&[&drive[..], &["--rw", rw]].concat());
+    run("randwrite").answer();
+    let whole = std::fs::read(folder.path("drive")).unwrap();
+    let mut begun = vec![0; whole.len() / 2];
+    begun[..8].copy_from_slice(b"PELLUnew");
+    std::fs::write(folder.path("drive"), &begun).unwrap();
+    run("randwrite").answer();
+    assert_eq!(&std::fs::read(folder.path("drive")).unwrap()[..8], b"PELLUCID");
+    run("randread").answer();
 }

@@ -30,6 +30,8 @@ const NOTICES_MAX: usize = 64;
 pub(super) struct Backing {
     path: PathBuf,
     file: File,
+    /// The file was not there before.
+    new: bool,
     /// Writes that were refused, and those after them.
     held: VecDeque<(u64, Box<[u8]>)>,
     /// Why the first one was refused, or the disk could not be made to keep what it has.
@@ -40,12 +42,20 @@ pub(super) struct Backing {
 }
 
 impl Backing {
-    /// Opens or creates the file, and locks it. Also gives its length.
+    /// Opens or creates the file, and locks it. Also gives its length. What is no regular file is left alone.
     pub fn open(path: &Path) -> Result<(Backing, u64), StoreError> {
         let io = |action| move |source| StoreError::Io { path: path.into(), action, source };
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(path).map_err(io("open or create the image"))?;
+        options.read(true).write(true);
+        let there = match std::fs::metadata(path) {
+            Ok(found) if found.is_file() => Some(options.open(path)),
+            Ok(_) => return Err(io("use as an image")(io::Error::other("it is not a regular file"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => Some(Err(error)),
+        };
+        let new = there.is_none();
+        let file = there.unwrap_or_else(|| options.create_new(true).mode(0o600).open(path));
+        let file = file.map_err(io("open or create the image"))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: path.into() }),
@@ -53,11 +63,17 @@ impl Backing {
         }
         let bytes = file.metadata().map_err(io("ask for the length"))?.len();
         let (path, held, notices) = (path.into(), VecDeque::new(), VecDeque::new());
-        Ok((Backing { path, file, held, fault: None, dirty: false, notices }, bytes))
+        Ok((Backing { path, file, new, held, fault: None, dirty: false, notices }, bytes))
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Takes a file away whose image was not completed; one that was there before is empty again.
+    pub fn discard(&self) {
+        // What cannot be taken away says itself that it is no image.
+        let _ = if self.new { std::fs::remove_file(&self.path) } else { self.file.set_len(0) };
     }
 
     pub fn set_len(&self, bytes: u64) -> Result<(), StoreError> {

@@ -72,6 +72,8 @@ pub(crate) struct FileStore {
     damaged: u64,
     /// It did not exist before.
     created: bool,
+    /// A drive has taken it, or it was closed in order before: one that was not, and is refused, does not count as closed because of that.
+    closes: bool,
     reserved: u64,
 }
 
@@ -82,7 +84,7 @@ impl FileStore {
         let record = RecordShape::new(&shape);
         let regions = Regions::new(&shape, STATE_BYTES, record.bytes);
         let (backing, found) = Backing::open(path)?;
-        let created = found == 0;
+        let created = found == 0 || Header::is_unfinished(&backing, found);
         let header = match created {
             true => Header::new(config),
             false => Header::read(&backing, found, config, &regions)?,
@@ -105,6 +107,7 @@ impl FileStore {
             sync: config.keep.sync,
             behind: BTreeMap::new(),
             created,
+            closes: !recovered,
             reserved: 0,
             shape,
         };
@@ -122,6 +125,9 @@ impl FileStore {
     }
 
     fn create(&mut self, config: &MediaConfig) -> Result<(), StoreError> {
+        // Begun anew where the last attempt was cut off.
+        self.backing.set_len(0)?;
+        self.backing.write(0, Header::UNFINISHED);
         self.backing.set_len(self.regions.file_bytes)?;
         self.reserve(config)?;
         // A state of zeros is no good state: a piece of the file that got lost never passes for blocks that were never used.
@@ -432,6 +438,7 @@ impl FileStore {
             }
         }
         self.header.claim = words.map(|(_, word)| word);
+        self.closes = true;
         self.write_header();
         self.settled("write the header")
     }
@@ -439,7 +446,7 @@ impl FileStore {
     /// Takes the file away if it was created for this store. What cannot be taken away is a good image all the same.
     pub(crate) fn discard(&mut self) {
         if self.created {
-            let _ = std::fs::remove_file(&self.path);
+            self.backing.discard();
         }
     }
 
@@ -573,7 +580,7 @@ impl Drop for FileStore {
             }
         }
         if self.sync().is_ok() {
-            self.header.clean = true;
+            self.header.clean = self.closes;
             self.write_header();
             // Without the mark the image counts as not closed, which is safe.
             let _ = self.sync();

@@ -118,6 +118,15 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Header {
+    /// What stands in the place of the magic number until an image is complete.
+    pub const UNFINISHED: &[u8; 8] = b"PELLUnew";
+
+    /// Whether the file, of this length, is an image whose creation was cut off: it never held anything.
+    pub fn is_unfinished(backing: &Backing, length: u64) -> bool {
+        let mut begin = [0; 8];
+        length >= 8 && backing.read(0, &mut begin).is_ok() && begin == *Header::UNFINISHED
+    }
+
     /// Of a new image.
     pub fn new(config: &MediaConfig) -> Header {
         Header {

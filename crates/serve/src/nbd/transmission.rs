@@ -5,7 +5,7 @@
 
 use super::handshake::{ALLOCATION_ID, Chosen};
 use super::{PAYLOAD_BYTES_MAX, refused};
-use crate::session::{Close, Operation, Port};
+use crate::session::{Close, Keeps, Operation, Port};
 use pellucid_flash::{Completion, Lba, Opcode, Status};
 use pellucid_wire::nbd::{
     Command, Errno, Export, Extent, Request, RequestDecoder, RequestEvent, allocation, command_flag,
@@ -190,11 +190,14 @@ impl Transmission {
     fn submit(&mut self, request: &Request, opcode: Opcode, data: Vec<u8>, port: &mut Port<'_>) {
         let fua = request.force_unit_access();
         let forgets = matches!(opcode, Opcode::Trim | Opcode::WriteZeroes);
+        // Zeros are data: where every acknowledged write is kept, they are, too.
+        let kept = opcode == Opcode::WriteZeroes
+            && port.namespaces()[self.chosen.namespace].keeps == Keeps::Acknowledged;
         let in_drive = InDrive {
             cookie: request.cookie,
             offset_bytes: request.offset_bytes,
             read: opcode == Opcode::Read,
-            flush: fua && forgets,
+            flush: (fua && forgets) || kept,
         };
         let placed = opcode != Opcode::Flush;
         let lba = Lba(if placed { request.offset_bytes >> self.sector_shift } else { 0 });
