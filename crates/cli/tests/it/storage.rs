@@ -112,7 +112,11 @@ fn a_refused_drive_leaves_what_was_there() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let done = folder.run(&["run", "tiny.toml", "--set", "media.store=file:pipe", "--rw", "randwrite"]);
     assert_eq!(done.status, 2, "{}", done.stderr);
-    assert!(done.stderr.contains("pipe: cannot use as an image: it is not a regular file"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("pipe: cannot use as an image: it is not a regular file"),
+        "{}",
+        done.stderr
+    );
     assert!(pipe.exists());
     let Some(_small) = Mounted::new(&folder) else { return };
     std::fs::write(folder.path("small/drive"), "").unwrap();
