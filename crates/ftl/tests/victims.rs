@@ -84,7 +84,7 @@ impl World {
             }
             let ends = next.is_none() || self.map.victim_exhausted(die);
             let full = self.moved[at].len() == self.stripe;
-            if !full && !(ends && !self.moved[at].is_empty()) {
+            if !full && (!ends || self.moved[at].is_empty()) {
                 if next.is_none() {
                     break;
                 }
