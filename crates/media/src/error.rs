@@ -232,7 +232,7 @@ impl fmt::Display for StoreError {
             }
             StoreError::NotAnImage { path } => write!(
                 f,
-                "{}: not a media image (no magic number PELLUCID; an interrupted creation leaves none either); \
+                "{}: not a media image (no magic number PELLUCID); \
                  name another file, or delete this one to create it anew",
                 path.display()
             ),

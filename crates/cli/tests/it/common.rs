@@ -94,6 +94,23 @@ impl Drop for Folder {
     }
 }
 
+/// Every command of the program.
+pub const COMMANDS: [&str; 13] = [
+    "run",
+    "replay",
+    "compare",
+    "age",
+    "reproduce",
+    "show",
+    "presets",
+    "serve",
+    "target",
+    "top",
+    "status",
+    "power-cut",
+    "fault",
+];
+
 /// A server in a process of its own, which ends with the test.
 pub struct Serving(Child);
 

@@ -522,21 +522,7 @@ fn mistakes_in_serving_are_named() {
 #[test]
 fn usage_is_explained_with_examples() {
     let folder = Folder::new();
-    for command in [
-        "run",
-        "replay",
-        "compare",
-        "age",
-        "reproduce",
-        "show",
-        "presets",
-        "serve",
-        "target",
-        "top",
-        "status",
-        "power-cut",
-        "fault",
-    ] {
+    for command in crate::common::COMMANDS {
         let help = folder.run(&[command, "--help"]).answer();
         assert!(help.contains(&format!(":\n  pellucid {command}")), "{help}");
         assert!(!help.contains('\u{1b}'), "{help}");

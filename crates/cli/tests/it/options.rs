@@ -1,23 +1,7 @@
 //! Every option of every command: it does something, or it is refused.
 
-use crate::common::{Done, Folder};
+use crate::common::{COMMANDS, Done, Folder};
 use std::collections::{BTreeMap, BTreeSet};
-
-const COMMANDS: [&str; 13] = [
-    "run",
-    "replay",
-    "compare",
-    "age",
-    "reproduce",
-    "show",
-    "presets",
-    "serve",
-    "target",
-    "top",
-    "status",
-    "power-cut",
-    "fault",
-];
 
 /// The long options that the help of a command lists.
 fn options(folder: &Folder, command: &str) -> BTreeSet<String> {

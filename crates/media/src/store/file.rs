@@ -185,7 +185,7 @@ impl FileStore {
         Ok(())
     }
 
-    /// Makes a new image valid; until then it is refused, so that an interrupted creation never passes for a drive.
+    /// Makes a new image valid; until then it counts as unfinished, and the next start begins it anew.
     pub(crate) fn finish_creation(&mut self) -> Result<(), StoreError> {
         self.sync().inspect_err(|_| self.discard())?;
         self.write_header();
