@@ -147,7 +147,7 @@ impl From<StoreError> for MediaError {
     }
 }
 
-/// What is wrong with an image file. `docs/image-format.md` describes the format.
+/// What is wrong with an image file. `docs/reference/media-image.md` describes the format.
 #[derive(Debug)]
 pub enum StoreError {
     /// The operating system refused.

@@ -1,7 +1,7 @@
 //! The figures: a view in the form that is shown, stored and sent.
 //!
 //! Everything counts from the moment at which the drive was made (`watched`: was first watched) and never goes back, so that a reader makes
-//! rates of two of them ([`Bins::since`]). Times of the drive are simulated nanoseconds. Keys stand in `docs/monitors.md`.
+//! rates of two of them ([`Bins::since`]). Times of the drive are simulated nanoseconds. Keys stand in `docs/reference/monitors.md`.
 
 use crate::board::{LayerSide, Serving, View};
 use pellucid_device::{CommandKind, FirmwareModule, Histogram, OperationKind, Part, Snapshot, Taps};

@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// What the loopback and a client that polls cost, measured on one machine (docs/serving.md): with it `bench/paced_latency.py` finds
+/// What the loopback and a client that polls cost, measured on one machine (docs/explanation/serving.md): with it `bench/paced_latency.py` finds
 /// the mean that SPDK's client sees 2.4 % above the model's, without it 5.9 %.
 const LEAD: Duration = Duration::from_micros(6);
 

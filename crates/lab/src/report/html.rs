@@ -120,7 +120,7 @@ impl Page {
             self.0,
             "<footer><p>Pellucid {}, report schema {}. Seeds: {}. All times are simulated unless they \
              say otherwise. \
-             Every number is defined in docs/definitions.md.</p></footer></body></html>",
+             Every number is defined in docs/reference/definitions.md.</p></footer></body></html>",
             escape(&version.pellucid_version),
             version.schema_version,
             if seeds.is_empty() { "none".into() } else { seeds.join(", ") }

@@ -6,7 +6,7 @@
 //! ```
 //! A report is plain data. Everything in it but [`HostCost`] follows from description, workload and seeds
 //! alone: two runs give the same bytes of JSON once that group is left out. Definitions of the terms stand in
-//! `docs/definitions.md`, one line per JSON key in `docs/report-schema.md`; a test keeps that file and these
+//! `docs/reference/definitions.md`, one line per JSON key in `docs/reference/report-schema.md`; a test keeps that file and these
 //! structs together.
 
 pub mod format;

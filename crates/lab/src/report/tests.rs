@@ -7,7 +7,7 @@ use pellucid_flash::{Cause, Completion, Nanos, Opcode, SimTime, Stage, Status};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-const SCHEMA: &str = include_str!("../../../../docs/report-schema.md");
+const SCHEMA: &str = include_str!("../../../../docs/reference/report-schema.md");
 
 /// A drive with an awkward name that did nothing at all.
 fn idle() -> Report {
@@ -125,8 +125,8 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
     let documented: BTreeSet<String> = rows.map(|(path, _)| path.to_string()).collect();
     let missing: Vec<_> = written.difference(&documented).collect();
     let stale: Vec<_> = documented.difference(&written).collect();
-    assert!(missing.is_empty(), "not in docs/report-schema.md: {missing:#?}");
-    assert!(stale.is_empty(), "in docs/report-schema.md but not in the JSON: {stale:#?}");
+    assert!(missing.is_empty(), "not in docs/reference/report-schema.md: {missing:#?}");
+    assert!(stale.is_empty(), "in docs/reference/report-schema.md but not in the JSON: {stale:#?}");
     let empty = SCHEMA.lines().find(|line| line.starts_with("| `") && line.trim_end().ends_with("| |"));
     assert_eq!(empty, None, "a row without a definition");
 }

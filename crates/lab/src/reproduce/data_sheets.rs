@@ -5,7 +5,7 @@
 //!  sustained writes   a quarter of channels, buffer, link, firmware and outstanding requests, all blocks: each die as in the preset
 //!  SLC cache          filled by the job itself; never more than it holds
 //! ```
-//! Where each published number stands is in `docs/presets.md`.
+//! Where each published number stands is in `docs/explanation/presets.md`.
 
 use super::bench::{Bench, ReproduceError, measure};
 use super::{Check, Outcome};

@@ -1,6 +1,6 @@
 //! Misses that are known, each with its reason: what else misses is news.
 //!
-//! Invariants: every entry names a claim and is explained in `docs/reproduce.md`; one whose check holds again is reported by every
+//! Invariants: every entry names a claim and is explained in `docs/explanation/reproduce.md`; one whose check holds again is reported by every
 //! run with the standard seed and presets, and then has to go.
 
 use super::{Check, Claim, Limit, Outcome, Verdict};

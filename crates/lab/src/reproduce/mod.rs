@@ -11,7 +11,7 @@
 //! could miss would be no claim.
 //!
 //! Invariants: the outcome of a claim depends on presets, overrides and seed alone, not on the number of threads; identifiers
-//! are unique; every claim has a section in `docs/reproduce.md`.
+//! are unique; every claim has a section in `docs/explanation/reproduce.md`.
 
 mod bench;
 mod cache;

@@ -205,7 +205,7 @@ pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String
     }
     let _ = writeln!(
         out,
-        "</main><footer><p>Pellucid {}. Every claim is defined in docs/reproduce.md.</p></footer></body></html>",
+        "</main><footer><p>Pellucid {}. Every claim is defined in docs/explanation/reproduce.md.</p></footer></body></html>",
         env!("CARGO_PKG_VERSION")
     );
     out

@@ -1,7 +1,7 @@
 use super::*;
 use std::collections::BTreeSet;
 
-const DOCUMENT: &str = include_str!("../../../../docs/reproduce.md");
+const DOCUMENT: &str = include_str!("../../../../docs/explanation/reproduce.md");
 
 #[test]
 fn identifiers_are_unique_and_no_name_of_a_paper() {

@@ -32,7 +32,7 @@ static PRESETS: &[Preset] = &[
     ),
     preset!(
         "jasmine",
-        "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB); misses its Table 2 (docs/presets.md)"
+        "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB); misses its Table 2 (docs/explanation/presets.md)"
     ),
     preset!("memblaze", "Prism-SSD's open-channel drive, 12 channels x 16 LUNs (1.5 TiB)"),
     preset!(

@@ -1,4 +1,4 @@
-//! Everything in one image file, which survives the process. `docs/image-format.md` draws it:
+//! Everything in one image file, which survives the process. `docs/reference/media-image.md` draws it:
 //!
 //! ```text
 //! 0            4096             record_at                    data_at                     save_at

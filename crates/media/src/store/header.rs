@@ -1,4 +1,4 @@
-//! The header of an image file: what it was made for, and where things lie. `docs/image-format.md` lists its fields.
+//! The header of an image file: what it was made for, and where things lie. `docs/reference/media-image.md` lists its fields.
 
 use super::StoreShape;
 use super::backing::Backing;
