@@ -34,7 +34,7 @@ from served import NQN_PREFIX, PELLUCID, ROOT, Count, Server
 # NBD's transmission flags.
 SEND_FLUSH, SEND_FUA = 1 << 2, 1 << 3
 BLOCK_BYTES = 4096
-DOCUMENT = ROOT / "docs/explanation/serving.md"
+DOCUMENT = ROOT / "docs/reference/durability.md"
 FULL_STATE = 0xE
 # What makes a preset start quickly, and collect garbage soon; everything else is as the preset has it.
 SMALL = ["drive.media.blocks=32", "drive.ftl.over_provisioning=0.4", "host.ftl.over_provisioning=0.4"]
@@ -525,7 +525,7 @@ def expect_everything(work):
 
 
 def announced(pellucid) -> list[str]:
-    """The rows of the table in docs/explanation/serving.md, as the drives themselves tell."""
+    """The rows of the table in docs/reference/durability.md, as the drives themselves tell."""
     rows = []
     for preset in presets(pellucid):
         wishes = [("as it is", [])]
@@ -568,7 +568,7 @@ def document(pellucid) -> str:
     text = DOCUMENT.read_text()
     begin = text.index(TABLE[0]) + len(TABLE[0])
     table = text[begin:text.index(TABLE[1], begin)].splitlines()[2:]
-    assert table == rows, "docs/explanation/serving.md; it should be\n" + "\n".join(rows)
+    assert table == rows, "docs/reference/durability.md; it should be\n" + "\n".join(rows)
     return f"{len(rows)} rows"
 
 
