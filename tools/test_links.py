@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def documents() -> list[Path]:
-    return sorted(path for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md") for path in ROOT.glob(pattern))
+    return sorted(path for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "fuzz/*.md") for path in ROOT.glob(pattern))
 
 
 def anchors(document: Path) -> set[str]:
