@@ -15,7 +15,8 @@ pub enum Arbitration {
 }
 
 /// Who posts the completion of a read or of a write that need not be programmed first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Completes {
     /// The firmware, when it has dealt with the end of everything.
     Firmware,
@@ -64,7 +65,8 @@ pub struct StepCost {
 }
 
 /// How the firmware processor comes to its work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum FirmwareModel {
     /// Hardware queues every step, first come, first served; the end of an operation interrupts.
     Tasks,
@@ -110,7 +112,8 @@ pub struct Firmware {
 }
 
 /// When a write is acknowledged and when its data leave the buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum WritePolicy {
     /// Acknowledged when programmed; dispatched to the media at once.
     WriteThrough,
@@ -150,7 +153,8 @@ pub struct Priorities {
 }
 
 /// The order of operations inside one die's queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum DieOrder {
     /// First come, first served (Cosmos+).
     Fifo,

@@ -61,7 +61,8 @@ impl Victim {
 }
 
 /// In which order new data go to the dies (Cosmos+ section 6.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Placement {
     /// Next channel first, then next way (ChPrev).
     ChannelFirst,
@@ -72,7 +73,8 @@ pub enum Placement {
 }
 
 /// How data of different temperature are kept apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Separation {
     /// Host and relocated data share blocks.
     Off,
@@ -83,7 +85,8 @@ pub enum Separation {
 }
 
 /// How data of different placement handles are kept apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Isolation {
     /// When the host writes them; what collection moves shares blocks.
     Initial,

@@ -5,7 +5,8 @@ use pellucid_flash::{Geometry, Nanos};
 use std::path::PathBuf;
 
 /// Bits per cell as manufactured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Cell {
     /// One bit.
     Slc,
@@ -116,7 +117,8 @@ pub enum StoreKind {
 }
 
 /// The space of an image file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Space {
     /// It takes space as it is written; a full disk is an error for the host.
     #[default]
@@ -126,7 +128,8 @@ pub enum Space {
 }
 
 /// What a flush outlives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum SyncTo {
     /// The end of this process, however it comes.
     #[default]

@@ -14,7 +14,8 @@ use crate::ecc::{EccError, PageEcc};
 use crate::error::MediaError;
 
 /// What is done with the data to apply an error-correcting code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum EccData {
     /// Nothing: wrong bits are drawn and counted.
     Drawn,

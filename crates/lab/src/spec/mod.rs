@@ -18,6 +18,7 @@
 //! one.
 
 mod document;
+mod draft;
 mod error;
 mod presets;
 mod resolve_controller;
@@ -43,10 +44,10 @@ pub use show::show;
 use crate::drive::HostLayer;
 use crate::suggest::nearest;
 use document::{Document, Value};
+use draft::Draft;
 use pellucid_device::DeviceConfig;
 use pellucid_host::HostFtlConfig;
-use schema::Fallback::Word;
-use schema::{Key, Kind, Values, key};
+use schema::{Key, Values};
 use std::path::Path;
 
 /// A validated description.
@@ -119,20 +120,23 @@ pub fn keys() -> Vec<KeyInfo> {
     schema_keys().map(info).collect()
 }
 
-const DRIVE_KEYS: &[Key] = &[
-    key("drive.preset", Kind::Text, Word(""), "The description that this one overrides"),
-    key(
-        "drive.name",
-        Kind::Text,
-        Word(""),
-        "What reports call the drive; empty: the preset's or file's name",
-    ),
-];
+/// The keys of `[drive]` itself.
+mod drive_keys {
+    use super::schema::Fallback::Word;
+    use super::schema::{Kind, keys};
+
+    keys! {
+        "drive.preset": Kind::Text, Word("") => preset,
+            "The description that this one overrides";
+        "drive.name": Kind::Text, Word("") => name,
+            "What reports call the drive; empty: the name of the preset or file";
+    }
+}
 
 /// The whole schema.
 fn schema_keys() -> impl Iterator<Item = &'static Key> {
     [
-        DRIVE_KEYS,
+        drive_keys::KEYS,
         resolve_namespaces::KEYS,
         resolve_media::KEYS,
         resolve_ftl::KEYS,
@@ -271,19 +275,17 @@ fn named_after(file: &str) -> String {
 }
 
 fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
-    let (mut media, layout) = resolve_media::build(values)?;
-    let namespaces = resolve_namespaces::build(values, &layout, &mut media)?;
-    resolve_media::check_integrity(values, &media)?;
-    let block_layout = resolve_namespaces::block_layout(&namespaces, &layout);
-    let drive = DeviceConfig {
-        ftl: resolve_ftl::build(values, block_layout.as_ref())?,
-        namespaces,
-        host: resolve_controller::host(values)?,
-        firmware: resolve_controller::firmware(values),
-        buffer: resolve_controller::buffer(values, &layout)?,
-        scheduler: resolve_controller::scheduler(values, &media.timing)?,
-        media,
-    };
+    let mut draft = values.draft();
+    let layout = resolve_media::finish(&mut draft, values)?;
+    resolve_namespaces::finish(&mut draft, values, &layout)?;
+    resolve_media::check_integrity(values, &draft.drive.media)?;
+    let block_layout = resolve_namespaces::block_layout(&draft.drive.namespaces, &layout);
+    resolve_ftl::finish(&mut draft, values, block_layout.as_ref())?;
+    resolve_controller::finish(&mut draft, values, &layout)?;
+    resolve_host::finish(&mut draft);
+    let host = resolve_host::layer(&draft, values)?;
+    let jobs = resolve_run::jobs(&draft.jobs)?;
+    resolve_run::check(&draft.precondition, values)?;
     let entry = |resolved: &schema::Resolved| Entry {
         key: resolved.key.path,
         value: resolved.key.kind.write(&resolved.typed),
@@ -293,14 +295,6 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     if let Some(name) = provenance.entries.iter_mut().find(|entry| entry.key == "drive.name") {
         name.value = Value::Text(drive_name.clone()).to_toml();
     }
-    Ok(Spec {
-        drive,
-        drive_name,
-        host: resolve_host::build(values)?,
-        host_ftl: resolve_host::host_ftl(values),
-        jobs: resolve_run::jobs(values)?,
-        precondition: resolve_run::precondition(values)?,
-        run: resolve_run::run(values),
-        provenance,
-    })
+    let Draft { drive, host_ftl, precondition, run, .. } = draft;
+    Ok(Spec { drive, drive_name, host, host_ftl, jobs, precondition, run, provenance })
 }

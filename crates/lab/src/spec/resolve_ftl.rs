@@ -1,191 +1,112 @@
 //! `[drive.ftl]`: translation.
 
+use super::draft::{Draft, Map, Survives};
 use super::error::SpecError;
 use super::schema::Fallback::{Flag, Real, Whole, Word};
-use super::schema::{Key, Kind, TIME, Values, count, key};
+use super::schema::{Kind, TIME, Values, count, keys, word};
 use super::value::Quantity;
 use pellucid_flash::Layout;
-use pellucid_ftl::{
-    Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, SlcCache, Victim, WearLevelling,
-};
+use pellucid_ftl::{FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, SlcCache, Victim};
 
 pub(crate) const VICTIMS: Kind = Kind::WordOrCount(Victim::WORDS, Victim::PREFIX);
 const CAPACITY: Kind = Kind::Or("auto", &Kind::Unit(Quantity::Size, 1, i64::MAX as u64));
 const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
-const PLACEMENTS: Kind = Kind::Word(&["channel-first", "way-first", "random"]);
-const SEPARATIONS: Kind = Kind::Word(&["off", "collected", "frequency"]);
-const DURABILITIES: Kind = Kind::Word(&["volatile", "journal"]);
 
-pub(crate) const KEYS: &[Key] = &[
-    key("drive.ftl.map", Kind::Word(&["page"]), Word("page"), "What the map points to"),
-    key(
-        "drive.ftl.over_provisioning",
-        Kind::Real(0.0, 100.0),
-        Real(0.1),
-        "Spare as a share of the user capacity",
-    ),
-    key(
-        "drive.ftl.capacity",
-        CAPACITY,
-        Word("auto"),
-        "User capacity, instead of what over_provisioning yields",
-    ),
-    key("drive.ftl.victim", VICTIMS, Word("greedy"), "Which block collection empties next"),
-    key("drive.ftl.placement", PLACEMENTS, Word("channel-first"), "In which order new data go to the dies"),
-    key("drive.ftl.separation", SEPARATIONS, Word("collected"), "How hot and cold data are kept apart"),
-    key(
-        "drive.ftl.gc_low",
-        count(1),
-        Whole(1),
-        "Foreground collection starts at this many free blocks of a die",
-    ),
-    key(
-        "drive.ftl.gc_high",
-        count(0),
-        Whole(0),
-        "Background collection ends at this many; gc_low or less: off",
-    ),
-    key(
-        "drive.ftl.gc_pacing",
-        Kind::Flag,
-        Flag(false),
-        "Host data take room in a die that collects as fast as collection makes it",
-    ),
-    key("drive.ftl.gc_parallel", count(1), Whole(1), "Relocations that one die keeps in flight"),
-    key("drive.ftl.copyback", Kind::Flag, Flag(false), "Relocate inside a die without a channel transfer"),
-    key("drive.ftl.wear.dynamic", Kind::Flag, Flag(true), "Of the free blocks of a die, take the least worn"),
-    key(
-        "drive.ftl.wear.static_gap",
-        Kind::Or("never", &count(1)),
-        Word("never"),
-        "Erase-count gap that moves cold data",
-    ),
-    key("drive.ftl.durability", DURABILITIES, Word("journal"), "What survives a power cut"),
-    key(
-        "drive.ftl.checkpoint_every",
-        Kind::Whole(0, i64::MAX as u64),
-        Whole(0),
-        "Programs between two rounds of a full checkpoint; 0: a quarter of the drive's stripes",
-    ),
-    key(
-        "drive.ftl.handles",
-        Kind::Whole(1, HANDLES_MAX as u64),
-        Whole(1),
-        "Placement handles of the host, each with blocks of its own; 1: no placement",
-    ),
-    key(
-        "drive.ftl.isolation",
-        Kind::Word(&["initial", "persistent"]),
-        Word("initial"),
-        "Whether data of different handles stay apart when collection moves them",
-    ),
-    key(
-        "drive.ftl.slc_cache.blocks",
-        count(0),
-        Whole(0),
-        "Blocks of each die that take host data first, with one bit per cell (pSLC); 0: no such cache",
-    ),
-    key(
-        "drive.ftl.slc_cache.fold_after",
-        TIME,
-        Word("100ms"),
-        "Idle time after which what the SLC cache holds is moved to blocks of all bits",
-    ),
-    key("drive.ftl.seed", SEED, Whole(1), "Seed of all policy randomness"),
-];
+keys! {
+    "drive.ftl.map": word::<Map>(), Word("page") => map,
+        "Granularity of the mapping table";
+    "drive.ftl.over_provisioning": Kind::Real(0.0, 100.0), Real(0.1) => drive.ftl.over_provisioning,
+        "Spare capacity as a share of the user capacity";
+    "drive.ftl.capacity": CAPACITY, Word("auto") => drive.ftl.capacity_bytes,
+        "User capacity, instead of what over_provisioning yields";
+    "drive.ftl.victim": VICTIMS, Word("greedy") => drive.ftl.victim,
+        "Which block GC erases next";
+    "drive.ftl.placement": word::<Placement>(), Word("channel-first") => drive.ftl.placement,
+        "Order in which new data go to the dies";
+    "drive.ftl.separation": word::<Separation>(), Word("collected") => drive.ftl.separation,
+        "How hot and cold data are kept apart";
+    "drive.ftl.gc_low": count(1), Whole(1) => drive.ftl.gc_low_blocks,
+        "Foreground GC starts when a die has this many free blocks";
+    "drive.ftl.gc_high": count(0), Whole(0) => drive.ftl.gc_high_blocks,
+        "Background GC ends when a die has this many free blocks; gc_low or less: off";
+    "drive.ftl.gc_pacing": Kind::Flag, Flag(false) => drive.ftl.gc_pacing,
+        "Host data take space in a die that runs GC only as fast as GC frees it";
+    "drive.ftl.gc_parallel": count(1), Whole(1) => drive.ftl.gc_parallel,
+        "Valid-page copies that one die keeps in flight";
+    "drive.ftl.copyback": Kind::Flag, Flag(false) => drive.ftl.copyback,
+        "GC copies inside a die without a channel transfer";
+    "drive.ftl.wear.dynamic": Kind::Flag, Flag(true) => drive.ftl.wear.dynamic,
+        "Take the least worn of the free blocks of a die";
+    "drive.ftl.wear.static_gap": Kind::Or("never", &count(1)), Word("never") => drive.ftl.wear.static_gap,
+        "Difference of erase counts above which cold data are moved";
+    "drive.ftl.durability": word::<Survives>(), Word("journal") => durability,
+        "What survives a power cut";
+    "drive.ftl.checkpoint_every": Kind::Whole(0, i64::MAX as u64), Whole(0) => checkpoint_every,
+        "Programs between two complete checkpoints of the map; 0: a quarter of the superpages of the drive";
+    "drive.ftl.handles": Kind::Whole(1, HANDLES_MAX as u64), Whole(1) => drive.ftl.handles,
+        "Reclaim unit handles of the host (FDP), each with open blocks of its own; 1: no placement by the host";
+    "drive.ftl.isolation": word::<Isolation>(), Word("initial") => drive.ftl.isolation,
+        "Whether GC keeps data of different reclaim unit handles apart";
+    "drive.ftl.slc_cache.blocks": count(0), Whole(0) => slc_blocks.blocks,
+        "Blocks of each die that take host data first, with one bit per cell (pSLC); 0: no SLC cache";
+    "drive.ftl.slc_cache.fold_after": TIME, Word("100ms") => fold_after,
+        "Idle time after which the contents of the SLC cache are folded into native blocks";
+    "drive.ftl.seed": SEED, Whole(1) => drive.ftl.seed,
+        "Seed of all policy randomness";
+}
 
-/// The translation layer of a block namespace of this `layout`; `None`: there is none, and its keys say nothing.
-pub(crate) fn build(values: &Values, layout: Option<&Layout>) -> Result<FtlConfig, SpecError> {
-    let ftl = FtlConfig {
-        over_provisioning: values.real("drive.ftl.over_provisioning"),
-        capacity_bytes: values.whole_or_none("drive.ftl.capacity"),
-        victim: victim(values.text("drive.ftl.victim")),
-        placement: match values.text("drive.ftl.placement") {
-            "channel-first" => Placement::ChannelFirst,
-            "way-first" => Placement::WayFirst,
-            _ => Placement::Random,
-        },
-        separation: match values.text("drive.ftl.separation") {
-            "off" => Separation::Off,
-            "collected" => Separation::Collected,
-            _ => Separation::Frequency,
-        },
-        gc_low_blocks: values.u32("drive.ftl.gc_low"),
-        gc_high_blocks: values.u32("drive.ftl.gc_high"),
-        gc_pacing: values.flag("drive.ftl.gc_pacing"),
-        gc_parallel: values.u32("drive.ftl.gc_parallel"),
-        copyback: values.flag("drive.ftl.copyback"),
-        wear: WearLevelling {
-            dynamic: values.flag("drive.ftl.wear.dynamic"),
-            static_gap: values.whole_or_none("drive.ftl.wear.static_gap").map(|gap| gap as u32),
-        },
-        durability: match values.text("drive.ftl.durability") {
-            "volatile" => Durability::Volatile,
-            _ => Durability::Journal { checkpoint_every: values.whole("drive.ftl.checkpoint_every") },
-        },
-        handles: values.u32("drive.ftl.handles") as u16,
-        isolation: match values.text("drive.ftl.isolation") {
-            "initial" => Isolation::Initial,
-            _ => Isolation::Persistent,
-        },
-        slc_cache: slc_cache(values, layout)?,
-        seed: values.whole("drive.ftl.seed"),
-    };
-    layout.map_or(Ok(()), |layout| check_spare(values, &ftl, layout))?;
-    Ok(ftl)
+/// The translation of a block namespace of this `layout`; `None`: there is none, and its keys have no effect.
+pub(crate) fn finish(draft: &mut Draft, values: &Values, layout: Option<&Layout>) -> Result<(), SpecError> {
+    let Map::Page = draft.map;
+    draft.drive.ftl.durability = draft.durability.durability(draft.checkpoint_every);
+    draft.drive.ftl.slc_cache = slc_cache(draft, values, layout)?;
+    layout.map_or(Ok(()), |layout| check_spare(values, &draft.drive.ftl, layout))
 }
 
 /// The SLC cache of a drive of this layout.
-fn slc_cache(values: &Values, layout: Option<&Layout>) -> Result<Option<SlcCache>, SpecError> {
+fn slc_cache(draft: &Draft, values: &Values, layout: Option<&Layout>) -> Result<Option<SlcCache>, SpecError> {
     const KEY: &str = "drive.ftl.slc_cache.blocks";
-    let blocks = values.u32(KEY);
+    let blocks = draft.slc_blocks.blocks;
     if blocks == 0 {
         return Ok(None);
     }
-    let bits = super::resolve_media::one_shot_bits(values);
     let only = |what: &str| Err(values.refuse(KEY, format!("0, or more with {what}")));
     let Some(layout) = layout else { return only("a block namespace") };
-    if !values.tables("drive.namespace").is_empty() {
+    if !draft.namespaces.is_empty() {
         return only("one block namespace of the whole drive (drive.namespace = [])");
     }
-    let Some(bits) = bits else {
+    let Some(bits) = super::resolve_media::one_shot_bits(&draft.drive.media) else {
         return only(
             "cells of several bits whose pages are programmed together (drive.media.one_shot_pages, drive.media.mode = \"native\")",
         );
     };
     if blocks > layout.blocks_per_die / 2 {
-        return Err(
-            values.refuse(KEY, format!("at most {}, half of the blocks of a die", layout.blocks_per_die / 2))
-        );
+        let allowed = format!("at most {}, half of the blocks of a die", layout.blocks_per_die / 2);
+        return Err(values.refuse(KEY, allowed));
     }
     if layout.stripes_per_block < bits {
         return only(&format!("drive.media.pages of at least {}", bits * bits));
     }
-    if values.u32("drive.ftl.handles") > 1 {
+    if draft.drive.ftl.handles > 1 {
         return only("drive.ftl.handles = 1");
     }
-    if values.flag("drive.media.bit_errors.enabled") {
+    if draft.bit_errors_enabled {
         return only(
             "drive.media.bit_errors.enabled = false: the model knows no blocks in SLC mode among others",
         );
     }
-    Ok(Some(SlcCache { blocks, bits, fold_after: values.time("drive.ftl.slc_cache.fold_after") }))
+    Ok(Some(SlcCache { blocks, bits, fold_after: draft.fold_after }))
 }
 
-/// The text has passed [`VICTIMS`].
-pub(crate) fn victim(text: &str) -> Victim {
-    Victim::named(text).expect("the schema knows the names")
-}
-
-/// Blocks that each die keeps: what translation needs, and at least those below the threshold of collection, one that host data fill and
-/// one that relocated data fill; and as many again for each further handle.
+/// Blocks that each die reserves: what translation needs, and at least the free blocks at which GC starts, one open
+/// block for host data and one for GC copies, and as many again for each further reclaim unit handle.
 fn kept_blocks(ftl: &FtlConfig) -> u32 {
     let each = if ftl.isolation == Isolation::Persistent { 2 } else { 1 };
     let by_threshold = ftl.gc_low_blocks.saturating_add(2 + each * u32::from(ftl.handles - 1));
     by_threshold.max(ftl.working_blocks())
 }
 
-/// Collection must be able to free a block: refuses a user capacity that leaves a die too few spare blocks.
+/// GC must be able to free a block: refuses a user capacity that leaves a die too few spare blocks.
 fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), SpecError> {
     let (kept, blocks) = (kept_blocks(ftl), layout.blocks_per_die - ftl.cache_blocks());
     let user_max = ftl.user_units_max(layout, kept);

@@ -1,104 +1,150 @@
 //! `[[drive.namespace]]`: what the drive offers hosts, and which blocks of every die each namespace has.
 
+use super::draft::Draft;
 use super::error::SpecError;
 use super::resolve_media::NO_COPIES;
 use super::schema::Fallback::Empty;
-use super::schema::{Key, Kind, Values, count, key};
-use super::table::Table;
+use super::schema::{Kind, Values, count, keys};
+use super::table::{Fields, Table};
 use pellucid_device::{Feedback, Namespace};
 use pellucid_flash::{Layout, Vector};
 use pellucid_ftl::{ChunkConfig, Management, WriteFailure, ZoneConfig};
 use pellucid_media::{MediaConfig, StoreKind};
 use std::ops::Range;
+use strum::{EnumString, VariantNames};
 
-pub(crate) const KEYS: &[Key] = &[key(
-    "drive.namespace",
-    Kind::Tables,
-    Empty,
-    "Namespaces, each with an interface and blocks of every die; none: one block namespace of everything",
-)];
+keys! {
+    "drive.namespace": Kind::Tables, Empty => namespaces,
+        "Namespaces, each with an interface and blocks of every die; none: one block namespace of everything";
+}
 
-const INTERFACES: &[&str] = &["block", "fdp", "open-channel", "zoned"];
-const BLOCK: &[&str] = &["interface", "blocks"];
-const OPEN_CHANNEL: &[&str] = &[
-    "interface",
-    "blocks",
-    "management",
-    "spare_blocks",
-    "write_optimal",
-    "cached",
-    "open_max",
-    "open_per_unit_max",
-    "on_write_failure",
-    "rated_erases",
-    "unwritten",
-    "copyback",
-    "high_ecc",
-    "very_high_ecc",
-    "high_ecc_bits",
-    "very_high_ecc_bits",
-    "wear_gap",
+/// What a namespace offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub(crate) enum InterfaceWord {
+    Block,
+    Fdp,
+    OpenChannel,
+    Zoned,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+enum Manager {
+    Host,
+    Shared,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+enum OnWriteFailure {
+    Close,
+    NextUnit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+enum Unwritten {
+    Zeros,
+    Error,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+enum StageBuffer {
+    Volatile,
+    Protected,
+}
+
+pub(crate) const BLOCK: Fields = &[
+    ("interface", "block; fdp: a block namespace that offers reclaim unit handles (drive.ftl.handles)"),
+    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
 ];
-const ZONED: &[&str] = &[
-    "interface",
-    "blocks",
-    "spare_blocks",
-    "dies_per_zone",
-    "open_max",
-    "active_max",
-    "append_max",
-    "stage",
-    "buffer",
+pub(crate) const OPEN_CHANNEL: Fields = &[
+    ("interface", "open-channel: chunks of physical blocks"),
+    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
+    ("management", "host: the host retires bad chunks; shared: the drive replaces them; default host"),
+    ("spare_blocks", "With management = \"shared\": blocks of every die that replace bad ones"),
+    ("write_optimal", "Optimal write size (ws_opt) in superpages; default 1"),
+    ("cached", "Superpages that the drive holds back before they can be read (mw_cunits); default 0"),
+    ("open_max", "Most open chunks; 0, the default: any number"),
+    ("open_per_unit_max", "Most open chunks of a parallel unit; 0, the default: any number"),
+    ("on_write_failure", "close: a failed write closes the chunk; next-unit: writing goes on; default close"),
+    ("rated_erases", "Erases at which the wear index is 100 %; default the endurance, or 3000"),
+    ("unwritten", "What a read of unwritten sectors gets: zeros or an error (DULBE); default zeros"),
+    ("copyback", "Vector copies stay inside their die; default false"),
+    ("high_ecc", "Reads corrected with high effort are reported (HECC); default false"),
+    ("very_high_ecc", "Reads corrected with very high effort are reported (VHECC); default false"),
+    ("high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is high"),
+    ("very_high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is very high"),
+    ("wear_gap", "Difference of erase counts in a parallel unit that raises a notice; 0, the default: never"),
+];
+pub(crate) const ZONED: Fields = &[
+    ("interface", "zoned: zones over the dies (NVMe ZNS)"),
+    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
+    ("spare_blocks", "Blocks of every die that replace bad ones and hold the staging log"),
+    ("dies_per_zone", "Dies that a zone is striped over, a divisor of all; default all"),
+    ("open_max", "Most open zones; default active_max"),
+    ("active_max", "Most active zones; default 14, or fewer where the staging log has no space"),
+    ("append_max", "Most sectors of a zone append; default a superpage"),
+    ("stage", "Superpages of the write staging buffer; default active_max + two for each die"),
+    ("buffer", "Whether the staging buffer survives a power cut: volatile, protected; default volatile"),
 ];
 /// Erases at which an unlimited part counts as worn, for the wear index: the rating of MLC of the first open-channel drives.
 const RATED_ERASES: u32 = 3000;
 
-/// The namespaces; `media` gets the spare bytes that they give to hosts.
-pub(crate) fn build(
-    values: &Values,
-    layout: &Layout,
-    media: &mut MediaConfig,
-) -> Result<Vec<Namespace>, SpecError> {
-    let rows = values.tables("drive.namespace");
-    let mut namespaces = Vec::with_capacity(rows.len());
+/// Resolves the namespaces, and what they ask of the media: spare bytes for hosts, and a save area.
+pub(crate) fn finish(draft: &mut Draft, values: &Values, layout: &Layout) -> Result<(), SpecError> {
+    let rows = std::mem::take(&mut draft.namespaces);
     let mut free = 0..layout.blocks_per_die;
     for (index, row) in rows.iter().enumerate() {
         let table = Table { list: "drive.namespace", index, row };
-        let interface = table.word("interface", INTERFACES, None)?;
-        table.check_names(match interface.as_str() {
-            "block" | "fdp" => BLOCK,
-            "zoned" => ZONED,
-            _ => OPEN_CHANNEL,
-        })?;
-        let blocks = share(&table, &mut free, index + 1 == rows.len())?;
-        namespaces.push(match interface.as_str() {
-            interface @ ("block" | "fdp") => {
-                if namespaces.iter().any(|n| matches!(n, Namespace::Block { .. })) {
-                    return Err(table.refuse("interface", "at most one block namespace"));
-                }
-                // It is a block namespace that promises handles.
-                if interface == "fdp" && values.u32("drive.ftl.handles") < 2 {
-                    return Err(
-                        table.refuse("interface", "block, or with fdp drive.ftl.handles of 2 at least")
-                    );
-                }
-                Namespace::Block { blocks }
-            }
-            "zoned" => {
-                media.metadata_bytes = Vector::METADATA_BYTES as u32;
-                zoned(&table, blocks, layout)?
-            }
-            _ => {
-                media.metadata_bytes = Vector::METADATA_BYTES as u32;
-                open_channel(&table, blocks, layout, media)?
-            }
-        });
+        let last = index + 1 == rows.len();
+        let namespace = namespace(draft, &table, layout, |table| share(table, &mut free, last))?;
+        draft.drive.namespaces.push(namespace);
     }
+    draft.namespaces = rows;
+    let media = &mut draft.drive.media;
     if matches!(media.store, StoreKind::File(_)) {
-        media.save_bytes = pellucid_device::save_bytes(&namespaces, layout);
+        media.save_bytes = pellucid_device::save_bytes(&draft.drive.namespaces, layout);
     }
-    check_spare(values, layout, media)?;
-    Ok(namespaces)
+    check_spare(values, layout, media)
+}
+
+fn namespace(
+    draft: &mut Draft,
+    table: &Table,
+    layout: &Layout,
+    share: impl FnOnce(&Table) -> Result<Range<u32>, SpecError>,
+) -> Result<Namespace, SpecError> {
+    let interface: InterfaceWord = table.word("interface", None)?;
+    table.check_names(match interface {
+        InterfaceWord::Block | InterfaceWord::Fdp => BLOCK,
+        InterfaceWord::OpenChannel => OPEN_CHANNEL,
+        InterfaceWord::Zoned => ZONED,
+    })?;
+    let blocks = share(table)?;
+    let media = &mut draft.drive.media;
+    match interface {
+        InterfaceWord::Block | InterfaceWord::Fdp => {
+            if draft.drive.namespaces.iter().any(|n| matches!(n, Namespace::Block { .. })) {
+                return Err(table.refuse("interface", "at most one block namespace"));
+            }
+            // It is a block namespace that promises handles.
+            if interface == InterfaceWord::Fdp && draft.drive.ftl.handles < 2 {
+                return Err(table.refuse("interface", "block, or with fdp drive.ftl.handles of 2 at least"));
+            }
+            Ok(Namespace::Block { blocks })
+        }
+        InterfaceWord::Zoned => {
+            media.metadata_bytes = Vector::METADATA_BYTES as u32;
+            zoned(table, blocks, layout)
+        }
+        InterfaceWord::OpenChannel => {
+            media.metadata_bytes = Vector::METADATA_BYTES as u32;
+            open_channel(table, blocks, layout, media)
+        }
+    }
 }
 
 /// The blocks of every die that a namespace has: as many as it asks for, of those that are left; the last may take the rest.
@@ -133,14 +179,14 @@ fn open_channel(
 ) -> Result<Namespace, SpecError> {
     let number = |name, least, default| table.number(name, count(least), Some(default));
     let stripes = Kind::Whole(1, layout.stripes_per_block.into());
-    let management = match table.word("management", &["host", "shared"], Some("host"))?.as_str() {
-        "host" if table.has("spare_blocks") => {
+    let management = match table.word("management", Some(Manager::Host))? {
+        Manager::Host if table.has("spare_blocks") => {
             return Err(
                 table.refuse("spare_blocks", "none: management = \"host\" leaves spare blocks to the host")
             );
         }
-        "host" => Management::Host,
-        _ => {
+        Manager::Host => Management::Host,
+        Manager::Shared => {
             let most = blocks.len() as u64 - 1;
             let spare_blocks = table.number("spare_blocks", Kind::Whole(1, most), None)?;
             Management::Shared { spare_blocks }
@@ -150,9 +196,9 @@ fn open_channel(
     if copyback && media.integrity.forbids_copies() {
         return Err(table.refuse("copyback", NO_COPIES));
     }
-    let failure = match table.word("on_write_failure", &["close", "next-unit"], Some("close"))?.as_str() {
-        "close" => WriteFailure::CloseChunk,
-        _ => WriteFailure::NextUnit,
+    let failure = match table.word("on_write_failure", Some(OnWriteFailure::Close))? {
+        OnWriteFailure::Close => WriteFailure::CloseChunk,
+        OnWriteFailure::NextUnit => WriteFailure::NextUnit,
     };
     Ok(Namespace::OpenChannel {
         chunks: ChunkConfig {
@@ -170,7 +216,7 @@ fn open_channel(
             rated_erases: number("rated_erases", 1, media.endurance.unwrap_or(RATED_ERASES))?,
         },
         feedback: Feedback {
-            unwritten_is_error: table.word("unwritten", &["zeros", "error"], Some("zeros"))? == "error",
+            unwritten_is_error: table.word("unwritten", Some(Unwritten::Zeros))? == Unwritten::Error,
             copyback,
             high_ecc: table.flag("high_ecc", false)?,
             very_high_ecc: table.flag("very_high_ecc", false)?,
@@ -188,7 +234,7 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
     if !layout.dies.is_multiple_of(dies_per_zone) {
         return Err(table.refuse("dies_per_zone", format!("a divisor of the {} dies", layout.dies)));
     }
-    let protected = table.word("buffer", &["volatile", "protected"], Some("volatile"))? == "protected";
+    let protected = table.word("buffer", Some(StageBuffer::Volatile))? == StageBuffer::Protected;
     // The staging log of a volatile buffer holds a stripe for each active zone, in half a block.
     let most = if protected { u32::MAX } else { (layout.stripes_per_block / 2).max(1) };
     let limit = Kind::Whole(1, most.into());

@@ -3,55 +3,50 @@
 use super::document::{Leaf, Origin, Row, Value};
 use super::error::{Place, SpecError};
 use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
-use super::schema::{Key, Kind, SHARE, Values, count, key};
+use super::schema::{Kind, SHARE, Values, count, keys, word};
 use crate::trace::AddressPolicy;
 use std::path::PathBuf;
 
 const CAPACITIES: Kind = Kind::Or("steady", &Kind::Real(0.0, f64::MAX));
 const FILL: Kind = Kind::Or("trace", &SHARE);
 const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
-const ADDRESSES: Kind = Kind::Word(&["refuse", "fold", "compact"]);
 /// A factor on recorded arrival times: above zero, and within reason.
 const TIME_SCALE: Kind = Kind::Real(1e-9, 1e9);
 
-pub(crate) const KEYS: &[Key] = &[
-    key("job", Kind::Tables, Empty, "Jobs in order: [[job]], with fio's keys"),
-    key(
-        "precondition.fill",
-        FILL,
-        Real(0.0),
-        "Share of the capacity written sequentially before the run; trace: only what the trace reads before it writes it",
-    ),
-    key("precondition.overwrite", CAPACITIES, Real(0.0), "Capacities of random overwrites after the fill"),
-    key(
-        "precondition.shelf_days",
-        Kind::Real(0.0, 36_525.0),
-        Real(0.0),
-        "Days that the data then lie, unread, before the run (they matter to bit errors)",
-    ),
-    key("precondition.seed", SEED, Whole(1), "Seed of the overwrites"),
-    key("run.seed", SEED, Whole(1), "Seed of the jobs"),
-    key("run.verify", Kind::Flag, Flag(false), "Check every byte that is read"),
-    key("run.report", Kind::Text, Word(""), "Directory of the report; empty: none"),
-    key("run.log", Kind::Text, Word(""), "File for one line per request; empty: none"),
-    key("run.trace", Kind::Text, Word(""), "Trace to replay; empty: the jobs run"),
-    key("run.format", Kind::Text, Word(""), "Format of the trace; empty: recognised"),
-    key("run.address", ADDRESSES, Word("refuse"), "Trace requests beyond the end of the drive"),
-    key("run.time_scale", TIME_SCALE, Real(1.0), "Factor on the trace's arrival times"),
-    key(
-        "run.closed_loop",
-        Kind::Or("off", &count(1)),
-        Word("off"),
-        "Keep so many requests outstanding instead",
-    ),
-    key(
-        "run.stream",
-        Kind::Or("all", &Kind::Whole(0, u32::MAX as u64)),
-        Word("all"),
-        "The device of the trace to replay, by its number there (files of fio: 0, 1, ... as they come)",
-    ),
-    key("run.limit", Kind::Or("all", &count(1)), Word("all"), "Records of the trace to replay"),
-];
+keys! {
+    "job": Kind::Tables, Empty => jobs,
+        "Jobs in order: [[job]], with fio's keys";
+    "precondition.fill": FILL, Real(0.0) => precondition.fill,
+        "Share of the capacity written sequentially before the run; trace: only what the trace reads before it writes it";
+    "precondition.overwrite": CAPACITIES, Real(0.0) => precondition.overwrite,
+        "Random overwrites after the fill, in capacities; steady: until write amplification no longer changes";
+    "precondition.shelf_days": Kind::Real(0.0, 36_525.0), Real(0.0) => precondition.shelf_days,
+        "Days that the data then lie unread before the run (they matter to bit errors)";
+    "precondition.seed": SEED, Whole(1) => precondition.seed,
+        "Seed of the overwrites";
+    "run.seed": SEED, Whole(1) => run.seed,
+        "Seed of the jobs";
+    "run.verify": Kind::Flag, Flag(false) => run.verify,
+        "Check every byte that is read";
+    "run.report": Kind::Text, Word("") => run.report,
+        "Directory of the report; empty: none";
+    "run.log": Kind::Text, Word("") => run.log,
+        "File for one line per request; empty: none";
+    "run.trace": Kind::Text, Word("") => run.trace,
+        "Trace to replay; empty: the jobs run";
+    "run.format": Kind::Text, Word("") => run.format,
+        "Format of the trace; empty: recognised";
+    "run.address": word::<AddressPolicy>(), Word("refuse") => run.address,
+        "What is done with trace requests beyond the end of the drive";
+    "run.time_scale": TIME_SCALE, Real(1.0) => run.time_scale,
+        "Factor on the trace's arrival times";
+    "run.closed_loop": Kind::Or("off", &count(1)), Word("off") => run.closed_loop,
+        "Requests kept outstanding, instead of following the arrival times of the trace";
+    "run.stream": Kind::Or("all", &Kind::Whole(0, u32::MAX as u64)), Word("all") => run.stream,
+        "Device of the trace to replay, by its number there (files of fio: 0, 1, ... as they come)";
+    "run.limit": Kind::Or("all", &count(1)), Word("all") => run.limit,
+        "Records of the trace to replay";
+}
 
 /// One `[[job]]`: fio's words, not yet understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,46 +159,17 @@ pub struct RunSpec {
     pub limit: Option<u64>,
 }
 
-pub(crate) fn precondition(values: &Values) -> Result<Precondition, SpecError> {
-    let fill = values.real_or_none("precondition.fill").map_or(Fill::Trace, Fill::Share);
-    let overwrite =
-        values.real_or_none("precondition.overwrite").map_or(Overwrite::Steady, Overwrite::Capacities);
-    if fill.share() == 0.0 && overwrite != Overwrite::Capacities(0.0) {
+/// Refuses overwrites of what was not filled.
+pub(crate) fn check(precondition: &Precondition, values: &Values) -> Result<(), SpecError> {
+    if precondition.fill.share() == 0.0 && precondition.overwrite != Overwrite::Capacities(0.0) {
         let allowed = "0, or anything with a precondition.fill above 0: what was filled is overwritten";
         return Err(values.refuse("precondition.overwrite", allowed));
     }
-    Ok(Precondition {
-        fill,
-        overwrite,
-        shelf_days: values.real("precondition.shelf_days"),
-        seed: values.whole("precondition.seed"),
-    })
+    Ok(())
 }
 
-pub(crate) fn run(values: &Values) -> RunSpec {
-    let some = |path: &str| Some(values.text(path)).filter(|text| !text.is_empty());
-    RunSpec {
-        seed: values.whole("run.seed"),
-        verify: values.flag("run.verify"),
-        report: some("run.report").map(PathBuf::from),
-        log: some("run.log").map(PathBuf::from),
-        trace: some("run.trace").map(PathBuf::from),
-        trace_copy: None,
-        format: some("run.format").map(str::to_string),
-        address: match values.text("run.address") {
-            "refuse" => AddressPolicy::Refuse,
-            "fold" => AddressPolicy::Fold,
-            _ => AddressPolicy::Compact,
-        },
-        time_scale: values.real("run.time_scale"),
-        closed_loop: values.whole_or_none("run.closed_loop").map(|depth| depth as u32),
-        stream: values.whole_or_none("run.stream").map(|stream| stream as u32),
-        limit: values.whole_or_none("run.limit"),
-    }
-}
-
-pub(crate) fn jobs(values: &Values) -> Result<Vec<RawJob>, SpecError> {
-    values.tables("job").iter().enumerate().map(|(index, row)| job(index, row)).collect()
+pub(crate) fn jobs(rows: &[Row]) -> Result<Vec<RawJob>, SpecError> {
+    rows.iter().enumerate().map(|(index, row)| job(index, row)).collect()
 }
 
 fn job(index: usize, row: &Row) -> Result<RawJob, SpecError> {

@@ -1,14 +1,17 @@
-//! What keys exist, what each takes, and its default: one row per key, which reading, checking, `show` and
-//! the reference all work from.
+//! The rows of the schema: a key's name, what it takes, its default, the field of the [`Draft`] that it sets, and
+//! what it means. Reading, checking, `--set`, `show`, suggestions and the reference are derived from the rows, so a
+//! new key is one row in one file.
 //!
-//! Invariant: after [`Values::resolve`] every key has a value of the type its [`Kind`] promises. So the typed
-//! getters panic only when the code asks for a key that is not in the schema or under a wrong type.
+//! Invariant: after [`Values::resolve`] every key has a value of the type its [`Kind`] promises. A row whose field
+//! has another type than its kind is found by the first description that is read.
 
 use super::document::{Document, Leaf, Origin, Row, Value};
+use super::draft::Draft;
 use super::error::{Place, SpecError};
 use super::value::{Quantity, quote, write_real};
 use crate::suggest::nearest;
 use pellucid_flash::Nanos;
+use strum::VariantNames;
 
 /// The type of a key's value.
 #[derive(Clone, Copy, Debug)]
@@ -62,11 +65,27 @@ pub(crate) struct Key {
     pub fallback: Fallback,
     /// What it means, in one line.
     pub about: &'static str,
+    /// Puts the value into the draft.
+    pub set: fn(&mut Draft, &Typed),
 }
 
-/// A row of the schema.
-pub(crate) const fn key(path: &'static str, kind: Kind, fallback: Fallback, about: &'static str) -> Key {
-    Key { path, kind, fallback, about }
+/// The rows of one part of the schema: `"KEY": KIND, DEFAULT => FIELD OF THE DRAFT, "MEANING";`
+macro_rules! keys {
+    ($($path:literal: $kind:expr, $fallback:expr => $($field:ident).+, $about:literal;)+) => {
+        pub(crate) const KEYS: &[$crate::spec::schema::Key] = &[$($crate::spec::schema::Key {
+            path: $path,
+            kind: $kind,
+            fallback: $fallback,
+            about: $about,
+            set: |draft, typed| draft.$($field).+ = $crate::spec::draft::Take::take(typed),
+        }),+];
+    };
+}
+pub(crate) use keys;
+
+/// One of the words of a closed set.
+pub(crate) const fn word<T: VariantNames>() -> Kind {
+    Kind::Word(T::VARIANTS)
 }
 
 /// Any `u32` from `min`.
@@ -96,7 +115,7 @@ pub(crate) enum Typed {
     Words(Vec<String>),
     Text(String),
     Tables(Vec<Row>),
-    /// The word for "none".
+    /// The word for "none", or an empty text.
     Absent,
 }
 
@@ -132,6 +151,7 @@ impl Kind {
                 let rest = text.strip_prefix(prefix)?.strip_prefix(':')?;
                 (!rest.is_empty()).then(|| Typed::Text(text.clone()))
             }),
+            (Kind::Text, Value::Text(text)) if text.is_empty() => Some(Typed::Absent),
             (Kind::Text, Value::Text(text)) => Some(Typed::Text(text.clone())),
             (Kind::Or(word, _), Value::Text(text)) if text == word => Some(Typed::Absent),
             (Kind::Or(_, kind), _) => kind.read(value),
@@ -174,6 +194,7 @@ impl Kind {
     pub fn write(self, typed: &Typed) -> String {
         match (self, typed) {
             (Kind::Or(word, _), Typed::Absent) => quote(word),
+            (Kind::Text, Typed::Absent) => quote(""),
             (Kind::Or(_, kind), _) => kind.write(typed),
             (Kind::Unit(quantity, ..), Typed::Whole(base)) => quantity.write(*base),
             (_, Typed::Whole(number)) => number.to_string(),
@@ -184,7 +205,7 @@ impl Kind {
             (_, Typed::Wholes(numbers)) => list(numbers.iter().map(u32::to_string)),
             (_, Typed::Words(words)) => list(words.iter().map(|word| quote(word))),
             (_, Typed::Tables(rows)) => list(rows.iter().map(write_row)),
-            (_, Typed::Absent) => unreachable!("only Kind::Or reads as absent"),
+            (_, Typed::Absent) => unreachable!("only Kind::Or and Kind::Text read as absent"),
         }
     }
 }
@@ -260,81 +281,11 @@ impl Values {
         found.unwrap_or_else(|| panic!("{path} is not in the schema"))
     }
 
-    /// The value of `path`, and `None` for its word for "none".
-    pub fn whole_or_none(&self, path: &str) -> Option<u64> {
-        match self.find(path).typed {
-            Typed::Whole(number) => Some(number),
-            Typed::Absent => None,
-            ref other => panic!("{path} is no whole number: {other:?}"),
-        }
-    }
-
-    pub fn whole(&self, path: &str) -> u64 {
-        self.whole_or_none(path).unwrap_or_else(|| panic!("{path} cannot be absent"))
-    }
-
-    /// A whole number whose kind bounds it to 32 bits.
-    pub fn u32(&self, path: &str) -> u32 {
-        u32::try_from(self.whole(path)).unwrap_or_else(|_| panic!("{path} is not bounded to 32 bits"))
-    }
-
-    pub fn time(&self, path: &str) -> Nanos {
-        Nanos(self.whole(path))
-    }
-
-    pub fn times(&self, path: &str) -> Vec<Nanos> {
-        match &self.find(path).typed {
-            Typed::Times(times) => times.clone(),
-            other => panic!("{path} is no list of times: {other:?}"),
-        }
-    }
-
-    pub fn weights(&self, path: &str) -> Vec<u32> {
-        match &self.find(path).typed {
-            Typed::Wholes(numbers) => numbers.clone(),
-            other => panic!("{path} is no list of numbers: {other:?}"),
-        }
-    }
-
-    /// The value of `path`, and `None` for its word for "none".
-    pub fn real_or_none(&self, path: &str) -> Option<f64> {
-        match self.find(path).typed {
-            Typed::Real(number) => Some(number),
-            Typed::Absent => None,
-            ref other => panic!("{path} is no number: {other:?}"),
-        }
-    }
-
-    pub fn real(&self, path: &str) -> f64 {
-        self.real_or_none(path).unwrap_or_else(|| panic!("{path} cannot be absent"))
-    }
-
-    pub fn flag(&self, path: &str) -> bool {
-        match self.find(path).typed {
-            Typed::Flag(flag) => flag,
-            ref other => panic!("{path} is no flag: {other:?}"),
-        }
-    }
-
-    pub fn text(&self, path: &str) -> &str {
-        match &self.find(path).typed {
-            Typed::Text(text) => text,
-            other => panic!("{path} is no text: {other:?}"),
-        }
-    }
-
-    pub fn words(&self, path: &str) -> &[String] {
-        match &self.find(path).typed {
-            Typed::Words(words) => words,
-            other => panic!("{path} is no list of words: {other:?}"),
-        }
-    }
-
-    pub fn tables(&self, path: &str) -> &[Row] {
-        match &self.find(path).typed {
-            Typed::Tables(rows) => rows,
-            other => panic!("{path} is no list of tables: {other:?}"),
-        }
+    /// The draft with every value in its field.
+    pub fn draft(&self) -> Draft {
+        let mut draft = Draft::blank();
+        self.0.iter().for_each(|resolved| (resolved.key.set)(&mut draft, &resolved.typed));
+        draft
     }
 
     /// Refuses the value of `path`, which is of the right type, for a reason that its kind cannot see.

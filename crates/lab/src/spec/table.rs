@@ -4,6 +4,11 @@ use super::document::{Leaf, Row};
 use super::error::SpecError;
 use super::schema::{Kind, Typed};
 use crate::suggest::nearest;
+use std::str::FromStr;
+use strum::VariantNames;
+
+/// The fields that a table can have, with a line on each.
+pub(crate) type Fields = &'static [(&'static str, &'static str)];
 
 /// One table, with the name of its list for messages.
 #[derive(Clone, Copy)]
@@ -54,17 +59,13 @@ impl Table<'_> {
         }
     }
 
-    /// One of `words`; `fallback` if it is not given.
-    pub fn word(
-        &self,
-        name: &str,
-        words: &'static [&'static str],
-        fallback: Option<&str>,
-    ) -> Result<String, SpecError> {
-        match self.field(name, Kind::Word(words))? {
-            Some(Typed::Text(word)) => Ok(word),
+    /// A word of a closed set; `fallback` if it is not given.
+    pub fn word<T: VariantNames + FromStr>(&self, name: &str, fallback: Option<T>) -> Result<T, SpecError> {
+        let kind = Kind::Word(T::VARIANTS);
+        match self.field(name, kind)? {
+            Some(Typed::Text(word)) => word.parse().map_err(|_| self.refuse(name, kind.allowed())),
             Some(other) => unreachable!("a word reads as text: {other:?}"),
-            None => fallback.map(String::from).ok_or_else(|| self.refuse(name, Kind::Word(words).allowed())),
+            None => fallback.ok_or_else(|| self.refuse(name, kind.allowed())),
         }
     }
 
@@ -78,14 +79,14 @@ impl Table<'_> {
     }
 
     /// Refuses fields that are not among `names`.
-    pub fn check_names(&self, names: &[&str]) -> Result<(), SpecError> {
-        let unknown = self.row.fields.iter().find(|field| !names.contains(&field.path.as_str()));
+    pub fn check_names(&self, names: Fields) -> Result<(), SpecError> {
+        let unknown = self.row.fields.iter().find(|field| !names.iter().any(|(name, _)| *name == field.path));
         unknown.map_or(Ok(()), |field| {
             Err(SpecError::UnknownKey {
                 place: field.origin.place.clone(),
                 key: self.path(&field.path),
-                near: nearest(&field.path, names.iter().copied()).map(String::from),
-                allowed: names.iter().map(|name| name.to_string()).collect(),
+                near: nearest(&field.path, names.iter().map(|(name, _)| *name)).map(String::from),
+                allowed: names.iter().map(|(name, _)| name.to_string()).collect(),
             })
         })
     }

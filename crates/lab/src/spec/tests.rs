@@ -1,5 +1,7 @@
 //! Descriptions from text to spec and back: presets, overrides, provenance, and the exact words of refusals.
 
+use super::document::Row;
+use super::schema::{Kind, Typed};
 use super::*;
 use pellucid_device::{Arbitration, DieOrder};
 use pellucid_flash::Nanos;
@@ -478,4 +480,60 @@ fn a_preset_that_forgets_is_served_with_a_journal() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert_ne!(plain, Durability::Volatile);
     assert_eq!(asked, Durability::Volatile);
+}
+
+/// Values of a kind that differ from each other: both ends of a range, every word.
+fn samples(kind: Kind) -> Vec<Typed> {
+    let words = |words: &[&str]| words.iter().map(|word| Typed::Text(word.to_string())).collect::<Vec<_>>();
+    let and = |mut list: Vec<Typed>, last: Typed| {
+        list.push(last);
+        list
+    };
+    match kind {
+        Kind::Whole(min, max) | Kind::Unit(_, min, max) => vec![Typed::Whole(min), Typed::Whole(max)],
+        Kind::Real(min, max) => vec![Typed::Real(min), Typed::Real(max)],
+        Kind::Flag => vec![Typed::Flag(false), Typed::Flag(true)],
+        Kind::Times => vec![Typed::Times(vec![Nanos(1)]), Typed::Times(vec![Nanos(2)])],
+        Kind::Weights => vec![Typed::Wholes(vec![1]), Typed::Wholes(vec![2])],
+        Kind::Word(all) => words(all),
+        Kind::WordOrCount(all, prefix) => and(words(all), Typed::Text(format!("{prefix}:7"))),
+        Kind::WordOrText(all, prefix) => and(words(all), Typed::Text(format!("{prefix}:x"))),
+        Kind::Text => vec![Typed::Text("x".into()), Typed::Text("y".into())],
+        Kind::Or(_, kind) => and(samples(*kind), Typed::Absent),
+        Kind::Tables => {
+            let row = Row { place: Place::Default, fields: Vec::new() };
+            vec![Typed::Tables(Vec::new()), Typed::Tables(vec![row])]
+        }
+        Kind::Words(all) => {
+            and(all.iter().map(|w| Typed::Words(vec![w.to_string()])).collect(), Typed::Words(Vec::new()))
+        }
+    }
+}
+
+/// A row sets its own field to a value of its own: no word means what another word means, no number is cut off.
+#[test]
+fn every_row_sets_its_field_to_what_is_given() {
+    let mut of_keys = Vec::new();
+    for key in schema_keys() {
+        let draft = |typed: &Typed| {
+            let mut draft = Draft::blank();
+            (key.set)(&mut draft, typed);
+            draft
+        };
+        let drafts: Vec<Draft> = samples(key.kind).iter().map(draft).collect();
+        for (index, draft) in drafts.iter().enumerate() {
+            let same = drafts[..index].iter().position(|earlier| earlier == draft);
+            assert_eq!(same, None, "{}: values {same:?} and {index} mean the same", key.path);
+        }
+        of_keys.push((key.path, drafts));
+    }
+    // Two rows for one field would show here.
+    for (at, (path, drafts)) in of_keys.iter().enumerate() {
+        let blank = Draft::blank();
+        let own = drafts.iter().filter(|draft| **draft != blank);
+        for draft in own {
+            let other = of_keys[..at].iter().find(|(_, others)| others.contains(draft));
+            assert!(other.is_none(), "{path} and {} set the same field", other.unwrap().0);
+        }
+    }
 }

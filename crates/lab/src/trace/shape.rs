@@ -21,7 +21,8 @@ const EXTENT_BYTES: u64 = 1 << 20;
 const LATEST_NS: u64 = u64::MAX >> 2;
 
 /// What to do with addresses that the drive does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum AddressPolicy {
     /// End with an error.
     Refuse,
