@@ -219,10 +219,12 @@ impl<'a, T: Target> Run<'a, T> {
         loop {
             let release = self.submit_all(now)?;
             if release.is_none() && self.in_flight.len() == self.idle_tags.len() {
-                match &self.source {
-                    Source::Jobs(jobs) if let Some(job) = jobs.waiting() => return Err(RunError::Waits(job)),
-                    _ => break,
+                if let Source::Jobs(jobs) = &self.source
+                    && let Some(job) = jobs.waiting()
+                {
+                    return Err(RunError::Waits(job));
                 }
+                break;
             }
             let next = match (self.device.next_event(), release) {
                 (Some(event), Some(release)) => event.min(release),
