@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Latency with the model on: is what a host sees in real time what virtual time says?
+"""Latency of a served drive: does a host see in real time what virtual time says?
 
-cosmos-plus with fewer blocks, filled once; random reads of 16 KiB, one at a time. The same image of the drive goes through
-three measurements, several turns of the last two:
+cosmos-plus with fewer blocks, filled once; random reads of 16 KiB, one outstanding. The same image goes through three measurements,
+the last two in several turns:
 
     virtual   pellucid run: no clock, no host
-    drive     what the drive in pellucid serve, paced, gives as its own latency, and how late completions were handed out
-    client    what the client of that server sees: spdk_nvme_perf over NVMe/TCP if --perf names it, else fio over NBD
+    drive     pellucid serve, paced: the drive's own latency, and how late completions were handed out
+    client    what a client of that server sees: spdk_nvme_perf over NVMe/TCP if --perf names it, else fio over NBD
 
     bench/paced_latency.py --pellucid target/release/pellucid --lead-us 0,10
 
-The server measures what handing a completion out costs it, and does so that much early. With --lead-us it does so by that much more; it
-is to be what the client and the way to it cost, which "measured" has the server find out: both clients ask again at once. Asked for is a difference of at most 3 % between virtual and client.
+The server measures the cost of handing out a completion and hands it out that much early. --lead-us adds the cost of the client and of
+the way to it; with "measured" the server measures that too, which is right here because both clients ask again at once. The target is a
+difference of at most 3 % between virtual and client.
 """
 
 import argparse
@@ -68,7 +69,7 @@ def nbd_client(options, socket):
     done = subprocess.run(command, capture_output=True, text=True, timeout=options.seconds + 60)
     if done.returncode:
         sys.exit(f"fio: {done.stdout}{done.stderr}")
-    # The engine says hello on standard output, before the JSON.
+    # The engine prints a greeting before the JSON.
     latency = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read"]["clat_ns"]
     return latency["mean"] / 1e3, latency["percentile"]["50.000000"] / 1e3
 

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""NBD from memory, in turn: pellucid serve --time instant and nbdkit's memory plugin, measured with fio.
+"""Compares servers of memory over NBD: pellucid serve --time instant and nbdkit's memory plugin, measured with fio.
 
     bench/serve_nbd.py --pellucid target/release/pellucid --seconds 3 --turns 7
     bench/serve_nbd.py --before .../pellucid          # beside another binary of ours, and nothing else
 
-Contenders: ours with a drive that has next to no model (bench/serve-ram.toml), ours with the whole model of a drive
-(`--model datacenter-tlc`), nbdkit as it comes, and nbdkit with allocator=malloc and one thread. All have disks of the same size (of the
-model: `ftl.capacity`), which are written once before. Each server has one core, on which the others are asleep; fio runs on another.
-How turns are taken: bench/turns.py.
+Contenders: ours with a drive that has next to no model (bench/serve-ram.toml), ours with a whole model (`--model datacenter-tlc`),
+nbdkit as it comes, and nbdkit with allocator=malloc and one thread. All disks have the same size (for the model: `ftl.capacity`) and are
+written once before. The servers share one core and sleep unless measured; fio runs on another. Turns: bench/turns.py.
 
-fio's engine reads a structured reply with four system calls and a simple one with two, and most of the time is spent there; --simple
-has ours answer in the short form, as nbdkit's `--no-sr` has it.
+fio's engine reads a structured reply with four system calls and a simple one with two, and spends most of the time there. --simple turns
+structured replies off, as nbdkit's `--no-sr` does.
 """
 import argparse
 import json
@@ -51,7 +50,7 @@ class Server:
         kind, where = (socket.AF_INET, ("127.0.0.1", self.address)) if isinstance(self.address, int) \
             else (socket.AF_UNIX, self.address)
         with socket.socket(kind, socket.SOCK_STREAM) as client:
-            # A server that greets takes it ill when nobody waits for that.
+            # A server that sends a greeting fails if the connection is gone by then.
             return client.connect_ex(where) == 0 and len(client.recv(18)) > 0
 
     def uri(self):
@@ -63,7 +62,7 @@ class Server:
         return int(done.stdout)
 
     def cpu_us(self):
-        """Processor time that it has used, in user and system mode."""
+        """Its processor time so far, in user and system mode."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) * 1e6 / os.sysconf("SC_CLK_TCK")
 
@@ -85,7 +84,7 @@ def fio(server, core, *options, seconds=300):
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, cwd=directory)
     if done.returncode:
         sys.exit(f"fio: {done.stdout}{done.stderr}")
-    # The engine says hello on standard output, before the JSON.
+    # The engine prints a greeting before the JSON.
     return json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]
 
 
@@ -101,7 +100,7 @@ def measure(options, server, span, depth):
 
 
 def start(options, directory):
-    """The contenders, ours first, and the span that they have in common."""
+    """The contenders, ours first, and their common size."""
     servers = []
 
     def add(name, command, listen):
@@ -124,7 +123,7 @@ def start(options, directory):
         if options.before:
             ours(options.before, "before", options.drive)
         else:
-            # A part of the drive that the model stands for: what it does for a request does not depend on the size.
+            # A part of the real capacity: the work for a request does not depend on it.
             ours(options.pellucid, f"pellucid, {options.model}", options.model, "--set", f"ftl.capacity={span}")
             theirs("nbdkit", span, 16)
             theirs("nbdkit, malloc, 1 thread", span, 1, "allocator=malloc")

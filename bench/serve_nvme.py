@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""NVMe/TCP from memory, in turn: pellucid serve --time instant and SPDK's nvmf_tgt, measured with SPDK's spdk_nvme_perf.
+"""Compares servers of memory over NVMe/TCP: pellucid serve --time instant and SPDK's nvmf_tgt, measured with spdk_nvme_perf.
 
     bench/serve_nvme.py --perf .../build/bin/spdk_nvme_perf --spdk-target .../build/bin/nvmf_tgt --turns 9
 
-Contenders: ours with a drive that has next to no model (bench/serve-ram.toml), ours with the whole model of a drive
-(`--model datacenter-tlc`, `ftl.capacity` as large), and, with --spdk-target, SPDK's target with a memory disk of the same size, without
-and with zero copy (`zcopy` of its transport). 4 KiB random reads of what was written before, over the loopback, the server on one core, the client on
-another. A target polls, so only the one that is measured runs; it starts anew in each turn, is filled, and warms up before it is
-measured. How turns are taken: bench/turns.py.
+Contenders: ours with a drive that has next to no model (bench/serve-ram.toml), ours with a whole model (`--model datacenter-tlc`, with
+`ftl.capacity` for the size), and, with --spdk-target, SPDK's target with a memory disk of the same size, without and with zero copy
+(`zcopy` of its transport). The work is 4 KiB random reads of written data over the loopback, server and client on a core each. Targets
+poll, so only the measured one runs: it starts in each turn, is filled, and warms up. Turns: bench/turns.py.
 
 Needs SPDK built from source (https://spdk.io; no distribution packages it) and huge pages for it: sysctl vm.nr_hugepages=1100.
 """
@@ -35,7 +34,7 @@ OUR_PORT, SPDK_PORT = 14420, 14421
 
 
 def spdk_config(sectors, zcopy):
-    """A memory disk, offered to every host."""
+    """A memory disk that every host may use."""
     address = {"trtype": "TCP", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": str(SPDK_PORT)}
     nvmf = [
         ("nvmf_create_transport", {"trtype": "TCP", "zcopy": zcopy}),
@@ -64,7 +63,7 @@ def perf(options, port, nqn, depth, seconds, rw, connections=1, warm_up=0):
 
 
 def drive_facts(options, drive):
-    """Name and size in bytes of a drive, as its server tells them."""
+    """Name and size in bytes of a drive, as its server reports them."""
     with tempfile.TemporaryDirectory() as directory:
         control = f"{directory}/control"
         command = [options.pellucid, "serve", drive, "--set", "media.store=ram", "--nbd", f"unix:{directory}/nbd", "--control",
@@ -108,7 +107,7 @@ def contenders(options, directory):
 
     yield ours("pellucid", options.drive, name)
     model, _ = drive_facts(options, options.model)
-    # A part of the drive that the model stands for: what it does for a request does not depend on the size.
+    # A part of the real capacity: the work for a request does not depend on it.
     yield ours(f"pellucid, {options.model}", options.model, model, "--set", f"ftl.capacity={size}")
     for zcopy in (False, True) if options.spdk_target else ():
         config = Path(directory, f"spdk-{zcopy}.json")

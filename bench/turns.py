@@ -1,8 +1,8 @@
-"""Servers measured in turn, so that whatever else the machine does hits all of them.
+"""Measures servers in turns, so that other load on the machine affects all of them alike.
 
-Each turn measures every contender once. The first turns warm up and do not count; from one turn to the next the order is reversed, so
-that none is always first. What is compared are contenders of the same turn: the ratio of a turn, and of all turns the median with its
-spread. Medians of rates are shown as well, but a machine whose speed changes makes them say less.
+Each turn measures every contender once. The first turns warm up and do not count. The order is reversed from turn to turn, so that no
+contender is always first. The result is the ratio of contenders within a turn, as the median of all turns with its spread. Medians of
+rates are shown as well; they say less on a machine whose speed changes.
 """
 import datetime
 import os
@@ -15,7 +15,7 @@ WARM_UP_TURNS = 1
 
 
 def take(contenders, turns, measure):
-    """Measures `contenders` in `turns` turns; `measure(contender)` gives a tuple of numbers. A list of tuples for each."""
+    """Measures `contenders` in `turns` turns. `measure(contender)` returns a tuple of numbers; the result has a list of them for each."""
     found = {contender: [] for contender in contenders}
     for turn in range(-WARM_UP_TURNS, turns):
         for contender in contenders if turn % 2 == 0 else reversed(contenders):
@@ -45,7 +45,7 @@ def ratios(rows, others):
 
 
 def machine():
-    """What has been measured on, and what else ran: part of every table."""
+    """The machine and its load: part of every table."""
     model = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -54,7 +54,7 @@ def machine():
 
 
 def table(title, heads, rows):
-    """A table that can be put into a page as it is."""
+    """A table in Markdown."""
     print(f"\n{title}\n\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for row in rows:
         print(f"| {' | '.join(row)} |", flush=True)

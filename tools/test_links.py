@@ -12,7 +12,7 @@ SOURCES = (".rs", ".py", ".sh", ".toml", ".yml", ".service", "Makefile", "Contai
 
 
 def documents() -> list[Path]:
-    return sorted(path for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "fuzz/*.md") for path in ROOT.glob(pattern))
+    return sorted(path for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "bench/*.md", "fuzz/*.md") for path in ROOT.glob(pattern))
 
 
 def sources() -> list[Path]:

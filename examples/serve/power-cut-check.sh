@@ -1,12 +1,12 @@
 #!/bin/sh
-# A step for continuous integration: does what was flushed survive power cuts, on a drive that fails on demand, by a seed?
-# Replace fio by the program that makes the promise. Needs pellucid and fio on the PATH; leaves nothing behind.
+# A check for continuous integration: do flushed data survive power cuts, on a drive whose faults follow a seed?
+# Replace fio by the program under test. Needs pellucid and fio on the PATH; leaves nothing behind.
 #
 #   SEED=7 sh examples/serve/power-cut-check.sh
 #
-# 1. fio writes and flushes a file's worth of data; programs of the flash fail now and then, which no host may notice.
-# 2. fio writes elsewhere until the power is cut under it, which it has to notice: its requests fail.
-# 3. What was flushed in 1 is verified.
+# 1. fio writes and flushes data; some flash programs fail, which no host may notice.
+# 2. fio writes elsewhere until the power is cut. It has to notice: its requests fail.
+# 3. fio verifies what was flushed in step 1.
 set -eu
 seed=${SEED:-7}
 directory=$(mktemp -d)
