@@ -1,6 +1,6 @@
 # Pellucid's two set-up commands, `make run` and `make test`, and the benchmarks.
 
-# rustup puts cargo here; a shell that was open before does not know yet.
+# rustup installs cargo here; a shell that was already open does not know it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 SHELL := /bin/sh
 
@@ -9,8 +9,8 @@ DENY_VERSION := 0.20.2
 NEXTEST := .tools/nextest-$(NEXTEST_VERSION)
 DENY := .tools/deny-$(DENY_VERSION)
 RUN_NEXTEST := PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked
-# TLS under NVMe/TCP takes OpenSSL of the system, so the usual build leaves it out; the tests have it where OpenSSL is there. Asked when
-# it is used, as client-tools may have installed it.
+# TLS under NVMe/TCP needs the system's OpenSSL, so the default build leaves it out; tests include it where OpenSSL is installed.
+# Evaluated at each use, because client-tools may have installed it.
 TLS = $(shell pkg-config --exists openssl 2>/dev/null && echo --features pellucid-cli/tls-psk)
 export PYTHONPYCACHEPREFIX := target/pycache
 
@@ -21,9 +21,9 @@ export PYTHONPYCACHEPREFIX := target/pycache
 help:
 	@echo 'make run          build, and replay the example trace on cosmos-plus with a report'
 	@echo 'make test         all checks and tests; tools they need are put into .tools'
-	@echo 'make quick        formatting, rooms, and all tests of the crates but the slowest: for the inner loop'
+	@echo 'make quick        formatting, dependency rules, and all tests of the crates but the slowest: for the inner loop'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
-	@echo 'make long-run     half an hour of service with faults, power cuts and kills; nothing flushed may be lost'
+	@echo 'make long-run     half an hour of serving with faults, power cuts and kills; nothing flushed may be lost'
 	@echo 'make fuzz         the fuzz targets, FUZZ_SECONDS each (60); needs a nightly compiler'
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
 	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
@@ -37,27 +37,27 @@ run: build
 build: prerequisites
 	cargo build --release --locked --bin pellucid
 
-# The tests of the crates come last, so that the end of the output says how they went. Everything is compiled once, with the checks of
-# a debug build: the tests, the command that the real clients attach to, and the small benchmarks.
+# The tests of the crates come last, so that the output ends with their result. Everything is compiled once, with the checks of a debug
+# build: the tests, the command that the real clients attach to, and the small benchmarks.
 test: prerequisites client-tools check test-tools test-fuzz build-tests bench-small test-clients
 	cargo test --workspace --locked --doc $(TLS)
 	$(RUN_NEXTEST) $(TLS)
 
-# For the inner loop: formatting, the rooms, and the tests but the slowest, which .config/nextest.toml names.
+# For the inner loop: formatting, dependency rules, and all tests but the slowest, which .config/nextest.toml names.
 quick: prerequisites $(NEXTEST)
 	cargo fmt --all --check
 	python3 tools/check_dependencies.py
 	$(RUN_NEXTEST) $(TLS) --profile quick
 
 build-tests: prerequisites $(NEXTEST)
-	@[ -n '$(TLS)' ] || echo 'TLS under NVMe/TCP: not tested, OpenSSL is not here (Debian: apt install libssl-dev pkg-config)'
+	@[ -n '$(TLS)' ] || echo 'TLS under NVMe/TCP: not tested, OpenSSL is missing (Debian: apt install libssl-dev pkg-config)'
 	$(RUN_NEXTEST) $(TLS) --no-run
 
-# Programs that nobody here wrote, and a Linux kernel, against the server.
+# Real clients and a Linux kernel against the server.
 test-clients: build-tests client-tools
 	python3 tools/side_by_side.py linux_guest.py // real_clients.py + promises.py + hostile.py + long_run.py --seconds 60
 
-# Half an hour of fio and a checker of our own over NBD, with flash that fails, power cuts and kills: a minute of it is in make test.
+# Half an hour of fio and our own checker over NBD, with failing flash, power cuts and kills. make test runs a minute of it.
 long-run: build-tests client-tools
 	nice python3 tools/long_run.py --seconds 1800 --time x2
 
@@ -74,8 +74,8 @@ test-tools: prerequisites
 	python3 -m py_compile tools/*.py
 	python3 -m unittest discover --start-directory tools
 
-# Types and names only. Stable Rust cannot run a fuzz target, and the named library, which need not exist, saves
-# compiling libFuzzer, which wants a C++ compiler. One target directory, so that dependencies are checked once.
+# Type checks only: stable Rust cannot run a fuzz target. Naming a library, which need not exist, avoids compiling libFuzzer, which needs
+# a C++ compiler. One target directory, so that dependencies are checked once.
 test-fuzz: prerequisites
 	CUSTOM_LIBFUZZER_PATH=target/unused.a \
 	    cargo check --manifest-path fuzz/Cargo.toml --target-dir target --locked
@@ -100,7 +100,7 @@ bench-curves: prerequisites
 prerequisites:
 	@sh tools/prerequisites.sh
 
-# Unoptimised: it waits for tests, and compiles in a third of the time.
+# Unoptimised: it mostly waits for tests, and compiles in a third of the time.
 $(NEXTEST): | prerequisites
 	CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug --locked --root .tools --no-default-features --features default-no-update \
 	    cargo-nextest@$(NEXTEST_VERSION)
