@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A served drive keeps exactly what it announces: every preset, every kind of store, every way to stop.
 
-Each drive is written, forgotten and flushed at random while an oracle follows; then it is stopped, started again, and compared:
+Each drive is written, trimmed and flushed at random while an oracle follows; then it is stopped, started again, and compared:
 
   announced to hosts                              what must be there
   NBD: FLUSH, FUA; NVMe: VWC                      what was flushed or forced; of the rest each sector old or new
