@@ -9,9 +9,9 @@ use pellucid_ftl::{Durability, Management};
 
 /// The words of a complete description, with what to call them. 0 stands for what there is not.
 pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u64); 3] {
-    let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
-    let mapped = config.namespaces.iter().any(is_block);
-    let units = if mapped { config.ftl.user_units(layout) } else { 0 };
+    let mapped = config.block_namespaces().next().is_some();
+    let units =
+        config.block_namespaces().map(|blocks| config.ftl_of(blocks, layout).user_units(layout)).sum();
     // What a journal has kept would be forgotten, and written over, by a drive that keeps none; and what that leaves would come back
     // mixed with what was there before.
     let kept = match (mapped, config.ftl.durability) {

@@ -1,6 +1,6 @@
 //! What the controller does between host and media, and what each step costs.
 
-use pellucid_flash::Nanos;
+use pellucid_flash::{Layout, Nanos};
 use pellucid_ftl::{ChunkConfig, FtlConfig, ZoneConfig};
 use pellucid_media::MediaConfig;
 use std::ops::Range;
@@ -216,7 +216,7 @@ pub struct Solver {
 /// What a drive offers a host: some blocks of every die, through one command set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Namespace {
-    /// Sectors in any order, by the page map. At most one of a drive.
+    /// Sectors in any order.
     Block {
         /// Blocks of every die.
         blocks: Range<u32>,
@@ -282,4 +282,44 @@ pub struct DeviceConfig {
     pub buffer: DataBuffer,
     /// Scheduler.
     pub scheduler: Scheduler,
+}
+
+impl DeviceConfig {
+    /// Blocks of every die of each block namespace.
+    pub fn block_namespaces(&self) -> impl Iterator<Item = &Range<u32>> {
+        self.namespaces.iter().filter_map(|namespace| match namespace {
+            Namespace::Block { blocks } => Some(blocks),
+            _ => None,
+        })
+    }
+
+    /// Of so much of a drive, what belongs to the block namespace of these blocks: in proportion to the blocks of all of them.
+    fn part_of(&self, whole: u64, blocks: &Range<u32>) -> u64 {
+        let all: u64 = self.block_namespaces().map(|blocks| blocks.len() as u64).sum();
+        (u128::from(whole) * blocks.len() as u128 / u128::from(all.max(1))) as u64
+    }
+
+    /// Translation of the block namespace of these blocks, with its capacity if it has not all blocks of the drive.
+    pub(crate) fn ftl_of(&self, blocks: &Range<u32>, layout: &Layout) -> FtlConfig {
+        let units = blocks.len() as u64 * u64::from(layout.units_per_block) * u64::from(layout.dies);
+        let user = (units as f64 / (1.0 + self.ftl.over_provisioning)) as u64;
+        let capacity_bytes = match self.ftl.capacity_bytes {
+            Some(bytes) => Some(self.part_of(bytes, blocks)),
+            None if blocks.len() < layout.blocks_per_die as usize => {
+                Some(user * u64::from(layout.unit_bytes))
+            }
+            None => None,
+        };
+        FtlConfig { capacity_bytes, ..self.ftl.clone() }
+    }
+
+    /// The buffer of the block namespace of these blocks: its part of the drive's, a superpage at least.
+    pub(crate) fn buffer_of(&self, blocks: &Range<u32>, layout: &Layout) -> DataBuffer {
+        let part = |entries: u32| {
+            let part = self.part_of(entries.into(), blocks) as u32;
+            if part == entries { entries } else { part.max(layout.units_per_stripe) }
+        };
+        let read_entries = if self.buffer.read_entries == 0 { 0 } else { part(self.buffer.read_entries) };
+        DataBuffer { entries: part(self.buffer.entries), read_entries, ..self.buffer.clone() }
+    }
 }

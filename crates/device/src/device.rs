@@ -1,131 +1,131 @@
 //! One drive: `submit / advance / next_event / pop`.
 //!
-//! This type routes. It owns the parts (host interface, firmware processor, data buffer, translation, scheduler, media)
-//! and carries plain data between them; the parts do not know each other. The ways that requests take stand in files of
-//! their own: [`crate::command_path`], which all share, then [`crate::read_path`], [`crate::write_path`],
-//! [`crate::flush_path`], [`crate::collect_path`].
+//! This type routes: what happens is handed to the namespace that it concerns, or to what all of them share. The namespaces do not
+//! know each other, and the rooms do not know this file.
 //!
 //! ```text
-//!  submit ─► queue ─► fetch ─► slices ─► buffer ─► translation ─► way queue ─► channel ─► array
-//!  pop    ◄─ complete ◄─ host DMA ◄──────────────────────────────────────────── advance ◄─┘
+//!            front/                        block/ or direct/                        back/
+//!  submit ─► queue ─► fetch ─► slices ─► the namespace of the command ─► die queue ─► channel ─► array
+//!  pop    ◄─ complete ◄─ host DMA ◄───── begins, arrived, ended ◄──────────────────── advance ◄─┘
 //! ```
+//! Every step that the firmware takes is asked for as a [`Task`] (`firmware/`).
+//!
 //! Order at one moment: events due at t run before arrivals stamped t; equal events in order of creation.
 
-use crate::buffer::Buffer;
+use crate::back::scheduler::{OpKind, Step};
+use crate::block::BlockNamespace;
+use crate::build::DeviceError;
 use crate::config::{Completes, DeviceConfig};
-use crate::events::{Event, Events};
-use crate::firmware::{Firmware, Task};
-use crate::flush_path::Flushes;
-use crate::host_interface::HostInterface;
-use crate::monitor::Counters;
-use crate::scheduler::{Scheduler, Step};
-use crate::spaces::Space;
-use crate::work::{Route, Slice, Work};
-use pellucid_flash::slab::{List, Slab};
-use pellucid_flash::{Command, Completion, Layout, Lpn, Nanos, Ppa, SimTime, Stage, Status};
-use pellucid_ftl::{MountReport, PageMap};
-use pellucid_media::Media;
-use std::collections::VecDeque;
-
-/// What stands where in the stripe of a planned program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StripeUnit {
-    Entry(u32),
-    Relocation(u32),
-    Segment(u32),
-    Copyback { from: Ppa, lpn: Lpn },
-}
+use crate::events::Event;
+use crate::firmware::Task;
+use crate::firmware::polling::Takes;
+use crate::namespaces::{self, Namespace};
+use crate::shared::Shared;
+use pellucid_flash::{Command, Completion, Nanos, Opcode, SimTime, Stage, Status};
+use pellucid_ftl::MountReport;
+use pellucid_media::{Fault, Media, MediaError};
 
 /// One drive. Clone it to fork its future.
 #[derive(Clone, Debug)]
 pub struct Device {
-    pub(crate) config: DeviceConfig,
-    pub(crate) layout: Layout,
-    pub(crate) now: SimTime,
-    pub(crate) events: Events,
-    pub(crate) host: HostInterface,
-    pub(crate) firmware: Firmware,
-    pub(crate) buffer: Buffer,
-    pub(crate) ftl: PageMap,
-    pub(crate) scheduler: Scheduler,
-    pub(crate) media: Media,
-    /// Namespaces, by number.
-    pub(crate) spaces: Vec<Space>,
-    /// The namespace that the page map serves; no number of a namespace if there is none.
-    pub(crate) block_namespace: u16,
-    pub(crate) direct: crate::direct_path::Direct,
-    pub(crate) works: Slab<Work>,
-    pub(crate) slices: Slab<Slice>,
-    pub(crate) active: u32,
-    /// Commands that the controller has completed and the firmware has not dealt with.
-    pub(crate) unretired: u32,
-    pub(crate) image_bytes: usize,
-    pub(crate) full: u64,
-    /// The last read for a host whose sense has not begun, and its command: what else of that command lies there joins it.
-    pub(crate) gathering: (u32, u32),
-    /// Slices that wait for a buffer entry: in turn, and reads that wait for one of their own.
-    pub(crate) starved: [List; 2],
-    /// Those of the first list.
-    pub(crate) starved_count: u32,
-    pub(crate) writes: crate::write_path::Writes,
-    pub(crate) flushes: Flushes,
-    pub(crate) collect: crate::collect_path::Collect,
-    pub(crate) forgetting: crate::forgetting::Forgetting,
-    pub(crate) placement: crate::placement::Placement,
-    pub(crate) read_only: bool,
-    pub(crate) idle: crate::fold::Idle,
-    /// What the last mount did; none yet where the media were empty.
-    pub(crate) mounted: Option<MountReport>,
-    pub(crate) counters: Counters,
-    /// On while somebody watches; nothing in the drive reads them.
-    pub(crate) taps: Option<Box<crate::taps::Taps>>,
-    pub(crate) completions: VecDeque<Completion>,
+    pub(crate) shared: Shared,
+    /// By number.
+    pub(crate) namespaces: Vec<Namespace>,
 }
 
 impl Device {
+    /// Makes the drive. Media that hold data (a file store) are mounted.
+    pub fn new(config: &DeviceConfig) -> Result<Device, DeviceError> {
+        let media = Media::new(&config.media).map_err(DeviceError::Media)?;
+        Device::with_media(config, media, false)
+    }
+
+    /// Makes a drive from media saved by [`Media::export`]. It is mounted from what they hold, also with
+    /// [`pellucid_ftl::Durability::Volatile`], which would forget it at a power cut. Buffer, open programs and random streams
+    /// start anew: the same media always give the same drive, but not the one that was saved in all its state.
+    pub fn restore(config: &DeviceConfig, media: Media) -> Result<Device, DeviceError> {
+        Device::with_media(config, media, true)
+    }
+
+    fn with_media(config: &DeviceConfig, mut media: Media, keep: bool) -> Result<Device, DeviceError> {
+        let layout = media.layout().clone();
+        // A file with the bad blocks of a drive that cannot be would be in the way of the next description.
+        let parts = crate::build::parts(config, &layout, &mut media, keep).inspect_err(|_| media.discard());
+        let (config, namespaces) = parts?;
+        Ok(Device { shared: Shared::new(config, media), namespaces })
+    }
+
     /// Hands a command to the drive at `now`, which must not lie before the last `advance`. Its completion comes out of
     /// [`Device::pop`], whatever becomes of it. Events due at `now` have run before.
     pub fn submit(&mut self, now: SimTime, mut command: Command) {
         self.advance(now);
-        self.settle_handle(&mut command);
-        self.end_idleness();
-        let status = self.refuse(&command).or_else(|| self.refuse_for_store(&command));
-        let work = self.works.take();
-        self.works[work].begin(command, now, status.unwrap_or(Status::Success));
+        for block in self.namespaces.iter_mut().filter_map(Namespace::block_mut) {
+            block.end_idleness();
+        }
+        let Device { shared, namespaces } = self;
+        let status = match namespaces.get_mut(usize::from(command.namespace)) {
+            None => Some(Status::InvalidField),
+            Some(namespace) => {
+                if let Some(block) = namespace.block_mut() {
+                    block.settle_handle(shared, &mut command);
+                }
+                namespace.refuse(shared, &command)
+            }
+        };
+        let status = status.or_else(|| self.refuse_for_store(&command));
+        let shared = &mut self.shared;
+        let work = shared.works.take();
+        shared.works[work].begin(command, now, status.unwrap_or(Status::Success));
         if status.is_some() {
-            self.finish(work);
-        } else if self.config.host.fetch_ns == Nanos::ZERO {
-            self.visible(work);
+            shared.finish(work);
+        } else if shared.config.host.fetch_ns == Nanos::ZERO {
+            shared.visible(work);
             self.drain();
         } else {
-            self.events.at(now + self.config.host.fetch_ns, Event::Visible(work));
+            shared.events.at(now + shared.config.host.fetch_ns, Event::Visible(work));
         }
+    }
+
+    /// Whether the media's store refuses a command: nothing changes while its file does not take what is written, and data need
+    /// room. Who asks has the file try again.
+    fn refuse_for_store(&mut self, command: &Command) -> Option<Status> {
+        let Device { shared, namespaces } = self;
+        if shared.media.has_room() || matches!(command.opcode, Opcode::Read | Opcode::Report) {
+            return None;
+        }
+        let brings = matches!(command.opcode, Opcode::Write | Opcode::Append | Opcode::Copy);
+        shared.media.try_again();
+        for block in namespaces.iter_mut().filter_map(Namespace::block_mut) {
+            block.forget_some(shared);
+        }
+        let media = &self.shared.media;
+        (media.holds_back() || (brings && !media.has_room())).then_some(Status::WriteFault)
     }
 
     /// Runs everything that is due until `now`.
     #[inline]
     pub fn advance(&mut self, now: SimTime) {
-        match self.events.next_at() {
+        match self.shared.events.next_at() {
             Some(due) if due <= now => _ = self.advance_to_completion(now, now),
             // Before most submissions nothing is.
-            _ => self.pass_to(now),
+            _ => self.shared.pass_to(now),
         }
     }
 
     /// As [`Device::advance`], and then on from one moment to the next as long as it lies before `limit` and nothing has
     /// completed. Gives the moment that it has come to.
     pub fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
-        debug_assert!(now >= self.now, "time runs forward");
+        debug_assert!(now >= self.shared.now, "time runs forward");
         let mut now = now;
         loop {
-            while let Some((at, event)) = self.events.pop_due(now) {
-                self.pass_to(at);
+            while let Some((at, event)) = self.shared.events.pop_due(now) {
+                self.shared.pass_to(at);
                 self.happen(at, event);
                 self.drain();
             }
-            self.pass_to(now);
-            match self.events.next_at() {
-                Some(next) if next < limit && self.completions.is_empty() => now = next,
+            self.shared.pass_to(now);
+            match self.shared.events.next_at() {
+                Some(next) if next < limit && self.shared.completions.is_empty() => now = next,
                 _ => return now,
             }
         }
@@ -133,73 +133,97 @@ impl Device {
 
     #[inline(always)]
     fn happen(&mut self, at: SimTime, event: Event) {
+        let shared = &mut self.shared;
         match event {
-            Event::Channel(channel) => self.scheduler.channel_done(at, channel, &mut self.events),
-            Event::Die(die) => self.scheduler.array_done(at, die, &mut self.events),
-            Event::Decoded(op) => self.scheduler.decoded(at, op),
-            Event::Dma(slice) => {
-                self.slices[slice].book(Stage::HostLink, at);
-                if self.config.host.completes == Completes::Controller {
-                    self.link_done(slice);
-                }
-                match self.firmware.polling.is_some() {
-                    true => self.dma_ended(slice),
-                    false => self.ask(Task::DmaStatus(slice)),
-                }
-            }
-            Event::Processor if self.firmware.polling.is_some() => self.loop_step(),
+            Event::Channel(channel) => shared.scheduler.channel_done(at, channel, &mut shared.events),
+            Event::Die(die) => shared.scheduler.array_done(at, die, &mut shared.events),
+            Event::Decoded(op) => shared.scheduler.decoded(at, op),
+            Event::Dma(slice) => self.dma_ended(at, slice),
+            Event::Processor if shared.firmware.polling.is_some() => self.loop_step(),
             Event::Processor => {
-                let task = self.firmware.finished(at, &mut self.events);
+                let task = shared.firmware.finished(at, &mut shared.events);
                 self.run(task);
             }
-            Event::Visible(work) => self.visible(work),
-            Event::Idle => self.idle_for_long(),
-            Event::Completed(work) => {
-                let record = &mut self.works[work];
-                record.stages.add(Stage::HostLink, at - record.mark);
-                self.finish(work);
+            Event::Visible(work) => shared.visible(work),
+            Event::Idle(namespace) => {
+                if let Some(block) = self.namespaces[namespace as usize].block_mut() {
+                    block.idle_for_long(shared);
+                }
             }
+            Event::Completed(work) => {
+                let record = &mut shared.works[work];
+                record.stages.add(Stage::HostLink, at - record.mark);
+                shared.finish(work);
+            }
+        }
+    }
+
+    /// The data of a slice have crossed the host link.
+    fn dma_ended(&mut self, at: SimTime, slice: u32) {
+        let Device { shared, namespaces } = self;
+        shared.slices[slice].book(Stage::HostLink, at);
+        let namespace = &mut namespaces[usize::from(shared.namespace_of(slice))];
+        if shared.config.host.completes == Completes::Controller
+            && let Some(block) = namespace.block_mut()
+        {
+            block.link_done(shared, slice);
+        }
+        if shared.firmware.polling.is_some() {
+            shared.dma_ended(slice);
+        } else if shared.grants(Task::DmaStatus(slice)) {
+            shared.slices[slice].book(Stage::Firmware, shared.now);
+            namespace.dma_done(shared, slice);
+        }
+    }
+
+    /// A step of a firmware loop has ended.
+    fn loop_step(&mut self) {
+        match self.shared.loop_step() {
+            Takes::Nothing => {}
+            Takes::Command => {
+                let took = self.fetch_one();
+                self.shared.turned(took);
+            }
+            Takes::Task(task) => self.run(task),
         }
     }
 
     /// When the drive next does something by itself; `None` if it is at rest.
     pub fn next_event(&self) -> Option<SimTime> {
-        self.events.next_at()
+        self.shared.events.next_at()
     }
 
     /// Completions that wait for [`Device::pop`].
     pub fn completed(&self) -> usize {
-        self.completions.len()
+        self.shared.completions.len()
     }
 
     /// The next completion.
     pub fn pop(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
+        self.shared.completions.pop_front()
     }
 
     /// Carries out what the scheduler asks for, and what follows from it, until the drive only waits.
-    pub(crate) fn drain(&mut self) {
+    fn drain(&mut self) {
         loop {
             self.carry_out();
-            if self.active == 0 || !self.events.is_empty() {
+            if self.shared.active == 0 || !self.shared.events.is_empty() {
                 return;
             }
             debug_assert!(
                 self.has_block_namespace(),
                 "commands wait for nothing: {:?}",
-                self.works.iter().filter(|w| w.live).map(|w| &w.command.opcode).collect::<Vec<_>>()
+                self.shared.works.iter().filter(|w| w.live).map(|w| &w.command.opcode).collect::<Vec<_>>()
             );
             // Some victim was given up, or its data were.
-            if self.let_in() {
+            if self.each_block(BlockNamespace::let_in) {
                 continue;
             }
             // What is given up may let others go on, and makes room for commands that wait in their queues.
-            let before = self.active;
-            self.give_up_writing();
-            if self.firmware.polling.is_some() {
-                self.loop_on();
-            }
-            if self.active == before && !self.scheduler.has_steps() {
+            let before = self.shared.active;
+            self.each_block(BlockNamespace::give_up_if_stuck);
+            self.loop_on();
+            if self.shared.active == before && !self.shared.scheduler.has_steps() {
                 return;
             }
         }
@@ -208,98 +232,174 @@ impl Device {
     /// As far as it goes without giving anything up.
     fn carry_out(&mut self) {
         loop {
-            while let Some(step) = self.scheduler.pop_step() {
-                match step {
-                    Step::Array(op) => self.start_array(op),
-                    // A loop has paid for it where it sensed it.
-                    Step::ArrayDone(op) if self.firmware.polling.is_some() => self.run(Task::Status(op)),
-                    Step::DataOut(op) if self.firmware.polling.is_some() => self.run(Task::DataStatus(op)),
-                    Step::ArrayDone(op) => self.ask(Task::Status(op)),
-                    Step::DataOut(op) => self.ask(Task::DataStatus(op)),
-                }
+            while let Some(step) = self.shared.scheduler.pop_step() {
+                self.step(step);
             }
             // New commands start only here, never in the middle of a step of another.
             self.fetch();
-            if self.scheduler.has_steps() {
+            if self.shared.scheduler.has_steps() {
                 continue;
             }
-            if self.flushes.take_settled() {
-                self.continue_flush();
-                continue;
-            }
-            self.pad_if_awaited();
-            if self.let_behind_go_on() {
-                continue;
-            }
-            if self.ftl.has_handle_events() {
-                self.note_handle_events();
-            }
-            if self.active == 0 {
-                self.collect_while_idle();
-                self.fold_when_idle();
-            }
-            if !self.scheduler.has_steps() {
+            if !self.each_block(BlockNamespace::go_on) && !self.shared.scheduler.has_steps() {
                 break;
             }
         }
-        if self.firmware.polling.is_some() {
-            self.loop_on();
-        }
+        self.loop_on();
     }
 
-    /// Asks the firmware for a task; does it at once if it costs nothing. Which task it is is known wherever this is called,
-    /// so that firmware that costs nothing is a call of what the task stands for.
+    /// Asks the block namespaces in turn; the first that says `true` ends the round.
     #[inline(always)]
-    pub(crate) fn ask(&mut self, task: Task) {
-        if self.firmware.is_free() {
-            return self.run(task);
-        }
-        self.ask_processor(task);
+    fn each_block(&mut self, mut ask: impl FnMut(&mut BlockNamespace, &mut Shared) -> bool) -> bool {
+        let Device { shared, namespaces } = self;
+        namespaces.iter_mut().filter_map(Namespace::block_mut).any(|block| ask(block, shared))
     }
 
-    #[inline(never)]
-    fn ask_processor(&mut self, task: Task) {
-        // To a loop, the reservation station is a list in memory; issuing costs when the operation is issued.
-        if matches!(task, Task::Issue(_)) && self.firmware.polling.is_some() {
-            return self.run(task);
+    /// What the scheduler asks for.
+    #[inline(always)]
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Array(op) => self.start_array(op),
+            // A loop has paid for it where it sensed it.
+            Step::ArrayDone(op) if self.shared.firmware.polling.is_some() => self.run(Task::Status(op)),
+            Step::DataOut(op) if self.shared.firmware.polling.is_some() => self.run(Task::DataStatus(op)),
+            Step::ArrayDone(op) => self.ask(Task::Status(op)),
+            Step::DataOut(op) => self.ask(Task::DataStatus(op)),
         }
-        self.firmware.ask(self.now, task, &mut self.events);
+    }
+
+    /// A firmware loop goes on, if the firmware is one.
+    #[inline]
+    fn loop_on(&mut self) {
+        if self.shared.firmware.polling.is_some() {
+            let command_waits = self.command_waits();
+            self.shared.loop_on(command_waits);
+        }
+    }
+
+    #[inline]
+    fn fetch(&mut self) {
+        while self.command_waits() && self.shared.firmware.polling.is_none() && self.fetch_one() {}
+    }
+
+    /// Whether the firmware could take a command.
+    #[inline]
+    fn command_waits(&self) -> bool {
+        let host = &self.shared.config.host;
+        self.shared.active < host.commands_max
+            && self.shared.host.waiting()
+            && !(host.in_order && self.namespaces.iter().any(Namespace::awaits_room))
+    }
+
+    /// Takes a command from its queue; `false`: there is none, or too many are worked on.
+    fn fetch_one(&mut self) -> bool {
+        if !self.command_waits() {
+            return false;
+        }
+        let Some(work) = self.shared.take_command() else { return false };
+        self.ask(Task::Fetch(work));
+        true
+    }
+
+    /// Asks the firmware for a task; does it at once if it costs nothing.
+    #[inline(always)]
+    fn ask(&mut self, task: Task) {
+        if self.shared.grants(task) {
+            self.run(task);
+        }
     }
 
     #[inline(always)]
-    pub(crate) fn run(&mut self, task: Task) {
+    fn run(&mut self, task: Task) {
+        let Device { shared, namespaces } = self;
         match task {
-            Task::Fetch(work) => self.start(work),
+            Task::Fetch(work) => {
+                shared.command_taken(work);
+                let namespace = shared.works[work].command.namespace;
+                namespaces[usize::from(namespace)].start(shared, work);
+            }
             Task::Slice(slice) => {
-                let record = &mut self.slices[slice];
-                record.book(Stage::Firmware, self.now);
-                match record.route {
-                    Route::Page => self.place(slice, false),
-                    _ => self.place_direct(slice),
-                }
+                namespaces[usize::from(shared.namespace_of(slice))].slice_known(shared, slice);
             }
-            Task::Dma(slice) => self.start_dma(slice),
+            Task::Dma(slice) => namespaces[usize::from(shared.namespace_of(slice))].start_dma(shared, slice),
             Task::DmaStatus(slice) => {
-                self.slices[slice].book(Stage::Firmware, self.now);
-                self.dma_done(slice);
+                shared.slices[slice].book(Stage::Firmware, shared.now);
+                namespaces[usize::from(shared.namespace_of(slice))].dma_done(shared, slice);
             }
-            Task::Issue(op) => self.issue(op),
+            Task::Issue(op) => shared.issue(op),
             Task::Status(op) => {
-                self.scheduler.ops[op].book(Stage::Firmware, self.now);
-                self.array_done(op);
+                shared.scheduler.ops[op].book(Stage::Firmware, shared.now);
+                if shared.scheduler.ops[op].kind == OpKind::Read {
+                    return shared.scheduler.transfer(shared.now, op, &mut shared.events);
+                }
+                namespaces[usize::from(shared.scheduler.ops[op].owner.namespace)].ended(shared, op);
             }
             Task::DataStatus(op) => {
-                self.scheduler.ops[op].book(Stage::Firmware, self.now);
-                self.data_arrived(op);
+                shared.data_arrives(op);
+                namespaces[usize::from(shared.scheduler.ops[op].owner.namespace)].arrived(shared, op);
             }
-            Task::Complete(work) => self.completed_by_firmware(work),
+            Task::Complete(work) => shared.completed_by_firmware(work),
         }
     }
 
-    /// An operation joins the queue of its die.
-    fn issue(&mut self, op: u32) {
-        self.scheduler.ops[op].book(Stage::Firmware, self.now);
-        let ahead = self.may_go_ahead(op);
-        self.scheduler.enqueue(self.now, op, ahead, &mut self.events);
+    /// Command and data of an operation are in the die: the array starts, and the media change.
+    #[inline(always)]
+    fn start_array(&mut self, op: u32) {
+        let Device { shared, namespaces } = self;
+        shared.media.set_now(shared.now);
+        let time = namespaces[usize::from(shared.scheduler.ops[op].owner.namespace)].begins(shared, op);
+        shared.scheduler.start_array(shared.now, op, time, &mut shared.events);
+    }
+
+    /// Cuts the power now and switches the drive on again. Everything volatile is lost; stripes being programmed are torn,
+    /// blocks being erased must be erased again. Outstanding commands end with [`Status::PowerLoss`].
+    pub fn power_cut(&mut self) -> Result<MountReport, DeviceError> {
+        let Device { shared, namespaces } = self;
+        let lost = shared.lose_all();
+        shared.media.power_cut();
+        // Buffers that are protected are written to their logs while the power fails.
+        for namespace in &mut *namespaces {
+            if let Namespace::Zones(zones) = namespace
+                && zones.protected
+            {
+                zones.save(&mut shared.media, &shared.layout);
+            }
+        }
+        let mounted = namespaces::mount(&shared.config, &shared.layout, &mut shared.media, false)?;
+        let before = std::mem::replace(namespaces, mounted);
+        let report = crate::views::add_up(namespaces.iter().filter_map(|n| n.block()?.mounted));
+        for (namespace, before) in namespaces.iter_mut().zip(before) {
+            if let (Namespace::Block(block), Namespace::Block(before)) = (namespace, before) {
+                block.follow(*before, &shared.media);
+            }
+        }
+        shared.power_off();
+        shared.common.power_cuts += 1;
+        shared.tap_mount();
+        shared.completions.extend(lost);
+        Ok(report.unwrap_or_default())
+    }
+
+    /// Does damage at `now`, which must not lie before the last `advance`. The drive may have something to do at once, so
+    /// [`Device::next_event`] and [`Device::pop`] have to be asked again.
+    ///
+    /// # Errors
+    /// A die that is not there, or a factor out of range; nothing has happened then.
+    pub fn inject(&mut self, now: SimTime, fault: Fault) -> Result<(), MediaError> {
+        self.advance(now);
+        let Device { shared, namespaces } = self;
+        shared.media.inject(fault)?;
+        match fault {
+            Fault::KillDie { .. } | Fault::WearOut => {
+                for block in namespaces.iter_mut().filter_map(Namespace::block_mut) {
+                    block.flash_died(shared);
+                }
+            }
+            Fault::BitErrors { .. }
+            | Fault::SlowDie { .. }
+            | Fault::FailPrograms { .. }
+            | Fault::FailErases { .. } => {}
+        }
+        self.drain();
+        Ok(())
     }
 }

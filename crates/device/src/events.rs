@@ -25,8 +25,8 @@ pub(crate) enum Event {
     Visible(u32) = 5,
     /// The completion of this command reaches the host.
     Completed(u32) = 6,
-    /// The drive has perhaps been idle for long enough to fold its SLC cache.
-    Idle = 7,
+    /// The drive has perhaps been idle for long enough that this namespace folds its SLC cache.
+    Idle(u32) = 7,
 }
 
 const INDEX_BITS: u32 = 21;
@@ -51,7 +51,7 @@ impl Events {
             Event::Processor => (4, 0),
             Event::Visible(i) => (5, i),
             Event::Completed(i) => (6, i),
-            Event::Idle => (7, 0),
+            Event::Idle(i) => (7, i),
         };
         // 2^40 events are two days of simulating at full speed.
         assert!(index < 1 << INDEX_BITS && self.created < 1 << ORDER_BITS, "too many events");
@@ -66,9 +66,9 @@ impl Events {
         self.heap.is_empty()
     }
 
-    /// Whether there is no other than an [`Event::Idle`] that is known to be there.
-    pub fn is_one(&self) -> bool {
-        self.heap.len() == 1
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.heap.len()
     }
 
     /// When the next event is due.
@@ -92,7 +92,7 @@ impl Events {
             4 => Event::Processor,
             5 => Event::Visible(index),
             6 => Event::Completed(index),
-            _ => Event::Idle,
+            _ => Event::Idle(index),
         };
         Some((at, event))
     }

@@ -4,57 +4,34 @@
 //! [`Device::advance`] runs what is due, and [`Device::next_event`] says when that is. It reads no clock, starts no
 //! thread, and can be cloned at any moment.
 
-mod buffer;
+mod back;
+mod block;
 mod build;
-mod chunk_path;
-mod chunk_refresh;
 mod claim;
-mod collect_path;
-mod command_path;
 mod config;
-mod damage;
+mod counters;
 mod device;
-mod direct_path;
+mod direct;
 mod events;
 mod firmware;
-mod firmware_loop;
-mod flush_path;
-mod fold;
-mod forgetting;
-mod host_interface;
-mod manage;
-mod monitor;
-mod operation_end;
-mod operation_packer;
-mod placement;
+mod front;
+mod namespaces;
 mod port;
-mod power;
-mod precondition;
-mod read_path;
-mod scheduler;
-mod spaces;
-mod taps;
+mod probes;
+mod shared;
 mod views;
-mod work;
-mod write_path;
-mod write_waits;
-mod zone_actions;
-mod zone_log;
-mod zone_path;
-mod zone_save;
-mod zone_stage;
 
+pub use block::placement::PlacementStatistics;
+pub use block::precondition::{Filler, NoRoom};
 pub use build::DeviceError;
 pub use config::{
     Arbitration, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback, Firmware, FirmwareModel,
     HostInterface, Namespace, Priorities, Scheduler, Solver, StepCost, WritePolicy,
 };
+pub use counters::Counters;
 pub use device::Device;
+pub use direct::zone_save::save_bytes;
 pub use firmware::FirmwareModule;
-pub use monitor::Counters;
-pub use placement::PlacementStatistics;
-pub use precondition::{Filler, NoRoom};
-pub use taps::{
+pub use probes::{
     ChannelView, Coarse, CommandKind, Histogram, OperationKind, Part, Snapshot, Taps, WayTaps, WayView,
 };
-pub use zone_save::save_bytes;

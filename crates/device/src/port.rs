@@ -1,21 +1,22 @@
 //! The drive as what stands above it sees it: the port of `flash`, on the drive's own calls.
 
 use crate::Device;
-use crate::spaces::Space;
+use crate::namespaces::Namespace;
 use pellucid_flash::{ChunkNotice, Command, Completion, Drive, Interface, SimTime};
 
 impl Drive for Device {
     fn namespaces(&self) -> u16 {
-        self.spaces.len() as u16
+        self.namespaces.len() as u16
     }
 
     fn interface(&self, namespace: u16) -> Option<Interface> {
-        self.spaces.get(usize::from(namespace)).map(|space| match space {
-            Space::Block => {
-                Interface::Block { sectors: self.capacity_sectors(), handles: self.config().ftl.handles }
-            }
-            Space::Chunks(space) => Interface::OpenChannel(*space.chunks.geometry()),
-            Space::Zones(space) => Interface::Zoned(*space.zones.geometry()),
+        self.namespaces.get(usize::from(namespace)).map(|namespace| match namespace {
+            Namespace::Block(n) => Interface::Block {
+                sectors: n.capacity_sectors(self.layout()),
+                handles: self.config().ftl.handles,
+            },
+            Namespace::Chunks(n) => Interface::OpenChannel(*n.chunks.geometry()),
+            Namespace::Zones(n) => Interface::Zoned(*n.zones.geometry()),
         })
     }
 
@@ -44,6 +45,6 @@ impl Drive for Device {
     }
 
     fn pop_notice(&mut self) -> Option<(u16, ChunkNotice)> {
-        self.direct.notices.pop_front()
+        self.shared.notices.pop_front()
     }
 }

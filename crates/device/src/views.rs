@@ -1,44 +1,83 @@
-//! What can be seen of a drive from outside: sizes, counters, wear, use. Reading changes nothing.
+//! What can be seen of a drive from outside, and set: sizes, counters, wear, use. Reading changes nothing.
+//!
+//! Where no namespace is named, what is said of a block namespace is said of the first one.
 
-use crate::config::DeviceConfig;
+use crate::block::BlockNamespace;
+use crate::block::placement::PlacementStatistics;
+use crate::block::precondition::{Filler, NoRoom};
+use crate::config::{DeviceConfig, Feedback};
+use crate::counters::Counters;
 use crate::device::Device;
+use crate::direct::chunks::ChunkNamespace;
 use crate::firmware::FirmwareModule;
-use crate::monitor::Counters;
-use crate::spaces::Space;
-use pellucid_flash::{BlockId, Layout, Lba, Lpn, Nanos, Ppa, SimTime};
+use crate::namespaces::Namespace;
+use crate::probes::Snapshot;
+use crate::shared::Shared;
+use pellucid_flash::{
+    BlockId, ChunkInfo, Drive, HandleInfo, Layout, Lba, Lpn, Nanos, PlacementEvent, PlacementGeometry, Ppa,
+    SimTime,
+};
 use pellucid_ftl::{FtlCounters, MountReport};
 use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, StoreError, StoreNotice};
 
+/// What several mounts did that come one after the other; `None`: there was none.
+pub(crate) fn add_up(reports: impl Iterator<Item = MountReport>) -> Option<MountReport> {
+    reports.reduce(|a, b| MountReport {
+        header_reads: a.header_reads + b.header_reads,
+        segment_reads: a.segment_reads + b.segment_reads,
+        replay_reads: a.replay_reads + b.replay_reads,
+        // At most: another die may have been the busiest one.
+        busiest_die_reads: a.busiest_die_reads + b.busiest_die_reads,
+        mapped_units: a.mapped_units + b.mapped_units,
+        lost_units: a.lost_units + b.lost_units,
+    })
+}
+
+// ---- namespaces
+
 impl Device {
-    /// What the drive was made from.
-    pub fn config(&self) -> &DeviceConfig {
-        &self.config
+    fn blocks(&self) -> impl Iterator<Item = &BlockNamespace> {
+        self.namespaces.iter().filter_map(Namespace::block)
     }
 
-    /// The media's shape.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
+    /// The first block namespace.
+    fn first(&self) -> Option<&BlockNamespace> {
+        self.blocks().next()
+    }
+
+    fn first_mut(&mut self) -> Option<&mut BlockNamespace> {
+        self.namespaces.iter_mut().find_map(Namespace::block_mut)
+    }
+
+    fn block(&self, namespace: u16) -> Option<&BlockNamespace> {
+        self.namespaces.get(usize::from(namespace))?.block()
+    }
+
+    fn chunks(&self, namespace: u16) -> Option<&ChunkNamespace> {
+        self.namespaces.get(usize::from(namespace))?.chunks()
+    }
+
+    /// Whether one of the namespaces is a block namespace.
+    pub fn has_block_namespace(&self) -> bool {
+        self.first().is_some()
     }
 
     /// Host sectors.
     pub fn capacity_sectors(&self) -> u64 {
-        u64::from(self.ftl.user_units()) * u64::from(self.layout.sectors_per_unit)
+        self.first().map_or(0, |block| block.capacity_sectors(&self.shared.layout))
     }
 
     /// Host bytes.
     pub fn capacity_bytes(&self) -> u64 {
-        self.capacity_sectors() * u64::from(self.layout.sector_bytes)
-    }
-
-    /// Bytes that stand for one sector in a command's data: 4 (a stamp) with the `none` store, else all.
-    pub fn image_bytes(&self) -> usize {
-        self.image_bytes
+        self.capacity_sectors() * u64::from(self.shared.layout.sector_bytes)
     }
 
     /// Announces that a command for `lba` will come soon. Changes nothing but the simulator's own speed.
     #[inline]
     pub fn announce(&self, lba: Lba) {
-        self.ftl.touch(Lpn(self.layout.unit_of(lba.0).0));
+        if let Some(block) = self.first() {
+            block.translation.touch(Lpn(self.shared.layout.unit_of(lba.0).0));
+        }
     }
 
     /// Announces that a read from `lba` on will come at once; the map entry should have been [announced](Device::announce) before. Of
@@ -46,125 +85,239 @@ impl Device {
     /// them at the same time then.
     #[inline]
     pub fn announce_read(&self, namespace: u16, lba: Lba) {
-        if namespace != self.block_namespace || lba.0 >= self.capacity_sectors() {
+        let Some(block) = self.block(namespace) else { return };
+        if lba.0 >= block.capacity_sectors(&self.shared.layout) {
             return;
         }
-        let ppa = self.ftl.lookup(Lpn(self.layout.unit_of(lba.0).0));
+        let ppa = block.translation.lookup(Lpn(self.shared.layout.unit_of(lba.0).0));
         if ppa.is_some() {
-            self.media.touch(ppa);
+            self.shared.media.touch(ppa);
         }
     }
 
-    /// Whether one of the namespaces is a block namespace, which the page map serves.
-    pub fn has_block_namespace(&self) -> bool {
-        self.block_namespace != crate::spaces::NO_NAMESPACE
+    /// Whether some namespace takes no writes any more: a block namespace that has run out of good blocks, or a zoned one of those
+    /// that its protected buffer needs.
+    pub fn is_read_only(&self) -> bool {
+        self.namespaces.iter().any(Namespace::takes_no_writes)
     }
 
-    /// The drive's time.
-    pub fn now(&self) -> SimTime {
-        self.now
+    /// The same of one namespace.
+    pub fn takes_no_writes(&self, namespace: u16) -> bool {
+        self.namespaces.get(usize::from(namespace)).is_some_and(Namespace::takes_no_writes)
     }
 
-    /// Commands submitted and not completed.
-    pub fn outstanding_commands(&self) -> u32 {
-        self.works.in_use() as u32 - self.unretired
+    /// Where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies
+    /// beyond the end.
+    pub fn locate(&self, lpn: Lpn) -> Option<Ppa> {
+        self.first()?.locate(lpn)
     }
 
-    /// Counters since the drive was made.
-    pub fn counters(&self) -> Counters {
-        Counters {
-            suspensions: self.scheduler.suspensions,
-            miscorrected_chunks: self.media.miscorrected_chunks(),
-            damaged_reads: self.media.damaged_reads(),
-            retired_blocks: self.media.retired_blocks(),
-            ..self.counters
-        }
-    }
-
-    /// See [`Media::chunks_by_wrong_bits`]; since the drive was made.
-    pub fn chunks_by_wrong_bits(&self) -> &[u64] {
-        self.media.chunks_by_wrong_bits()
+    /// Whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer. A page without data
+    /// reads as zeros.
+    pub fn is_mapped(&self, lpn: Lpn) -> bool {
+        self.first().is_some_and(|block| block.is_mapped(lpn))
     }
 
     /// Blocks of the SLC cache, and those of them that are not free.
     pub fn cache_use(&self) -> (u32, u32) {
-        self.ftl.cache_use()
+        let uses = self.blocks().map(|block| block.translation.cache_use());
+        uses.fold((0, 0), |sum, cache| (sum.0 + cache.0, sum.1 + cache.1))
     }
 
     /// What translation decided; since the drive was made.
     pub fn ftl_counters(&self) -> FtlCounters {
-        self.ftl.counters()
+        self.first().map_or_else(FtlCounters::default, |block| block.translation.counters())
     }
 
     /// What the last mount did, and how long its reads keep the busiest die, each at the slowest page type. The clock does
     /// not run meanwhile. `None`: the media were empty.
     pub fn last_mount(&self) -> Option<(MountReport, Nanos)> {
-        let read_ns = self.config.media.timing.read_ns.iter().copied().max().unwrap_or_default();
-        self.mounted.map(|mount| (mount, Nanos(mount.busiest_die_reads.saturating_mul(read_ns.0))))
+        let read_ns = self.shared.config.media.timing.read_ns.iter().copied().max().unwrap_or_default();
+        let mount = add_up(self.blocks().filter_map(|block| block.mounted))?;
+        Some((mount, Nanos(mount.busiest_die_reads.saturating_mul(read_ns.0))))
     }
 
-    /// Whether the drive has run out of good blocks, or a zoned namespace of those that its protected buffer needs.
-    pub fn is_read_only(&self) -> bool {
-        self.read_only || (0..self.spaces.len() as u16).any(|namespace| self.takes_no_writes(namespace))
+    /// Whether nothing is under way and the drive only waits until it may fold its SLC cache.
+    pub fn waits_to_fold(&self) -> bool {
+        let idle = self.blocks().filter(|block| block.awaits_idleness()).count();
+        idle > 0 && self.shared.events.count() == idle
     }
 
-    /// The same of one namespace.
-    pub fn takes_no_writes(&self, namespace: u16) -> bool {
-        match self.spaces.get(usize::from(namespace)) {
-            Some(Space::Zones(space)) => space.zones.is_short(),
-            Some(Space::Chunks(_)) => false,
-            Some(Space::Block) | None => self.read_only,
+    /// First sectors of the zones of a namespace whose descriptor has changed without a command, since the last call: those that became
+    /// read-only or offline, and those that should be reset.
+    pub fn take_changed_zones(&mut self, namespace: u16) -> Vec<Lba> {
+        let Some(Namespace::Zones(n)) = self.namespaces.get_mut(usize::from(namespace)) else {
+            return Vec::new();
+        };
+        let sectors = n.zones.geometry().zone_sectors;
+        n.zones.take_changed().into_iter().map(|zone| Lba(u64::from(zone) * sectors)).collect()
+    }
+
+    /// Chunks `first..first + count` of an open-channel namespace, as far as they exist; empty for any other namespace.
+    pub fn chunk_infos(
+        &self,
+        namespace: u16,
+        first: u32,
+        count: u32,
+    ) -> impl Iterator<Item = ChunkInfo> + use<'_> {
+        self.chunks(namespace).into_iter().flat_map(move |n| {
+            let end = first.saturating_add(count).min(n.chunks.count());
+            (first..end).map(|number| n.chunks.info(number))
+        })
+    }
+
+    /// What an open-channel namespace tells its host; `None` for any other namespace.
+    pub fn feedback(&self, namespace: u16) -> Option<Feedback> {
+        self.chunks(namespace).map(|n| n.feedback)
+    }
+
+    /// Wear-level index delta threshold of an open-channel namespace (WIT of its geometry): the gap in the wear index between chunks of a
+    /// parallel unit from which on the host is told of it. 0: it is not, or it is no such namespace.
+    pub fn wear_threshold(&self, namespace: u16) -> u8 {
+        self.chunks(namespace).map_or(0, |n| {
+            let gap = n.feedback.wear_gap;
+            n.chunks.wear_index(gap).max(u8::from(gap > 0))
+        })
+    }
+
+    /// Sets what an open-channel namespace tells its host; says whether it is one.
+    pub fn set_feedback(&mut self, namespace: u16, feedback: Feedback) -> bool {
+        match self.namespaces.get_mut(usize::from(namespace)) {
+            Some(Namespace::Chunks(n)) => {
+                n.feedback = feedback;
+                true
+            }
+            _ => false,
         }
     }
 
-    /// Erased blocks that are waiting, of all namespaces.
-    pub fn free_blocks(&self) -> u32 {
-        self.ftl.free_blocks() + self.spaces.iter().map(Space::free_blocks).sum::<u32>()
+    /// What a host knows of placement; `None` where the drive has one handle, which is no placement.
+    pub fn placement(&self) -> Option<PlacementGeometry> {
+        self.first()?.geometry(&self.shared.layout)
     }
 
-    /// Erase count of every good block: neither bad from the factory nor grown bad.
-    pub fn erase_counts(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.layout.blocks)
-            .map(BlockId)
-            .filter(|&b| self.media.health(b) == Health::Good)
-            .map(|b| self.media.erase_count(b))
+    /// State of a handle; `None` if there is no such handle.
+    pub fn handle_info(&self, handle: u16) -> Option<HandleInfo> {
+        self.first()?.handle_info(&self.shared.layout, handle)
+    }
+
+    /// What happened to handles, oldest first; the newest 1024.
+    pub fn placement_events(&self) -> impl DoubleEndedIterator<Item = &PlacementEvent> {
+        self.first().into_iter().flat_map(|block| &block.placement.events)
+    }
+
+    /// Kinds of events that are kept, a [bit](pellucid_flash::PlacementEventKind::bit) for each.
+    pub fn enabled_placement_events(&self) -> u8 {
+        self.first().map_or(0, |block| block.placement.enabled)
+    }
+
+    /// From now on events of these kinds are kept, and no others.
+    pub fn enable_placement_events(&mut self, kinds: u8) {
+        if let Some(block) = self.first_mut() {
+            block.placement.enabled = kinds;
+        }
+    }
+
+    /// What was written, erased and read for the block namespace since the counters were last reset.
+    pub fn placement_statistics(&self) -> PlacementStatistics {
+        self.first().map_or_else(PlacementStatistics::default, |n| n.placement_statistics(&self.shared))
+    }
+
+    /// Writes one mapping unit; `image` holds the sector images of the unit. Call [`Device::fill_end`] after the last.
+    #[inline]
+    pub fn fill_unit(&mut self, filler: &mut Filler, lpn: Lpn, image: &[u8]) -> Result<(), NoRoom> {
+        let (block, shared) = self.fills(filler)?;
+        block.fill_unit(shared, filler, lpn, image)
+    }
+
+    /// Programs what [`Device::fill_unit`] still holds.
+    pub fn fill_end(&mut self, filler: &mut Filler) -> Result<(), NoRoom> {
+        let (block, shared) = self.fills(filler)?;
+        block.fill_end(shared, filler)
+    }
+
+    /// The namespace that is filled; one that is not there has no room.
+    #[inline]
+    fn fills(&mut self, filler: &Filler) -> Result<(&mut BlockNamespace, &mut Shared), NoRoom> {
+        let Device { shared, namespaces } = self;
+        let found = match filler.namespace {
+            Some(namespace) => namespaces.get_mut(usize::from(namespace)).and_then(Namespace::block_mut),
+            None => namespaces.iter_mut().find_map(Namespace::block_mut),
+        };
+        Ok((found.ok_or(NoRoom)?, shared))
+    }
+}
+
+// ---- the drive as a whole
+
+impl Device {
+    /// What the drive was made from.
+    pub fn config(&self) -> &DeviceConfig {
+        &self.shared.config
+    }
+
+    /// The media's shape.
+    pub fn layout(&self) -> &Layout {
+        &self.shared.layout
+    }
+
+    /// Bytes that stand for one sector in a command's data: 4 (a stamp) with the `none` store, else all.
+    pub fn image_bytes(&self) -> usize {
+        self.shared.image_bytes
+    }
+
+    /// The drive's time.
+    pub fn now(&self) -> SimTime {
+        self.shared.now
+    }
+
+    /// Commands submitted and not completed.
+    pub fn outstanding_commands(&self) -> u32 {
+        self.shared.works.in_use() as u32 - self.shared.unretired
+    }
+
+    /// See [`Media::chunks_by_wrong_bits`]; since the drive was made.
+    pub fn chunks_by_wrong_bits(&self) -> &[u64] {
+        self.shared.media.chunks_by_wrong_bits()
     }
 
     /// Blocks bad from the factory, and grown bad.
     pub fn bad_blocks(&self) -> (u32, u32) {
-        let count =
-            |h| (0..self.layout.blocks).filter(|&b| self.media.health(BlockId(b)) == h).count() as u32;
+        let count = |h| {
+            (0..self.shared.layout.blocks).filter(|&b| self.shared.media.health(BlockId(b)) == h).count()
+                as u32
+        };
         (count(Health::FactoryBad), count(Health::GrownBad))
     }
 
     /// Busy time of every channel.
     pub fn channel_busy(&self) -> Vec<Nanos> {
-        self.channel_busy_at(self.now)
+        self.channel_busy_at(self.shared.now)
     }
 
     /// Busy time of every die.
     pub fn die_busy(&self) -> Vec<Nanos> {
-        self.die_busy_at(self.now)
+        self.die_busy_at(self.shared.now)
     }
 
     /// As [`Device::channel_busy`] at a later moment, up to which nothing more happens.
     pub fn channel_busy_at(&self, at: SimTime) -> Vec<Nanos> {
-        self.scheduler.channel_busy(at).collect()
+        self.shared.scheduler.channel_busy(at).collect()
     }
 
     /// As [`Device::die_busy`] at a later moment, up to which nothing more happens.
     pub fn die_busy_at(&self, at: SimTime) -> Vec<Nanos> {
-        self.scheduler.die_busy(at).collect()
+        self.shared.scheduler.die_busy(at).collect()
     }
 
     /// Dies that work at this moment, or hold data for the channel.
     pub fn busy_dies(&self) -> u32 {
-        self.scheduler.busy_dies()
+        self.shared.scheduler.busy_dies()
     }
 
     /// Busy time of the host link: to the drive, to the host.
     pub fn link_busy(&self) -> [Nanos; 2] {
-        self.host.link_busy(self.now)
+        self.shared.host.link_busy(self.shared.now)
     }
 
     /// Busy time of the firmware processor.
@@ -174,66 +327,122 @@ impl Device {
 
     /// The same by module. Turns of a loop that find nothing are in neither.
     pub fn firmware_busy_by_module(&self) -> [Nanos; FirmwareModule::COUNT] {
-        self.firmware.busy(self.now)
-    }
-
-    /// Where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies
-    /// beyond the end.
-    pub fn locate(&self, lpn: Lpn) -> Option<Ppa> {
-        (lpn.0 < self.ftl.user_units()).then(|| self.ftl.lookup(lpn)).filter(|ppa| ppa.is_some())
-    }
-
-    /// Whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer. A page without data
-    /// reads as zeros.
-    pub fn is_mapped(&self, lpn: Lpn) -> bool {
-        let programmed = lpn.0 < self.ftl.user_units() && self.ftl.lookup(lpn) != Ppa::NONE;
-        programmed || self.buffer.find(lpn).is_some_and(|entry| self.buffer[entry].dirty != 0)
+        self.shared.firmware.busy(self.shared.now)
     }
 
     /// The media, for tools that look at cells.
     pub fn media(&self) -> &Media {
-        &self.media
+        &self.shared.media
     }
 
     /// From now on operations of the media fail by these chances and at these places; factory-bad blocks stay as they are.
     pub fn set_faults(&mut self, faults: Faults) -> Result<(), MediaError> {
-        let media = MediaConfig { faults, ..self.config.media.clone() };
-        self.media.set_faults(&media)?;
-        self.config.media = media;
+        let media = MediaConfig { faults, ..self.shared.config.media.clone() };
+        self.shared.media.set_faults(&media)?;
+        self.shared.config.media = media;
         Ok(())
     }
 
     /// The next thing to be told about the media's store.
     pub fn store_notice(&mut self) -> Option<StoreNotice> {
-        self.media.store_notice()
+        self.shared.media.store_notice()
     }
 
     /// What the media's store can come to take.
     pub fn extent(&self) -> Extent {
-        self.media.extent()
+        self.shared.media.extent()
     }
 
     /// Writes a file store's changes to its file.
     pub fn sync(&mut self) -> Result<(), StoreError> {
-        self.media.sync()
+        self.shared.media.sync()
+    }
+
+    /// Counters since the drive was made, of all namespaces.
+    pub fn counters(&self) -> Counters {
+        self.shared.counters()
+    }
+
+    /// Counters from zero: what was done to fill the drive is not part of what follows.
+    pub fn reset_counters(&mut self) {
+        self.shared.reset_counters();
+        for block in self.namespaces.iter_mut().filter_map(Namespace::block_mut) {
+            block.translation.reset_counters();
+        }
+        if self.is_watched() {
+            self.watch();
+        }
+    }
+
+    /// Erased blocks that are waiting, of all namespaces.
+    pub fn free_blocks(&self) -> u32 {
+        self.namespaces.iter().map(Namespace::free_blocks).sum()
+    }
+
+    /// Erase count of every good block: neither bad from the factory nor grown bad.
+    pub fn erase_counts(&self) -> impl Iterator<Item = u32> + '_ {
+        self.shared.erase_counts()
+    }
+
+    /// Lets time pass at once, as on a shelf: what is stored is older by so many seconds.
+    pub fn elapse(&mut self, seconds: u64) {
+        self.shared.media.elapse(seconds);
+    }
+
+    /// From now on the drive notes what [`crate::Taps`] says, from nothing. Costs one walk over the blocks now, and a few
+    /// nanoseconds per event from now on. Changes nothing that the drive does.
+    pub fn watch(&mut self) {
+        self.shared.watch();
+    }
+
+    /// The drive notes nothing more, and forgets what it noted.
+    pub fn unwatch(&mut self) {
+        self.shared.taps = None;
+    }
+
+    /// Whether the drive's probes are on.
+    pub fn is_watched(&self) -> bool {
+        self.shared.taps.is_some()
+    }
+
+    /// The drive as it is now. Changes nothing.
+    pub fn snapshot(&self) -> Snapshot {
+        let interfaces = (0..self.namespaces()).filter_map(|namespace| self.interface(namespace));
+        let sectors: u64 = interfaces.map(|interface| interface.capacity_sectors()).sum();
+        Snapshot {
+            at: self.now(),
+            counters: self.counters(),
+            ftl: self.ftl_counters(),
+            chunks_by_wrong_bits: self.chunks_by_wrong_bits().to_vec(),
+            channels: self.shared.scheduler.channel_views(self.now()).collect(),
+            ways: self.shared.scheduler.way_views(self.now()).collect(),
+            outstanding_commands: self.outstanding_commands(),
+            free_blocks: self.free_blocks(),
+            blocks: self.layout().blocks,
+            read_only: self.is_read_only(),
+            link_busy: self.link_busy(),
+            firmware_busy: self.firmware_busy_by_module(),
+            sector_bytes: self.layout().sector_bytes,
+            capacity_bytes: sectors * u64::from(self.layout().sector_bytes),
+            taps: self.shared.taps.as_ref().map(|taps| taps.settled()),
+        }
     }
 
     /// Bytes of memory that the drive's state takes, by part.
     pub fn memory_bytes(&self) -> Vec<(&'static str, u64)> {
+        let shared = &self.shared;
         vec![
-            ("translation", if self.has_block_namespace() { self.ftl.memory_bytes() } else { 0 }),
-            ("media", self.media.memory_bytes()),
-            ("buffer", self.buffer.memory_bytes()),
-            ("namespaces", self.spaces.iter().map(Space::memory_bytes).sum()),
-            ("commands", self.works.memory_bytes() + self.slices.memory_bytes()),
-            ("scheduler", self.scheduler.memory_bytes()),
+            ("translation", self.blocks().map(|block| block.translation.memory_bytes()).sum()),
+            ("media", shared.media.memory_bytes()),
+            ("buffer", self.blocks().map(|block| block.buffer.memory_bytes()).sum()),
+            ("namespaces", self.namespaces.iter().map(Namespace::memory_bytes).sum()),
+            ("commands", shared.works.memory_bytes() + shared.slices.memory_bytes()),
+            ("scheduler", shared.scheduler.memory_bytes()),
         ]
     }
 
     /// Walks the invariants of all parts and panics, naming it, where one is broken. Cost: the whole drive.
     pub fn check(&self) {
-        self.ftl.check();
-        self.spaces.iter().for_each(Space::check);
-        self.buffer.check();
+        self.namespaces.iter().for_each(Namespace::check);
     }
 }

@@ -68,7 +68,7 @@ impl Measured {
             jobs,
             groups,
             simulated,
-            counters: difference(&run.device.device().counters(), &run.before),
+            counters: run.device.device().counters().since(&run.before),
             chunks_by_wrong_bits: since(
                 run.device.device().chunks_by_wrong_bits().to_vec(),
                 &run.wrong_bits_before,
@@ -173,34 +173,6 @@ fn ftl_difference(now: &FtlCounters, before: &FtlCounters) -> FtlCounters {
         refreshed: now.refreshed - before.refreshed,
         cached_units: now.cached_units - before.cached_units,
         direct_units: now.direct_units - before.direct_units,
-    }
-}
-
-fn difference(now: &Counters, before: &Counters) -> Counters {
-    let each = |n: &[u64; Cause::COUNT], b: &[u64; Cause::COUNT]| std::array::from_fn(|i| n[i] - b[i]);
-    Counters {
-        host_written_sectors: now.host_written_sectors - before.host_written_sectors,
-        host_read_sectors: now.host_read_sectors - before.host_read_sectors,
-        programmed_sectors: each(&now.programmed_sectors, &before.programmed_sectors),
-        programs: each(&now.programs, &before.programs),
-        reads: each(&now.reads, &before.reads),
-        copybacks: now.copybacks - before.copybacks,
-        erases: each(&now.erases, &before.erases),
-        read_retries: now.read_retries - before.read_retries,
-        corrected_reads: now.corrected_reads - before.corrected_reads,
-        suspensions: now.suspensions - before.suspensions,
-        uncorrectable_reads: now.uncorrectable_reads - before.uncorrectable_reads,
-        corrected_bits: now.corrected_bits - before.corrected_bits,
-        miscorrected_chunks: now.miscorrected_chunks - before.miscorrected_chunks,
-        damaged_reads: now.damaged_reads - before.damaged_reads,
-        retired_blocks: now.retired_blocks - before.retired_blocks,
-        program_failures: now.program_failures - before.program_failures,
-        erase_failures: now.erase_failures - before.erase_failures,
-        buffer_read_hits: now.buffer_read_hits - before.buffer_read_hits,
-        buffer_write_hits: now.buffer_write_hits - before.buffer_write_hits,
-        media_operations: now.media_operations - before.media_operations,
-        dma_unseen_ns: now.dma_unseen_ns - before.dma_unseen_ns,
-        power_cuts: now.power_cuts - before.power_cuts,
     }
 }
 

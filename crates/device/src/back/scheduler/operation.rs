@@ -1,0 +1,127 @@
+//! One flash operation: what it does, for whom, and where its time went.
+
+use pellucid_flash::slab::{Linked, NIL};
+use pellucid_flash::{Cause, Ppa, SimTime, Stage, StageTimes};
+
+/// What a flash operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpKind {
+    Read,
+    Program,
+    Erase,
+    /// Sense and program inside the die, without a transfer.
+    Copyback,
+}
+
+/// Whose an operation is, and what for. The scheduler does not look inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The namespace, which is told of its beginning and end.
+    pub namespace: u16,
+    pub token: Token,
+}
+
+/// What a namespace knows one of its operations by: one of four kinds, and an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token(u32);
+
+impl Token {
+    #[inline]
+    pub fn new(kind: u32, index: u32) -> Token {
+        debug_assert!(kind < 4 && index < 1 << 30);
+        Token(kind << 30 | index)
+    }
+
+    /// Kind and index.
+    #[inline]
+    pub fn parts(self) -> (u32, u32) {
+        (self.0 >> 30, self.0 & ((1 << 30) - 1))
+    }
+}
+
+/// One flash operation.
+#[derive(Clone, Debug)]
+pub(crate) struct FlashOp {
+    pub kind: OpKind,
+    pub cause: Cause,
+    pub owner: Owner,
+    pub die: u32,
+    /// Where the scheduler has it: its die; with independent plane reads, the plane that it reads, or the die's first one.
+    pub(super) plane: u32,
+    /// First unit concerned; of an erase, the block's first unit.
+    pub ppa: Ppa,
+    /// Units that cross the channel.
+    pub units: u32,
+    /// Pages that have crossed it, of the transfer under way.
+    pub pages: u32,
+    /// It shared the first sense of another operation, which stands for both where operations are counted.
+    pub part: bool,
+    /// In which it began, of a read (see `block/discards.rs`).
+    pub epoch: u8,
+    /// Failed attempts so far (reads).
+    pub attempts: u32,
+    /// How often it was suspended (programs and erases).
+    pub suspensions: u32,
+    /// Since when the operation is in its present stage.
+    pub mark: SimTime,
+    pub stages: StageTimes,
+    pub(super) next: u32,
+}
+
+impl Linked for FlashOp {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+impl Default for FlashOp {
+    fn default() -> FlashOp {
+        let owner = Owner { namespace: 0, token: Token(0) };
+        FlashOp::new(OpKind::Read, Cause::Host, owner, 0, Ppa::NONE, 0, SimTime::ZERO)
+    }
+}
+
+impl FlashOp {
+    #[inline]
+    pub fn new(
+        kind: OpKind,
+        cause: Cause,
+        owner: Owner,
+        die: u32,
+        ppa: Ppa,
+        units: u32,
+        now: SimTime,
+    ) -> FlashOp {
+        let stages = StageTimes::default();
+        FlashOp {
+            kind,
+            cause,
+            owner,
+            die,
+            plane: 0,
+            ppa,
+            units,
+            pages: 0,
+            part: false,
+            epoch: 0,
+            attempts: 0,
+            suspensions: 0,
+            mark: now,
+            stages,
+            next: NIL,
+        }
+    }
+
+    /// What goes on by itself of a read that has brought units for several owners.
+    pub fn part_for(&self, owner: Owner, ppa: Ppa) -> FlashOp {
+        FlashOp { owner, ppa, part: true, ..self.clone() }
+    }
+
+    /// Books the time since the last transition to `stage`; after a failed read everything counts as retry.
+    #[inline]
+    pub fn book(&mut self, stage: Stage, now: SimTime) {
+        let stage = if self.attempts > 0 { Stage::Retry } else { stage };
+        self.stages.add(stage, now - self.mark);
+        self.mark = now;
+    }
+}

@@ -1,0 +1,48 @@
+//! Damage done to a running drive, and what the drive does about flash that cannot be trusted any more.
+//!
+//! ```text
+//!  corrected, but nearly not ─► its block is written anew elsewhere and erased (refresh)
+//!  read fails after every retry ─► its block is emptied of what can be read, then retired
+//!  killed die ─► nothing is planned there any more; reads fail; programs under way fail and go elsewhere
+//!  too little room left for the host's capacity ─► read-only
+//! ```
+//! What is promised: a command to damaged flash ends with a status, never with wrong data, and the drive goes on as long
+//! as its good blocks hold the host's capacity and what is needed to work.
+
+use super::BlockNamespace;
+use crate::shared::Shared;
+use pellucid_flash::Ppa;
+
+impl BlockNamespace {
+    /// A chunk of the unit at `ppa` had `bits` wrong bits: above the threshold its block is written anew in time.
+    pub(crate) fn refresh_if_due(&mut self, shared: &mut Shared, ppa: Ppa, bits: u32) {
+        let Some(threshold) = shared.config.scheduler.refresh_above else { return };
+        let block = shared.layout.block_of(ppa);
+        if bits > threshold && self.translation.refresh_block(block) {
+            self.pump(shared, shared.layout.die_of_block(block));
+        }
+    }
+
+    /// The unit at `ppa` could not be read after every retry. It stays lost: a later attempt that happens to succeed would
+    /// bring back data whose overwriting has been acknowledged, and then failed for want of the rest of the unit.
+    pub(crate) fn unreadable(&mut self, shared: &mut Shared, ppa: Ppa) {
+        shared.media.condemn(ppa);
+        let block = shared.layout.block_of(ppa);
+        // What the store has lost says nothing about the flash.
+        let emptied = match shared.media.was_damaged() {
+            true => self.translation.refresh_block(block),
+            false => self.translation.retire_block(block),
+        };
+        if emptied {
+            self.pump(shared, shared.layout.die_of_block(block));
+        }
+    }
+
+    /// Dies have died, or all flash is spent.
+    pub fn flash_died(&mut self, shared: &mut Shared) {
+        self.bury_dead_dies(&shared.media);
+        self.erase_emptied(shared);
+        self.pump_all(shared);
+        self.continue_flush(shared);
+    }
+}

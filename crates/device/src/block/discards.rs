@@ -1,0 +1,77 @@
+//! Copies that nobody needs any more give their memory back, where data are in memory; their blocks are erased much later.
+//!
+//! A copy is dead when its successor is on the media, or its page was trimmed. A read that was sent to it before may still come for its
+//! data, so it waits until all of these have ended. Reads belong to the epoch in which they began:
+//!
+//! ```text
+//!  copies that die in epoch n wait ──► the reads of epochs before n have ended: epoch n + 1 begins
+//!                                      the reads of epoch n have ended, too:    forgotten, epoch n + 2 begins
+//! ```
+//! Invariants: reads under way are of this epoch or the last; a block that was erased meanwhile holds other data, which are left alone.
+
+use super::BlockNamespace;
+use crate::shared::Shared;
+use pellucid_flash::Ppa;
+use pellucid_ftl::Outdated;
+use pellucid_media::Remains;
+
+/// Copies that wait, and the reads that they wait for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Discards {
+    /// This epoch, modulo 2.
+    epoch: u8,
+    /// Reads under way, by epoch.
+    reads: [u32; 2],
+    /// Copies that died, by epoch: what remains of them, and how often their block had been erased.
+    dead: [Vec<(Ppa, Remains, u32)>; 2],
+}
+
+impl Discards {
+    /// A read of a copy begins; gives its epoch.
+    #[inline]
+    pub fn read_begins(&mut self) -> u8 {
+        self.reads[usize::from(self.epoch)] += 1;
+        self.epoch
+    }
+
+    #[inline]
+    pub fn read_ended(&mut self, epoch: u8) {
+        self.reads[usize::from(epoch)] -= 1;
+    }
+}
+
+impl BlockNamespace {
+    /// Forgets the copies that nobody can ask for any more.
+    #[inline]
+    pub(crate) fn forget_dead(&mut self, shared: &mut Shared) {
+        if self.translation.has_dead() {
+            self.forget_some(shared);
+        }
+    }
+
+    /// As far as the reads under way allow; also asked when memory runs short.
+    pub(crate) fn forget_some(&mut self, shared: &mut Shared) {
+        let now = usize::from(self.discards.epoch);
+        for (ppa, why) in self.translation.take_dead() {
+            let erases = shared.media.erase_count(shared.layout.block_of(ppa));
+            let remains = match why {
+                Outdated::Replaced => Remains::Nothing,
+                Outdated::Trimmed => Remains::Zeros,
+            };
+            self.discards.dead[now].push((ppa, remains, erases));
+        }
+        // With no reads at all both epochs end.
+        for _ in 0..2 {
+            let last = usize::from(1 - self.discards.epoch);
+            if self.discards.reads[last] > 0 {
+                return;
+            }
+            for (ppa, remains, erases) in self.discards.dead[last].drain(..) {
+                if shared.media.erase_count(shared.layout.block_of(ppa)) == erases {
+                    shared.media.forget(ppa, remains);
+                }
+            }
+            self.discards.epoch = last as u8;
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Flush and trim: what must be on the media, and what need not be any more.
+//!
+//! Flushes are served one after the other. A flush marks every entry that holds acknowledged data not on the media, sends
+//! them there, waits until the marked ones are programmed, then writes the map segments of trimmed pages:
+//!
+//! ```text
+//!  waiting ─► data (marked entries left) ─► segments (of trimmed pages) ─► done, next flush
+//! ```
+//! With [`Durability::Volatile`] a flush does nothing, as in the firmware that it models.
+
+use super::BlockNamespace;
+use super::write::SuperpageUnit;
+use crate::shared::Shared;
+use pellucid_flash::{Cause, Lpn, Ppa, Stage, Status};
+use pellucid_ftl::{Durability, SegmentPlan, SegmentWrites};
+use std::collections::VecDeque;
+
+/// Flushes, and map segments being written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flushes {
+    waiting: VecDeque<u32>,
+    running: Option<u32>,
+    /// Trims that the flush in progress waits for: those before it, and of what it waited for otherwise.
+    trims: u64,
+    /// Marked entries that are not programmed yet.
+    entries_left: u32,
+    failed: bool,
+    /// Data that had been acknowledged could not be stored, and no flush has said so yet.
+    pub lost: bool,
+    /// The last marked entry is settled, and the flush has not gone on yet.
+    settled: bool,
+    segments: SegmentWrites,
+    /// Collection was asked to make room for a segment and has not returned.
+    pumping: bool,
+}
+
+impl Flushes {
+    /// Whether a flush is in progress.
+    pub fn waiting(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Whether the flush in progress must be looked after, because a trim or a failed read settled what it waited for.
+    #[inline]
+    pub fn take_settled(&mut self) -> bool {
+        std::mem::take(&mut self.settled) && self.running.is_some()
+    }
+
+    /// The content of a segment that is being programmed.
+    pub fn image(&self, segment: u32) -> &[u8] {
+        self.segments.image(segment)
+    }
+}
+
+impl BlockNamespace {
+    pub(crate) fn start_flush(&mut self, shared: &mut Shared, work: u32) {
+        if self.config.ftl.durability == Durability::Volatile {
+            return shared.ask_complete(work);
+        }
+        self.flushes.waiting.push_back(work);
+        self.next_flush(shared);
+    }
+
+    fn next_flush(&mut self, shared: &mut Shared) {
+        if self.flushes.running.is_some() {
+            return;
+        }
+        let Some(work) = self.flushes.waiting.pop_front() else { return };
+        self.flushes.running = Some(work);
+        self.flushes.trims = self.translation.trims();
+        self.flushes.failed = std::mem::take(&mut self.flushes.lost);
+        for entry in 0..self.buffer.count() {
+            let record = &mut self.buffer[entry];
+            if record.dirty != 0 && !record.dropped && !record.flushing {
+                record.flushing = true;
+                self.flushes.entries_left += 1;
+            }
+        }
+        for entry in 0..self.buffer.count() {
+            if self.buffer[entry].flushing {
+                self.dispatch(shared, entry);
+            }
+        }
+        self.continue_flush(shared);
+    }
+
+    /// An entry's data are on the media (or dropped by a trim).
+    pub(crate) fn flushed(&mut self, entry: u32) {
+        if std::mem::take(&mut self.buffer[entry].flushing) {
+            self.writes.behind_go_on = true;
+            self.flushes.entries_left -= 1;
+            self.flushes.settled |= self.flushes.entries_left == 0;
+        }
+    }
+
+    /// An entry's data could not be stored.
+    pub(crate) fn flush_failed(&mut self, entry: u32) {
+        self.flushes.failed |= self.buffer[entry].flushing;
+        self.flushed(entry);
+    }
+
+    /// Goes on with the flush in progress as far as possible. Asked often, and mostly there is neither flush nor segment.
+    #[inline]
+    pub(crate) fn continue_flush(&mut self, shared: &mut Shared) {
+        if self.flushes.segments.count() > 0 || self.flushes.running.is_some() {
+            self.go_on_with_flush(shared);
+        }
+    }
+
+    fn go_on_with_flush(&mut self, shared: &mut Shared) {
+        self.plan_segments(shared);
+        while let Some(work) = self.flushes.running {
+            if self.flushes.entries_left > 0 {
+                return;
+            }
+            self.flushes.segments.add_trimmed(&mut self.translation);
+            self.plan_segments(shared);
+            if !self.translation.has_saved(self.flushes.trims) {
+                return;
+            }
+            self.flushes.running = None;
+            let record = &mut shared.works[work];
+            record.stages.add(Stage::Media, shared.now - record.mark);
+            record.mark = shared.now;
+            if self.flushes.failed {
+                record.status = Status::WriteFault;
+            }
+            shared.ask_complete(work);
+            self.next_flush(shared);
+        }
+    }
+
+    /// Writes the segments with trimmed pages, as far as possible now; a flush in progress waits for them too.
+    pub(crate) fn save_trims(&mut self, shared: &mut Shared) {
+        self.flushes.segments.add_trimmed(&mut self.translation);
+        self.plan_segments(shared);
+    }
+
+    /// The next segments of the rolling checkpoint.
+    pub(crate) fn write_checkpoint_segments(&mut self, shared: &mut Shared) {
+        self.flushes.segments.add_checkpoint(&mut self.translation);
+        self.plan_segments(shared);
+    }
+
+    /// Collection found a map segment in its victim: instead of moving it, it is written anew, with those that come after it.
+    pub(crate) fn rewrite_segment(&mut self, lpn: Lpn, cause: Cause) {
+        self.flushes.segments.add(lpn.0 - self.translation.user_units(), cause);
+    }
+
+    /// Programs the segments that are wanted, a stripe of them at a time; less than a stripe only if somebody waits, or no more come.
+    pub(crate) fn plan_segments(&mut self, shared: &mut Shared) {
+        loop {
+            if self.gc.more_segments_come() && self.flushes.segments.can_wait(shared.layout.units_per_stripe)
+            {
+                return;
+            }
+            let (plan, batch) =
+                match self.flushes.segments.plan(&mut self.translation, shared.layout.units_per_stripe) {
+                    SegmentPlan::None => return,
+                    SegmentPlan::NoRoom => return self.make_room_for_segments(shared),
+                    SegmentPlan::Program(plan, batch) => (plan, batch),
+                };
+            let units = batch.len() as u32;
+            self.reserve(shared, &plan, units);
+            for (position, &(segment, cause)) in batch.iter().enumerate() {
+                self.set_unit(shared, plan.id, position, SuperpageUnit::Segment(segment));
+                shared.counts(self.number).programmed_sectors[cause as usize] +=
+                    u64::from(shared.layout.sectors_per_unit);
+            }
+            self.issue_program(shared, &plan, units, batch[0].1);
+        }
+    }
+
+    /// Collection comes back to [`Device::plan_segments`] when it waits for a segment itself.
+    fn make_room_for_segments(&mut self, shared: &mut Shared) {
+        if !std::mem::replace(&mut self.flushes.pumping, true) {
+            self.pump_all(shared);
+            self.flushes.pumping = false;
+        }
+    }
+
+    pub(crate) fn segment_programmed(&mut self, shared: &mut Shared, segment: u32, ok: bool) {
+        self.flushes.segments.ended(segment, ok);
+        self.plan_segments(shared);
+    }
+
+    /// The drive can write no more: flushes fail. Segments with trimmed pages stay in line, so that a later flush fails
+    /// too instead of promising trims that were never stored.
+    pub(crate) fn fail_flushes(&mut self, shared: &mut Shared) {
+        let running = self.flushes.running.take();
+        let waiting = std::mem::take(&mut self.flushes.waiting);
+        for work in running.into_iter().chain(waiting) {
+            let record = &mut shared.works[work];
+            record.stages.add(Stage::Media, shared.now - record.mark);
+            record.mark = shared.now;
+            record.status = Status::WriteFault;
+            shared.ask_complete(work);
+        }
+    }
+
+    /// Trim, or write zeros: whole units are unmapped, partial ones are overwritten with zeros.
+    pub(crate) fn start_trim(&mut self, shared: &mut Shared, work: u32) {
+        let (lba, sectors) =
+            (shared.works[work].command.lba.0, u64::from(shared.works[work].command.sectors));
+        let per_unit = u64::from(shared.layout.sectors_per_unit);
+        let (first, end) = (lba.div_ceil(per_unit), (lba + sectors) / per_unit);
+        // Held open until all parts are started.
+        shared.works[work].slices_left = 1;
+        if first > end {
+            // Inside one unit.
+            self.zero_part(shared, work, lba, sectors);
+        } else {
+            self.zero_part(shared, work, lba, first * per_unit - lba);
+            for unit in first..end {
+                self.trim_unit(shared, Lpn(unit as u32));
+            }
+            self.zero_part(shared, work, end * per_unit, lba + sectors - end * per_unit);
+        }
+        self.erase_emptied(shared);
+        self.forget_dead(shared);
+        shared.works[work].slices_left -= 1;
+        if shared.works[work].slices_left == 0 {
+            shared.works[work].mark = shared.now;
+            shared.ask_complete(work);
+        }
+    }
+
+    fn zero_part(&mut self, shared: &mut Shared, work: u32, lba: u64, sectors: u64) {
+        if sectors == 0 {
+            return;
+        }
+        let lpn = Lpn((lba / u64::from(shared.layout.sectors_per_unit)) as u32);
+        // What was never written is zero already.
+        if self.translation.lookup(lpn) != Ppa::NONE || self.buffer.find(lpn).is_some() {
+            self.cut(shared, work, lba, sectors as u32, true);
+        }
+    }
+
+    fn trim_unit(&mut self, shared: &mut Shared, lpn: Lpn) {
+        let found = self.buffer.find(lpn);
+        let awaited = found.is_some_and(|entry| self.buffer[entry].flushing);
+        if let Some(entry) = found {
+            self.buffer.busy(entry);
+            if self.buffer[entry].programming {
+                // Programmed all the same: who waits for it is promised that it, or the trim, survives a power cut.
+                self.buffer.unlist(entry);
+            } else if !self.buffer[entry].acknowledge.is_empty() {
+                // Somebody waits until his data are on the media. They are followed there by zeros.
+                return self.zero_awaited(shared, entry);
+            } else if self.buffer[entry].packed {
+                self.buffer.unlist(entry);
+                self.buffer[entry].dropped = true;
+                self.flushed(entry);
+            } else {
+                self.zero(shared, entry);
+                let record = &mut self.buffer[entry];
+                (record.dirty, record.wanted, record.unmapped) = (0, false, true);
+                record.users += 1;
+                self.flushed(entry);
+                self.release(shared, entry);
+            }
+        }
+        self.translation.trim(lpn);
+        if awaited {
+            // The trim stands for the data that the flush in progress waited for: without either, an older version could come back.
+            self.flushes.trims = self.translation.trims();
+        }
+    }
+
+    /// A page that a forced write waits for is overwritten with zeros instead of being unmapped.
+    pub(crate) fn zero_awaited(&mut self, shared: &mut Shared, entry: u32) {
+        self.zero(shared, entry);
+        self.buffer.hold_for_write(entry);
+        let record = &mut self.buffer[entry];
+        (record.dirty, record.wanted, record.unmapped) = (record.valid, true, false);
+        record.users += 1;
+        self.release(shared, entry);
+    }
+
+    fn zero(&mut self, shared: &mut Shared, entry: u32) {
+        self.buffer.images_mut(entry, 0, shared.layout.sectors_per_unit).fill(0);
+        self.buffer[entry].valid = shared.full;
+    }
+}

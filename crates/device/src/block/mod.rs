@@ -1,0 +1,278 @@
+//! A block namespace: buffer, translation, flushes and GC, over blocks of its own.
+//!
+//! ```text
+//!  slice ─► buffer ─► packer ─► translation places it ─► program          read, write, write_waits, packer
+//!              │  ▲                    │
+//!           flush └── fill ◄── read ◄──┴── GC: read, packed, programmed elsewhere, erased          flush, gc
+//! ```
+//! Its files are the ways that requests take. Each changes the namespace and what all namespaces share
+//! ([`crate::shared::Shared`]), and nothing else.
+
+pub(crate) mod buffer;
+mod damage;
+mod discards;
+mod flush;
+mod fold;
+mod gc;
+pub(crate) mod mount;
+mod packer;
+pub(crate) mod placement;
+pub(crate) mod precondition;
+mod read;
+mod write;
+mod write_waits;
+
+use crate::back::scheduler::{OpKind, Owner, Token};
+use crate::config::DataBuffer;
+use crate::firmware::Task;
+use crate::shared::Shared;
+use buffer::Buffer;
+use discards::Discards;
+use flush::Flushes;
+use gc::Gc;
+use pellucid_flash::slab::{List, NIL};
+use pellucid_flash::{Command, Layout, Lpn, Nanos, Opcode, Ppa, Status};
+use pellucid_ftl::{FtlConfig, MountReport, PageMap, ProgramId};
+use placement::Placement;
+use write::Writes;
+
+/// What is described of a block namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockConfig {
+    pub ftl: FtlConfig,
+    /// Its part of the drive's.
+    pub buffer: DataBuffer,
+}
+
+/// A block namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockNamespace {
+    number: u16,
+    config: BlockConfig,
+    pub translation: PageMap,
+    pub buffer: Buffer,
+    writes: Writes,
+    flushes: Flushes,
+    gc: Gc,
+    discards: Discards,
+    pub placement: Placement,
+    /// It has run out of good blocks.
+    read_only: bool,
+    idle: fold::Idle,
+    /// Slices that wait for a buffer entry: in turn, and reads that wait for one of their own.
+    starved: [List; 2],
+    /// Those of the first list.
+    starved_count: u32,
+    /// The last read for a host whose sense has not begun, and its command: what else of that command lies there joins it.
+    gathering: (u32, u32),
+    /// What the last mount did; none yet where the media were empty.
+    pub mounted: Option<MountReport>,
+}
+
+/// What a flash operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// This buffer entry is filled.
+    Fill(u32),
+    /// Units that one sense brings are moved: the first of them.
+    Move(u32),
+    /// A planned program.
+    Program(ProgramId),
+    Erase,
+}
+
+impl Purpose {
+    fn of(token: Token) -> Purpose {
+        match token.parts() {
+            (0, entry) => Purpose::Fill(entry),
+            (1, unit) => Purpose::Move(unit),
+            (2, id) => Purpose::Program(ProgramId(id)),
+            _ => Purpose::Erase,
+        }
+    }
+
+    fn token(self) -> Token {
+        match self {
+            Purpose::Fill(entry) => Token::new(0, entry),
+            Purpose::Move(unit) => Token::new(1, unit),
+            Purpose::Program(ProgramId(id)) => Token::new(2, id),
+            Purpose::Erase => Token::new(3, 0),
+        }
+    }
+}
+
+impl BlockNamespace {
+    fn owner(&self, purpose: Purpose) -> Owner {
+        Owner { namespace: self.number, token: purpose.token() }
+    }
+
+    /// Why a command cannot be accepted.
+    pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
+        let carries = match command.opcode {
+            Opcode::Write => true,
+            Opcode::Read => !command.data.is_empty(),
+            Opcode::Flush | Opcode::Trim | Opcode::WriteZeroes | Opcode::Report | Opcode::NextUnit => false,
+            _ => return Some(Status::InvalidOpcode),
+        };
+        if command.vector.is_some() {
+            return Some(Status::InvalidField);
+        }
+        let bytes = command.sectors as usize * shared.image_bytes;
+        if !shared.host.has_queue(command.queue) || (carries && command.data.len() != bytes) {
+            return Some(Status::InvalidField);
+        }
+        if let Some(status) = self.refuse_placement(command) {
+            return Some(status);
+        }
+        if matches!(command.opcode, Opcode::Flush | Opcode::Report | Opcode::NextUnit) {
+            return None;
+        }
+        if command.sectors == 0 {
+            return Some(Status::InvalidField);
+        }
+        let end = command.lba.0.checked_add(command.sectors.into());
+        if end.is_none_or(|end| end > self.capacity_sectors(&shared.layout)) {
+            return Some(Status::LbaOutOfRange);
+        }
+        (self.read_only && command.opcode != Opcode::Read).then_some(Status::ReadOnly)
+    }
+
+    /// The firmware has taken a command.
+    pub fn start(&mut self, shared: &mut Shared, work: u32) {
+        let command = &shared.works[work].command;
+        match command.opcode {
+            Opcode::Read | Opcode::Write => {
+                let (lba, sectors) = (command.lba.0, command.sectors);
+                self.cut(shared, work, lba, sectors, false);
+            }
+            Opcode::Trim | Opcode::WriteZeroes => self.start_trim(shared, work),
+            Opcode::Flush => self.start_flush(shared, work),
+            Opcode::Report => self.start_report(shared, work),
+            Opcode::NextUnit => self.start_next_unit(shared, work),
+            Opcode::Append | Opcode::Zone(_) | Opcode::Reset | Opcode::Copy => {
+                unreachable!("refused at submission")
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ask_slice(&mut self, shared: &mut Shared, slice: u32) {
+        if shared.grants(Task::Slice(slice)) {
+            self.slice_known(shared, slice);
+        }
+    }
+
+    #[inline(always)]
+    fn ask_dma(&mut self, shared: &mut Shared, slice: u32) {
+        if shared.grants(Task::Dma(slice)) {
+            self.start_dma(shared, slice);
+        }
+    }
+
+    /// The firmware has looked at a slice.
+    #[inline]
+    pub fn slice_known(&mut self, shared: &mut Shared, slice: u32) {
+        shared.slices[slice].book(pellucid_flash::Stage::Firmware, shared.now);
+        self.place(shared, slice, false);
+    }
+
+    /// The firmware has the data of a slice moved.
+    #[inline]
+    pub fn start_dma(&mut self, shared: &mut Shared, slice: u32) {
+        if shared.start_dma(slice) {
+            self.dma_done(shared, slice);
+        }
+    }
+
+    /// The array starts on an operation: the media change. For how long.
+    #[inline]
+    pub fn begins(&mut self, shared: &mut Shared, op: u32) -> Nanos {
+        let (kind, ppa) = (shared.scheduler.ops[op].kind, shared.scheduler.ops[op].ppa);
+        if kind == OpKind::Read {
+            self.gathering.0 = if self.gathering.0 == op { NIL } else { self.gathering.0 };
+            return shared.begin_read(op);
+        }
+        match Purpose::of(shared.scheduler.ops[op].owner.token) {
+            Purpose::Erase => shared.begin_erase(ppa),
+            Purpose::Program(id) => self.begin_program(shared, id, ppa),
+            Purpose::Fill(_) | Purpose::Move(_) => unreachable!("a program without a plan"),
+        }
+    }
+
+    /// The data of a read are in the controller.
+    #[inline]
+    pub fn arrived(&mut self, shared: &mut Shared, op: u32) {
+        match Purpose::of(shared.scheduler.ops[op].owner.token) {
+            Purpose::Fill(entry) => {
+                if shared.scheduler.ops[op].units > 1 {
+                    self.part_fills(shared, op, entry);
+                }
+                self.fill_arrived(shared, op, entry);
+            }
+            Purpose::Move(head) => self.relocations_arrived(shared, op, head),
+            Purpose::Program(_) | Purpose::Erase => unreachable!("a read that serves a program"),
+        }
+    }
+
+    /// A program or an erase has ended.
+    #[inline]
+    pub fn ended(&mut self, shared: &mut Shared, op: u32) {
+        match Purpose::of(shared.scheduler.ops[op].owner.token) {
+            Purpose::Erase => self.erase_done(shared, op),
+            Purpose::Program(id) => self.program_done(shared, op, id),
+            Purpose::Fill(_) | Purpose::Move(_) => unreachable!("a program without a plan"),
+        }
+    }
+
+    /// The drive has done what was to be done at once: what waits in the namespace for that goes on. `true`: something did,
+    /// and all is to be asked again.
+    #[inline]
+    pub fn go_on(&mut self, shared: &mut Shared) -> bool {
+        if self.flushes.take_settled() {
+            self.continue_flush(shared);
+            return true;
+        }
+        self.pad_if_awaited(shared);
+        if self.let_behind_go_on(shared) {
+            return true;
+        }
+        if self.translation.has_handle_events() {
+            self.note_handle_events(shared);
+        }
+        if shared.active == 0 {
+            self.collect_while_idle(shared);
+            self.fold_when_idle(shared);
+        }
+        false
+    }
+
+    /// Whether data of a command wait for room in the buffer.
+    pub fn awaits_room(&self) -> bool {
+        !self.starved[0].is_empty()
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub fn capacity_sectors(&self, layout: &Layout) -> u64 {
+        u64::from(self.translation.user_units()) * u64::from(layout.sectors_per_unit)
+    }
+
+    /// Where the newest programmed copy of a logical page lies.
+    pub fn locate(&self, lpn: Lpn) -> Option<Ppa> {
+        let inside = lpn.0 < self.translation.user_units();
+        inside.then(|| self.translation.lookup(lpn)).filter(|ppa| ppa.is_some())
+    }
+
+    /// Whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer.
+    pub fn is_mapped(&self, lpn: Lpn) -> bool {
+        let programmed = lpn.0 < self.translation.user_units() && self.translation.lookup(lpn) != Ppa::NONE;
+        programmed || self.buffer.find(lpn).is_some_and(|entry| self.buffer[entry].dirty != 0)
+    }
+
+    pub fn check(&self) {
+        self.translation.check();
+        self.buffer.check();
+    }
+}

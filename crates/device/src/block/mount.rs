@@ -1,0 +1,143 @@
+//! A block namespace is switched on: translation is made from what the media hold, everything else is empty.
+
+use super::discards::Discards;
+use super::flush::Flushes;
+use super::gc::Gc;
+use super::placement::Placement;
+use super::write::Writes;
+use super::{BlockConfig, BlockNamespace, Buffer};
+use crate::build::DeviceError;
+use crate::config::DeviceConfig;
+use pellucid_flash::slab::NIL;
+use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
+use pellucid_ftl::{FtlConfig, MountReport, MountSource, PageMap};
+use pellucid_media::{Health, Media};
+use std::ops::Range;
+
+/// The media as mounting sees them.
+pub(crate) struct Source<'a> {
+    pub media: &'a Media,
+    /// Blocks of every die that belong to the namespace; to it all others are bad.
+    pub blocks: Range<u32>,
+    pub blocks_per_die: u32,
+}
+
+impl Source<'_> {
+    fn is_foreign(&self, block: BlockId) -> bool {
+        !self.blocks.contains(&(block.0 % self.blocks_per_die))
+    }
+}
+
+impl MountSource for Source<'_> {
+    fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)> {
+        self.media.spare(ppa).map(|s| (s.lpn, s.sequence))
+    }
+
+    fn used_stripes(&self, block: BlockId) -> u32 {
+        if self.is_foreign(block) { 0 } else { self.media.next_stripe(block) }
+    }
+
+    fn begun(&self, block: BlockId) -> u64 {
+        self.media.begun_with(block)
+    }
+
+    fn erases(&self, block: BlockId) -> u32 {
+        self.media.erase_count(block)
+    }
+
+    fn is_bad(&self, block: BlockId) -> bool {
+        self.is_foreign(block) || self.media.health(block) != Health::Good
+    }
+
+    fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
+        self.media.segment(ppa)
+    }
+}
+
+impl BlockNamespace {
+    /// Namespace `number` of these blocks of every die. `keep`: whatever the media hold is kept, even on a drive whose own
+    /// contract is to forget it.
+    pub fn mount(
+        number: u16,
+        config: &DeviceConfig,
+        blocks: &Range<u32>,
+        layout: &Layout,
+        media: &Media,
+        keep: bool,
+    ) -> Result<BlockNamespace, DeviceError> {
+        let (ftl, buffer) = (config.ftl_of(blocks, layout), config.buffer_of(blocks, layout));
+        let source = Source { media, blocks: blocks.clone(), blocks_per_die: layout.blocks_per_die };
+        // What good blocks had behind them when the media were made.
+        let worn_in = config.media.integrity.cycles;
+        let (translation, mounted) = mount(&ftl, layout, &source, worn_in, keep)?;
+        let image_bytes = media.image_bytes();
+        Ok(BlockNamespace {
+            number,
+            buffer: Buffer::new(&buffer, layout.sectors_per_unit, image_bytes),
+            writes: Writes::new(ftl.handles, layout.units_per_stripe),
+            flushes: Flushes::default(),
+            gc: Gc::new(&ftl, layout, image_bytes),
+            discards: Discards::default(),
+            placement: Placement::default(),
+            read_only: translation.worn_out(),
+            idle: Default::default(),
+            starved: Default::default(),
+            starved_count: 0,
+            gathering: (NIL, NIL),
+            mounted,
+            config: BlockConfig { ftl, buffer },
+            translation,
+        })
+    }
+
+    /// It has been mounted anew after a power cut, and goes on counting where `before` had come to.
+    pub fn follow(&mut self, before: BlockNamespace, media: &Media) {
+        self.translation.count_on_from(before.translation.counters());
+        self.mounted = self.mounted.or(before.mounted);
+        self.placement = before.placement;
+        self.read_only = false;
+        self.bury_dead_dies(media);
+    }
+
+    /// Translation gives up the dies that are dead, and the namespace writing if too little is left.
+    pub fn bury_dead_dies(&mut self, media: &Media) {
+        for die in (0..media.layout().dies).map(DieId) {
+            if media.is_dead(die) {
+                self.translation.kill_die(die);
+            }
+        }
+        self.read_only |= self.translation.worn_out() || media.spent();
+    }
+}
+
+/// Translation for these media: new if they are empty, else rebuilt from them.
+fn mount(
+    ftl: &FtlConfig,
+    layout: &Layout,
+    source: &Source<'_>,
+    worn_in: u32,
+    keep: bool,
+) -> Result<(PageMap, Option<MountReport>), DeviceError> {
+    let media = source.media;
+    let blocks = || (0..layout.blocks).map(BlockId);
+    let cycles = |b| if media.health(b) == Health::FactoryBad { 0 } else { worn_in };
+    let empty = |b| media.next_stripe(b) == 0 && media.erase_count(b) == cycles(b);
+    let (mut map, report) = if blocks().all(|b| source.is_foreign(b) || empty(b)) {
+        let bad: Vec<BlockId> = blocks().filter(|&b| source.is_bad(b)).collect();
+        let mut map = PageMap::new(ftl, layout, &bad).map_err(DeviceError::Translation)?;
+        map.set_erases(worn_in);
+        (map, None)
+    } else {
+        let mounted = match keep {
+            true => PageMap::restore(ftl, layout, source),
+            false => PageMap::mount(ftl, layout, source),
+        };
+        let (map, report) = mounted.map_err(DeviceError::Translation)?;
+        (map, Some(report))
+    };
+    if media.forgets() {
+        // Where that saves memory, translation says which copies are dead.
+        map.name_dead();
+    }
+    Ok((map, report))
+}

@@ -1,0 +1,146 @@
+//! Data placement: commands about handles, and what a host may learn of their reclaim units.
+//!
+//! Where written data go is translation's; a write's handle travels with its buffer entry (`Entry::handle`) and picks the packer
+//! that fills a stripe. Here stand the rest: handle status ([`Opcode::Report`]), a new unit ([`Opcode::NextUnit`]), events and
+//! statistics. With one handle there is no placement, and both commands are refused. A write that names a handle that there is not
+//! goes to handle 0, as a host's data are not refused for a hint. Events are kept of the kinds that a host has enabled before they
+//! happen; at first of none.
+
+use super::BlockNamespace;
+use crate::shared::Shared;
+use pellucid_flash::{
+    Command, HandleInfo, Layout, Opcode, PlacementEvent, PlacementEventKind, PlacementGeometry, Status,
+};
+use pellucid_ftl::{HandleEvent, Isolation};
+use std::collections::VecDeque;
+
+/// Events kept for a host to read; older ones are dropped.
+const EVENTS_MAX: usize = 1024;
+
+/// What happened to handles.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Placement {
+    pub events: VecDeque<PlacementEvent>,
+    /// A [bit](PlacementEventKind::bit) for each kind of event that is kept.
+    pub enabled: u8,
+}
+
+/// What placement is judged by; the write amplification is `media_bytes / host_bytes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlacementStatistics {
+    /// Written by hosts.
+    pub host_bytes: u64,
+    /// Written to the media, whatever for.
+    pub media_bytes: u64,
+    /// Erased.
+    pub erased_bytes: u64,
+    /// Read by hosts.
+    pub read_bytes: u64,
+    /// Reads of hosts.
+    pub reads: u64,
+    /// Writes of hosts.
+    pub writes: u64,
+}
+
+impl BlockNamespace {
+    /// What a host knows of placement; `None` where the namespace has one handle, which is no placement.
+    pub fn geometry(&self, layout: &Layout) -> Option<PlacementGeometry> {
+        (self.translation.handles() > 1).then(|| PlacementGeometry {
+            handles: self.translation.handles(),
+            unit_bytes: self.translation.reclaim_units() * u64::from(layout.unit_bytes),
+            persistent: self.config.ftl.isolation == Isolation::Persistent,
+        })
+    }
+
+    /// State of a handle; `None` if there is no such handle.
+    pub fn handle_info(&self, layout: &Layout, handle: u16) -> Option<HandleInfo> {
+        (handle < self.translation.handles()).then(|| HandleInfo {
+            handle,
+            remaining_sectors: self.translation.handle_remaining(handle) * u64::from(layout.sectors_per_unit),
+        })
+    }
+
+    /// What was written, erased and read since the counters were last reset.
+    pub fn placement_statistics(&self, shared: &Shared) -> PlacementStatistics {
+        let (counters, layout) = (shared.counters_of(self.number), &shared.layout);
+        let sector = u64::from(layout.sector_bytes);
+        let block = u64::from(layout.units_per_block) * u64::from(layout.unit_bytes);
+        PlacementStatistics {
+            host_bytes: counters.host_written_sectors * sector,
+            media_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector,
+            erased_bytes: counters.erases.iter().sum::<u64>() * block,
+            read_bytes: counters.host_read_sectors * sector,
+            reads: counters.host_reads,
+            writes: counters.host_writes,
+        }
+    }
+
+    /// Gives handle 0 to a write that names one that does not exist.
+    #[inline]
+    pub fn settle_handle(&mut self, shared: &Shared, command: &mut Command) {
+        if command.handle > 0 && command.handle >= self.translation.handles() {
+            self.invalid_handle(shared, command);
+        }
+    }
+
+    #[cold]
+    fn invalid_handle(&mut self, shared: &Shared, command: &mut Command) {
+        if self.translation.handles() < 2 {
+            return;
+        }
+        let kind = PlacementEventKind::InvalidHandle;
+        self.note_event(shared, HandleEvent { kind, handle: command.handle, units: 0 });
+        if matches!(command.opcode, Opcode::Write | Opcode::WriteZeroes) {
+            command.handle = 0;
+        }
+    }
+
+    /// Why a command about handles, or with one, cannot be done.
+    pub(crate) fn refuse_placement(&self, command: &Command) -> Option<Status> {
+        let handles = self.translation.handles();
+        match command.opcode {
+            Opcode::Report | Opcode::NextUnit if handles < 2 => Some(Status::InvalidOpcode),
+            Opcode::Report => {
+                let end = command.lba.0.checked_add(command.sectors.into());
+                end.is_none_or(|end| end > handles.into()).then_some(Status::LbaOutOfRange)
+            }
+            _ => (command.handle >= handles).then_some(Status::InvalidField),
+        }
+    }
+
+    pub(crate) fn start_report(&mut self, shared: &mut Shared, work: u32) {
+        let command = &shared.works[work].command;
+        let (first, count) = (command.lba.0 as u16, command.sectors as u16);
+        let mut data = std::mem::take(&mut shared.works[work].command.data);
+        data.clear();
+        let infos = (first..first + count).filter_map(|handle| self.handle_info(&shared.layout, handle));
+        infos.for_each(|info| info.encode(&mut data));
+        shared.works[work].command.data = data;
+        shared.ask_complete(work);
+    }
+
+    pub(crate) fn start_next_unit(&mut self, shared: &mut Shared, work: u32) {
+        self.translation.next_unit(shared.works[work].command.handle);
+        self.note_handle_events(shared);
+        shared.ask_complete(work);
+    }
+
+    /// Gives the time to what happened in translation.
+    #[cold]
+    pub(crate) fn note_handle_events(&mut self, shared: &mut Shared) {
+        let events: Vec<HandleEvent> = self.translation.take_handle_events().collect();
+        events.into_iter().for_each(|event| self.note_event(shared, event));
+    }
+
+    fn note_event(&mut self, shared: &Shared, event: HandleEvent) {
+        if self.placement.enabled & event.kind.bit() == 0 {
+            return;
+        }
+        if self.placement.events.len() == EVENTS_MAX {
+            self.placement.events.pop_front();
+        }
+        let HandleEvent { kind, handle, units } = event;
+        let sectors = units * u64::from(shared.layout.sectors_per_unit);
+        self.placement.events.push_back(PlacementEvent { at: shared.now, kind, handle, sectors });
+    }
+}

@@ -1,0 +1,216 @@
+//! Filling a drive without simulating time: the same translation and the same media, one operation after the other.
+//!
+//! A drive that has been written this way is in a state that it could have reached by commands; only the clock, the counters
+//! of work and the busy times stay untouched. The drive must be at rest.
+
+use super::BlockNamespace;
+use crate::shared::Shared;
+use pellucid_flash::{DieId, Lpn, Ppa};
+use pellucid_ftl::{Emptied, Plan, Stream};
+use pellucid_media::{Outcome, ReadResult};
+
+/// Why a drive could not be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRoom;
+
+impl std::fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "preconditioning: the drive ran out of good blocks")
+    }
+}
+
+impl std::error::Error for NoRoom {}
+
+/// Units on their way into a stripe.
+#[derive(Debug, Default)]
+pub struct Filler {
+    pub(crate) namespace: Option<u16>,
+    handle: u16,
+    lpns: Vec<Lpn>,
+    images: Vec<u8>,
+    moved: Vec<(Lpn, Ppa)>,
+    moved_images: Vec<u8>,
+}
+
+impl Filler {
+    /// One whose units carry a placement handle, which must be one of the drive's.
+    pub fn placed(handle: u16) -> Filler {
+        Filler { handle, ..Filler::default() }
+    }
+
+    /// As this one, for another block namespace than the drive's first.
+    pub fn of_namespace(self, namespace: u16) -> Filler {
+        Filler { namespace: Some(namespace), ..self }
+    }
+}
+
+impl BlockNamespace {
+    /// Writes one mapping unit; `image` holds its sector images.
+    #[inline]
+    pub fn fill_unit(
+        &mut self,
+        shared: &mut Shared,
+        filler: &mut Filler,
+        lpn: Lpn,
+        image: &[u8],
+    ) -> Result<(), NoRoom> {
+        debug_assert_eq!(shared.active, 0, "preconditioning a drive at work");
+        filler.lpns.push(lpn);
+        filler.images.extend_from_slice(image);
+        if filler.lpns.len() == shared.layout.units_per_stripe as usize {
+            self.fill_stripe(shared, filler)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Programs what [`BlockNamespace::fill_unit`] still holds.
+    pub fn fill_end(&mut self, shared: &mut Shared, filler: &mut Filler) -> Result<(), NoRoom> {
+        if filler.lpns.is_empty() { Ok(()) } else { self.fill_stripe(shared, filler) }
+    }
+
+    fn fill_stripe(&mut self, shared: &mut Shared, filler: &mut Filler) -> Result<(), NoRoom> {
+        let stream = self.translation.host_stream(filler.lpns[0], filler.handle);
+        loop {
+            // As after an idle time, in which an SLC cache was folded.
+            self.translation.pass_cache(true);
+            let plan = self.translation.plan_program(stream, None, &filler.lpns);
+            self.translation.pass_cache(false);
+            let plan = plan.ok_or(NoRoom)?;
+            let ok = self.program_now(shared, &plan, &filler.lpns, &filler.images);
+            self.collect_now(shared, plan.die, filler)?;
+            if ok {
+                break;
+            }
+        }
+        filler.lpns.clear();
+        filler.images.clear();
+        Ok(())
+    }
+
+    fn program_now(&mut self, shared: &mut Shared, plan: &Plan, lpns: &[Lpn], images: &[u8]) -> bool {
+        shared
+            .media
+            .program_begin(plan.first, plan.sequence)
+            .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+        let unit = images.len() / lpns.len();
+        for (i, (&lpn, image)) in lpns.iter().zip(images.chunks_exact(unit)).enumerate() {
+            shared.media.put_unit(Ppa(plan.first.0 + i as u32), lpn, image);
+        }
+        let ok = shared.media.program_end(plan.first) == Outcome::Ok;
+        self.translation.program_ended(plan.id, ok);
+        self.forget_dead(shared);
+        ok
+    }
+
+    /// Foreground collection of a die, to its end.
+    fn collect_now(&mut self, shared: &mut Shared, die: DieId, filler: &mut Filler) -> Result<(), NoRoom> {
+        self.erase_now(shared);
+        let mut stream = Stream::Collected;
+        while self.translation.wants_collection(die, false) {
+            let Some(relocation) = self.translation.next_relocation(die, false) else {
+                self.move_now(shared, die, stream, filler)?;
+                self.erase_now(shared);
+                if self.translation.next_victim_is_missing(die) {
+                    return Ok(());
+                }
+                continue;
+            };
+            // All units of a victim go the same way.
+            stream = relocation.stream;
+            let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
+            let at = filler.moved.len() * unit;
+            filler.moved_images.resize(at + unit, 0);
+            let readable = (0..=shared.config.scheduler.read_retries).any(|attempt| {
+                let result = shared.media.read(relocation.from, 0, &mut filler.moved_images[at..], attempt);
+                matches!(result, ReadResult::Ok { .. })
+            });
+            match shared.media.spare(relocation.from) {
+                Some(spare) if readable => {
+                    if spare.lpn.0 >= self.translation.user_units() {
+                        self.segment_now(shared, self.translation.page_of_mark(spare.lpn))?;
+                    } else if self.translation.is_current(spare.lpn, relocation.from) {
+                        filler.moved.push((spare.lpn, relocation.from));
+                    }
+                }
+                _ => self.translation.relocation_lost(relocation.from),
+            }
+            if filler.moved.len() == shared.layout.units_per_stripe as usize
+                || self.translation.victim_exhausted(die)
+            {
+                self.move_now(shared, die, stream, filler)?;
+                self.erase_now(shared);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a map segment anew, as collection does instead of moving it.
+    fn segment_now(&mut self, shared: &mut Shared, lpn: Lpn) -> Result<(), NoRoom> {
+        let mut image = Vec::new();
+        self.translation.segment_image(
+            &self.translation.settled(),
+            lpn.0 - self.translation.user_units(),
+            &mut image,
+        );
+        loop {
+            let plan = self.translation.plan_program(Stream::MetaMoved, None, &[lpn]).ok_or(NoRoom)?;
+            shared
+                .media
+                .program_begin(plan.first, plan.sequence)
+                .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+            let mark = self.translation.segment_mark(lpn.0 - self.translation.user_units());
+            shared.media.put_segment(plan.first, mark, &image);
+            let ok = shared.media.program_end(plan.first) == Outcome::Ok;
+            self.translation.program_ended(plan.id, ok);
+            self.forget_dead(shared);
+            if ok {
+                return Ok(());
+            }
+        }
+    }
+
+    fn move_now(
+        &mut self,
+        shared: &mut Shared,
+        die: DieId,
+        stream: Stream,
+        filler: &mut Filler,
+    ) -> Result<(), NoRoom> {
+        while !filler.moved.is_empty() {
+            let mut lpns = std::mem::take(&mut self.writes.lpns);
+            lpns.clear();
+            lpns.extend(filler.moved.iter().map(|m| m.0));
+            let plan = self.translation.plan_program(stream, Some(die), &lpns);
+            let ok = plan.map(|plan| {
+                let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
+                let images = std::mem::take(&mut filler.moved_images);
+                let ok = self.program_now(shared, &plan, &lpns, &images[..lpns.len() * unit]);
+                filler.moved_images = images;
+                ok
+            });
+            self.writes.lpns = lpns;
+            if ok.ok_or(NoRoom)? {
+                self.translation.count_relocated(filler.moved.len() as u32);
+                filler.moved.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn erase_now(&mut self, shared: &mut Shared) {
+        while let Some(emptied) = self.translation.pop_emptied() {
+            match emptied {
+                Emptied::Erase(block, _) => {
+                    shared
+                        .media
+                        .erase_begin(block)
+                        .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+                    let ok = shared.media.erase_end(block) == Outcome::Ok;
+                    self.translation.erase_ended(block, ok);
+                }
+                Emptied::Retire(block) => shared.media.retire(block),
+            }
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! The way of a read, and of everything that needs a unit from the media.
+//!
+//! ```text
+//!  slice ─► entry listed? ── all sectors here ─────────────────────────────► DMA to host ─► done
+//!              │ no: take a vacant entry (or wait for one)                       ▲
+//!              └─► fill: never written ─► zeros ──────────────────────────────┤
+//!                        else flash read ─► failed? again, elsewhere if moved ───┘
+//! ```
+//! A page whose data collection moves is read where it lies still: its new place may be programmed long after. (With
+//! `order = "fifo"` nothing goes ahead of that program, and the new place is read.)
+//!
+//! One sense brings all units of a command that lie in the page, of all planes that work together: as long as it has not begun, the next
+//! units of the command join it. Their data cross the channel with it; from then on each goes its own way, and is read again alone.
+//!
+//! Slices that come while a fill is under way join it. A fill brings only the sectors that the entry does not have, so a
+//! write that arrives meanwhile is not undone.
+
+use super::{BlockNamespace, Purpose};
+use crate::back::scheduler::{FlashOp, OpKind};
+use crate::config::DieOrder;
+use crate::front::commands::Slice;
+use crate::shared::Shared;
+use pellucid_flash::slab::NIL;
+use pellucid_flash::{Cause, Opcode, Ppa, Stage, Status};
+use pellucid_media::ReadResult;
+
+impl BlockNamespace {
+    /// Finds or makes the entry for a slice and lets it go on; `in_turn`: it has waited for an entry and may take one.
+    pub(crate) fn place(&mut self, shared: &mut Shared, slice: u32, in_turn: bool) {
+        let record = &shared.slices[slice];
+        let (lpn, mask) = (record.lpn, record.mask());
+        let write = shared.works[record.work].command.opcode != Opcode::Read;
+        if write && self.read_only {
+            // Accepted before the drive knew that it can store no more.
+            self.writes.inbound -= 1;
+            shared.slices[slice].book(Stage::Buffer, shared.now);
+            return shared.slice_done(slice, Status::ReadOnly);
+        }
+        let found = self.buffer.find(lpn);
+        let awaited = |entry: u32| self.buffer[entry].is_awaited(mask);
+        if write && (found.is_some_and(awaited) || self.has_one_behind(shared, lpn)) {
+            return self.fall_behind(shared, slice);
+        }
+        let line = self.line(write);
+        let entry = match found {
+            Some(entry) if !write => entry,
+            Some(entry) if !self.buffer[entry].programming && self.buffer.takes_write(entry) => entry,
+            Some(entry) if !self.buffer[entry].programming => return self.starve(shared, slice, write),
+            // A new entry: for a page that is not here, or beside one whose data are being programmed.
+            _ => {
+                let waits = !in_turn && !self.starved[line].is_empty();
+                if waits || (write && self.buffer.writes_are_full()) || !self.make_vacancy() {
+                    return self.starve(shared, slice, write);
+                }
+                // Making room may have moved the page's old entry out.
+                let old = found.and_then(|_| self.buffer.find(lpn));
+                if let Some(old) = old {
+                    self.buffer.unlist(old);
+                }
+                let entry = self.buffer.take(lpn).expect("a vacancy was made");
+                if let Some(old) = old {
+                    self.buffer.copy(old, entry);
+                    self.buffer[entry].valid = self.buffer[old].valid;
+                }
+                entry
+            }
+        };
+        self.buffer.busy(entry);
+        let record = &mut shared.slices[slice];
+        record.entry = entry;
+        // One that waited for an entry waited for programs.
+        match in_turn && line == 0 {
+            true => record.book_from(&mut self.writes.cleaning, shared.now),
+            false => record.book(Stage::Buffer, shared.now),
+        }
+        if write {
+            if self.buffer[entry].packed {
+                self.unpack(entry);
+            }
+            self.buffer.hold_for_write(entry);
+            shared.counts(self.number).buffer_write_hits += u64::from(found.is_some());
+            self.buffer[entry].users += 1;
+            self.ask_dma(shared, slice);
+            return;
+        }
+        let held = &mut self.buffer[entry];
+        if held.valid & mask == mask {
+            shared.counts(self.number).buffer_read_hits += 1;
+            (held.users, held.readers) = (held.users + 1, held.readers + 1);
+            self.ask_dma(shared, slice);
+        } else {
+            let start = !held.filling;
+            let work = record.work;
+            record.primary = start;
+            held.waiting.push_back(&mut shared.slices, slice);
+            if start {
+                self.start_fill(shared, entry, Cause::Host, work);
+            }
+        }
+    }
+
+    /// In which line a slice waits for an entry: reads that have entries of their own in the second one.
+    fn line(&self, write: bool) -> usize {
+        usize::from(!write && self.config.buffer.read_entries > 0)
+    }
+
+    /// Makes sure that an entry is vacant, at the cost of the least recently used clean one.
+    #[inline]
+    pub(crate) fn make_vacancy(&mut self) -> bool {
+        self.buffer.has_vacant() || self.vacate_oldest()
+    }
+
+    fn vacate_oldest(&mut self) -> bool {
+        // Where dirty entries leave some to others, what is clean need not wait until they are older.
+        let apart = self.config.buffer.read_entries > 0;
+        match if apart { self.buffer.oldest_clean() } else { self.buffer.oldest() } {
+            Some(oldest) if self.buffer[oldest].dirty == 0 => {
+                self.buffer.vacate(oldest);
+                true
+            }
+            // What is dirty will not leave any more: the clean ones must do.
+            Some(_) if self.read_only => match self.buffer.oldest_clean() {
+                Some(clean) => {
+                    self.buffer.vacate(clean);
+                    true
+                }
+                None => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// The slice waits for an entry, first come, first served.
+    fn starve(&mut self, shared: &mut Shared, slice: u32, write: bool) {
+        let line = self.line(write);
+        self.starved[line].push_back(&mut shared.slices, slice);
+        if line == 1 {
+            return;
+        }
+        self.starved_count += 1;
+        // It adds nothing to a stripe until it has an entry.
+        self.writes.inbound -= u32::from(write);
+        self.dispatch_for_space(shared);
+    }
+
+    /// Whether the first of the line may take an entry if there is one. A drive that stores no more refuses writes in their turn.
+    fn serves_starved(&self) -> bool {
+        self.read_only || self.line(false) == 0 || !self.buffer.writes_are_full()
+    }
+
+    /// Entries became vacant or clean: those who wait get them.
+    pub(crate) fn feed_starved(&mut self, shared: &mut Shared) {
+        while !self.starved[1].is_empty() && self.make_vacancy() {
+            let slice = self.starved[1].pop(&mut shared.slices).expect("not empty");
+            self.place(shared, slice, true);
+        }
+        while !self.starved[0].is_empty() && self.serves_starved() && self.make_vacancy() {
+            let slice = self.starved[0].pop(&mut shared.slices).expect("not empty");
+            self.starved_count -= 1;
+            self.writes.inbound += u32::from(shared.is_write(slice));
+            self.place(shared, slice, true);
+        }
+        if self.starved[0].is_empty() {
+            // What is left of the programs' time is nobody's wait.
+            self.writes.cleaning = Default::default();
+        } else {
+            self.dispatch_for_space(shared);
+        }
+    }
+
+    /// Brings the sectors that `entry` lacks. `work`: the command that reads them, if it is one.
+    pub(crate) fn start_fill(&mut self, shared: &mut Shared, entry: u32, cause: Cause, work: u32) {
+        let held = &mut self.buffer[entry];
+        (held.filling, held.hollow) = (true, false);
+        let newest = self.translation.lookup(held.lpn);
+        match newest {
+            Ppa::NONE => return self.fill_zeros(shared, entry, None),
+            Ppa::LOST => return self.end_fill(shared, entry, Status::UnrecoveredRead, None),
+            _ => {}
+        }
+        let hurries = cause == Cause::Host && shared.config.scheduler.order == DieOrder::ReadFirst;
+        let ppa = match hurries {
+            true => {
+                Some(self.translation.copy_on_media(newest)).filter(|ppa| ppa.is_some()).unwrap_or(newest)
+            }
+            false => newest,
+        };
+        shared.media.prefetch(ppa);
+        if shared.sense.get() > 1 && work != NIL && self.joins(shared, entry, work, ppa) {
+            return;
+        }
+        let die = shared.layout.die_of(ppa).0;
+        let mut op =
+            FlashOp::new(OpKind::Read, cause, self.owner(Purpose::Fill(entry)), die, ppa, 1, shared.now);
+        op.epoch = self.discards.read_begins();
+        let op = shared.scheduler.ops.insert(op);
+        self.gathering = (op, work);
+        shared.ask_issue(op);
+    }
+
+    /// Whether the sense that the command waits for anyhow brings the unit at `ppa` too; then `entry` is filled by it.
+    fn joins(&mut self, shared: &mut Shared, entry: u32, work: u32, ppa: Ppa) -> bool {
+        let (op, command) = self.gathering;
+        if op == NIL || command != work {
+            return false;
+        }
+        let (record, sense) = (&mut shared.scheduler.ops[op], shared.sense);
+        let Purpose::Fill(head) = Purpose::of(record.owner.token) else { return false };
+        if sense.quotient(record.ppa.0) != sense.quotient(ppa.0) {
+            return false;
+        }
+        record.units += 1;
+        let beside = std::mem::replace(&mut self.buffer[head].beside, entry);
+        (self.buffer[entry].beside, self.buffer[entry].source) = (beside, ppa);
+        true
+    }
+
+    /// The data that one sense brought are here: each unit but the first has an operation of its own from now on.
+    pub(super) fn part_fills(&mut self, shared: &mut Shared, op: u32, head: u32) {
+        shared.scheduler.ops[op].units = 1;
+        let mut at = std::mem::replace(&mut self.buffer[head].beside, NIL);
+        while at != NIL {
+            let entry = at;
+            at = std::mem::replace(&mut self.buffer[entry].beside, NIL);
+            let (owner, ppa) = (self.owner(Purpose::Fill(entry)), self.buffer[entry].source);
+            let mut part = shared.scheduler.ops[op].part_for(owner, ppa);
+            part.epoch = self.discards.read_begins();
+            let part = shared.scheduler.ops.insert(part);
+            self.fill_arrived(shared, part, entry);
+        }
+    }
+
+    pub(super) fn fill_arrived(&mut self, shared: &mut Shared, op: u32, entry: u32) {
+        let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
+        let now_at = self.translation.lookup(self.buffer[entry].lpn);
+        match now_at {
+            // Trimmed while the read was under way.
+            Ppa::NONE => return self.fill_zeros(shared, entry, Some(op)),
+            // The program that followed what was lost has failed.
+            Ppa::LOST => return self.end_fill(shared, entry, Status::UnrecoveredRead, Some(op)),
+            _ => {}
+        }
+        if now_at != ppa && shared.media.spare(ppa).is_none_or(|spare| spare.lpn != self.buffer[entry].lpn) {
+            // It moved while the data were being decoded, and its old place serves another page by now.
+            return shared.retry(op, now_at);
+        }
+        let passes = self.passes_through(entry);
+        let result = match self.buffer[entry].valid {
+            0 if passes => self.read_through(shared, ppa, entry, attempts),
+            0 => {
+                let sectors = shared.layout.sectors_per_unit;
+                shared.media.read(ppa, 0, self.buffer.images_mut(entry, 0, sectors), attempts)
+            }
+            valid => {
+                let mut scratch = std::mem::take(&mut self.writes.scratch);
+                scratch.resize(shared.layout.sectors_per_unit as usize * shared.image_bytes, 0);
+                let result = shared.media.read(ppa, 0, &mut scratch, attempts);
+                if matches!(result, ReadResult::Ok { .. }) {
+                    for sector in (0..shared.layout.sectors_per_unit).filter(|s| valid >> s & 1 == 0) {
+                        let at = sector as usize * shared.image_bytes;
+                        self.buffer
+                            .images_mut(entry, sector, 1)
+                            .copy_from_slice(&scratch[at..at + shared.image_bytes]);
+                    }
+                }
+                self.writes.scratch = scratch;
+                result
+            }
+        };
+        // A read that failed has delivered nothing.
+        let held = &mut self.buffer[entry];
+        held.hollow = passes && matches!(result, ReadResult::Ok { .. });
+        match result {
+            ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
+                if !passes {
+                    held.valid = shared.full;
+                }
+                shared.corrected(self.number, corrected_bits, attempts);
+                self.end_fill(shared, entry, Status::Success, Some(op));
+                if worst_chunk_bits > 0 {
+                    self.refresh_if_due(shared, ppa, worst_chunk_bits);
+                }
+            }
+            ReadResult::Uncorrectable if shared.tries_again(ppa, attempts) => shared.retry(op, now_at),
+            // A copy was on its way elsewhere.
+            ReadResult::Uncorrectable if now_at != ppa => shared.retry(op, now_at),
+            ReadResult::Uncorrectable => {
+                shared.counts(self.number).uncorrectable_reads += 1;
+                self.end_fill(shared, entry, Status::UnrecoveredRead, Some(op));
+                self.unreadable(shared, ppa);
+            }
+            ReadResult::Erased if now_at != ppa => shared.retry(op, now_at),
+            ReadResult::Erased => panic!("the map points to erased unit {}", ppa.0),
+        }
+    }
+
+    /// Whether the content of a fill stays nowhere in the buffer: the entry is given back after it, so the data go straight
+    /// to the hosts that wait.
+    fn passes_through(&self, entry: u32) -> bool {
+        let record = &self.buffer[entry];
+        !self.config.buffer.retain && record.valid == 0 && !record.wanted
+    }
+
+    /// Reads a unit into the memory of the hosts that wait for it; without a copy in the buffer.
+    fn read_through(&mut self, shared: &mut Shared, ppa: Ppa, entry: u32, attempts: u32) -> ReadResult {
+        let (waiting, works) = (self.buffer[entry].waiting, &mut shared.works);
+        let (media, image_bytes) = (&mut shared.media, shared.image_bytes);
+        let mut result = None;
+        waiting.for_each(&mut shared.slices, |slice| {
+            let data = &mut works[slice.work].command.data;
+            let start = slice.data_at as usize * image_bytes;
+            let out = match data.is_empty() {
+                true => &mut [][..],
+                false => &mut data[start..start + slice.sectors as usize * image_bytes],
+            };
+            // The chances of a read that fails are drawn once: it is one read.
+            match result {
+                None => result = Some(media.read(ppa, slice.first, out, attempts)),
+                Some(ReadResult::Ok { .. }) if !media.read_more(ppa, slice.first, out) => {
+                    result = Some(ReadResult::Uncorrectable);
+                }
+                Some(_) => {}
+            }
+            slice.delivered = matches!(result, Some(ReadResult::Ok { .. }));
+        });
+        result.unwrap_or_else(|| media.read(ppa, 0, &mut [], attempts))
+    }
+
+    /// Fills with zeros what a never-written or trimmed page lacks.
+    fn fill_zeros(&mut self, shared: &mut Shared, entry: u32, op: Option<u32>) {
+        let valid = self.buffer[entry].valid;
+        for sector in (0..shared.layout.sectors_per_unit).filter(|s| valid >> s & 1 == 0) {
+            self.buffer.images_mut(entry, sector, 1).fill(0);
+        }
+        let held = &mut self.buffer[entry];
+        // With sectors that were written, the page is on its way to a place.
+        held.unmapped = valid == 0;
+        held.valid = shared.full;
+        self.end_fill(shared, entry, Status::Success, op);
+    }
+
+    /// The fill has ended: slices that wait for it go on, or fail.
+    fn end_fill(&mut self, shared: &mut Shared, entry: u32, status: Status, op: Option<u32>) {
+        let held = &mut self.buffer[entry];
+        held.filling = false;
+        if std::mem::take(&mut held.completing) {
+            self.writes.filling -= 1;
+        }
+        // Held, so that nothing that follows from a slice gives the entry away before the end.
+        held.users += 1;
+        let mut waiting = held.waiting.take();
+        let stages = op.map(|op| {
+            shared.tap_operation(op);
+            self.discards.read_ended(shared.scheduler.ops[op].epoch);
+            shared.scheduler.ops.release(op);
+            shared.scheduler.ops[op].stages
+        });
+        while let Some(slice) = waiting.pop(&mut shared.slices) {
+            let record = &mut shared.slices[slice];
+            match stages {
+                // One that joined a sense later than it was asked for has waited for less.
+                Some(stages) if record.primary => record.add_stages(&stages, shared.now),
+                _ => record.book(Stage::Buffer, shared.now),
+            }
+            let mask = record.mask();
+            let held = &mut self.buffer[entry];
+            if held.hollow || held.valid & mask == mask {
+                (held.users, held.readers) = (held.users + 1, held.readers + 1);
+                self.ask_dma(shared, slice);
+            } else {
+                shared.slice_done(slice, status);
+            }
+        }
+        if status != Status::Success && self.buffer[entry].wanted {
+            self.lose(shared, entry);
+        }
+        self.release(shared, entry);
+    }
+
+    /// One user less.
+    #[inline]
+    pub(crate) fn release(&mut self, shared: &mut Shared, entry: u32) {
+        self.buffer[entry].users -= 1;
+        self.settle(shared, entry);
+    }
+
+    /// The data of a slice are where they belong, from now on, if they were not before: in the buffer or with the host. A controller that
+    /// completes by itself does so behind this, so what a completion tells of its data is counted here.
+    pub(crate) fn move_data(&mut self, shared: &mut Shared, slice: u32) {
+        let record = &mut shared.slices[slice];
+        if std::mem::replace(&mut record.moved, true) {
+            return;
+        }
+        let work = &mut shared.works[record.work];
+        if work.command.opcode != Opcode::Read {
+            return self.store(shared, slice);
+        }
+        work.unmapped += if self.buffer[record.entry].unmapped { record.sectors } else { 0 };
+        let data = &mut work.command.data;
+        if !data.is_empty() && !record.delivered {
+            let start = record.data_at as usize * shared.image_bytes;
+            let images = self.buffer.images(record.entry, record.first, record.sectors);
+            // A trim may have come while the link worked, and a write since: old, new and zeros are right answers then.
+            data[start..start + images.len()].copy_from_slice(images);
+        }
+    }
+
+    /// The host has, or has given, the data of a slice.
+    pub fn dma_done(&mut self, shared: &mut Shared, slice: u32) {
+        let record = &shared.slices[slice];
+        let (work, entry) = (record.work, record.entry);
+        self.move_data(shared, slice);
+        if shared.works[work].command.opcode != Opcode::Read {
+            return self.write_arrived(shared, slice);
+        }
+        shared.slice_done(slice, Status::Success);
+        self.buffer[entry].readers -= 1;
+        self.release(shared, entry);
+    }
+
+    /// The controller has moved the data of a slice; with the last one of its command it completes that by itself.
+    pub fn link_done(&mut self, shared: &mut Shared, slice: u32) {
+        let Slice { work, through, stages, .. } = shared.slices[slice];
+        if through {
+            return;
+        }
+        self.move_data(shared, slice);
+        let record = &mut shared.works[work];
+        record.dmas_left -= 1;
+        if record.dmas_left == 0 && record.status == Status::Success {
+            record.stages = stages;
+            shared.complete(work);
+            shared.unretired += 1;
+        }
+    }
+}

@@ -1,0 +1,548 @@
+//! The way of a write.
+//!
+//! ```text
+//!  slice ─► entry ─► DMA from host ─► dirty ──(write-back)──► acknowledged
+//!                                        │ wanted: write-through, FUA, flush, room needed, too much dirty
+//!                                        ▼
+//!             all sectors here? no ─► fill (read-modify-write) ─► packed ─► stripe full, or padded ─► planned
+//!                                                                     ─► program ─► acknowledged (write-through)
+//! ```
+//! Units are gathered until a stripe is full. A partial stripe is padded only when somebody waits for it and nothing that
+//! could fill it is on its way: [`crate::block::write_waits`].
+
+use super::packer::OperationPacker;
+use super::{BlockNamespace, Purpose};
+use crate::back::scheduler::{FlashOp, OpKind};
+use crate::config::WritePolicy;
+use crate::front::commands::{Route, Slice, Work};
+use crate::shared::Shared;
+use pellucid_flash::slab::{List, NIL};
+use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status, copy_images};
+use pellucid_ftl::{Plan, ProgramId};
+use pellucid_media::Outcome;
+
+/// What stands where in the superpage of a planned program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SuperpageUnit {
+    Entry(u32),
+    Moved(u32),
+    Segment(u32),
+    Copyback { from: Ppa, lpn: Lpn },
+}
+
+/// What the write path keeps between steps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writes {
+    /// Entries that wait for a stripe.
+    pub packer: OperationPacker,
+    /// Write slices between fetch and arrival of their data.
+    pub inbound: u32,
+    /// Entries that are wanted and are being filled.
+    pub filling: u32,
+    /// Slices that are acknowledged only when programmed.
+    pub awaited: u32,
+    /// Entries packed or in a program.
+    leaving: u32,
+    /// Those whose data have arrived, ever.
+    pub arrived: u64,
+    /// Those that wait until what they overwrite is on its way to the media.
+    pub behind: List,
+    /// Some of these may go on.
+    pub behind_go_on: bool,
+    /// No die could take data at the last try.
+    pub stalled: bool,
+    /// Stages of programs that made entries clean while slices waited for entries, not yet shared out among these. An entry
+    /// goes to who has waited longest, not to whom it was written out for, so their times do not match one by one.
+    pub cleaning: StageTimes,
+    /// Units and sequence number of every planned program, by program.
+    units: Vec<SuperpageUnit>,
+    sequences: Vec<u64>,
+    counts: Vec<u32>,
+    pub lpns: Vec<Lpn>,
+    ended: Vec<SuperpageUnit>,
+    pub scratch: Vec<u8>,
+}
+
+impl Writes {
+    /// For a drive with so many placement handles and stripes of so many units.
+    pub fn new(handles: u16, units_per_stripe: u32) -> Writes {
+        Writes { packer: OperationPacker::of_host(handles, units_per_stripe), ..Writes::default() }
+    }
+
+    /// Entries in programs.
+    pub fn programming(&self) -> u32 {
+        self.leaving - self.packer.waiting() as u32
+    }
+}
+
+impl BlockNamespace {
+    /// Cuts sectors of a command into slices, one for each mapping unit, and starts them.
+    pub(crate) fn cut(&mut self, shared: &mut Shared, work: u32, lba: u64, sectors: u32, zero: bool) {
+        let per_unit = shared.layout.sectors_per_unit;
+        let record = &mut shared.works[work];
+        let (_, offset) = shared.layout.unit_of(lba);
+        let count = shared.layout.units_of(offset + sectors);
+        record.slices_left += count;
+        record.dmas_left += count;
+        let write = record.command.opcode != Opcode::Read;
+        let through = write && (record.command.fua || self.config.buffer.write == WritePolicy::WriteThrough);
+        let (stages, start) = (record.stages, record.command.lba.0);
+        self.writes.inbound += if write { count } else { 0 };
+        let mut done = 0;
+        while done < sectors {
+            let at = lba + u64::from(done);
+            let (unit, first) = shared.layout.unit_of(at);
+            let here = (per_unit - first).min(sectors - done);
+            let slice = shared.slices.insert(Slice {
+                work,
+                lpn: Lpn(unit),
+                first,
+                sectors: here,
+                data_at: (at - start) as u32,
+                zero,
+                through,
+                moved: false,
+                primary: false,
+                delivered: false,
+                route: Route::Page,
+                entry: NIL,
+                mark: shared.now,
+                stages,
+                next: NIL,
+            });
+            done += here;
+            self.ask_slice(shared, slice);
+        }
+    }
+
+    /// Puts the data of a write slice into the buffer.
+    pub(crate) fn store(&mut self, shared: &mut Shared, slice: u32) {
+        let s = &shared.slices[slice];
+        let (entry, mask) = (s.entry, s.mask());
+        let command = &shared.works[s.work].command;
+        let images = self.buffer.images_mut(entry, s.first, s.sectors);
+        if s.zero {
+            images.fill(0);
+        } else {
+            let start = s.data_at as usize * shared.image_bytes;
+            copy_images(images, &command.data[start..start + images.len()]);
+        }
+        let handle = match command.opcode {
+            // A trim of part of a page does not say where the rest belongs.
+            Opcode::Trim if self.buffer[entry].dirty != 0 => self.buffer[entry].handle,
+            Opcode::Trim => self.translation.owner(self.buffer[entry].lpn),
+            _ => command.handle,
+        };
+        let record = &mut self.buffer[entry];
+        record.valid |= mask;
+        record.dirty |= mask;
+        record.unmapped = false;
+        record.handle = handle;
+    }
+
+    /// The firmware knows that the data of a write slice are in the buffer.
+    pub(crate) fn write_arrived(&mut self, shared: &mut Shared, slice: u32) {
+        self.writes.inbound -= 1;
+        self.writes.arrived += 1;
+        let record = &shared.slices[slice];
+        let entry = record.entry;
+        if record.through {
+            let held = &mut self.buffer[entry];
+            held.wanted = true;
+            held.acknowledge.push_back(&mut shared.slices, slice);
+            self.writes.awaited += 1;
+        } else {
+            shared.slice_done(slice, Status::Success);
+        }
+        self.release(shared, entry);
+        if self.config.buffer.write == WritePolicy::WriteBack {
+            self.dispatch_above(shared, self.config.buffer.dirty_high);
+        }
+        self.pad_overdue(shared);
+    }
+
+    /// Nothing is being done with an entry (or one thing less): decide what becomes of it.
+    pub(crate) fn settle(&mut self, shared: &mut Shared, entry: u32) {
+        let record = &self.buffer[entry];
+        let leaves = record.dirty != 0 && record.wanted;
+        if record.is_occupied() || (record.users > 0 && !leaves) {
+            return;
+        }
+        // A clean entry goes to those who wait: kept as the most recently used, it would let all older ones be written first.
+        if leaves {
+            self.dispatch(shared, entry);
+        } else if record.listed
+            && (record.dirty != 0 || (self.config.buffer.retain && self.starved.iter().all(List::is_empty)))
+        {
+            self.buffer.idle(entry);
+            self.feed_starved(shared);
+        } else {
+            self.buffer.vacate(entry);
+            self.feed_starved(shared);
+        }
+    }
+
+    /// Sends an entry to the media as soon as nothing else is done with it.
+    pub(crate) fn dispatch(&mut self, shared: &mut Shared, entry: u32) {
+        self.buffer.busy(entry);
+        let record = &mut self.buffer[entry];
+        record.wanted = true;
+        if record.is_occupied() {
+            return;
+        }
+        if record.valid != shared.full {
+            record.completing = true;
+            self.writes.filling += 1;
+            self.start_fill(shared, entry, Cause::ReadModifyWrite, NIL);
+            return;
+        }
+        self.pack(shared, entry);
+    }
+
+    /// Write-back: dispatches the least recently used dirty entries until no more than a share of the buffer is dirty.
+    fn dispatch_above(&mut self, shared: &mut Shared, share: f64) {
+        let limit = (share * f64::from(self.buffer.write_limit())) as u32;
+        while self.buffer.dirty_idle() > limit {
+            let Some(entry) = self.buffer.oldest_dirty() else { return };
+            self.dispatch(shared, entry);
+        }
+    }
+
+    /// Slices wait for entries: dispatches dirty ones until enough are in programs. Those that only wait for a stripe do
+    /// not count, so a stripe that can be filled is not padded.
+    pub(crate) fn dispatch_for_space(&mut self, shared: &mut Shared) {
+        let wanted = self.starved_count.next_multiple_of(shared.layout.units_per_stripe);
+        while self.writes.programming() + self.writes.filling < wanted {
+            let Some(entry) = self.buffer.oldest_dirty() else { return };
+            self.dispatch(shared, entry);
+        }
+    }
+
+    fn pack(&mut self, shared: &mut Shared, entry: u32) {
+        self.buffer[entry].packed = true;
+        self.buffer[entry].packed_at = self.writes.arrived;
+        self.writes.leaving += 1;
+        let record = &self.buffer[entry];
+        let stream = self.translation.host_stream(record.lpn, record.handle);
+        let queue = self.writes.packer.pack(stream, entry);
+        self.program_packed(shared, queue, false);
+    }
+
+    /// New data come for an entry that waits for a stripe: it goes back in line when they are here.
+    pub(crate) fn unpack(&mut self, entry: u32) {
+        self.writes.packer.unpack(entry);
+        self.buffer[entry].packed = false;
+        self.writes.leaving -= 1;
+    }
+
+    /// Plans full stripes of a queue of the packer (and the rest, if `pad`).
+    pub(crate) fn program_packed(&mut self, shared: &mut Shared, queue: usize, pad: bool) {
+        while self.writes.packer.has_stripe(queue) || (pad && !self.writes.packer.is_empty(queue)) {
+            let mut lpns = std::mem::take(&mut self.writes.lpns);
+            lpns.clear();
+            let page = |e: u32| if self.buffer[e].dropped { Lpn::NONE } else { self.buffer[e].lpn };
+            lpns.extend(self.writes.packer.next_stripe(queue).map(page));
+            let count = lpns.len();
+            let plan = self.translation.plan_program(self.writes.packer.stream(queue), None, &lpns);
+            self.writes.lpns = lpns;
+            let Some(plan) = plan else {
+                self.writes.stalled = true;
+                // A drive that was just switched on may have to collect before it can take anything.
+                self.pump_all(shared);
+                return;
+            };
+            self.reserve(shared, &plan, count as u32);
+            for i in 0..count {
+                let entry = self.writes.packer.take(queue).expect("counted");
+                self.enter_program(shared, &plan, i, entry);
+            }
+            self.issue_program(shared, &plan, count as u32, Cause::Host);
+            if self.translation.checkpoint_due() {
+                self.write_checkpoint_segments(shared);
+            }
+        }
+    }
+
+    fn enter_program(&mut self, shared: &mut Shared, plan: &Plan, position: usize, entry: u32) {
+        self.set_unit(shared, plan.id, position, SuperpageUnit::Entry(entry));
+        self.writes.behind_go_on = true;
+        let record = &mut self.buffer[entry];
+        record.packed = false;
+        record.programming = true;
+        let sectors = shared.layout.sectors_per_unit;
+        let fresh = if record.dropped { 0 } else { record.dirty.count_ones() };
+        let new = if record.again { Cause::Retirement } else { Cause::Host };
+        shared.counts(self.number).programmed_sectors[new as usize] += u64::from(fresh);
+        let rest = if record.dropped { Cause::Padding } else { Cause::ReadModifyWrite };
+        shared.counts(self.number).programmed_sectors[rest as usize] += u64::from(sectors - fresh);
+        // What waits for the acknowledgement has waited for the stripe until now.
+        let (list, now) = (record.acknowledge, shared.now);
+        list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
+    }
+
+    /// Makes room for the units of a planned program.
+    pub(crate) fn reserve(&mut self, shared: &mut Shared, plan: &Plan, count: u32) {
+        let id = plan.id.0 as usize;
+        let stripe = shared.layout.units_per_stripe as usize;
+        if self.writes.sequences.len() <= id {
+            self.writes.sequences.resize(id + 1, 0);
+            self.writes.counts.resize(id + 1, 0);
+            self.writes.units.resize((id + 1) * stripe, SuperpageUnit::Segment(0));
+        }
+        self.writes.sequences[id] = plan.sequence;
+        self.writes.counts[id] = count;
+    }
+
+    pub(crate) fn set_unit(
+        &mut self,
+        shared: &mut Shared,
+        id: ProgramId,
+        position: usize,
+        unit: SuperpageUnit,
+    ) {
+        self.writes.units[id.0 as usize * shared.layout.units_per_stripe as usize + position] = unit;
+    }
+
+    /// Queues the flash operation of a planned program.
+    pub(crate) fn issue_program(&mut self, shared: &mut Shared, plan: &Plan, count: u32, cause: Cause) {
+        let padding = (shared.layout.units_per_stripe - count) * shared.layout.sectors_per_unit;
+        shared.counts(self.number).programmed_sectors[Cause::Padding as usize] += u64::from(padding);
+        shared.counts(self.number).programs[cause as usize] += 1;
+        let first_unit = self.writes.units[plan.id.0 as usize * shared.layout.units_per_stripe as usize];
+        let kind = match first_unit {
+            SuperpageUnit::Copyback { .. } => OpKind::Copyback,
+            _ => OpKind::Program,
+        };
+        let owner = self.owner(Purpose::Program(plan.id));
+        let op = FlashOp::new(kind, cause, owner, plan.die.0, plan.first, count, shared.now);
+        let op = shared.scheduler.ops.insert(op);
+        shared.ask_issue(op);
+        // Room was used, so collection may be due. Relocation pumps by itself.
+        if matches!(cause, Cause::Host | Cause::Journal) {
+            self.pump(shared, plan.die);
+        }
+    }
+
+    pub(super) fn begin_program(&mut self, shared: &mut Shared, id: ProgramId, first: Ppa) -> Nanos {
+        self.translation.program_starts(id);
+        let sequence = self.writes.sequences[id.0 as usize];
+        shared
+            .media
+            .program_begin(first, sequence)
+            .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+        let sectors = shared.layout.sectors_per_unit;
+        let mut time = shared.media.program_of_units_ns(first, self.writes.counts[id.0 as usize]);
+        for i in 0..self.writes.counts[id.0 as usize] {
+            let ppa = Ppa(first.0 + i);
+            match self.unit(shared, id, i) {
+                SuperpageUnit::Entry(entry) if self.buffer[entry].dropped => {}
+                SuperpageUnit::Entry(entry) => {
+                    shared.media.put_unit(ppa, self.buffer[entry].lpn, self.buffer.images(entry, 0, sectors));
+                    self.bring_waiting_near(shared, entry);
+                }
+                SuperpageUnit::Moved(r) => {
+                    let (lpn, images) = self.gc.content(r);
+                    shared.media.put_unit(ppa, lpn, images);
+                }
+                SuperpageUnit::Segment(segment) => {
+                    let mark = self.translation.segment_mark(segment);
+                    shared.media.put_segment(ppa, mark, self.flushes.image(segment));
+                }
+                SuperpageUnit::Copyback { from, .. } => {
+                    time += shared.media.read_ns(from);
+                    shared.media.copy_unit(from, ppa);
+                }
+            }
+        }
+        time
+    }
+
+    /// The program of an entry begins: who waits for it has not been looked at for as long as the operation waited for its die,
+    /// and is next when it ends.
+    #[inline]
+    fn bring_waiting_near(&self, shared: &Shared, entry: u32) {
+        if let Some(slice) = self.buffer[entry].acknowledge.first() {
+            prefetch_index::prefetch_index(shared.works.records(), shared.slices[slice].work as usize);
+        }
+    }
+
+    fn unit(&self, shared: &Shared, id: ProgramId, position: u32) -> SuperpageUnit {
+        self.writes.units[id.0 as usize * shared.layout.units_per_stripe as usize + position as usize]
+    }
+
+    pub(super) fn program_done(&mut self, shared: &mut Shared, op: u32, id: ProgramId) {
+        let (first, stages, copyback) = {
+            let record = &shared.scheduler.ops[op];
+            (record.ppa, record.stages, record.kind == OpKind::Copyback)
+        };
+        let ok = shared.media.program_end(first) == Outcome::Ok;
+        shared.counts(self.number).media_operations += 1;
+        shared.counts(self.number).program_failures += u64::from(!ok);
+        shared.counts(self.number).copybacks += u64::from(copyback && ok);
+        shared.let_go(op);
+        let die = shared.layout.die_of(first);
+        // What follows may plan the next program under the same number.
+        let mut ended = std::mem::take(&mut self.writes.ended);
+        ended.clear();
+        ended.extend((0..self.writes.counts[id.0 as usize]).map(|i| self.unit(shared, id, i)));
+        self.translation.program_ended(id, ok);
+        self.forget_dead(shared);
+        for &unit in &ended {
+            match unit {
+                SuperpageUnit::Entry(entry) => self.entry_programmed(shared, entry, ok, &stages),
+                SuperpageUnit::Moved(r) => self.relocation_programmed(shared, r, ok, die),
+                SuperpageUnit::Segment(segment) => self.segment_programmed(shared, segment, ok),
+                SuperpageUnit::Copyback { from, lpn } => self.copyback_done(shared, die, from, lpn, ok),
+            }
+        }
+        self.writes.ended = ended;
+        if !ok && self.translation.worn_out() {
+            self.read_only = true;
+        }
+        self.erase_emptied(shared);
+        // Before collection goes on, so that they take turns.
+        self.let_in(shared);
+        self.pump(shared, die);
+        self.continue_flush(shared);
+    }
+
+    fn entry_programmed(&mut self, shared: &mut Shared, entry: u32, ok: bool, stages: &StageTimes) {
+        self.buffer[entry].programming = false;
+        self.writes.leaving -= 1;
+        if !ok && !self.buffer[entry].dropped {
+            return self.program_again(shared, entry, stages);
+        }
+        let record = &mut self.buffer[entry];
+        (record.dirty, record.wanted, record.again) = (0, false, false);
+        record.users += 1;
+        self.acknowledge(shared, entry, Some(stages), Status::Success);
+        self.flushed(entry);
+        if self.starved[0].is_empty() {
+            self.writes.cleaning = StageTimes::default();
+        } else {
+            self.writes.cleaning.add_all(stages);
+        }
+        self.release(shared, entry);
+    }
+
+    /// The program of an entry failed. If it is still the page's newest version it is programmed again; else the newer one
+    /// takes over what waits for it.
+    fn program_again(&mut self, shared: &mut Shared, entry: u32, stages: &StageTimes) {
+        let (list, now) = (self.buffer[entry].acknowledge, shared.now);
+        list.for_each(&mut shared.slices, |slice| slice.add_stages(stages, now));
+        if self.buffer[entry].listed {
+            self.buffer[entry].again = true;
+            self.pack(shared, entry);
+            return;
+        }
+        let dirty = std::mem::take(&mut self.buffer[entry].dirty);
+        self.buffer[entry].users += 1;
+        let lpn = self.buffer[entry].lpn;
+        match self.buffer.find(lpn) {
+            Some(newer) => {
+                // It began as a copy of this one, so it carries these sectors, or newer ones; or after a trim of the
+                // page, and a fill brings zeros for those that it lacks.
+                self.buffer.busy(newer);
+                self.buffer.hold_for_write(newer);
+                self.buffer[newer].dirty |= dirty;
+                let mut waiting = self.buffer[entry].acknowledge.take();
+                let mut list = self.buffer[newer].acknowledge;
+                while let Some(slice) = waiting.pop(&mut shared.slices) {
+                    list.push_back(&mut shared.slices, slice);
+                }
+                self.buffer[newer].acknowledge = list;
+                if self.buffer[entry].flushing && !self.buffer[newer].flushing {
+                    self.buffer[newer].flushing = true;
+                    self.buffer[entry].flushing = false;
+                }
+                self.dispatch(shared, newer);
+            }
+            // Trimmed, but a power cut may still bring back what is older than the data that somebody waits for.
+            None if !self.buffer[entry].acknowledge.is_empty() && !self.translation.lookup(lpn).is_some() => {
+                self.buffer.list(entry);
+                self.buffer[entry].again = true;
+                self.zero_awaited(shared, entry);
+                return self.release(shared, entry);
+            }
+            // The newer one is on the media, or nobody waits.
+            None => self.acknowledge(shared, entry, None, Status::Success),
+        }
+        self.flushed(entry);
+        self.release(shared, entry);
+    }
+
+    /// Completes the slices that waited for the entry's program.
+    pub(crate) fn acknowledge(
+        &mut self,
+        shared: &mut Shared,
+        entry: u32,
+        stages: Option<&StageTimes>,
+        status: Status,
+    ) {
+        let mut list = self.buffer[entry].acknowledge.take();
+        self.writes.behind_go_on |= !list.is_empty();
+        while let Some(slice) = list.pop(&mut shared.slices) {
+            let record = &mut shared.slices[slice];
+            match stages {
+                Some(stages) => record.add_stages(stages, shared.now),
+                None => record.book(Stage::Buffer, shared.now),
+            }
+            self.writes.awaited -= 1;
+            shared.slice_done(slice, status);
+        }
+    }
+
+    /// The old content of an entry that must be written cannot be read, so its new sectors cannot be stored either.
+    pub(crate) fn lose(&mut self, shared: &mut Shared, entry: u32) {
+        self.buffer.busy(entry);
+        let waiting = self.buffer[entry].acknowledge;
+        let mut told = 0;
+        waiting.for_each(&mut shared.slices, |slice| told |= slice.mask());
+        let record = &mut self.buffer[entry];
+        // What nobody waits for was acknowledged: the next flush says so.
+        let silent = record.dirty & !told != 0 && !record.dropped && !record.flushing;
+        (record.dirty, record.wanted) = (0, false);
+        self.flushes.lost |= silent;
+        record.valid = 0;
+        self.acknowledge(shared, entry, None, Status::WriteFault);
+        self.flush_failed(entry);
+    }
+
+    /// As [`BlockNamespace::give_up_writing`], if commands of the namespace wait.
+    pub fn give_up_if_stuck(&mut self, shared: &mut Shared) -> bool {
+        let own = |work: &Work| work.fetched && work.command.namespace == self.number;
+        if shared.works.iter().any(own) {
+            self.give_up_writing(shared);
+        }
+        false
+    }
+
+    /// Nothing will happen any more and commands wait: there is no room left, and none can be made. What is in the buffer
+    /// stays there and can be read.
+    pub(crate) fn give_up_writing(&mut self, shared: &mut Shared) {
+        self.read_only = true;
+        self.writes.stalled = false;
+        for queue in self.writes.packer.queues() {
+            // Those only: who waits for an entry may send others here.
+            for entry in self.writes.packer.take_all(queue) {
+                self.writes.leaving -= 1;
+                let record = &mut self.buffer[entry];
+                (record.packed, record.wanted) = (false, false);
+                // Trimmed, or replaced by a newer one: nobody will ask for it.
+                record.dirty &= if record.listed { u64::MAX } else { 0 };
+                record.users += 1;
+                self.acknowledge(shared, entry, None, Status::WriteFault);
+                self.flush_failed(entry);
+                self.release(shared, entry);
+            }
+        }
+        // Reads go on one after the other, whatever the buffer cannot get rid of; writes are refused in their turn.
+        if !self.starved[0].is_empty() && !self.make_vacancy() {
+            self.buffer.grow();
+        }
+        self.feed_starved(shared);
+        self.fail_flushes(shared);
+        self.writes.behind_go_on = true;
+        self.let_behind_go_on(shared);
+    }
+}

@@ -1,0 +1,107 @@
+//! Who waits on the way of a write, and for how long.
+//!
+//! ```text
+//!  entries in a partial stripe ── somebody waits for them, and nothing comes that could fill it ─► padded
+//!                              └─ so much has come that did not fill it ────────────────────────► padded
+//!  a write over sectors that somebody waits for ── their program is planned ─► an entry of its own
+//!  a stripe that found no room ── a block was erased, or collection went on ─► planned
+//! ```
+//! Somebody waits: a flush, a forced write (FUA), any write with write-through. Neither of the first two waits is for what comes later,
+//! so writes that never pause keep none of them up.
+
+use super::BlockNamespace;
+use crate::shared::Shared;
+use pellucid_flash::Lpn;
+
+impl BlockNamespace {
+    /// A write waits until sectors that somebody waits for have gone.
+    pub(crate) fn fall_behind(&mut self, shared: &mut Shared, slice: u32) {
+        // As one that waits for an entry, it adds nothing to a stripe.
+        self.writes.inbound -= 1;
+        self.writes.behind.push_back(&mut shared.slices, slice);
+    }
+
+    /// Whether a write of `lpn` waits already, so that others do not go ahead of it.
+    pub(crate) fn has_one_behind(&mut self, shared: &mut Shared, lpn: Lpn) -> bool {
+        let mut found = false;
+        self.writes.behind.for_each(&mut shared.slices, |slice| found |= slice.lpn == lpn);
+        found
+    }
+
+    /// Writes that waited behind others go on, as far as they can; `false`: none could.
+    #[inline]
+    pub(crate) fn let_behind_go_on(&mut self, shared: &mut Shared) -> bool {
+        if !std::mem::take(&mut self.writes.behind_go_on) || self.writes.behind.is_empty() {
+            return false;
+        }
+        let mut waiting = self.writes.behind.take();
+        while let Some(slice) = waiting.pop(&mut shared.slices) {
+            self.writes.inbound += 1;
+            self.place(shared, slice, false);
+        }
+        true
+    }
+
+    /// Pads partial stripes if somebody waits and nothing is on its way to fill them.
+    #[inline]
+    pub(crate) fn pad_if_awaited(&mut self, shared: &mut Shared) {
+        if self.writes.packer.waiting() == 0 || self.more_comes() {
+            return;
+        }
+        // What was dispatched for space has gone to different queues, none of which holds a stripe: more follow.
+        if self.starved_count > 0 && self.writes.programming() == 0 {
+            self.dispatch_for_space(shared);
+        }
+        // Those who wait for an entry get one when a program ends, if any is running.
+        let starved =
+            self.starved_count > 0 && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;
+        let awaited = self.writes.awaited > 0 || starved || self.flushes.waiting();
+        if !awaited || self.more_comes() {
+            return;
+        }
+        for queue in self.writes.packer.queues() {
+            self.program_packed(shared, queue, true);
+        }
+    }
+
+    /// What comes does not end, and does not fill the stripe, as it goes to other pages of the buffer or to other streams: those who
+    /// wait for the stripe wait no longer than for as many writes as the buffer has entries.
+    pub(crate) fn pad_overdue(&mut self, shared: &mut Shared) {
+        let awaited = self.writes.awaited > 0 || self.flushes.waiting();
+        if self.writes.packer.waiting() == 0 || !awaited || self.writes.stalled {
+            return;
+        }
+        let patience = u64::from(self.buffer.write_limit());
+        for queue in self.writes.packer.queues() {
+            let first = self.writes.packer.get(queue, 0);
+            if first.is_some_and(|entry| self.writes.arrived - self.buffer[entry].packed_at > patience) {
+                self.program_packed(shared, queue, true);
+            }
+        }
+    }
+
+    /// Whether stripes may fill by themselves, or could not be planned.
+    #[inline]
+    fn more_comes(&self) -> bool {
+        self.writes.inbound > 0 || self.writes.filling > 0 || self.writes.stalled
+    }
+
+    /// Collection went on: what waited for it does so too. Whether it had.
+    #[inline]
+    pub(crate) fn let_in(&mut self, shared: &mut Shared) -> bool {
+        let released = self.translation.take_released();
+        if released {
+            self.resume_stalled(shared);
+        }
+        released
+    }
+
+    /// Blocks were erased, or collection went on: what waited for room does so too.
+    pub(crate) fn resume_stalled(&mut self, shared: &mut Shared) {
+        if std::mem::take(&mut self.writes.stalled) {
+            for queue in self.writes.packer.queues() {
+                self.program_packed(shared, queue, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The way of commands that address the media: of open-channel and zoned namespaces.
+//!
+//! ```text
+//!  read     slice ─► flash read ─► failed? again ─► DMA to host ─► done
+//!  program  slice ─► DMA from host ─► flash program ─► done            (buffer and page map have no part in this)
+//!  erase    slice ─► flash erase ─► done
+//!  copy     slices ─► flash reads ─► all here ─► slices ─► flash programs ─► done
+//! ```
+//! A slice is what one flash operation serves: sectors that one sense brings, a stripe, or an erase unit. The data stay in the
+//! command's own buffer. Which addresses are right, and what an end means, is decided by whose namespace it is:
+//! [`crate::direct::chunks`], [`crate::direct::zones`].
+//!
+//! Invariants: the programs of an erase unit reach their die in the order of their addresses, because the host link and the
+//! firmware serve first come, first served, and so does a die but for reads; an erase is planned only when no program of its
+//! unit is under way.
+
+pub(crate) mod chunk_refresh;
+pub(crate) mod chunks;
+mod zone_actions;
+pub(crate) mod zone_buffer;
+mod zone_log;
+pub(crate) mod zone_save;
+mod zones;
+
+use crate::back::scheduler::{FlashOp, OpKind, Owner};
+use crate::front::commands::{Route, Slice};
+use crate::front::host_interface::Direction;
+use crate::shared::Shared;
+use pellucid_flash::slab::NIL;
+use pellucid_flash::{Cause, Command, Lba, Lpn, Opcode, Ppa, Stage, Status, Vector};
+use pellucid_media::ReadResult;
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    /// Bits that were corrected ...
+    corrected: u32,
+    /// ... the most of them in a mapping unit ...
+    most: u32,
+    /// ... in a chunk of the code.
+    worst: u32,
+    /// Sectors that could not be read, as bits of the command's addresses; the last stands for all beyond.
+    failed: u64,
+    /// Sectors where nothing is, likewise.
+    erased: u64,
+    /// Some of them were programmed well: it is not a program or a power cut that they failed for.
+    rotten: bool,
+}
+
+/// The `i`-th address of a command.
+#[inline]
+pub(crate) fn address(command: &Command, i: u32) -> Lba {
+    match &command.vector {
+        Some(vector) if !vector.addresses.is_empty() => vector.addresses[i as usize],
+        _ => Lba(command.lba.0 + u64::from(i)),
+    }
+}
+
+/// Bits `first..first + count` of a completion's error bitmap, which has 64.
+pub(crate) fn bits(first: u32, count: u32) -> u64 {
+    let below = |n: u32| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
+    below(first + count) & !below(first)
+}
+
+impl Shared {
+    /// A part of a command that is no slice is done. The last part completes the command.
+    pub(crate) fn part_done(&mut self, work: u32) {
+        let record = &mut self.works[work];
+        record.slices_left -= 1;
+        if record.slices_left == 0 {
+            record.stages.add(Stage::Media, self.now - record.mark);
+            record.mark = self.now;
+            self.ask_complete(work);
+        }
+    }
+
+    /// The worst status of a command's parts is its own. `failed`: bits of the addresses concerned.
+    pub(crate) fn merge_status(&mut self, work: u32, status: Status, failed: u64) {
+        let record = &mut self.works[work];
+        let worse = match record.status {
+            Status::Success => true,
+            Status::HighEcc => status != Status::Success,
+            _ => false,
+        };
+        if worse {
+            record.status = status;
+        }
+        let listed = record.command.vector.as_ref().is_some_and(|v| !v.addresses.is_empty());
+        if status != Status::Success && listed {
+            record.result |= failed;
+        }
+    }
+
+    /// Makes a slice. `number`: the chunk or zone concerned.
+    fn direct_slice(
+        &mut self,
+        work: u32,
+        route: Route,
+        (ppa, first): (Ppa, u32),
+        (data_at, sectors): (u32, u32),
+        number: u32,
+    ) -> u32 {
+        let record = &mut self.works[work];
+        record.slices_left += 1;
+        let stages = record.stages;
+        self.slices.insert(Slice {
+            work,
+            lpn: Lpn(number),
+            first,
+            sectors,
+            data_at,
+            zero: false,
+            through: true,
+            moved: false,
+            primary: true,
+            delivered: false,
+            route,
+            entry: ppa.0,
+            mark: self.now,
+            stages,
+            next: NIL,
+        })
+    }
+
+    /// Issues the flash operation that serves a slice.
+    fn issue_direct(&mut self, owner: Owner, slice: u32, kind: OpKind) {
+        let record = &self.slices[slice];
+        let ppa = Ppa(record.entry);
+        let copies = matches!(record.route, Route::CopyRead | Route::CopyProgram);
+        // What a host has moved is its collection.
+        let cause = if copies { Cause::Collection } else { Cause::Host };
+        let units = self.layout.units_of(record.first + record.sectors);
+        let die = self.layout.die_of(ppa).0;
+        let op = FlashOp::new(kind, cause, owner, die, ppa, units, self.now);
+        let op = self.scheduler.ops.insert(op);
+        self.ask_issue(op);
+    }
+
+    /// The read of a slice has ended.
+    fn end_direct_read(&mut self, op: u32, slice: u32, corrected: u32, failed: bool) {
+        let FlashOp { owner, attempts, .. } = self.scheduler.ops[op];
+        self.tap_operation(op);
+        self.slices[slice].add_stages(&self.scheduler.ops[op].stages, self.now);
+        self.scheduler.ops.release(op);
+        let counters = self.counts(owner.namespace);
+        counters.uncorrectable_reads += u64::from(failed);
+        counters.corrected_reads += u64::from(!failed && attempts > 0);
+        counters.corrected_bits += u64::from(corrected);
+    }
+
+    /// Bytes and way of a slice over the host link.
+    pub(crate) fn direct_transfer(&self, slice: u32) -> (u64, Direction) {
+        let record = &self.slices[slice];
+        let command = &self.works[record.work].command;
+        if command.opcode == Opcode::Report {
+            return (command.data.len() as u64, Direction::Tx);
+        }
+        let metadata = command.vector.as_ref().is_some_and(|v| !v.metadata.is_empty());
+        let beside = if metadata { Vector::METADATA_BYTES as u64 } else { 0 };
+        let bytes = u64::from(record.sectors) * (u64::from(self.layout.sector_bytes) + beside);
+        let inward = matches!(record.route, Route::Program | Route::Stage);
+        (bytes, if inward { Direction::Rx } else { Direction::Tx })
+    }
+
+    /// Moves what the media give for a read to the command's buffers.
+    fn take_in(&mut self, slice: u32, ppa: Ppa, attempts: u32) -> Taken {
+        let Slice { work, first, sectors, data_at, .. } = self.slices[slice];
+        let (image, spare) = (self.image_bytes, Vector::METADATA_BYTES);
+        let command = &mut self.works[work].command;
+        let metadata = command.vector.as_mut().map(|v| &mut v.metadata).filter(|m| !m.is_empty());
+        let (mut metadata, mut taken) = (metadata, Taken::default());
+        let (mut unit, mut sector, mut done) = (ppa, first, 0);
+        while done < sectors {
+            let here = (self.layout.sectors_per_unit - sector).min(sectors - done);
+            let at = (data_at + done) as usize;
+            let out = match command.data.is_empty() {
+                true => &mut [][..],
+                false => &mut command.data[at * image..(at + here as usize) * image],
+            };
+            match self.media.read(unit, sector, out, attempts) {
+                ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
+                    taken.corrected += corrected_bits;
+                    taken.most = taken.most.max(corrected_bits);
+                    taken.worst = taken.worst.max(worst_chunk_bits);
+                }
+                ReadResult::Uncorrectable => {
+                    taken.failed |= bits((at as u32).min(63), here);
+                    taken.rotten |= self.media.is_programmed(unit);
+                }
+                ReadResult::Erased => taken.erased |= bits((at as u32).min(63), here),
+            }
+            if let Some(metadata) = &mut metadata {
+                let out = &mut metadata[at * spare..(at + here as usize) * spare];
+                if !self.media.metadata(unit, sector, out) {
+                    taken.failed |= bits((at as u32).min(63), here);
+                }
+            }
+            (unit, sector, done) = (Ppa(unit.0 + 1), 0, done + here);
+        }
+        taken
+    }
+}

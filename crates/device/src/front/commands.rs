@@ -1,0 +1,203 @@
+//! What the drive knows of a command on its way: the command itself, and the slices that it is cut into.
+//!
+//! ```text
+//!  command ─► Work ─┬─► Slice  one mapping unit, or what one flash operation serves
+//!                   ├─► Slice  each books its own stages; those of the last to end are the command's
+//!                   └─► Slice ─► slices_left = 0: the command is complete
+//! ```
+//! Invariants: a slice is in one stage at any time, and the time since `mark` is booked when it leaves it; a command counts
+//! its slices that have not ended.
+
+use pellucid_flash::slab::{Linked, NIL};
+use pellucid_flash::{Command, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
+
+/// A command in the drive. In this order what the end of a slice touches lies together, at the beginning.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub(crate) struct Work {
+    pub slices_left: u32,
+    /// Slices whose data the controller has still to move before it completes the command by itself.
+    pub dmas_left: u32,
+    pub mark: SimTime,
+    pub submitted: SimTime,
+    /// Of the completion.
+    pub result: u64,
+    next: u32,
+    /// Of the completion.
+    pub unmapped: u32,
+    pub status: Status,
+    /// Open-channel copy: the sources are in the controller.
+    pub copied: bool,
+    /// Occupied; for walking outstanding commands at a power cut.
+    pub live: bool,
+    /// Taken from its queue; one of the `active` ones.
+    pub fetched: bool,
+    pub stages: StageTimes,
+    pub command: Command,
+}
+
+impl Default for Work {
+    fn default() -> Work {
+        Work {
+            slices_left: 0,
+            dmas_left: 0,
+            mark: SimTime::ZERO,
+            submitted: SimTime::ZERO,
+            result: 0,
+            next: NIL,
+            unmapped: 0,
+            status: Status::Success,
+            copied: false,
+            live: false,
+            fetched: false,
+            stages: StageTimes::default(),
+            command: Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()),
+        }
+    }
+}
+
+impl Work {
+    /// Begins anew with another command. Field by field, where the record lies: copying all of it would cost more than what is done
+    /// with it.
+    pub fn begin(&mut self, command: Command, submitted: SimTime, status: Status) {
+        (self.slices_left, self.dmas_left) = (0, 0);
+        (self.mark, self.submitted) = (submitted, submitted);
+        (self.result, self.unmapped, self.status, self.next) = (0, 0, status, NIL);
+        (self.copied, self.live, self.fetched) = (false, true, false);
+        self.stages = StageTimes::default();
+        self.command = command;
+    }
+}
+
+impl Linked for Work {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+/// Which way a slice goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Route {
+    /// Through buffer and page map.
+    Page,
+    /// Direct: from the media to the host.
+    Read,
+    /// Direct: from the host to the media, one stripe.
+    Program,
+    /// Direct: an erase unit.
+    Erase,
+    /// Direct: from the media into the controller, to be programmed elsewhere.
+    CopyRead,
+    /// Direct: one stripe of what was read so, or moved inside a die.
+    CopyProgram,
+    /// Direct: what the controller knows by itself, to the host.
+    Tell,
+    /// Zoned: from the host into the buffer, a stripe or a part of one.
+    Stage,
+}
+
+/// The part of a command that lies in one mapping unit; of one that addresses the media, the part that one flash operation
+/// serves.
+#[derive(Clone, Debug)]
+pub(crate) struct Slice {
+    pub work: u32,
+    pub lpn: Lpn,
+    /// First sector inside the unit.
+    pub first: u32,
+    pub sectors: u32,
+    /// Where its sectors start in the command's data.
+    pub data_at: u32,
+    /// A write of zeros, without host data.
+    pub zero: bool,
+    /// The write is acknowledged only when programmed.
+    pub through: bool,
+    /// Its data have crossed the link and stand where they belong; the firmware need not know yet.
+    pub moved: bool,
+    /// This slice started the flash operation that it waits for, so the operation's stages are its own.
+    pub primary: bool,
+    /// The host's memory has its data already, straight from the media.
+    pub delivered: bool,
+    pub route: Route,
+    /// Buffer entry; of a direct one its first physical unit.
+    pub entry: u32,
+    pub mark: SimTime,
+    pub stages: StageTimes,
+    pub next: u32,
+}
+
+impl Linked for Slice {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+impl Default for Slice {
+    fn default() -> Slice {
+        Slice {
+            work: NIL,
+            lpn: Lpn::NONE,
+            first: 0,
+            sectors: 0,
+            data_at: 0,
+            zero: false,
+            through: false,
+            moved: false,
+            primary: false,
+            delivered: false,
+            route: Route::Page,
+            entry: NIL,
+            mark: SimTime::ZERO,
+            stages: StageTimes::default(),
+            next: NIL,
+        }
+    }
+}
+
+impl Slice {
+    /// Books the time since the last transition to `stage`.
+    #[inline]
+    pub fn book(&mut self, stage: Stage, now: SimTime) {
+        self.stages.add(stage, now - self.mark);
+        self.mark = now;
+    }
+
+    /// Books the time since the last transition as spent on operations of which `pool` is left: in proportion, and taken
+    /// out of it. What the pool does not cover is `Buffer`.
+    pub fn book_from(&mut self, pool: &mut StageTimes, now: SimTime) {
+        let (wait, total) = ((now - self.mark).0, pool.total().0);
+        for stage in Stage::ALL {
+            let time = &mut pool.0[stage as usize];
+            let share = match total <= wait {
+                true => *time,
+                false => (u128::from(*time) * u128::from(wait) / u128::from(total)) as u64,
+            };
+            *time -= share;
+            self.stages.add(stage, Nanos(share));
+            self.mark += Nanos(share);
+        }
+        self.book(Stage::Buffer, now);
+    }
+
+    /// The flash operation that it waited for has ended.
+    pub fn add_stages(&mut self, stages: &StageTimes, now: SimTime) {
+        // One that joined the operation under way only waited for it.
+        if stages.total() != now - self.mark {
+            return self.book(Stage::Buffer, now);
+        }
+        self.stages.add_all(stages);
+        self.mark = now;
+    }
+
+    /// The sectors as bits of the unit.
+    #[inline]
+    pub fn mask(&self) -> u64 {
+        sector_mask(self.first, self.sectors)
+    }
+}
+
+/// `sectors` bits from bit `first` on; up to 64.
+#[inline]
+pub(crate) fn sector_mask(first: u32, sectors: u32) -> u64 {
+    (u64::MAX >> (64 - sectors)) << first
+}

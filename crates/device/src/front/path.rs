@@ -1,0 +1,179 @@
+//! The way of every command: from its queue into slices, and from its last slice to the host.
+//!
+//! ```text
+//!  submit ─► refused? ─► visible ─► queue ─► fetch ─► (firmware) ─► start ─► cut ─► slices, each on a path of its own
+//!  pop    ◄─ complete ◄─ (firmware) ◄──────────────── slice_done, the last one ◄────┘
+//!             └─ or by the controller itself, when the last data have crossed the link (link_done)
+//! ```
+//! Invariants: every command submitted completes once, whatever becomes of it; `active` commands have been fetched and not
+//! retired; a command that the controller has completed is retired when the firmware is done with it.
+
+use crate::config::Namespace;
+use crate::events::Event;
+use crate::front::commands::Work;
+use crate::shared::Shared;
+use pellucid_flash::{Completion, Nanos, Opcode, Stage, Status};
+
+impl Shared {
+    /// The firmware is done with a command, which has perhaps been completed before.
+    pub(crate) fn completed_by_firmware(&mut self, work: u32) {
+        let record = &mut self.works[work];
+        record.stages.add(Stage::Firmware, self.now - record.mark);
+        record.mark = self.now;
+        if !record.live {
+            self.unretired -= 1;
+            return self.retire(work);
+        }
+        match self.config.host.complete_ns {
+            Nanos::ZERO => self.finish(work),
+            time => self.events.at(self.now + time, Event::Completed(work)),
+        }
+    }
+
+    /// A command can be seen by the firmware.
+    pub(crate) fn visible(&mut self, work: u32) {
+        let record = &mut self.works[work];
+        record.stages.add(Stage::Queue, self.now - record.mark);
+        record.mark = self.now;
+        let queue = record.command.queue;
+        self.host.push(&mut self.works, queue, work);
+    }
+
+    /// The next command leaves its queue, by arbitration.
+    pub(crate) fn take_command(&mut self) -> Option<u32> {
+        let work = self.host.pop(&mut self.works)?;
+        self.active += 1;
+        let record = &mut self.works[work];
+        record.stages.add(Stage::Queue, self.now - record.mark);
+        record.mark = self.now;
+        record.fetched = true;
+        Some(work)
+    }
+
+    /// The firmware has taken a command.
+    pub(crate) fn command_taken(&mut self, work: u32) {
+        let record = &mut self.works[work];
+        // A loop reads the command out of the controller word by word, and has it only then.
+        let stage = if self.firmware.polling.is_some() { Stage::Queue } else { Stage::Firmware };
+        record.stages.add(stage, self.now - record.mark);
+        record.mark = self.now;
+    }
+
+    /// A slice has done its part. The last one completes the command.
+    pub(crate) fn slice_done(&mut self, slice: u32, status: Status) {
+        let ended = &self.slices[slice];
+        debug_assert_eq!(ended.mark, self.now);
+        let work = ended.work;
+        let record = &mut self.works[work];
+        record.slices_left -= 1;
+        if status != Status::Success {
+            record.status = status;
+        }
+        let last = record.slices_left == 0;
+        if last {
+            record.stages = ended.stages;
+            record.mark = self.now;
+        }
+        self.slices.release(slice);
+        if last {
+            self.ask_complete(work);
+        }
+    }
+
+    pub(crate) fn finish(&mut self, work: u32) {
+        self.complete(work);
+        self.retire(work);
+    }
+
+    /// The firmware is done with a completed command.
+    fn retire(&mut self, work: u32) {
+        let fetched = std::mem::take(&mut self.works[work].fetched);
+        self.works.release(work);
+        if fetched {
+            self.active -= 1;
+        }
+    }
+
+    /// A command that promises that what was written lasts ends well only if it does.
+    fn promise(&mut self, work: u32) {
+        let Work { command, status, .. } = &self.works[work];
+        if *status != Status::Success || matches!(command.opcode, Opcode::Read | Opcode::Report) {
+            return;
+        }
+        let through = self.config.buffer.write == crate::config::WritePolicy::WriteThrough;
+        // A chunk write is acknowledged when it is programmed.
+        let namespace = self.config.namespaces.get(usize::from(command.namespace));
+        let chunks = matches!(namespace, Some(Namespace::OpenChannel { .. }));
+        let promises = command.opcode == Opcode::Flush || command.fua || through || chunks;
+        if (promises && self.media.promise().is_err()) || self.media.holds_back() {
+            self.works[work].status = Status::WriteFault;
+        }
+    }
+
+    /// The host learns of the command's end.
+    pub(crate) fn complete(&mut self, work: u32) {
+        self.promise(work);
+        let record = &mut self.works[work];
+        record.live = false;
+        let command = &mut record.command;
+        self.completions.push_back(Completion {
+            tag: command.tag,
+            opcode: command.opcode,
+            status: record.status,
+            submitted: record.submitted,
+            completed: self.now,
+            stages: record.stages,
+            data: std::mem::take(&mut command.data),
+            result: record.result,
+            unmapped: record.unmapped,
+            vector: command.vector.take(),
+        });
+        if record.status == Status::Success {
+            let (opcode, namespace, sectors) =
+                (command.opcode, command.namespace, u64::from(command.sectors));
+            match opcode {
+                Opcode::Read => {
+                    let counters = self.counts(namespace);
+                    counters.host_read_sectors += sectors;
+                    counters.host_reads += 1;
+                }
+                Opcode::Write => {
+                    let counters = self.counts(namespace);
+                    counters.host_written_sectors += sectors;
+                    counters.host_writes += 1;
+                }
+                _ => {}
+            }
+        }
+        if let Some(taps) = &mut self.taps
+            && let Some(completion) = self.completions.back()
+        {
+            taps.command(completion);
+        }
+    }
+
+    /// The completions with which a power cut ends all commands on their way.
+    pub(crate) fn lose_all(&mut self) -> Vec<Completion> {
+        let now = self.now;
+        self.works
+            .iter_mut()
+            .filter(|w| w.live)
+            .map(|w| Completion {
+                tag: w.command.tag,
+                opcode: w.command.opcode,
+                status: Status::PowerLoss,
+                submitted: w.submitted,
+                completed: now,
+                stages: w.stages,
+                data: std::mem::take(&mut w.command.data),
+                result: 0,
+                unmapped: 0,
+                vector: w.command.vector.take(),
+            })
+            .collect()
+    }
+
+    pub(crate) fn is_write(&self, slice: u32) -> bool {
+        self.works[self.slices[slice].work].command.opcode != Opcode::Read
+    }
+}

@@ -1,0 +1,318 @@
+//! The namespaces of a drive: who owns which blocks, and what each is made of.
+//!
+//! Every namespace has the same blocks of every die, so all of them share all channels and dies. To the translation of a block
+//! namespace the blocks of others are bad ones; to the others they do not exist.
+
+use crate::block::BlockNamespace;
+use crate::block::mount::Source;
+use crate::build::DeviceError;
+use crate::config::{self, DeviceConfig};
+use crate::direct::chunks::ChunkNamespace;
+use crate::direct::zone_buffer::ZoneNamespace;
+use crate::direct::zone_save::{SaveArea, save_bytes};
+use crate::shared::Shared;
+use pellucid_flash::{BlockId, ChunkGeometry, Command, Layout, Nanos, Status, Vector};
+use pellucid_ftl::{Chunks, Management, Mark, ZoneConfig};
+use pellucid_media::{Media, Outcome, StoreKind, Timing};
+
+/// One namespace, with all that is its own.
+#[derive(Clone, Debug)]
+pub(crate) enum Namespace {
+    /// Sectors in any order, through a buffer and translation.
+    Block(Box<BlockNamespace>),
+    /// Open-channel.
+    Chunks(Box<ChunkNamespace>),
+    /// Zoned.
+    Zones(Box<ZoneNamespace>),
+}
+
+/// What is asked of every namespace.
+macro_rules! each {
+    ($self:ident, $namespace:ident => $call:expr) => {
+        match $self {
+            Namespace::Block($namespace) => $call,
+            Namespace::Chunks($namespace) => $call,
+            Namespace::Zones($namespace) => $call,
+        }
+    };
+}
+
+impl Namespace {
+    /// Why a command cannot be accepted.
+    pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
+        each!(self, n => n.refuse(shared, command))
+    }
+
+    /// The firmware has taken a command.
+    #[inline]
+    pub fn start(&mut self, shared: &mut Shared, work: u32) {
+        each!(self, n => n.start(shared, work))
+    }
+
+    /// The firmware has looked at a slice.
+    pub fn slice_known(&mut self, shared: &mut Shared, slice: u32) {
+        each!(self, n => n.slice_known(shared, slice))
+    }
+
+    /// The firmware has the data of a slice moved.
+    pub fn start_dma(&mut self, shared: &mut Shared, slice: u32) {
+        each!(self, n => n.start_dma(shared, slice))
+    }
+
+    /// The data of a slice have crossed the host link, and the firmware knows.
+    pub fn dma_done(&mut self, shared: &mut Shared, slice: u32) {
+        each!(self, n => n.dma_done(shared, slice))
+    }
+
+    /// The array starts on an operation of the namespace, and the media change. For how long.
+    #[inline]
+    pub fn begins(&mut self, shared: &mut Shared, op: u32) -> Nanos {
+        each!(self, n => n.begins(shared, op))
+    }
+
+    /// The data of a read of the namespace are in the controller.
+    #[inline]
+    pub fn arrived(&mut self, shared: &mut Shared, op: u32) {
+        each!(self, n => n.arrived(shared, op))
+    }
+
+    /// The array has ended an operation of the namespace that is no read, and the firmware knows.
+    #[inline]
+    pub fn ended(&mut self, shared: &mut Shared, op: u32) {
+        each!(self, n => n.ended(shared, op))
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        match self {
+            Namespace::Block(_) => 0,
+            Namespace::Chunks(n) => n.chunks.memory_bytes(),
+            Namespace::Zones(n) => n.memory_bytes(),
+        }
+    }
+
+    /// Erased blocks that are waiting.
+    pub fn free_blocks(&self) -> u32 {
+        match self {
+            Namespace::Block(n) => n.translation.free_blocks(),
+            Namespace::Chunks(n) => n.chunks.free_blocks(),
+            Namespace::Zones(n) => n.zones.free_blocks(),
+        }
+    }
+
+    /// Whether data wait for room in its buffer.
+    pub fn awaits_room(&self) -> bool {
+        match self {
+            Namespace::Block(n) => n.awaits_room(),
+            Namespace::Chunks(_) => false,
+            Namespace::Zones(n) => !n.starved.is_empty(),
+        }
+    }
+
+    /// Whether it takes no writes any more, for want of good blocks.
+    pub fn takes_no_writes(&self) -> bool {
+        match self {
+            Namespace::Block(n) => n.is_read_only(),
+            Namespace::Chunks(_) => false,
+            Namespace::Zones(n) => n.zones.is_short(),
+        }
+    }
+
+    pub fn check(&self) {
+        match self {
+            Namespace::Block(n) => n.check(),
+            Namespace::Chunks(n) => n.chunks.check(),
+            Namespace::Zones(n) => n.check(),
+        }
+    }
+
+    pub fn block(&self) -> Option<&BlockNamespace> {
+        match self {
+            Namespace::Block(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    pub fn block_mut(&mut self) -> Option<&mut BlockNamespace> {
+        match self {
+            Namespace::Block(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    pub fn chunks(&self) -> Option<&ChunkNamespace> {
+        match self {
+            Namespace::Chunks(n) => Some(n),
+            _ => None,
+        }
+    }
+}
+
+/// The description with what follows from it filled in: the one namespace of a drive that names none, and the user capacity of
+/// the only block namespace if it has not all blocks.
+pub(crate) fn complete(config: &DeviceConfig, layout: &Layout) -> Result<DeviceConfig, DeviceError> {
+    let mut config = config.clone();
+    if config.namespaces.is_empty() {
+        config.namespaces.push(config::Namespace::Block { blocks: 0..layout.blocks_per_die });
+    }
+    check(&config, layout)?;
+    let block: Vec<_> = config.block_namespaces().cloned().collect();
+    if let [blocks] = &block[..] {
+        config.ftl = config.ftl_of(blocks, layout);
+    }
+    Ok(config)
+}
+
+fn check(config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
+    let refuse = |key, allowed| Err(DeviceError::Setting { key, allowed });
+    let mut taken: Vec<_> = config.namespaces.iter().map(config::Namespace::blocks).collect();
+    taken.sort_by_key(|blocks| blocks.start);
+    let inside = taken.iter().all(|b| b.start < b.end && b.end <= layout.blocks_per_die);
+    if !inside || taken.windows(2).any(|pair| pair[0].end > pair[1].start) {
+        return refuse("drive.namespace.blocks", "blocks of a die that no other namespace has, at least one");
+    }
+    if config.namespaces.len() > usize::from(u16::MAX) {
+        return refuse("drive.namespace", "at most 65535 namespaces");
+    }
+    for namespace in &config.namespaces {
+        if let config::Namespace::Zoned { zones } = namespace {
+            check_zones(zones, config, layout)?;
+        }
+        if let config::Namespace::OpenChannel { chunks, .. } = namespace {
+            if config.media.metadata_bytes as usize != Vector::METADATA_BYTES {
+                return refuse("drive.media.metadata_bytes", "16 with an open-channel namespace");
+            }
+            let spare = match chunks.management {
+                Management::Host => 0,
+                Management::Shared { spare_blocks } => spare_blocks as usize,
+            };
+            if spare >= chunks.blocks.len() {
+                return refuse("drive.namespace.spare_blocks", "fewer than the namespace has of a die");
+            }
+            if chunks.write_optimal_stripes == 0 || chunks.write_optimal_stripes > layout.stripes_per_block {
+                return refuse("drive.namespace.write_optimal", "1 to the programs of a block");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_zones(zones: &ZoneConfig, config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
+    for (ok, key, allowed) in [
+        (
+            config.media.metadata_bytes as usize * layout.sectors_per_unit as usize >= Mark::BYTES,
+            "drive.media.metadata_bytes",
+            "16 in a mapping unit with a zoned namespace",
+        ),
+        (
+            zones.dies_per_zone >= 1 && layout.dies.is_multiple_of(zones.dies_per_zone),
+            "drive.namespace.dies_per_zone",
+            "a divisor of the dies of the drive",
+        ),
+        (
+            zones.spare_blocks >= 1 && (zones.spare_blocks as usize) < zones.blocks.len(),
+            "drive.namespace.spare_blocks",
+            "at least 1, and fewer than the namespace has of a die",
+        ),
+        (
+            zones.active_max == 0 || zones.open_max <= zones.active_max,
+            "drive.namespace.open_max",
+            "at most active_max",
+        ),
+        (
+            zones.active_max >= 1 && zones.stage_stripes > zones.active_max,
+            "drive.namespace.stage",
+            "more stripes than active_max, which must be limited: each active zone can hold one partly written",
+        ),
+        (
+            zones.protected || zones.active_max <= layout.stripes_per_block / 2,
+            "drive.namespace.active_max",
+            "at most half of the stripes of a block: the staging log holds one for each",
+        ),
+        (
+            zones.spare_blocks * layout.dies >= zones.spare_least(layout.stripes_per_block),
+            "drive.namespace.spare_blocks",
+            "with a protected buffer, in all dies together the blocks that its stripes fill, and 3",
+        ),
+        (
+            u64::from(zones.append_max_sectors) * u64::from(layout.sector_bytes)
+                >= ZoneConfig::APPEND_MAX_BYTES_LEAST,
+            "drive.namespace.append_max",
+            "sectors of 8 KiB at least, the shortest limit that hosts can be told (ZASL 1)",
+        ),
+        (
+            !matches!(config.media.store, StoreKind::File(_))
+                || config.media.save_bytes >= save_bytes(&config.namespaces, layout),
+            "drive.media.save_bytes",
+            "with a file store and a protected buffer, what save_bytes() says",
+        ),
+    ] {
+        if !ok {
+            return Err(DeviceError::Setting { key, allowed });
+        }
+    }
+    Ok(())
+}
+
+/// Makes the namespaces from what the media hold. `keep`: also what a drive would forget whose own contract is to.
+pub(crate) fn mount(
+    config: &DeviceConfig,
+    layout: &Layout,
+    media: &mut Media,
+    keep: bool,
+) -> Result<Vec<Namespace>, DeviceError> {
+    let mut namespaces = Vec::with_capacity(config.namespaces.len());
+    for (number, namespace) in (0..).zip(&config.namespaces) {
+        namespaces.push(match namespace {
+            config::Namespace::Block { blocks } => {
+                let block = BlockNamespace::mount(number, config, blocks, layout, media, keep)?;
+                Namespace::Block(Box::new(block))
+            }
+            config::Namespace::OpenChannel { chunks, feedback } => {
+                let times = times(&config.media.timing, layout, chunks.write_optimal_stripes);
+                let source =
+                    Source { media, blocks: chunks.blocks.clone(), blocks_per_die: layout.blocks_per_die };
+                let (mut chunks, erase) = Chunks::mount(chunks, layout, times, &source);
+                for block in erase {
+                    let ok = erase_now(media, block);
+                    chunks.erased_at_mount(block, ok, media.erase_count(block));
+                }
+                Namespace::Chunks(Box::new(ChunkNamespace::new(number, chunks, *feedback)))
+            }
+            config::Namespace::Zoned { zones } => {
+                let saved = SaveArea::open(&config.namespaces, number.into(), layout, media);
+                Namespace::Zones(Box::new(ZoneNamespace::mount(number, zones, layout, media, saved)))
+            }
+        });
+    }
+    Ok(namespaces)
+}
+
+/// Mounting takes no simulated time, and so does what it erases.
+pub(crate) fn erase_now(media: &mut Media, block: BlockId) -> bool {
+    media.erase_begin(block).unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+    media.erase_end(block) == Outcome::Ok
+}
+
+/// Typical and longest times of a geometry; the rest of it is filled in by who makes the chunks.
+fn times(timing: &Timing, layout: &Layout, write_optimal_stripes: u32) -> ChunkGeometry {
+    let range = |times: &[Nanos], count: u32| {
+        let sum: u64 = times.iter().map(|t| t.0).sum();
+        let longest = times.iter().copied().max().unwrap_or_default();
+        [Nanos(sum / times.len().max(1) as u64 * u64::from(count)), Nanos(longest.0 * u64::from(count))]
+    };
+    ChunkGeometry {
+        groups: layout.channels,
+        units: layout.dies_per_channel,
+        chunks: 0,
+        chunk_sectors: 0,
+        sector_bytes: layout.sector_bytes,
+        write_min_sectors: 0,
+        write_optimal_sectors: 0,
+        cached_sectors: 0,
+        open_chunks_max: 0,
+        open_chunks_per_unit_max: 0,
+        read_ns: range(&timing.read_ns, 1),
+        write_ns: range(&timing.program_ns, write_optimal_stripes),
+        reset_ns: [timing.erase_ns; 2],
+    }
+}

@@ -1,0 +1,370 @@
+//! Taps: what a drive notes about every command, operation and erase while somebody watches.
+//!
+//! ```text
+//!  finish ──► command      by kind, and by stage            Device::snapshot ──► Snapshot (plain data)
+//!  op ends ─► operation    by kind and by way                 ▲ counters, busy times, state of the ways
+//!  erase ───► erased       blocks by erase count              └ a copy of the taps, when they are on
+//!  clock ───► elapsed      time with n ways, channels, commands
+//! ```
+//! Off by default: a drive that nobody watches has no taps and pays one comparison per event. On, everything lands in tables
+//! of fixed size; only that of blocks by erase count grows and shrinks, with the erase counts that blocks have.
+//!
+//! What several histograms need of an event is kept together and reaches them with a snapshot: sums of stages, sums of parts (which the
+//! ways have), and time with an unchanged number of commands.
+//!
+//! Invariant: a side band. Nothing in the drive reads its taps, so a watched drive does the same as an unwatched one, to the
+//! nanosecond.
+
+mod histogram;
+mod snapshot;
+
+pub use histogram::{Coarse, Histogram};
+pub use snapshot::{ChannelView, Snapshot, WayView};
+
+use crate::back::scheduler::{FlashOp, OpKind};
+use crate::shared::Shared;
+use pellucid_flash::{BlockId, Completion, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
+use pellucid_media::Health;
+use std::collections::BTreeMap;
+
+/// A kind of flash operation, as the taps count it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum OperationKind {
+    /// Sense and transfer to the controller, with its retries.
+    Read = 0,
+    /// Transfer and program.
+    Program = 1,
+    /// Erase of a block.
+    Erase = 2,
+    /// Sense and program inside a die.
+    Copyback = 3,
+}
+
+impl OperationKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = 4;
+    /// All kinds in the order of their numbers.
+    pub const ALL: [OperationKind; OperationKind::COUNT] =
+        [OperationKind::Read, OperationKind::Program, OperationKind::Erase, OperationKind::Copyback];
+
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            OperationKind::Read => "read",
+            OperationKind::Program => "program",
+            OperationKind::Erase => "erase",
+            OperationKind::Copyback => "copyback",
+        }
+    }
+}
+
+impl From<OpKind> for OperationKind {
+    fn from(kind: OpKind) -> OperationKind {
+        match kind {
+            OpKind::Read => OperationKind::Read,
+            OpKind::Program => OperationKind::Program,
+            OpKind::Erase => OperationKind::Erase,
+            OpKind::Copyback => OperationKind::Copyback,
+        }
+    }
+}
+
+/// A part of a flash operation's time. Every [`Stage`] that an operation can be in belongs to one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Part {
+    /// For its way, for the firmware processor, and for the channel.
+    Wait = 0,
+    /// Command and data on the channel, and decoding.
+    Bus = 1,
+    /// The array: sense, program, erase.
+    Array = 2,
+    /// Everything from the first failed attempt to the last retry.
+    Retry = 3,
+}
+
+impl Part {
+    /// How many parts there are.
+    pub const COUNT: usize = 4;
+    /// All parts in the order of their numbers.
+    pub const ALL: [Part; Part::COUNT] = [Part::Wait, Part::Bus, Part::Array, Part::Retry];
+
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Wait => "wait",
+            Part::Bus => "bus",
+            Part::Array => "array",
+            Part::Retry => "retry",
+        }
+    }
+
+    /// An operation's time in each part.
+    pub fn of(stages: &StageTimes) -> [u64; Part::COUNT] {
+        let bus = stages.get(Stage::Transfer).0;
+        let (array, retry) = (stages.get(Stage::Media).0, stages.get(Stage::Retry).0);
+        [stages.total().0 - bus - array - retry, bus, array, retry]
+    }
+}
+
+/// A kind of command, as reports group them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CommandKind {
+    /// Reads.
+    Read = 0,
+    /// Writes, appends, copies.
+    Write = 1,
+    /// Trims, zeros, resets, zone management.
+    Trim = 2,
+    /// Flushes and reports of chunks and zones.
+    Flush = 3,
+}
+
+impl CommandKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = 4;
+    /// All kinds in the order of their numbers.
+    pub const ALL: [CommandKind; CommandKind::COUNT] =
+        [CommandKind::Read, CommandKind::Write, CommandKind::Trim, CommandKind::Flush];
+
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            CommandKind::Read => "read",
+            CommandKind::Write => "write",
+            CommandKind::Trim => "trim",
+            CommandKind::Flush => "flush",
+        }
+    }
+
+    /// The kind that an opcode belongs to.
+    pub fn of(opcode: Opcode) -> CommandKind {
+        match opcode {
+            Opcode::Read => CommandKind::Read,
+            Opcode::Write | Opcode::Append | Opcode::Copy => CommandKind::Write,
+            Opcode::Trim | Opcode::WriteZeroes | Opcode::Reset | Opcode::Zone(_) => CommandKind::Trim,
+            Opcode::Flush | Opcode::Report | Opcode::NextUnit => CommandKind::Flush,
+        }
+    }
+}
+
+/// What was noted about one way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WayTaps {
+    /// Operations that have ended, by [`OperationKind`].
+    pub operations: [u64; OperationKind::COUNT],
+    /// Their time, by kind and [`Part`], ns.
+    pub time_ns: [[u64; Part::COUNT]; OperationKind::COUNT],
+    /// Each by its whole time, by kind, ns.
+    pub latency: [Coarse; OperationKind::COUNT],
+    /// The longest, ns.
+    pub longest_ns: u64,
+}
+
+/// What was noted since [`Device::watch`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taps {
+    /// Since when.
+    pub since: SimTime,
+    /// Latency of commands by [`CommandKind`], failed ones included, ns.
+    pub commands: [Histogram; CommandKind::COUNT],
+    /// Commands that failed, by [`CommandKind`].
+    pub failed: [u64; CommandKind::COUNT],
+    /// Time of reads, then of writes, in each [`Stage`], ns. Commands that spent no time in a stage are not recorded there:
+    /// they are what is missing to the count in `commands`.
+    pub stages: [[Histogram; Stage::COUNT]; 2],
+    /// Time of flash operations by [`OperationKind`] and [`Part`], ns. No time is not recorded, as in `stages`.
+    pub operations: [[Histogram; Part::COUNT]; OperationKind::COUNT],
+    /// Each way, in the order of dies.
+    pub ways: Vec<WayTaps>,
+    /// Simulated time with n ways at work, or holding data for the channel, by n, ns.
+    pub active_ways_ns: Vec<u64>,
+    /// Simulated time with n channels carrying a transfer, by n, ns.
+    pub active_channels_ns: Vec<u64>,
+    /// Simulated time by the number of commands in the drive, ns.
+    pub outstanding_ns: Histogram,
+    /// Blocks that are not bad from the factory, by erase count; of counts that some block has.
+    pub blocks_by_erases: BTreeMap<u32, u32>,
+    /// Sums of `stages`.
+    stage_sums: [StageTimes; 2],
+    /// Commands in the drive, and for how long there have been so many, ns: not in `outstanding_ns` yet.
+    outstanding: (u32, u64),
+}
+
+impl Taps {
+    fn new(shared: &Shared) -> Taps {
+        let layout = &shared.layout;
+        let mut taps = Taps {
+            since: shared.now,
+            commands: Default::default(),
+            failed: [0; CommandKind::COUNT],
+            stages: Default::default(),
+            operations: Default::default(),
+            ways: vec![WayTaps::default(); layout.dies as usize],
+            active_ways_ns: vec![0; layout.dies as usize + 1],
+            active_channels_ns: vec![0; layout.channels as usize + 1],
+            outstanding_ns: Histogram::default(),
+            blocks_by_erases: BTreeMap::new(),
+            stage_sums: Default::default(),
+            outstanding: (0, 0),
+        };
+        taps.count_wear(shared.erase_counts());
+        taps
+    }
+
+    /// Counts blocks by their erases anew.
+    fn count_wear(&mut self, erases: impl Iterator<Item = u32>) {
+        self.blocks_by_erases.clear();
+        erases.for_each(|erases| *self.blocks_by_erases.entry(erases).or_default() += 1);
+    }
+
+    /// A block with so many erases has other ones now, or is not counted any more.
+    fn leaves(&mut self, erases: u32) {
+        match self.blocks_by_erases.get_mut(&erases) {
+            Some(blocks) if *blocks > 1 => *blocks -= 1,
+            Some(_) => drop(self.blocks_by_erases.remove(&erases)),
+            None => debug_assert!(false, "no block has {erases} erases"),
+        }
+    }
+
+    /// A command has ended.
+    #[inline(never)]
+    pub(crate) fn command(&mut self, completion: &Completion) {
+        let kind = CommandKind::of(completion.opcode) as usize;
+        self.commands[kind].record((completion.completed - completion.submitted).0, 1);
+        self.failed[kind] += u64::from(completion.status != Status::Success);
+        if let Some(stages) = self.stages.get_mut(kind) {
+            self.stage_sums[kind].add_all(&completion.stages);
+            for (histogram, &ns) in stages.iter_mut().zip(&completion.stages.0) {
+                if ns > 0 {
+                    histogram.count(ns);
+                }
+            }
+        }
+    }
+
+    /// A flash operation has ended.
+    #[inline(never)]
+    pub(crate) fn operation(&mut self, op: &FlashOp) {
+        let kind = OperationKind::from(op.kind) as usize;
+        let parts = Part::of(&op.stages);
+        let way = &mut self.ways[op.die as usize];
+        way.operations[kind] += 1;
+        let whole = parts.iter().sum();
+        way.longest_ns = way.longest_ns.max(whole);
+        way.latency[kind].record(whole);
+        for (part, &ns) in parts.iter().enumerate() {
+            way.time_ns[kind][part] += ns;
+            if ns > 0 {
+                self.operations[kind][part].count(ns);
+            }
+        }
+    }
+
+    /// A block has been erased for the `erases`-th time.
+    pub(crate) fn erased(&mut self, erases: u32) {
+        self.leaves(erases - 1);
+        *self.blocks_by_erases.entry(erases).or_default() += 1;
+    }
+
+    /// Time has passed with so many active.
+    #[inline(never)]
+    pub(crate) fn elapsed(&mut self, time: Nanos, ways: u32, channels: u32, commands: u32) {
+        self.active_ways_ns[ways as usize] += time.0;
+        self.active_channels_ns[channels as usize] += time.0;
+        if commands != self.outstanding.0 {
+            self.outstanding_ns.record(self.outstanding.0.into(), self.outstanding.1);
+            self.outstanding = (commands, 0);
+        }
+        self.outstanding.1 += time.0;
+    }
+
+    /// A copy in which everything is where it belongs.
+    pub(crate) fn settled(&self) -> Box<Taps> {
+        let mut taps = Box::new(self.clone());
+        let (commands, time) = std::mem::take(&mut taps.outstanding);
+        taps.outstanding_ns.record(commands.into(), time);
+        for (stages, sums) in taps.stages.iter_mut().zip(&taps.stage_sums) {
+            stages.iter_mut().zip(sums.0).for_each(|(histogram, sum)| histogram.set_sum(sum));
+        }
+        for (kind, parts) in taps.operations.iter_mut().enumerate() {
+            for (part, histogram) in parts.iter_mut().enumerate() {
+                histogram.set_sum(taps.ways.iter().map(|way| way.time_ns[kind][part]).sum());
+            }
+        }
+        taps
+    }
+}
+
+impl Shared {
+    /// From now on the drive notes what [`Taps`] says, from nothing. Costs one walk over the blocks now, and a few
+    /// nanoseconds per event from now on. Changes nothing that the drive does.
+    pub fn watch(&mut self) {
+        self.taps = Some(Box::new(Taps::new(self)));
+    }
+
+    /// Erase count of every good block: neither bad from the factory nor grown bad.
+    pub fn erase_counts(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.layout.blocks)
+            .map(BlockId)
+            .filter(|&b| self.media.health(b) == Health::Good)
+            .map(|b| self.media.erase_count(b))
+    }
+
+    /// A mount has erased and retired blocks, of which nobody was told one by one.
+    pub(crate) fn tap_mount(&mut self) {
+        if let Some(mut taps) = self.taps.take() {
+            taps.count_wear(self.erase_counts());
+            self.taps = Some(taps);
+        }
+    }
+
+    /// The clock goes on to `at`.
+    #[inline]
+    pub(crate) fn pass_to(&mut self, at: SimTime) {
+        if self.taps.is_some() {
+            self.tap_time(at);
+        }
+        self.now = at;
+    }
+
+    #[cold]
+    fn tap_time(&mut self, at: SimTime) {
+        if let Some(taps) = &mut self.taps
+            && at > self.now
+        {
+            let (ways, channels) = self.scheduler.active();
+            taps.elapsed(at - self.now, ways, channels, self.works.in_use() as u32);
+        }
+    }
+
+    /// A flash operation is over, and its stages are complete.
+    #[inline]
+    pub(crate) fn tap_operation(&mut self, op: u32) {
+        if let Some(taps) = &mut self.taps
+            && !self.scheduler.ops[op].part
+        {
+            taps.operation(&self.scheduler.ops[op]);
+        }
+    }
+
+    /// An erase has ended well.
+    #[inline]
+    pub(crate) fn tap_erase(&mut self, block: BlockId) {
+        if let Some(taps) = &mut self.taps
+            && self.media.health(block) == Health::Good
+        {
+            taps.erased(self.media.erase_count(block));
+        }
+    }
+
+    /// A block that was good is bad now.
+    #[inline]
+    pub(crate) fn tap_bad(&mut self, block: BlockId) {
+        if let Some(taps) = &mut self.taps {
+            taps.leaves(self.media.erase_count(block));
+        }
+    }
+}

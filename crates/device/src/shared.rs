@@ -1,0 +1,173 @@
+//! What all namespaces of a drive share: the clock, the events to come, the host interface, the firmware processor, the
+//! scheduler, the media, and the commands on their way.
+//!
+//! A namespace's methods take it as `&mut Shared`: a namespace changes itself and what is shared, and never another namespace.
+
+use crate::back::scheduler::Scheduler;
+use crate::config::DeviceConfig;
+use crate::counters::Counters;
+use crate::events::Events;
+use crate::firmware::{Firmware, Task};
+use crate::front::commands::{Slice, Work, sector_mask};
+use crate::front::host_interface::HostInterface;
+use crate::probes::Taps;
+use pellucid_flash::slab::Slab;
+use pellucid_flash::{ChunkNotice, Completion, Divisor, Layout, SimTime};
+use pellucid_media::{Media, MediaConfig};
+use std::collections::VecDeque;
+
+/// Everything of a drive that is no namespace's own.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub config: DeviceConfig,
+    pub layout: Layout,
+    pub now: SimTime,
+    pub events: Events,
+    pub host: HostInterface,
+    pub firmware: Firmware,
+    pub scheduler: Scheduler,
+    pub media: Media,
+    pub works: Slab<Work>,
+    pub slices: Slab<Slice>,
+    /// Commands fetched and not retired.
+    pub active: u32,
+    /// Commands that the controller has completed and the firmware has not dealt with.
+    pub unretired: u32,
+    pub image_bytes: usize,
+    /// All sectors of a mapping unit, as bits.
+    pub full: u64,
+    /// Units that one sense brings: those of a superpage, of one-shot programming those of a page; with independent plane reads, of
+    /// a page of one plane.
+    pub sense: Divisor,
+    /// By namespace.
+    counters: Vec<Counters>,
+    /// Of no namespace.
+    pub common: Counters,
+    /// On while somebody watches; nothing in the drive reads them.
+    pub taps: Option<Box<Taps>>,
+    pub completions: VecDeque<Completion>,
+    /// What hosts have not been told yet, with the namespace.
+    pub notices: VecDeque<(u16, ChunkNotice)>,
+    /// Notices so far.
+    pub notice_count: u64,
+}
+
+impl Shared {
+    /// Of a drive at rest. The description is complete and has been checked.
+    pub fn new(config: DeviceConfig, media: Media) -> Shared {
+        let layout = media.layout().clone();
+        Shared {
+            events: Events::default(),
+            host: HostInterface::new(&config.host),
+            firmware: Firmware::new(&config.firmware, config.media.seed),
+            scheduler: Scheduler::of(&config, &layout),
+            works: Slab::default(),
+            slices: Slab::default(),
+            now: SimTime::ZERO,
+            active: 0,
+            unretired: 0,
+            image_bytes: media.image_bytes(),
+            full: sector_mask(0, layout.sectors_per_unit),
+            sense: units_of_a_sense(&config.media, &layout),
+            counters: vec![Counters::default(); config.namespaces.len()],
+            common: Counters::default(),
+            taps: None,
+            completions: VecDeque::new(),
+            notices: VecDeque::new(),
+            notice_count: 0,
+            config,
+            layout,
+            media,
+        }
+    }
+
+    /// The power fails: commands, events and operations are forgotten; clock, counters and busy times go on.
+    pub fn power_off(&mut self) {
+        self.events.clear();
+        self.host.reset(self.now);
+        self.firmware.reset(self.now);
+        self.scheduler.reset(self.now);
+        self.works.clear();
+        self.slices.clear();
+        (self.active, self.unretired) = (0, 0);
+    }
+
+    /// Counters of a namespace.
+    #[inline]
+    pub fn counts(&mut self, namespace: u16) -> &mut Counters {
+        &mut self.counters[usize::from(namespace)]
+    }
+
+    /// As [`Shared::counts`], to read.
+    pub fn counters_of(&self, namespace: u16) -> Counters {
+        self.counters.get(usize::from(namespace)).copied().unwrap_or_default()
+    }
+
+    /// Sums over the namespaces.
+    pub fn counters(&self) -> Counters {
+        let mut sum = self.common;
+        self.counters.iter().for_each(|counters| sum.add(counters));
+        Counters {
+            suspensions: self.scheduler.suspensions,
+            miscorrected_chunks: self.media.miscorrected_chunks(),
+            damaged_reads: self.media.damaged_reads(),
+            retired_blocks: self.media.retired_blocks(),
+            ..sum
+        }
+    }
+
+    pub fn reset_counters(&mut self) {
+        self.counters.fill(Counters::default());
+        self.common = Counters::default();
+        self.media.reset_counts();
+    }
+
+    /// The namespace of a slice's command.
+    #[inline]
+    pub fn namespace_of(&self, slice: u32) -> u16 {
+        self.works[self.slices[slice].work].command.namespace
+    }
+
+    /// Asks the firmware for a task; `true`: it costs nothing, and whoever asks does it at once. Which task it is is known
+    /// wherever this is called, so that firmware that costs nothing is a call of what the task stands for.
+    #[inline(always)]
+    pub fn grants(&mut self, task: Task) -> bool {
+        let free = self.firmware.is_free();
+        if !free {
+            self.ask_processor(task);
+        }
+        free
+    }
+
+    #[inline(never)]
+    fn ask_processor(&mut self, task: Task) {
+        self.firmware.ask(self.now, task, &mut self.events);
+    }
+
+    /// A flash operation is to join the queue of its die.
+    #[inline(always)]
+    pub fn ask_issue(&mut self, op: u32) {
+        // To a loop, the reservation station is a list in memory; issuing costs when the operation is issued.
+        if self.firmware.is_free() || self.firmware.polling.is_some() {
+            self.issue(op);
+        } else {
+            self.ask_processor(Task::Issue(op));
+        }
+    }
+
+    /// A command is to be completed.
+    #[inline(always)]
+    pub fn ask_complete(&mut self, work: u32) {
+        if self.grants(Task::Complete(work)) {
+            self.completed_by_firmware(work);
+        }
+    }
+}
+
+fn units_of_a_sense(media: &MediaConfig, layout: &Layout) -> Divisor {
+    let geometry = &media.geometry;
+    let planes = if media.independent_plane_reads && geometry.multi_plane { geometry.planes } else { 1 };
+    let pages = geometry.one_shot_pages * planes;
+    let whole = layout.units_per_stripe.is_multiple_of(pages);
+    Divisor::new(if whole { layout.units_per_stripe / pages } else { 1 })
+}
