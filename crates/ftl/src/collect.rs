@@ -7,7 +7,8 @@
 
 use crate::Isolation;
 use crate::blocks::BlockState;
-use crate::page_map::{PageMap, Stream};
+use crate::page_map::PageMap;
+use crate::translation::Stream;
 use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
 use std::ops::Range;
 

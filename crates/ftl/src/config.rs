@@ -128,9 +128,19 @@ pub enum Durability {
     },
 }
 
-/// The page-map translation layer.
+/// Which translation a drive has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Map {
+    /// A page map, all of it in DRAM.
+    #[default]
+    Page,
+}
+
+/// A translation layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FtlConfig {
+    /// Which translation.
+    pub map: Map,
     /// Spare capacity as a share of the user capacity: `(physical - user) / user`.
     pub over_provisioning: f64,
     /// User capacity in bytes, instead of what over-provisioning yields.

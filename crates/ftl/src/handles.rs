@@ -6,7 +6,8 @@
 //!
 //! Invariant: `written < unit` for every handle. With one handle nothing is counted.
 
-use crate::page_map::{PageMap, Stream};
+use crate::page_map::PageMap;
+use crate::translation::Stream;
 use crate::{Isolation, Separation};
 use pellucid_flash::{DieId, Layout, Lpn, PlacementEventKind};
 

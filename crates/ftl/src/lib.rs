@@ -18,6 +18,7 @@ mod pool;
 mod segment_writes;
 mod spare;
 mod temperature;
+mod translation;
 mod victim;
 mod zone_config;
 mod zone_mark;
@@ -28,11 +29,16 @@ pub use chunk_refresh::ChunkMove;
 pub use chunks::{ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, WriteFailure};
 pub use collect::{Emptied, Relocation};
 pub use config::{
-    Durability, FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, SlcCache, Victim, WearLevelling,
+    Durability, FtlConfig, HANDLES_MAX, Isolation, Map, Placement, Separation, SlcCache, Victim,
+    WearLevelling,
 };
 pub use handles::HandleEvent;
 pub use mount::{MountReport, MountSource};
-pub use page_map::{FtlCounters, Outdated, PageMap, Plan, ProgramId, Settled, SetupError, Stream};
+pub use page_map::{FtlCounters, PageMap, Settled, SetupError};
 pub use segment_writes::{SegmentPlan, SegmentWrites};
+pub use translation::{
+    Arrival, Arrived, CopyId, FlushPoint, GcJob, Located, MapJob, MapPage, Move, Outdated, Plan, ProgramId,
+    Reclaim, Stream,
+};
 pub use zone_mount::{LOG, SavedStripe, Staged, StagedIn, Verdict, ZoneMount};
 pub use zones::{Mark, ZoneConfig, ZoneWork, Zones};

@@ -12,7 +12,8 @@
 //! older is lost ([`Ppa::LOST`]), and the segment is written anew with that.
 
 use crate::journal::parse_segment;
-use crate::page_map::{PageMap, SetupError, Stream, split_sequence};
+use crate::page_map::{PageMap, SetupError, split_sequence};
+use crate::translation::Stream;
 use crate::{Durability, FtlConfig, Isolation};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 

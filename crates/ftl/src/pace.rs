@@ -22,7 +22,8 @@
 //! needed, or for programs of its own; so the wait ends. Whoever was turned away hears of it ([`PageMap::take_released`]).
 
 use crate::Separation;
-use crate::page_map::{PageMap, Stream};
+use crate::page_map::PageMap;
+use crate::translation::Stream;
 use pellucid_flash::{BlockId, DieId};
 
 /// Host stripes that keep a die busy: one at work, and one that waits.

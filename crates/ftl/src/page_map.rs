@@ -20,38 +20,16 @@ mod place;
 mod places;
 mod programs;
 
-pub use programs::{Plan, ProgramId, Settled};
+pub use programs::Settled;
 use programs::{Program, ProgramUnit};
 
 use crate::blocks::{BlockState, Blocks};
 use crate::collect::Collection;
 use crate::handles::Handles;
 use crate::temperature::Temperature;
+use crate::translation::{Outdated, Stream};
 use crate::{Durability, FtlConfig, Separation, Victim};
 use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa, Rng};
-
-/// Which data share an open block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// Host data of placement handle 0 (the hot part with [`Separation::Frequency`]).
-    Host,
-    /// Host data that are seldom written.
-    HostCold,
-    /// Relocated data.
-    Collected,
-    /// Cold data moved by wear levelling, onto worn blocks.
-    Worn,
-    /// Map segments.
-    Meta,
-    /// Map segments that collection waits for: they share the blocks of `Meta` and may use what is kept for relocation.
-    MetaMoved,
-    /// Host data in the SLC cache.
-    Cached,
-    /// Host data of this placement handle, from 1.
-    Placed(u16),
-    /// Relocated data of this placement handle, with [`crate::Isolation::Persistent`].
-    PlacedCollected(u16),
-}
 
 impl Stream {
     /// The place of its open block among those of a die: six fixed ones, then two for each handle from 1.
@@ -192,15 +170,6 @@ pub struct PageMap {
     pub(crate) rng: Rng,
     pub(crate) segments: crate::journal::Segments,
     pub(crate) counters: FtlCounters,
-}
-
-/// Why a copy is no longer needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outdated {
-    /// Its successor is on the media.
-    Replaced,
-    /// Its page was trimmed. Until the trim is on the media, a power cut brings the copy back.
-    Trimmed,
 }
 
 impl PageMap {

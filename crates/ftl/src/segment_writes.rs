@@ -11,7 +11,8 @@
 //! are never in flight together.
 
 use crate::journal::SegmentWork;
-use crate::page_map::{PageMap, Plan, Stream};
+use crate::page_map::PageMap;
+use crate::translation::{Plan, Stream};
 use pellucid_flash::{Cause, Lpn};
 
 /// Segments that are on their way at one time: after a trim of the whole drive there may be very many.

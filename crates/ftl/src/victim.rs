@@ -20,7 +20,8 @@
 use crate::Victim;
 use crate::blocks::BlockState;
 use crate::collect::Outgoing;
-use crate::page_map::{PageMap, Stream};
+use crate::page_map::PageMap;
+use crate::translation::Stream;
 use pellucid_flash::{BlockId, Cause, DieId};
 
 impl PageMap {

@@ -15,7 +15,8 @@
 //!
 //! Invariants: a block of the cache is open only for [`Stream::Cached`], and no other is; map segments never go there.
 
-use super::{PageMap, Stream};
+use super::PageMap;
+use crate::translation::Stream;
 use pellucid_flash::{BlockId, DieId};
 
 impl PageMap {

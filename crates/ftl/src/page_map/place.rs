@@ -5,7 +5,8 @@
 //! ```
 //! Invariant: the last free blocks of a die are kept for what collection and map segments need, so that room can always be made.
 
-use super::{OpenBlock, PageMap, Stream};
+use super::{OpenBlock, PageMap};
+use crate::translation::Stream;
 use crate::{Durability, Isolation, Placement, Separation};
 use pellucid_flash::{BlockId, DieId, Layout, Ppa};
 

@@ -7,27 +7,10 @@
 //! Invariants: a copy is invalidated only when its successor's program has ended well; following `old` from an unfinished
 //! copy leads to one that is on the media, or to none.
 
-use super::{OWNER_SHIFT, Outdated, PageMap, Stream};
+use super::{OWNER_SHIFT, PageMap};
 use crate::blocks::BlockState;
+use crate::translation::{Outdated, Plan, ProgramId, Stream};
 use pellucid_flash::{BlockId, DieId, Lpn, Ppa};
-
-/// Names a planned program until [`PageMap::program_ended`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProgramId(pub u32);
-
-/// A program to carry out: the units go to `first`, `first + 1`, ... in the order given; the rest of the stripe is padding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// To report its end.
-    pub id: ProgramId,
-    /// First unit of the stripe.
-    pub first: Ppa,
-    /// Its die.
-    pub die: DieId,
-    /// Goes to the spare area: a number that rises with every planned stripe of the drive, and above it, in the highest byte,
-    /// the placement handle.
-    pub sequence: u64,
-}
 
 /// A planned program that has not ended. Its units lie in `PageMap::program_units`.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use pellucid_flash::{Geometry, Layout};
-use pellucid_ftl::{Durability, FtlConfig, Isolation, Placement, Separation, Victim, WearLevelling};
+use pellucid_ftl::{Durability, FtlConfig, Isolation, Map, Placement, Separation, Victim, WearLevelling};
 
 /// Channels of one die with so many blocks of `pages` pages of so many units of one sector.
 pub fn layout(channels: u32, blocks: u32, pages: u32, units: u32) -> Layout {
@@ -26,6 +26,7 @@ pub fn layout(channels: u32, blocks: u32, pages: u32, units: u32) -> Layout {
 /// Greedy collection from two free blocks on, relocated data apart, a third of the drive to spare, nothing durable.
 pub fn config() -> FtlConfig {
     FtlConfig {
+        map: Map::Page,
         over_provisioning: 0.5,
         capacity_bytes: None,
         victim: Victim::Greedy,

@@ -9,11 +9,12 @@
 use super::line::Lines;
 use super::rate::RateLimiter;
 use super::{HostFtlConfig, HostFtlError};
-use pellucid_ftl::{Durability, FtlConfig, Isolation, PageMap, Placement, Separation, WearLevelling};
+use pellucid_ftl::{Durability, FtlConfig, Isolation, Map, PageMap, Placement, Separation, WearLevelling};
 
 /// The engine's settings: one die, its blocks the lines.
 pub(super) fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig {
     FtlConfig {
+        map: Map::Page,
         over_provisioning: config.over_provisioning,
         capacity_bytes: config.capacity_bytes,
         victim: config.victim,

@@ -363,6 +363,7 @@ fn blank_media() -> MediaConfig {
 
 fn blank_ftl() -> FtlConfig {
     FtlConfig {
+        map: pellucid_ftl::Map::Page,
         over_provisioning: 0.0,
         capacity_bytes: None,
         victim: Victim::Greedy,

@@ -57,7 +57,9 @@ keys! {
 
 /// The translation of a block namespace of this `layout`; `None`: there is none, and its keys have no effect.
 pub(crate) fn finish(draft: &mut Draft, values: &Values, layout: Option<&Layout>) -> Result<(), SpecError> {
-    let Map::Page = draft.map;
+    draft.drive.ftl.map = match draft.map {
+        Map::Page => pellucid_ftl::Map::Page,
+    };
     draft.drive.ftl.durability = draft.durability.durability(draft.checkpoint_every);
     draft.drive.ftl.slc_cache = slc_cache(draft, values, layout)?;
     layout.map_or(Ok(()), |layout| check_spare(values, &draft.drive.ftl, layout))

@@ -7,8 +7,8 @@ use pellucid_device::{
 };
 use pellucid_flash::{Geometry, Nanos};
 use pellucid_ftl::{
-    ChunkConfig, Durability, FtlConfig, Isolation, Management, Placement, Separation, Victim, WearLevelling,
-    WriteFailure, ZoneConfig,
+    ChunkConfig, Durability, FtlConfig, Isolation, Management, Map, Placement, Separation, Victim,
+    WearLevelling, WriteFailure, ZoneConfig,
 };
 use pellucid_media::{Cell, Faults, Keep, ListedFault, MediaConfig, StoreKind, Timing};
 use pellucid_serve::control::ControlSession;
@@ -85,6 +85,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             seed: 7,
         },
         ftl: FtlConfig {
+            map: Map::Page,
             over_provisioning: 0.3,
             capacity_bytes: None,
             victim: Victim::Greedy,
