@@ -17,7 +17,7 @@ use pellucid_flash::{
     BlockId, ChunkInfo, Drive, HandleInfo, Layout, Lba, Lpn, Nanos, PlacementEvent, PlacementGeometry, Ppa,
     SimTime,
 };
-use pellucid_ftl::{FtlCounters, MountReport};
+use pellucid_ftl::{FtlCounters, Located, MountReport};
 use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, StoreError, StoreNotice};
 
 /// What several mounts did that come one after the other; `None`: there was none.
@@ -76,7 +76,7 @@ impl Device {
     #[inline]
     pub fn announce(&self, lba: Lba) {
         if let Some(block) = self.first() {
-            block.translation.touch(Lpn(self.shared.layout.unit_of(lba.0).0));
+            block.translation.prefetch(Lpn(self.shared.layout.unit_of(lba.0).0));
         }
     }
 
@@ -89,8 +89,8 @@ impl Device {
         if lba.0 >= block.capacity_sectors(&self.shared.layout) {
             return;
         }
-        let ppa = block.translation.lookup(Lpn(self.shared.layout.unit_of(lba.0).0));
-        if ppa.is_some() {
+        let place = block.translation.peek(Lpn(self.shared.layout.unit_of(lba.0).0));
+        if let Located::At(ppa) = place {
             self.shared.media.touch(ppa);
         }
     }
@@ -367,7 +367,7 @@ impl Device {
     pub fn reset_counters(&mut self) {
         self.shared.reset_counters();
         for block in self.namespaces.iter_mut().filter_map(Namespace::block_mut) {
-            block.translation.reset_counters();
+            block.translation.set_counters(FtlCounters::default());
         }
         if self.is_watched() {
             self.watch();

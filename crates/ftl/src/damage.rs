@@ -8,7 +8,7 @@
 //! ```
 //! Invariant: a dead die has no free and no open block, so nothing is ever planned there again.
 
-use crate::blocks::BlockState;
+use crate::block_manager::BlockState;
 use crate::page_map::PageMap;
 use pellucid_flash::{BlockId, DieId};
 
@@ -30,39 +30,39 @@ impl PageMap {
         true
     }
 
-    /// The data of `block` are to be written anew before they become unreadable. They leave it as in a collection, when its
+    /// The data of `block` are to be written anew before they become unreadable. They leave it as in GC, when its
     /// die has room to spare. `false`: nothing to do, or known.
     pub fn refresh_block(&mut self, block: BlockId) -> bool {
         let closed = self.blocks.state(block) == BlockState::Closed;
-        closed && !self.blocks.failed(block) && self.queue_refresh(block)
+        closed && !self.blocks.failed(block) && self.gc.queue_refresh(self.layout.die_of_block(block), block)
     }
 
     /// `die` is dead: its programs and erases will fail, and its data cannot be read. Programs that are planned there end
     /// as failed ones do.
     pub fn kill_die(&mut self, die: DieId) {
-        if std::mem::replace(&mut self.dead[die.0 as usize], true) {
+        if !self.blocks.kill_die(die) {
             return;
         }
-        self.live_dies -= 1;
         for block in self.blocks.of_die(die) {
             match self.blocks.state(block) {
-                BlockState::Free => self.blocks.bury(block),
+                BlockState::Free => self.blocks.retire(block),
                 BlockState::Erasing | BlockState::Bad => {}
                 _ => {
                     self.retire_block(block);
                 }
             }
         }
-        self.stop_collection(die);
+        self.gc.stop(die);
         self.empty_dead(die);
     }
 
-    /// Blocks of a dead die come out of [`PageMap::pop_emptied`] once they hold nothing valid.
+    /// Blocks of a dead die come out of [`PageMap::next_erase`] once they hold nothing valid.
     pub(crate) fn empty_dead(&mut self, die: DieId) {
-        for block in self.take_retiring(die) {
+        let blocks = &self.blocks;
+        for block in self.gc.take_retiring(die, |block| blocks.is_settled(block)) {
             self.blocks.choose(block);
             if self.blocks.valid(block) == 0 {
-                self.emptied.push(block);
+                self.gc.emptied.push(block);
             }
         }
     }

@@ -25,8 +25,9 @@ pub struct HandleEvent {
     pub units: u64,
 }
 
+/// The placement handles of a drive.
 #[derive(Clone, Debug)]
-pub(crate) struct Handles {
+pub struct Handles {
     /// Of the reclaim unit that each handle refers to: units written.
     written: Vec<u64>,
     /// Units of a reclaim unit.
@@ -36,7 +37,8 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
-    pub fn new(count: u16, layout: &Layout) -> Handles {
+    /// `count` of them, nothing written.
+    pub(crate) fn new(count: u16, layout: &Layout) -> Handles {
         Handles {
             written: vec![0; count.into()],
             unit: u64::from(layout.dies) * u64::from(layout.units_per_block),
@@ -45,9 +47,31 @@ impl Handles {
         }
     }
 
+    /// How many there are; 1: no placement by the host.
     #[inline]
-    pub fn count(&self) -> usize {
-        self.written.len()
+    pub fn count(&self) -> u16 {
+        self.written.len() as u16
+    }
+
+    /// Mapping units of a reclaim unit.
+    pub fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    /// Units that the reclaim unit of `handle` can still take.
+    pub fn remaining(&self, handle: u16) -> u64 {
+        self.unit - self.written[usize::from(handle)]
+    }
+
+    /// Whether something happened that [`Handles::take_events`] tells.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// What happened since the last call.
+    pub fn take_events(&mut self) -> std::vec::Drain<'_, HandleEvent> {
+        self.events.drain(..)
     }
 
     fn note(&mut self, kind: PlacementEventKind, handle: u16, units: u64) {
@@ -57,7 +81,7 @@ impl Handles {
     }
 
     /// A stripe of `stream` was planned.
-    pub fn wrote(&mut self, stream: Stream) {
+    pub(crate) fn wrote(&mut self, stream: Stream) {
         let handle = match stream {
             Stream::Host | Stream::HostCold => 0,
             Stream::Placed(handle) => handle,
@@ -72,31 +96,27 @@ impl Handles {
     }
 
     /// A block of `owner` with so many valid units became a victim.
-    pub fn moved(&mut self, owner: u16, units: u32) {
+    pub(crate) fn moved(&mut self, owner: u16, units: u32) {
         self.note(PlacementEventKind::Reallocated, owner, units.into());
     }
 }
 
 impl PageMap {
-    /// Placement handles.
-    pub fn handles(&self) -> u16 {
-        self.config.handles
+    /// The placement handles.
+    #[inline]
+    pub fn handles(&self) -> &Handles {
+        &self.handles
+    }
+
+    /// The same, to take their events.
+    pub fn handles_mut(&mut self) -> &mut Handles {
+        &mut self.handles
     }
 
     /// The placement handle in whose blocks `lpn` lies; 0 if in none.
     pub fn owner(&self, lpn: Lpn) -> u16 {
-        let ppa = self.lookup(lpn);
+        let ppa = self.copy_of(lpn);
         if ppa.is_some() { self.blocks.owner(self.layout.block_of(ppa)) } else { 0 }
-    }
-
-    /// Mapping units of a reclaim unit.
-    pub fn reclaim_units(&self) -> u64 {
-        self.handles.unit
-    }
-
-    /// Units that the reclaim unit of `handle` can still take.
-    pub fn handle_remaining(&self, handle: u16) -> u64 {
-        self.handles.unit - self.handles.written[usize::from(handle)]
     }
 
     /// Lets `handle` refer to a new reclaim unit: its open blocks are closed as they are.
@@ -119,17 +139,6 @@ impl PageMap {
         }
     }
 
-    /// Whether something happened that [`PageMap::take_handle_events`] tells.
-    #[inline]
-    pub fn has_handle_events(&self) -> bool {
-        !self.handles.events.is_empty()
-    }
-
-    /// What happened to the handles since the last call.
-    pub fn take_handle_events(&mut self) -> impl Iterator<Item = HandleEvent> + use<'_> {
-        self.handles.events.drain(..)
-    }
-
     /// Mount only: handles refer to what their open blocks can still take.
     pub(crate) fn restore_handles(&mut self) {
         if self.config.handles < 2 {
@@ -137,7 +146,9 @@ impl PageMap {
         }
         for handle in 0..self.config.handles {
             let stream = if handle == 0 { Stream::Host } else { Stream::Placed(handle) };
-            let stripes: u64 = (0..self.layout.dies).map(|die| self.open_stripes(DieId(die), stream)).sum();
+            let stripes: u64 = (0..self.layout.dies)
+                .map(|die| self.open_block(DieId(die), stream).map_or(0, |open| u64::from(open.stripe)))
+                .sum();
             self.handles.written[usize::from(handle)] = stripes * self.handles.stripe;
             self.handles.note(PlacementEventKind::Reset, handle, 0);
         }

@@ -3,22 +3,23 @@
 //! Pure state and decisions: this crate holds no data, reads no clock and does no I/O. The drive runs it below the
 //! interface; a host FTL runs the same engine above an open-channel drive.
 
-mod blocks;
+mod block_manager;
 mod chunk_refresh;
 mod chunks;
-mod collect;
 mod config;
 mod damage;
+mod gc;
 mod handles;
-mod journal;
+mod map_writes;
+mod mapping_table;
 mod mount;
 mod pace;
 mod page_map;
 mod pool;
-mod segment_writes;
 mod spare;
 mod temperature;
 mod translation;
+mod translation_pages;
 mod victim;
 mod zone_config;
 mod zone_mark;
@@ -27,18 +28,16 @@ mod zones;
 
 pub use chunk_refresh::ChunkMove;
 pub use chunks::{ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, WriteFailure};
-pub use collect::{Emptied, Relocation};
 pub use config::{
     Durability, FtlConfig, HANDLES_MAX, Isolation, Map, Placement, Separation, SlcCache, Victim,
     WearLevelling,
 };
-pub use handles::HandleEvent;
+pub use handles::{HandleEvent, Handles};
 pub use mount::{MountReport, MountSource};
-pub use page_map::{FtlCounters, PageMap, Settled, SetupError};
-pub use segment_writes::{SegmentPlan, SegmentWrites};
+pub use page_map::{FtlCounters, PageMap, SetupError};
 pub use translation::{
     Arrival, Arrived, CopyId, FlushPoint, GcJob, Located, MapJob, MapPage, Move, Outdated, Plan, ProgramId,
-    Reclaim, Stream,
+    Reclaim, Stream, Translation,
 };
 pub use zone_mount::{LOG, SavedStripe, Staged, StagedIn, Verdict, ZoneMount};
 pub use zones::{Mark, ZoneConfig, ZoneWork, Zones};

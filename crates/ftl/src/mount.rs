@@ -1,7 +1,7 @@
 //! Mount: the map rebuilt from what the media hold.
 //!
 //! 1. *headers*: the first and the last programmed stripe of every block (its range of sequence numbers);
-//! 2. *segments*: the newest copy of every map segment, from the blocks that hold them;
+//! 2. *segments*: the newest copy of every translation page, from the blocks that hold them;
 //! 3. *replay*: the spare areas of the blocks that were written at or after the lowest watermark, newest copy wins;
 //! 4. *blocks*: valid units counted, partly written blocks opened again behind their last stripe.
 //!
@@ -11,9 +11,10 @@
 //! Of a segment that cannot be read its mark says whether pages of it were trimmed. If so, what was programmed after it counts; what is
 //! older is lost ([`Ppa::LOST`]), and the segment is written anew with that.
 
-use crate::journal::parse_segment;
+use crate::block_manager::OpenBlock;
 use crate::page_map::{PageMap, SetupError, split_sequence};
 use crate::translation::Stream;
+use crate::translation_pages::parse;
 use crate::{Durability, FtlConfig, Isolation};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 
@@ -31,7 +32,7 @@ pub trait MountSource {
     fn erases(&self, block: BlockId) -> u32;
     /// Whether the block is retired.
     fn is_bad(&self, block: BlockId) -> bool;
-    /// All bytes of a unit that holds a map segment; `None` if unreadable.
+    /// All bytes of a unit that holds a translation page; `None` if unreadable.
     fn segment(&self, ppa: Ppa) -> Option<Vec<u8>>;
 }
 
@@ -48,7 +49,7 @@ pub struct MountReport {
     pub busiest_die_reads: u64,
     /// Pages found.
     pub mapped_units: u64,
-    /// Pages lost with map segments that cannot be read.
+    /// Pages lost with translation pages that cannot be read.
     pub lost_units: u64,
 }
 
@@ -59,7 +60,7 @@ const SEQUENCE_GAP: u64 = 1 << 20;
 /// again may be given until it is full.
 pub(crate) const BLOCK_SEQUENCES: u64 = 1 << 31;
 
-/// What the newest copies of the map segments say.
+/// What the newest copies of the translation pages say.
 struct Loaded {
     /// Of each segment; 0: all that is found counts.
     watermarks: Vec<u64>,
@@ -131,7 +132,7 @@ impl PageMap {
             })
             .collect();
         if keep {
-            let segments = map.load_segments(&ranges, source, &mut report, &mut reads);
+            let segments = map.load_map_pages(&ranges, source, &mut report, &mut reads);
             map.replay(&ranges, &segments.watermarks, source, &mut report, &mut reads);
             report.lost_units = map.give_up_doubtful(&segments.unreadable, source);
         }
@@ -139,7 +140,7 @@ impl PageMap {
         map.restore_blocks(&ranges, sequence);
         map.restore_handles();
         map.sequence = sequence;
-        report.mapped_units = (0..map.user_units).filter(|&l| map.lookup(Lpn(l)).is_some()).count() as u64;
+        report.mapped_units = (0..map.user_units).filter(|&l| map.copy_of(Lpn(l)).is_some()).count() as u64;
         report.busiest_die_reads = reads.into_iter().max().unwrap_or(0);
         Ok((map, report))
     }
@@ -148,8 +149,9 @@ impl PageMap {
     /// power once may do so again before that is made good: another block a die is kept free from then on, if there is room.
     fn expect_power_cuts(&mut self) {
         let good = self.layout.blocks - self.blocks.bad_count();
-        let most = self.config.units_max(&self.layout, good, self.live_dies, self.config.working_blocks());
-        self.cut_reserve = u32::from(u64::from(self.map_length()) <= most);
+        let most =
+            self.config.units_max(&self.layout, good, self.blocks.live_dies(), self.config.working_blocks());
+        self.cut_reserve = u32::from(u64::from(self.table.pages()) <= most);
     }
 
     fn unit_of_stripe(&self, block: BlockId, stripe: u32, unit: u32) -> Ppa {
@@ -176,14 +178,14 @@ impl PageMap {
         }
     }
 
-    fn load_segments(
+    fn load_map_pages(
         &mut self,
         ranges: &[BlockRange],
         source: &impl MountSource,
         report: &mut MountReport,
         reads: &mut [u64],
     ) -> Loaded {
-        let count = self.map_length() - self.user_units;
+        let count = self.table.pages() - self.user_units;
         let mut newest = vec![(Ppa::NONE, 0u64, Lpn::NONE); count as usize];
         for range in ranges.iter().filter(|r| r.meta) {
             for unit in 0..range.stripes * self.layout.units_per_stripe {
@@ -191,7 +193,7 @@ impl PageMap {
                 reads[self.layout.die_of(ppa).0 as usize] += 1;
                 if let Some((mark, sequence)) = spare(source, ppa)
                     && mark != Lpn::NONE
-                    && let Some(slot) = newest.get_mut((self.page_of_mark(mark).0 - self.user_units) as usize)
+                    && let Some(slot) = newest.get_mut((self.named(mark).0 - self.user_units) as usize)
                     && sequence >= slot.1
                 {
                     *slot = (ppa, sequence, mark);
@@ -201,27 +203,27 @@ impl PageMap {
         let first_of: std::collections::BTreeMap<BlockId, u64> =
             ranges.iter().map(|r| (r.block, r.first)).collect();
         // A volatile drive writes no segments; then everything is replayed.
-        let mut watermarks = vec![0; self.user_units.div_ceil(self.entries_per_segment) as usize];
+        let mut watermarks = vec![0; self.user_units.div_ceil(self.pages.entries) as usize];
         let mut unreadable = Vec::new();
         for (segment, &(ppa, written, mark)) in newest.iter().enumerate().filter(|(_, n)| n.0.is_some()) {
             report.segment_reads += 1;
-            self.set_map(self.segment_lpn(segment as u32), ppa);
-            let trimmed = mark == self.segment_lpn(segment as u32);
+            self.table.set(self.map_page_lpn(segment as u32), ppa);
+            let trimmed = mark == self.map_page_lpn(segment as u32);
             if trimmed {
-                self.segments.set_trimmed(segment as u32);
+                self.pages.set_trimmed(segment as u32);
             }
             let bytes = source.segment(ppa);
-            let Some((watermark, entries)) = bytes.and_then(|b| parse_segment(&b, segment as u32)) else {
+            let Some((watermark, entries)) = bytes.and_then(|b| parse(&b, segment as u32)) else {
                 unreadable.extend(trimmed.then_some((segment as u32, written)));
                 continue;
             };
             watermarks[segment] = watermark;
-            let first_lpn = segment as u32 * self.entries_per_segment;
+            let first_lpn = segment as u32 * self.pages.entries;
             for (lpn, entry) in (first_lpn..self.user_units).zip(entries).filter(|&(_, e)| e != 0) {
                 let ppa = Ppa(entry - 1);
                 let begun = |ppa| first_of.get(&self.layout.block_of(ppa));
                 if ppa == Ppa::LOST || begun(ppa).is_some_and(|&first| first < watermark) {
-                    self.set_map(Lpn(lpn), ppa);
+                    self.table.set(Lpn(lpn), ppa);
                 }
             }
         }
@@ -233,12 +235,12 @@ impl PageMap {
     fn give_up_doubtful(&mut self, unreadable: &[(u32, u64)], source: &impl MountSource) -> u64 {
         let mut lost = 0;
         for &(segment, written) in unreadable {
-            self.segments.dirty(segment, self.sequence);
-            let first = segment * self.entries_per_segment;
-            for lpn in (first..(first + self.entries_per_segment).min(self.user_units)).map(Lpn) {
-                let known = self.lookup(lpn);
+            self.pages.dirty(segment, self.sequence);
+            let first = segment * self.pages.entries;
+            for lpn in (first..(first + self.pages.entries).min(self.user_units)).map(Lpn) {
+                let known = self.copy_of(lpn);
                 if known.is_some() && spare(source, known).is_none_or(|(_, sequence)| sequence < written) {
-                    self.set_map(lpn, Ppa::LOST);
+                    self.table.set(lpn, Ppa::LOST);
                     self.keep_until_saved(known);
                     lost += 1;
                 }
@@ -262,16 +264,14 @@ impl PageMap {
                 reads[self.layout.die_of(ppa).0 as usize] += 1;
                 report.replay_reads += 1;
                 let Some((lpn, sequence)) = spare(source, ppa) else { continue };
-                if lpn.0 >= self.user_units
-                    || sequence < watermarks[(lpn.0 / self.entries_per_segment) as usize]
-                {
+                if lpn.0 >= self.user_units || sequence < watermarks[(lpn.0 / self.pages.entries) as usize] {
                     continue;
                 }
-                let known = self.lookup(lpn);
+                let known = self.copy_of(lpn);
                 // Equal numbers: one stripe holds the page twice, and the later unit is the newer copy.
                 let newer = !known.is_some() || spare(source, known).is_none_or(|(_, s)| s <= sequence);
                 if newer {
-                    self.set_map(lpn, ppa);
+                    self.table.set(lpn, ppa);
                 }
             }
         }
@@ -280,10 +280,10 @@ impl PageMap {
     /// Programs go on with number `next`.
     fn restore_blocks(&mut self, ranges: &[BlockRange], next: u64) {
         let mut valid = vec![0u32; self.layout.blocks as usize];
-        for lpn in 0..self.map_length() {
-            let ppa = self.lookup(Lpn(lpn));
+        for lpn in 0..self.table.pages() {
+            let ppa = self.copy_of(Lpn(lpn));
             if ppa.is_some() {
-                self.adopt(ppa);
+                self.table.set_valid(ppa);
                 valid[self.layout.block_of(ppa).0 as usize] += 1;
             }
         }
@@ -308,5 +308,10 @@ impl PageMap {
             let open = partial && streams.iter().any(|&s| self.reopen(range.block, s, range.stripes));
             self.blocks.restore(range.block, valid[range.block.0 as usize], open, range.last);
         }
+    }
+
+    /// `block` can take data of `stream` from `stripe` on, if no other one is open for it.
+    fn reopen(&mut self, block: BlockId, stream: Stream, stripe: u32) -> bool {
+        self.blocks.reopen(self.shared(stream).place(), OpenBlock { block, stripe })
     }
 }

@@ -13,7 +13,7 @@
 //! Enough are three blocks of room: one at most is left in the open block of collection (if it has one of its own; else two
 //! are enough), and less than one in the victim. So two are free when the open block of the host is full, of which it may take
 //! one. That much there is only if collection begins early enough, with `gc_low` of 2 or more; with 1 waits are shorter, not gone.
-//! Nor are they where map segments, wear levelling or a second stream of the host take a block: its room is missed until
+//! Nor are they where translation pages, wear levelling or a second stream of the host take a block: its room is missed until
 //! collection has made it again, while other dies go on.
 //!
 //! Room is a level and no account of credits, so nothing is owed after a failure, a trim or a power cut.
@@ -43,10 +43,10 @@ impl PageMap {
     }
 
     fn collects(&self, die: DieId) -> bool {
-        self.blocks.free_count(die) <= self.config.gc_low_blocks && self.coming_back(die) > 0
+        self.blocks.free_count(die) <= self.config.gc_low_blocks && self.gc.coming_back(die) > 0
     }
 
-    /// More would only go ahead of erases and of map segments, for which all wait.
+    /// More would only go ahead of erases and of translation pages, for which all wait.
     fn has_turns(&self, die: DieId, shared: Stream) -> bool {
         self.open_block(die, shared).is_some_and(|open| self.blocks.in_flight(open.block) >= TURNS)
     }
@@ -55,7 +55,7 @@ impl PageMap {
         let block = u64::from(self.layout.units_per_block);
         let mut room = u64::from(self.blocks.free_count(die)) * block + self.left_open(die);
         let mut emptying = false;
-        for victim in self.outgoing(die).iter().filter(|victim| victim.back) {
+        for victim in self.gc.outgoing(die).iter().filter(|victim| victim.back) {
             let valid = u64::from(self.blocks.valid(victim.block));
             emptying |= valid > 0;
             room += block - (block * valid).checked_div(victim.valid.into()).unwrap_or(0);
@@ -72,7 +72,7 @@ impl PageMap {
     /// Units that the open blocks of `die` for data of the host, moved or not, can take.
     fn left_open(&self, die: DieId) -> u64 {
         let others = [Stream::Worn.place(), Stream::Meta.place(), Stream::Cached.place()];
-        let open = self.open_in(die).filter(|(place, _)| !others.contains(place));
+        let open = self.blocks.open_in(die).filter(|(place, _)| !others.contains(place));
         let stripes: u32 = open.map(|(_, open)| self.layout.stripes_per_block - open.stripe).sum();
         u64::from(stripes) * u64::from(self.layout.units_per_stripe)
     }
@@ -81,13 +81,13 @@ impl PageMap {
     #[inline]
     pub(crate) fn turned_away(&mut self, die: DieId) {
         if self.config.gc_pacing {
-            self.set_waited_for(die, self.collects(die));
+            self.gc.set_waited_for(die, self.collects(die));
         }
     }
 
     /// A victim in the die of `block` has fewer valid units, there is one more or less, or a program has ended.
     #[inline]
-    pub(crate) fn collection_went_on(&mut self, block: BlockId) {
+    pub(crate) fn gc_went_on(&mut self, block: BlockId) {
         if self.config.gc_pacing {
             self.release(self.layout.die_of_block(block));
         }
@@ -95,16 +95,16 @@ impl PageMap {
 
     #[inline(never)]
     fn release(&mut self, die: DieId) {
-        if self.is_waited_for(die) {
-            self.set_waited_for(die, false);
-            self.blocks.room_has_come();
-            self.released = true;
+        if self.gc.is_waited_for(die) {
+            self.gc.set_waited_for(die, false);
+            self.blocks.space_came();
+            self.gc.released = true;
         }
     }
 
     /// Whether since the last call a die that had turned host data away may have room for them, though no block has come free.
     #[inline]
     pub fn take_released(&mut self) -> bool {
-        std::mem::take(&mut self.released)
+        std::mem::take(&mut self.gc.released)
     }
 }

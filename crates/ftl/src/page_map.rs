@@ -1,33 +1,29 @@
-//! The page-map translation layer: where each logical page lies, where the next one goes, what is collected.
-//!
-//! It holds no data and does no I/O. Its caller (a drive, or a host in front of an open-channel drive) carries out what it
-//! plans and reports back:
+//! The page map: any page may lie anywhere. What drives have that can hold a map of all pages.
 //!
 //! ```text
-//!   plan_program ──► (program) ──► program_ended          next_relocation ──► (read) ──► plan_program(from)
-//!        │ map points to the new copy at once                  │ one valid unit of the die's victim
-//!        └ the old copy stays valid until the new one          └ victim empty: pop_emptied ──► (erase) ──► erase_ended
-//!          is on the media
+//!   MappingTable       where each page lies, which copies are valid           mapping_table.rs
+//!   BlockManager       free, open, closed, retired; wear; valid counts        block_manager.rs
+//!   Gc                 which block is emptied next: copies and erases         gc.rs, victim.rs, pace.rs
+//!   TranslationPages   the part of the table that is written to the media     translation_pages.rs, map_writes.rs
 //! ```
-//! The rule that everything rests on: **a copy is invalidated only when its successor's program has ended**, and a block is
-//! erased only when it holds no valid copy. So at every moment the newest completed copy of every page is on the media, and
-//! a power cut at any point loses nothing that was on the media. Destinations are given when data are at hand, never
-//! before, so that the stripes of a die are programmed in the order of their addresses and no program waits for a read.
+//! `PageMap` routes between them and has what concerns all: where the next stripe goes (`page_map/place.rs`) and the programs that have
+//! not ended (`page_map/programs.rs`). Its calls are those of [`crate::translation`].
 
 mod cache;
 mod full;
 mod place;
-mod places;
 mod programs;
 
-pub use programs::Settled;
-use programs::{Program, ProgramUnit};
+use programs::Programs;
+pub(crate) use programs::Settled;
 
-use crate::blocks::{BlockState, Blocks};
-use crate::collect::Collection;
+use crate::block_manager::{BlockManager, BlockState};
+use crate::gc::Gc;
 use crate::handles::Handles;
+use crate::mapping_table::MappingTable;
 use crate::temperature::Temperature;
-use crate::translation::{Outdated, Stream};
+use crate::translation::{Located, Outdated, Stream};
+use crate::translation_pages::TranslationPages;
 use crate::{Durability, FtlConfig, Separation, Victim};
 use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa, Rng};
 
@@ -102,13 +98,6 @@ impl std::fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
-/// A block that takes data, and its next stripe.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OpenBlock {
-    pub(crate) block: BlockId,
-    pub(crate) stripe: u32,
-}
-
 /// Counters of what translation decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FtlCounters {
@@ -136,39 +125,22 @@ pub struct PageMap {
     pub(crate) config: FtlConfig,
     pub(crate) layout: Layout,
     pub(crate) user_units: u32,
-    pub(crate) entries_per_segment: u32,
-    map: places::Places,
-    valid: Vec<u64>,
-    pub(crate) blocks: Blocks,
-    /// Per die and stream.
-    open: Vec<Option<OpenBlock>>,
-    places: usize,
+    pub(crate) table: MappingTable,
+    pub(crate) blocks: BlockManager,
+    pub(crate) gc: Gc,
+    pub(crate) pages: TranslationPages,
     pub(crate) handles: Handles,
-    /// Dies that can be programmed no more.
-    pub(crate) dead: Vec<bool>,
-    pub(crate) live_dies: u32,
-    order: Vec<DieId>,
-    cursor: usize,
-    /// What is written goes past the SLC cache.
-    cache_off: bool,
-    /// Its blocks are being emptied.
-    folding: bool,
-    full: full::FullDies,
-    /// Blocks of each die that host data leave free beside the one for collection, because power was cut.
+    placement: place::Order,
+    /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
     pub(crate) cut_reserve: u32,
-    /// Collection has made room that host data were turned away for.
-    pub(crate) released: bool,
     pub(crate) sequence: u64,
-    programs: Vec<Program>,
-    program_units: Vec<ProgramUnit>,
-    idle_programs: Vec<u32>,
-    pub(crate) collections: Vec<Collection>,
-    pub(crate) emptied: Vec<BlockId>,
-    /// Copies that became invalid and were not taken; `None`: nobody wants to know.
-    outdated: Option<Vec<(Ppa, Outdated)>>,
+    programs: Programs,
+    /// Copies that became invalid and were not taken.
+    outdated: Vec<(Ppa, Outdated)>,
+    /// Somebody takes them.
+    names_outdated: bool,
     temperature: Option<Temperature>,
     pub(crate) rng: Rng,
-    pub(crate) segments: crate::journal::Segments,
     pub(crate) counters: FtlCounters,
 }
 
@@ -179,12 +151,12 @@ impl PageMap {
         let physical = u64::from(layout.units) - bad.len() as u64 * u64::from(layout.units_per_block);
         let good = layout.blocks - bad.len() as u32;
         let most = config.units_max(layout, good, layout.dies, config.working_blocks());
-        let segments = u64::from(map.segments());
-        if u64::from(map.map_length()) > most {
+        let map_pages = u64::from(map.map_pages());
+        if u64::from(map.table.pages()) > most {
             return Err(SetupError::TooLittleSpare {
                 physical_units: physical,
                 user_units: map.user_units.into(),
-                needed_units: physical - most + segments,
+                needed_units: physical - most + map_pages,
             });
         }
         Ok(map)
@@ -199,19 +171,19 @@ impl PageMap {
     ) -> Result<PageMap, SetupError> {
         let physical = u64::from(layout.units);
         let wanted = config.user_units(layout);
-        let entries_per_segment = crate::spare::entries_per_segment(layout);
-        let segments = match config.durability {
+        let entries_per_page = crate::spare::entries_per_page(layout);
+        let map_pages = match config.durability {
             Durability::Volatile => 0,
-            Durability::Journal { .. } => wanted.div_ceil(entries_per_segment.into()),
+            Durability::Journal { .. } => wanted.div_ceil(entries_per_page.into()),
         };
-        if wanted == 0 || wanted + segments > physical {
+        if wanted == 0 || wanted + map_pages > physical {
             return Err(SetupError::TooLittleSpare {
                 physical_units: physical,
                 user_units: wanted,
-                needed_units: segments,
+                needed_units: map_pages,
             });
         }
-        Ok(PageMap::with_units(config, layout, wanted as u32, segments, bad))
+        Ok(PageMap::with_units(config, layout, wanted as u32, map_pages as u32, bad))
     }
 
     /// No translation: for a drive without a namespace that needs one. It takes no memory to speak of.
@@ -225,12 +197,13 @@ impl PageMap {
         config: &FtlConfig,
         layout: &Layout,
         user_units: u32,
-        segments: u64,
+        map_pages: u32,
         bad: &[BlockId],
     ) -> PageMap {
-        let entries_per_segment = crate::spare::entries_per_segment(layout);
         let keep_buckets = config.victim == Victim::Greedy;
-        let mut blocks = Blocks::new(layout, config.cache_blocks(), keep_buckets, config.wear.dynamic);
+        let streams = Stream::places(config.handles);
+        let (cache, dynamic) = (config.cache_blocks(), config.wear.dynamic);
+        let mut blocks = BlockManager::new(layout, cache, keep_buckets, dynamic, streams);
         for &block in bad {
             blocks.retire(block);
         }
@@ -238,37 +211,19 @@ impl PageMap {
             config: config.clone(),
             layout: layout.clone(),
             user_units,
-            entries_per_segment,
-            map: places::Places::new(user_units + segments as u32),
-            valid: vec![0; (layout.units as usize).div_ceil(64)],
+            table: MappingTable::new(user_units + map_pages, layout.units),
             blocks,
-            open: vec![None; layout.dies as usize * Stream::places(config.handles)],
-            places: Stream::places(config.handles),
+            gc: Gc::new(layout),
+            pages: TranslationPages::new(map_pages, config.durability, layout),
             handles: Handles::new(config.handles, layout),
-            dead: vec![false; layout.dies as usize],
-            live_dies: layout.dies,
-            order: place::placement_order(config.placement, layout),
-            cursor: 0,
-            cache_off: false,
-            folding: false,
-            full: full::FullDies::new(layout.dies as usize),
+            placement: place::Order::new(config.placement, layout),
             cut_reserve: 0,
-            released: false,
             sequence: 1,
-            programs: Vec::new(),
-            program_units: Vec::new(),
-            idle_programs: Vec::new(),
-            collections: vec![Collection::default(); layout.dies as usize],
-            emptied: Vec::new(),
-            outdated: None,
+            programs: Programs::new(layout.units_per_stripe),
+            outdated: Vec::new(),
+            names_outdated: false,
             temperature: (config.separation == Separation::Frequency).then(|| Temperature::new(user_units)),
             rng: Rng::stream(config.seed, "ftl"),
-            segments: crate::journal::Segments::new(
-                segments as u32,
-                config.durability,
-                u64::from(layout.units / layout.units_per_stripe),
-                layout.units_per_stripe,
-            ),
             counters: FtlCounters::default(),
         }
     }
@@ -278,55 +233,50 @@ impl PageMap {
         self.user_units
     }
 
-    /// Where `lpn` lies; [`Ppa::NONE`] if it was never written or was trimmed, [`Ppa::LOST`] if it was lost at a mount.
+    /// Where `lpn` lies, for an access of the host.
     #[inline]
-    pub fn lookup(&self, lpn: Lpn) -> Ppa {
-        self.map.get(lpn)
+    pub fn lookup(&mut self, lpn: Lpn) -> Located {
+        self.peek(lpn)
     }
 
-    /// Asks the processor to bring the map entry of `lpn` near. What is looked up soon after costs no trip to memory
-    /// then; a look-up without it is correct all the same.
+    /// Where `lpn` lies, for any other purpose.
     #[inline]
-    pub fn touch(&self, lpn: Lpn) {
-        self.map.touch(lpn);
+    pub fn peek(&self, lpn: Lpn) -> Located {
+        match self.copy_of(lpn) {
+            Ppa::NONE => Located::Zero,
+            Ppa::LOST => Located::Lost,
+            ppa => Located::At(ppa),
+        }
     }
 
+    /// The newest copy of `lpn`; [`Ppa::NONE`]: none; [`Ppa::LOST`].
     #[inline]
-    pub(crate) fn set_map(&mut self, lpn: Lpn, ppa: Ppa) {
-        self.map.set(lpn, ppa);
+    pub(crate) fn copy_of(&self, lpn: Lpn) -> Ppa {
+        self.table.get(lpn)
     }
 
-    /// Units of a block that are valid.
-    pub fn valid_units(&self, block: BlockId) -> u32 {
-        self.blocks.valid(block)
+    /// Prefetches the map entry of `lpn`: what is looked up soon after costs no trip to memory. It changes nothing.
+    #[inline]
+    pub fn prefetch(&self, lpn: Lpn) {
+        self.table.prefetch(lpn);
     }
 
     /// Whether the copy at `ppa` is some page's newest, or still stands in for one that is being programmed.
     #[inline]
     pub fn is_valid(&self, ppa: Ppa) -> bool {
-        self.valid[ppa.0 as usize / 64] >> (ppa.0 % 64) & 1 == 1
+        self.table.is_valid(ppa)
     }
 
     /// The first valid unit of `block` at or after unit `from`.
     pub(crate) fn next_valid(&self, block: BlockId, from: u32) -> Option<Ppa> {
-        let (start, end) =
-            (self.layout.ppa(block, from).0, self.layout.ppa(block, self.layout.units_per_block).0);
-        let mut at = start;
-        while at < end {
-            let word = self.valid[at as usize / 64] >> (at % 64);
-            if word != 0 {
-                let found = at + word.trailing_zeros();
-                return (found < end).then_some(Ppa(found));
-            }
-            at = (at / 64 + 1) * 64;
-        }
-        None
+        let end = self.layout.ppa(block, self.layout.units_per_block);
+        self.table.next_valid(self.layout.ppa(block, from)..end)
     }
 
     /// Which stream a host write of `lpn` with placement handle `handle` belongs to; counts the write if data are separated by
     /// frequency. What the host places is not separated further.
     #[inline]
-    pub fn host_stream(&mut self, lpn: Lpn, handle: u16) -> Stream {
+    pub fn stream(&mut self, lpn: Lpn, handle: u16) -> Stream {
         if handle > 0 {
             return Stream::Placed(handle);
         }
@@ -334,29 +284,15 @@ impl PageMap {
         if hot { Stream::Host } else { Stream::HostCold }
     }
 
-    /// Stripes written of the block that `stream` has open in `die`.
-    pub(crate) fn open_stripes(&self, die: DieId, stream: Stream) -> u64 {
-        self.open_block(die, stream).map_or(0, |open| open.stripe.into())
-    }
-
     /// The block that `stream` has open in `die`, and its next stripe.
     pub fn open_stripe(&self, die: DieId, stream: Stream) -> Option<(BlockId, u32)> {
         self.open_block(die, self.shared(stream)).map(|open| (open.block, open.stripe))
     }
 
-    /// The open blocks of `die`, with their places among the streams.
-    pub(crate) fn open_in(&self, die: DieId) -> impl Iterator<Item = (usize, OpenBlock)> + use<'_> {
-        let first = die.0 as usize * self.places;
-        let open = self.open[first..first + self.places].iter();
-        open.enumerate().filter_map(|(place, open)| open.map(|open| (place, open)))
-    }
-
     /// The block that `stream` has open in `die` takes no more data.
     pub(crate) fn close_open(&mut self, die: DieId, stream: Stream) {
-        let at = self.open_at(die, stream);
-        if let Some(open) = self.open[at].take() {
-            self.blocks.close_early(open.block, self.sequence);
-            self.collection_went_on(open.block);
+        if let Some(block) = self.blocks.close_open(die, stream.place(), self.sequence) {
+            self.gc_went_on(block);
         }
     }
 
@@ -366,10 +302,7 @@ impl PageMap {
             [Stream::Host, Stream::HostCold, Stream::Collected, Stream::Worn, Stream::Meta, Stream::Cached];
         let placed = (1..self.config.handles).flat_map(|h| [Stream::Placed(h), Stream::PlacedCollected(h)]);
         let streams: Vec<Stream> = fixed.into_iter().chain(placed).collect();
-        self.open
-            .iter()
-            .enumerate()
-            .filter_map(move |(at, open)| open.map(|open| (open.block, streams[at % self.places])))
+        self.blocks.all_open().map(move |(place, open)| (open.block, streams[place]))
     }
 
     /// The copy at `ppa` is no longer needed, for this reason.
@@ -378,9 +311,9 @@ impl PageMap {
         if !ppa.is_some() || !self.is_valid(ppa) {
             return;
         }
-        self.valid[ppa.0 as usize / 64] &= !(1 << (ppa.0 % 64));
-        if let Some(outdated) = &mut self.outdated {
-            outdated.push((ppa, why));
+        self.table.set_invalid(ppa);
+        if self.names_outdated {
+            self.outdated.push((ppa, why));
         }
         let block = self.layout.block_of(ppa);
         self.blocks.remove_valid(block);
@@ -389,35 +322,30 @@ impl PageMap {
         }
         if self.blocks.state(block) == BlockState::Victim {
             if self.blocks.valid(block) == 0 {
-                self.emptied.push(block);
+                self.gc.emptied.push(block);
             }
-            self.collection_went_on(block);
+            self.gc_went_on(block);
         }
     }
 
-    /// From now on [`PageMap::take_dead`] names the copies that become invalid.
-    pub fn name_dead(&mut self) {
-        self.outdated = Some(Vec::new());
-    }
-
-    /// Whether there are any.
-    #[inline]
-    pub fn has_dead(&self) -> bool {
-        self.outdated.as_ref().is_some_and(|outdated| !outdated.is_empty())
+    /// From now on [`PageMap::take_outdated`] names the copies that become invalid.
+    pub fn name_outdated(&mut self) {
+        self.names_outdated = true;
     }
 
     /// Copies that became invalid since the last time, and why: nothing that is read from now on lies there.
-    pub fn take_dead(&mut self) -> impl Iterator<Item = (Ppa, Outdated)> {
-        self.outdated.iter_mut().flat_map(|outdated| outdated.drain(..))
+    #[inline]
+    pub fn take_outdated(&mut self) -> std::vec::Drain<'_, (Ppa, Outdated)> {
+        self.outdated.drain(..)
     }
 
     /// Forgets `lpn`. Its old copy is invalid at once, but its block is not erased before the trim is on the media: a power
     /// cut must not bring back a copy that is older still.
     pub fn trim(&mut self, lpn: Lpn) {
-        let old = self.lookup(lpn);
+        let old = self.copy_of(lpn);
         if old != Ppa::NONE {
-            self.set_map(lpn, Ppa::NONE);
-            self.segments.dirty(lpn.0 / self.entries_per_segment, self.sequence);
+            self.table.set(lpn, Ppa::NONE);
+            self.pages.trimmed(lpn, self.sequence);
             self.keep_until_saved(old);
             self.invalidate(old, Outdated::Trimmed);
         }
@@ -425,18 +353,18 @@ impl PageMap {
 
     pub(crate) fn keep_until_saved(&mut self, ppa: Ppa) {
         if ppa.is_some() {
-            self.blocks.set_last_trim(self.layout.block_of(ppa), self.segments.last_trim());
+            self.blocks.set_last_trim(self.layout.block_of(ppa), self.pages.last_trim());
         }
+    }
+
+    /// Units of a block that are valid.
+    pub fn valid_units(&self, block: BlockId) -> u32 {
+        self.blocks.valid(block)
     }
 
     /// Whether `block` takes data before it is erased again.
     pub fn takes_data(&self, block: BlockId) -> bool {
         matches!(self.blocks.state(block), BlockState::Free | BlockState::Open)
-    }
-
-    /// Whether `block` holds map segments; meaningful while it holds anything.
-    pub fn holds_segments(&self, block: BlockId) -> bool {
-        self.blocks.is_meta(block)
     }
 
     /// Free blocks in all.
@@ -453,12 +381,9 @@ impl PageMap {
     /// Whether so many blocks are bad that the host's data and what is needed to work no longer fit: the drive must
     /// refuse writes.
     pub fn worn_out(&self) -> bool {
-        let dead = (0..self.layout.dies).map(DieId).filter(|die| self.dead[die.0 as usize]);
-        let lost = dead.flat_map(|die| self.blocks.of_die(die));
-        let lost = lost.filter(|&b| self.blocks.state(b) != BlockState::Bad).count() as u32;
-        let good = self.layout.blocks - self.blocks.bad_count() - lost;
-        let most = self.config.units_max(&self.layout, good, self.live_dies, self.config.working_blocks());
-        u64::from(self.map_length()) > most
+        let (good, dies) = (self.blocks.good(), self.blocks.live_dies());
+        let most = self.config.units_max(&self.layout, good, dies, self.config.working_blocks());
+        u64::from(self.table.pages()) > most
     }
 
     /// What translation decided so far.
@@ -466,14 +391,9 @@ impl PageMap {
         self.counters
     }
 
-    /// Counts on from what the map before a power cut had counted.
-    pub fn count_on_from(&mut self, counters: FtlCounters) {
+    /// Sets the counters: to zero, or to what the map before a power cut had counted.
+    pub fn set_counters(&mut self, counters: FtlCounters) {
         self.counters = counters;
-    }
-
-    /// Counters from zero.
-    pub fn reset_counters(&mut self) {
-        self.counters = FtlCounters::default();
     }
 
     /// All blocks have been erased so often before the drive was made.
@@ -488,27 +408,7 @@ impl PageMap {
 
     /// Bytes of memory that a drive would need for the map and block tables, as held here.
     pub fn memory_bytes(&self) -> u64 {
-        self.map.memory_bytes() + self.valid.len() as u64 * 8 + self.blocks.memory_bytes()
-    }
-
-    /// Mount only: `block` can take data of `stream` from `stripe` on.
-    pub(crate) fn reopen(&mut self, block: BlockId, stream: Stream, stripe: u32) -> bool {
-        let die = self.layout.die_of_block(block);
-        let at = self.open_at(die, self.shared(stream));
-        let vacant = self.open[at].is_none();
-        if vacant {
-            self.open[at] = Some(OpenBlock { block, stripe });
-        }
-        vacant
-    }
-
-    /// Mount only: a unit found on the media is the newest copy of its page.
-    pub(crate) fn adopt(&mut self, ppa: Ppa) {
-        self.valid[ppa.0 as usize / 64] |= 1 << (ppa.0 % 64);
-    }
-
-    pub(crate) fn map_length(&self) -> u32 {
-        self.map.entries()
+        self.table.memory_bytes() + self.blocks.memory_bytes()
     }
 
     /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.
@@ -532,8 +432,8 @@ impl PageMap {
             );
         }
         let mut owners = std::collections::BTreeMap::new();
-        for lpn in 0..self.map.entries() {
-            let ppa = self.lookup(Lpn(lpn));
+        for lpn in 0..self.table.pages() {
+            let ppa = self.copy_of(Lpn(lpn));
             if ppa.is_some() {
                 assert!(self.is_valid(ppa), "lpn {lpn} points to an invalid unit {}", ppa.0);
                 let other = owners.insert(ppa, lpn);
@@ -541,13 +441,8 @@ impl PageMap {
             }
         }
         // What is valid without an owner waits for its successor's program.
-        let stride = self.layout.units_per_stripe as usize;
-        let mut waiting = std::collections::BTreeSet::new();
-        for (id, program) in self.programs.iter().enumerate().filter(|(_, p)| p.active) {
-            for unit in &self.program_units[id * stride..id * stride + program.units as usize] {
-                waiting.insert(unit.old);
-            }
-        }
+        let waiting: std::collections::BTreeSet<Ppa> =
+            self.programs.active().flat_map(|program| program.units).map(|unit| unit.old).collect();
         let orphans = counts.iter().sum::<u32>() as usize - owners.len();
         let explained = waiting
             .iter()

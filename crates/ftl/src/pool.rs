@@ -1,12 +1,13 @@
-//! Erase units that may stand for anything in their die: free ones wait here, and the least worn is taken first.
+//! Erase units: which are free, how worn each is, which are retired. Behind page maps, log blocks, chunks and zones alike.
 //!
 //! ```text
 //!   free ── take ──► used ── give (erased) ──► free          any ── retire ──► bad
 //!                      └── condemn ──► used until it is retired
 //! ```
-//! What an erase unit holds is its taker's business. Invariant: a block is in its die's free list if and only if it is free.
+//! What an erase unit holds is its taker's business. Invariant: a block is in its die's free list if and only if it is free; a free list
+//! is in the order in which its blocks became free, the oldest last.
 
-use pellucid_flash::{BlockId, DieId, Layout};
+use pellucid_flash::{BlockId, DieId, Divisor, Layout};
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,32 +19,58 @@ enum Use {
     Bad,
 }
 
-/// The erase units of one namespace.
+/// Which free block of a die is taken first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakeOrder {
+    /// The one that has been free longest: no wear levelling.
+    Oldest,
+    /// The least worn; of equals the one that has been free longest.
+    LeastWorn,
+    /// The least worn; of equals the lowest number.
+    LeastWornLowest,
+}
+
+/// The same blocks of every die, as erase units.
 #[derive(Clone, Debug)]
 pub struct Pool {
     /// Blocks of every die, by their number in the die.
     blocks: Range<u32>,
-    blocks_per_die: u32,
+    blocks_per_die: Divisor,
+    order: TakeOrder,
     erases: Vec<u32>,
     uses: Vec<Use>,
     free: Vec<Vec<u32>>,
+    free_total: u32,
 }
 
 impl Pool {
-    /// Blocks `blocks` of every die, all used; mounting says which are free.
+    /// Blocks `blocks` of every die, all used; mounting says which are free. The least worn is taken first.
     pub fn new(layout: &Layout, blocks: Range<u32>) -> Pool {
         let count = (blocks.len() as u32 * layout.dies) as usize;
         Pool {
-            blocks_per_die: layout.blocks_per_die,
+            blocks_per_die: layout.split.blocks_per_die,
             blocks,
+            order: TakeOrder::LeastWornLowest,
             erases: vec![0; count],
             uses: vec![Use::Used; count],
             free: vec![Vec::new(); layout.dies as usize],
+            free_total: 0,
         }
     }
 
+    /// The same, all free; of equal ones the lowest is taken first.
+    pub fn all_free(layout: &Layout, blocks: Range<u32>, order: TakeOrder) -> Pool {
+        let mut pool = Pool { order, ..Pool::new(layout, blocks.clone()) };
+        pool.uses.fill(Use::Free);
+        pool.free_total = pool.uses.len() as u32;
+        for (die, free) in (0..).zip(&mut pool.free) {
+            free.extend(blocks.clone().rev().map(|block| die * layout.blocks_per_die + block));
+        }
+        pool
+    }
+
     fn index(&self, block: BlockId) -> usize {
-        let (die, block) = (block.0 / self.blocks_per_die, block.0 % self.blocks_per_die);
+        let (die, block) = self.blocks_per_die.div_rem(block.0);
         debug_assert!(
             self.blocks.contains(&block),
             "block {block} of die {die} belongs to another namespace"
@@ -51,28 +78,66 @@ impl Pool {
         (die * self.blocks.len() as u32 + block - self.blocks.start) as usize
     }
 
+    fn die(&self, block: BlockId) -> usize {
+        self.blocks_per_die.quotient(block.0) as usize
+    }
+
     /// Block `number` of those that the pool has in `die`.
     pub fn block(&self, die: DieId, number: u32) -> BlockId {
-        BlockId(die.0 * self.blocks_per_die + self.blocks.start + number)
+        BlockId(die.0 * self.blocks_per_die.get() + self.blocks.start + number)
+    }
+
+    /// Every block of `die`.
+    pub fn of_die(&self, die: DieId) -> impl Iterator<Item = BlockId> + use<> {
+        let first = die.0 * self.blocks_per_die.get();
+        self.blocks.clone().map(move |block| BlockId(first + block))
     }
 
     /// Every block, die by die.
     pub fn all(&self) -> impl Iterator<Item = BlockId> + use<> {
-        let (per_die, blocks) = (self.blocks_per_die, self.blocks.clone());
-        (0..self.free.len() as u32)
-            .flat_map(move |die| blocks.clone().map(move |block| BlockId(die * per_die + block)))
+        let dies: Vec<_> = (0..self.free.len() as u32).map(|die| self.of_die(DieId(die))).collect();
+        dies.into_iter().flatten()
     }
 
-    /// Takes the least worn free block of `die`; of equals the lowest.
+    /// Takes a free block of `die` in the pool's order.
     pub fn take(&mut self, die: DieId) -> Option<BlockId> {
-        let least = (0..self.free[die.0 as usize].len()).min_by_key(|&at| {
-            let block = self.free[die.0 as usize][at];
-            (self.erases[self.index(BlockId(block))], block)
-        })?;
-        let block = BlockId(self.free[die.0 as usize].swap_remove(least));
+        let free = &self.free[die.0 as usize];
+        let wear = |at: usize| self.erases(BlockId(free[at]));
+        let at = match self.order {
+            TakeOrder::Oldest => free.len().checked_sub(1),
+            TakeOrder::LeastWorn => (0..free.len()).rev().min_by_key(|&at| wear(at)),
+            TakeOrder::LeastWornLowest => (0..free.len()).min_by_key(|&at| (wear(at), free[at])),
+        };
+        Some(self.take_at(die, at?))
+    }
+
+    /// Takes the most worn free block of `die`; of equals the one that has been free longest.
+    pub fn take_most_worn(&mut self, die: DieId) -> Option<BlockId> {
+        let free = &self.free[die.0 as usize];
+        let at = (0..free.len()).max_by_key(|&at| (self.erases(BlockId(free[at])), at))?;
+        Some(self.take_at(die, at))
+    }
+
+    fn take_at(&mut self, die: DieId, at: usize) -> BlockId {
+        let block = BlockId(self.free[die.0 as usize].remove(at));
+        self.free_total -= 1;
         let index = self.index(block);
         self.uses[index] = Use::Used;
-        Some(block)
+        block
+    }
+
+    /// Takes this block, which is free.
+    pub fn take_this(&mut self, block: BlockId) {
+        let index = self.index(block);
+        assert_eq!(self.uses[index], Use::Free, "block {} is not free", block.0);
+        self.unlist(block);
+        self.uses[index] = Use::Used;
+    }
+
+    fn unlist(&mut self, block: BlockId) {
+        let die = self.die(block);
+        self.free[die].retain(|&b| b != block.0);
+        self.free_total -= 1;
     }
 
     /// Gives back a block that is erased.
@@ -80,14 +145,18 @@ impl Pool {
         let index = self.index(block);
         assert_eq!(self.uses[index], Use::Used, "block {} given back, but not taken", block.0);
         self.uses[index] = Use::Free;
-        self.free[(block.0 / self.blocks_per_die) as usize].push(block.0);
+        let die = self.die(block);
+        self.free[die].insert(0, block.0);
+        self.free_total += 1;
     }
 
     /// Takes a block out of use for good.
     pub fn retire(&mut self, block: BlockId) {
         let index = self.index(block);
+        if self.uses[index] == Use::Free {
+            self.unlist(block);
+        }
         self.uses[index] = Use::Bad;
-        self.free[(block.0 / self.blocks_per_die) as usize].retain(|&b| b != block.0);
     }
 
     /// A used block takes no more data, and is retired when what it holds is not needed any more.
@@ -113,14 +182,26 @@ impl Pool {
         self.erases[index] = erases;
     }
 
+    /// Whether a block is free.
+    pub fn is_free(&self, block: BlockId) -> bool {
+        self.uses[self.index(block)] == Use::Free
+    }
+
+    /// Whether a block is retired.
+    pub fn is_bad(&self, block: BlockId) -> bool {
+        self.uses[self.index(block)] == Use::Bad
+    }
+
     /// Free blocks of a die.
+    #[inline]
     pub fn free_count(&self, die: DieId) -> u32 {
         self.free[die.0 as usize].len() as u32
     }
 
     /// Free blocks of all dies.
+    #[inline]
     pub fn free_total(&self) -> u32 {
-        self.free.iter().map(|list| list.len() as u32).sum()
+        self.free_total
     }
 
     /// Bytes of memory held.
@@ -133,8 +214,12 @@ impl Pool {
     pub fn check(&self) {
         let listed: usize = self.free.iter().map(Vec::len).sum();
         assert_eq!(listed, self.uses.iter().filter(|&&u| u == Use::Free).count(), "free blocks");
-        for &block in self.free.iter().flatten() {
-            assert_eq!(self.uses[self.index(BlockId(block))], Use::Free, "block {block} is in a free list");
+        assert_eq!(listed, self.free_total as usize, "free blocks of all dies");
+        for (die, free) in self.free.iter().enumerate() {
+            for &block in free {
+                assert!(self.is_free(BlockId(block)), "block {block} is in a free list");
+                assert_eq!(self.die(BlockId(block)), die, "block {block} is in the free list of die {die}");
+            }
         }
     }
 }

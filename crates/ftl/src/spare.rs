@@ -1,9 +1,9 @@
-//! How much of a drive is not for the host: what translation needs, so that collection can always go on.
+//! How much of a drive is not for the host: what translation needs, so that GC can always go on.
 //!
 //! ```text
-//!  good blocks = a free one of each die + open ones of each die + one for a map segment + those for the data
+//!  good blocks = a free one of each die + open ones of each die + one for a translation page + those for the data
 //! ```
-//! When host data find no room, every block is free, open or closed, and collection has to find a closed one that gives more than it
+//! When host data find no room, every block is free, open or closed, and GC has to find a closed one that gives more than it
 //! takes. What a block holds moves in whole stripes, so a closed block that gives nothing holds more than all its stripes but one do.
 //! Where there are too few data to fill all closed blocks so far, one of them can be collected.
 //!
@@ -13,9 +13,9 @@
 use crate::config::{Durability, FtlConfig, Isolation, Separation};
 use pellucid_flash::Layout;
 
-/// Entries of a map segment.
-pub(crate) fn entries_per_segment(layout: &Layout) -> u32 {
-    (layout.unit_bytes - crate::journal::HEADER_BYTES) / 4
+/// Entries of a translation page.
+pub(crate) fn entries_per_page(layout: &Layout) -> u32 {
+    (layout.unit_bytes - crate::translation_pages::HEADER_BYTES) / 4
 }
 
 impl FtlConfig {
@@ -43,12 +43,12 @@ impl FtlConfig {
         self.open_blocks() + 1
     }
 
-    /// Blocks that the drive needs beside them: one for a map segment that erases wait for.
+    /// Blocks that the drive needs beside them: one for a translation page that erases wait for.
     pub fn common_blocks(&self) -> u32 {
         u32::from(self.durability != Durability::Volatile)
     }
 
-    /// The most units, of the host and of map segments, on `good_blocks` blocks of `dies` dies, each of which keeps `working` blocks.
+    /// The most units, of the host and of translation pages, on `good_blocks` blocks of `dies` dies, each of which keeps `working` blocks.
     pub(crate) fn units_max(&self, layout: &Layout, good_blocks: u32, dies: u32, working: u32) -> u64 {
         // The SLC cache holds nothing for good.
         let kept =
@@ -63,8 +63,8 @@ impl FtlConfig {
         let all = self.units_max(layout, layout.blocks, layout.dies, working);
         match self.durability {
             Durability::Volatile => all,
-            // So many entries and the segment that holds them are one more.
-            Durability::Journal { .. } => all - all.div_ceil(u64::from(entries_per_segment(layout)) + 1),
+            // So many entries and the translation page that holds them are one more.
+            Durability::Journal { .. } => all - all.div_ceil(u64::from(entries_per_page(layout)) + 1),
         }
     }
 }

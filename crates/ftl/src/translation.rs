@@ -11,40 +11,15 @@
 //!  map      next_map_job ─► MapJob::Program ─► metadata ─► program_ended
 //!                        └► MapJob::Read ─► map_page_read
 //! ```
-//! The calls, for every translation:
-//!
-//! | call | meaning |
-//! |---|---|
-//! | `lookup(&mut self, lpn) -> Located` | where a page lies, for a host access: it counts as a use of its entry |
-//! | `peek(&self, lpn) -> Located` | the same for everything else; never [`Located::NeedsMap`] |
-//! | `readable(&self, ppa) -> Ppa` | where that copy can be read while its program has not ended; [`Ppa::NONE`]: nowhere yet |
-//! | `prefetch(&self, lpn)` | simulator speed only |
-//! | `stream(&mut self, lpn, handle) -> Stream` | which open block a host write goes to; counts the write. Callers keep a queue for each stream |
-//! | `place(&mut self, stream, near: Option<DieId>, lpns) -> Option<Plan>` | binds a destination now that the data are at hand. `near`: GC copies, and their die. `None`: no space now |
-//! | `program_started(&self, id)` | the program has reached its die; simulator speed only |
-//! | `program_ended(&mut self, id, ok)` | failed: the caller has the data and plans them again, except metadata and fixed copies |
-//! | `trim(&mut self, lpn)` | forgets a page |
-//! | `wants_gc(&self, die, idle) -> bool`, `reap(&mut self, die)` | whether `next_gc` has work; frees blocks that need no copy |
-//! | `next_gc(&mut self, die, idle) -> Option<GcJob>` | the next GC copy of a die; callers limit how many are in flight |
-//! | `next_gc_in(&mut self, die, Range<Ppa>) -> Option<Move>` | the next move of the same victim within what one sense brings |
-//! | `is_current(&self, from, named: Option<Lpn>) -> bool` | whether a copy is still needed, by what its spare area names |
-//! | `arrived(&mut self, from, named, cause, Arrival) -> Arrived` | the read of a [`Move`] has ended: what becomes of the unit |
-//! | `gc_rests(&self, die) -> bool` | no further move comes by itself, so partial stripes of GC copies should not wait |
-//! | `copy_sources(&self, id) -> &[Ppa]` | sources of a fixed copy by position; [`Ppa::NONE`]: none |
-//! | `place_copy(&mut self, id, readable: u64, &mut Vec<Lpn>) -> Option<Plan>` | the sources were read; gives the page of each position, [`Lpn::NONE`] for a hole. `None`: nothing is left to do |
-//! | `next_erase(&mut self) -> Option<Reclaim>`, `erase_ended(&mut self, block, ok)` | blocks that hold nothing any more |
-//! | `next_map_job(&mut self) -> Option<MapJob>` | programs and reads of metadata; asked after every change, until it gives `None` |
-//! | `metadata(&self, id, position) -> (Lpn, &[u8])` | what the spare area names, and the content, of a unit of a planned metadata program |
-//! | `map_page_read(&mut self, page, ok)` | the read of a [`MapJob::Read`] has ended |
-//! | `flush_point(&self) -> FlushPoint`, `flush_to(&mut self, point) -> bool` | what a flush waits for beside data; queues its writes; whether it is on the media |
-//! | `take_released(&mut self) -> bool` | space came for host writes that were turned away, though no block was erased |
-//! | `kill_die`, `retire_block`, `refresh_block`, `worn_out` | damage |
-//! | `take_outdated(&mut self)` | copies that nobody needs any more, since the last call |
+//! GC copies are throttled by the caller, die by die; erases and metadata are not.
 //!
 //! The rule that everything rests on: **a copy is invalidated only when its successor's program has ended**, and a block is erased only
 //! when it holds no valid copy. So the newest completed copy of every page is on the media at every moment.
 
-use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
+use crate::handles::Handles;
+use crate::{FtlConfig, FtlCounters, Map, MountReport, MountSource, PageMap, SetupError};
+use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa};
+use std::ops::Range;
 
 /// Where a logical page lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,4 +178,316 @@ pub enum Outdated {
     Replaced,
     /// Its page was trimmed. Until the trim is on the media, a power cut brings the copy back.
     Trimmed,
+}
+
+/// The translation of one drive. Clone it to fork its future.
+#[derive(Clone, Debug)]
+pub enum Translation {
+    /// See [`PageMap`].
+    PageMap(PageMap),
+}
+
+/// Calls the same method of whichever translation this is.
+macro_rules! each {
+    ($self:ident, $it:ident => $call:expr) => {
+        match $self {
+            Translation::PageMap($it) => $call,
+        }
+    };
+}
+
+/// Where pages lie.
+impl Translation {
+    /// Where `lpn` lies, for an access of the host: it counts as a use of its entry.
+    #[inline]
+    pub fn lookup(&mut self, lpn: Lpn) -> Located {
+        each!(self, it => it.lookup(lpn))
+    }
+
+    /// The same for any other purpose; never [`Located::NeedsMap`].
+    #[inline]
+    pub fn peek(&self, lpn: Lpn) -> Located {
+        each!(self, it => it.peek(lpn))
+    }
+
+    /// Where the copy at `ppa` can be read now: there, or while its program has not ended the copy that it replaces.
+    /// [`Ppa::NONE`]: the page has none on the media yet.
+    #[inline]
+    pub fn readable(&self, ppa: Ppa) -> Ppa {
+        each!(self, it => it.readable(ppa))
+    }
+
+    /// Prefetches the map entry of `lpn`. It changes nothing but the simulator's own speed.
+    #[inline]
+    pub fn prefetch(&self, lpn: Lpn) {
+        each!(self, it => it.prefetch(lpn));
+    }
+
+    /// Forgets a page.
+    pub fn trim(&mut self, lpn: Lpn) {
+        each!(self, it => it.trim(lpn));
+    }
+
+    /// Copies that nobody needs any more, since the last call; nothing, unless [`Translation::name_outdated`] was called.
+    #[inline]
+    pub fn take_outdated(&mut self) -> std::vec::Drain<'_, (Ppa, Outdated)> {
+        each!(self, it => it.take_outdated())
+    }
+}
+
+/// Writes.
+impl Translation {
+    /// Which stream a host write of `lpn` with placement handle `handle` belongs to; counts the write. Callers keep a queue for each
+    /// stream.
+    #[inline]
+    pub fn stream(&mut self, lpn: Lpn, handle: u16) -> Stream {
+        each!(self, it => it.stream(lpn, handle))
+    }
+
+    /// Plans the program of `lpns`, at most a stripe's worth ([`Lpn::NONE`]: a unit that nobody needs any more), now that their data are
+    /// at hand. The map points to the new copies at once. `near`: these are GC copies of that die. `None`: there is no space now.
+    #[inline]
+    pub fn place(&mut self, stream: Stream, near: Option<DieId>, lpns: &[Lpn]) -> Option<Plan> {
+        each!(self, it => it.place(stream, near, lpns))
+    }
+
+    /// Host data were placed, and their program was issued. `true`: a checkpoint is due, go on with [`Translation::next_map_job`].
+    #[inline]
+    pub fn checkpoint(&mut self) -> bool {
+        each!(self, it => it.checkpoint())
+    }
+
+    /// A planned program has reached its die. It changes nothing but the simulator's own speed.
+    #[inline]
+    pub fn program_started(&self, id: ProgramId) {
+        each!(self, it => it.program_started(id));
+    }
+
+    /// A program ended. `ok`: the copies it replaced are invalid now. Otherwise the map points back to the old copies, and the caller,
+    /// who has the data still, places them again; but not metadata.
+    #[inline]
+    pub fn program_ended(&mut self, id: ProgramId, ok: bool) {
+        each!(self, it => it.program_ended(id, ok));
+    }
+
+    /// Whether space came, since the last call, for host data that were turned away, though no block was erased.
+    #[inline]
+    pub fn take_released(&mut self) -> bool {
+        each!(self, it => it.take_released())
+    }
+}
+
+/// GC.
+impl Translation {
+    /// A die without a free block gives back what needs no copy. To be called before [`Translation::next_gc`].
+    #[inline]
+    pub fn reap(&mut self, die: DieId) {
+        each!(self, it => it.reap(die));
+    }
+
+    /// The next GC copy of `die`, `idle` while the drive has nothing to do for hosts. Callers limit how many are in flight.
+    #[inline]
+    pub fn next_gc(&mut self, die: DieId, idle: bool) -> Option<GcJob> {
+        each!(self, it => it.next_gc(die, idle))
+    }
+
+    /// The next unit of the same victim that lies in `places`, which one sense brings anyhow.
+    #[inline]
+    pub fn next_gc_in(&mut self, die: DieId, places: Range<Ppa>) -> Option<Move> {
+        each!(self, it => it.next_gc_in(die, places))
+    }
+
+    /// Whether the copy at `from`, whose spare area names this page, is still needed.
+    #[inline]
+    pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
+        each!(self, it => it.is_current(from, named))
+    }
+
+    /// The read of a [`Move`] has ended: what becomes of the unit. `named`: what its spare area says.
+    #[inline]
+    pub fn arrived(&mut self, moved: &Move, named: Option<Lpn>, arrival: Arrival) -> Arrived {
+        each!(self, it => it.arrived(moved, named, arrival))
+    }
+
+    /// Whether no further [`Move`] of `die` comes by itself, so that partial stripes of GC copies should not wait.
+    #[inline]
+    pub fn gc_rests(&self, die: DieId) -> bool {
+        each!(self, it => it.gc_rests(die))
+    }
+
+    /// The next block that can be erased, or retired.
+    #[inline]
+    pub fn next_erase(&mut self) -> Option<Reclaim> {
+        each!(self, it => it.next_erase())
+    }
+
+    /// The erase of a block ended; a failed one is retired.
+    pub fn erase_ended(&mut self, block: BlockId, ok: bool) {
+        each!(self, it => it.erase_ended(block, ok));
+    }
+}
+
+/// Metadata, and what a flush waits for.
+impl Translation {
+    /// The next program or read of metadata.
+    #[inline]
+    pub fn next_map_job(&mut self) -> Option<MapJob> {
+        each!(self, it => it.next_map_job())
+    }
+
+    /// What the spare area names, and the content, of a unit of a planned program of metadata.
+    pub fn metadata(&self, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
+        each!(self, it => it.metadata(id, position))
+    }
+
+    /// What a flush that begins now waits for beside data.
+    pub fn flush_point(&self) -> FlushPoint {
+        each!(self, it => it.flush_point())
+    }
+
+    /// Wants written what a flush waits for ([`Translation::next_map_job`]); whether everything up to `point` is on the media.
+    pub fn flush_to(&mut self, point: FlushPoint) -> bool {
+        each!(self, it => it.flush_to(point))
+    }
+}
+
+/// Damage.
+impl Translation {
+    /// `die` is dead: nothing is planned there any more. Programs that are planned there end as failed ones do.
+    pub fn kill_die(&mut self, die: DieId) {
+        each!(self, it => it.kill_die(die));
+    }
+
+    /// Data of `block` could not be read: what can be is moved out, and it is retired when nothing valid is left. `false`: that was known.
+    pub fn retire_block(&mut self, block: BlockId) -> bool {
+        each!(self, it => it.retire_block(block))
+    }
+
+    /// The data of `block` are to be written anew before they become unreadable. `false`: nothing to do, or known.
+    pub fn refresh_block(&mut self, block: BlockId) -> bool {
+        each!(self, it => it.refresh_block(block))
+    }
+
+    /// Whether so many blocks are bad that the host's data no longer fit: the drive must refuse writes.
+    pub fn worn_out(&self) -> bool {
+        each!(self, it => it.worn_out())
+    }
+}
+
+/// Placement handles and the SLC cache.
+impl Translation {
+    /// The placement handles.
+    pub fn handles(&self) -> &Handles {
+        each!(self, it => it.handles())
+    }
+
+    /// The same, to take their events.
+    pub fn handles_mut(&mut self) -> &mut Handles {
+        each!(self, it => it.handles_mut())
+    }
+
+    /// The placement handle in whose blocks `lpn` lies; 0 if in none.
+    pub fn owner(&self, lpn: Lpn) -> u16 {
+        each!(self, it => it.owner(lpn))
+    }
+
+    /// RUH update: lets `handle` refer to a new reclaim unit.
+    pub fn next_unit(&mut self, handle: u16) {
+        each!(self, it => it.next_unit(handle));
+    }
+
+    /// Whether host data go past the SLC cache from now on.
+    pub fn pass_cache(&mut self, past: bool) {
+        each!(self, it => it.pass_cache(past));
+    }
+
+    /// Whether blocks of the SLC cache are emptied that hold something.
+    pub fn fold(&mut self, on: bool) {
+        each!(self, it => it.fold(on));
+    }
+
+    /// Whether any die has something to fold.
+    pub fn has_cached(&self) -> bool {
+        each!(self, it => it.has_cached())
+    }
+
+    /// Blocks of the SLC cache, and those of them that are not free.
+    pub fn cache_use(&self) -> (u32, u32) {
+        each!(self, it => it.cache_use())
+    }
+}
+
+/// Setting up, and views.
+impl Translation {
+    /// Translation for empty media on which `bad` blocks are retired from the start.
+    pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<Translation, SetupError> {
+        match config.map {
+            Map::Page => PageMap::new(config, layout, bad).map(Translation::PageMap),
+        }
+    }
+
+    /// Rebuilt from what the media hold; empty with [`crate::Durability::Volatile`].
+    pub fn mount(
+        config: &FtlConfig,
+        layout: &Layout,
+        source: &impl MountSource,
+    ) -> Result<(Translation, MountReport), SetupError> {
+        match config.map {
+            Map::Page => PageMap::mount(config, layout, source)
+                .map(|(map, report)| (Translation::PageMap(map), report)),
+        }
+    }
+
+    /// The same for media that were saved on purpose: what they hold is kept with any durability.
+    pub fn restore(
+        config: &FtlConfig,
+        layout: &Layout,
+        source: &impl MountSource,
+    ) -> Result<(Translation, MountReport), SetupError> {
+        match config.map {
+            Map::Page => PageMap::restore(config, layout, source)
+                .map(|(map, report)| (Translation::PageMap(map), report)),
+        }
+    }
+
+    /// All blocks have been erased so often before the drive was made.
+    pub fn set_erases(&mut self, erases: u32) {
+        each!(self, it => it.set_erases(erases));
+    }
+
+    /// From now on [`Translation::take_outdated`] names the copies that become invalid.
+    pub fn name_outdated(&mut self) {
+        each!(self, it => it.name_outdated());
+    }
+
+    /// Mapping units the host may use.
+    #[inline]
+    pub fn user_units(&self) -> u32 {
+        each!(self, it => it.user_units())
+    }
+
+    /// Free blocks in all.
+    pub fn free_blocks(&self) -> u32 {
+        each!(self, it => it.free_blocks())
+    }
+
+    /// What translation decided so far.
+    pub fn counters(&self) -> FtlCounters {
+        each!(self, it => it.counters())
+    }
+
+    /// Sets the counters: to zero, or to what translation had counted before a power cut.
+    pub fn set_counters(&mut self, counters: FtlCounters) {
+        each!(self, it => it.set_counters(counters));
+    }
+
+    /// Bytes of memory that a drive would need for map and block tables, as held here.
+    pub fn memory_bytes(&self) -> u64 {
+        each!(self, it => it.memory_bytes())
+    }
+
+    /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.
+    pub fn check(&self) {
+        each!(self, it => it.check());
+    }
 }

@@ -9,17 +9,17 @@
 //! A victim takes at most one block of its GC stream and gives one back. So a die can carry out any choice, a full block too, if
 //! one free block is there when the victim is chosen and nobody else takes it:
 //!
-//! - host data and map segments leave one free block in each die, and one for each victim under way ([`PageMap::reserve`]);
+//! - host data and translation pages leave one free block in each die, and one for each victim under way ([`PageMap::reserve`]);
 //! - a further victim is chosen only when it fits beside those under way;
 //! - a block with a failed program gives nothing back, so it is emptied when a second block is free, or when the die has nothing
 //!   else to collect. While it waits, host data leave two.
 //!
 //! The emergency is left for dies that have lost their reserve: a program of a GC stream failed, the power was cut in the
-//! middle of a victim, or map segments that erases wait for had no other place.
+//! middle of a victim, or translation pages that erases wait for had no other place.
 
 use crate::Victim;
-use crate::blocks::BlockState;
-use crate::collect::Outgoing;
+use crate::block_manager::BlockState;
+use crate::gc::Outgoing;
 use crate::page_map::PageMap;
 use crate::translation::Stream;
 use pellucid_flash::{BlockId, Cause, DieId};
@@ -42,7 +42,9 @@ impl PageMap {
             return Some(victim);
         }
         if !self.wants_space(die, idle) {
-            return failed.filter(|_| self.outgoing(die).is_empty()).map(|block| (block, Cause::Retirement));
+            return failed
+                .filter(|_| self.gc.outgoing(die).is_empty())
+                .map(|block| (block, Cause::Retirement));
         }
         match self.choose_for_space(die) {
             Some(victim) => Some((victim, Cause::Collection)),
@@ -52,27 +54,27 @@ impl PageMap {
 
     /// A block with a failed program whose last programs have ended.
     fn failed_closed(&self, die: DieId) -> Option<BlockId> {
-        let mut blocks = self.retiring(die).iter().copied();
+        let mut blocks = self.gc.retiring(die).iter().copied();
         blocks.find(|&block| self.blocks.is_settled(block))
     }
 
     /// Wear levelling, refresh and folding, which free no space and so need some to spare.
     fn choose_for_upkeep(&mut self, die: DieId) -> Option<(BlockId, Cause)> {
-        if self.wants_levelling(die) {
+        if self.gc.wants_levelling(die) {
             match self.least_worn_closed(die) {
                 Some(block) if self.fits(die, block, Cause::WearLevel, 0) => {
-                    self.set_levelling(die, false);
+                    self.gc.set_levelling(die, false);
                     return Some((block, Cause::WearLevel));
                 }
                 Some(_) => {}
-                None => self.set_levelling(die, false),
+                None => self.gc.set_levelling(die, false),
             }
         }
-        while let Some(block) = self.next_refresh(die) {
+        while let Some(block) = self.gc.next_refresh(die) {
             // It may have been collected since it was found to need it. That it frees no space is no reason: what nobody
             // overwrites needs it most.
             if self.blocks.state(block) != BlockState::Closed {
-                self.drop_refresh(die, block);
+                self.gc.drop_refresh(die, block);
             } else if self.fits(die, block, Cause::Refresh, 0) {
                 return Some((block, Cause::Refresh));
             } else {
@@ -88,7 +90,7 @@ impl PageMap {
             return None;
         }
         // Chosen anew at every look, a random choice that has to fit would be the emptiest one.
-        let kept = self.candidate(die).take().filter(|&block| self.blocks.may_be_victim(block));
+        let kept = self.gc.candidate(die).take().filter(|&block| self.blocks.may_be_victim(block));
         let choice = match kept {
             Some(block) if self.config.victim != Victim::Greedy => block,
             _ => self.policy_choice(die)?,
@@ -97,7 +99,7 @@ impl PageMap {
             return Some(choice);
         }
         if self.waits_for_erase(die) {
-            *self.candidate(die) = Some(choice);
+            *self.gc.candidate(die) = Some(choice);
             return None;
         }
         let emptiest = self.emptiest(die)?;
@@ -177,28 +179,28 @@ impl PageMap {
             .filter(|&b| most - self.blocks.erases(b) > gap)
     }
 
-    /// Free blocks of `die` that host data and map segments leave to garbage collection.
+    /// Free blocks of `die` that host data and translation pages leave to GC.
     #[inline]
     pub(crate) fn reserve(&self, die: DieId) -> u32 {
-        let failed = u32::from(!self.retiring(die).is_empty());
-        (1 + failed).max(self.outgoing(die).len() as u32)
+        let failed = u32::from(!self.gc.retiring(die).is_empty());
+        (1 + failed).max(self.gc.outgoing(die).len() as u32)
     }
 
     /// Whether a victim of `die` will come back as a free block without another one being chosen before.
     fn waits_for_erase(&self, die: DieId) -> bool {
-        let saved = self.segments.saved_before();
+        let saved = self.pages.saved_before();
         let held = |block| {
             let emptied = self.blocks.valid(block) == 0 && self.blocks.state(block) == BlockState::Victim;
             emptied && self.blocks.last_trim(block) >= saved
         };
-        self.outgoing(die).iter().any(|victim| victim.back && !held(victim.block))
+        self.gc.outgoing(die).iter().any(|victim| victim.back && !held(victim.block))
     }
 
     /// Whether what is still to be moved from the victims of `die` and from `block` fits into the open blocks of the GC streams and the
     /// free blocks, of which `leave` stay free.
     fn fits(&self, die: DieId, block: BlockId, cause: Cause, leave: u32) -> bool {
         let new = Outgoing::new(block, self.blocks.valid(block), self.gc_stream(block, cause), false);
-        let victims = || self.outgoing(die).iter().chain([&new]);
+        let victims = || self.gc.outgoing(die).iter().chain([&new]);
         let mut needed = leave;
         for (at, victim) in victims().enumerate() {
             let same = |other: &&Outgoing| other.stream == victim.stream;
@@ -207,7 +209,7 @@ impl PageMap {
             }
             let stripes: u32 = victims().filter(same).map(|v| self.stripes_to_move(v)).sum();
             needed += match victim.stream {
-                Stream::Meta => self.blocks_for_segments(die, stripes),
+                Stream::Meta => self.blocks_for_map(die, stripes),
                 stream => self.blocks_for(stripes, self.stripes_left(die, stream)),
             };
         }
@@ -215,18 +217,9 @@ impl PageMap {
         needed <= self.blocks.free_count(die).max(leave)
     }
 
-    /// Whose open block takes what leaves `block`.
-    pub(crate) fn gc_stream(&self, block: BlockId, cause: Cause) -> Stream {
-        if self.blocks.is_meta(block) {
-            Stream::Meta
-        } else {
-            self.shared(self.relocation_stream(block, cause))
-        }
-    }
-
     fn stripes_to_move(&self, victim: &Outgoing) -> u32 {
         let units = self.blocks.valid(victim.block).saturating_sub(victim.planned);
-        // Each map segment may be written in a stripe of its own.
+        // Each translation page may be written in a stripe of its own.
         let packed = if victim.stream == Stream::Meta { 1 } else { self.layout.units_per_stripe };
         units.div_ceil(packed).min(self.layout.stripes_per_block)
     }
@@ -239,8 +232,8 @@ impl PageMap {
         stripes.saturating_sub(left).div_ceil(self.layout.stripes_per_block)
     }
 
-    /// Blocks of `die` that its map segments need: they may go to any die that has one to spare.
-    fn blocks_for_segments(&self, die: DieId, stripes: u32) -> u32 {
+    /// Blocks of `die` that its translation pages need: they may go to any die that has one to spare.
+    fn blocks_for_map(&self, die: DieId, stripes: u32) -> u32 {
         let dies = || (0..self.layout.dies).map(DieId);
         let left = dies().map(|die| self.stripes_left(die, Stream::Meta)).sum();
         let others = dies().filter(|&other| other != die);

@@ -4,7 +4,7 @@
 mod common;
 
 use pellucid_flash::{DieId, Lpn, Rng};
-use pellucid_ftl::{Emptied, FtlConfig, PageMap, Plan, ProgramId, Relocation, Separation, Stream, Victim};
+use pellucid_ftl::{FtlConfig, Move, PageMap, Plan, ProgramId, Reclaim, Separation, Stream, Victim};
 use std::collections::VecDeque;
 
 const STRIPE: u32 = 4;
@@ -20,7 +20,7 @@ struct Die {
     owner: Vec<Lpn>,
     queue: VecDeque<(Plan, Vec<Lpn>)>,
     /// Units of the victim that wait for their stripe.
-    moved: Vec<Relocation>,
+    moved: Vec<Move>,
     relocating: Option<ProgramId>,
     rng: Rng,
     seen: Seen,
@@ -53,26 +53,26 @@ impl Die {
     }
 
     fn try_write(&mut self, lpns: &[Lpn]) -> bool {
-        let Some(plan) = self.map.plan_program(Stream::Host, None, lpns) else { return false };
+        let Some(plan) = self.map.place(Stream::Host, None, lpns) else { return false };
         self.queue.push_back((plan, lpns.to_vec()));
         self.seen = Seen { written: self.seen.written + 1, since: 0, ..self.seen };
         true
     }
 
     fn collect(&mut self) {
-        while self.relocating.is_none() && self.map.wants_collection(DIE, false) {
-            let next = self.map.next_relocation(DIE, false);
+        while self.relocating.is_none() && self.map.wants_gc(DIE, false) {
+            let next = common::next_move(&mut self.map, DIE);
             self.moved.extend(next);
-            let ends = next.is_none() || self.map.victim_exhausted(DIE);
+            let ends = next.is_none() || self.map.gc_rests(DIE);
             if self.moved.len() == STRIPE as usize || (ends && !self.moved.is_empty()) {
                 let lpns: Vec<Lpn> = {
-                    let owner = |r: Relocation| (self.owner[r.from.0 as usize], r.from);
+                    let owner = |r: Move| (self.owner[r.from.0 as usize], r.from);
                     let moved = self.moved.drain(..).map(owner);
                     moved
-                        .map(|(lpn, from)| if self.map.is_current(lpn, from) { lpn } else { Lpn::NONE })
+                        .map(|(lpn, from)| if self.map.is_current(from, Some(lpn)) { lpn } else { Lpn::NONE })
                         .collect()
                 };
-                let plan = self.map.plan_program(Stream::Collected, Some(DIE), &lpns).expect("kept for it");
+                let plan = self.map.place(Stream::Collected, Some(DIE), &lpns).expect("kept for it");
                 self.relocating = Some(plan.id);
                 self.queue.push_back((plan, lpns));
                 let since = self.seen.since + 1;
@@ -93,8 +93,8 @@ impl Die {
         self.relocating.take_if(|id| *id == plan.id);
         self.map.program_ended(plan.id, true);
         let mut erased = false;
-        while let Some(emptied) = self.map.pop_emptied() {
-            let Emptied::Erase(block, _) = emptied else { panic!("nothing has failed") };
+        while let Some(emptied) = self.map.next_erase() {
+            let Reclaim::Erase(block, _) = emptied else { panic!("nothing has failed") };
             self.map.erase_ended(block, true);
             erased = true;
         }
@@ -107,7 +107,8 @@ impl Die {
         while !self.try_write(&lpns) {
             self.collect();
             while !self.step() {
-                assert!(!self.map.has_room(DIE, Stream::Host), "there is room, and nobody says so");
+                let room = self.map.clone().place(Stream::Host, None, &lpns);
+                assert!(room.is_none(), "there is room, and nobody says so");
                 self.collect();
             }
         }

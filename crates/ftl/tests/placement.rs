@@ -5,7 +5,7 @@ mod common;
 
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, PlacementEventKind, Ppa, Rng};
 use pellucid_ftl::{
-    Durability, Emptied, FtlConfig, Isolation, MountSource, PageMap, Separation, Stream, WearLevelling,
+    Durability, FtlConfig, Isolation, MountSource, PageMap, Reclaim, Separation, Stream, WearLevelling,
 };
 use std::collections::BTreeSet;
 
@@ -93,7 +93,7 @@ impl World {
     /// Programs these pages; each comes with version, handle and whether the host writes it. `false`: it failed, or no room.
     fn program(&mut self, stream: Stream, die: Option<DieId>, pages: &[(Lpn, u64, u16)]) -> bool {
         let lpns: Vec<Lpn> = pages.iter().map(|page| page.0).collect();
-        let Some(plan) = self.map.plan_program(stream, die, &lpns) else { return false };
+        let Some(plan) = self.map.place(stream, die, &lpns) else { return false };
         let ok = !self.rng.chance(self.program_fail);
         let block = self.layout.block_of(plan.first);
         assert_eq!(
@@ -114,7 +114,7 @@ impl World {
     fn write(&mut self, lpns: &[Lpn], handle: u16) {
         let pages: Vec<(Lpn, u64, u16)> =
             lpns.iter().map(|&lpn| (lpn, self.written[lpn.0 as usize].0 + 1, handle)).collect();
-        let stream = self.map.host_stream(lpns[0], handle);
+        let stream = self.map.stream(lpns[0], handle);
         for attempt in 0.. {
             assert!(attempt < 100, "no room for a write with handle {handle}");
             if self.program(stream, None, &pages) {
@@ -129,16 +129,17 @@ impl World {
     }
 
     fn erase(&mut self) {
-        while let Some(emptied) = self.map.pop_emptied() {
+        while let Some(emptied) = self.map.next_erase() {
             match emptied {
-                Emptied::Erase(block, _) => {
+                Reclaim::Erase(block, _) => {
                     let first = self.layout.ppa(block, 0).0 as usize;
                     self.units[first..first + self.layout.units_per_block as usize].fill(None);
                     self.stripes[block.0 as usize] = 0;
                     self.erases[block.0 as usize] += 1;
                     self.map.erase_ended(block, true);
                 }
-                Emptied::Retire(block) => drop(self.bad.insert(block.0)),
+                Reclaim::Retire(block) => drop(self.bad.insert(block.0)),
+                Reclaim::AwaitsTrims => panic!("nothing is trimmed"),
             }
         }
     }
@@ -150,20 +151,20 @@ impl World {
             self.erase();
             let mut pages = Vec::new();
             for _ in 0..20 * self.layout.units_per_block {
-                if !self.map.wants_collection(die, false) {
+                if !self.map.wants_gc(die, false) {
                     break;
                 }
-                let moved = self.map.next_relocation(die, false);
+                let moved = common::next_move(&mut self.map, die);
                 self.erase();
                 let Some(moved) = moved else { continue };
                 let unit = self.units[moved.from.0 as usize].expect("valid units are on the media");
-                if self.map.is_current(unit.lpn, moved.from) {
+                if self.map.is_current(moved.from, Some(unit.lpn)) {
                     pages.push((unit.lpn, unit.version, unit.handle));
                 }
                 let full = pages.len() as u32 == self.layout.units_per_stripe;
-                if full || (!pages.is_empty() && self.map.victim_exhausted(die)) {
-                    let done = (0..50).any(|_| self.program(moved.stream, Some(die), &pages));
-                    assert!(done, "no room for relocated data of {:?}", moved.stream);
+                if full || (!pages.is_empty() && self.map.gc_rests(die)) {
+                    let done = (0..50).any(|_| self.program(moved.to, Some(die), &pages));
+                    assert!(done, "no room for relocated data of {:?}", moved.to);
                     pages.clear();
                 }
             }
@@ -174,7 +175,7 @@ impl World {
     fn check(&self) {
         self.map.check();
         for (lpn, &(version, handle)) in self.written.iter().enumerate().filter(|(_, w)| w.0 > 0) {
-            let unit = self.units[self.map.lookup(Lpn(lpn as u32)).0 as usize].expect("mapped");
+            let unit = self.units[common::place_of(&self.map, Lpn(lpn as u32)).0 as usize].expect("mapped");
             assert_eq!((unit.lpn.0 as usize, unit.version, unit.handle), (lpn, version, handle));
         }
     }
@@ -265,24 +266,24 @@ fn handles_survive_programs_that_fail() {
 #[test]
 fn a_unit_is_counted_down_and_left_early() {
     let mut world = World::new(Isolation::Initial, Separation::Collected, 1, 1);
-    let unit = world.map.reclaim_units();
+    let unit = world.map.handles().unit();
     assert_eq!(unit, u64::from(world.layout.dies * world.layout.units_per_block));
     for lpn in 0..5 {
         world.write(&[Lpn(lpn)], 2);
     }
-    assert_eq!(world.map.handle_remaining(2), unit - 5);
-    assert_eq!(world.map.handle_remaining(1), unit);
+    assert_eq!(world.map.handles().remaining(2), unit - 5);
+    assert_eq!(world.map.handles().remaining(1), unit);
     let blocks = |world: &World| -> BTreeSet<BlockId> {
-        (0..5).map(|lpn| world.layout.block_of(world.map.lookup(Lpn(lpn)))).collect()
+        (0..5).map(|lpn| world.layout.block_of(common::place_of(&world.map, Lpn(lpn)))).collect()
     };
     let before = blocks(&world);
     world.map.next_unit(2);
-    assert_eq!(world.map.handle_remaining(2), unit);
-    let event = world.map.take_handle_events().last().expect("left before its end");
+    assert_eq!(world.map.handles().remaining(2), unit);
+    let event = world.map.handles_mut().take_events().last().expect("left before its end");
     assert_eq!((event.kind, event.handle, event.units), (PlacementEventKind::UnitNotFull, 2, unit - 5));
     // Left untouched, a unit is not worth an event.
     world.map.next_unit(2);
-    assert!(!world.map.has_handle_events());
+    assert!(!world.map.handles().has_events());
     for lpn in 0..5 {
         world.write(&[Lpn(lpn)], 2);
     }
@@ -290,8 +291,9 @@ fn a_unit_is_counted_down_and_left_early() {
     for lpn in 5..unit as u32 + 2 {
         world.write(&[Lpn(lpn % 20)], 2);
     }
-    assert_eq!(world.map.handle_remaining(2), unit - 2);
-    let kinds: Vec<PlacementEventKind> = world.map.take_handle_events().map(|event| event.kind).collect();
+    assert_eq!(world.map.handles().remaining(2), unit - 2);
+    let kinds: Vec<PlacementEventKind> =
+        world.map.handles_mut().take_events().map(|event| event.kind).collect();
     assert_eq!(kinds, [PlacementEventKind::NextUnit]);
     world.check();
 }

@@ -1,9 +1,9 @@
-//! Segments with trimmed pages: when they may be written.
+//! Translation pages with trims: when they may be written.
 
 mod common;
 
 use pellucid_flash::Lpn;
-use pellucid_ftl::{Durability, FtlConfig, PageMap, Plan, SegmentPlan, SegmentWrites, Stream};
+use pellucid_ftl::{Durability, FtlConfig, PageMap, Plan, Stream};
 
 const STRIPE: u32 = 4;
 
@@ -13,50 +13,74 @@ fn map() -> PageMap {
     PageMap::new(&config, &common::layout(1, 32, 64, STRIPE), &[]).expect("room enough")
 }
 
-/// Pages of three segments of 4,096 bytes, 16 of which are no entries.
+/// Pages of three translation pages of 4,096 bytes, 16 of which are no entries.
 const PAGES: [Lpn; 3] = [Lpn(0), Lpn(1020), Lpn(2040)];
 
 fn plan(map: &mut PageMap) -> Plan {
-    map.plan_program(Stream::Host, None, &PAGES).expect("an empty drive")
+    map.place(Stream::Host, None, &PAGES).expect("an empty drive")
 }
 
 #[test]
-fn segments_of_one_trim_wait_for_programs_before_it_alone_and_leave_together() {
+fn translation_pages_wait_for_programs_before_their_trims_alone_and_leave_together() {
     let mut map = map();
-    let mut writes = SegmentWrites::default();
     let before = plan(&mut map);
     PAGES.into_iter().for_each(|page| map.trim(page));
     let _after = plan(&mut map);
-    writes.add_trimmed(&mut map);
-    assert_eq!(writes.count(), 0, "a program that was planned before the trim is under way");
+    let point = map.flush_point();
+    assert!(!map.flush_to(point));
+    let early = common::next_map_program(&mut map);
+    assert_eq!(early, None, "a program that was planned before the trim is under way");
     map.program_ended(before.id, true);
-    writes.add_trimmed(&mut map);
-    assert_eq!(writes.count(), 3, "what was planned after the trim is no reason to wait");
-    let SegmentPlan::Program(_, batch) = writes.plan(&mut map, STRIPE) else { panic!("there is room") };
-    assert_eq!(batch.iter().map(|&(segment, _)| segment).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(!map.flush_to(point));
+    let (program, units) =
+        common::next_map_program(&mut map).expect("what came after the trim is no reason to wait");
+    let pages =
+        common::metadata(&map, program.id, units).into_iter().map(|(mark, _)| mark.0 - map.user_units());
+    assert_eq!(pages.collect::<Vec<_>>(), [0, 1, 2]);
+    map.program_ended(program.id, true);
+    assert!(map.flush_to(point));
 }
 
-/// A page of a segment is programmed and trimmed again and again, always with a program under way: what was trimmed at first comes to the
+/// A page is programmed and trimmed again and again, always with a program under way: what was trimmed at first comes to the
 /// media all the same.
 #[test]
-fn trims_that_go_on_do_not_keep_a_segment_from_the_media() {
+fn trims_that_go_on_do_not_keep_a_translation_page_from_the_media() {
     let mut map = map();
-    let mut writes = SegmentWrites::default();
     let mut before = plan(&mut map);
     map.trim(PAGES[0]);
-    let trims = map.trims();
+    let point = map.flush_point();
     let rounds = (0..50).find(|_| {
-        writes.add_trimmed(&mut map);
-        while let SegmentPlan::Program(plan, batch) = writes.plan(&mut map, STRIPE) {
-            map.program_ended(plan.id, true);
-            batch.iter().for_each(|&(segment, _)| writes.ended(segment, true));
+        map.flush_to(point);
+        while let Some((program, _)) = common::next_map_program(&mut map) {
+            map.program_ended(program.id, true);
         }
         let after = plan(&mut map);
         map.trim(PAGES[0]);
         map.program_ended(std::mem::replace(&mut before, after).id, true);
-        map.has_saved(trims)
+        map.flush_to(point)
     });
     assert!(rounds.is_some_and(|rounds| rounds < 4), "{rounds:?}");
-    assert!(!map.has_saved(map.trims()), "the last trim is not there yet");
+    let last = map.flush_point();
+    assert!(!map.flush_to(last), "the last trim is not there yet");
     map.check();
+}
+
+/// A failed program of translation pages is planned again by itself.
+#[test]
+fn a_translation_page_whose_program_fails_is_written_again() {
+    let mut map = map();
+    map.trim(PAGES[0]);
+    let data = plan(&mut map);
+    map.program_ended(data.id, true);
+    PAGES.into_iter().for_each(|page| map.trim(page));
+    let point = map.flush_point();
+    for ok in [false, false, true] {
+        assert!(!map.flush_to(point));
+        let (program, units) = common::next_map_program(&mut map).expect("wanted");
+        assert_eq!(units, 3);
+        map.program_ended(program.id, ok);
+        map.check();
+    }
+    assert!(map.flush_to(point));
+    assert_eq!(common::next_map_program(&mut map), None);
 }

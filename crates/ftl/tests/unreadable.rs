@@ -1,20 +1,21 @@
-//! Map segments that a mount cannot read: what was trimmed stays away.
+//! Translation pages that a mount cannot read: what was trimmed stays away.
 
 mod common;
 
-use pellucid_flash::{BlockId, Cause, Layout, Lpn, Ppa};
-use pellucid_ftl::{Durability, FtlConfig, MountSource, PageMap, SegmentPlan, SegmentWrites, Stream};
+use common::place_of;
+use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
+use pellucid_ftl::{Durability, FtlConfig, MountSource, PageMap, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 
 const STRIPE: u32 = 4;
 
-/// Translation, and media that remember spare areas and map segments.
+/// Translation, and media that remember spare areas and translation pages.
 struct World {
     map: PageMap,
     config: FtlConfig,
     layout: Layout,
     spares: BTreeMap<u32, (Lpn, u64)>,
-    segments: BTreeMap<u32, Vec<u8>>,
+    map_pages: BTreeMap<u32, Vec<u8>>,
     unreadable: BTreeSet<u32>,
 }
 
@@ -37,7 +38,7 @@ impl MountSource for World {
     }
 
     fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
-        self.segments.get(&ppa.0).filter(|_| !self.unreadable.contains(&ppa.0)).cloned()
+        self.map_pages.get(&ppa.0).filter(|_| !self.unreadable.contains(&ppa.0)).cloned()
     }
 }
 
@@ -47,12 +48,12 @@ impl World {
         let config = FtlConfig { durability, ..common::config() };
         let layout = common::layout(1, 32, 64, STRIPE);
         let map = PageMap::new(&config, &layout, &[]).expect("room enough");
-        let (spares, segments) = (BTreeMap::new(), BTreeMap::new());
-        World { map, config, layout, spares, segments, unreadable: BTreeSet::new() }
+        let (spares, map_pages) = (BTreeMap::new(), BTreeMap::new());
+        World { map, config, layout, spares, map_pages, unreadable: BTreeSet::new() }
     }
 
     fn write(&mut self, lpns: &[Lpn]) {
-        let plan = self.map.plan_program(Stream::Host, None, lpns).expect("room enough");
+        let plan = self.map.place(Stream::Host, None, lpns).expect("room enough");
         self.programmed(plan.first, plan.sequence, lpns);
         self.map.program_ended(plan.id, true);
     }
@@ -62,26 +63,34 @@ impl World {
         self.spares.extend((first.0..).zip(lpns).map(|(ppa, &lpn)| (ppa, (lpn, sequence))));
     }
 
-    /// Writes the segments with trimmed pages; where they lie.
+    /// Writes the translation pages with trims; where they lie.
     fn flush(&mut self) -> Vec<u32> {
-        let mut writes = SegmentWrites::default();
-        writes.add_trimmed(&mut self.map);
-        self.write_segments(writes)
+        let point = self.map.flush_point();
+        self.map.flush_to(point);
+        let places = self.write_map_pages();
+        assert!(self.map.flush_to(point));
+        places
     }
 
-    fn write_segments(&mut self, mut writes: SegmentWrites) -> Vec<u32> {
+    /// Writes all translation pages from `first` on; where they lie.
+    fn save_from(&mut self, first: u32) -> Vec<u32> {
+        assert_eq!(self.map.save_map(first), self.map.map_pages());
+        self.write_map_pages()
+    }
+
+    fn write_map_pages(&mut self) -> Vec<u32> {
         let mut places = Vec::new();
-        while let SegmentPlan::Program(plan, batch) = writes.plan(&mut self.map, STRIPE) {
-            let marks: Vec<Lpn> = batch.iter().map(|&(segment, _)| self.map.segment_mark(segment)).collect();
+        while let Some((plan, units)) = common::next_map_program(&mut self.map) {
+            let pages = common::metadata(&self.map, plan.id, units);
+            let marks: Vec<Lpn> = pages.iter().map(|&(mark, _)| mark).collect();
             self.programmed(plan.first, plan.sequence, &marks);
-            for (ppa, &(segment, _)) in (plan.first.0..).zip(&batch) {
-                self.segments.insert(ppa, writes.image(segment).to_vec());
+            for (ppa, (_, bytes)) in (plan.first.0..).zip(pages) {
+                self.map_pages.insert(ppa, bytes);
                 places.push(ppa);
             }
             self.map.program_ended(plan.id, true);
-            batch.iter().for_each(|&(segment, _)| writes.ended(segment, true));
         }
-        assert!(self.map.has_saved(self.map.trims()));
+        assert!(!self.map.writes_map());
         places
     }
 
@@ -108,16 +117,16 @@ fn what_an_unreadable_segment_may_have_trimmed_is_lost() {
     world.map.trim(TRIMMED);
     let segments = world.flush();
     world.write(&[LATER]);
-    let places = [LATER, ELSEWHERE].map(|lpn| world.map.lookup(lpn));
+    let places = [LATER, ELSEWHERE].map(|lpn| place_of(&world.map, lpn));
     assert_eq!(world.mount(), 0);
-    assert_eq!(world.map.lookup(TRIMMED), Ppa::NONE);
-    assert!(world.map.lookup(KEPT).is_some());
+    assert_eq!(place_of(&world.map, TRIMMED), Ppa::NONE);
+    assert!(place_of(&world.map, KEPT).is_some());
 
     world.unreadable.extend(segments);
     assert_eq!(world.mount(), 2, "trimmed, or not: nobody knows");
-    let seen = |world: &World| [TRIMMED, KEPT, UNWRITTEN].map(|lpn| world.map.lookup(lpn));
+    let seen = |world: &World| [TRIMMED, KEPT, UNWRITTEN].map(|lpn| place_of(&world.map, lpn));
     assert_eq!(seen(&world), [Ppa::LOST, Ppa::LOST, Ppa::NONE]);
-    assert_eq!([LATER, ELSEWHERE].map(|lpn| world.map.lookup(lpn)), places);
+    assert_eq!([LATER, ELSEWHERE].map(|lpn| place_of(&world.map, lpn)), places);
 
     // The new segment says that they are lost, whatever becomes of their copies.
     assert_eq!(world.flush().len(), 1);
@@ -133,8 +142,8 @@ fn what_an_unreadable_segment_may_have_trimmed_is_lost() {
     world.map.trim(TRIMMED);
     world.flush();
     assert_eq!(world.mount(), 0);
-    assert_eq!(world.map.lookup(TRIMMED), Ppa::NONE);
-    assert!(world.map.lookup(KEPT).is_some());
+    assert_eq!(place_of(&world.map, TRIMMED), Ppa::NONE);
+    assert!(place_of(&world.map, KEPT).is_some());
     world.map.check();
 }
 
@@ -143,20 +152,16 @@ fn what_an_unreadable_segment_may_have_trimmed_is_lost() {
 fn an_unreadable_segment_without_trims_costs_nothing() {
     let mut world = World::new();
     world.write(&[TRIMMED, KEPT, LATER, ELSEWHERE]);
-    let mut writes = SegmentWrites::default();
-    (0..world.map.segments()).for_each(|segment| writes.add(segment, Cause::Journal));
-    let untrimmed = world.write_segments(writes);
+    let untrimmed = world.save_from(0);
     world.map.trim(ELSEWHERE);
     world.flush();
     world.unreadable.extend(&untrimmed);
-    let places = [TRIMMED, KEPT, LATER, UNWRITTEN, ELSEWHERE].map(|lpn| world.map.lookup(lpn));
+    let places = [TRIMMED, KEPT, LATER, UNWRITTEN, ELSEWHERE].map(|lpn| place_of(&world.map, lpn));
     assert_eq!((world.mount(), places[4]), (0, Ppa::NONE));
-    assert_eq!([TRIMMED, KEPT, LATER, UNWRITTEN, ELSEWHERE].map(|lpn| world.map.lookup(lpn)), places);
+    assert_eq!([TRIMMED, KEPT, LATER, UNWRITTEN, ELSEWHERE].map(|lpn| place_of(&world.map, lpn)), places);
     // A mount knows what had been trimmed before.
-    let mut writes = SegmentWrites::default();
-    writes.add(1, Cause::Journal);
-    let trimmed = world.write_segments(writes);
+    let trimmed = world.save_from(1)[0];
     world.write(&[TRIMMED]);
-    world.unreadable.extend(trimmed);
-    assert_eq!((world.mount(), world.map.lookup(ELSEWHERE)), (1, Ppa::LOST));
+    world.unreadable.insert(trimmed);
+    assert_eq!((world.mount(), place_of(&world.map, ELSEWHERE)), (1, Ppa::LOST));
 }

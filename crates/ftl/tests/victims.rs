@@ -4,7 +4,7 @@
 mod common;
 
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
-use pellucid_ftl::{Emptied, FtlConfig, PageMap, Plan, Separation, Stream, Victim, WearLevelling};
+use pellucid_ftl::{FtlConfig, PageMap, Plan, Reclaim, Separation, Stream, Victim, WearLevelling};
 use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]
@@ -67,14 +67,14 @@ impl World {
     fn collect(&mut self, die: DieId) {
         let at = die.0 as usize;
         self.map.reap(die);
-        while self.relocating[at] == 0 && self.map.wants_collection(die, false) {
+        while self.relocating[at] == 0 && self.map.wants_gc(die, false) {
             if self.moved[at].len() == self.stripe && !self.program_moved(die) {
                 break;
             }
             if self.relocating[at] > 0 {
                 break;
             }
-            let next = self.map.next_relocation(die, false);
+            let next = common::next_move(&mut self.map, die);
             if let Some(next) = next {
                 let block = self.layout.block_of(next.from);
                 if self.victims.last().is_none_or(|last| last.0 != block) {
@@ -82,7 +82,7 @@ impl World {
                 }
                 self.moved[at].push((self.owner[next.from.0 as usize], next.from));
             }
-            let ends = next.is_none() || self.map.victim_exhausted(die);
+            let ends = next.is_none() || self.map.gc_rests(die);
             let full = self.moved[at].len() == self.stripe;
             if !full && (!ends || self.moved[at].is_empty()) {
                 if next.is_none() {
@@ -101,12 +101,12 @@ impl World {
 
     fn program_moved(&mut self, die: DieId) -> bool {
         let moved = &mut self.moved[die.0 as usize];
-        moved.retain(|&(lpn, from)| self.map.is_current(lpn, from));
+        moved.retain(|&(lpn, from)| self.map.is_current(from, Some(lpn)));
         let lpns: Vec<Lpn> = moved.iter().map(|m| m.0).collect();
         if lpns.is_empty() {
             return true;
         }
-        let Some(plan) = self.map.plan_program(Stream::Collected, Some(die), &lpns) else { return false };
+        let Some(plan) = self.map.place(Stream::Collected, Some(die), &lpns) else { return false };
         moved.clear();
         self.relocating[die.0 as usize] += 1;
         self.submit(plan, lpns, Some(die));
@@ -125,8 +125,8 @@ impl World {
             self.end_program(die);
         }
         (0..self.queues.len() as u32).for_each(|die| self.collect(DieId(die)));
-        while let Some(emptied) = self.map.pop_emptied() {
-            if let Emptied::Erase(block, _) = emptied {
+        while let Some(emptied) = self.map.next_erase() {
+            if let Reclaim::Erase(block, _) = emptied {
                 self.erasing.push_back(block);
             }
         }
@@ -159,7 +159,7 @@ impl World {
     fn write_units(&mut self, lpns: &[Lpn]) {
         let mut tries = 0;
         loop {
-            if let Some(plan) = self.map.plan_program(Stream::Host, None, lpns) {
+            if let Some(plan) = self.map.place(Stream::Host, None, lpns) {
                 return self.submit(plan, lpns.to_vec(), None);
             }
             (0..self.queues.len() as u32).for_each(|die| self.collect(DieId(die)));

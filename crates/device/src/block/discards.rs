@@ -43,23 +43,31 @@ impl Discards {
 impl BlockNamespace {
     /// Forgets the copies that nobody can ask for any more.
     #[inline]
-    pub(crate) fn forget_dead(&mut self, shared: &mut Shared) {
-        if self.translation.has_dead() {
+    pub(crate) fn forget_outdated(&mut self, shared: &mut Shared) {
+        if self.note_outdated(shared) {
             self.forget_some(shared);
         }
     }
 
-    /// As far as the reads under way allow; also asked when memory runs short.
-    pub(crate) fn forget_some(&mut self, shared: &mut Shared) {
-        let now = usize::from(self.discards.epoch);
-        for (ppa, why) in self.translation.take_dead() {
+    /// Takes in the copies that died; whether there were any.
+    #[inline]
+    fn note_outdated(&mut self, shared: &Shared) -> bool {
+        let dead = &mut self.discards.dead[usize::from(self.discards.epoch)];
+        let before = dead.len();
+        for (ppa, why) in self.translation.take_outdated() {
             let erases = shared.media.erase_count(shared.layout.block_of(ppa));
             let remains = match why {
                 Outdated::Replaced => Remains::Nothing,
                 Outdated::Trimmed => Remains::Zeros,
             };
-            self.discards.dead[now].push((ppa, remains, erases));
+            dead.push((ppa, remains, erases));
         }
+        dead.len() > before
+    }
+
+    /// As far as the reads under way allow; also asked when memory runs short.
+    pub(crate) fn forget_some(&mut self, shared: &mut Shared) {
+        self.note_outdated(shared);
         // With no reads at all both epochs end.
         for _ in 0..2 {
             let last = usize::from(1 - self.discards.epoch);

@@ -1,27 +1,27 @@
 //! Flush and trim: what must be on the media, and what need not be any more.
 //!
 //! Flushes are served one after the other. A flush marks every entry that holds acknowledged data not on the media, sends
-//! them there, waits until the marked ones are programmed, then writes the map segments of trimmed pages:
+//! them there, waits until the marked ones are programmed, then until the trims before it are on the media:
 //!
 //! ```text
-//!  waiting ─► data (marked entries left) ─► segments (of trimmed pages) ─► done, next flush
+//!  waiting ─► data (marked entries left) ─► trims (metadata that translation writes) ─► done, next flush
 //! ```
 //! With [`Durability::Volatile`] a flush does nothing, as in the firmware that it models.
 
 use super::BlockNamespace;
 use super::write::SuperpageUnit;
 use crate::shared::Shared;
-use pellucid_flash::{Cause, Lpn, Ppa, Stage, Status};
-use pellucid_ftl::{Durability, SegmentPlan, SegmentWrites};
+use pellucid_flash::{Lpn, Stage, Status};
+use pellucid_ftl::{Durability, FlushPoint, Located, MapJob};
 use std::collections::VecDeque;
 
-/// Flushes, and map segments being written.
+/// The flushes of a namespace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flushes {
     waiting: VecDeque<u32>,
     running: Option<u32>,
     /// Trims that the flush in progress waits for: those before it, and of what it waited for otherwise.
-    trims: u64,
+    trims: FlushPoint,
     /// Marked entries that are not programmed yet.
     entries_left: u32,
     failed: bool,
@@ -29,8 +29,7 @@ pub(crate) struct Flushes {
     pub lost: bool,
     /// The last marked entry is settled, and the flush has not gone on yet.
     settled: bool,
-    segments: SegmentWrites,
-    /// Collection was asked to make room for a segment and has not returned.
+    /// GC was asked to make space for metadata and has not returned.
     pumping: bool,
 }
 
@@ -44,11 +43,6 @@ impl Flushes {
     #[inline]
     pub fn take_settled(&mut self) -> bool {
         std::mem::take(&mut self.settled) && self.running.is_some()
-    }
-
-    /// The content of a segment that is being programmed.
-    pub fn image(&self, segment: u32) -> &[u8] {
-        self.segments.image(segment)
     }
 }
 
@@ -67,7 +61,7 @@ impl BlockNamespace {
         }
         let Some(work) = self.flushes.waiting.pop_front() else { return };
         self.flushes.running = Some(work);
-        self.flushes.trims = self.translation.trims();
+        self.flushes.trims = self.translation.flush_point();
         self.flushes.failed = std::mem::take(&mut self.flushes.lost);
         for entry in 0..self.buffer.count() {
             let record = &mut self.buffer[entry];
@@ -99,23 +93,23 @@ impl BlockNamespace {
         self.flushed(entry);
     }
 
-    /// Goes on with the flush in progress as far as possible. Asked often, and mostly there is neither flush nor segment.
+    /// Goes on with the flush in progress as far as possible, and with metadata. Asked often, and mostly there is neither.
     #[inline]
     pub(crate) fn continue_flush(&mut self, shared: &mut Shared) {
-        if self.flushes.segments.count() > 0 || self.flushes.running.is_some() {
+        self.write_map(shared);
+        if self.flushes.running.is_some() {
             self.go_on_with_flush(shared);
         }
     }
 
     fn go_on_with_flush(&mut self, shared: &mut Shared) {
-        self.plan_segments(shared);
         while let Some(work) = self.flushes.running {
             if self.flushes.entries_left > 0 {
                 return;
             }
-            self.flushes.segments.add_trimmed(&mut self.translation);
-            self.plan_segments(shared);
-            if !self.translation.has_saved(self.flushes.trims) {
+            let saved = self.translation.flush_to(self.flushes.trims);
+            self.write_map(shared);
+            if !saved {
                 return;
             }
             self.flushes.running = None;
@@ -130,61 +124,34 @@ impl BlockNamespace {
         }
     }
 
-    /// Writes the segments with trimmed pages, as far as possible now; a flush in progress waits for them too.
-    pub(crate) fn save_trims(&mut self, shared: &mut Shared) {
-        self.flushes.segments.add_trimmed(&mut self.translation);
-        self.plan_segments(shared);
-    }
-
-    /// The next segments of the rolling checkpoint.
-    pub(crate) fn write_checkpoint_segments(&mut self, shared: &mut Shared) {
-        self.flushes.segments.add_checkpoint(&mut self.translation);
-        self.plan_segments(shared);
-    }
-
-    /// Collection found a map segment in its victim: instead of moving it, it is written anew, with those that come after it.
-    pub(crate) fn rewrite_segment(&mut self, lpn: Lpn, cause: Cause) {
-        self.flushes.segments.add(lpn.0 - self.translation.user_units(), cause);
-    }
-
-    /// Programs the segments that are wanted, a stripe of them at a time; less than a stripe only if somebody waits, or no more come.
-    pub(crate) fn plan_segments(&mut self, shared: &mut Shared) {
-        loop {
-            if self.gc.more_segments_come() && self.flushes.segments.can_wait(shared.layout.units_per_stripe)
-            {
-                return;
-            }
-            let (plan, batch) =
-                match self.flushes.segments.plan(&mut self.translation, shared.layout.units_per_stripe) {
-                    SegmentPlan::None => return,
-                    SegmentPlan::NoRoom => return self.make_room_for_segments(shared),
-                    SegmentPlan::Program(plan, batch) => (plan, batch),
-                };
-            let units = batch.len() as u32;
+    /// Carries out what translation wants done about its metadata, as far as possible now.
+    #[inline]
+    pub(crate) fn write_map(&mut self, shared: &mut Shared) {
+        while let Some(job) = self.translation.next_map_job() {
+            let MapJob::Program { plan, units, cause, by_cause } = job else {
+                return self.make_space_for_map(shared);
+            };
             self.reserve(shared, &plan, units);
-            for (position, &(segment, cause)) in batch.iter().enumerate() {
-                self.set_unit(shared, plan.id, position, SuperpageUnit::Segment(segment));
-                shared.counts(self.number).programmed_sectors[cause as usize] +=
-                    u64::from(shared.layout.sectors_per_unit);
+            for position in 0..units as usize {
+                self.set_unit(shared, plan.id, position, SuperpageUnit::Metadata);
             }
-            self.issue_program(shared, &plan, units, batch[0].1);
+            let sectors = u64::from(shared.layout.sectors_per_unit);
+            for (counter, &units) in shared.counts(self.number).programmed_sectors.iter_mut().zip(&by_cause) {
+                *counter += u64::from(units) * sectors;
+            }
+            self.issue_program(shared, &plan, units, cause);
         }
     }
 
-    /// Collection comes back to [`Device::plan_segments`] when it waits for a segment itself.
-    fn make_room_for_segments(&mut self, shared: &mut Shared) {
+    /// GC comes back to [`BlockNamespace::write_map`] when it waits for metadata itself.
+    fn make_space_for_map(&mut self, shared: &mut Shared) {
         if !std::mem::replace(&mut self.flushes.pumping, true) {
             self.pump_all(shared);
             self.flushes.pumping = false;
         }
     }
 
-    pub(crate) fn segment_programmed(&mut self, shared: &mut Shared, segment: u32, ok: bool) {
-        self.flushes.segments.ended(segment, ok);
-        self.plan_segments(shared);
-    }
-
-    /// The drive can write no more: flushes fail. Segments with trimmed pages stay in line, so that a later flush fails
+    /// The drive can write no more: flushes fail. Trims that are not on the media stay in line, so that a later flush fails
     /// too instead of promising trims that were never stored.
     pub(crate) fn fail_flushes(&mut self, shared: &mut Shared) {
         let running = self.flushes.running.take();
@@ -217,7 +184,7 @@ impl BlockNamespace {
             self.zero_part(shared, work, end * per_unit, lba + sectors - end * per_unit);
         }
         self.erase_emptied(shared);
-        self.forget_dead(shared);
+        self.forget_outdated(shared);
         shared.works[work].slices_left -= 1;
         if shared.works[work].slices_left == 0 {
             shared.works[work].mark = shared.now;
@@ -231,7 +198,7 @@ impl BlockNamespace {
         }
         let lpn = Lpn((lba / u64::from(shared.layout.sectors_per_unit)) as u32);
         // What was never written is zero already.
-        if self.translation.lookup(lpn) != Ppa::NONE || self.buffer.find(lpn).is_some() {
+        if self.translation.peek(lpn) != Located::Zero || self.buffer.find(lpn).is_some() {
             self.cut(shared, work, lba, sectors as u32, true);
         }
     }
@@ -263,7 +230,7 @@ impl BlockNamespace {
         self.translation.trim(lpn);
         if awaited {
             // The trim stands for the data that the flush in progress waited for: without either, an older version could come back.
-            self.flushes.trims = self.translation.trims();
+            self.flushes.trims = self.translation.flush_point();
         }
     }
 

@@ -1,4 +1,4 @@
-//! Collection carried out: relocations read and programmed, empty blocks erased, and power cuts.
+//! GC carried out: the copies that translation wants are read and programmed, empty blocks erased.
 //!
 //! ```text
 //!  pump(die) ─► read valid units ─► still current? ─► packed per die ─► stripe full or victim read ─► program
@@ -6,7 +6,7 @@
 //!  erase ◄── block holds nothing valid ◄── translation ◄────────────────────────────────────────────┘
 //! ```
 //! One read brings the valid units that one sense has put into the page registers: those of a page, of all planes that work together.
-//! A die keeps at most `gc_parallel` stripes' worth of relocations in flight, so that host requests are not starved.
+//! A die keeps at most `gc_parallel` stripes' worth of GC copies in flight, so that host requests are not starved.
 
 use super::packer::OperationPacker;
 use super::write::SuperpageUnit;
@@ -14,54 +14,48 @@ use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::shared::Shared;
 use pellucid_flash::slab::{Linked, List, NIL, Slab};
-use pellucid_flash::{Cause, DieId, Layout, Lpn, Ppa};
-use pellucid_ftl::{Emptied, FtlConfig, Isolation, Stream};
+use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa};
+use pellucid_ftl::{Arrival, Arrived, FtlConfig, GcJob, Isolation, Move, Reclaim, Stream};
 use pellucid_media::ReadResult;
 
 /// A unit being moved.
 #[derive(Clone, Debug)]
-struct Relocation {
-    from: Ppa,
+struct GcCopy {
+    moved: Move,
     lpn: Lpn,
     die: u32,
-    stream: Stream,
-    cause: Cause,
-    /// Its block holds map segments.
-    meta: bool,
     /// The next one that the same sense brings.
     next: u32,
 }
 
-impl Default for Relocation {
-    fn default() -> Relocation {
-        let (from, lpn, stream, cause) = (Ppa::NONE, Lpn::NONE, Stream::Collected, Cause::Collection);
-        Relocation { from, lpn, die: 0, stream, cause, meta: false, next: NIL }
+impl Default for GcCopy {
+    fn default() -> GcCopy {
+        let moved = Move { from: Ppa::NONE, cause: Cause::Collection, to: Stream::Collected, inside: false };
+        GcCopy { moved, lpn: Lpn::NONE, die: 0, next: NIL }
     }
 }
 
-impl Linked for Relocation {
+impl Linked for GcCopy {
     fn next(&mut self) -> &mut u32 {
         &mut self.next
     }
 }
 
-/// What collection keeps between steps.
+/// What GC keeps between steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Gc {
-    relocations: Slab<Relocation>,
+    copies: Slab<GcCopy>,
     images: Vec<u8>,
     unit_images: usize,
     /// Per die: read and waiting for a stripe.
     packers: Vec<OperationPacker>,
-    /// Per die: relocations under way.
+    /// Per die: copies under way.
     moving: Vec<u32>,
     /// Per die: of these, those that are being read.
     reading: Vec<u32>,
-    /// Units of blocks of map segments that are being read.
-    segments_reading: u32,
-    /// Relocations that a die keeps in flight.
+    /// Copies that a die keeps in flight.
     moving_max: u32,
-    /// Dies whose relocated data found no room.
+    /// Copies found no space.
     stalled: bool,
     lpns: Vec<Lpn>,
 }
@@ -74,38 +68,32 @@ impl Gc {
         };
         let packer = OperationPacker::of_collection(apart, layout.units_per_stripe);
         Gc {
-            relocations: Slab::default(),
+            copies: Slab::default(),
             images: Vec::new(),
             unit_images: layout.sectors_per_unit as usize * image_bytes,
             packers: vec![packer; layout.dies as usize],
             moving: vec![0; layout.dies as usize],
             reading: vec![0; layout.dies as usize],
-            segments_reading: 0,
             moving_max: ftl.gc_parallel.max(1) * layout.units_per_stripe,
             stalled: false,
             lpns: Vec::new(),
         }
     }
 
-    /// Whether map segments are being read that are to be written anew, so that more will come to those that are here.
-    pub fn more_segments_come(&self) -> bool {
-        self.segments_reading > 0
+    /// Page and content of a copy.
+    pub fn content(&self, copy: u32) -> (Lpn, &[u8]) {
+        let at = copy as usize * self.unit_images;
+        (self.copies[copy].lpn, &self.images[at..at + self.unit_images])
     }
 
-    /// Page and content of a relocation.
-    pub fn content(&self, relocation: u32) -> (Lpn, &[u8]) {
-        let at = relocation as usize * self.unit_images;
-        (self.relocations[relocation].lpn, &self.images[at..at + self.unit_images])
-    }
-
-    /// Relocations of a die that wait for a stripe.
+    /// Copies of a die that wait for a stripe.
     #[inline]
     fn packer(&mut self, die: DieId) -> &mut OperationPacker {
         &mut self.packers[die.0 as usize]
     }
 
-    fn image_mut(&mut self, relocation: u32) -> &mut [u8] {
-        let at = relocation as usize * self.unit_images;
+    fn image_mut(&mut self, copy: u32) -> &mut [u8] {
+        let at = copy as usize * self.unit_images;
         if self.images.len() < at + self.unit_images {
             self.images.resize(at + self.unit_images, 0);
         }
@@ -114,44 +102,44 @@ impl Gc {
 }
 
 impl BlockNamespace {
-    /// Starts relocations in `die`, as many as may be in flight. Asked often, and most often there is nothing to do.
+    /// Starts GC copies in `die`, as many as may be in flight. Asked often, and most often there is nothing to do.
     #[inline]
     pub(crate) fn pump(&mut self, shared: &mut Shared, die: DieId) {
         self.translation.reap(die);
-        if self.gc.moving[die.0 as usize] < self.gc.moving_max {
-            self.relocate(shared, die);
-        }
+        self.start_copies(shared, die);
         if self.gc.packer(die).waiting() > 0 {
             let before = self.gc.moving[die.0 as usize];
-            self.pack_relocated(shared, die);
+            self.pack_copies(shared, die);
             // What was overwritten has left, and nothing under way will ask again.
             let fewer = self.gc.moving[die.0 as usize] < before;
             if fewer && self.gc.reading[die.0 as usize] == 0 {
-                self.relocate(shared, die);
+                self.start_copies(shared, die);
             }
         }
         self.erase_emptied(shared);
     }
 
-    fn relocate(&mut self, shared: &mut Shared, die: DieId) {
+    fn start_copies(&mut self, shared: &mut Shared, die: DieId) {
         let idle = shared.active == 0;
-        let limit = self.gc.moving_max;
-        while self.gc.moving[die.0 as usize] < limit && self.translation.wants_collection(die, idle) {
-            let Some(relocation) = self.translation.next_relocation(die, idle) else { break };
-            if !self.try_copyback(shared, die, &relocation) {
-                self.read_for_relocation(shared, die, relocation);
+        while self.gc.moving[die.0 as usize] < self.gc.moving_max
+            && let Some(job) = self.translation.next_gc(die, idle)
+        {
+            match job {
+                GcJob::Move(moved) if moved.inside && self.copy_inside(shared, die, &moved) => {}
+                GcJob::Move(moved) => self.read_copies(shared, die, moved),
+                GcJob::Copy(id) => unreachable!("{id:?}: a page map moves unit by unit"),
             }
         }
     }
 
-    /// The drive has nothing to do for hosts: background collection may start.
+    /// The drive has nothing to do for hosts: background GC may start.
     pub(crate) fn collect_while_idle(&mut self, shared: &mut Shared) {
         if self.config.ftl.gc_high_blocks > self.config.ftl.gc_low_blocks {
             self.pump_all(shared);
         }
     }
 
-    /// Starts what collection there is to do in every die.
+    /// Starts what GC there is to do in every die.
     pub(crate) fn pump_all(&mut self, shared: &mut Shared) {
         for die in 0..shared.layout.dies {
             self.pump(shared, DieId(die));
@@ -159,92 +147,74 @@ impl BlockNamespace {
     }
 
     /// Reads a unit, and what else the same sense brings of those that move.
-    fn read_for_relocation(&mut self, shared: &mut Shared, die: DieId, relocation: pellucid_ftl::Relocation) {
-        let (first, cause, sense) = (relocation.from, relocation.cause, shared.sense);
+    fn read_copies(&mut self, shared: &mut Shared, die: DieId, moved: Move) {
+        let (Move { from: first, cause, .. }, sense) = (moved, shared.sense);
         let begin = first.0 - sense.remainder(first.0);
-        let meta = self.translation.holds_segments(shared.layout.block_of(first));
         let (mut units, mut head, mut count) = (List::EMPTY, NIL, 0);
-        let mut next = Some(relocation);
-        while let Some(pellucid_ftl::Relocation { from, cause, stream }) = next {
-            if let Some(lpn) = shared.media.page_in_turn(from) {
-                self.translation.touch(lpn);
+        let mut next = Some(moved);
+        while let Some(moved) = next {
+            if let Some(lpn) = shared.media.page_in_turn(moved.from) {
+                self.translation.prefetch(lpn);
             }
-            let record = Relocation { from, lpn: Lpn::NONE, die: die.0, stream, cause, meta, next: NIL };
-            let unit = self.gc.relocations.insert(record);
-            units.push_back(&mut self.gc.relocations, unit);
+            let unit = self.gc.copies.insert(GcCopy { moved, lpn: Lpn::NONE, die: die.0, next: NIL });
+            units.push_back(&mut self.gc.copies, unit);
             head = if count == 0 { unit } else { head };
             count += 1;
-            next = self.translation.next_relocation_in(die, Ppa(begin)..Ppa(begin + sense.get()));
+            next = self.translation.next_gc_in(die, Ppa(begin)..Ppa(begin + sense.get()));
         }
         self.gc.moving[die.0 as usize] += count;
         self.gc.reading[die.0 as usize] += count;
-        self.gc.segments_reading += if meta { count } else { 0 };
         let owner = self.owner(Purpose::Move(head));
         let op = FlashOp::new(OpKind::Read, cause, owner, die.0, first, count, shared.now);
         let op = shared.scheduler.ops.insert(op);
         shared.ask_issue(op);
     }
 
-    /// Moves a unit inside its die without a transfer, where a unit is a whole stripe.
-    fn try_copyback(
-        &mut self,
-        shared: &mut Shared,
-        die: DieId,
-        relocation: &pellucid_ftl::Relocation,
-    ) -> bool {
-        let pellucid_ftl::Relocation { from, cause, stream } = *relocation;
-        if !self.config.ftl.copyback
-            || shared.layout.units_per_stripe != 1
-            || !self.translation.has_room(die, stream)
-        {
-            return false;
-        }
+    /// Copyback: moves a unit inside its die without a transfer. `false`: it cannot.
+    fn copy_inside(&mut self, shared: &mut Shared, die: DieId, moved: &Move) -> bool {
+        let Move { from, cause, to, .. } = *moved;
         let Some(lpn) = shared.media.page(from) else { return false };
-        let current = self.translation.is_current(lpn, from) && !shared.media.is_condemned(from);
-        if lpn.0 >= self.translation.user_units() || !current {
+        if !self.translation.is_current(from, Some(lpn)) || shared.media.is_condemned(from) {
             return false;
         }
-        let Some(plan) = self.translation.plan_program(stream, Some(die), &[lpn]) else { return false };
+        let Some(plan) = self.translation.place(to, Some(die), &[lpn]) else { return false };
         self.gc.moving[die.0 as usize] += 1;
         self.reserve(shared, &plan, 1);
-        self.set_unit(shared, plan.id, 0, SuperpageUnit::Copyback { from, lpn });
-        self.count_relocated(shared, cause, 1);
+        self.set_unit(shared, plan.id, 0, SuperpageUnit::Copyback { from, lpn, to });
+        self.count_copy(shared, cause);
         self.issue_program(shared, &plan, 1, cause);
         true
     }
 
-    fn count_relocated(&mut self, shared: &mut Shared, cause: Cause, units: u32) {
-        self.translation.count_relocated(units);
+    fn count_copy(&mut self, shared: &mut Shared, cause: Cause) {
         shared.counts(self.number).programmed_sectors[cause as usize] +=
-            u64::from(units * shared.layout.sectors_per_unit);
+            u64::from(shared.layout.sectors_per_unit);
     }
 
-    pub(crate) fn copyback_done(&mut self, shared: &mut Shared, die: DieId, from: Ppa, lpn: Lpn, ok: bool) {
+    pub(crate) fn copyback_done(&mut self, shared: &mut Shared, die: DieId, moved: Move, lpn: Lpn, ok: bool) {
         self.gc.moving[die.0 as usize] -= 1;
         // After a failure the data go through the controller.
-        if !ok && self.translation.is_current(lpn, from) {
-            let cause = Cause::Retirement;
-            let stream = self.translation.relocation_stream(shared.layout.block_of(from), cause);
-            self.read_for_relocation(shared, die, pellucid_ftl::Relocation { from, cause, stream });
+        if !ok && self.translation.is_current(moved.from, Some(lpn)) {
+            self.read_copies(shared, die, moved);
         }
     }
 
     /// Units of a victim are in the controller: `head` and those behind it.
-    pub(crate) fn relocations_arrived(&mut self, shared: &mut Shared, op: u32, head: u32) {
+    pub(crate) fn copies_arrived(&mut self, shared: &mut Shared, op: u32, head: u32) {
         let FlashOp { attempts, die, .. } = shared.scheduler.ops[op];
         let (mut again, mut first, mut count) = (List::EMPTY, NIL, 0);
         let mut at = head;
         while at != NIL {
             let unit = at;
-            at = self.gc.relocations[unit].next;
-            if !self.take_relocation(shared, unit, attempts) {
-                again.push_back(&mut self.gc.relocations, unit);
+            at = self.gc.copies[unit].next;
+            if !self.take_copy(shared, unit, attempts) {
+                again.push_back(&mut self.gc.copies, unit);
                 first = if count == 0 { unit } else { first };
                 count += 1;
             }
         }
         if count > 0 {
-            let from = self.gc.relocations[first].from;
+            let from = self.gc.copies[first].moved.from;
             let owner = self.owner(Purpose::Move(first));
             let record = &mut shared.scheduler.ops[op];
             (record.owner, record.ppa, record.units) = (owner, from, count);
@@ -257,78 +227,59 @@ impl BlockNamespace {
     }
 
     /// Takes in a unit that was read; `false`: it must be read again.
-    fn take_relocation(&mut self, shared: &mut Shared, relocation: u32, attempts: u32) -> bool {
-        let Relocation { from, die, cause, stream, meta, .. } = self.gc.relocations[relocation];
-        let page = shared.media.page(from).map(|mark| self.translation.page_of_mark(mark));
-        // Without a spare area it is unreadable, or overwritten and already being erased while it was decoded.
-        let current = match page {
-            Some(lpn) => self.translation.is_current(lpn, from),
-            None => self.translation.is_valid(from),
-        };
-        let (mut keep, mut segment) = (false, meta);
-        if current {
-            let result = shared.media.read(from, 0, self.gc.image_mut(relocation), attempts);
-            match (result, page) {
-                (ReadResult::Ok { corrected_bits, .. }, Some(lpn)) => {
+    fn take_copy(&mut self, shared: &mut Shared, copy: u32, attempts: u32) -> bool {
+        let GcCopy { moved, die, .. } = self.gc.copies[copy];
+        let named = shared.media.page(moved.from);
+        let mut arrival = Arrival::Outdated;
+        if self.translation.is_current(moved.from, named) {
+            arrival = match shared.media.read(moved.from, 0, self.gc.image_mut(copy), attempts) {
+                ReadResult::Ok { corrected_bits, .. } if named.is_some() => {
                     shared.corrected(self.number, corrected_bits, attempts);
-                    self.gc.relocations[relocation].lpn = lpn;
-                    keep = lpn.0 < self.translation.user_units();
-                    if !keep {
-                        segment = true;
-                        self.rewrite_segment(lpn, cause);
-                    }
+                    Arrival::Read
                 }
-                _ if shared.tries_again(from, attempts) => return false,
-                _ => match page.or_else(|| self.translation.segment_at(from)) {
-                    // What it says is in memory.
-                    Some(lpn) if lpn.0 >= self.translation.user_units() => {
-                        segment = true;
-                        self.rewrite_segment(lpn, cause);
-                    }
-                    _ => {
-                        shared.counts(self.number).uncorrectable_reads += 1;
-                        self.translation.relocation_lost(from);
-                    }
-                },
-            }
+                _ if shared.tries_again(moved.from, attempts) => return false,
+                _ => Arrival::Unreadable,
+            };
         }
         self.gc.reading[die as usize] -= 1;
-        self.gc.segments_reading -= u32::from(meta);
-        if segment {
-            self.plan_segments(shared);
+        match self.translation.arrived(&moved, named, arrival) {
+            Arrived::Keep(lpn) => {
+                self.gc.copies[copy].lpn = lpn;
+                self.gc.packer(DieId(die)).pack(moved.to, copy);
+                return true;
+            }
+            Arrived::Metadata => self.write_map(shared),
+            Arrived::Lost => shared.counts(self.number).uncorrectable_reads += 1,
+            Arrived::Drop => {}
         }
-        if keep {
-            self.gc.packer(DieId(die)).pack(stream, relocation);
-        } else {
-            self.drop_relocation(relocation);
-        }
+        self.drop_copy(copy);
         true
     }
 
-    fn drop_relocation(&mut self, relocation: u32) {
-        let die = self.gc.relocations[relocation].die;
-        self.gc.relocations.release(relocation);
+    fn drop_copy(&mut self, copy: u32) {
+        let die = self.gc.copies[copy].die;
+        self.gc.copies.release(copy);
         self.gc.moving[die as usize] -= 1;
     }
 
-    /// Programs relocated units of a die: whole stripes, and the rest when nothing can come to fill it.
-    fn pack_relocated(&mut self, shared: &mut Shared, die: DieId) {
+    /// Programs GC copies of a die: whole stripes, and the rest when nothing can come to fill it.
+    fn pack_copies(&mut self, shared: &mut Shared, die: DieId) {
         for queue in self.gc.packer(die).fullest_first() {
             while !self.gc.packer(die).is_empty(queue) {
                 let full = self.gc.packer(die).has_stripe(queue);
-                if (!full && !self.nothing_joins(die)) || self.collection_has_its_turns(shared, die) {
+                if (!full && !self.nothing_joins(die)) || self.gc_has_its_turns(shared, die) {
                     break;
                 }
-                if !self.program_relocated(shared, die, queue) {
+                if !self.program_copies(shared, die, queue) {
                     break;
                 }
             }
         }
     }
 
-    /// Whether a die that is paced has as many programs of relocated units before it as keep it busy: one at work and one that waits.
+    /// Whether a die that is paced has as many programs of GC copies before it as keep it busy: one at work and one that waits.
     /// What the host may write then goes in between, and so do erases.
-    fn collection_has_its_turns(&self, shared: &Shared, die: DieId) -> bool {
+    fn gc_has_its_turns(&self, shared: &Shared, die: DieId) -> bool {
         if !self.config.ftl.gc_pacing {
             return false;
         }
@@ -343,32 +294,31 @@ impl BlockNamespace {
         let at = die.0 as usize;
         self.gc.reading[at] == 0
             && (self.gc.packers[at].waiting() >= self.gc.moving_max as usize
-                || self.translation.victim_exhausted(die))
+                || self.translation.gc_rests(die))
     }
 
-    /// Programs up to a stripe of relocated units; `false`: there is no room.
-    fn program_relocated(&mut self, shared: &mut Shared, die: DieId, queue: usize) -> bool {
+    /// Programs up to a stripe of GC copies; `false`: there is no room.
+    fn program_copies(&mut self, shared: &mut Shared, die: DieId, queue: usize) -> bool {
         let mut lpns = std::mem::take(&mut self.gc.lpns);
         lpns.clear();
         let mut at = 0;
         // Overwritten since they were read: nothing to move. Given up since: no copy may bring them back.
         while lpns.len() < shared.layout.units_per_stripe as usize {
-            let Some(relocation) = self.gc.packer(die).get(queue, at) else { break };
-            let Relocation { lpn, from, .. } = self.gc.relocations[relocation];
-            if self.translation.is_current(lpn, from) && !shared.media.is_condemned(from) {
+            let Some(copy) = self.gc.packer(die).get(queue, at) else { break };
+            let GcCopy { lpn, moved: Move { from, .. }, .. } = self.gc.copies[copy];
+            if self.translation.is_current(from, Some(lpn)) && !shared.media.is_condemned(from) {
                 lpns.push(lpn);
                 at += 1;
             } else {
                 self.gc.packer(die).remove(queue, at);
-                self.drop_relocation(relocation);
+                self.drop_copy(copy);
             }
         }
         if lpns.is_empty() {
             self.gc.lpns = lpns;
             return true;
         }
-        let plan =
-            self.translation.plan_program(self.gc.packers[die.0 as usize].stream(queue), Some(die), &lpns);
+        let plan = self.translation.place(self.gc.packers[die.0 as usize].stream(queue), Some(die), &lpns);
         let count = lpns.len();
         self.gc.lpns = lpns;
         let Some(plan) = plan else {
@@ -378,28 +328,22 @@ impl BlockNamespace {
         self.reserve(shared, &plan, count as u32);
         let mut cause = Cause::Collection;
         for i in 0..count {
-            let relocation = self.gc.packer(die).take(queue).expect("counted");
-            cause = self.gc.relocations[relocation].cause;
-            self.count_relocated(shared, cause, 1);
-            self.set_unit(shared, plan.id, i, SuperpageUnit::Moved(relocation));
+            let copy = self.gc.packer(die).take(queue).expect("counted");
+            cause = self.gc.copies[copy].moved.cause;
+            self.count_copy(shared, cause);
+            self.set_unit(shared, plan.id, i, SuperpageUnit::Moved(copy));
         }
         self.issue_program(shared, &plan, count as u32, cause);
         true
     }
 
-    pub(crate) fn relocation_programmed(
-        &mut self,
-        shared: &mut Shared,
-        relocation: u32,
-        ok: bool,
-        programmed_in: DieId,
-    ) {
-        let Relocation { from, lpn, die, stream, .. } = self.gc.relocations[relocation];
-        if ok || !self.translation.is_current(lpn, from) {
-            self.drop_relocation(relocation);
+    pub(crate) fn copy_programmed(&mut self, shared: &mut Shared, copy: u32, ok: bool, programmed_in: DieId) {
+        let GcCopy { moved: Move { from, to, .. }, lpn, die, .. } = self.gc.copies[copy];
+        if ok || !self.translation.is_current(from, Some(lpn)) {
+            self.drop_copy(copy);
         } else {
-            self.gc.relocations[relocation].cause = Cause::Retirement;
-            self.gc.packer(DieId(die)).pack(stream, relocation);
+            self.gc.copies[copy].moved.cause = Cause::Retirement;
+            self.gc.packer(DieId(die)).pack(to, copy);
         }
         // A guest from another die: its own die may go on.
         if DieId(die) != programmed_in {
@@ -410,33 +354,24 @@ impl BlockNamespace {
     /// Erases, or retires, the blocks that hold nothing valid.
     #[inline]
     pub(crate) fn erase_emptied(&mut self, shared: &mut Shared) {
-        // Seldom there is one.
-        if self.translation.has_emptied() {
-            self.erase_all_emptied(shared);
-        }
-    }
-
-    fn erase_all_emptied(&mut self, shared: &mut Shared) {
-        while let Some(emptied) = self.translation.pop_emptied() {
-            match emptied {
-                Emptied::Erase(block, cause) => {
-                    let die = shared.layout.die_of_block(block).0;
-                    let ppa = shared.layout.ppa(block, 0);
-                    let owner = self.owner(Purpose::Erase);
-                    let op = FlashOp::new(OpKind::Erase, cause, owner, die, ppa, 0, shared.now);
-                    let op = shared.scheduler.ops.insert(op);
-                    shared.ask_issue(op);
-                }
-                Emptied::Retire(block) => {
+        while let Some(job) = self.translation.next_erase() {
+            match job {
+                Reclaim::Erase(block, cause) => self.issue_erase(shared, block, cause),
+                Reclaim::Retire(block) => {
                     shared.retire_block(block);
                     self.read_only |= self.translation.worn_out();
                 }
+                Reclaim::AwaitsTrims => return self.write_map(shared),
             }
         }
-        if self.translation.erases_wait_for_trims() {
-            self.save_trims(shared);
-            self.plan_segments(shared);
-        }
+    }
+
+    fn issue_erase(&mut self, shared: &mut Shared, block: BlockId, cause: Cause) {
+        let die = shared.layout.die_of_block(block).0;
+        let (ppa, owner) = (shared.layout.ppa(block, 0), self.owner(Purpose::Erase));
+        let op = FlashOp::new(OpKind::Erase, cause, owner, die, ppa, 0, shared.now);
+        let op = shared.scheduler.ops.insert(op);
+        shared.ask_issue(op);
     }
 
     /// The erase of a block has ended.

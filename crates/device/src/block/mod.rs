@@ -32,7 +32,7 @@ use flush::Flushes;
 use gc::Gc;
 use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Command, Layout, Lpn, Nanos, Opcode, Ppa, Status};
-use pellucid_ftl::{FtlConfig, MountReport, PageMap, ProgramId};
+use pellucid_ftl::{FtlConfig, Located, MountReport, ProgramId, Translation};
 use placement::Placement;
 use write::Writes;
 
@@ -49,7 +49,7 @@ pub(crate) struct BlockConfig {
 pub(crate) struct BlockNamespace {
     number: u16,
     config: BlockConfig,
-    pub translation: PageMap,
+    pub translation: Translation,
     pub buffer: Buffer,
     writes: Writes,
     flushes: Flushes,
@@ -209,7 +209,7 @@ impl BlockNamespace {
                 }
                 self.fill_arrived(shared, op, entry);
             }
-            Purpose::Move(head) => self.relocations_arrived(shared, op, head),
+            Purpose::Move(head) => self.copies_arrived(shared, op, head),
             Purpose::Program(_) | Purpose::Erase => unreachable!("a read that serves a program"),
         }
     }
@@ -236,7 +236,7 @@ impl BlockNamespace {
         if self.let_behind_go_on(shared) {
             return true;
         }
-        if self.translation.has_handle_events() {
+        if self.translation.handles().has_events() {
             self.note_handle_events(shared);
         }
         if shared.active == 0 {
@@ -262,12 +262,15 @@ impl BlockNamespace {
     /// Where the newest programmed copy of a logical page lies.
     pub fn locate(&self, lpn: Lpn) -> Option<Ppa> {
         let inside = lpn.0 < self.translation.user_units();
-        inside.then(|| self.translation.lookup(lpn)).filter(|ppa| ppa.is_some())
+        match inside.then(|| self.translation.peek(lpn)) {
+            Some(Located::At(ppa)) => Some(ppa),
+            _ => None,
+        }
     }
 
     /// Whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
-        let programmed = lpn.0 < self.translation.user_units() && self.translation.lookup(lpn) != Ppa::NONE;
+        let programmed = lpn.0 < self.translation.user_units() && self.translation.peek(lpn) != Located::Zero;
         programmed || self.buffer.find(lpn).is_some_and(|entry| self.buffer[entry].dirty != 0)
     }
 

@@ -10,7 +10,7 @@ use crate::build::DeviceError;
 use crate::config::DeviceConfig;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
-use pellucid_ftl::{FtlConfig, MountReport, MountSource, PageMap};
+use pellucid_ftl::{FtlConfig, MountReport, MountSource, Translation};
 use pellucid_media::{Health, Media};
 use std::ops::Range;
 
@@ -92,7 +92,7 @@ impl BlockNamespace {
 
     /// It has been mounted anew after a power cut, and goes on counting where `before` had come to.
     pub fn follow(&mut self, before: BlockNamespace, media: &Media) {
-        self.translation.count_on_from(before.translation.counters());
+        self.translation.set_counters(before.translation.counters());
         self.mounted = self.mounted.or(before.mounted);
         self.placement = before.placement;
         self.read_only = false;
@@ -117,27 +117,27 @@ fn mount(
     source: &Source<'_>,
     worn_in: u32,
     keep: bool,
-) -> Result<(PageMap, Option<MountReport>), DeviceError> {
+) -> Result<(Translation, Option<MountReport>), DeviceError> {
     let media = source.media;
     let blocks = || (0..layout.blocks).map(BlockId);
     let cycles = |b| if media.health(b) == Health::FactoryBad { 0 } else { worn_in };
     let empty = |b| media.next_stripe(b) == 0 && media.erase_count(b) == cycles(b);
-    let (mut map, report) = if blocks().all(|b| source.is_foreign(b) || empty(b)) {
+    let (mut translation, report) = if blocks().all(|b| source.is_foreign(b) || empty(b)) {
         let bad: Vec<BlockId> = blocks().filter(|&b| source.is_bad(b)).collect();
-        let mut map = PageMap::new(ftl, layout, &bad).map_err(DeviceError::Translation)?;
-        map.set_erases(worn_in);
-        (map, None)
+        let mut translation = Translation::new(ftl, layout, &bad).map_err(DeviceError::Translation)?;
+        translation.set_erases(worn_in);
+        (translation, None)
     } else {
         let mounted = match keep {
-            true => PageMap::restore(ftl, layout, source),
-            false => PageMap::mount(ftl, layout, source),
+            true => Translation::restore(ftl, layout, source),
+            false => Translation::mount(ftl, layout, source),
         };
-        let (map, report) = mounted.map_err(DeviceError::Translation)?;
-        (map, Some(report))
+        let (translation, report) = mounted.map_err(DeviceError::Translation)?;
+        (translation, Some(report))
     };
     if media.forgets() {
-        // Where that saves memory, translation says which copies are dead.
-        map.name_dead();
+        // Where that saves memory, translation says which copies are outdated.
+        translation.name_outdated();
     }
-    Ok((map, report))
+    Ok((translation, report))
 }

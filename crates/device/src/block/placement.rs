@@ -45,18 +45,19 @@ pub struct PlacementStatistics {
 impl BlockNamespace {
     /// What a host knows of placement; `None` where the namespace has one handle, which is no placement.
     pub fn geometry(&self, layout: &Layout) -> Option<PlacementGeometry> {
-        (self.translation.handles() > 1).then(|| PlacementGeometry {
-            handles: self.translation.handles(),
-            unit_bytes: self.translation.reclaim_units() * u64::from(layout.unit_bytes),
+        (self.translation.handles().count() > 1).then(|| PlacementGeometry {
+            handles: self.translation.handles().count(),
+            unit_bytes: self.translation.handles().unit() * u64::from(layout.unit_bytes),
             persistent: self.config.ftl.isolation == Isolation::Persistent,
         })
     }
 
     /// State of a handle; `None` if there is no such handle.
     pub fn handle_info(&self, layout: &Layout, handle: u16) -> Option<HandleInfo> {
-        (handle < self.translation.handles()).then(|| HandleInfo {
+        (handle < self.translation.handles().count()).then(|| HandleInfo {
             handle,
-            remaining_sectors: self.translation.handle_remaining(handle) * u64::from(layout.sectors_per_unit),
+            remaining_sectors: self.translation.handles().remaining(handle)
+                * u64::from(layout.sectors_per_unit),
         })
     }
 
@@ -78,14 +79,14 @@ impl BlockNamespace {
     /// Gives handle 0 to a write that names one that does not exist.
     #[inline]
     pub fn settle_handle(&mut self, shared: &Shared, command: &mut Command) {
-        if command.handle > 0 && command.handle >= self.translation.handles() {
+        if command.handle > 0 && command.handle >= self.translation.handles().count() {
             self.invalid_handle(shared, command);
         }
     }
 
     #[cold]
     fn invalid_handle(&mut self, shared: &Shared, command: &mut Command) {
-        if self.translation.handles() < 2 {
+        if self.translation.handles().count() < 2 {
             return;
         }
         let kind = PlacementEventKind::InvalidHandle;
@@ -97,7 +98,7 @@ impl BlockNamespace {
 
     /// Why a command about handles, or with one, cannot be done.
     pub(crate) fn refuse_placement(&self, command: &Command) -> Option<Status> {
-        let handles = self.translation.handles();
+        let handles = self.translation.handles().count();
         match command.opcode {
             Opcode::Report | Opcode::NextUnit if handles < 2 => Some(Status::InvalidOpcode),
             Opcode::Report => {
@@ -128,7 +129,7 @@ impl BlockNamespace {
     /// Gives the time to what happened in translation.
     #[cold]
     pub(crate) fn note_handle_events(&mut self, shared: &mut Shared) {
-        let events: Vec<HandleEvent> = self.translation.take_handle_events().collect();
+        let events: Vec<HandleEvent> = self.translation.handles_mut().take_events().collect();
         events.into_iter().for_each(|event| self.note_event(shared, event));
     }
 

@@ -6,7 +6,7 @@
 use super::BlockNamespace;
 use crate::shared::Shared;
 use pellucid_flash::{DieId, Lpn, Ppa};
-use pellucid_ftl::{Emptied, Plan, Stream};
+use pellucid_ftl::{Arrival, Arrived, GcJob, MapJob, Plan, Reclaim, Stream};
 use pellucid_media::{Outcome, ReadResult};
 
 /// Why a drive could not be filled.
@@ -70,11 +70,11 @@ impl BlockNamespace {
     }
 
     fn fill_stripe(&mut self, shared: &mut Shared, filler: &mut Filler) -> Result<(), NoRoom> {
-        let stream = self.translation.host_stream(filler.lpns[0], filler.handle);
+        let stream = self.translation.stream(filler.lpns[0], filler.handle);
         loop {
             // As after an idle time, in which an SLC cache was folded.
             self.translation.pass_cache(true);
-            let plan = self.translation.plan_program(stream, None, &filler.lpns);
+            let plan = self.translation.place(stream, None, &filler.lpns);
             self.translation.pass_cache(false);
             let plan = plan.ok_or(NoRoom)?;
             let ok = self.program_now(shared, &plan, &filler.lpns, &filler.images);
@@ -99,75 +99,75 @@ impl BlockNamespace {
         }
         let ok = shared.media.program_end(plan.first) == Outcome::Ok;
         self.translation.program_ended(plan.id, ok);
-        self.forget_dead(shared);
+        self.forget_outdated(shared);
         ok
     }
 
-    /// Foreground collection of a die, to its end.
+    /// Foreground GC of a die, to its end.
     fn collect_now(&mut self, shared: &mut Shared, die: DieId, filler: &mut Filler) -> Result<(), NoRoom> {
-        self.erase_now(shared);
-        let mut stream = Stream::Collected;
-        while self.translation.wants_collection(die, false) {
-            let Some(relocation) = self.translation.next_relocation(die, false) else {
+        self.erase_now(shared)?;
+        let (mut stream, mut missed) = (Stream::Collected, false);
+        loop {
+            let Some(job) = self.translation.next_gc(die, false) else {
                 self.move_now(shared, die, stream, filler)?;
-                self.erase_now(shared);
-                if self.translation.next_victim_is_missing(die) {
+                // A victim that has been read to its end is followed by another one, if there is one.
+                if !self.erase_now(shared)? && missed {
                     return Ok(());
                 }
+                missed = true;
                 continue;
             };
-            // All units of a victim go the same way.
-            stream = relocation.stream;
+            missed = false;
+            let GcJob::Move(moved) = job else { unreachable!("a page map moves unit by unit") };
             let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
             let at = filler.moved.len() * unit;
             filler.moved_images.resize(at + unit, 0);
+            let named = shared.media.spare(moved.from).map(|spare| spare.lpn);
             let readable = (0..=shared.config.scheduler.read_retries).any(|attempt| {
-                let result = shared.media.read(relocation.from, 0, &mut filler.moved_images[at..], attempt);
+                let result = shared.media.read(moved.from, 0, &mut filler.moved_images[at..], attempt);
                 matches!(result, ReadResult::Ok { .. })
             });
-            match shared.media.spare(relocation.from) {
-                Some(spare) if readable => {
-                    if spare.lpn.0 >= self.translation.user_units() {
-                        self.segment_now(shared, self.translation.page_of_mark(spare.lpn))?;
-                    } else if self.translation.is_current(spare.lpn, relocation.from) {
-                        filler.moved.push((spare.lpn, relocation.from));
-                    }
+            let arrival = match readable {
+                _ if !self.translation.is_current(moved.from, named) => Arrival::Outdated,
+                true => Arrival::Read,
+                false => Arrival::Unreadable,
+            };
+            match self.translation.arrived(&moved, named, arrival) {
+                Arrived::Keep(lpn) => {
+                    // All units of a victim go the same way.
+                    stream = moved.to;
+                    filler.moved.push((lpn, moved.from));
                 }
-                _ => self.translation.relocation_lost(relocation.from),
+                Arrived::Metadata => _ = self.write_map_now(shared)?,
+                Arrived::Drop | Arrived::Lost => {}
             }
-            if filler.moved.len() == shared.layout.units_per_stripe as usize
-                || self.translation.victim_exhausted(die)
+            if filler.moved.len() == shared.layout.units_per_stripe as usize || self.translation.gc_rests(die)
             {
                 self.move_now(shared, die, stream, filler)?;
-                self.erase_now(shared);
+                self.erase_now(shared)?;
             }
         }
-        Ok(())
     }
 
-    /// Writes a map segment anew, as collection does instead of moving it.
-    fn segment_now(&mut self, shared: &mut Shared, lpn: Lpn) -> Result<(), NoRoom> {
-        let mut image = Vec::new();
-        self.translation.segment_image(
-            &self.translation.settled(),
-            lpn.0 - self.translation.user_units(),
-            &mut image,
-        );
-        loop {
-            let plan = self.translation.plan_program(Stream::MetaMoved, None, &[lpn]).ok_or(NoRoom)?;
+    /// Programs the metadata that translation wants written; whether there were any.
+    fn write_map_now(&mut self, shared: &mut Shared) -> Result<bool, NoRoom> {
+        let mut some = false;
+        while let Some(job) = self.translation.next_map_job() {
+            let MapJob::Program { plan, units, .. } = job else { return Err(NoRoom) };
             shared
                 .media
                 .program_begin(plan.first, plan.sequence)
                 .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
-            let mark = self.translation.segment_mark(lpn.0 - self.translation.user_units());
-            shared.media.put_segment(plan.first, mark, &image);
+            for unit in 0..units {
+                let (mark, content) = self.translation.metadata(plan.id, unit);
+                shared.media.put_segment(Ppa(plan.first.0 + unit), mark, content);
+            }
             let ok = shared.media.program_end(plan.first) == Outcome::Ok;
             self.translation.program_ended(plan.id, ok);
-            self.forget_dead(shared);
-            if ok {
-                return Ok(());
-            }
+            self.forget_outdated(shared);
+            some = true;
         }
+        Ok(some)
     }
 
     fn move_now(
@@ -181,7 +181,7 @@ impl BlockNamespace {
             let mut lpns = std::mem::take(&mut self.writes.lpns);
             lpns.clear();
             lpns.extend(filler.moved.iter().map(|m| m.0));
-            let plan = self.translation.plan_program(stream, Some(die), &lpns);
+            let plan = self.translation.place(stream, Some(die), &lpns);
             let ok = plan.map(|plan| {
                 let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
                 let images = std::mem::take(&mut filler.moved_images);
@@ -191,17 +191,18 @@ impl BlockNamespace {
             });
             self.writes.lpns = lpns;
             if ok.ok_or(NoRoom)? {
-                self.translation.count_relocated(filler.moved.len() as u32);
                 filler.moved.clear();
             }
         }
         Ok(())
     }
 
-    fn erase_now(&mut self, shared: &mut Shared) {
-        while let Some(emptied) = self.translation.pop_emptied() {
-            match emptied {
-                Emptied::Erase(block, _) => {
+    /// Erases what can be erased; whether there was anything.
+    fn erase_now(&mut self, shared: &mut Shared) -> Result<bool, NoRoom> {
+        let mut some = false;
+        while let Some(job) = self.translation.next_erase() {
+            match job {
+                Reclaim::Erase(block, _) => {
                     shared
                         .media
                         .erase_begin(block)
@@ -209,8 +210,12 @@ impl BlockNamespace {
                     let ok = shared.media.erase_end(block) == Outcome::Ok;
                     self.translation.erase_ended(block, ok);
                 }
-                Emptied::Retire(block) => shared.media.retire(block),
+                Reclaim::Retire(block) => shared.media.retire(block),
+                Reclaim::AwaitsTrims if self.write_map_now(shared)? => {}
+                Reclaim::AwaitsTrims => break,
             }
+            some = true;
         }
+        Ok(some)
     }
 }

@@ -22,6 +22,7 @@ use crate::front::commands::Slice;
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Cause, Opcode, Ppa, Stage, Status};
+use pellucid_ftl::Located;
 use pellucid_media::ReadResult;
 
 impl BlockNamespace {
@@ -172,17 +173,15 @@ impl BlockNamespace {
     pub(crate) fn start_fill(&mut self, shared: &mut Shared, entry: u32, cause: Cause, work: u32) {
         let held = &mut self.buffer[entry];
         (held.filling, held.hollow) = (true, false);
-        let newest = self.translation.lookup(held.lpn);
-        match newest {
-            Ppa::NONE => return self.fill_zeros(shared, entry, None),
-            Ppa::LOST => return self.end_fill(shared, entry, Status::UnrecoveredRead, None),
-            _ => {}
-        }
+        let newest = match self.translation.lookup(held.lpn) {
+            Located::At(ppa) => ppa,
+            Located::Zero => return self.fill_zeros(shared, entry, None),
+            Located::Lost => return self.end_fill(shared, entry, Status::UnrecoveredRead, None),
+            Located::NeedsMap(page) => unreachable!("{page:?}: all of a page map is in memory"),
+        };
         let hurries = cause == Cause::Host && shared.config.scheduler.order == DieOrder::ReadFirst;
         let ppa = match hurries {
-            true => {
-                Some(self.translation.copy_on_media(newest)).filter(|ppa| ppa.is_some()).unwrap_or(newest)
-            }
+            true => Some(self.translation.readable(newest)).filter(|ppa| ppa.is_some()).unwrap_or(newest),
             false => newest,
         };
         shared.media.prefetch(ppa);
@@ -232,14 +231,14 @@ impl BlockNamespace {
 
     pub(super) fn fill_arrived(&mut self, shared: &mut Shared, op: u32, entry: u32) {
         let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
-        let now_at = self.translation.lookup(self.buffer[entry].lpn);
-        match now_at {
-            // Trimmed while the read was under way.
-            Ppa::NONE => return self.fill_zeros(shared, entry, Some(op)),
-            // The program that followed what was lost has failed.
-            Ppa::LOST => return self.end_fill(shared, entry, Status::UnrecoveredRead, Some(op)),
-            _ => {}
-        }
+        let Located::At(now_at) = self.translation.peek(self.buffer[entry].lpn) else {
+            return match self.translation.peek(self.buffer[entry].lpn) {
+                // The program that followed what was lost has failed.
+                Located::Lost => self.end_fill(shared, entry, Status::UnrecoveredRead, Some(op)),
+                // Trimmed while the read was under way.
+                _ => self.fill_zeros(shared, entry, Some(op)),
+            };
+        };
         if now_at != ppa && shared.media.spare(ppa).is_none_or(|spare| spare.lpn != self.buffer[entry].lpn) {
             // It moved while the data were being decoded, and its old place serves another page by now.
             return shared.retry(op, now_at);

@@ -18,7 +18,7 @@ use crate::front::commands::{Route, Slice, Work};
 use crate::shared::Shared;
 use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status, copy_images};
-use pellucid_ftl::{Plan, ProgramId};
+use pellucid_ftl::{Located, Move, Plan, ProgramId, Stream};
 use pellucid_media::Outcome;
 
 /// What stands where in the superpage of a planned program.
@@ -26,8 +26,13 @@ use pellucid_media::Outcome;
 pub(crate) enum SuperpageUnit {
     Entry(u32),
     Moved(u32),
-    Segment(u32),
-    Copyback { from: Ppa, lpn: Lpn },
+    /// What [`pellucid_ftl::Translation::metadata`] says.
+    Metadata,
+    Copyback {
+        from: Ppa,
+        lpn: Lpn,
+        to: Stream,
+    },
 }
 
 /// What the write path keeps between steps.
@@ -223,7 +228,7 @@ impl BlockNamespace {
         self.buffer[entry].packed_at = self.writes.arrived;
         self.writes.leaving += 1;
         let record = &self.buffer[entry];
-        let stream = self.translation.host_stream(record.lpn, record.handle);
+        let stream = self.translation.stream(record.lpn, record.handle);
         let queue = self.writes.packer.pack(stream, entry);
         self.program_packed(shared, queue, false);
     }
@@ -243,7 +248,7 @@ impl BlockNamespace {
             let page = |e: u32| if self.buffer[e].dropped { Lpn::NONE } else { self.buffer[e].lpn };
             lpns.extend(self.writes.packer.next_stripe(queue).map(page));
             let count = lpns.len();
-            let plan = self.translation.plan_program(self.writes.packer.stream(queue), None, &lpns);
+            let plan = self.translation.place(self.writes.packer.stream(queue), None, &lpns);
             self.writes.lpns = lpns;
             let Some(plan) = plan else {
                 self.writes.stalled = true;
@@ -257,8 +262,8 @@ impl BlockNamespace {
                 self.enter_program(shared, &plan, i, entry);
             }
             self.issue_program(shared, &plan, count as u32, Cause::Host);
-            if self.translation.checkpoint_due() {
-                self.write_checkpoint_segments(shared);
+            if self.translation.checkpoint() {
+                self.write_map(shared);
             }
         }
     }
@@ -287,7 +292,7 @@ impl BlockNamespace {
         if self.writes.sequences.len() <= id {
             self.writes.sequences.resize(id + 1, 0);
             self.writes.counts.resize(id + 1, 0);
-            self.writes.units.resize((id + 1) * stripe, SuperpageUnit::Segment(0));
+            self.writes.units.resize((id + 1) * stripe, SuperpageUnit::Metadata);
         }
         self.writes.sequences[id] = plan.sequence;
         self.writes.counts[id] = count;
@@ -324,7 +329,7 @@ impl BlockNamespace {
     }
 
     pub(super) fn begin_program(&mut self, shared: &mut Shared, id: ProgramId, first: Ppa) -> Nanos {
-        self.translation.program_starts(id);
+        self.translation.program_started(id);
         let sequence = self.writes.sequences[id.0 as usize];
         shared
             .media
@@ -344,9 +349,9 @@ impl BlockNamespace {
                     let (lpn, images) = self.gc.content(r);
                     shared.media.put_unit(ppa, lpn, images);
                 }
-                SuperpageUnit::Segment(segment) => {
-                    let mark = self.translation.segment_mark(segment);
-                    shared.media.put_segment(ppa, mark, self.flushes.image(segment));
+                SuperpageUnit::Metadata => {
+                    let (mark, content) = self.translation.metadata(id, i);
+                    shared.media.put_segment(ppa, mark, content);
                 }
                 SuperpageUnit::Copyback { from, .. } => {
                     time += shared.media.read_ns(from);
@@ -386,13 +391,16 @@ impl BlockNamespace {
         ended.clear();
         ended.extend((0..self.writes.counts[id.0 as usize]).map(|i| self.unit(shared, id, i)));
         self.translation.program_ended(id, ok);
-        self.forget_dead(shared);
+        self.forget_outdated(shared);
         for &unit in &ended {
             match unit {
                 SuperpageUnit::Entry(entry) => self.entry_programmed(shared, entry, ok, &stages),
-                SuperpageUnit::Moved(r) => self.relocation_programmed(shared, r, ok, die),
-                SuperpageUnit::Segment(segment) => self.segment_programmed(shared, segment, ok),
-                SuperpageUnit::Copyback { from, lpn } => self.copyback_done(shared, die, from, lpn, ok),
+                SuperpageUnit::Moved(r) => self.copy_programmed(shared, r, ok, die),
+                SuperpageUnit::Metadata => self.write_map(shared),
+                SuperpageUnit::Copyback { from, lpn, to } => {
+                    let again = Move { from, cause: Cause::Retirement, to, inside: false };
+                    self.copyback_done(shared, die, again, lpn, ok);
+                }
             }
         }
         self.writes.ended = ended;
@@ -458,7 +466,9 @@ impl BlockNamespace {
                 self.dispatch(shared, newer);
             }
             // Trimmed, but a power cut may still bring back what is older than the data that somebody waits for.
-            None if !self.buffer[entry].acknowledge.is_empty() && !self.translation.lookup(lpn).is_some() => {
+            None if !self.buffer[entry].acknowledge.is_empty()
+                && !matches!(self.translation.peek(lpn), Located::At(_)) =>
+            {
                 self.buffer.list(entry);
                 self.buffer[entry].again = true;
                 self.zero_awaited(shared, entry);

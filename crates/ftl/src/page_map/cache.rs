@@ -4,7 +4,7 @@
 //! ```text
 //!  host write ─► a block of the cache takes it? ─ yes ─► SLC block ─ full ─► Cached ─┬─ nothing valid left ────────────► erased
 //!                        │ no                                                        └─ the drive is idle: folded ─► then erased
-//!                        └──► block of all bits, as without a cache                        (a relocation like any other)
+//!                        └──► block of all bits, as without a cache                        (a GC copy like any other)
 //! ```
 //! A block of the cache has the stripes of others divided by the bits of a cell: a stripe has as many units there, but each of its
 //! pages is programmed after the other (`media`). So addresses, spare areas, map and mount need not know of it.
@@ -13,7 +13,7 @@
 //! does not take goes past it. Folded data share the blocks of collection. A die folds only while it has more free blocks than
 //! start its collection, so folding, which needs a block and gives none back, never takes the last one.
 //!
-//! Invariants: a block of the cache is open only for [`Stream::Cached`], and no other is; map segments never go there.
+//! Invariants: a block of the cache is open only for [`Stream::Cached`], and no other is; translation pages never go there.
 
 use super::PageMap;
 use crate::translation::Stream;
@@ -23,8 +23,13 @@ impl PageMap {
     /// Stripes that `block` takes.
     #[inline]
     pub(crate) fn stripes_of(&self, block: BlockId) -> u32 {
+        self.stripes_of_kind(self.blocks.is_cache(block))
+    }
+
+    #[inline]
+    pub(super) fn stripes_of_kind(&self, cached: bool) -> u32 {
         match self.config.slc_cache {
-            Some(cache) if self.blocks.is_cache(block) => self.layout.stripes_per_block / cache.bits,
+            Some(cache) if cached => self.layout.stripes_per_block / cache.bits,
             _ => self.layout.stripes_per_block,
         }
     }
@@ -35,7 +40,7 @@ impl PageMap {
         if self.config.slc_cache.is_none() || !matches!(stream, Stream::Host | Stream::HostCold) {
             return None;
         }
-        let place = if self.cache_off { None } else { self.find_in_cache() };
+        let place = if self.placement.past_cache { None } else { self.find_in_cache() };
         let counter = match place {
             Some(_) => &mut self.counters.cached_units,
             None => &mut self.counters.direct_units,
@@ -45,9 +50,8 @@ impl PageMap {
     }
 
     fn find_in_cache(&mut self) -> Option<(DieId, Stream)> {
-        for _ in 0..self.order.len() {
-            let die = self.order[self.cursor];
-            self.cursor = if self.cursor + 1 == self.order.len() { 0 } else { self.cursor + 1 };
+        for _ in 0..self.placement.count() {
+            let die = self.placement.next();
             if self.open_block(die, Stream::Cached).is_some() || self.blocks.cache_free_in(die) > 0 {
                 return Some((die, Stream::Cached));
             }
@@ -57,7 +61,7 @@ impl PageMap {
 
     /// Whether data go past the SLC cache from now on.
     pub fn pass_cache(&mut self, past: bool) {
-        self.cache_off = past;
+        self.placement.past_cache = past;
     }
 
     /// Whether `die` should empty a block of its SLC cache: one that holds nothing always, another one while the drive folds.
@@ -66,7 +70,7 @@ impl PageMap {
         self.config.slc_cache.is_some() && {
             let (cached, empty) = self.blocks.cached(die);
             empty > 0
-                || (self.folding
+                || (self.gc.folding
                     && cached > 0
                     && self.blocks.free_count(die) > self.config.gc_low_blocks.max(1 + self.cut_reserve))
         }
@@ -80,19 +84,19 @@ impl PageMap {
 
     /// The block of the SLC cache of `die` that is folded next, while the drive folds.
     pub(crate) fn next_fold(&self, die: DieId) -> Option<BlockId> {
-        if self.folding { self.blocks.next_cached(die) } else { None }
+        if self.gc.folding { self.blocks.next_cached(die) } else { None }
     }
 
     /// Whether blocks of the SLC cache are emptied that hold something.
     pub fn fold(&mut self, on: bool) {
-        self.folding = on;
+        self.gc.folding = on;
     }
 
     /// Whether any die has something to fold.
     pub fn has_cached(&self) -> bool {
         self.config.slc_cache.is_some()
             && (0..self.layout.dies)
-                .any(|die| !self.dead[die as usize] && self.blocks.cached(DieId(die)).0 > 0)
+                .any(|die| !self.blocks.is_dead(DieId(die)) && self.blocks.cached(DieId(die)).0 > 0)
     }
 
     /// Blocks of the SLC cache, and those of them that are not free.

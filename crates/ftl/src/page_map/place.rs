@@ -3,12 +3,48 @@
 //! ```text
 //!  stream ─► shared with others? ─► die: the next in the order of placement that can take it ─► its open block, or a free one
 //! ```
-//! Invariant: the last free blocks of a die are kept for what collection and map segments need, so that room can always be made.
+//! Invariant: the last free blocks of a die are kept for what GC and translation pages need, so that room can always be made.
 
-use super::{OpenBlock, PageMap};
+use super::PageMap;
+use super::full::FullDies;
+use crate::block_manager::{BlockKind, OpenBlock};
 use crate::translation::Stream;
 use crate::{Durability, Isolation, Placement, Separation};
 use pellucid_flash::{BlockId, DieId, Layout, Ppa};
+
+/// In which order dies take stripes, and whose turn it is.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    dies: Vec<DieId>,
+    cursor: usize,
+    full: FullDies,
+    /// Host data go past the SLC cache.
+    pub(super) past_cache: bool,
+}
+
+impl Order {
+    pub fn new(placement: Placement, layout: &Layout) -> Order {
+        let dies = placement_order(placement, layout);
+        Order { full: FullDies::new(dies.len()), dies, cursor: 0, past_cache: false }
+    }
+
+    /// The die whose turn it is.
+    #[inline]
+    pub fn next(&mut self) -> DieId {
+        let die = self.dies[self.cursor];
+        self.go_on_behind(self.cursor);
+        die
+    }
+
+    #[inline]
+    fn go_on_behind(&mut self, at: usize) {
+        self.cursor = if at + 1 == self.dies.len() { 0 } else { at + 1 };
+    }
+
+    pub fn count(&self) -> usize {
+        self.dies.len()
+    }
+}
 
 impl PageMap {
     pub(crate) fn shared(&self, stream: Stream) -> Stream {
@@ -22,17 +58,12 @@ impl PageMap {
     }
 
     #[inline]
-    pub(super) fn open_at(&self, die: DieId, stream: Stream) -> usize {
-        die.0 as usize * self.places + stream.place()
-    }
-
-    #[inline]
     pub(crate) fn open_block(&self, die: DieId, stream: Stream) -> Option<OpenBlock> {
-        self.open[self.open_at(die, stream)]
+        self.blocks.open_block(die, stream.place())
     }
 
-    /// Whose open block in `die` data of `stream` go to. Relocated data without a block of their own go to the host's when
-    /// no block is free, as collection must come to an end.
+    /// Whose open block in `die` data of `stream` go to. GC copies without a block of their own go to the host's when
+    /// no block is free, as GC must come to an end.
     #[inline]
     pub(super) fn slot(&self, die: DieId, stream: Stream) -> Stream {
         let shared = self.shared(stream);
@@ -43,7 +74,7 @@ impl PageMap {
         if last_resort { self.last_resort(die, shared) } else { shared }
     }
 
-    /// An open block that relocated data may use when there is no other: of their own handle where handles are kept apart.
+    /// An open block that GC copies may use when there is no other: of their own handle where handles are kept apart.
     #[cold]
     fn last_resort(&self, die: DieId, shared: Stream) -> Stream {
         let apart = self.config.isolation == Isolation::Persistent;
@@ -57,9 +88,9 @@ impl PageMap {
     }
 
     /// Whether `die` can take a stripe of `stream` now, and if so, whose open block it goes to. The last free block of a die is
-    /// kept for relocation; while it is in use by a shared open block, only relocation may write there.
+    /// kept for relocation; while it is in use by a shared open block, only GC may write there.
     #[inline]
-    pub(super) fn room(&self, die: DieId, stream: Stream) -> Option<Stream> {
+    pub(crate) fn room(&self, die: DieId, stream: Stream) -> Option<Stream> {
         let free = self.blocks.free_count(die);
         let off = self.config.separation == Separation::Off;
         // The most frequent answer of a full drive: what host data share with relocation has no free block behind it.
@@ -81,28 +112,28 @@ impl PageMap {
             self.config.separation == Separation::Off && matches!(shared, Stream::Host | Stream::Placed(_));
         match self.open_block(die, shared) {
             Some(_) if relocation || !mixed => true,
-            Some(_) => free >= self.reserve(die) + self.cut_reserve && self.segments_have_room(),
+            Some(_) => free >= self.reserve(die) + self.cut_reserve && self.map_has_space(),
             None if relocation => free > 0,
             None if shared == Stream::Meta => free > self.reserve(die),
             None => {
                 free > self.reserve(die) + self.cut_reserve
-                    && self.blocks.free_total() > self.live_dies + self.meta_reserve()
+                    && self.blocks.free_total() > self.blocks.live_dies() + self.meta_reserve()
             }
         }
     }
 
-    /// Whether the next map segment needs a free block.
-    pub(crate) fn segments_need_block(&self) -> bool {
+    /// Whether the next translation page needs a free block.
+    pub(crate) fn map_needs_block(&self) -> bool {
         let none_open =
             || (0..self.layout.dies).all(|die| self.open_block(DieId(die), Stream::Meta).is_none());
         self.config.durability != Durability::Volatile && none_open()
     }
 
-    /// Whether a map segment finds room without what the dies need to collect. Erases may wait for one, so that host data
-    /// must not use up the open block of collection before.
-    fn segments_have_room(&self) -> bool {
+    /// Whether a translation page finds room without what the dies need to collect. Erases may wait for one, so that host data
+    /// must not use up the open block of GC before.
+    fn map_has_space(&self) -> bool {
         self.config.durability == Durability::Volatile
-            || self.blocks.free_total() > self.live_dies
+            || self.blocks.free_total() > self.blocks.live_dies()
             || (0..self.layout.dies).any(|die| {
                 let left = |open: OpenBlock| self.layout.stripes_per_block - open.stripe;
                 self.open_block(DieId(die), Stream::Meta)
@@ -110,13 +141,13 @@ impl PageMap {
             })
     }
 
-    /// Stripes that an open block of map segments must have left to count as room: the erases that give the next block back wait for
+    /// Stripes that an open block of translation pages must have left to count as room: the erases that give the next block back wait for
     /// segments themselves.
     fn meta_stripes(&self) -> u32 {
         (self.layout.stripes_per_block / 4).max(1)
     }
 
-    /// Blocks of the drive, beside one in each die, that host data leave free: collection may wait for a map segment.
+    /// Blocks of the drive, beside one in each die, that host data leave free: GC may wait for a translation page.
     pub(crate) fn meta_reserve(&self) -> u32 {
         u32::from(self.config.durability != Durability::Volatile)
     }
@@ -139,10 +170,10 @@ impl PageMap {
         self.choose_die(|map, die| map.guest_room(die, stream)).or_else(|| self.choose_die(last))
     }
 
-    /// Where map segments go that garbage collection waits for: they leave each die its reserve, if they can.
-    pub(super) fn choose_die_for_segments(&mut self) -> Option<(DieId, Stream)> {
+    /// Where translation pages go that garbage GC waits for: they leave each die its reserve, if they can.
+    pub(super) fn choose_die_for_map(&mut self) -> Option<(DieId, Stream)> {
         let unclaimed = |map: &PageMap, die: DieId| {
-            let claimed = map.outgoing(die).len() as u32;
+            let claimed = map.gc.outgoing(die).len() as u32;
             map.room(die, Stream::MetaMoved).filter(|_| map.blocks.free_count(die) > claimed)
         };
         self.choose_die(|map, die| map.room(die, Stream::Meta))
@@ -150,7 +181,7 @@ impl PageMap {
             .or_else(|| self.choose_die(|map, die| map.room(die, Stream::MetaMoved)))
     }
 
-    /// Whether relocated data of `stream` can go to `die` now.
+    /// Whether GC copies of `stream` can go to `die` now.
     pub fn has_room(&self, die: DieId, stream: Stream) -> bool {
         self.room(die, stream).is_some()
     }
@@ -161,12 +192,9 @@ impl PageMap {
         &mut self,
         room: impl Fn(&PageMap, DieId) -> Option<Stream>,
     ) -> Option<(DieId, Stream)> {
-        if self.config.placement == Placement::Random {
-            self.cursor = self.rng.below(self.order.len() as u64) as usize;
-        }
-        for _ in 0..self.order.len() {
-            let die = self.order[self.cursor];
-            self.cursor = if self.cursor + 1 == self.order.len() { 0 } else { self.cursor + 1 };
+        self.shuffle();
+        for _ in 0..self.placement.count() {
+            let die = self.placement.next();
             if let Some(shared) = room(self, die) {
                 return Some((die, shared));
             }
@@ -178,26 +206,32 @@ impl PageMap {
     /// As [`PageMap::choose_die`], for [`Stream::Host`]: dies without room are not asked again before they may have some.
     #[inline]
     pub(super) fn choose_die_for_host(&mut self) -> Option<(DieId, Stream)> {
-        self.full.bring_to((self.blocks.changes(), self.live_dies));
-        if self.config.placement == Placement::Random {
-            self.cursor = self.rng.below(self.order.len() as u64) as usize;
-        }
-        while let Some(at) = self.full.next_unknown(self.cursor) {
-            let die = self.order[at];
+        self.placement.full.bring_to((self.blocks.changes(), self.blocks.live_dies()));
+        self.shuffle();
+        while let Some(at) = self.placement.full.next_unknown(self.placement.cursor) {
+            let die = self.placement.dies[at];
             if let Some(shared) = self.room(die, Stream::Host) {
-                self.cursor = if at + 1 == self.order.len() { 0 } else { at + 1 };
+                self.placement.go_on_behind(at);
                 return Some((die, shared));
             }
-            self.full.note(at);
+            self.placement.full.note(at);
             self.turned_away(die);
         }
         None
     }
 
+    #[inline]
+    fn shuffle(&mut self) {
+        if self.config.placement == Placement::Random {
+            self.placement.cursor = self.rng.below(self.placement.count() as u64) as usize;
+        }
+    }
+
     /// Panics where a die has room that is said to have none.
     pub(super) fn check_full(&self) {
-        if self.full.is_of((self.blocks.changes(), self.live_dies)) {
-            for (at, &die) in self.order.iter().enumerate().filter(|&(at, _)| self.full.knows(at)) {
+        let Order { dies, full, .. } = &self.placement;
+        if full.is_of((self.blocks.changes(), self.blocks.live_dies())) {
+            for (at, &die) in dies.iter().enumerate().filter(|&(at, _)| full.knows(at)) {
                 assert_eq!(
                     self.room(die, Stream::Host),
                     None,
@@ -211,27 +245,19 @@ impl PageMap {
     /// The next stripe of the open block of `shared`, for data of `stream`.
     #[inline]
     pub(super) fn take_stripe(&mut self, die: DieId, stream: Stream, shared: Stream) -> (Ppa, BlockId) {
-        let at = self.open_at(die, shared);
-        let OpenBlock { block, stripe } = match self.open[at] {
-            Some(open) => open,
-            None => {
-                let taken = match shared {
-                    Stream::Cached => self.blocks.take_cache(die),
-                    _ => self.blocks.take(die, stream == Stream::Worn),
-                };
-                let block = taken.expect("there is room");
-                self.blocks.set_kind(block, shared == Stream::Meta, shared.owner());
-                OpenBlock { block, stripe: 0 }
-            }
+        let cache = shared == Stream::Cached;
+        let kind = BlockKind {
+            stripes: self.stripes_of_kind(cache),
+            cache,
+            most_worn: stream == Stream::Worn,
+            meta: shared == Stream::Meta,
+            owner: shared.owner(),
         };
-        let last = stripe + 1 == self.stripes_of(block);
-        self.open[at] = (!last).then_some(OpenBlock { block, stripe: stripe + 1 });
-        self.blocks.planned(block, last);
-        (self.layout.ppa(block, stripe * self.layout.units_per_stripe), block)
+        self.blocks.take_stripe(die, shared.place(), kind)
     }
 }
 
-pub(super) fn placement_order(placement: Placement, layout: &Layout) -> Vec<DieId> {
+fn placement_order(placement: Placement, layout: &Layout) -> Vec<DieId> {
     let (channels, per_channel) = (layout.channels, layout.dies_per_channel);
     match placement {
         Placement::ChannelFirst => (0..per_channel)

@@ -1,8 +1,11 @@
 //! Small drives for the tests of translation.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
-use pellucid_flash::{Geometry, Layout};
-use pellucid_ftl::{Durability, FtlConfig, Isolation, Map, Placement, Separation, Victim, WearLevelling};
+use pellucid_flash::{DieId, Geometry, Layout, Lpn, Ppa};
+use pellucid_ftl::{
+    Durability, FtlConfig, GcJob, Isolation, Located, Map, MapJob, Move, PageMap, Placement, ProgramId,
+    Separation, Victim, WearLevelling,
+};
 
 /// Channels of one die with so many blocks of `pages` pages of so many units of one sector.
 pub fn layout(channels: u32, blocks: u32, pages: u32, units: u32) -> Layout {
@@ -44,4 +47,36 @@ pub fn config() -> FtlConfig {
         slc_cache: None,
         seed: 1,
     }
+}
+
+/// Where a page lies; [`Ppa::NONE`] or [`Ppa::LOST`] if nowhere.
+pub fn place_of(map: &PageMap, lpn: Lpn) -> Ppa {
+    match map.peek(lpn) {
+        Located::At(ppa) => ppa,
+        Located::Zero => Ppa::NONE,
+        Located::Lost => Ppa::LOST,
+        Located::NeedsMap(page) => panic!("{page:?} is in memory"),
+    }
+}
+
+/// The next unit that GC moves in `die`.
+pub fn next_move(map: &mut PageMap, die: DieId) -> Option<Move> {
+    map.next_gc(die, false).map(|job| match job {
+        GcJob::Move(moved) => moved,
+        GcJob::Copy(id) => panic!("{id:?} in a page map"),
+    })
+}
+
+/// The next program of translation pages, and how many they are.
+pub fn next_map_program(map: &mut PageMap) -> Option<(pellucid_ftl::Plan, u32)> {
+    map.next_map_job().map(|job| match job {
+        MapJob::Program { plan, units, .. } => (plan, units),
+        other => panic!("{other:?}"),
+    })
+}
+
+/// The spare areas and contents of a planned program of translation pages.
+pub fn metadata(map: &PageMap, id: ProgramId, units: u32) -> Vec<(Lpn, Vec<u8>)> {
+    let unit = |position| map.metadata(id, position);
+    (0..units).map(unit).map(|(mark, bytes)| (mark, bytes.to_vec())).collect()
 }

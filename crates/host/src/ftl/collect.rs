@@ -1,7 +1,7 @@
 //! Collection: the valid sectors of the emptiest line go through the ring like the application's, then the line is reset.
 //!
 //! ```text
-//!  engine: next_relocation ─► a vector read of many ─► out-of-band data say whose each is ─► ring ─► stripe
+//!  engine: next_gc ─► a vector read of many ─► out-of-band data say whose each is ─► ring ─► stripe
 //!  line empty ─► reset of its chunks, when nothing reads from it any more ─► free
 //! ```
 //! The ring has a place for every sector that is being read: collection never waits for room that only it could make.
@@ -10,7 +10,7 @@ use super::HostFtl;
 use super::meta;
 use super::ring::Origin;
 use pellucid_flash::{Completion, DieId, Lpn, Ppa, Status, Vector};
-use pellucid_ftl::{Emptied, Relocation};
+use pellucid_ftl::{Arrival, Arrived, GcJob, Move, Reclaim};
 
 /// Collection reads on when one part in so many of its share of the ring is free, so that its vectors are long while the rest is at work.
 const BATCHES: u32 = 4;
@@ -38,7 +38,7 @@ impl HostFtl {
         let least = self.lines.stripe_sectors.min(most);
         loop {
             let room = self.ring.size() - self.ring.held() - self.collect.reading;
-            if room < least || self.rests() || !self.ftl.wants_collection(DIE, false) {
+            if room < least || self.rests() || !self.ftl.wants_gc(DIE, false) {
                 break;
             }
             let share = self.rate.collection(self.ftl.free_blocks());
@@ -63,11 +63,11 @@ impl HostFtl {
         let mut relocations = std::mem::take(&mut self.reads[read].relocations);
         relocations.clear();
         while (relocations.len() as u32) < count
-            && let Some(relocation) = self.ftl.next_relocation(DIE, false)
+            && let Some(GcJob::Move(moved)) = self.ftl.next_gc(DIE, false)
         {
-            let line = self.lines.line_of(relocation.from);
+            let line = self.lines.line_of(moved.from);
             self.lines[line].holds += 1;
-            relocations.push(relocation);
+            relocations.push(moved);
         }
         let some = !relocations.is_empty();
         self.collect.reading += relocations.len() as u32;
@@ -83,7 +83,7 @@ impl HostFtl {
     /// Whether nothing more is coming that could fill a stripe of collected data.
     pub(super) fn collection_rests(&self) -> bool {
         // A victim that has to wait for the erase of another one brings nothing before.
-        self.collect.reading == 0 && (self.collect.unfinished || !self.ftl.wants_collection(DIE, false))
+        self.collect.reading == 0 && (self.collect.unfinished || !self.ftl.wants_gc(DIE, false))
     }
 
     fn is_held_back(&self, read: u32) -> bool {
@@ -109,31 +109,33 @@ impl HostFtl {
         let relocations = std::mem::take(&mut self.reads[read].relocations);
         self.collect.reading -= relocations.len() as u32;
         let oob = vector.as_ref().map_or(&[][..], |v| &v.metadata);
-        for (i, &Relocation { from, cause, .. }) in relocations.iter().enumerate() {
-            if !self.ftl.is_valid(from) {
-                continue;
-            }
+        let mut of_map = false;
+        for (i, moved @ &Move { from, .. }) in relocations.iter().enumerate() {
             // A failed command that names no sector has lost all of them.
             let read = ok || (result != 0 && result >> i & 1 == 0);
             let bytes = oob.get(i * meta::OOB_BYTES..(i + 1) * meta::OOB_BYTES).unwrap_or_default();
-            let owner = meta::parse_oob(bytes, self.config.uuid, self.lines.line_of(from));
-            match owner.map(|(mark, _)| self.ftl.page_of_mark(mark)).or_else(|| self.ftl.segment_at(from)) {
-                // What it says is in memory, so that it need not be read.
-                Some(lpn) if lpn.0 >= self.ftl.user_units() => {
-                    if self.ftl.is_current(lpn, from) {
-                        self.rewrite_segment(lpn, cause);
-                    }
-                }
-                Some(lpn) if self.has_newer(lpn, from) => {}
-                Some(lpn) if read => {
+            let named =
+                meta::parse_oob(bytes, self.config.uuid, self.lines.line_of(from)).map(|owner| owner.0);
+            let newer =
+                || named.is_some_and(|lpn| lpn.0 < self.ftl.user_units() && self.has_newer(lpn, from));
+            let arrival = match read {
+                _ if !self.ftl.is_valid(from) || newer() => Arrival::Outdated,
+                true => Arrival::Read,
+                false => Arrival::Unreadable,
+            };
+            match self.ftl.arrived(moved, named, arrival) {
+                Arrived::Keep(lpn) => {
                     let image = &data[i * self.image_bytes..(i + 1) * self.image_bytes];
                     self.ring.push(lpn, Origin::Collected(from), image);
                 }
-                _ => {
-                    self.counters.lost_reads += 1;
-                    self.ftl.relocation_lost(from);
-                }
+                Arrived::Metadata => of_map = true,
+                Arrived::Drop => {}
+                Arrived::Lost => self.counters.lost_reads += 1,
             }
+        }
+        if of_map {
+            self.moved = true;
+            self.write_map();
         }
         self.reads[read].relocations = relocations;
         self.pools.put_back(data, vector);
@@ -146,9 +148,13 @@ impl HostFtl {
         match self.ring.find(lpn) {
             // It makes this one invalid when it has been written.
             Some(at) if !self.ring.is_written(at) => true,
-            Some(_) => !self.ftl.is_current(lpn, from),
+            Some(_) => !self.ftl.is_current(from, Some(lpn)),
             None => {
-                debug_assert!(self.ftl.is_current(lpn, from), "page {}: a copy in no ring is newer", lpn.0);
+                debug_assert!(
+                    self.ftl.is_current(from, Some(lpn)),
+                    "page {}: a copy in no ring is newer",
+                    lpn.0
+                );
                 false
             }
         }
@@ -156,18 +162,16 @@ impl HostFtl {
 
     /// Resets lines that hold nothing any more, and trims that keep lines from it are stored.
     pub(super) fn reset_emptied(&mut self) {
-        while let Some(emptied) = self.ftl.pop_emptied() {
-            self.moved = true;
-            match emptied {
-                Emptied::Erase(line, _) => self.reset_line(line, false),
-                Emptied::Retire(line) => {
+        while let Some(job) = self.ftl.next_erase() {
+            match job {
+                Reclaim::Erase(line, _) => self.reset_line(line, false),
+                Reclaim::Retire(line) => {
                     self.reset_line(line, true);
                     self.read_only |= self.ftl.worn_out();
                 }
+                Reclaim::AwaitsTrims => return self.write_map(),
             }
-        }
-        if self.ftl.erases_wait_for_trims() {
-            self.save_trims();
+            self.moved = true;
         }
     }
 }

@@ -2,37 +2,31 @@
 //!
 //! ```text
 //!  forced write, flush ─► point in the ring ─► everything before it is on the media ─┬─► forced write done
-//!                                                                                    └─► flush: segments of trimmed pages ─► done
+//!                                                                                    └─► flush: trims are on the media ─► done
 //! ```
-//! The points rise, so that those who wait stand in one line. Map segments, for trims and for the rolling checkpoint, are
-//! programmed in stripes of their own.
+//! The points rise, so that those who wait stand in one line. Translation pages are programmed in stripes of their own.
 
 use super::HostFtl;
-use pellucid_flash::{Cause, Lpn, Opcode, Ppa, Status};
-use pellucid_ftl::{SegmentPlan, SegmentWrites};
+use super::write::Content;
+use pellucid_flash::{Cause, Lpn, Opcode, Status};
+use pellucid_ftl::{FlushPoint, Located, MapJob};
 use std::collections::VecDeque;
 
-/// Flushes, forced writes, and map segments being written.
+/// Flushes and forced writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flushes {
     /// Who waits until the ring is on the media up to a point.
     awaiting: VecDeque<(u64, u32)>,
-    /// Flushes whose data are on the media, each with the number of trims that it waits for.
-    trims: VecDeque<(u64, u32)>,
-    pub(super) segments: SegmentWrites,
+    /// Flushes whose data are on the media, each with the trims that it waits for.
+    trims: VecDeque<(FlushPoint, u32)>,
     /// Content of the index that a stop is writing.
     pub(super) index: Vec<u8>,
 }
 
 impl Flushes {
-    /// Whether somebody waits, or segments do.
+    /// Whether somebody waits.
     pub fn is_waiting(&self) -> bool {
-        !self.awaiting.is_empty() || !self.trims.is_empty() || self.segments.any_wanted()
-    }
-
-    /// The content of a segment that is being programmed.
-    pub fn image(&self, segment: u32) -> &[u8] {
-        self.segments.image(segment)
+        !self.awaiting.is_empty() || !self.trims.is_empty()
     }
 }
 
@@ -63,7 +57,7 @@ impl HostFtl {
             self.flushes.awaiting.pop_front();
             let command = self.requests[request].command.as_ref().expect("a request has its command");
             match command.opcode {
-                Opcode::Flush => self.flushes.trims.push_back((self.ftl.trims(), request)),
+                Opcode::Flush => self.flushes.trims.push_back((self.ftl.flush_point(), request)),
                 _ => self.finish(request, Status::Success),
             }
             self.moved = true;
@@ -79,11 +73,10 @@ impl HostFtl {
         while self.ring.kept < self.ring.sync {
             let lpn = self.ring.entry(self.ring.kept).lpn;
             // Nobody reads a version that a newer one has replaced.
-            let place = match self.ring.find(lpn) == Some(self.ring.kept) {
-                true => self.ftl.lookup(lpn),
-                false => Ppa::NONE,
-            };
-            if place.is_some() && !self.lines.is_readable(place) {
+            if self.ring.find(lpn) == Some(self.ring.kept)
+                && let Located::At(place) = self.ftl.peek(lpn)
+                && !self.lines.is_readable(place)
+            {
                 break;
             }
             self.ring.kept += 1;
@@ -94,82 +87,50 @@ impl HostFtl {
 
     /// Goes on with flushes whose data are on the media.
     pub(super) fn continue_flush(&mut self) {
-        while let Some(&(trims, request)) = self.flushes.trims.front() {
-            self.add_trimmed();
-            if !self.ftl.has_saved(trims) {
+        while let Some(&(point, request)) = self.flushes.trims.front() {
+            let wanted = self.ftl.wants_map_job();
+            let saved = self.ftl.flush_to(point);
+            // What waits may now be the reason to pad a stripe.
+            self.moved |= !wanted && self.ftl.wants_map_job();
+            if !saved {
                 break;
             }
             self.flushes.trims.pop_front();
             self.moved = true;
             self.finish(request, Status::Success);
         }
-        self.plan_segments();
+        self.write_map();
     }
 
-    /// Writes the segments with trimmed pages, as far as possible now; flushes wait for them too.
-    pub(super) fn save_trims(&mut self) {
-        self.add_trimmed();
-        self.plan_segments();
+    /// Whether somebody waits for the media, or translation pages do.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.flushes.is_waiting() || self.ftl.wants_map_job()
     }
 
-    fn add_trimmed(&mut self) {
-        let before = self.flushes.segments.count();
-        self.flushes.segments.add_trimmed(&mut self.ftl);
-        self.moved |= self.flushes.segments.count() > before;
-    }
-
-    /// The next segments of the rolling checkpoint.
-    pub(super) fn write_checkpoint_segments(&mut self) {
-        self.moved = true;
-        self.flushes.segments.add_checkpoint(&mut self.ftl);
-        self.plan_segments();
-    }
-
-    /// Collection found a map segment in its victim: instead of moving it, it is written anew.
-    pub(super) fn rewrite_segment(&mut self, lpn: Lpn, cause: Cause) {
-        self.moved = true;
-        self.flushes.segments.add(lpn.0 - self.ftl.user_units(), cause);
-        self.plan_segments();
-    }
-
-    /// Programs the segments that are wanted, a stripe of them at a time. Without room, collection makes some; it comes back
-    /// here whenever something has moved.
-    #[inline]
-    pub(super) fn plan_segments(&mut self) {
-        // Asked whenever anything has moved, and seldom there is one.
-        if self.flushes.segments.count() > 0 {
-            self.plan_wanted_segments();
-        }
-    }
-
-    fn plan_wanted_segments(&mut self) {
-        while let SegmentPlan::Program(plan, batch) =
-            self.flushes.segments.plan(&mut self.ftl, self.lines.stripe_sectors)
-        {
+    /// Programs the translation pages that are wanted. Without space GC makes some; it comes back here whenever something has moved.
+    pub(super) fn write_map(&mut self) {
+        while let Some(job) = self.ftl.next_map_job() {
+            let MapJob::Program { plan, units, by_cause, .. } = job else { return };
             self.moved = true;
-            let padding = u64::from(self.lines.stripe_sectors) - batch.len() as u64;
+            let padding = u64::from(self.lines.stripe_sectors - units);
             self.counters.programmed_sectors[Cause::Padding as usize] += padding;
-            for &(_, cause) in &batch {
-                self.counters.programmed_sectors[cause as usize] += 1;
+            for (counter, &units) in self.counters.programmed_sectors.iter_mut().zip(&by_cause) {
+                *counter += u64::from(units);
             }
-            let segments: Vec<u32> = batch.iter().map(|&(segment, _)| segment).collect();
-            let lpns = segments.iter().map(|&segment| self.ftl.segment_mark(segment));
-            self.lines.note(plan.first, plan.sequence, lpns);
-            self.enter_segments(&plan, &segments);
+            let marks = (0..units).map(|position| self.ftl.metadata(plan.id, position).0);
+            self.lines.note(plan.first, plan.sequence, marks);
+            self.programs.enter(&plan, (0..units).map(Content::Metadata));
             self.begin_program(&plan);
         }
     }
 
-    pub(super) fn segment_programmed(&mut self, segment: u32, ok: bool) {
-        self.flushes.segments.ended(segment, ok);
-    }
-
-    /// Nothing can be written any more: flushes and forced writes fail. Segments with trimmed pages stay in line, so that a
+    /// Nothing can be written any more: flushes and forced writes fail. Translation pages with trims stay in line, so that a
     /// later flush fails too instead of promising trims that were never stored.
     pub(super) fn fail_flushes(&mut self) {
         let awaiting = std::mem::take(&mut self.flushes.awaiting);
         let trims = std::mem::take(&mut self.flushes.trims);
-        for (_, request) in trims.into_iter().chain(awaiting) {
+        let trims = trims.into_iter().map(|(_, request)| request);
+        for request in trims.chain(awaiting.into_iter().map(|(_, request)| request)) {
             self.finish(request, Status::WriteFault);
         }
     }

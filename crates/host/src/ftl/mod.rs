@@ -39,7 +39,7 @@ use pellucid_flash::{
     BlockId, Command, Completion, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
     Vector,
 };
-use pellucid_ftl::{Durability, FtlConfig, PageMap, Separation};
+use pellucid_ftl::{Durability, FtlConfig, Located, PageMap, Separation};
 use rate::RateLimiter;
 use ring::Ring;
 use std::collections::VecDeque;
@@ -275,7 +275,7 @@ impl HostFtl {
     #[inline]
     pub fn announce(&self, lba: Lba) {
         if let Ok(lpn) = u32::try_from(lba.0) {
-            self.ftl.touch(Lpn(lpn));
+            self.ftl.prefetch(Lpn(lpn));
             self.ring.touch(Lpn(lpn));
         }
     }
@@ -430,7 +430,7 @@ impl HostFtl {
     /// Nothing is under way and somebody waits: there is no room left and none can be made. What is in the ring stays there
     /// and can be read.
     fn give_up(&mut self) {
-        if self.waiting.is_empty() && !self.flushes.is_waiting() {
+        if self.waiting.is_empty() && !self.is_awaited() {
             return;
         }
         self.read_only = true;
@@ -524,7 +524,7 @@ impl Layer for HostFtl {
         };
         match self.ring.find(lpn) {
             Some(at) => !self.ring.entry(at).trimmed,
-            None => self.ftl.lookup(lpn) != pellucid_flash::Ppa::NONE,
+            None => self.ftl.peek(lpn) != Located::Zero,
         }
     }
 

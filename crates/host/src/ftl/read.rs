@@ -9,7 +9,7 @@
 
 use super::{HostFtl, TAG_READ};
 use pellucid_flash::{Command, Completion, Lba, Opcode, Ppa, Status, Vector};
-use pellucid_ftl::Relocation;
+use pellucid_ftl::{Located, Move};
 
 /// A read with the drive.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Read {
     /// Where each sector lies, and which sector of the command it is.
     sectors: Vec<(Ppa, u32)>,
     /// Why each moves, for collection.
-    pub relocations: Vec<Relocation>,
+    pub relocations: Vec<Move>,
     attempts: u32,
     /// Its buffer is the command's own.
     whole: bool,
@@ -53,15 +53,15 @@ impl HostFtl {
                 }
                 continue;
             }
-            let ppa = self.ftl.lookup(lpn);
-            if !ppa.is_some() {
+            let Located::At(ppa) = self.ftl.lookup(lpn) else {
                 if wanted {
                     command.data[place].fill(0);
                 }
-                lost |= ppa == Ppa::LOST;
-                unmapped += u32::from(ppa == Ppa::NONE);
+                let zero = self.ftl.peek(lpn) == Located::Zero;
+                lost |= !zero;
+                unmapped += u32::from(zero);
                 continue;
-            }
+            };
             if self.reads[read].sectors.len() == Vector::ADDRESSES_MAX {
                 parts += 1;
                 self.send_read(read, wanted, Vec::new());

@@ -16,11 +16,8 @@
 
 use super::line::End;
 use super::{HostFtl, meta};
-use pellucid_flash::{Cause, DieId};
+use pellucid_flash::DieId;
 use pellucid_ftl::Stream;
-
-/// Segments that a stop has on their way at one time; more would only be more memory.
-const AT_ONCE: usize = 128;
 
 /// Free lines that segments need: one to open, and one that collection keeps.
 const FREE_MIN: u32 = 2;
@@ -30,8 +27,8 @@ const FREE_MIN: u32 = 2;
 pub(crate) enum Stop {
     /// Waits until all of the ring is on the media and nothing is under way.
     Ring,
-    /// The next segment to be written.
-    Segments(u32),
+    /// The next translation page to be written.
+    Map(u32),
     /// The index is on its way.
     Index,
     /// Everything is on the media and nothing is under way.
@@ -60,23 +57,19 @@ impl HostFtl {
                     self.moved |= self.ring.flush_point < all;
                     self.ring.flush_point = all;
                 } else if self.outstanding == 0 {
-                    self.stop = Some(Stop::Segments(0));
+                    self.stop = Some(Stop::Map(0));
                     self.moved = true;
                 }
             }
-            Some(Stop::Segments(next)) => {
-                let count = self.ftl.segments();
-                let room = AT_ONCE.saturating_sub(self.flushes.segments.count()) as u32;
-                let upto = count.min(next + room);
-                for segment in next..upto {
-                    self.flushes.segments.add(segment, Cause::Journal);
-                }
-                self.stop = Some(Stop::Segments(upto));
+            Some(Stop::Map(next)) => {
+                let upto = self.ftl.save_map(next);
+                self.stop = Some(Stop::Map(upto));
                 if upto > next {
                     self.moved = true;
-                    self.plan_segments();
+                    self.write_map();
                 }
-                if upto == count && self.flushes.segments.count() == 0 && self.outstanding == 0 {
+                let saved = upto == self.ftl.map_pages() && !self.ftl.writes_map();
+                if saved && self.outstanding == 0 {
                     self.stop = Some(Stop::Index);
                     self.moved = true;
                     self.write_index();

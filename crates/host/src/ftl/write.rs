@@ -27,8 +27,8 @@ const LOOK_AHEAD: u64 = 4;
 pub(crate) enum Content {
     /// This sector of the ring.
     Entry(u64),
-    /// A map segment.
-    Segment(u32),
+    /// The translation page that the engine has planned at this place.
+    Metadata(u32),
     /// A sector of the index that a stop writes.
     Index(u32),
 }
@@ -97,7 +97,7 @@ impl Programs {
         &self.contents[from..from + self.programs[id.0 as usize].count as usize]
     }
 
-    fn enter(&mut self, plan: &Plan, contents: impl Iterator<Item = Content>) {
+    pub(super) fn enter(&mut self, plan: &Plan, contents: impl Iterator<Item = Content>) {
         let at = plan.id.0 as usize;
         let (lba, sequence) = (Lba(0), plan.sequence);
         if self.programs.len() <= at {
@@ -177,7 +177,7 @@ impl HostFtl {
         };
         let stuck = self.programs.in_flight == 0
             && self.collect.reading == 0
-            && (!self.waiting.is_empty() || self.flushes.is_waiting());
+            && (!self.waiting.is_empty() || self.is_awaited());
         awaited || stuck
     }
 
@@ -206,9 +206,9 @@ impl HostFtl {
             true => None,
             // The rate limiter has kept the room for everything that is in the ring.
             false => own
-                .then(|| self.ftl.plan_program(Stream::Host, None, &lpns))
+                .then(|| self.ftl.place(Stream::Host, None, &lpns))
                 .flatten()
-                .or_else(|| self.ftl.plan_program(Stream::Collected, None, &lpns)),
+                .or_else(|| self.ftl.place(Stream::Collected, None, &lpns)),
         };
         let planned = plan.is_some() || lpns.is_empty();
         let taken = (self.ring.queues[kind].count - queue.count) as usize + again;
@@ -239,8 +239,9 @@ impl HostFtl {
             if self.units[unit as usize].waits_for(Job::Data(plan.id, line)) {
                 self.programs.rotation[kind] = Some(unit);
             }
-            if self.ftl.checkpoint_due() {
-                self.write_checkpoint_segments();
+            if self.ftl.checkpoint() {
+                self.moved = true;
+                self.write_map();
             }
         }
         self.programs.positions = positions;
@@ -261,7 +262,7 @@ impl HostFtl {
         let stripe = u64::from(self.lines.stripe_sectors);
         let from = self.ring.submit() + LOOK_AHEAD.max(stripe);
         for at in from..(from + stripe).min(self.ring.mem) {
-            self.ftl.touch(self.ring.entry(at).lpn);
+            self.ftl.prefetch(self.ring.entry(at).lpn);
         }
     }
 
@@ -269,7 +270,7 @@ impl HostFtl {
     fn gather(&mut self, at: u64, positions: &mut Vec<u64>, lpns: &mut Vec<Lpn>) {
         let entry = self.ring.entry(at);
         if let Origin::Collected(from) = entry.origin
-            && (!self.ftl.is_current(entry.lpn, from) || self.ring.find(entry.lpn) != Some(at))
+            && (!self.ftl.is_current(from, Some(entry.lpn)) || self.ring.find(entry.lpn) != Some(at))
         {
             // Overwritten meanwhile: the newer version's write makes the copy in the victim invalid.
             return self.ring.written(at);
@@ -312,9 +313,9 @@ impl HostFtl {
         (unit, line)
     }
 
-    /// Programs a stripe of the index in the line that segments go to, or padding.
+    /// Programs a stripe of the index in the line that translation pages go to, or padding.
     pub(super) fn plan_index(&mut self, sectors: Range<u32>) {
-        let Some(plan) = self.ftl.plan_program(Stream::Meta, None, &[Lpn::NONE]) else { return };
+        let Some(plan) = self.ftl.place(Stream::Meta, None, &[Lpn::NONE]) else { return };
         self.moved = true;
         self.lines.note(plan.first, plan.sequence, std::iter::empty());
         let used = sectors.len() as u64;
@@ -325,13 +326,8 @@ impl HostFtl {
         self.begin_program(&plan);
     }
 
-    pub(super) fn enter_segments(&mut self, plan: &Plan, segments: &[u32]) {
-        let contents = segments.iter().map(|&segment| Content::Segment(segment));
-        self.programs.enter(plan, contents);
-    }
-
     pub(super) fn data_command(&mut self, id: ProgramId, line: LineId) -> Command {
-        self.ftl.program_starts(id);
+        self.ftl.program_started(id);
         let Program { lba, sequence, .. } = self.programs.programs[id.0 as usize];
         let (sectors, image) = (self.lines.stripe_sectors as usize, self.image_bytes);
         let mut data = self.pools.images.pop().unwrap_or_default();
@@ -343,10 +339,10 @@ impl HostFtl {
                     append_images(&mut data, self.ring.image(at));
                     self.ring.entry(at).lpn
                 }
-                Content::Segment(segment) => {
-                    let bytes = self.flushes.image(segment);
+                Content::Metadata(position) => {
+                    let (mark, bytes) = self.ftl.metadata(id, position);
                     data.extend_from_slice(&bytes[..image.min(bytes.len())]);
-                    self.ftl.segment_mark(segment)
+                    mark
                 }
                 Content::Index(sector) => {
                     let from = sector as usize * image;
@@ -386,9 +382,9 @@ impl HostFtl {
                         self.programs.again[self.ring.kind_at(at)].push_back(at);
                     }
                 }
-                Content::Segment(segment) => self.segment_programmed(segment, ok),
-                // Without it the next start looks at the sectors of the line themselves.
-                Content::Index(_) => {}
+                // A translation page whose program has failed is planned again by the engine. Without an index the next start looks at
+                // the sectors of the line themselves.
+                Content::Metadata(_) | Content::Index(_) => {}
             }
         }
         self.programs.ended = ended;

@@ -15,7 +15,8 @@
 //! Invariants: a block is in exactly one bucket list if and only if it is `Closed`, and then in the bucket of its valid
 //! count; it is in its die's free list if and only if it is `Free`; `valid` equals the number of its set bits in the valid map.
 
-use pellucid_flash::{BlockId, DieId, Divisor, Layout};
+use crate::pool::{Pool, TakeOrder};
+use pellucid_flash::{BlockId, DieId, Layout, Ppa};
 
 /// Where a block stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,6 @@ struct Hot {
 /// What is touched once in a block's life.
 #[derive(Clone, Debug, Default)]
 struct Cold {
-    erases: u32,
     closed_at: u64,
     touched_at: u64,
     meta: bool,
@@ -63,88 +63,113 @@ struct Cold {
     trim: u64,
 }
 
-/// The SLC cache of a die.
-#[derive(Clone, Debug, Default)]
-struct Cache {
-    free: Vec<u32>,
-    /// Blocks that are `Cached`.
-    cached: u32,
+/// A block that takes data, and its next stripe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenBlock {
+    pub(crate) block: BlockId,
+    pub(crate) stripe: u32,
+}
+
+/// Full blocks of the SLC cache in a die.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cached {
+    blocks: u32,
     /// Of these, those that hold nothing valid.
     empty: u32,
 }
 
+/// What a block that is opened takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockKind {
+    /// Stripes that the block takes.
+    pub stripes: u32,
+    /// It is one of the SLC cache.
+    pub cache: bool,
+    /// The most worn one is wanted.
+    pub most_worn: bool,
+    /// Translation pages.
+    pub meta: bool,
+    /// Placement handle.
+    pub owner: u16,
+}
+
 /// All blocks of a drive.
 #[derive(Clone, Debug)]
-pub(crate) struct Blocks {
+pub(crate) struct BlockManager {
+    layout: Layout,
     hot: Vec<Hot>,
     cold: Vec<Cold>,
-    free: Vec<Vec<u32>>,
-    /// Blocks of each die that are the SLC cache, and what is free of them.
+    /// Free blocks and wear of those that hold data for good, and of the SLC cache.
+    pool: Pool,
+    cache_pool: Pool,
+    /// Blocks of each die that are the SLC cache.
     cache_blocks: u32,
-    cache: Vec<Cache>,
-    cache_free: u32,
+    cached: Vec<Cached>,
+    /// The open block of each die and stream.
+    open: Vec<Option<OpenBlock>>,
+    streams: usize,
+    /// Dies that can be programmed no more.
+    dead: Vec<bool>,
+    live_dies: u32,
+    /// Closed blocks of each die by valid count: heads of lists, for a policy that asks for the fewest.
     buckets: Vec<u32>,
     lowest: Vec<u32>,
     /// Per die: closed blocks that hold nothing valid.
     empty: Vec<u32>,
     /// Per die: closed blocks that give more stripes than their valid units take elsewhere.
     giving: Vec<u32>,
-    /// Valid units with which a block still gives a stripe: of data, and of map segments, each of which may take a stripe of its own.
+    /// Valid units with which a block still gives a stripe: of data, and of translation pages, each of which may take a stripe of its own.
     giving_units: (u32, u32),
-    blocks_per_die: u32,
-    by_die: Divisor,
-    units_per_block: u32,
     bad: u32,
-    free_total: u32,
-    /// Rises whenever a block is taken, given back or retired, or room has come otherwise.
+    /// Generation counter: changes whenever the set of free, open or bad blocks changes, or space is reclaimed.
     changes: u64,
     keep_buckets: bool,
-    least_worn_first: bool,
 }
 
-impl Blocks {
-    /// All blocks free and unworn; `bad` ones retired from the start. `keep_buckets`: the victim policy needs closed
-    /// blocks by valid count. `least_worn_first`: dynamic wear levelling.
-    pub fn new(layout: &Layout, cache_blocks: u32, keep_buckets: bool, least_worn_first: bool) -> Blocks {
+impl BlockManager {
+    /// All blocks free and unworn. `keep_buckets`: the victim policy needs closed blocks by valid count. `least_worn_first`: dynamic
+    /// wear levelling. Each die has an open block for each of `streams` streams.
+    pub fn new(
+        layout: &Layout,
+        cache_blocks: u32,
+        keep_buckets: bool,
+        least_worn_first: bool,
+        streams: usize,
+    ) -> BlockManager {
         let hot =
             Hot { valid: 0, previous: NIL, next: NIL, in_flight: 0, state: BlockState::Free, failed: false };
-        let buckets =
-            if keep_buckets { layout.dies as usize * (layout.units_per_block as usize + 1) } else { 0 };
-        let mut free = Vec::with_capacity(layout.dies as usize);
-        for die in 0..layout.dies {
-            let first = die * layout.blocks_per_die;
-            // Taken from the end: the lowest number goes first.
-            free.push((first + cache_blocks..first + layout.blocks_per_die).rev().collect());
-        }
-        let cache = |die: u32| {
-            let first = die * layout.blocks_per_die;
-            Cache { free: (first..first + cache_blocks).rev().collect(), ..Cache::default() }
-        };
-        let cache_dies = if cache_blocks > 0 { layout.dies } else { 0 };
-        Blocks {
+        let dies = layout.dies as usize;
+        let buckets = if keep_buckets { dies * (layout.units_per_block as usize + 1) } else { 0 };
+        let order = if least_worn_first { TakeOrder::LeastWorn } else { TakeOrder::Oldest };
+        BlockManager {
             hot: vec![hot; layout.blocks as usize],
             cold: vec![Cold::default(); layout.blocks as usize],
-            free,
+            pool: Pool::all_free(layout, cache_blocks..layout.blocks_per_die, order),
+            cache_pool: Pool::all_free(layout, 0..cache_blocks, TakeOrder::Oldest),
             cache_blocks,
-            cache: (0..cache_dies).map(cache).collect(),
-            cache_free: cache_dies * cache_blocks,
+            cached: vec![Cached::default(); if cache_blocks > 0 { dies } else { 0 }],
+            open: vec![None; dies * streams],
+            streams,
+            dead: vec![false; dies],
+            live_dies: layout.dies,
             buckets: vec![NIL; buckets],
-            lowest: vec![layout.units_per_block + 1; layout.dies as usize],
-            empty: vec![0; layout.dies as usize],
-            giving: vec![0; layout.dies as usize],
+            lowest: vec![layout.units_per_block + 1; dies],
+            empty: vec![0; dies],
+            giving: vec![0; dies],
             giving_units: (
                 layout.units_per_block - layout.units_per_stripe,
                 layout.stripes_per_block.saturating_sub(1),
             ),
-            blocks_per_die: layout.blocks_per_die,
-            by_die: layout.split.blocks_per_die,
-            units_per_block: layout.units_per_block,
             bad: 0,
-            free_total: layout.blocks - cache_dies * cache_blocks,
             changes: 0,
             keep_buckets,
-            least_worn_first,
+            layout: layout.clone(),
         }
+    }
+
+    #[inline]
+    fn pool_of(&mut self, block: BlockId) -> &mut Pool {
+        if self.is_cache(block) { &mut self.cache_pool } else { &mut self.pool }
     }
 
     pub fn state(&self, block: BlockId) -> BlockState {
@@ -157,11 +182,11 @@ impl Blocks {
     }
 
     pub fn erases(&self, block: BlockId) -> u32 {
-        self.cold[block.0 as usize].erases
+        if self.is_cache(block) { self.cache_pool.erases(block) } else { self.pool.erases(block) }
     }
 
     pub fn set_erases(&mut self, block: BlockId, erases: u32) {
-        self.cold[block.0 as usize].erases = erases;
+        self.pool_of(block).set_erases(block, erases);
     }
 
     pub fn closed_at(&self, block: BlockId) -> u64 {
@@ -176,12 +201,12 @@ impl Blocks {
         self.cold[block.0 as usize].touched_at = sequence;
     }
 
-    /// Whether it holds map segments; meaningful while it holds anything.
+    /// Whether it holds translation pages; meaningful while it holds anything.
     pub fn is_meta(&self, block: BlockId) -> bool {
         self.cold[block.0 as usize].meta
     }
 
-    /// Whose data it takes from now on: map segments, or those of a placement handle (0 for all that have none of their own).
+    /// Whose data it takes from now on: translation pages, or those of a placement handle (0 for all that have none of their own).
     pub fn set_kind(&mut self, block: BlockId, meta: bool, owner: u16) {
         let cold = &mut self.cold[block.0 as usize];
         (cold.meta, cold.owner) = (meta, owner);
@@ -218,8 +243,8 @@ impl Blocks {
 
     /// Whether emptying `block` takes fewer stripes than it gives back.
     pub fn frees_space(&self, block: BlockId) -> bool {
-        let (data, segments) = self.giving_units;
-        self.valid(block) <= if self.is_meta(block) { segments } else { data }
+        let (data, pages) = self.giving_units;
+        self.valid(block) <= if self.is_meta(block) { pages } else { data }
     }
 
     /// Whether a policy may choose `block`.
@@ -238,7 +263,7 @@ impl Blocks {
         self.giving[die.0 as usize]
     }
 
-    fn count_giving(&mut self, block: BlockId, change: impl FnOnce(&mut Blocks)) {
+    fn count_giving(&mut self, block: BlockId, change: impl FnOnce(&mut BlockManager)) {
         let before = self.gives(block);
         change(self);
         let (after, die) = (self.gives(block), self.die(block.0));
@@ -252,23 +277,23 @@ impl Blocks {
 
     #[inline]
     pub fn free_count(&self, die: DieId) -> u32 {
-        self.free[die.0 as usize].len() as u32
+        self.pool.free_count(die)
     }
 
     /// Free blocks of all dies.
     #[inline]
     pub fn free_total(&self) -> u32 {
-        self.free_total
+        self.pool.free_total()
     }
 
-    /// A number that is another one whenever other blocks are free, open or bad than before, or room has come otherwise.
+    /// Generation counter: changes whenever the set of free, open or bad blocks changes, or space is reclaimed.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
     /// Host data may go where they could not, though no block was taken or given back.
-    pub fn room_has_come(&mut self) {
+    pub fn space_came(&mut self) {
         self.changes += 1;
     }
 
@@ -278,73 +303,56 @@ impl Blocks {
 
     #[inline]
     fn die(&self, block: u32) -> usize {
-        self.by_die.quotient(block) as usize
+        self.layout.split.blocks_per_die.quotient(block) as usize
     }
 
     /// Whether `block` belongs to the SLC cache.
     #[inline]
     pub fn is_cache(&self, block: BlockId) -> bool {
-        self.cache_blocks > 0 && self.by_die.remainder(block.0) < self.cache_blocks
+        self.cache_blocks > 0 && self.layout.split.blocks_per_die.remainder(block.0) < self.cache_blocks
     }
 
     /// Free blocks of the SLC cache, in all dies.
     #[inline]
     pub fn cache_free(&self) -> u32 {
-        self.cache_free
+        self.cache_pool.free_total()
     }
 
     /// Free blocks of the SLC cache of `die`.
     pub fn cache_free_in(&self, die: DieId) -> u32 {
-        self.cache.get(die.0 as usize).map_or(0, |cache| cache.free.len() as u32)
+        self.cache_pool.free_count(die)
     }
 
     /// Full blocks of the SLC cache of `die`, and those of them that hold nothing valid.
     #[inline]
     pub fn cached(&self, die: DieId) -> (u32, u32) {
-        self.cache.get(die.0 as usize).map_or((0, 0), |cache| (cache.cached, cache.empty))
+        self.cached.get(die.0 as usize).map_or((0, 0), |cached| (cached.blocks, cached.empty))
     }
 
     /// The full block of the SLC cache of `die` to be emptied next: an empty one, else the one that was filled first.
     pub fn next_cached(&self, die: DieId) -> Option<BlockId> {
-        let cached = self.of_die(die).take(self.cache_blocks as usize);
-        let cached = cached.filter(|&b| self.state(b) == BlockState::Cached);
+        let cached = self.cache_pool.of_die(die).filter(|&b| self.state(b) == BlockState::Cached);
         cached.min_by_key(|&b| (self.valid(b) > 0, self.closed_at(b), b))
-    }
-
-    /// Takes the free block of the SLC cache of `die` that has been free for longest.
-    pub fn take_cache(&mut self, die: DieId) -> Option<BlockId> {
-        let block = self.cache.get_mut(die.0 as usize)?.free.pop()?;
-        self.cache_free -= 1;
-        self.changes += 1;
-        self.hot[block as usize].state = BlockState::Open;
-        Some(BlockId(block))
     }
 
     /// The blocks of `die`.
     pub fn of_die(&self, die: DieId) -> impl Iterator<Item = BlockId> + use<> {
-        let first = die.0 * self.blocks_per_die;
-        (first..first + self.blocks_per_die).map(BlockId)
+        let first = die.0 * self.layout.blocks_per_die;
+        (first..first + self.layout.blocks_per_die).map(BlockId)
     }
 
-    /// Takes a free block of `die` and opens it: the least worn one with dynamic wear levelling (the most worn one if
-    /// `most_worn`), else the one that has been free longest.
-    pub fn take(&mut self, die: DieId, most_worn: bool) -> Option<BlockId> {
-        let cold = &self.cold;
-        let free = &mut self.free[die.0 as usize];
-        let at = if most_worn {
-            (0..free.len()).max_by_key(|&i| (cold[free[i] as usize].erases, i))?
-        } else if self.least_worn_first {
-            (0..free.len()).min_by_key(|&i| (cold[free[i] as usize].erases, free.len() - i))?
-        } else {
-            free.len().checked_sub(1)?
-        };
-        let block = free.remove(at);
-        self.free_total -= 1;
+    /// Takes a free block of `die` and opens it, of the SLC cache or (`cache` false) not; the most worn one if `most_worn`.
+    fn take(&mut self, die: DieId, cache: bool, most_worn: bool) -> Option<BlockId> {
+        let block = match (cache, most_worn) {
+            (true, _) => self.cache_pool.take(die),
+            (false, true) => self.pool.take_most_worn(die),
+            (false, false) => self.pool.take(die),
+        }?;
         self.changes += 1;
-        let hot = &mut self.hot[block as usize];
+        let hot = &mut self.hot[block.0 as usize];
         debug_assert!(hot.state == BlockState::Free && hot.valid == 0 && hot.in_flight == 0);
         hot.state = BlockState::Open;
-        Some(BlockId(block))
+        Some(block)
     }
 
     /// A stripe of an open block was planned; `last` if it was the block's last.
@@ -387,8 +395,8 @@ impl Blocks {
             let die = self.die(block.0);
             if self.is_cache(block) {
                 self.hot[block.0 as usize].state = BlockState::Cached;
-                self.cache[die].cached += 1;
-                self.cache[die].empty += empty;
+                self.cached[die].blocks += 1;
+                self.cached[die].empty += empty;
                 return;
             }
             self.empty[die] += empty;
@@ -399,7 +407,7 @@ impl Blocks {
 
     /// Asks the processor for what a change of the valid units of `block` will touch.
     #[inline]
-    pub fn bring_near(&self, block: BlockId) {
+    pub fn prefetch(&self, block: BlockId) {
         prefetch_index::prefetch_index(&self.hot, block.0 as usize);
     }
 
@@ -420,12 +428,12 @@ impl Blocks {
             self.hot[block.0 as usize].valid -= 1;
         }
         let valid = self.hot[block.0 as usize].valid;
-        let (data, segments) = self.giving_units;
-        if closed && (valid == 0 || valid == data || valid == segments) {
+        let (data, pages) = self.giving_units;
+        if closed && (valid == 0 || valid == data || valid == pages) {
             self.passed_mark(block, valid);
         } else if valid == 0 && self.hot[block.0 as usize].state == BlockState::Cached {
             let die = self.die(block.0);
-            self.cache[die].empty += 1;
+            self.cached[die].empty += 1;
         }
     }
 
@@ -434,8 +442,8 @@ impl Blocks {
     fn passed_mark(&mut self, block: BlockId, valid: u32) {
         let die = self.die(block.0);
         self.empty[die] += u32::from(valid == 0);
-        let (data, segments) = self.giving_units;
-        let mark = if self.is_meta(block) { segments } else { data };
+        let (data, pages) = self.giving_units;
+        let mark = if self.is_meta(block) { pages } else { data };
         self.giving[die] += u32::from(valid == mark && !self.failed(block));
     }
 
@@ -447,9 +455,9 @@ impl Blocks {
     /// The closed block of `die` with the fewest valid units. Amortised O(1): the cursor rises only past empty buckets.
     pub fn fewest_valid(&mut self, die: DieId) -> Option<BlockId> {
         debug_assert!(self.keep_buckets);
-        let base = die.0 as usize * (self.units_per_block as usize + 1);
+        let base = die.0 as usize * (self.layout.units_per_block as usize + 1);
         let lowest = &mut self.lowest[die.0 as usize];
-        while *lowest <= self.units_per_block {
+        while *lowest <= self.layout.units_per_block {
             let head = self.buckets[base + *lowest as usize];
             if head != NIL {
                 return Some(BlockId(head));
@@ -462,8 +470,8 @@ impl Blocks {
     /// Of the closed blocks of `die` that `may` be taken, the first by number of those with the fewest valid units.
     pub fn fewest_valid_where(&self, die: DieId, may: impl Fn(BlockId) -> bool) -> Option<BlockId> {
         debug_assert!(self.keep_buckets);
-        let base = die.0 as usize * (self.units_per_block as usize + 1);
-        let buckets = &self.buckets[base..base + self.units_per_block as usize + 1];
+        let base = die.0 as usize * (self.layout.units_per_block as usize + 1);
+        let buckets = &self.buckets[base..base + self.layout.units_per_block as usize + 1];
         let lists = &buckets[(self.lowest[die.0 as usize] as usize).min(buckets.len())..];
         lists.iter().find_map(|&head| {
             let next = |at: u32| (at != NIL).then_some(at);
@@ -489,8 +497,8 @@ impl Blocks {
         let die = self.die(block);
         let empty = u32::from(self.hot[block as usize].valid == 0);
         if self.hot[block as usize].state == BlockState::Cached {
-            self.cache[die].cached -= 1;
-            self.cache[die].empty -= empty;
+            self.cached[die].blocks -= 1;
+            self.cached[die].empty -= empty;
         } else {
             self.unlink(block);
             self.empty[die] -= empty;
@@ -511,56 +519,123 @@ impl Blocks {
     /// The erase ended well: the block is free again.
     pub fn erased(&mut self, block: BlockId) {
         self.hot[block.0 as usize].state = BlockState::Free;
-        self.cold[block.0 as usize].erases += 1;
         self.changes += 1;
-        // Oldest at the end, where `take` looks.
-        let die = self.die(block.0);
-        if self.is_cache(block) {
-            self.cache_free += 1;
-            return self.cache[die].free.insert(0, block.0);
-        }
-        self.free_total += 1;
-        self.free[die].insert(0, block.0);
+        let pool = self.pool_of(block);
+        pool.set_erases(block, pool.erases(block) + 1);
+        pool.give(block);
     }
 
     /// The block is retired. It must hold nothing valid.
     pub fn retire(&mut self, block: BlockId) {
-        match self.hot[block.0 as usize].state {
-            BlockState::Free => self.unfree(block),
-            BlockState::Closed | BlockState::Cached => self.leave_closed(block.0),
-            _ => {}
+        if self.is_settled(block) {
+            self.leave_closed(block.0);
         }
         assert_eq!(self.hot[block.0 as usize].valid, 0, "retiring block {} with valid data", block.0);
         self.count_giving(block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Bad);
-        self.bad += 1;
-        self.changes += 1;
-    }
-
-    /// A free block of a dead die: nothing was lost with it, and nobody may take it.
-    pub fn bury(&mut self, block: BlockId) {
-        self.unfree(block);
-        self.hot[block.0 as usize].state = BlockState::Bad;
+        self.pool_of(block).retire(block);
         self.bad += 1;
         self.changes += 1;
     }
 
     /// Mount only: a block that holds data, `open` if it can take more. Its last program had the number `sequence`.
     pub fn restore(&mut self, block: BlockId, valid: u32, open: bool, sequence: u64) {
-        self.unfree(block);
+        self.pool_of(block).take_this(block);
+        self.changes += 1;
         self.hot[block.0 as usize].valid = valid;
         self.hot[block.0 as usize].state = if open { BlockState::Open } else { BlockState::Full };
         self.close_if_settled(block, sequence);
     }
 
-    fn unfree(&mut self, block: BlockId) {
-        let die = self.die(block.0);
-        self.changes += 1;
-        if self.is_cache(block) {
-            self.cache_free -= 1;
-            return self.cache[die].free.retain(|&b| b != block.0);
+    /// The open block at a place of `die`.
+    #[inline]
+    pub fn open_block(&self, die: DieId, place: usize) -> Option<OpenBlock> {
+        self.open[die.0 as usize * self.streams + place]
+    }
+
+    /// The open blocks of `die`, with their places.
+    pub fn open_in(&self, die: DieId) -> impl Iterator<Item = (usize, OpenBlock)> + use<'_> {
+        let first = die.0 as usize * self.streams;
+        let open = self.open[first..first + self.streams].iter();
+        open.enumerate().filter_map(|(place, open)| open.map(|open| (place, open)))
+    }
+
+    /// All open blocks, with their places.
+    pub fn all_open(&self) -> impl Iterator<Item = (usize, OpenBlock)> + use<'_> {
+        (0..self.layout.dies).flat_map(|die| self.open_in(DieId(die)))
+    }
+
+    /// Mount only: `open` goes on taking data, if its place is vacant.
+    pub fn reopen(&mut self, place: usize, open: OpenBlock) -> bool {
+        let die = self.layout.die_of_block(open.block);
+        let slot = &mut self.open[die.0 as usize * self.streams + place];
+        let vacant = slot.is_none();
+        if vacant {
+            *slot = Some(open);
         }
-        self.free[die].retain(|&b| b != block.0);
-        self.free_total -= 1;
+        vacant
+    }
+
+    /// The block that is open at a place of `die` takes no more data.
+    pub fn close_open(&mut self, die: DieId, place: usize, sequence: u64) -> Option<BlockId> {
+        let open = self.open[die.0 as usize * self.streams + place].take()?;
+        self.close_early(open.block, sequence);
+        Some(open.block)
+    }
+
+    /// No further stripe of `block` will be planned, wherever it is open.
+    pub fn close_failed(&mut self, block: BlockId, sequence: u64) {
+        let first = self.layout.die_of_block(block).0 as usize * self.streams;
+        for slot in &mut self.open[first..first + self.streams] {
+            if slot.is_some_and(|open| open.block == block) {
+                *slot = None;
+            }
+        }
+        self.close_early(block, sequence);
+    }
+
+    /// The next stripe of the block that is open at a place of `die`; a free one is opened if none is. There must be room.
+    #[inline]
+    pub fn take_stripe(&mut self, die: DieId, place: usize, kind: BlockKind) -> (Ppa, BlockId) {
+        let at = die.0 as usize * self.streams + place;
+        let OpenBlock { block, stripe } = match self.open[at] {
+            Some(open) => open,
+            None => {
+                let block = self.take(die, kind.cache, kind.most_worn).expect("there is room");
+                self.set_kind(block, kind.meta, kind.owner);
+                OpenBlock { block, stripe: 0 }
+            }
+        };
+        let last = stripe + 1 == kind.stripes;
+        self.open[at] = (!last).then_some(OpenBlock { block, stripe: stripe + 1 });
+        self.planned(block, last);
+        (self.layout.ppa(block, stripe * self.layout.units_per_stripe), block)
+    }
+
+    /// Whether `die` can be programmed no more.
+    #[inline]
+    pub fn is_dead(&self, die: DieId) -> bool {
+        self.dead[die.0 as usize]
+    }
+
+    /// Dies that can be programmed.
+    #[inline]
+    pub fn live_dies(&self) -> u32 {
+        self.live_dies
+    }
+
+    /// `die` can be programmed no more; `false`: that was known.
+    pub fn kill_die(&mut self, die: DieId) -> bool {
+        let new = !std::mem::replace(&mut self.dead[die.0 as usize], true);
+        self.live_dies -= u32::from(new);
+        new
+    }
+
+    /// Blocks that can still be programmed.
+    pub fn good(&self) -> u32 {
+        let dead = (0..self.layout.dies).map(DieId).filter(|&die| self.is_dead(die));
+        let lost =
+            dead.flat_map(|die| self.of_die(die)).filter(|&b| self.state(b) != BlockState::Bad).count();
+        self.layout.blocks - self.bad - lost as u32
     }
 
     fn link(&mut self, block: u32) {
@@ -569,7 +644,7 @@ impl Blocks {
         }
         let die = self.die(block);
         let valid = self.hot[block as usize].valid;
-        let head = &mut self.buckets[die * (self.units_per_block as usize + 1) + valid as usize];
+        let head = &mut self.buckets[die * (self.layout.units_per_block as usize + 1) + valid as usize];
         let next = std::mem::replace(head, block);
         self.hot[block as usize].previous = NIL;
         self.hot[block as usize].next = next;
@@ -586,7 +661,7 @@ impl Blocks {
         let Hot { valid, previous, next, .. } = self.hot[block as usize];
         if previous == NIL {
             let die = self.die(block);
-            self.buckets[die * (self.units_per_block as usize + 1) + valid as usize] = next;
+            self.buckets[die * (self.layout.units_per_block as usize + 1) + valid as usize] = next;
         } else {
             self.hot[previous as usize].next = next;
         }
@@ -597,40 +672,27 @@ impl Blocks {
 
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
-        (self.hot.len() * size_of::<Hot>()
-            + self.cold.len() * size_of::<Cold>()
-            + self.buckets.len() * 4
-            + self.free.iter().map(|f| f.capacity() * 4).sum::<usize>()) as u64
+        (self.hot.len() * size_of::<Hot>() + self.cold.len() * size_of::<Cold>() + self.buckets.len() * 4)
+            as u64
+            + self.pool.memory_bytes()
+            + self.cache_pool.memory_bytes()
     }
 
     /// Walks the lists and panics where they disagree with the blocks.
     pub fn check(&self) {
-        for (die, free) in self.free.iter().enumerate() {
-            for &block in free {
-                assert_eq!(self.hot[block as usize].state, BlockState::Free, "block {block} in free list");
-                assert_eq!(self.die(block), die, "block {block} in the free list of die {die}");
-            }
+        self.pool.check();
+        self.cache_pool.check();
+        for block in (0..self.layout.blocks).map(BlockId) {
+            let pool = if self.is_cache(block) { &self.cache_pool } else { &self.pool };
+            let state = self.state(block);
+            assert_eq!(pool.is_free(block), state == BlockState::Free, "block {} is {state:?}", block.0);
+            assert_eq!(pool.is_bad(block), state == BlockState::Bad, "block {} is {state:?}", block.0);
         }
         let count = |state| self.hot.iter().filter(|b| b.state == state).count();
-        assert_eq!(
-            count(BlockState::Free),
-            (self.free_total + self.cache_free) as usize,
-            "free blocks of all dies"
-        );
-        assert_eq!(self.free_total as usize, self.free.iter().map(Vec::len).sum::<usize>(), "free blocks");
-        assert_eq!(
-            self.cache_free as usize,
-            self.cache.iter().map(|c| c.free.len()).sum::<usize>(),
-            "of the cache"
-        );
-        for (die, cache) in self.cache.iter().enumerate() {
-            let die = DieId(die as u32);
-            assert!(
-                cache
-                    .free
-                    .iter()
-                    .all(|&b| self.is_cache(BlockId(b)) && self.state(BlockId(b)) == BlockState::Free)
-            );
+        for (_, open) in self.all_open() {
+            assert_eq!(self.state(open.block), BlockState::Open, "block {} takes data", open.block.0);
+        }
+        for die in (0..self.layout.dies).map(DieId) {
             let cached = || self.of_die(die).filter(|&b| self.state(b) == BlockState::Cached);
             assert!(
                 cached().all(|b| self.is_cache(b)),
@@ -662,7 +724,7 @@ impl Blocks {
                     assert_eq!(hot.state, BlockState::Closed, "block {at} in a bucket");
                     assert_eq!(
                         hot.valid as usize,
-                        bucket % (self.units_per_block as usize + 1),
+                        bucket % (self.layout.units_per_block as usize + 1),
                         "bucket of block {at}"
                     );
                     assert_eq!(hot.previous, before, "links of block {at}");

@@ -1,0 +1,208 @@
+//! The mapping table (L2P): where each logical page lies, and which physical units hold a copy that is needed.
+//!
+//! Pages are looked up at random. In a table of many megabytes most of a look-up is the processor's search for the page of memory
+//! that holds the entry, so the table is mapped by itself and the system is asked for large pages. Where it has none, small ones
+//! do as well; they are slower.
+//!
+//! Invariants: an entry is the physical address + 1, and 0 for a page that is nowhere; so an untouched table costs no memory. A unit is
+//! valid if a page's entry names it, or if it stands in for one that is being programmed.
+
+use memmap2::{Advice, MmapMut};
+use pellucid_flash::{Lpn, Ppa};
+use std::ops::Range;
+
+const ENTRY_BYTES: usize = 4;
+/// Small drives are made and copied often, and a large page has to be zeroed as a whole.
+const LARGE_BYTES_MIN: usize = 4 << 20;
+
+/// Where each logical page lies, and which units are valid.
+#[derive(Clone, Debug)]
+pub(crate) struct MappingTable {
+    l2p: L2p,
+    /// One bit for each unit of the media.
+    valid: Vec<u64>,
+}
+
+impl MappingTable {
+    /// `pages` that are nowhere, on media of so many units.
+    pub fn new(pages: u32, units: u32) -> MappingTable {
+        MappingTable { l2p: L2p::new(pages), valid: vec![0; (units as usize).div_ceil(64)] }
+    }
+
+    /// How many pages it has, those of translation pages among them.
+    pub fn pages(&self) -> u32 {
+        self.l2p.entries
+    }
+
+    /// The newest copy of `lpn`; [`Ppa::NONE`]: it has none; [`Ppa::LOST`].
+    #[inline]
+    pub fn get(&self, lpn: Lpn) -> Ppa {
+        self.l2p.get(lpn)
+    }
+
+    #[inline]
+    pub fn set(&mut self, lpn: Lpn, ppa: Ppa) {
+        self.l2p.set(lpn, ppa);
+    }
+
+    /// Prefetches the entry of `lpn`, if there is one.
+    #[inline]
+    pub fn prefetch(&self, lpn: Lpn) {
+        self.l2p.prefetch(lpn);
+    }
+
+    /// Points `lpn` to a new copy, which is valid from now on; gives the old one.
+    #[inline]
+    pub fn supersede(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
+        self.set_valid(ppa);
+        self.l2p.replace(lpn, ppa)
+    }
+
+    #[inline]
+    pub fn is_valid(&self, ppa: Ppa) -> bool {
+        self.valid[ppa.0 as usize / 64] >> (ppa.0 % 64) & 1 == 1
+    }
+
+    #[inline]
+    pub fn set_valid(&mut self, ppa: Ppa) {
+        self.valid[ppa.0 as usize / 64] |= 1 << (ppa.0 % 64);
+    }
+
+    #[inline]
+    pub fn set_invalid(&mut self, ppa: Ppa) {
+        self.valid[ppa.0 as usize / 64] &= !(1 << (ppa.0 % 64));
+    }
+
+    /// Prefetches the valid bit of `ppa`; whether there is such a unit.
+    #[inline]
+    pub fn prefetch_valid(&self, ppa: Ppa) -> bool {
+        let word = ppa.0 as usize / 64;
+        let is_unit = word < self.valid.len();
+        if is_unit {
+            prefetch_index::prefetch_index(&self.valid, word);
+        }
+        is_unit
+    }
+
+    /// The first valid unit of `units`.
+    pub fn next_valid(&self, units: Range<Ppa>) -> Option<Ppa> {
+        let (mut at, end) = (units.start.0, units.end.0);
+        while at < end {
+            let word = self.valid[at as usize / 64] >> (at % 64);
+            if word != 0 {
+                let found = at + word.trailing_zeros();
+                return (found < end).then_some(Ppa(found));
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// Bytes of memory when every page has been written.
+    pub fn memory_bytes(&self) -> u64 {
+        self.l2p.memory_bytes() + self.valid.len() as u64 * 8
+    }
+}
+
+/// One entry for each logical page.
+struct L2p {
+    entries: u32,
+    bytes: MmapMut,
+}
+
+impl L2p {
+    /// `entries` pages that are nowhere.
+    ///
+    /// # Panics
+    /// When the system has no memory.
+    pub fn new(entries: u32) -> L2p {
+        let bytes = (entries as usize * ENTRY_BYTES).max(1);
+        let map = MmapMut::map_anon(bytes).unwrap_or_else(|e| panic!("{bytes} bytes of memory: {e}"));
+        if bytes >= LARGE_BYTES_MIN {
+            let _ = map.advise(Advice::HugePage);
+        }
+        L2p { entries, bytes: map }
+    }
+
+    /// Where `lpn` lies; [`Ppa::NONE`]: nowhere.
+    #[inline]
+    pub fn get(&self, lpn: Lpn) -> Ppa {
+        let at = lpn.0 as usize * ENTRY_BYTES;
+        let entry = self.bytes[at..at + ENTRY_BYTES].try_into().expect("the bytes of one entry");
+        Ppa(u32::from_ne_bytes(entry).wrapping_sub(1))
+    }
+
+    #[inline]
+    pub fn set(&mut self, lpn: Lpn, ppa: Ppa) {
+        let at = lpn.0 as usize * ENTRY_BYTES;
+        self.bytes[at..at + ENTRY_BYTES].copy_from_slice(&ppa.0.wrapping_add(1).to_ne_bytes());
+    }
+
+    /// As [`L2p::set`]; gives where `lpn` lay before.
+    #[inline]
+    pub fn replace(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
+        let at = lpn.0 as usize * ENTRY_BYTES;
+        let entry = &mut self.bytes[at..at + ENTRY_BYTES];
+        let old = u32::from_ne_bytes((&*entry).try_into().expect("the bytes of one entry"));
+        entry.copy_from_slice(&ppa.0.wrapping_add(1).to_ne_bytes());
+        Ppa(old.wrapping_sub(1))
+    }
+
+    /// Prefetches the entry of `lpn`, if there is one.
+    #[inline]
+    pub fn prefetch(&self, lpn: Lpn) {
+        if lpn.0 < self.entries {
+            prefetch_index::prefetch_index(&self.bytes[..], lpn.0 as usize * ENTRY_BYTES);
+        }
+    }
+
+    /// Bytes of memory when every page has been written.
+    pub fn memory_bytes(&self) -> u64 {
+        u64::from(self.entries) * ENTRY_BYTES as u64
+    }
+}
+
+impl Clone for L2p {
+    fn clone(&self) -> L2p {
+        let mut copy = L2p::new(self.entries);
+        copy.bytes.copy_from_slice(&self.bytes);
+        copy
+    }
+}
+
+impl std::fmt::Debug for L2p {
+    /// What it says, not where it lies: two drives in the same state are written in the same way.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries((0..self.entries).map(|lpn| self.get(Lpn(lpn)))).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// None, a small one, and one in large pages with entries on either side of their borders.
+    #[test]
+    fn a_table_keeps_what_is_set_and_a_copy_is_apart() {
+        assert_eq!(L2p::new(0).clone().entries, 0);
+        for entries in [3, 1000, (5 << 20) / ENTRY_BYTES as u32] {
+            let mut table = L2p::new(entries);
+            let lpns = [0, entries / 2, entries - 1].map(Lpn);
+            for lpn in lpns {
+                assert_eq!(table.get(lpn), Ppa::NONE);
+                table.set(lpn, Ppa(lpn.0 ^ 5));
+                table.prefetch(Lpn(lpn.0 + 1));
+            }
+            let copy = table.clone();
+            assert_eq!(table.replace(lpns[1], Ppa::NONE), Ppa(lpns[1].0 ^ 5));
+            assert_eq!((table.get(lpns[1]), copy.get(lpns[1])), (Ppa::NONE, Ppa(lpns[1].0 ^ 5)));
+            assert_eq!(copy.get(lpns[2]), Ppa(lpns[2].0 ^ 5), "{entries} entries");
+        }
+    }
+
+    #[test]
+    #[should_panic]
+    fn there_is_no_entry_behind_the_last_one() {
+        L2p::new(10).get(Lpn(10));
+    }
+}

@@ -1,0 +1,342 @@
+//! Translation pages: the part of the mapping table that is written to the media, so that TRIM survives a power cut and mounting need
+//! not read every page.
+//!
+//! The table is cut into translation pages of one mapping unit each. One is data like any other: it has a logical page number
+//! above the host's (`user_units + index`), is programmed, mapped, collected. Its content is
+//!
+//! ```text
+//! offset 0   8 bytes  watermark: every program with a lower sequence number is reflected in the entries
+//!        8   8 bytes  index of the translation page (a check)
+//!       16   4 bytes each: physical address + 1 of the page's newest copy that had been programmed; 0: none; 2^32 - 1: lost
+//! ```
+//! The spare area names `user_units + index`, and as many pages above that as there are translation pages if this one knows of no trim
+//! since the drive was made: should it become unreadable, all its pages can be found without it.
+//!
+//! They are rewritten round-robin (the checkpoint), for trimmed pages before a flush ends, and when GC finds them in a victim.
+//!
+//! ```text
+//!  checkpoint, flush_to, next_erase, arrived ─► wanted ── next_map_job ─► MapJob::Program ─► metadata ─► program_ended
+//! ```
+
+use crate::Durability;
+use crate::map_writes::MapWrites;
+use crate::page_map::{PageMap, Settled};
+use crate::spare::entries_per_page;
+use crate::translation::{FlushPoint, MapJob, ProgramId, Stream};
+use pellucid_flash::{Cause, Layout, Lpn, Ppa};
+use std::collections::VecDeque;
+
+/// Bytes before the entries.
+pub(crate) const HEADER_BYTES: u32 = 16;
+
+/// Translation pages that are on their way for trims at one time: after a trim of the whole drive there may be very many.
+const TRIMMED_AT_ONCE: usize = 512;
+
+/// The same of the whole table; more would only be more memory.
+const SAVED_AT_ONCE: usize = 128;
+
+/// Which translation pages have to be written, and which are on their way.
+#[derive(Clone, Debug)]
+pub(crate) struct TranslationPages {
+    count: u32,
+    pub entries: u32,
+    batch: u32,
+    every: u64,
+    next: u32,
+    due: u64,
+    /// Those with pages that were trimmed, or lost, at some time.
+    trimmed: Vec<bool>,
+    /// Sequence number at the last trim that is not on the media yet; 0: none.
+    dirtied_at: Vec<u64>,
+    /// Of these, those that nobody has asked for yet, in the order of their first trims.
+    dirty: VecDeque<u32>,
+    /// Trims so far. Each has a number, from 1.
+    trims: u64,
+    /// The first trim in each dirty one.
+    first_trim: Vec<u64>,
+    /// The one that is to be written next, and waits for programs.
+    asked: Option<Asked>,
+    /// Those that were dirty and are on their way to the media.
+    leaving: Vec<Leaving>,
+    writes: MapWrites,
+    /// Units of blocks of translation pages that are being read for GC: more will be wanted.
+    pub reading: u32,
+}
+
+/// A translation page that somebody wants written, with its trims of that moment. Those that come while it waits are for its next write,
+/// so that a stream of them does not keep it waiting.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    page: u32,
+    first_trim: u64,
+    /// Sequence number at its last trim.
+    dirtied_at: u64,
+}
+
+/// A translation page with trims, from the moment at which it is wanted to the end of its program.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    page: u32,
+    first_trim: u64,
+    /// Its content has been taken: the next program of the page that ends well carries the trims.
+    imaged: bool,
+}
+
+impl TranslationPages {
+    /// `count` of them.
+    pub fn new(count: u32, durability: Durability, layout: &Layout) -> TranslationPages {
+        let batch = layout.units_per_stripe.min(count);
+        let every = match durability {
+            Durability::Journal { checkpoint_every } => {
+                let stripes = u64::from(layout.units / layout.units_per_stripe);
+                let round = if checkpoint_every == 0 { stripes / 4 } else { checkpoint_every };
+                (round * u64::from(batch) / u64::from(count.max(1))).max(1)
+            }
+            Durability::Volatile => u64::MAX,
+        };
+        TranslationPages {
+            count,
+            entries: entries_per_page(layout),
+            batch,
+            every,
+            next: 0,
+            due: every,
+            trimmed: vec![false; count as usize],
+            dirtied_at: vec![0; count as usize],
+            dirty: VecDeque::new(),
+            trims: 0,
+            first_trim: vec![0; count as usize],
+            asked: None,
+            leaving: Vec::new(),
+            writes: MapWrites::default(),
+            reading: 0,
+        }
+    }
+
+    /// Number of the last trim.
+    pub fn last_trim(&self) -> u64 {
+        self.trims
+    }
+
+    /// All trims with a lower number are on the media.
+    pub fn saved_before(&self) -> u64 {
+        let dirty = self.dirty.front().map(|&s| self.first_trim[s as usize]);
+        let asked = self.asked.map(|asked| asked.first_trim);
+        let leaving = self.leaving.iter().map(|l| l.first_trim);
+        leaving.chain(dirty).chain(asked).min().unwrap_or(u64::MAX)
+    }
+
+    /// A program of `page` has ended.
+    pub fn ended(&mut self, page: u32, ok: bool) {
+        if ok {
+            self.leaving.retain(|l| l.page != page || !l.imaged);
+        }
+        self.writes.ended(page, ok);
+    }
+
+    /// The one to be written next; of those with trims the one that has them longest.
+    fn ask(&mut self) -> Option<Asked> {
+        if self.asked.is_none() {
+            self.asked = self.dirty.pop_front().map(|page| Asked {
+                page,
+                first_trim: self.first_trim[page as usize],
+                dirtied_at: std::mem::take(&mut self.dirtied_at[page as usize]),
+            });
+        }
+        self.asked
+    }
+
+    /// `lpn` was trimmed.
+    #[inline]
+    pub fn trimmed(&mut self, lpn: Lpn, sequence: u64) {
+        self.dirty(lpn.0 / self.entries, sequence);
+    }
+
+    #[inline]
+    pub fn dirty(&mut self, page: u32, sequence: u64) {
+        self.trims += 1;
+        if self.count > 0 {
+            if self.dirtied_at[page as usize] == 0 {
+                self.dirty.push_back(page);
+                self.first_trim[page as usize] = self.trims;
+            }
+            self.dirtied_at[page as usize] = sequence;
+            self.trimmed[page as usize] = true;
+        }
+    }
+
+    /// Mount only: its newest copy on the media knows of trims.
+    pub fn set_trimmed(&mut self, page: u32) {
+        self.trimmed[page as usize] = true;
+    }
+
+    /// Whether fewer than a stripe are wanted, and more will come.
+    fn gathers(&self, per_stripe: u32) -> bool {
+        self.reading > 0 && self.writes.can_wait(per_stripe)
+    }
+}
+
+impl PageMap {
+    /// Translation pages; none with [`Durability::Volatile`].
+    pub fn map_pages(&self) -> u32 {
+        self.pages.count
+    }
+
+    /// The logical page of a translation page.
+    pub(crate) fn map_page_lpn(&self, page: u32) -> Lpn {
+        Lpn(self.user_units + page)
+    }
+
+    /// The logical page that a spare area means with what it names.
+    #[inline]
+    pub(crate) fn named(&self, mark: Lpn) -> Lpn {
+        let all = self.table.pages();
+        let untrimmed = all..all + self.pages.count;
+        if untrimmed.contains(&mark.0) { Lpn(mark.0 - self.pages.count) } else { mark }
+    }
+
+    /// The logical page of the translation page that lies at `ppa`, if one does.
+    pub(crate) fn map_page_at(&self, ppa: Ppa) -> Option<Lpn> {
+        (self.user_units..self.table.pages()).map(Lpn).find(|&lpn| self.copy_of(lpn) == ppa)
+    }
+
+    /// The translation page `lpn` has to leave its block: it is written anew, with those that come after it.
+    pub(crate) fn rewrite_map_page(&mut self, lpn: Lpn, cause: Cause) {
+        self.pages.writes.add(lpn.0 - self.user_units, cause);
+    }
+
+    /// Host data were placed. Whether the rolling checkpoint is due: its next translation pages are wanted now.
+    #[inline]
+    pub fn checkpoint(&mut self) -> bool {
+        let due = self.sequence >= self.pages.due;
+        if due {
+            self.want_checkpoint();
+        }
+        due
+    }
+
+    fn want_checkpoint(&mut self) {
+        let pages = &mut self.pages;
+        let first = pages.next;
+        pages.next = (first + pages.batch) % pages.count;
+        pages.due = self.sequence + pages.every;
+        for page in (first..first + pages.batch).map(|page| page % pages.count) {
+            // One that holds unflushed trims is left to the flush.
+            if pages.dirtied_at[page as usize] == 0 {
+                pages.writes.add(page, Cause::Journal);
+            }
+        }
+    }
+
+    /// What a flush that begins now waits for beside data.
+    pub fn flush_point(&self) -> FlushPoint {
+        FlushPoint(self.pages.trims)
+    }
+
+    /// Wants the translation pages written that a flush waits for, as many as may be on their way; whether everything up to `point` is on
+    /// the media.
+    pub fn flush_to(&mut self, point: FlushPoint) -> bool {
+        self.want_trimmed();
+        self.pages.saved_before() > point.0
+    }
+
+    /// Wants the translation pages with trims. One waits until the programs planned before its trims have ended, so that none of them can
+    /// be found above its watermark.
+    pub(crate) fn want_trimmed(&mut self) {
+        while self.pages.writes.count() < TRIMMED_AT_ONCE
+            && let Some(Asked { page, first_trim, dirtied_at }) = self.pages.ask()
+            && self.oldest_active_program() >= dirtied_at
+        {
+            self.pages.asked = None;
+            self.pages.leaving.push(Leaving { page, first_trim, imaged: false });
+            self.pages.writes.add(page, Cause::Journal);
+        }
+    }
+
+    /// Wants the translation pages from `first` on written, as many as may be on their way at one time; gives the next one.
+    pub fn save_map(&mut self, first: u32) -> u32 {
+        let space = SAVED_AT_ONCE.saturating_sub(self.pages.writes.count()) as u32;
+        let next = self.pages.count.min(first + space);
+        (first..next).for_each(|page| self.pages.writes.add(page, Cause::Journal));
+        next
+    }
+
+    /// Whether translation pages are on their way, planned or not.
+    pub fn writes_map(&self) -> bool {
+        self.pages.writes.count() > 0
+    }
+
+    /// Whether translation pages wait for their program.
+    pub fn wants_map_job(&self) -> bool {
+        self.pages.writes.any_wanted()
+    }
+
+    /// The next program of translation pages: a stripe of those that are wanted; less only if somebody waits, or no more come.
+    #[inline]
+    pub fn next_map_job(&mut self) -> Option<MapJob> {
+        // Seldom there is one.
+        if self.pages.writes.count() == 0 { None } else { self.plan_map_pages() }
+    }
+
+    fn plan_map_pages(&mut self) -> Option<MapJob> {
+        let per_stripe = self.layout.units_per_stripe;
+        if self.pages.gathers(per_stripe) {
+            return None;
+        }
+        let batch = self.pages.writes.next_batch(per_stripe);
+        let (_, cause) = self.pages.writes.wanted(*batch.first()?);
+        let mut lpns = Vec::with_capacity(batch.len());
+        let mut by_cause = [0; Cause::COUNT];
+        for &at in &batch {
+            let (page, cause) = self.pages.writes.wanted(at);
+            lpns.push(self.map_page_lpn(page));
+            by_cause[cause as usize] += 1;
+        }
+        let for_gc = by_cause[Cause::Journal as usize] < batch.len() as u32;
+        let stream = if for_gc || self.gc.has_emptied() { Stream::MetaMoved } else { Stream::Meta };
+        let Some(plan) = self.place(stream, None, &lpns) else { return Some(MapJob::NeedsSpace) };
+        let settled = self.settled();
+        for (&at, &lpn) in batch.iter().zip(&lpns) {
+            let mut image = std::mem::take(self.pages.writes.planned(at));
+            self.write_image(&settled, lpn.0 - self.user_units, &mut image);
+            *self.pages.writes.planned(at) = image;
+        }
+        Some(MapJob::Program { plan, units: batch.len() as u32, cause, by_cause })
+    }
+
+    /// The content of a translation page at the moment of `settled`.
+    fn write_image(&mut self, settled: &Settled, page: u32, out: &mut Vec<u8>) {
+        for leaving in self.pages.leaving.iter_mut().filter(|l| l.page == page) {
+            leaving.imaged = true;
+        }
+        out.clear();
+        out.extend_from_slice(&settled.watermark.to_le_bytes());
+        out.extend_from_slice(&u64::from(page).to_le_bytes());
+        let first = page * self.pages.entries;
+        for lpn in first..(first + self.pages.entries).min(self.user_units) {
+            let entry = self.settled_copy(settled, Lpn(lpn)).0.wrapping_add(1);
+            out.extend_from_slice(&entry.to_le_bytes());
+        }
+        out.resize(self.layout.unit_bytes as usize, 0);
+    }
+
+    /// What the spare area names, and the content, of a unit of a planned program of translation pages.
+    pub fn metadata(&self, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
+        let lpn = self.page_of_unit(id, position);
+        let page = lpn.0 - self.user_units;
+        let trimmed = self.pages.trimmed[page as usize];
+        let mark = Lpn(lpn.0 + if trimmed { 0 } else { self.pages.count });
+        (mark, self.pages.writes.image(page))
+    }
+}
+
+/// A translation page read back: watermark and entries. `None`: it is not the one it should be.
+pub(crate) fn parse(bytes: &[u8], page: u32) -> Option<(u64, Vec<u32>)> {
+    let watermark = u64::from_le_bytes(bytes.get(0..8)?.try_into().ok()?);
+    let index = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
+    let entries = bytes[HEADER_BYTES as usize..]
+        .chunks_exact(4)
+        .map(|e| u32::from_le_bytes(e.try_into().expect("chunk of 4")))
+        .collect();
+    (index == u64::from(page)).then_some((watermark, entries))
+}
