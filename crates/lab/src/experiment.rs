@@ -7,7 +7,7 @@
 
 use crate::drive::{
     self, Ageing, HostStack, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError, Source, Target,
-    Trace,
+    Trace, Unwatched,
 };
 use crate::output::{OutputError, OutputFile};
 use crate::report::{HostCost, Report, RequestLog, Workload};
@@ -135,7 +135,7 @@ fn refused(place: &Place, error: JobError) -> ExperimentError {
 /// Makes the drive of a description and preconditions it.
 pub fn prepare(spec: &Spec, mut oracle: Option<&mut Oracle>) -> Result<Device, RunError> {
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
-    drive::precondition(&mut device, &spec.precondition, oracle.take())?;
+    drive::precondition(&mut device, &spec.precondition, oracle.take(), &mut Unwatched)?;
     Ok(device)
 }
 
@@ -151,15 +151,15 @@ pub struct Aged {
 
 /// Makes the drive of a description and preconditions it, through its layers if it has any. The layers are stopped, so that
 /// what is on the drive is all there is.
-pub fn age(spec: &Spec) -> Result<Aged, RunError> {
+pub fn age(spec: &Spec, onlooker: &mut dyn Onlooker) -> Result<Aged, RunError> {
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
     if spec.host.is_none() {
-        let ageing = drive::precondition(&mut device, &spec.precondition, None)?;
+        let ageing = drive::precondition(&mut device, &spec.precondition, None, onlooker)?;
         let capacity_bytes = device.capacity_bytes();
         return Ok(Aged { device, capacity_bytes, ageing });
     }
     let Some(mut stack) = stack(spec, device)? else { unreachable!("the description has a layer") };
-    let ageing = drive::precondition_stack(&mut stack, &spec.precondition, None)?;
+    let ageing = drive::precondition_stack(&mut stack, &spec.precondition, None, onlooker)?;
     stack.stop().map_err(RunError::Host)?;
     let capacity_bytes = stack.capacity_bytes();
     Ok(Aged { device: stack.into_device(), capacity_bytes, ageing })
@@ -183,7 +183,7 @@ pub fn execute(
     spec: &Spec,
     jobs: &[Job],
     clock: &dyn Fn() -> f64,
-    onlooker: impl Onlooker,
+    mut onlooker: impl Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
     // Refused before the drive is filled.
     let log = claim_log(spec)?;
@@ -194,9 +194,9 @@ pub fn execute(
         check_jobs(&stack, spec, jobs)?;
         let mut oracle = oracle(spec, &stack, in_use);
         if let Some(sectors) = wanted(&stack, spec)? {
-            drive::precondition_sectors_stack(&mut stack, &sectors, oracle.as_mut())?;
+            drive::precondition_sectors_stack(&mut stack, &sectors, oracle.as_mut(), &mut onlooker)?;
         }
-        drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut())?;
+        drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut(), &mut onlooker)?;
         let report = measure(&mut stack, spec, jobs, oracle, log, clock, onlooker)?;
         // What stays is an image that somebody may start on again; a drive that cannot take the map is found as after a cut.
         if matches!(spec.drive.media.store, StoreKind::File { .. }) {
@@ -206,8 +206,8 @@ pub fn execute(
     }
     check_jobs(&device, spec, jobs)?;
     let mut oracle = oracle(spec, &device, in_use);
-    precondition_by_trace(&mut device, spec, oracle.as_mut())?;
-    drive::precondition(&mut device, &spec.precondition, oracle.as_mut())?;
+    precondition_by_trace(&mut device, spec, oracle.as_mut(), &mut onlooker)?;
+    drive::precondition(&mut device, &spec.precondition, oracle.as_mut(), &mut onlooker)?;
     let report = measure(&mut device, spec, jobs, oracle, log, clock, onlooker)?;
     Ok((device, report))
 }
@@ -217,9 +217,10 @@ pub fn precondition_by_trace(
     device: &mut Device,
     spec: &Spec,
     oracle: Option<&mut Oracle>,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<(), ExperimentError> {
     if let Some(sectors) = wanted(device, spec)? {
-        drive::precondition_sectors(device, &sectors, oracle)?;
+        drive::precondition_sectors(device, &sectors, oracle, onlooker)?;
     }
     Ok(())
 }

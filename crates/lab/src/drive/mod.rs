@@ -145,6 +145,9 @@ pub trait Onlooker {
         false
     }
 
+    /// Called now and then while the drive is preconditioned: bytes written so far, of so many in all, if that is known.
+    fn prepare(&mut self, _written_bytes: u64, _total_bytes: Option<u64>) {}
+
     /// Called now and then. A break ends the run: what has completed by then is the result.
     fn look(&mut self, device: &Device, progress: Progress) -> ControlFlow<()>;
 }
@@ -153,6 +156,42 @@ impl<F: FnMut(Progress)> Onlooker for F {
     fn look(&mut self, _device: &Device, progress: Progress) -> ControlFlow<()> {
         self(progress);
         ControlFlow::Continue(())
+    }
+}
+
+/// Nobody looks on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unwatched;
+
+impl Onlooker for Unwatched {
+    fn look(&mut self, _device: &Device, _progress: Progress) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// How far preconditioning is; an onlooker is told now and then.
+pub(crate) struct Prepared<'a> {
+    onlooker: &'a mut dyn Onlooker,
+    written_bytes: u64,
+    total_bytes: Option<u64>,
+    told_bytes: u64,
+}
+
+impl<'a> Prepared<'a> {
+    /// An onlooker is told after so many bytes.
+    const STEP_BYTES: u64 = 64 << 20;
+
+    fn new(onlooker: &'a mut dyn Onlooker, total_bytes: Option<u64>) -> Prepared<'a> {
+        Prepared { onlooker, written_bytes: 0, total_bytes, told_bytes: 0 }
+    }
+
+    #[inline]
+    fn add(&mut self, bytes: u64) {
+        self.written_bytes += bytes;
+        if self.written_bytes - self.told_bytes >= Prepared::STEP_BYTES {
+            self.told_bytes = self.written_bytes;
+            self.onlooker.prepare(self.written_bytes, self.total_bytes);
+        }
     }
 }
 
