@@ -22,11 +22,13 @@ use std::io::Write;
 use std::path::Path;
 
 /// Why an experiment failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// There is nothing to do: neither a job nor a trace.
+    #[error("nothing to do: give a [[job]], a trace ([run] trace), or workload options")]
     NoWork,
     /// A job of the description is not allowed.
+    #[error("{place}: {error}")]
     Job {
         /// Where it stands.
         place: String,
@@ -34,44 +36,19 @@ pub enum ExperimentError {
         error: JobError,
     },
     /// Preconditioning by a trace was asked for, and there are only jobs.
+    #[error(
+        "precondition trace: there is no trace, only jobs; allowed: none, fill or steady, or a trace to replay"
+    )]
     NoTrace,
     /// `run.format` names no trace format.
+    #[error("run.format: {0}")]
     Format(String),
     /// The run failed.
-    Run(RunError),
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// An output could not be written.
-    Output(OutputError),
-}
-
-impl std::fmt::Display for ExperimentError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ExperimentError::NoWork => {
-                write!(f, "nothing to do: give a [[job]], a trace ([run] trace), or workload options")
-            }
-            ExperimentError::NoTrace => f.write_str(
-                "precondition trace: there is no trace, only jobs; allowed: none, fill or steady, or a trace to replay",
-            ),
-            ExperimentError::Job { place, error } => write!(f, "{place}: {error}"),
-            ExperimentError::Format(message) => write!(f, "run.format: {message}"),
-            ExperimentError::Run(error) => error.fmt(f),
-            ExperimentError::Output(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ExperimentError {}
-
-impl From<OutputError> for ExperimentError {
-    fn from(error: OutputError) -> Self {
-        ExperimentError::Output(error)
-    }
-}
-
-impl From<RunError> for ExperimentError {
-    fn from(error: RunError) -> Self {
-        ExperimentError::Run(error)
-    }
+    #[error(transparent)]
+    Output(#[from] OutputError),
 }
 
 /// The jobs of a description.

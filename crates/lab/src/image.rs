@@ -32,7 +32,7 @@ const TEXT_BYTES_MAX: u32 = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Why an image cannot be written or used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub struct ImageError {
     /// The file.
     pub path: PathBuf,
@@ -94,8 +94,6 @@ impl fmt::Display for ImageError {
         }
     }
 }
-
-impl std::error::Error for ImageError {}
 
 impl From<io::Error> for ImageProblem {
     fn from(error: io::Error) -> ImageProblem {

@@ -58,7 +58,7 @@ fn remove(path: &Path) {
 }
 
 /// Why an output cannot be written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub struct OutputError {
     path: PathBuf,
     problem: Problem,
@@ -136,8 +136,6 @@ impl std::fmt::Display for OutputError {
         }
     }
 }
-
-impl std::error::Error for OutputError {}
 
 /// Why the system refuses, without its number for it.
 pub fn reason(error: &io::Error) -> String {

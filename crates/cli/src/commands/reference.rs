@@ -135,7 +135,8 @@ fn commands() -> String {
     root.build();
     // In the order of `--help`, which changes to a command do not keep.
     let listed = Command::augment_subcommands(clap::Command::new("pellucid"));
-    let names = listed.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
+    let names =
+        listed.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
     for command in names.filter_map(|name| root.find_subcommand(name)) {
         one_command(&mut out, "pellucid", command);
     }

@@ -469,7 +469,7 @@ static CLAIMS: &[Claim] = &[
 ];
 
 /// A name that is neither a claim nor a paper.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnknownClaim {
     /// The name.
     pub name: String,
@@ -491,8 +491,6 @@ impl std::fmt::Display for UnknownClaim {
         write!(f, "{}: neither a claim nor a paper; allowed: {ids}; {papers}", self.name)
     }
 }
-
-impl std::error::Error for UnknownClaim {}
 
 /// The claims of these names (identifiers or papers, in any case), each once, in the order of the table; all without names.
 pub fn select(names: &[String]) -> Result<Vec<&'static Claim>, UnknownClaim> {

@@ -28,7 +28,7 @@ pub struct KeyDoc {
 }
 
 /// Why a job is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
     /// No such key.
     UnknownKey {
@@ -63,8 +63,6 @@ impl fmt::Display for JobError {
         }
     }
 }
-
-impl std::error::Error for JobError {}
 
 const fn key(
     name: &'static str,
