@@ -90,7 +90,7 @@ impl Global {
 }
 
 /// Every command with its options.
-fn command() -> clap::Command {
+pub fn command() -> clap::Command {
     let common = Global::augment_args(clap::Command::new("common"));
     let mut command = Args::command();
     for (name, options) in COMMON {

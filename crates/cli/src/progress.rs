@@ -2,9 +2,11 @@
 
 use crate::args::Global;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pellucid_lab::drive::Progress;
-use pellucid_lab::report::format::{count, span};
+use pellucid_device::Device;
+use pellucid_lab::drive::{Onlooker, Progress};
+use pellucid_lab::report::format::{bytes, count, span};
 use pellucid_lab::workload::Job;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(120);
@@ -39,6 +41,14 @@ impl Bar {
         self.bar.set_message(what.to_string());
     }
 
+    /// So much has been written to the drive before its work begins, of so much in all, if that is known.
+    pub fn prepare(&self, written_bytes: u64, total_bytes: Option<u64>) {
+        let written = bytes(written_bytes as f64);
+        let of = total_bytes.map_or(String::new(), |total| format!(" of {}", bytes(total as f64)));
+        let wall = span(self.began.elapsed().as_secs_f64());
+        self.bar.set_message(format!("preparing the drive: {written}{of} written in {wall}"));
+    }
+
     /// Requests have completed.
     pub fn update(&self, progress: Progress) {
         self.bar.set_position(progress.requests);
@@ -61,6 +71,18 @@ impl Bar {
     fn line(&self, requests: u64, simulated_seconds: f64) -> String {
         let wall = self.began.elapsed().as_secs_f64();
         format!("{} requests   {} simulated in {}", count(requests), span(simulated_seconds), span(wall))
+    }
+}
+
+/// A bar alone shows how far ageing is.
+impl Onlooker for &Bar {
+    fn prepare(&mut self, written_bytes: u64, total_bytes: Option<u64>) {
+        Bar::prepare(self, written_bytes, total_bytes);
+    }
+
+    fn look(&mut self, _device: &Device, progress: Progress) -> ControlFlow<()> {
+        self.update(progress);
+        ControlFlow::Continue(())
     }
 }
 

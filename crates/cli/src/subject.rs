@@ -13,8 +13,9 @@ use pellucid_lab::experiment::{
     ExperimentError, execute, execute_on, jobs_summary, precondition_by_trace, stack,
 };
 use pellucid_lab::image::{Image, is_image};
-use pellucid_lab::output::OutputFile;
-use pellucid_lab::report::Report;
+use pellucid_lab::output::{OutputFile, is_replaced};
+use pellucid_lab::report::format::significant;
+use pellucid_lab::report::{EraseCounts, Report};
 use pellucid_lab::spec::{self, Fill, Place, RunSpec, Spec, SpecError};
 use pellucid_lab::trace::{TraceReader, UnknownFormat};
 use pellucid_lab::workload::Job;
@@ -54,6 +55,7 @@ impl Subject {
         global: &Global,
     ) -> Result<Subject, Failure> {
         let (name, sets) = split_sets(name, &global.sets);
+        let name = if name == "-" { "/dev/stdin" } else { name };
         if name.is_empty() {
             let message =
                 "an empty name, where a drive is expected; allowed: a preset (pellucid presets), or a file";
@@ -175,10 +177,12 @@ impl Subject {
         let began = Instant::now();
         let clock = || began.elapsed().as_secs_f64();
         let otherwise = self.image.as_ref().and_then(|image| image.aged_otherwise(&spec));
+        let mut past = self.image.as_ref().map(Image::past);
         let mut report = match self.image {
             None => execute(&spec, jobs, &clock, &mut watcher)?.1,
             Some(image) if spec.host.is_some() => {
                 let device: Device = image.device(&spec)?;
+                past.iter_mut().for_each(|past| *past += &wear(&device));
                 let Some(mut stack) = stack(&spec, device).map_err(ExperimentError::Run)? else {
                     unreachable!("the description has a layer")
                 };
@@ -191,17 +195,29 @@ impl Subject {
             }
             Some(image) => {
                 let mut device: Device = image.device(&spec)?;
-                precondition_by_trace(&mut device, &spec, None)?;
+                past.iter_mut().for_each(|past| *past += &wear(&device));
+                if spec.precondition.fill == Fill::Trace {
+                    past.iter_mut()
+                        .for_each(|past| *past += &format!("; then {}", spec.precondition.words()));
+                }
+                precondition_by_trace(&mut device, &spec, None, &mut &mut watcher)?;
                 let oracle = spec.run.verify.then(|| Oracle::of_drive(&device));
                 execute_on(&mut device, &spec, jobs, oracle, &clock, &mut watcher)?
             }
         };
         report.warnings.extend(otherwise);
+        report.workload.precondition = past.unwrap_or(report.workload.precondition);
         report.partial = watcher.finish(&report);
         report.overrides = overrides;
         report.workload.command_line = output::command_line();
         Ok(report)
     }
+}
+
+/// What the blocks of a drive have behind them.
+fn wear(device: &Device) -> String {
+    let erases = EraseCounts::of(&device.erase_counts().collect::<Vec<_>>());
+    format!("; erases per block {} to {}, mean {}", erases.min, erases.max, significant(erases.mean))
 }
 
 /// Whether it is a pipe, or whatever else can be read only once.
@@ -250,7 +266,13 @@ pub fn overrides(spec: &Spec) -> BTreeMap<String, String> {
 
 /// Refuses a log that would take the place of what is read.
 fn check_log(subject: &Subject) -> Result<(), Failure> {
-    let RunSpec { log: Some(log), trace, .. } = &subject.spec.run else { return Ok(()) };
+    let RunSpec { log: Some(log), trace, report, .. } = &subject.spec.run else { return Ok(()) };
+    if report.as_ref().is_some_and(|report| is_replaced(report, log)) {
+        return Err(Failure::asked(anyhow::anyhow!(
+            "--log {}: the report in that directory has a file of this name; allowed: another name",
+            log.display()
+        )));
+    }
     let same = |other: &Path| match (std::fs::canonicalize(log), std::fs::canonicalize(other)) {
         (Ok(log), Ok(other)) => log.is_file() && log == other,
         _ => false,

@@ -139,6 +139,10 @@ impl Onlooker for &mut Watcher {
         self.board.is_some()
     }
 
+    fn prepare(&mut self, written_bytes: u64, total_bytes: Option<u64>) {
+        self.bar.prepare(written_bytes, total_bytes);
+    }
+
     fn look(&mut self, device: &Device, progress: Progress) -> ControlFlow<()> {
         self.bar.update(progress);
         self.work.requests = progress.requests;

@@ -114,8 +114,20 @@ impl WorkloadOptions {
         }
     }
 
-    /// The jobs to run: of the fio file if there is one, else of the description with the options.
+    /// The jobs to run: of the fio file if there is one, else of the description with the options. Keys that change nothing are
+    /// named.
     pub fn jobs(&self, spec: &mut Spec, fio: Option<&Path>, global: &Global) -> Result<Vec<Job>, Failure> {
+        let jobs = self.read(spec, fio, global)?;
+        for job in jobs.iter().filter(|job| job.clone_index == 0) {
+            for (place, key, why) in job.written.without_effect() {
+                let place = if place.is_empty() { job.name.as_str() } else { place };
+                output::notice(global, &format!("warning: {place}: {key} has no effect: {why}"));
+            }
+        }
+        Ok(jobs)
+    }
+
+    fn read(&self, spec: &mut Spec, fio: Option<&Path>, global: &Global) -> Result<Vec<Job>, Failure> {
         let Some(path) = fio else {
             self.apply(spec);
             return Ok(experiment::jobs(spec)?);
@@ -128,13 +140,18 @@ impl WorkloadOptions {
         spec.jobs.clear();
         let name = path.display().to_string();
         let unreadable = |error| Failure::asked(anyhow!("{name}: cannot read: {error}"));
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = std::fs::read_to_string(stdin_or(path)).map_err(unreadable)?;
         let file = parse_fio(&text, &name, spec.run.seed).map_err(Failure::asked)?;
         for remark in &file.notices {
             output::notice(global, &format!("{name}: {remark}"));
         }
         Ok(file.jobs)
     }
+}
+
+/// `-` is the standard input, as elsewhere.
+pub fn stdin_or(path: &Path) -> &Path {
+    if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
 }
 
 /// As `run.time_scale`.
@@ -172,7 +189,7 @@ impl TraceOptions {
     /// Makes the trace the work of a description.
     pub fn apply(&self, spec: &mut Spec, trace: PathBuf) {
         spec.jobs.clear();
-        spec.run.trace = Some(trace);
+        spec.run.trace = Some(stdin_or(&trace).into());
         self.shape(&mut spec.run);
     }
 

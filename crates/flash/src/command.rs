@@ -116,7 +116,10 @@ impl Vector {
 }
 
 /// How a command ended. This is data for the host, not an error of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumMessage, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Status {
     /// Done.
     Success,
@@ -160,12 +163,19 @@ pub enum Status {
     ChunkInvalidReset,
     /// Open-channel: the data were corrected with high effort (2D0h). They are good.
     HighEcc,
-    /// Open-channel: the write failed; go on in the next unit of writing (2F0h).
+    /// Open-channel: the write failed; writing continues in the next write unit (2F0h).
     ChunkWriteFailed,
     /// Open-channel: the chunk was closed before its end (2F1h).
     ChunkClosedEarly,
     /// Open-channel: the write does not begin at the write pointer, or is no multiple of `ws_min` (2F2h).
     ChunkOutOfOrder,
+}
+
+impl Status {
+    /// The name used in logs.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// The end of a command.

@@ -11,7 +11,6 @@
 //! scheduling knows about planes: they are a property of the stripe. (With independent plane reads the scheduler alone does.)
 
 use crate::{BlockId, DieId, Divisor, Ppa};
-use std::fmt;
 
 /// The media's shape as a data sheet gives it. All counts are per parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +108,8 @@ impl Split {
 }
 
 /// Why a geometry is refused: the key, its value and what is allowed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} = {}: {}", .key, .value, .allowed)]
 pub struct GeometryError {
     /// The offending key, as in the TOML description.
     pub key: &'static str,
@@ -118,14 +118,6 @@ pub struct GeometryError {
     /// What is allowed.
     pub allowed: String,
 }
-
-impl fmt::Display for GeometryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {}: {}", self.key, self.value, self.allowed)
-    }
-}
-
-impl std::error::Error for GeometryError {}
 
 impl Geometry {
     /// The most channels.

@@ -1,26 +1,29 @@
 //! Why a flash operation happens. Every operation carries its cause, so that accounting is never guessed.
 
 /// The typed reason of a flash operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::EnumMessage, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
 pub enum Cause {
     /// Data that the host reads or wrote.
     Host = 0,
     /// The part of a mapping unit that the host did not write: read, merged and programmed again.
     ReadModifyWrite = 1,
-    /// Garbage collection moving valid data out of a victim block, and the victim's erase.
+    /// GC copies of valid data out of a victim block, and the erase of the victim.
     Collection = 2,
-    /// Wear levelling moving cold data off a little-worn block.
+    /// Wear levelling: copies of cold data out of a block with few erases.
     WearLevel = 3,
     /// Map journal, checkpoint and other metadata.
     Journal = 4,
-    /// Filling the rest of a stripe that had to be programmed early (flush, write-through).
+    /// Padding of a superpage that had to be programmed before it was full (flush, write-through).
     Padding = 5,
-    /// Moving data out of a block that is being retired, and programs repeated after a failure.
+    /// Copies of data out of a block that is being retired, and programs repeated after a failure.
     Retirement = 6,
-    /// Writing a block's data anew, elsewhere, before they become unreadable, and the block's erase.
+    /// Copies of the data of a block before they become unreadable, and the erase of the block.
     Refresh = 7,
-    /// Moving what hosts wrote to the SLC cache to blocks of all bits, and the erase of the cache's block.
+    /// Copies of host data out of the SLC cache into native blocks, and the erase of the SLC block.
     Fold = 8,
 }
 
@@ -42,16 +45,6 @@ impl Cause {
 
     /// The name used in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Cause::Host => "host",
-            Cause::ReadModifyWrite => "read-modify-write",
-            Cause::Collection => "collection",
-            Cause::WearLevel => "wear-level",
-            Cause::Journal => "journal",
-            Cause::Padding => "padding",
-            Cause::Retirement => "retirement",
-            Cause::Refresh => "refresh",
-            Cause::Fold => "fold",
-        }
+        self.into()
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::drive::{
     self, Ageing, HostStack, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError, Source, Target,
-    Trace,
+    Trace, Unwatched,
 };
 use crate::output::{OutputError, OutputFile};
 use crate::report::{HostCost, Report, RequestLog, Workload};
@@ -22,11 +22,13 @@ use std::io::Write;
 use std::path::Path;
 
 /// Why an experiment failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// There is nothing to do: neither a job nor a trace.
+    #[error("nothing to do: give a [[job]], a trace ([run] trace), or workload options")]
     NoWork,
     /// A job of the description is not allowed.
+    #[error("{place}: {error}")]
     Job {
         /// Where it stands.
         place: String,
@@ -34,44 +36,19 @@ pub enum ExperimentError {
         error: JobError,
     },
     /// Preconditioning by a trace was asked for, and there are only jobs.
+    #[error(
+        "precondition trace: there is no trace, only jobs; allowed: none, fill or steady, or a trace to replay"
+    )]
     NoTrace,
     /// `run.format` names no trace format.
+    #[error("run.format: {0}")]
     Format(String),
     /// The run failed.
-    Run(RunError),
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// An output could not be written.
-    Output(OutputError),
-}
-
-impl std::fmt::Display for ExperimentError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ExperimentError::NoWork => {
-                write!(f, "nothing to do: give a [[job]], a trace ([run] trace), or workload options")
-            }
-            ExperimentError::NoTrace => f.write_str(
-                "precondition trace: there is no trace, only jobs; allowed: none, fill or steady, or a trace to replay",
-            ),
-            ExperimentError::Job { place, error } => write!(f, "{place}: {error}"),
-            ExperimentError::Format(message) => write!(f, "run.format: {message}"),
-            ExperimentError::Run(error) => error.fmt(f),
-            ExperimentError::Output(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ExperimentError {}
-
-impl From<OutputError> for ExperimentError {
-    fn from(error: OutputError) -> Self {
-        ExperimentError::Output(error)
-    }
-}
-
-impl From<RunError> for ExperimentError {
-    fn from(error: RunError) -> Self {
-        ExperimentError::Run(error)
-    }
+    #[error(transparent)]
+    Output(#[from] OutputError),
 }
 
 /// The jobs of a description.
@@ -135,7 +112,7 @@ fn refused(place: &Place, error: JobError) -> ExperimentError {
 /// Makes the drive of a description and preconditions it.
 pub fn prepare(spec: &Spec, mut oracle: Option<&mut Oracle>) -> Result<Device, RunError> {
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
-    drive::precondition(&mut device, &spec.precondition, oracle.take())?;
+    drive::precondition(&mut device, &spec.precondition, oracle.take(), &mut Unwatched)?;
     Ok(device)
 }
 
@@ -151,15 +128,15 @@ pub struct Aged {
 
 /// Makes the drive of a description and preconditions it, through its layers if it has any. The layers are stopped, so that
 /// what is on the drive is all there is.
-pub fn age(spec: &Spec) -> Result<Aged, RunError> {
+pub fn age(spec: &Spec, onlooker: &mut dyn Onlooker) -> Result<Aged, RunError> {
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
     if spec.host.is_none() {
-        let ageing = drive::precondition(&mut device, &spec.precondition, None)?;
+        let ageing = drive::precondition(&mut device, &spec.precondition, None, onlooker)?;
         let capacity_bytes = device.capacity_bytes();
         return Ok(Aged { device, capacity_bytes, ageing });
     }
     let Some(mut stack) = stack(spec, device)? else { unreachable!("the description has a layer") };
-    let ageing = drive::precondition_stack(&mut stack, &spec.precondition, None)?;
+    let ageing = drive::precondition_stack(&mut stack, &spec.precondition, None, onlooker)?;
     stack.stop().map_err(RunError::Host)?;
     let capacity_bytes = stack.capacity_bytes();
     Ok(Aged { device: stack.into_device(), capacity_bytes, ageing })
@@ -183,7 +160,7 @@ pub fn execute(
     spec: &Spec,
     jobs: &[Job],
     clock: &dyn Fn() -> f64,
-    onlooker: impl Onlooker,
+    mut onlooker: impl Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
     // Refused before the drive is filled.
     let log = claim_log(spec)?;
@@ -194,9 +171,9 @@ pub fn execute(
         check_jobs(&stack, spec, jobs)?;
         let mut oracle = oracle(spec, &stack, in_use);
         if let Some(sectors) = wanted(&stack, spec)? {
-            drive::precondition_sectors_stack(&mut stack, &sectors, oracle.as_mut())?;
+            drive::precondition_sectors_stack(&mut stack, &sectors, oracle.as_mut(), &mut onlooker)?;
         }
-        drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut())?;
+        drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut(), &mut onlooker)?;
         let report = measure(&mut stack, spec, jobs, oracle, log, clock, onlooker)?;
         // What stays is an image that somebody may start on again; a drive that cannot take the map is found as after a cut.
         if matches!(spec.drive.media.store, StoreKind::File { .. }) {
@@ -206,8 +183,8 @@ pub fn execute(
     }
     check_jobs(&device, spec, jobs)?;
     let mut oracle = oracle(spec, &device, in_use);
-    precondition_by_trace(&mut device, spec, oracle.as_mut())?;
-    drive::precondition(&mut device, &spec.precondition, oracle.as_mut())?;
+    precondition_by_trace(&mut device, spec, oracle.as_mut(), &mut onlooker)?;
+    drive::precondition(&mut device, &spec.precondition, oracle.as_mut(), &mut onlooker)?;
     let report = measure(&mut device, spec, jobs, oracle, log, clock, onlooker)?;
     Ok((device, report))
 }
@@ -217,9 +194,10 @@ pub fn precondition_by_trace(
     device: &mut Device,
     spec: &Spec,
     oracle: Option<&mut Oracle>,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<(), ExperimentError> {
     if let Some(sectors) = wanted(device, spec)? {
-        drive::precondition_sectors(device, &sectors, oracle)?;
+        drive::precondition_sectors(device, &sectors, oracle, onlooker)?;
     }
     Ok(())
 }

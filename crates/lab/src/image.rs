@@ -32,7 +32,7 @@ const TEXT_BYTES_MAX: u32 = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Why an image cannot be written or used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub struct ImageError {
     /// The file.
     pub path: PathBuf,
@@ -94,8 +94,6 @@ impl fmt::Display for ImageError {
         }
     }
 }
-
-impl std::error::Error for ImageError {}
 
 impl From<io::Error> for ImageProblem {
     fn from(error: io::Error) -> ImageProblem {
@@ -198,6 +196,12 @@ impl Image {
     pub fn aged_otherwise(&self, spec: &Spec) -> Option<String> {
         let aged = self.spec(&[]).ok()?;
         crate::steadiness::aged_otherwise(&self.path.display().to_string(), &aged.drive.ftl, &spec.drive.ftl)
+    }
+
+    /// How the drive came to be what it is, in a few words, for reports.
+    pub fn past(&self) -> String {
+        let made = self.spec(&[]).map_or_else(|error| error.to_string(), |spec| spec.precondition.words());
+        format!("image {}: {made}", self.path.display())
     }
 
     /// Makes the drive that `spec` describes on the media of the image.

@@ -58,7 +58,7 @@ fn remove(path: &Path) {
 }
 
 /// Why an output cannot be written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub struct OutputError {
     path: PathBuf,
     problem: Problem,
@@ -74,13 +74,32 @@ enum Problem {
     NotDirectory,
     /// The directory that it would be in.
     NoParent(PathBuf),
+    /// `-`, which elsewhere is the standard output.
+    Dash,
     Io(io::Error),
 }
 
 impl OutputError {
     /// Whether the name cannot be meant, so that trying again is of no use.
     pub fn is_mistake(&self) -> bool {
-        !matches!(self.problem, Problem::Held | Problem::Io(_))
+        use io::ErrorKind::{
+            InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied,
+            ReadOnlyFilesystem,
+        };
+        match &self.problem {
+            Problem::Held => false,
+            Problem::Io(error) => matches!(
+                error.kind(),
+                InvalidFilename
+                    | InvalidInput
+                    | IsADirectory
+                    | NotADirectory
+                    | NotFound
+                    | PermissionDenied
+                    | ReadOnlyFilesystem
+            ),
+            Problem::IsDirectory | Problem::NotDirectory | Problem::NoParent(_) | Problem::Dash => true,
+        }
     }
 
     fn new(path: &Path, problem: impl Into<Problem>) -> OutputError {
@@ -110,12 +129,13 @@ impl std::fmt::Display for OutputError {
                 let parent = parent.display();
                 write!(f, "{path}: {parent} is no directory; allowed: a name in one that exists")
             }
+            Problem::Dash => {
+                write!(f, "{path}: not the name of a file here; allowed: a file, or /dev/stdout")
+            }
             Problem::Io(error) => write!(f, "{path}: cannot be written: {}", reason(error)),
         }
     }
 }
-
-impl std::error::Error for OutputError {}
 
 /// Why the system refuses, without its number for it.
 pub fn reason(error: &io::Error) -> String {
@@ -156,6 +176,9 @@ impl OutputFile {
     }
 
     fn begin(path: &Path) -> Result<OutputFile, Problem> {
+        if path == Path::new("-") {
+            return Err(Problem::Dash);
+        }
         let there = fs::metadata(path).ok();
         if there.as_ref().is_some_and(fs::Metadata::is_dir) {
             return Err(Problem::IsDirectory);
@@ -295,6 +318,9 @@ impl OutputDirectory {
     /// Another program writes it, or it cannot be made.
     pub fn claim(path: &Path) -> Result<OutputDirectory, OutputError> {
         let failed = |problem| OutputError::new(path, problem);
+        if path == Path::new("-") {
+            return Err(failed(Problem::Dash));
+        }
         if path.exists() && !path.is_dir() {
             return Err(failed(Problem::NotDirectory));
         }
@@ -379,6 +405,13 @@ impl Drop for OutputDirectory {
             let _ = fs::remove_dir(&self.name);
         }
     }
+}
+
+/// Whether a report in `directory` has a file of the name of `file`, and would replace it.
+pub fn is_replaced(directory: &Path, file: &Path) -> bool {
+    let place = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    file.file_name().is_some_and(|name| REPORT_FILES.iter().any(|own| name == *own))
+        && place(parent(file)) == place(directory)
 }
 
 /// Whether a file, or all that a directory holds, belongs to a report.

@@ -25,39 +25,20 @@ use toml_edit::{Document, Item};
 const KEYS: [&str; 5] = ["name", "kind", "first_unit", "units", "uuid"];
 
 /// Why a registry cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The file cannot be read or written.
+    #[error("{path}: {1}", path = .0.display())]
     File(PathBuf, std::io::Error),
     /// It is not a registry.
+    #[error("{path}: {1}", path = .0.display())]
     Malformed(PathBuf, String),
     /// A target is refused.
-    Target(TargetError),
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// Another program holds it.
+    #[error("{}: another program keeps it; a server that has the drive is asked with --control", .0.display())]
     Held(PathBuf),
-}
-
-impl std::fmt::Display for RegistryError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            RegistryError::File(path, error) => write!(f, "{}: {error}", path.display()),
-            RegistryError::Malformed(path, sentence) => write!(f, "{}: {sentence}", path.display()),
-            RegistryError::Target(error) => error.fmt(f),
-            RegistryError::Held(path) => write!(
-                f,
-                "{}: another program keeps it; a server that has the drive is asked with --control",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for RegistryError {}
-
-impl From<TargetError> for RegistryError {
-    fn from(error: TargetError) -> Self {
-        RegistryError::Target(error)
-    }
 }
 
 /// The registry of a drive that is called so: `drive.toml` has `drive.targets.toml` beside it.

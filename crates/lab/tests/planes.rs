@@ -3,7 +3,7 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{Command, Lba, Nanos, Opcode, Rng, SimTime, Status};
-use pellucid_lab::drive::precondition;
+use pellucid_lab::drive::{Unwatched, precondition};
 use pellucid_lab::{spec, swarm};
 
 /// Two dies of four planes on a channel. Nothing but sense and channel takes time, and no time varies.
@@ -48,7 +48,7 @@ fn drive(sets: &[&str]) -> Device {
     let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
     let spec = spec::from_str(DRIVE, "planes.rs", &sets).unwrap_or_else(|e| panic!("{e}"));
     let mut device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
-    precondition(&mut device, &spec.precondition, None).unwrap_or_else(|e| panic!("{e}"));
+    precondition(&mut device, &spec.precondition, None, &mut Unwatched).unwrap_or_else(|e| panic!("{e}"));
     device
 }
 

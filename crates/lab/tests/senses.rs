@@ -2,7 +2,7 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{Cause, Command, Lba, Opcode, Status};
-use pellucid_lab::drive::precondition;
+use pellucid_lab::drive::{Unwatched, precondition};
 use pellucid_lab::spec;
 
 /// What is of no interest here: the controller takes no time of its own, and planes of a die are read together.
@@ -32,7 +32,7 @@ fn drive(sets: &[&str]) -> Device {
     let sets: Vec<String> = sets.map(ToString::to_string).collect();
     let spec = spec::load("datacenter-tlc", &sets).unwrap_or_else(|e| panic!("{e}"));
     let mut device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
-    precondition(&mut device, &spec.precondition, None).unwrap_or_else(|e| panic!("{e}"));
+    precondition(&mut device, &spec.precondition, None, &mut Unwatched).unwrap_or_else(|e| panic!("{e}"));
     device
 }
 

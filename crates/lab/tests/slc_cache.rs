@@ -2,8 +2,9 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{Cause, Command, Lba, Nanos, Opcode, Status};
+use pellucid_lab::drive::{Unwatched, precondition};
+use pellucid_lab::spec;
 use pellucid_lab::swarm::{self, Swarm};
-use pellucid_lab::{drive::precondition, spec};
 
 /// Two dies of TLC whose word lines are programmed at once: blocks of 8 stripes of 12 units; of each die, four are the cache and hold two
 /// stripes.
@@ -46,7 +47,7 @@ fn drive(sets: &[&str]) -> Device {
     let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
     let spec = spec::from_str(DRIVE, "slc_cache.rs", &sets).unwrap_or_else(|e| panic!("{e}"));
     let mut device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
-    precondition(&mut device, &spec.precondition, None).unwrap_or_else(|e| panic!("{e}"));
+    precondition(&mut device, &spec.precondition, None, &mut Unwatched).unwrap_or_else(|e| panic!("{e}"));
     device.reset_counters();
     device
 }

@@ -3,7 +3,7 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{Cause, Command, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status};
-use pellucid_lab::drive::precondition;
+use pellucid_lab::drive::{Unwatched, precondition};
 use pellucid_lab::spec;
 
 /// Array time of a program of datacenter-tlc, within its spread.
@@ -35,7 +35,7 @@ fn drive(sets: &[&str]) -> Device {
     let sets: Vec<String> = sets.map(ToString::to_string).collect();
     let spec = spec::load("datacenter-tlc", &sets).unwrap_or_else(|e| panic!("{e}"));
     let mut device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
-    precondition(&mut device, &spec.precondition, None).unwrap_or_else(|e| panic!("{e}"));
+    precondition(&mut device, &spec.precondition, None, &mut Unwatched).unwrap_or_else(|e| panic!("{e}"));
     device
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// An operation that real flash forbids. It changed nothing. `die` and `block` as in [`pellucid_flash::Layout`], the
 /// block counted within its die.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// The stripe has been programmed, torn or half erased since the last complete erase of its block.
     NotErased {
@@ -95,14 +95,14 @@ impl fmt::Display for RuleError {
     }
 }
 
-impl std::error::Error for RuleError {}
-
 /// Why media cannot be made from a description.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum MediaError {
     /// The shape is refused.
-    Geometry(GeometryError),
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
     /// Another key is refused.
+    #[error("{key} = {value}: allowed: {allowed}")]
     Config {
         /// The offending key.
         key: &'static str,
@@ -112,45 +112,15 @@ pub enum MediaError {
         allowed: String,
     },
     /// The image file is refused.
-    Store(StoreError),
-}
-
-impl fmt::Display for MediaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MediaError::Geometry(e) => e.fmt(f),
-            MediaError::Config { key, value, allowed } => write!(f, "{key} = {value}: allowed: {allowed}"),
-            MediaError::Store(e) => e.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for MediaError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            MediaError::Geometry(e) => Some(e),
-            MediaError::Config { .. } => None,
-            MediaError::Store(e) => Some(e),
-        }
-    }
-}
-
-impl From<GeometryError> for MediaError {
-    fn from(e: GeometryError) -> MediaError {
-        MediaError::Geometry(e)
-    }
-}
-
-impl From<StoreError> for MediaError {
-    fn from(e: StoreError) -> MediaError {
-        MediaError::Store(e)
-    }
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// What is wrong with an image file. `docs/reference/media-image.md` describes the format.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The operating system refused.
+    #[error("{}: cannot {action}: {source}", .path.display())]
     Io {
         /// The image file.
         path: PathBuf,
@@ -160,16 +130,21 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Another process, or another drive of this one, has the image open.
+    #[error("{}: in use by another drive; one image serves one drive at a time", .path.display())]
     InUse {
         /// The image file.
         path: PathBuf,
     },
     /// The file does not start with the magic number of an image.
+    #[error("{}: not a media image (no magic number PELLUCID); \
+                 name another file, or delete this one to create it anew", .path.display())]
     NotAnImage {
         /// The file.
         path: PathBuf,
     },
     /// The image has another format version.
+    #[error("{}: image format version {found}, but this program knows version {supported} only; \
+                 open it with the program that made it", .path.display())]
     Version {
         /// The image file.
         path: PathBuf,
@@ -179,6 +154,8 @@ pub enum StoreError {
         supported: u32,
     },
     /// The image was made with another geometry, or of a drive that means something else by what is stored.
+    #[error("{}: {key} is {image} in the image and {description} in the description; \
+                 use the description that the image was made with, or name another file", .path.display())]
     Geometry {
         /// The image file.
         path: PathBuf,
@@ -190,6 +167,8 @@ pub enum StoreError {
         description: u64,
     },
     /// The file is shorter or longer than its header says.
+    #[error("{}: {found} bytes long, but its geometry needs {expected}; it was cut off or extended: \
+                 restore it from a copy", .path.display())]
     Length {
         /// The image file.
         path: PathBuf,
@@ -199,6 +178,7 @@ pub enum StoreError {
         expected: u64,
     },
     /// A checksum is wrong or a field holds an impossible value.
+    #[error("{}: {what}; restore the image from a copy", .path.display())]
     Damaged {
         /// The image file.
         path: PathBuf,
@@ -206,6 +186,8 @@ pub enum StoreError {
         what: String,
     },
     /// The disk has no space for the image, or cannot reserve any.
+    #[error("{}: cannot reserve {:.1} MB for the media: {source}; allowed: a file system that can and has the space, \
+                 or drive.media.space = \"sparse\", which takes space as it is written", .path.display(), *.bytes as f64 / 1e6)]
     NoSpace {
         /// The image file.
         path: PathBuf,
@@ -215,69 +197,9 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Media with a file store cannot be copied in memory.
+    #[error("{}: media in a file cannot be forked; copy the file (cp --sparse=always) and open the copy", .path.display())]
     NotForkable {
         /// The image file.
         path: PathBuf,
     },
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreError::Io { path, action, source } => {
-                write!(f, "{}: cannot {action}: {source}", path.display())
-            }
-            StoreError::InUse { path } => {
-                write!(f, "{}: in use by another drive; one image serves one drive at a time", path.display())
-            }
-            StoreError::NotAnImage { path } => write!(
-                f,
-                "{}: not a media image (no magic number PELLUCID); \
-                 name another file, or delete this one to create it anew",
-                path.display()
-            ),
-            StoreError::Version { path, found, supported } => write!(
-                f,
-                "{}: image format version {found}, but this program knows version {supported} only; \
-                 open it with the program that made it",
-                path.display()
-            ),
-            StoreError::Geometry { path, key, image, description } => write!(
-                f,
-                "{}: {key} is {image} in the image and {description} in the description; \
-                 use the description that the image was made with, or name another file",
-                path.display()
-            ),
-            StoreError::Length { path, found, expected } => write!(
-                f,
-                "{}: {found} bytes long, but its geometry needs {expected}; it was cut off or extended: \
-                 restore it from a copy",
-                path.display()
-            ),
-            StoreError::Damaged { path, what } => {
-                write!(f, "{}: {what}; restore the image from a copy", path.display())
-            }
-            StoreError::NoSpace { path, bytes, source } => write!(
-                f,
-                "{}: cannot reserve {:.1} MB for the media: {source}; allowed: a file system that can and has the space, \
-                 or drive.media.space = \"sparse\", which takes space as it is written",
-                path.display(),
-                *bytes as f64 / 1e6
-            ),
-            StoreError::NotForkable { path } => write!(
-                f,
-                "{}: media in a file cannot be forked; copy the file (cp --sparse=always) and open the copy",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            StoreError::Io { source, .. } | StoreError::NoSpace { source, .. } => Some(source),
-            _ => None,
-        }
-    }
 }

@@ -13,7 +13,6 @@
 use crate::board::Board;
 use crate::figures::Figures;
 use crate::prometheus::metrics;
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
@@ -73,14 +72,19 @@ impl FromStr for Listen {
 }
 
 /// Why a monitor cannot begin.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum MonitorError {
     /// An address that other machines may reach, without being told so.
+    #[error(
+        "monitor {address}: other machines can reach this address, and whoever does sees the figures; allowed: \
+                 127.0.0.1, [::1], or any address with --open"
+    )]
     NotLoopback {
         /// The address.
         address: SocketAddr,
     },
     /// The address cannot be listened on.
+    #[error("monitor {address}: cannot listen: {error}")]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -88,24 +92,9 @@ pub enum MonitorError {
         error: io::Error,
     },
     /// The system gives no thread.
+    #[error("monitor: no thread: {0}")]
     Thread(io::Error),
 }
-
-impl fmt::Display for MonitorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MonitorError::NotLoopback { address } => write!(
-                f,
-                "monitor {address}: other machines can reach this address, and whoever does sees the figures; allowed: \
-                 127.0.0.1, [::1], or any address with --open"
-            ),
-            MonitorError::Bind { address, error } => write!(f, "monitor {address}: cannot listen: {error}"),
-            MonitorError::Thread(error) => write!(f, "monitor: no thread: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for MonitorError {}
 
 /// A running monitor. It ends with the process.
 #[derive(Debug)]

@@ -15,7 +15,6 @@
 
 use crate::action::Action;
 use pellucid_flash::Rng;
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -56,20 +55,13 @@ pub struct PlannedFault {
 }
 
 /// Why a text is no planned fault.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {:?}; allowed: {}", .part, .value, .allowed)]
 pub struct PlanError {
     part: String,
     value: String,
     allowed: String,
 }
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {:?}; allowed: {}", self.part, self.value, self.allowed)
-    }
-}
-
-impl std::error::Error for PlanError {}
 
 impl PlanError {
     pub(crate) fn new(part: &str, value: &str, allowed: impl Into<String>) -> PlanError {

@@ -87,9 +87,10 @@ impl Default for Options {
 }
 
 /// Why serving could not begin or go on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// An address cannot be listened on.
+    #[error("{address}: cannot listen: {error}")]
     Bind {
         /// The address.
         address: Address,
@@ -97,22 +98,12 @@ pub enum ServeError {
         error: io::Error,
     },
     /// The system's event queue fails.
+    #[error("waiting for events: {0}")]
     Poll(io::Error),
     /// The drives could not be put away.
+    #[error("{0}")]
     Finish(String),
 }
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServeError::Bind { address, error } => write!(f, "{address}: cannot listen: {error}"),
-            ServeError::Poll(error) => write!(f, "waiting for events: {error}"),
-            ServeError::Finish(what) => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {}
 
 /// Stops a server from another thread or a signal handler's thread.
 #[derive(Clone)]

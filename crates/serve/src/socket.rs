@@ -31,7 +31,7 @@ pub enum Address {
 }
 
 /// A text that names no address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct AddressError {
     value: String,
     reason: String,
@@ -43,8 +43,6 @@ impl fmt::Display for AddressError {
         write!(f, "address {value:?}: {reason}; allowed: HOST:PORT, PORT (on 127.0.0.1), unix:PATH")
     }
 }
-
-impl std::error::Error for AddressError {}
 
 impl std::str::FromStr for Address {
     type Err = AddressError;

@@ -16,14 +16,14 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Why TLS cannot be offered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read, or is not what it should be.
+    #[error("{}: {reason}", .path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -31,6 +31,7 @@ pub enum TlsError {
         reason: String,
     },
     /// The files do not go together.
+    #[error("{}: certificates and key: {reason}", .directory.display())]
     Together {
         /// Their directory.
         directory: PathBuf,
@@ -38,19 +39,6 @@ pub enum TlsError {
         reason: String,
     },
 }
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TlsError::File { path, reason } => write!(f, "{}: {reason}", path.display()),
-            TlsError::Together { directory, reason } => {
-                write!(f, "{}: certificates and key: {reason}", directory.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for TlsError {}
 
 /// TLS as a server offers it. Cheap to clone.
 #[derive(Clone, Debug)]

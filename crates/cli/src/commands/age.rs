@@ -15,7 +15,7 @@ use pellucid_lab::image;
 use pellucid_lab::output::OutputFile;
 use pellucid_lab::report::EraseCounts;
 use pellucid_lab::report::format::{binary_bytes, count, percent, significant, span};
-use pellucid_lab::spec::{self, Fill, Spec};
+use pellucid_lab::spec::{Fill, Spec, SpecText};
 use pellucid_media::StoreKind;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -92,7 +92,7 @@ impl Age {
         let began = Instant::now();
         let bar = Bar::new(global, None);
         bar.say("ageing the drive");
-        let Aged { mut device, capacity_bytes, ageing } = experiment::age(&spec)?;
+        let Aged { mut device, capacity_bytes, ageing } = experiment::age(&spec, &mut &bar)?;
         bar.say("saving the drive");
         let bytes = image.map(|file| image::write(file, &spec, &device)).transpose()?;
         let path = match in_file {
@@ -109,7 +109,8 @@ impl Age {
     }
 
     fn spec(&self, global: &Global) -> Result<Spec, Failure> {
-        let described = spec::load(&self.drive, &global.sets)?;
+        let text = SpecText::open(if self.drive == "-" { "/dev/stdin" } else { &self.drive })?;
+        let described = text.spec(&global.sets)?;
         let mut sets = global.sets.clone();
         let share = described.precondition.fill.share();
         if described.precondition.fill == Fill::Trace {
@@ -124,7 +125,7 @@ impl Age {
             sets.push(format!("precondition.overwrite={overwrite}"));
         }
         sets.extend(global.seed.map(|seed| format!("precondition.seed={seed}")));
-        Ok(spec::load(&self.drive, &sets)?)
+        Ok(text.spec(&sets)?)
     }
 
     /// Something must be there to fill, and stay known.

@@ -4,6 +4,7 @@ mod age;
 mod compare;
 mod control;
 mod presets;
+mod reference;
 mod replay;
 mod reproduce;
 mod run;
@@ -25,6 +26,8 @@ pub enum Command {
     Reproduce(reproduce::Reproduce),
     Show(show::Show),
     Presets(presets::Presets),
+    #[command(hide = true)]
+    Reference(reference::Reference),
     Serve(Box<serve::Serve>),
     Target(target::TargetCommand),
     Top(top::Top),
@@ -43,6 +46,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Reproduce(command) => command.run(global),
         Command::Show(command) => command.run(global),
         Command::Presets(command) => command.run(global),
+        Command::Reference(command) => command.run(),
         Command::Serve(command) => command.run(global),
         Command::Target(command) => command.run(global),
         Command::Top(command) => command.run(),

@@ -40,6 +40,13 @@ pub struct Reproduce {
 impl Reproduce {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let claims = select(&self.claims).map_err(Failure::asked)?;
+        if let [claim] = claims[..]
+            && !claim.has_settings()
+            && let Some(option) = given(global)
+        {
+            let message = format!("{} makes drives of its own; allowed: without {option}", claim.id);
+            return Err(Failure::asked(anyhow!("{option}: {message}")));
+        }
         if self.list {
             return Ok(output::print(&list(&claims, global))?);
         }
@@ -90,6 +97,12 @@ impl Reproduce {
         }
         Ok(outcomes)
     }
+}
+
+/// The first option about the drives and their work that was given.
+fn given(global: &Global) -> Option<&'static str> {
+    let given = [("--seed", global.seed.is_some()), ("--set", !global.sets.is_empty())];
+    given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
 }
 
 fn list(claims: &[&Claim], global: &Global) -> String {

@@ -1,8 +1,9 @@
 //! Running the command, and files for it.
 
 use serde_json::Value;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,15 @@ pub struct Done {
 }
 
 impl Done {
+    fn of(output: Output) -> Done {
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        Done {
+            status: output.status.code().expect("it was not killed"),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+
     /// The answer of a command that worked.
     pub fn answer(self) -> String {
         assert_eq!(self.status, 0, "{}", self.stderr);
@@ -83,6 +93,21 @@ impl Folder {
     }
 
     /// Runs the command in this folder.
+    /// Runs the command with this on its standard input, through a pipe.
+    pub fn run_with_input(&self, words: &[&str], input: &str) -> Done {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_pellucid"))
+            .args(words)
+            .current_dir(&self.0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Shorter than what a pipe holds.
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        Done::of(child.wait_with_output().unwrap())
+    }
+
     pub fn run(&self, words: &[&str]) -> Done {
         run_in(&self.0, words)
     }
@@ -153,12 +178,7 @@ pub fn project() -> &'static Path {
 pub fn run_in(folder: &Path, words: &[&str]) -> Done {
     let output: Output =
         Command::new(env!("CARGO_BIN_EXE_pellucid")).args(words).current_dir(folder).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    Done {
-        status: output.status.code().expect("it was not killed"),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
-    }
+    Done::of(output)
 }
 
 /// The report without what real time has put into it.

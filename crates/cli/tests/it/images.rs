@@ -205,3 +205,19 @@ fn a_drive_of_chunks_or_zones_is_aged_through_its_layers_or_refused() {
         assert!(refused.stderr.contains(&format!("{key} = {value}")), "{}", refused.stderr);
     }
 }
+
+/// A report tells what the drive had been through before.
+#[test]
+fn a_report_on_an_image_names_its_past() {
+    let folder = Folder::with_drive();
+    aged(&folder);
+    let words = ["run", "aged.pellucid", "--rw", "randread", "--size", "90%", "--number-ios", "50"];
+    let report = folder.run(&[&words[..], &["--json"]].concat()).json();
+    let past = report["workload"]["precondition"].as_str().unwrap();
+    assert!(
+        past.starts_with("image aged.pellucid: 90 % filled, overwritten 3 times; erases per block ")
+            && past.contains(", mean "),
+        "{past}"
+    );
+    assert!(folder.run(&words).answer().contains("image aged.pellucid"));
+}

@@ -8,6 +8,7 @@ mod outputs;
 mod policies;
 mod preconditioning;
 mod promises;
+mod reference;
 mod reproduce;
 mod serving;
 mod storage;

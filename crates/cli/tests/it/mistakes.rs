@@ -447,7 +447,7 @@ fn files_that_cannot_be_written_are_named_before_any_work() {
     }
     for option in [["--report", "/proc/nope"], ["--log", "/proc/nope"]] {
         let done = folder.run(&[&words[..], &option].concat());
-        assert_eq!((done.status, done.stdout.as_str()), (1, ""), "{option:?}");
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{option:?}");
         assert_eq!(done.stderr, "error: /proc/nope: cannot be written: No such file or directory\n");
     }
     let age = ["age", "tiny.toml", "-o", "nowhere/aged", "--set", "media.faults.program_fail=1"];

@@ -162,3 +162,54 @@ fn an_image_takes_its_name_when_it_is_complete() {
     let sentence = "error: tiny.toml: a file that is no image; allowed: an image, or a new name\n";
     assert_eq!((done.status, done.stderr.as_str()), (2, sentence));
 }
+
+/// A name that cannot be meant is status 2 whatever command and option it stands behind, and nothing is done before.
+#[test]
+fn output_names_that_cannot_be_are_status_2() {
+    let folder = Folder::with_drive();
+    folder.write("file", "");
+    let work = ["--rw", "read", "--number-ios", "10"];
+    for path in ["no/such/folder/x", "file/x", "/proc/pellucid", "/sys/pellucid", "-"] {
+        for words in [
+            &["run", "tiny.toml", "--log", path][..],
+            &["compare", "tiny.toml", "tiny.toml", "--log", path],
+            &["age", "tiny.toml", "-o", path],
+        ] {
+            let more: &[&str] = if words[0] == "age" { &[] } else { &work };
+            // The logs of a comparison have the drive's name behind theirs.
+            if words[0] == "compare" && path == "-" {
+                continue;
+            }
+            let done = folder.run(&[words, more].concat());
+            assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
+        }
+    }
+    for path in ["file", "file/x", "/proc/pellucid", "/sys/pellucid", "-"] {
+        for words in [
+            &["run", "tiny.toml", "--rw", "read", "--number-ios", "10", "--report", path][..],
+            &["compare", "tiny.toml", "tiny.toml", "--rw", "read", "--number-ios", "10", "--report", path],
+            &["reproduce", "C10", "--report", path],
+        ] {
+            let done = folder.run(words);
+            assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
+        }
+    }
+}
+
+/// A report would replace a log that has the name of one of its files.
+#[test]
+fn a_log_that_the_report_would_replace_is_refused() {
+    let folder = Folder::with_drive();
+    let words = ["run", "tiny.toml", "--rw", "read", "--number-ios", "10", "--report", "out"];
+    folder.run(&words).answer();
+    for name in ["out/requests.csv", "./out/series.csv"] {
+        let done = folder.run(&[&words[..], &["--log", name]].concat());
+        let told = format!(
+            "error: --log {name}: the report in that directory has a file of this name; allowed: another name\n"
+        );
+        assert_eq!((done.status, done.stderr), (2, told));
+    }
+    folder.run(&[&words[..], &["--log", "out/log.csv"]].concat()).answer();
+    let log = std::fs::read_to_string(folder.path("out/log.csv")).unwrap();
+    assert_eq!(log.lines().count(), 11, "{log}");
+}

@@ -99,7 +99,56 @@ fn a_run_that_is_too_short_says_so() {
     let sentence = "write amplification is not steady: the run overwrote 10.0 % of the drive";
     assert!(done.stderr.starts_with(&format!("warning: {sentence}")), "{}", done.stderr);
     assert!(done.json()["warnings"][0].as_str().unwrap().starts_with(sentence));
-    for quiet in [&["--rw", "randread"][..], &["--rw", "write"], &["--number_ios", "6400"]] {
+    for quiet in [&["--rw", "randread"][..], &["--rw", "write"], &["--number_ios", "25000"]] {
         assert_eq!(run(quiet).stderr, "", "{quiet:?}");
+    }
+}
+
+/// Overwriting once is the transient itself: the halves of the run tell.
+#[test]
+fn a_run_whose_write_amplification_drifts_says_so() {
+    let folder = Folder::new();
+    folder.write("die.toml", ONE_DIE);
+    let once = ["--set", "precondition.overwrite=0.0", "--number_ios", "7000"];
+    let done = folder.run(&[&["run", "die.toml"], &once[..]].concat());
+    let sentence = "warning: write amplification is not steady: it was ";
+    assert!(
+        done.stderr.starts_with(sentence) && done.stderr.contains(" in the first half "),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn an_image_that_was_overwritten_once_is_not_steady() {
+    let folder = Folder::new();
+    folder.write("die.toml", ONE_DIE);
+    let work = ["--rw", "randwrite", "--iodepth", "64", "--number_ios", "300"];
+    for (overwrite, warned) in [("1", true), ("steady", false)] {
+        folder.run(&["age", "die.toml", "--overwrite", overwrite, "-o", "die.pellucid"]).answer();
+        let done = folder.run(&[&["run", "die.pellucid"], &work[..]].concat());
+        assert_eq!(done.stderr.contains("write amplification is not steady"), warned, "{}", done.stderr);
+    }
+}
+
+/// Writes at random places, in the format of MSR.
+fn trace(writes: u64) -> String {
+    let line = |i: u64| {
+        format!("{},host,0,Write,{},4096,0\n", 128_166_372_000_000_000 + i * 10_000, (i * 3571 % 6387) * 4096)
+    };
+    (0..writes).map(line).collect()
+}
+
+#[test]
+fn a_replay_without_garbage_collection_needs_no_steady_state() {
+    let folder = Folder::new();
+    folder.write("die.toml", ONE_DIE);
+    for (writes, warned) in [(500, false), (5000, true)] {
+        folder.write("trace.csv", &trace(writes));
+        let state = if warned { "fill" } else { "none" };
+        let sets = ["--set", "precondition.overwrite=0", "--set", "precondition.fill"];
+        let fill = format!("{}={}", sets[3], if state == "fill" { "1.0" } else { "0.0" });
+        let done = folder.run(&["replay", "die.toml", "trace.csv", sets[0], sets[1], "--set", &fill]);
+        assert_eq!(done.stderr.contains("is not steady"), warned, "{} {}", done.stdout, done.stderr);
     }
 }

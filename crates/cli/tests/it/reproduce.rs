@@ -80,3 +80,13 @@ fn the_list_runs_nothing() {
     let ids: Vec<&str> = json.as_array().unwrap().iter().map(|claim| claim["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["B1", "B5"]);
 }
+
+#[test]
+fn options_that_the_conformance_suite_ignores_are_refused() {
+    let folder = Folder::new();
+    for (option, value) in [("--seed", "3"), ("--set", "media.ways=2")] {
+        let done = folder.run(&["reproduce", "L2", option, value]);
+        let told = format!("error: {option}: L2 makes drives of its own; allowed: without {option}\n");
+        assert_eq!((done.status, done.stderr), (2, told));
+    }
+}

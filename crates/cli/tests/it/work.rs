@@ -354,3 +354,113 @@ fn all_that_a_server_says_is_in_the_format_asked_for() {
     let events: Vec<_> = events.map(|event| event.unwrap_or_default()["event"].clone()).collect();
     assert_eq!(events, ["listening", "not-preconditioned", "listening"]);
 }
+
+/// `-` is the standard input for descriptions, traces and job files.
+#[test]
+fn a_dash_is_the_standard_input() {
+    let folder = Folder::with_drive();
+    let description = std::fs::read_to_string(folder.path("tiny.toml")).unwrap();
+    let trace: String = (0..20u64)
+        .map(|i| format!("{},host,0,Read,{},4096,0\n", 128_166_372_000_000_000 + i * 10_000, i * 4096))
+        .collect();
+    let cases = [
+        (&["run", "-", "--rw", "read", "--number-ios", "20", "--json"][..], description.as_str()),
+        (&["replay", "tiny.toml", "-", "--json"], &trace),
+        (&["run", "tiny.toml", "-", "--json"], "[a]\nrw=read\nnumber_ios=20\nbs=4k\n"),
+    ];
+    for (words, text) in cases {
+        let report = folder.run_with_input(words, text).json();
+        assert_eq!(report["requests"], 20, "{words:?}");
+    }
+    // Read once, resolved twice.
+    let made =
+        folder.run_with_input(&["age", "-", "--overwrite", "1", "-o", "a.pellucid", "--json"], &description);
+    assert_eq!(made.json()["image"], "a.pellucid");
+}
+
+#[test]
+fn jobs_of_one_name_are_numbered() {
+    let folder = Folder::with_drive();
+    let jobs = [
+        "--job",
+        "name=a,rw=read",
+        "--job",
+        "name=a,rw=read",
+        "--job",
+        "name=b,rw=read",
+        "--job",
+        "name=a,rw=read",
+    ];
+    let words = ["run", "tiny.toml", "--number-ios", "10", "--json"];
+    let report = folder.run(&[&words[..], &jobs].concat()).json();
+    let names: Vec<&str> =
+        report["jobs"].as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "a (2)", "b", "a (3)"]);
+}
+
+#[test]
+fn job_keys_without_effect_are_named() {
+    let folder = Folder::with_drive();
+    let warnings = |more: &[&str]| {
+        let words = ["run", "tiny.toml", "--number-ios", "10", "--runtime", "1s"];
+        let done = folder.run(&[&words[..], more].concat());
+        assert_eq!(done.status, 0, "{}", done.stderr);
+        let about = done.stderr.lines().filter(|line| line.contains(" has no effect: "));
+        about.map(|line| format!("{line}\n")).collect::<String>()
+    };
+    for (given, told) in [
+        (
+            &["--rw", "read", "--rwmixread", "70"][..],
+            "--rwmixread: rwmixread has no effect: rw does not mix reads and writes",
+        ),
+        (
+            &["--rw", "read", "--percentage-random", "70"],
+            "--percentage-random: percentage_random has no effect: rw is sequential",
+        ),
+        (&["--rw", "randread", "--fsync", "8"], "--fsync: fsync has no effect: rw has no writes"),
+        (
+            &["--rw", "read", "--thinktime-blocks", "8"],
+            "--thinktime-blocks: thinktime_blocks has no effect: there is no thinktime",
+        ),
+        (
+            &["--rw", "read", "--rate-process", "poisson"],
+            "--rate-process: rate_process has no effect: there is neither rate nor rate_iops",
+        ),
+        (
+            &["--rw", "read", "--bs", "8k", "--bssplit", "4k/60:64k/40"],
+            "--bs: bs has no effect: bssplit goes before it",
+        ),
+        (
+            &["--rw", "read", "--io-size", "8k", "--time-based"],
+            "--io-size: io_size has no effect: time_based goes on until runtime is over",
+        ),
+        (
+            &["--rw", "read", "--offset-increment", "64k"],
+            "--offset-increment: offset_increment has no effect: numjobs is 1",
+        ),
+        (
+            &["--rw", "read", "--plids", "0"],
+            "--plids: plids has no effect: writes carry no placement handles",
+        ),
+    ] {
+        assert_eq!(warnings(given), format!("warning: {told}\n"), "{given:?}");
+    }
+    for fine in [
+        &["--rw", "rw", "--rwmixread", "70"][..],
+        &["--rw", "randrw", "--percentage-random", "70", "--fsync", "8", "--norandommap"],
+        &[
+            "--rw",
+            "read",
+            "--thinktime",
+            "1us",
+            "--thinktime-blocks",
+            "8",
+            "--rate",
+            "1g",
+            "--rate-process",
+            "poisson",
+        ],
+    ] {
+        assert_eq!(warnings(fine), "", "{fine:?}");
+    }
+}

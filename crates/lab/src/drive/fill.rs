@@ -1,9 +1,9 @@
 //! Preconditioning through layers of the host: the writes are commands like any other, and simulated time passes.
 
-use super::RunError;
 use super::ageing::{Ageing, Overwrites, overwrite};
 use super::oracle::{Oracle, fill_images};
 use super::target::{HostStack, Target};
+use super::{Onlooker, Prepared, RunError};
 use crate::spec::Precondition;
 use crate::trace::SectorSet;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, SimTime, Status};
@@ -18,12 +18,14 @@ pub fn precondition_stack(
     stack: &mut HostStack,
     what: &Precondition,
     oracle: Option<&mut Oracle>,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<Ageing, RunError> {
     let sectors = stack.capacity_bytes() / u64::from(stack.device().layout().sector_bytes);
     let filled = (sectors as f64 * what.fill.share()) as u64;
     let mut ageing = Ageing::default();
     if filled > 0 {
-        ageing = write(stack, what, filled, oracle)?;
+        let bytes = what.written_bytes(filled * u64::from(stack.device().layout().sector_bytes));
+        ageing = write(stack, what, filled, oracle, Prepared::new(onlooker, bytes))?;
     }
     stack.device_mut().elapse(what.shelf_seconds());
     Ok(ageing)
@@ -34,8 +36,9 @@ pub fn precondition_sectors_stack(
     stack: &mut HostStack,
     sectors: &SectorSet,
     oracle: Option<&mut Oracle>,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<(), RunError> {
-    let mut writer = Writer::new(stack, oracle);
+    let mut writer = Writer::new(stack, oracle, Prepared::new(onlooker, None));
     for (first, count) in sectors.runs() {
         writer.run(first, count)?;
     }
@@ -43,13 +46,14 @@ pub fn precondition_sectors_stack(
 }
 
 /// Fills so many sectors, and overwrites them.
-fn write(
-    stack: &mut HostStack,
+fn write<'a>(
+    stack: &'a mut HostStack,
     what: &Precondition,
     filled: u64,
-    oracle: Option<&mut Oracle>,
+    oracle: Option<&'a mut Oracle>,
+    prepared: Prepared<'a>,
 ) -> Result<Ageing, RunError> {
-    let mut writer = Writer::new(stack, oracle);
+    let mut writer = Writer::new(stack, oracle, prepared);
     writer.run(0, filled)?;
     let ageing = overwrite(&mut writer, what, filled)?;
     writer.end()?;
@@ -65,10 +69,11 @@ struct Writer<'a> {
     idle: Vec<usize>,
     pool: Vec<Vec<u8>>,
     version: u32,
+    prepared: Prepared<'a>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(stack: &'a mut HostStack, oracle: Option<&'a mut Oracle>) -> Writer<'a> {
+    fn new(stack: &'a mut HostStack, oracle: Option<&'a mut Oracle>, prepared: Prepared<'a>) -> Writer<'a> {
         Writer {
             now: stack.now(),
             stack,
@@ -77,6 +82,7 @@ impl<'a> Writer<'a> {
             idle: (0..OUTSTANDING).collect(),
             pool: Vec::new(),
             version: 0,
+            prepared,
         }
     }
 
@@ -96,6 +102,7 @@ impl<'a> Writer<'a> {
             self.step()?;
         }
         let Some(tag) = self.idle.pop() else { return Ok(()) };
+        self.prepared.add(u64::from(sectors) * u64::from(self.stack.device().layout().sector_bytes));
         self.version = match &mut self.oracle {
             Some(oracle) => oracle.submit_change(Opcode::Write, lba, sectors),
             None => (self.version + 1) & 0x7fff_ffff,

@@ -36,19 +36,29 @@ use std::ops::ControlFlow;
 const LOOK_ROUNDS: u32 = 1 << 11;
 
 /// Why a run could not be done, or cannot be believed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The drive cannot be made.
+    #[error("{0}")]
     Device(DeviceError),
     /// A job does not fit the drive.
+    #[error("{0}")]
     Job(JobError),
     /// The trace is malformed or does not fit the drive.
+    #[error("{0}")]
     Trace(TraceError),
     /// The drive could not be filled.
+    #[error("{0}")]
     Precondition(NoRoom),
     /// There is nothing that could be filled: neither a block namespace nor layers of the host.
+    #[error(
+        "precondition.fill: the drive has no block namespace; allowed: 0, a drive with one, or with [host] layers \
+                 above an open-channel or zoned namespace"
+    )]
     NoBlock,
     /// A job that only `runtime` ends, on a drive that takes no time: so many requests completed while the clock stood still.
+    #[error("job {}: {requests} requests took no simulated time, so that runtime would never be over; allowed: \
+                 number_ios, io_size or rate_iops beside runtime, or a drive that takes time for them", .job + 1)]
     Endless {
         /// The job, counted from 0.
         job: u32,
@@ -56,47 +66,21 @@ pub enum RunError {
         requests: u64,
     },
     /// A job, counted from 0, waits for what will never be.
+    #[error("job {}: the jobs that it waits for do not end; allowed: wait_for and stonewall after jobs that do", .0 + 1)]
     Waits(usize),
     /// The layers above the drive cannot be put there; a sentence.
+    #[error("{0}")]
     Layers(String),
     /// The layers above the drive cannot go on; a sentence.
+    #[error("{0}")]
     Host(String),
     /// A sector came back wrong.
+    #[error("verification failed: {0}")]
     Mismatch(Mismatch),
     /// The request log could not be written.
+    #[error("request log: {0}")]
     Log(std::io::Error),
 }
-
-impl std::fmt::Display for RunError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            RunError::Device(e) => e.fmt(f),
-            RunError::Job(e) => e.fmt(f),
-            RunError::Trace(e) => e.fmt(f),
-            RunError::Precondition(e) => e.fmt(f),
-            RunError::NoBlock => f.write_str(
-                "precondition.fill: the drive has no block namespace; allowed: 0, a drive with one, or with [host] layers \
-                 above an open-channel or zoned namespace",
-            ),
-            RunError::Endless { job, requests } => write!(
-                f,
-                "job {}: {requests} requests took no simulated time, so that runtime would never be over; allowed: \
-                 number_ios, io_size or rate_iops beside runtime, or a drive that takes time for them",
-                job + 1
-            ),
-            RunError::Waits(job) => write!(
-                f,
-                "job {}: the jobs that it waits for do not end; allowed: wait_for and stonewall after jobs that do",
-                job + 1
-            ),
-            RunError::Layers(sentence) | RunError::Host(sentence) => f.write_str(sentence),
-            RunError::Mismatch(e) => write!(f, "verification failed: {e}"),
-            RunError::Log(e) => write!(f, "request log: {e}"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
 
 /// A request in the drive.
 #[derive(Clone, Debug, Default)]
@@ -145,6 +129,9 @@ pub trait Onlooker {
         false
     }
 
+    /// Called now and then while the drive is preconditioned: bytes written so far, of so many in all, if that is known.
+    fn prepare(&mut self, _written_bytes: u64, _total_bytes: Option<u64>) {}
+
     /// Called now and then. A break ends the run: what has completed by then is the result.
     fn look(&mut self, device: &Device, progress: Progress) -> ControlFlow<()>;
 }
@@ -153,6 +140,42 @@ impl<F: FnMut(Progress)> Onlooker for F {
     fn look(&mut self, _device: &Device, progress: Progress) -> ControlFlow<()> {
         self(progress);
         ControlFlow::Continue(())
+    }
+}
+
+/// Nobody looks on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unwatched;
+
+impl Onlooker for Unwatched {
+    fn look(&mut self, _device: &Device, _progress: Progress) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// How far preconditioning is; an onlooker is told now and then.
+pub(crate) struct Prepared<'a> {
+    onlooker: &'a mut dyn Onlooker,
+    written_bytes: u64,
+    total_bytes: Option<u64>,
+    told_bytes: u64,
+}
+
+impl<'a> Prepared<'a> {
+    /// An onlooker is told after so many bytes.
+    const STEP_BYTES: u64 = 64 << 20;
+
+    fn new(onlooker: &'a mut dyn Onlooker, total_bytes: Option<u64>) -> Prepared<'a> {
+        Prepared { onlooker, written_bytes: 0, total_bytes, told_bytes: 0 }
+    }
+
+    #[inline]
+    fn add(&mut self, bytes: u64) {
+        self.written_bytes += bytes;
+        if self.written_bytes - self.told_bytes >= Prepared::STEP_BYTES {
+            self.told_bytes = self.written_bytes;
+            self.onlooker.prepare(self.written_bytes, self.total_bytes);
+        }
     }
 }
 

@@ -45,7 +45,7 @@ pub fn fill_images(images: &mut [u8], image_bytes: usize, lba: Lba, version: u32
 }
 
 /// A sector that came back wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Mismatch {
     /// The sector.
     pub lba: Lba,
@@ -66,8 +66,6 @@ impl std::fmt::Display for Mismatch {
         }
     }
 }
-
-impl std::error::Error for Mismatch {}
 
 /// Memory that the oracle takes for each sector that was written.
 pub const ORACLE_BYTES_PER_SECTOR: u64 = size_of::<Sector>() as u64;

@@ -1,8 +1,8 @@
 //! Preconditioning: what is written to a drive before the measurement, without simulating time.
 
-use super::RunError;
 use super::ageing::{Ageing, Overwrites, overwrite};
 use super::oracle::{Oracle, fill_images};
+use super::{Onlooker, Prepared, RunError};
 use crate::spec::Precondition;
 use crate::trace::SectorSet;
 use pellucid_device::{Device, Filler};
@@ -13,6 +13,7 @@ pub fn precondition(
     device: &mut Device,
     what: &Precondition,
     oracle: Option<&mut Oracle>,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<Ageing, RunError> {
     let share = what.fill.share();
     if share > 0.0 && !device.has_block_namespace() {
@@ -22,7 +23,8 @@ pub fn precondition(
     let filled = (units as f64 * share) as u64;
     let mut ageing = Ageing::default();
     if filled > 0 {
-        ageing = write(device, what, filled, oracle)?;
+        let bytes = what.written_bytes(filled * u64::from(device.layout().unit_bytes));
+        ageing = write(device, what, filled, oracle, Prepared::new(onlooker, bytes))?;
         device.reset_counters();
     }
     // What a file holds from earlier runs grows older, too.
@@ -35,9 +37,10 @@ pub fn precondition_sectors(
     device: &mut Device,
     sectors: &SectorSet,
     oracle: Option<&mut Oracle>,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<(), RunError> {
     let per_unit = u64::from(device.layout().sectors_per_unit);
-    let mut writer = Writer::new(device, oracle);
+    let mut writer = Writer::new(device, oracle, Prepared::new(onlooker, None));
     let mut next = 0;
     for (first, count) in sectors.runs() {
         for unit in next.max(first / per_unit)..(first + count).div_ceil(per_unit) {
@@ -53,13 +56,14 @@ pub fn precondition_sectors(
 }
 
 /// Fills so many units, and overwrites them.
-fn write(
-    device: &mut Device,
+fn write<'a>(
+    device: &'a mut Device,
     what: &Precondition,
     filled: u64,
-    oracle: Option<&mut Oracle>,
+    oracle: Option<&'a mut Oracle>,
+    prepared: Prepared<'a>,
 ) -> Result<Ageing, RunError> {
-    let mut writer = Writer::new(device, oracle);
+    let mut writer = Writer::new(device, oracle, prepared);
     for lpn in 0..filled {
         writer.write(Lpn(lpn as u32))?;
     }
@@ -74,16 +78,18 @@ struct Writer<'a> {
     filler: Filler,
     image: Vec<u8>,
     version: u32,
+    prepared: Prepared<'a>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(device: &'a mut Device, oracle: Option<&'a mut Oracle>) -> Writer<'a> {
+    fn new(device: &'a mut Device, oracle: Option<&'a mut Oracle>, prepared: Prepared<'a>) -> Writer<'a> {
         let image = vec![0; device.image_bytes() * device.layout().sectors_per_unit as usize];
-        Writer { device, oracle, filler: Filler::default(), image, version: 0 }
+        Writer { device, oracle, filler: Filler::default(), image, version: 0, prepared }
     }
 
     #[inline]
     fn write(&mut self, lpn: Lpn) -> Result<(), RunError> {
+        self.prepared.add(self.device.layout().unit_bytes.into());
         let sectors = self.device.layout().sectors_per_unit;
         let lba = Lba(u64::from(lpn.0) * u64::from(sectors));
         let image_bytes = self.device.image_bytes();

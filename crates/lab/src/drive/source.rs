@@ -104,7 +104,15 @@ impl Jobs {
                 None => {
                     let begins = u32::from(job.stonewall || job.new_group);
                     let group = results.last().map_or(0, |before| before.group + begins);
-                    results.push(JobName { name: job.name.clone(), group, instances: 1 });
+                    // Reports tell jobs of one name apart by a number.
+                    let same = jobs.iter().filter(|one| one.clone_index == 0 && one.name == job.name);
+                    let earlier = same.take_while(|one| one.stream < job.stream).count();
+                    let name = if earlier == 0 {
+                        job.name.clone()
+                    } else {
+                        format!("{} ({})", job.name, earlier + 1)
+                    };
+                    results.push(JobName { name, group, instances: 1 });
                 }
             }
             Ok(Worker {

@@ -5,7 +5,7 @@
 //! sum to its `latency_ns`. Lines stand in the order of completion.
 
 use super::tables::key;
-use pellucid_flash::{Completion, Lba, Opcode, Stage, Status};
+use pellucid_flash::{Completion, Lba, Opcode, Stage};
 use std::io::{self, BufWriter, Write};
 
 /// Writes the log. Dropping it loses what is still buffered: end with [`finish`](RequestLog::finish).
@@ -29,7 +29,7 @@ impl<W: Write> RequestLog<W> {
     /// Writes the line of one completion; `lba` and `sectors` are those of its command.
     pub fn write(&mut self, lba: Lba, sectors: u32, job: u32, completion: &Completion) -> io::Result<()> {
         let (at, end) = (completion.submitted, completion.completed);
-        let (op, status) = (opcode_name(completion.opcode), status_name(completion.status));
+        let (op, status) = (opcode_name(completion.opcode), completion.status.name());
         write!(self.out, "{},{},{op},{},{sectors},{status},{}", at.0, end.0, lba.0, (end - at).0)?;
         for time in completion.stages.0 {
             write!(self.out, ",{time}")?;
@@ -62,40 +62,10 @@ pub fn opcode_name(opcode: Opcode) -> &'static str {
     }
 }
 
-/// The name of a status in logs.
-pub fn status_name(status: Status) -> &'static str {
-    match status {
-        Status::Success => "success",
-        Status::LbaOutOfRange => "lba_out_of_range",
-        Status::InvalidField => "invalid_field",
-        Status::UnrecoveredRead => "unrecovered_read",
-        Status::ReadOnly => "read_only",
-        Status::WriteFault => "write_fault",
-        Status::PowerLoss => "power_loss",
-        Status::InvalidOpcode => "invalid_opcode",
-        Status::ZoneBoundary => "zone_boundary",
-        Status::ZoneFull => "zone_full",
-        Status::ZoneReadOnly => "zone_read_only",
-        Status::ZoneOffline => "zone_offline",
-        Status::ZoneInvalidWrite => "zone_invalid_write",
-        Status::TooManyActiveZones => "too_many_active_zones",
-        Status::TooManyOpenZones => "too_many_open_zones",
-        Status::ZoneInvalidTransition => "zone_invalid_transition",
-        Status::ChunkWriteInvalid => "chunk_write_invalid",
-        Status::Unwritten => "unwritten",
-        Status::ChunkOffline => "chunk_offline",
-        Status::ChunkInvalidReset => "chunk_invalid_reset",
-        Status::HighEcc => "high_ecc",
-        Status::ChunkWriteFailed => "chunk_write_failed",
-        Status::ChunkClosedEarly => "chunk_closed_early",
-        Status::ChunkOutOfOrder => "chunk_out_of_order",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pellucid_flash::{Nanos, SimTime, StageTimes};
+    use pellucid_flash::{Nanos, SimTime, StageTimes, Status};
 
     #[test]
     fn lines_match_the_header_and_stages_sum_to_the_latency() {

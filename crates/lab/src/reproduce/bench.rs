@@ -30,35 +30,14 @@ const WARM_UP: &str = "rw=write,bs=128k,iodepth=16,number_ios=256";
 pub(super) const BEHIND_WARM_UP: &str = "offset=64m";
 
 /// Why a claim could not be run.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReproduceError {
     /// The description is refused, for example because an override is wrong.
-    Spec(SpecError),
+    #[error(transparent)]
+    Spec(#[from] SpecError),
     /// The experiment failed.
-    Experiment(ExperimentError),
-}
-
-impl std::fmt::Display for ReproduceError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ReproduceError::Spec(error) => error.fmt(f),
-            ReproduceError::Experiment(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ReproduceError {}
-
-impl From<SpecError> for ReproduceError {
-    fn from(error: SpecError) -> Self {
-        ReproduceError::Spec(error)
-    }
-}
-
-impl From<ExperimentError> for ReproduceError {
-    fn from(error: ExperimentError) -> Self {
-        ReproduceError::Experiment(error)
-    }
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
 }
 
 impl From<RunError> for ReproduceError {

@@ -106,6 +106,11 @@ impl Claim {
         format!("{} {}", self.paper.short(), self.place)
     }
 
+    /// Whether it follows overrides and seeds: the conformance suite makes drives of its own.
+    pub fn has_settings(&self) -> bool {
+        self.id != "L2"
+    }
+
     /// Runs the claim.
     pub fn run(&self, bench: &Bench) -> Result<Outcome, ReproduceError> {
         (self.run)(bench)
@@ -464,7 +469,7 @@ static CLAIMS: &[Claim] = &[
 ];
 
 /// A name that is neither a claim nor a paper.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnknownClaim {
     /// The name.
     pub name: String,
@@ -486,8 +491,6 @@ impl std::fmt::Display for UnknownClaim {
         write!(f, "{}: neither a claim nor a paper; allowed: {ids}; {papers}", self.name)
     }
 }
-
-impl std::error::Error for UnknownClaim {}
 
 /// The claims of these names (identifiers or papers, in any case), each once, in the order of the table; all without names.
 pub fn select(names: &[String]) -> Result<Vec<&'static Claim>, UnknownClaim> {

@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, Cosmos, Flow, Mode, ReproduceError, measure};
 use super::{Check, Figure, Limit, Outcome};
-use crate::drive::{HostStack, RunError, Target, precondition_stack};
+use crate::drive::{HostStack, RunError, Target, Unwatched, precondition_stack};
 use crate::experiment::{self, prepare};
 use crate::report::Report;
 use crate::report::plot::{Axis, Plot, Unit};
@@ -46,7 +46,7 @@ impl PblkStudy {
         let mut filled =
             experiment::stack(&spec, prepare(&Spec { precondition: nothing(&spec), ..spec.clone() }, None)?)?
                 .ok_or_else(|| RunError::Host(format!("{PRESET}: no layer above the drive")))?;
-        precondition_stack(&mut filled, &spec.precondition, None)?;
+        precondition_stack(&mut filled, &spec.precondition, None, &mut Unwatched)?;
         bench.map(&OUTSTANDING, |&outstanding| point(bench, &spec, &filled, outstanding)).map(PblkStudy)
     }
 

@@ -46,7 +46,7 @@ impl fmt::Display for Place {
 }
 
 /// Why a description is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// Neither a preset nor a readable file.
     NotFound {
@@ -124,8 +124,6 @@ impl fmt::Display for SpecError {
         }
     }
 }
-
-impl std::error::Error for SpecError {}
 
 fn preset_names() -> String {
     super::presets::names().join(", ")

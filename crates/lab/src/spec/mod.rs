@@ -105,6 +105,8 @@ pub struct KeyInfo {
     pub allowed: String,
     /// Its default as TOML; `None`: it must be given.
     pub default: Option<String>,
+    /// The unit of a plain number; empty: none.
+    pub unit: &'static str,
     /// What it means.
     pub about: &'static str,
 }
@@ -114,10 +116,25 @@ pub fn keys() -> Vec<KeyInfo> {
     let info = |key: &'static Key| KeyInfo {
         key: key.path,
         allowed: key.kind.allowed(),
-        default: schema::fallback_value(key.fallback).map(|value| value.to_toml()),
+        default: key.default(),
+        unit: key.kind.unit(),
         about: key.about,
     };
     schema_keys().map(info).collect()
+}
+
+/// The tables that a list of tables can have: its name, what sets the table apart, and its fields with a line on each.
+pub fn tables() -> [(&'static str, &'static str, &'static [(&'static str, &'static str)]); 7] {
+    let (namespace, fault) = ("drive.namespace", "drive.media.faults.list");
+    [
+        (namespace, "interface = \"block\" or \"fdp\"", resolve_namespaces::BLOCK),
+        (namespace, "interface = \"open-channel\"", resolve_namespaces::OPEN_CHANNEL),
+        (namespace, "interface = \"zoned\"", resolve_namespaces::ZONED),
+        (fault, "kind = \"factory-bad\"", resolve_media::FACTORY_BAD),
+        (fault, "kind = \"program-fail\"", resolve_media::PROGRAM_FAIL),
+        (fault, "kind = \"erase-fail\"", resolve_media::ERASE_FAIL),
+        (fault, "kind = \"read-fail\"", resolve_media::READ_FAIL),
+    ]
 }
 
 /// The keys of `[drive]` itself.
@@ -148,27 +165,47 @@ fn schema_keys() -> impl Iterator<Item = &'static Key> {
     .flatten()
 }
 
-/// Loads a preset by its name or a description by its path, with `KEY=VALUE` overrides in order. A preset
-/// goes before a file of the same name; `./NAME` is always a file.
-pub fn load(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
-    if let Some(preset) = presets::find(path_or_preset) {
-        return from_str(preset.text, preset.name, sets);
+/// A preset or the text of a description, read once: what comes through a pipe can be resolved with several overrides.
+#[derive(Clone, Debug)]
+pub struct SpecText {
+    text: String,
+    name: String,
+}
+
+impl SpecText {
+    /// A preset by its name, or a file by its path. A preset goes before a file of the same name; `./NAME` is always a file.
+    pub fn open(path_or_preset: &str) -> Result<SpecText, SpecError> {
+        let name = path_or_preset.to_string();
+        if let Some(preset) = presets::find(path_or_preset) {
+            return Ok(SpecText { text: preset.text.into(), name });
+        }
+        let text = std::fs::read_to_string(path_or_preset).map_err(|error| SpecError::NotFound {
+            name: name.clone(),
+            reason: error.to_string(),
+            near: nearest(path_or_preset, presets::names()).map(String::from),
+        })?;
+        Ok(SpecText { text, name })
     }
-    let text = std::fs::read_to_string(path_or_preset).map_err(|error| SpecError::NotFound {
-        name: path_or_preset.to_string(),
-        reason: error.to_string(),
-        near: nearest(path_or_preset, presets::names()).map(String::from),
-    })?;
-    from_str(&text, path_or_preset, sets)
+
+    /// The description with `KEY=VALUE` overrides in order.
+    pub fn spec(&self, sets: &[String]) -> Result<Spec, SpecError> {
+        from_str(&self.text, &self.name, sets)
+    }
+}
+
+/// Loads a preset by its name or a description by its path ([`SpecText::open`]), with `KEY=VALUE` overrides in order.
+pub fn load(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
+    SpecText::open(path_or_preset)?.spec(sets)
 }
 
 /// What decides whether a drive, or the host FTL above it, keeps what was flushed.
 const DURABILITY_KEYS: [&str; 2] = ["drive.ftl.durability", "host.ftl.durability"];
 
-/// As [`load`], for a drive that hosts are promised something of: where only a preset says that it forgets, as firmware in a
-/// paper did, it keeps a journal. Who wants the volatile drive says so, in a file or with `--set`.
+/// As [`load`], for a drive in service: where only a preset says that the drive is volatile, as the firmware of a paper was,
+/// it keeps a journal. A file or `--set` can ask for the volatile drive.
 pub fn load_to_serve(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
-    let spec = load(path_or_preset, sets)?;
+    let text = SpecText::open(path_or_preset)?;
+    let spec = text.spec(sets)?;
     let forgets_by_preset = |key: &&str| {
         let entry = spec.provenance.get(key).expect("a key of the schema");
         let by_preset =
@@ -177,7 +214,7 @@ pub fn load_to_serve(path_or_preset: &str, sets: &[String]) -> Result<Spec, Spec
     };
     let kept: Vec<String> =
         DURABILITY_KEYS.into_iter().filter(forgets_by_preset).map(|key| format!("{key}=journal")).collect();
-    if kept.is_empty() { Ok(spec) } else { load(path_or_preset, &[&kept, sets].concat()) }
+    if kept.is_empty() { Ok(spec) } else { text.spec(&[&kept, sets].concat()) }
 }
 
 /// Resolves the description `text`. `name` stands in messages and, without its folder and ending, names the

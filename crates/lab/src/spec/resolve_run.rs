@@ -101,6 +101,14 @@ pub struct Precondition {
 }
 
 impl Precondition {
+    /// Bytes that are written where `filled` are filled; `None`: nobody knows before.
+    pub(crate) fn written_bytes(&self, filled: u64) -> Option<u64> {
+        match self.overwrite {
+            Overwrite::Capacities(times) => Some(filled + (filled as f64 * times) as u64),
+            Overwrite::Steady => None,
+        }
+    }
+
     /// In a few words.
     pub fn words(&self) -> String {
         let written = match self.fill {

@@ -69,6 +69,15 @@ pub(crate) struct Key {
     pub set: fn(&mut Draft, &Typed),
 }
 
+impl Key {
+    /// Its default as TOML; `None`: it must be given.
+    pub fn default(&self) -> Option<String> {
+        let value = fallback_value(self.fallback)?;
+        // As `show` writes it, with its unit.
+        Some(self.kind.read(&value).map_or_else(|| value.to_toml(), |typed| self.kind.write(&typed)))
+    }
+}
+
 /// The rows of one part of the schema: `"KEY": KIND, DEFAULT => FIELD OF THE DRAFT, "MEANING";`
 macro_rules! keys {
     ($($path:literal: $kind:expr, $fallback:expr => $($field:ident).+, $about:literal;)+) => {
@@ -187,6 +196,16 @@ impl Kind {
             Kind::Or(word, kind) => format!("{word}, or {}", kind.allowed()),
             Kind::Tables => "a list of tables".into(),
             Kind::Words(words) => format!("a list of {}", words.join(", ")),
+        }
+    }
+
+    /// The unit of a plain number; empty: none.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Kind::Unit(quantity, ..) => quantity.base(),
+            Kind::Times => Quantity::Time.base(),
+            Kind::Or(_, kind) => kind.unit(),
+            _ => "",
         }
     }
 

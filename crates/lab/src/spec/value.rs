@@ -57,6 +57,15 @@ impl Quantity {
         }
     }
 
+    /// The unit of a plain number.
+    pub fn base(self) -> &'static str {
+        match self {
+            Quantity::Time => "ns",
+            Quantity::Size => "bytes",
+            Quantity::Rate => "bytes/s",
+        }
+    }
+
     /// How such a value is written.
     pub fn syntax(self) -> &'static str {
         match self {

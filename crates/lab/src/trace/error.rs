@@ -261,7 +261,7 @@ impl Error for TraceError {
 }
 
 /// A format name that does not exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnknownFormat {
     /// The name.
     pub name: String,
@@ -274,16 +274,17 @@ impl fmt::Display for UnknownFormat {
     }
 }
 
-impl Error for UnknownFormat {}
-
 /// Why a trace could not be written on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The output failed.
-    Io(io::Error),
+    #[error("cannot write the trace: {0}")]
+    Io(#[from] io::Error),
     /// There is no writer for this format.
+    #[error("traces are not written as {0}; allowed: msr, fio-v2, fio-v3")]
     Format(Format),
     /// The format has no word for this action.
+    #[error("{format} has no word for a {}; allowed there: read, write; or write fio-v2 or fio-v3", .action.name())]
     Action {
         /// The format.
         format: Format,
@@ -291,45 +292,11 @@ pub enum WriteError {
         action: Action,
     },
     /// A record earlier than the one before it.
+    #[error("a record at {at_ns} ns follows one at {previous_ns} ns; allowed: times that do not decrease")]
     Backwards {
         /// The time of the record before.
         previous_ns: u64,
         /// The time of this record.
         at_ns: u64,
     },
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WriteError::Io(error) => write!(f, "cannot write the trace: {error}"),
-            WriteError::Format(format) => {
-                write!(f, "traces are not written as {format}; allowed: msr, fio-v2, fio-v3")
-            }
-            WriteError::Action { format, action } => write!(
-                f,
-                "{format} has no word for a {}; allowed there: read, write; or write fio-v2 or fio-v3",
-                action.name()
-            ),
-            WriteError::Backwards { previous_ns, at_ns } => write!(
-                f,
-                "a record at {at_ns} ns follows one at {previous_ns} ns; allowed: times that do not decrease"
-            ),
-        }
-    }
-}
-
-impl Error for WriteError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            WriteError::Io(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<io::Error> for WriteError {
-    fn from(error: io::Error) -> WriteError {
-        WriteError::Io(error)
-    }
 }

@@ -64,7 +64,7 @@ pub struct FioFile {
 }
 
 /// Why a job file is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FioError {
     /// A line is not what a job file consists of.
     Syntax {
@@ -110,8 +110,6 @@ impl fmt::Display for FioError {
         }
     }
 }
-
-impl std::error::Error for FioError {}
 
 /// Reads the text of a job file; `file_name` is used in errors only. `seed`: of jobs without `randseed`.
 pub fn parse_fio(text: &str, file_name: &str, seed: u64) -> Result<FioFile, FioError> {

@@ -6,8 +6,8 @@
 
 use super::units::{Amount, UnitError, parse_amount, parse_bytes, parse_time};
 use super::{
-    BlockSize, Dialect, Distribution, HandleList, HandleSelect, IoLimit, Job, Pattern, Rate, RateProcess,
-    Think, Written, laws,
+    BlockSize, Dialect, Direction, Distribution, HandleList, HandleSelect, IoLimit, Job, Pattern, Rate,
+    RateProcess, Think, Written, laws,
 };
 use crate::suggest;
 use pellucid_flash::Nanos;
@@ -28,7 +28,7 @@ pub struct KeyDoc {
 }
 
 /// Why a job is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
     /// No such key.
     UnknownKey {
@@ -63,8 +63,6 @@ impl fmt::Display for JobError {
         }
     }
 }
-
-impl std::error::Error for JobError {}
 
 const fn key(
     name: &'static str,
@@ -403,7 +401,36 @@ impl JobBuilder {
             None if self.dialect == Dialect::Native && other_end => IoLimit::None,
             None => IoLimit::Region,
         };
+        job.written.no_effect = self.no_effect(places);
         Ok(job)
+    }
+
+    /// Keys that were given and change nothing, with the reason; `places`: writes carry handles.
+    fn no_effect(&self, places: bool) -> Vec<(&'static str, &'static str)> {
+        let job = &self.job;
+        let directions = job.pattern.directions();
+        let (reads, writes) = (directions.contains(&Direction::Read), directions.contains(&Direction::Write));
+        let (random, mixed) = (job.pattern.is_random(), reads && writes);
+        let no_writes = "rw has no writes";
+        let sequential = "rw is sequential";
+        let rules: [(&'static [&'static str], bool, &'static str); 9] = [
+            (&["rwmixread", "rwmixwrite"], !mixed, "rw does not mix reads and writes"),
+            (&["random_distribution", "percentage_random", "norandommap"], !random, sequential),
+            (&["fsync", "fdatasync", "end_fsync", "sync"], !writes, no_writes),
+            (&["thinktime_blocks"], self.think_time == Nanos::ZERO, "there is no thinktime"),
+            (
+                &["rate_process"],
+                self.rate_bytes.is_none() && self.rate_iops.is_none(),
+                "there is neither rate nor rate_iops",
+            ),
+            (&["bs", "bsrange"], self.split.iter().all(Option::is_some), "bssplit goes before it"),
+            (&["io_size"], self.time_based, "time_based goes on until runtime is over"),
+            (&["offset_increment"], job.numjobs == 1, "numjobs is 1"),
+            (&["plids", "plid_select"], !places || !writes, "writes carry no placement handles"),
+        ];
+        let without = rules.into_iter().filter(|(_, without, _)| *without);
+        let given = without.flat_map(|(keys, _, why)| keys.iter().map(move |&key| (key, why)));
+        given.filter(|(key, _)| job.written.has(key)).collect()
     }
 
     /// Overrides the depth, for fio's synchronous engines.

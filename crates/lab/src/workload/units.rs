@@ -9,33 +9,24 @@ use pellucid_flash::Nanos;
 use std::fmt;
 
 /// Why a size or a time is refused. The text says what is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// Not a size.
+    #[error("a whole number of bytes, with k, m, g, t or p (4096, 4k, 1m)")]
     Size,
     /// Not a size and not a percentage.
+    #[error("a whole number of bytes, with k, m, g, t or p (1g), or 0% to 100%")]
     Amount,
     /// Not a time.
+    #[error("a whole number with d, h, m, s, ms or us (30s, 10ms)")]
     Time,
     /// More than 64 bits hold.
+    #[error("less than 2^64 bytes")]
     SizeTooLarge,
     /// More than 3650 days.
+    #[error("at most 3650d")]
     TimeTooLong,
 }
-
-impl fmt::Display for UnitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            UnitError::Size => "a whole number of bytes, with k, m, g, t or p (4096, 4k, 1m)",
-            UnitError::Amount => "a whole number of bytes, with k, m, g, t or p (1g), or 0% to 100%",
-            UnitError::Time => "a whole number with d, h, m, s, ms or us (30s, 10ms)",
-            UnitError::SizeTooLarge => "less than 2^64 bytes",
-            UnitError::TimeTooLong => "at most 3650d",
-        })
-    }
-}
-
-impl std::error::Error for UnitError {}
 
 /// The longest time that a job may name: sums of a few never overflow the simulated clock.
 const TIME_MAX: Nanos = Nanos::from_secs(3650 * 86_400);

@@ -6,6 +6,8 @@ pub struct Written {
     /// The job's own, where keys that nobody gave are blamed on it; empty: unknown.
     job: String,
     keys: Vec<(&'static str, String)>,
+    /// Keys that were given and change nothing, each with the reason.
+    pub(super) no_effect: Vec<(&'static str, &'static str)>,
 }
 
 impl PartialEq for Written {
@@ -23,6 +25,16 @@ impl Written {
     /// `key`, by its first name, was written at `place`.
     pub(super) fn note(&mut self, key: &'static str, place: &str) {
         self.keys.push((key, place.into()));
+    }
+
+    /// Whether `key` was given.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|(name, _)| *name == key)
+    }
+
+    /// Keys that were given and change nothing: where each was written, its name, and why.
+    pub fn without_effect(&self) -> impl Iterator<Item = (&str, &'static str, &'static str)> {
+        self.no_effect.iter().map(|&(key, why)| (self.place_of(key).unwrap_or_default(), key, why))
     }
 
     /// Where `key` was written last, or else the job; `None`: it was made, not written.

@@ -19,19 +19,12 @@ pub use page::{PageCorrection, PageEcc, PageUncorrectable};
 use std::fmt;
 
 /// More bits of a chunk are wrong than the code can correct.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more wrong bits than the code can correct")]
 pub struct Uncorrectable;
 
-impl fmt::Display for Uncorrectable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("more wrong bits than the code can correct")
-    }
-}
-
-impl std::error::Error for Uncorrectable {}
-
 /// Why an error-correcting code is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EccError {
     /// The number of correctable bits is out of range.
     Strength {
@@ -127,5 +120,3 @@ impl fmt::Display for EccError {
         }
     }
 }
-
-impl std::error::Error for EccError {}

@@ -2,7 +2,6 @@
 //! area. Spare bytes behind the last parity are free for other uses and are neither read nor written here.
 
 use super::{Bch, EccError};
-use std::fmt;
 
 /// The code of a page.
 #[derive(Clone, Debug)]
@@ -22,21 +21,14 @@ pub struct PageCorrection {
 }
 
 /// At least one chunk of the page could not be corrected. Chunks that could be are; the others are untouched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} uncorrectable chunks, the first is chunk {}", .chunks, .first_chunk)]
 pub struct PageUncorrectable {
     /// The first such chunk.
     pub first_chunk: usize,
     /// How many there are.
     pub chunks: usize,
 }
-
-impl fmt::Display for PageUncorrectable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} uncorrectable chunks, the first is chunk {}", self.chunks, self.first_chunk)
-    }
-}
-
-impl std::error::Error for PageUncorrectable {}
 
 impl PageEcc {
     /// A page of `page_bytes` data and `spare_bytes` spare bytes, cut into chunks of `chunk_bytes` in each of

@@ -34,12 +34,12 @@ use std::fmt;
 use std::io::{self, Read, Write};
 
 /// Why a snapshot cannot be written or read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// Media in a file are their own image.
     FileStore,
     /// The stream could not be written or read.
-    Io(io::Error),
+    Io(#[from] io::Error),
     /// The media that the description asks for cannot be made.
     Media(MediaError),
     /// The snapshot was taken of other media.
@@ -79,14 +79,6 @@ impl fmt::Display for SnapshotError {
             }
             SnapshotError::Damaged { what, number } => write!(f, "the snapshot is damaged: {what} {number}"),
         }
-    }
-}
-
-impl std::error::Error for SnapshotError {}
-
-impl From<io::Error> for SnapshotError {
-    fn from(error: io::Error) -> SnapshotError {
-        SnapshotError::Io(error)
     }
 }
 

@@ -22,6 +22,8 @@ use pellucid_wire::nbd::NbdError;
 use tls::Tls;
 use transmission::Transmission;
 
+pub use transmission::errno;
+
 /// Longest payload of a request; what clients assume unless told otherwise (NBD "Block sizes").
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 /// A client must begin transmission within this time.

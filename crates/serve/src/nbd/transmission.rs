@@ -285,7 +285,8 @@ impl Transmission {
     }
 }
 
-fn errno(status: Status) -> Option<Errno> {
+/// What a client is told about the end of an operation; `None`: success.
+pub fn errno(status: Status) -> Option<Errno> {
     match status {
         Status::Success => None,
         Status::LbaOutOfRange | Status::InvalidField => Some(Errno::Invalid),

@@ -340,7 +340,7 @@ fn trim(
 
 /// What a host is told about the end of an operation.
 #[inline]
-pub(super) fn status(status: pellucid_flash::Status, opcode: Opcode) -> Status {
+pub fn status(status: pellucid_flash::Status, opcode: Opcode) -> Status {
     use pellucid_flash::Status as Drive;
     match status {
         Drive::Success => Status::SUCCESS,

@@ -35,6 +35,7 @@ mod zns;
 
 pub use connection::Connection;
 pub use dhchap::{DhGroup, HostSecrets};
+pub use io::status as host_status;
 pub use private::SecretError;
 pub use subsystem::{ConfigError, SubsystemConfig, serial_number};
 

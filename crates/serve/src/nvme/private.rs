@@ -2,7 +2,6 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -10,21 +9,14 @@ use std::path::{Path, PathBuf};
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Why a file of secrets cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {}", .path.display(), .reason)]
 pub struct SecretError {
     /// The file.
     pub path: PathBuf,
     /// What is wrong with it; nothing of its content.
     pub reason: String,
 }
-
-impl fmt::Display for SecretError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.reason)
-    }
-}
-
-impl std::error::Error for SecretError {}
 
 /// Reads a file, which must be for its owner only, and has `parse` make something of it.
 ///

@@ -12,7 +12,6 @@ use pellucid_flash::{ChunkNotice, FNV_BASIS, fnv1a};
 use pellucid_media::StoreKind;
 use pellucid_wire::nvme::{DISCOVERY_NQN, nqn};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -35,15 +34,19 @@ pub struct SubsystemConfig {
 }
 
 /// Why subsystems cannot be offered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// Not a qualified name.
+    #[error("{0:?}: not a qualified name; allowed: \"nqn.\" and at most 219 bytes more")]
     Nqn(String),
     /// The name is taken.
+    #[error("{0}: the name of another subsystem")]
     Taken(String),
     /// The subsystem has no namespace.
+    #[error("{0}: has no namespace; allowed: at least 1")]
     NoNamespace(String),
     /// Serial number or model of a wrong length or with other characters.
+    #[error("{key} = {value:?}: allowed: 1 to {length_max} printable ASCII characters")]
     Text {
         /// `serial` or `model`.
         key: &'static str,
@@ -53,23 +56,6 @@ pub enum ConfigError {
         length_max: usize,
     },
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Nqn(name) => {
-                write!(f, "{name:?}: not a qualified name; allowed: \"nqn.\" and at most 219 bytes more")
-            }
-            ConfigError::Taken(name) => write!(f, "{name}: the name of another subsystem"),
-            ConfigError::NoNamespace(name) => write!(f, "{name}: has no namespace; allowed: at least 1"),
-            ConfigError::Text { key, value, length_max } => {
-                write!(f, "{key} = {value:?}: allowed: 1 to {length_max} printable ASCII characters")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 pub(super) fn check(subsystems: &[SubsystemConfig]) -> Result<(), ConfigError> {
     for (index, subsystem) in subsystems.iter().enumerate() {

@@ -19,7 +19,6 @@ use pellucid_wire::nvme::{
     DYNAMIC_CONTROLLER, DiscoveryEntry, FabricsType, FeatureId, GetLogPage, IdentifyController,
     IdentifyNamespace, LogId, Property, PropertyGet, PropertySet, Status, SubmissionEntry, nqn, parse_nqn,
 };
-use std::fmt;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
@@ -63,19 +62,12 @@ pub struct RemoteConfig {
 }
 
 /// Why a remote drive cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("remote drive {}: {}", .address, .why)]
 pub struct RemoteError {
     address: String,
     why: String,
 }
-
-impl fmt::Display for RemoteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "remote drive {}: {}", self.address, self.why)
-    }
-}
-
-impl std::error::Error for RemoteError {}
 
 /// What does not change about a remote drive.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ const DEPTH: u16 = 128;
 const IO_BYTES_MAX: u32 = 256 << 10;
 
 /// Why there is no block device.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum UblkError {
     /// The kernel has no such driver, or it is not loaded.
     NoDriver {
@@ -78,8 +78,6 @@ impl fmt::Display for UblkError {
         }
     }
 }
-
-impl std::error::Error for UblkError {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {

@@ -38,8 +38,6 @@ pub use server::{
     OptionRefusal, ServerHandshake, ServerHandshakeEvent, encode_export_name_reply, encode_greeting,
 };
 
-use std::fmt;
-
 use crate::layout::wire_enum;
 
 /// Longest string of the protocol, in bytes (NBD "Values, string lengths").
@@ -113,9 +111,10 @@ wire_enum! {
 }
 
 /// Why a connection cannot go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NbdError {
     /// A message begins with the wrong magic number.
+    #[error("{what}: wrong magic number {value:#x}")]
     Magic {
         /// What is wrong.
         what: &'static str,
@@ -123,8 +122,10 @@ pub enum NbdError {
         value: u64,
     },
     /// The client set handshake flags that the server did not offer.
+    #[error("client flags {0:#x}: only bits 0 and 1 are allowed")]
     ClientFlags(u32),
     /// A length above its limit.
+    #[error("{what}: {length_bytes} bytes announced, at most {max_bytes} allowed")]
     TooLong {
         /// Of what.
         what: &'static str,
@@ -134,26 +135,12 @@ pub enum NbdError {
         max_bytes: u64,
     },
     /// EXPORT_NAME with a name that is no string; the option has no way to answer an error.
+    #[error("export name: must be UTF-8 of at most 4096 bytes")]
     ExportName,
     /// A reply whose content does not fit its type.
+    #[error("{0}: malformed")]
     Malformed(&'static str),
 }
-
-impl fmt::Display for NbdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Magic { what, value } => write!(f, "{what}: wrong magic number {value:#x}"),
-            Self::ClientFlags(flags) => write!(f, "client flags {flags:#x}: only bits 0 and 1 are allowed"),
-            Self::TooLong { what, length_bytes, max_bytes } => {
-                write!(f, "{what}: {length_bytes} bytes announced, at most {max_bytes} allowed")
-            }
-            Self::ExportName => f.write_str("export name: must be UTF-8 of at most 4096 bytes"),
-            Self::Malformed(what) => write!(f, "{what}: malformed"),
-        }
-    }
-}
-
-impl std::error::Error for NbdError {}
 
 /// Magic numbers (NBD "Newstyle negotiation" and "Transmission phase").
 mod magic {

@@ -1,7 +1,5 @@
 //! Text fields: space-padded ASCII (Base 1.4.2) and NVMe Qualified Names (Base 4.7).
 
-use std::fmt;
-
 /// The well-known name of a discovery subsystem (Base 4.7).
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
@@ -9,33 +7,24 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 pub const NQN_BYTES_MAX: usize = 223;
 
 /// Why a 256-byte field is not a qualified name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NqnError {
     /// No zero byte within the first 224 bytes.
+    #[error("qualified name: no zero byte ends it; allowed: at most 223 bytes")]
     Unterminated,
     /// The name has no bytes.
+    #[error("qualified name: empty")]
     Empty,
     /// Not UTF-8.
+    #[error("qualified name: not UTF-8")]
     NotUtf8,
     /// A control character.
+    #[error("qualified name: control characters are not allowed")]
     Control,
     /// Does not begin with `nqn.`.
+    #[error("qualified name: must begin with \"nqn.\"")]
     Prefix,
 }
-
-impl fmt::Display for NqnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unterminated => "qualified name: no zero byte ends it; allowed: at most 223 bytes",
-            Self::Empty => "qualified name: empty",
-            Self::NotUtf8 => "qualified name: not UTF-8",
-            Self::Control => "qualified name: control characters are not allowed",
-            Self::Prefix => "qualified name: must begin with \"nqn.\"",
-        })
-    }
-}
-
-impl std::error::Error for NqnError {}
 
 /// Text in a space-padded field, cut at its end. Bytes outside printable ASCII become `?`.
 pub fn ascii<const N: usize>(text: &str) -> [u8; N] {

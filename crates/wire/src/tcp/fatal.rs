@@ -23,7 +23,7 @@ wire_enum! {
 }
 
 /// A fatal error: status, and the information field that goes with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Fatal {
     /// Fatal Error Status.
     pub status: FatalStatus,
@@ -61,5 +61,3 @@ impl fmt::Display for Fatal {
         }
     }
 }
-
-impl std::error::Error for Fatal {}

@@ -34,8 +34,13 @@ impl Unit {
             Unit::Bytes => format::bytes(value),
             Unit::BinaryBytes => format::binary_bytes(value),
             Unit::BytesPerSecond => format!("{}/s", format::bytes(value)),
-            Unit::Percent if value.abs() < 0.1 => format!("{} %", shortest(value * 100.0)),
-            Unit::Percent => format!("{} %", format::significant(value * 100.0)),
+            Unit::Percent => {
+                let shown = format::significant(value * 100.0);
+                match shown.contains('.') && value.abs() < 0.1 {
+                    true => format!("{} %", shown.trim_end_matches('0').trim_end_matches('.')),
+                    false => format!("{shown} %"),
+                }
+            }
         }
     }
 
