@@ -134,6 +134,16 @@ pub enum Map {
     /// A page map, all of it in DRAM.
     #[default]
     Page,
+    /// BAST: a block map; a log block belongs to one logical block.
+    Bast {
+        /// Log blocks of each die.
+        log_blocks: u32,
+    },
+    /// FAST: a block map; log blocks are shared.
+    Fast {
+        /// Random log blocks of each die; a sequential one is beside them.
+        log_blocks: u32,
+    },
 }
 
 /// A translation layer.

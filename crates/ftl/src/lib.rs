@@ -10,6 +10,7 @@ mod config;
 mod damage;
 mod gc;
 mod handles;
+mod log_block;
 mod map_writes;
 mod mapping_table;
 mod mount;
@@ -33,6 +34,8 @@ pub use config::{
     WearLevelling,
 };
 pub use handles::{HandleEvent, Handles};
+pub use log_block::LogBlock;
+pub use log_block::merge::{MergeCounters, MergeKind};
 pub use mount::{MountReport, MountSource};
 pub use page_map::{FtlCounters, PageMap, SetupError};
 pub use translation::{

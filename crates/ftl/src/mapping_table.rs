@@ -105,7 +105,7 @@ impl MappingTable {
 }
 
 /// One entry for each logical page.
-struct L2p {
+pub(crate) struct L2p {
     entries: u32,
     bytes: MmapMut,
 }

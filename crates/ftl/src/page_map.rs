@@ -20,6 +20,7 @@ pub(crate) use programs::Settled;
 use crate::block_manager::{BlockManager, BlockState};
 use crate::gc::Gc;
 use crate::handles::Handles;
+use crate::log_block::merge::{MergeCounters, MergeKind};
 use crate::mapping_table::MappingTable;
 use crate::temperature::Temperature;
 use crate::translation::{Located, Outdated, Stream};
@@ -40,6 +41,7 @@ impl Stream {
             Stream::Cached => 5,
             Stream::Placed(handle) => 4 + 2 * handle as usize,
             Stream::PlacedCollected(handle) => 5 + 2 * handle as usize,
+            Stream::Log(_) => panic!("a page map has no log blocks"),
         }
     }
 
@@ -83,16 +85,45 @@ pub enum SetupError {
         /// Units needed beside them.
         needed_units: u64,
     },
+    /// A die has too few blocks for its part of the user capacity and its log blocks.
+    TooFewBlocks {
+        /// Which die.
+        die: u32,
+        /// Its good blocks.
+        good_blocks: u32,
+        /// Those that its data need.
+        data_blocks: u32,
+        /// Log blocks, destinations of merges, metadata.
+        other_blocks: u32,
+        /// The most log blocks with this user capacity; 0: none.
+        log_blocks_max: u32,
+        /// The most units of the host with these log blocks.
+        user_units_max: u64,
+    },
 }
 
 impl std::fmt::Display for SetupError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let SetupError::TooLittleSpare { physical_units, user_units, needed_units } = self;
-        write!(
-            f,
-            "over_provisioning: {physical_units} mapping units on good blocks cannot serve {user_units} user units; \
-             at least {needed_units} more are needed for open blocks and collection"
-        )
+        match self {
+            SetupError::TooLittleSpare { physical_units, user_units, needed_units } => write!(
+                f,
+                "over_provisioning: {physical_units} mapping units on good blocks cannot serve {user_units} user units; \
+                 at least {needed_units} more are needed for open blocks and collection"
+            ),
+            SetupError::TooFewBlocks {
+                die,
+                good_blocks,
+                data_blocks,
+                other_blocks,
+                log_blocks_max,
+                user_units_max,
+            } => write!(
+                f,
+                "log_blocks: die {die} has {good_blocks} good blocks; its data need {data_blocks}, and log blocks, merges and \
+                 metadata {other_blocks}; allowed: at most {log_blocks_max} log blocks, or over_provisioning that leaves at \
+                 most {user_units_max} mapping units for the host"
+            ),
+        }
     }
 }
 
@@ -117,6 +148,8 @@ pub struct FtlCounters {
     pub cached_units: u64,
     /// See `cached_units`.
     pub direct_units: u64,
+    /// Merges of log-block translation, by kind.
+    pub merges: [MergeCounters; MergeKind::COUNT],
 }
 
 /// The translation state of one drive.

@@ -17,7 +17,7 @@
 //! when it holds no valid copy. So the newest completed copy of every page is on the media at every moment.
 
 use crate::handles::Handles;
-use crate::{FtlConfig, FtlCounters, Map, MountReport, MountSource, PageMap, SetupError};
+use crate::{FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError};
 use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa};
 use std::ops::Range;
 
@@ -59,6 +59,8 @@ pub enum Stream {
     Placed(u16),
     /// GC copies of this placement handle, with [`crate::Isolation::Persistent`].
     PlacedCollected(u16),
+    /// Host data that share a log block: those of a logical block, or of a die ([`crate::LogBlock::stream`]).
+    Log(u32),
 }
 
 /// Names a planned program until `program_ended`.
@@ -185,6 +187,8 @@ pub enum Outdated {
 pub enum Translation {
     /// See [`PageMap`].
     PageMap(PageMap),
+    /// See [`LogBlock`].
+    LogBlock(LogBlock),
 }
 
 /// Calls the same method of whichever translation this is.
@@ -192,6 +196,7 @@ macro_rules! each {
     ($self:ident, $it:ident => $call:expr) => {
         match $self {
             Translation::PageMap($it) => $call,
+            Translation::LogBlock($it) => $call,
         }
     };
 }
@@ -315,6 +320,43 @@ impl Translation {
         each!(self, it => it.gc_rests(die))
     }
 
+    /// The sources of a fixed copy by position; [`Ppa::NONE`]: the position takes nothing.
+    ///
+    /// # Panics
+    /// When this translation gives no such copies.
+    pub fn copy_sources(&self, id: CopyId) -> &[Ppa] {
+        match self {
+            Translation::LogBlock(it) => it.copy_sources(id),
+            Translation::PageMap(_) => panic!("{id:?} in a page map"),
+        }
+    }
+
+    /// Why a fixed copy takes place.
+    pub fn copy_cause(&self, id: CopyId) -> Cause {
+        match self {
+            Translation::LogBlock(it) => it.copy_cause(id),
+            Translation::PageMap(_) => panic!("{id:?} in a page map"),
+        }
+    }
+
+    /// The source of a fixed copy at `position` cannot be read: its page is lost until it is written again. Whether anybody needs it.
+    pub fn copy_lost(&mut self, id: CopyId, position: u32) -> bool {
+        match self {
+            Translation::LogBlock(it) => it.copy_lost(id, position),
+            Translation::PageMap(_) => panic!("{id:?} in a page map"),
+        }
+    }
+
+    /// The sources of a fixed copy are at hand: binds their place. Gives the page of each position, [`Lpn::NONE`] for padding. `None`:
+    /// nothing is to be programmed now; if it still has to be copied, [`Translation::next_gc`] gives it again. A program that fails is
+    /// not planned again by the caller.
+    pub fn place_copy(&mut self, id: CopyId, lpns: &mut Vec<Lpn>) -> Option<Plan> {
+        match self {
+            Translation::LogBlock(it) => it.place_copy(id, lpns),
+            Translation::PageMap(_) => panic!("{id:?} in a page map"),
+        }
+    }
+
     /// The next block that can be erased, or retired.
     #[inline]
     pub fn next_erase(&mut self) -> Option<Reclaim> {
@@ -423,6 +465,9 @@ impl Translation {
     pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<Translation, SetupError> {
         match config.map {
             Map::Page => PageMap::new(config, layout, bad).map(Translation::PageMap),
+            Map::Bast { .. } | Map::Fast { .. } => {
+                LogBlock::new(config, layout, bad).map(Translation::LogBlock)
+            }
         }
     }
 
@@ -435,6 +480,8 @@ impl Translation {
         match config.map {
             Map::Page => PageMap::mount(config, layout, source)
                 .map(|(map, report)| (Translation::PageMap(map), report)),
+            Map::Bast { .. } | Map::Fast { .. } => LogBlock::mount(config, layout, source)
+                .map(|(map, report)| (Translation::LogBlock(map), report)),
         }
     }
 
@@ -447,6 +494,8 @@ impl Translation {
         match config.map {
             Map::Page => PageMap::restore(config, layout, source)
                 .map(|(map, report)| (Translation::PageMap(map), report)),
+            Map::Bast { .. } | Map::Fast { .. } => LogBlock::restore(config, layout, source)
+                .map(|(map, report)| (Translation::LogBlock(map), report)),
         }
     }
 

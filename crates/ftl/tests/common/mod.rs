@@ -1,6 +1,9 @@
 //! Small drives for the tests of translation.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub mod log_drive;
+pub mod nand;
+
 use pellucid_flash::{DieId, Geometry, Layout, Lpn, Ppa};
 use pellucid_ftl::{
     Durability, FtlConfig, GcJob, Isolation, Located, Map, MapJob, Move, PageMap, Placement, ProgramId,

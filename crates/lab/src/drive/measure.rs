@@ -173,6 +173,7 @@ fn ftl_difference(now: &FtlCounters, before: &FtlCounters) -> FtlCounters {
         refreshed: now.refreshed - before.refreshed,
         cached_units: now.cached_units - before.cached_units,
         direct_units: now.direct_units - before.direct_units,
+        merges: std::array::from_fn(|kind| now.merges[kind].since(&before.merges[kind])),
     }
 }
 

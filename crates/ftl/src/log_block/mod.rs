@@ -1,0 +1,530 @@
+//! Log-block hybrid translation: a map of blocks, and a few log blocks that are mapped by units.
+//!
+//! A logical block is as many pages as a block has units. It has at most one *data block*, in which page i lies at unit i. What hosts write
+//! goes to *log blocks*, superpage by superpage in the order of arrival; the newest copy of a page is in a log block, or at its place in the
+//! data block. Log blocks are few, so sooner or later one has to be merged with the data blocks of what it holds ([`merge`]):
+//!
+//! ```text
+//!  place ─► BAST: the log block of the logical block     ─► program ─► log full, or too many of them ─► evacuate ─► merges ─► erase
+//!           FAST: the sequential one, or the oldest's successor
+//! ```
+//! Such a translation needs little memory: a number for each logical block and for each unit of a log block
+//! ([`LogBlock::memory_bytes`]). The simulator keeps a full mapping table all the same, as it finds a page in one step; that every entry of it
+//! follows from those two is one of the invariants.
+//!
+//! | file | job |
+//! |---|---|
+//! | `mod.rs` | logical blocks, data and log blocks, the room that a drive needs |
+//! | `bast.rs`, `fast.rs` | the policies: which log block takes a write, which one is merged away |
+//! | `merge.rs` | evacuations and merges |
+//! | `programs.rs` | programs under way, what they replace, and failures |
+//! | `blocks.rs` | roles and references of blocks; free ones |
+//! | `journal.rs` | trims and losses that survive a power cut |
+//! | `mark.rs`, `mount.rs` | spare areas; what a mount makes of them |
+//! | `damage.rs`, `check.rs` | damage and wear levelling; invariants |
+//! | `surface.rs` | calls that other translations have work for |
+//!
+//! Logical block n belongs to die `n % dies`. Each die has log blocks, metadata blocks and a merge of its own, so dies share nothing. A die
+//! whose flash is dead loses its logical blocks, and the drive is read-only from then on.
+//!
+//! Invariants: the newest copy on the media of every page has a reference, and a block is erased only when it has none; every copy of a
+//! page that is in use lies in a data block at its place, or in a log block that lists it.
+
+mod bast;
+mod blocks;
+mod check;
+mod damage;
+mod fast;
+mod journal;
+mod mark;
+pub mod merge;
+mod mount;
+mod programs;
+mod surface;
+
+use crate::config::Map;
+use crate::handles::Handles;
+use crate::mapping_table::L2p;
+use crate::page_map::{FtlCounters, SetupError};
+use crate::translation::{Located, Outdated, Plan, Reclaim, Stream};
+use crate::{Durability, FtlConfig};
+use blocks::{Blocks, Role};
+use journal::{Journal, JournalSizes};
+use mark::Kind;
+use merge::{Evacuation, Merge};
+use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
+use programs::Programs;
+use std::collections::VecDeque;
+
+/// A block whose first number is so far back is not written on: the numbers of its superpages count from its first, in 32 bits.
+const BLOCK_SEQUENCES: u64 = 1 << 31;
+
+/// Which log block takes a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Bast,
+    Fast,
+}
+
+/// A log block.
+#[derive(Clone, Debug)]
+struct Log {
+    block: BlockId,
+    /// The logical block to which all of it belongs; `None`: any.
+    owner: Option<u32>,
+    /// The next superpage.
+    next: u32,
+    /// It takes more, as far as it has room.
+    open: bool,
+    /// Every page that it holds lies at its place.
+    in_place: bool,
+    /// Sequence numbers: of its first superpage, and of the last one that a host wrote.
+    began: u64,
+    used_at: u64,
+    /// The page of each unit.
+    pages: Vec<Lpn>,
+}
+
+/// What belongs to one die.
+#[derive(Clone, Debug)]
+struct Die {
+    /// The data block of each of its logical blocks.
+    data: Vec<BlockId>,
+    /// Oldest first.
+    logs: Vec<Log>,
+    run: fast::Run,
+    evacuations: VecDeque<Evacuation>,
+    merge: Option<Merge>,
+    /// Of the merge: where each page was, and the sources of the superpage that is being read.
+    from: Vec<Ppa>,
+    sources: Vec<Ppa>,
+    journal: Journal,
+    /// A merge has no block for its destination, and none comes back.
+    starved: bool,
+    dead: bool,
+}
+
+impl Die {
+    /// The log block of logical block `lbn` alone.
+    fn owned(&self, lbn: u32) -> Option<usize> {
+        self.logs.iter().position(|log| log.owner == Some(lbn))
+    }
+}
+
+const NO_BLOCK: BlockId = BlockId(u32::MAX);
+
+/// The log-block translation of one drive.
+#[derive(Clone, Debug)]
+pub struct LogBlock {
+    scheme: Scheme,
+    /// Of each die; with FAST the sequential one is beside them.
+    log_blocks: u32,
+    config: FtlConfig,
+    layout: Layout,
+    user_units: u32,
+    map: L2p,
+    blocks: Blocks,
+    dies: Vec<Die>,
+    programs: Programs,
+    sequence: u64,
+    journal: Option<JournalSizes>,
+    /// Trims and losses so far.
+    trims: u64,
+    /// Those up to this one are to be written to the media.
+    save_to: u64,
+    /// There may be metadata to be programmed.
+    map_jobs: bool,
+    /// Space may have come for host writes.
+    released: bool,
+    /// Copies that became invalid and were not taken, if somebody takes them.
+    outdated: Vec<(Ppa, Outdated)>,
+    names_outdated: bool,
+    /// The one that every drive has: log blocks keep nothing apart.
+    handles: Handles,
+    /// Lists of log blocks that are gone, used again.
+    lists: Vec<Vec<Lpn>>,
+    counters: FtlCounters,
+}
+
+impl LogBlock {
+    /// Translation for empty media on which `bad` blocks are retired from the start.
+    pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<LogBlock, SetupError> {
+        let map = LogBlock::new_worn(config, layout, bad)?;
+        for die in (0..layout.dies).map(DieId) {
+            let (good, needed) = (map.blocks.good(die), map.blocks_needed(die, map.log_blocks));
+            if good < needed {
+                return Err(map.too_few_blocks(die, good, needed));
+            }
+        }
+        Ok(map)
+    }
+
+    fn too_few_blocks(&self, die: DieId, good: u32, needed: u32) -> SetupError {
+        let least = self.blocks_needed(die, 1);
+        let logical = self.logical_blocks_of(die);
+        SetupError::TooFewBlocks {
+            die: die.0,
+            good_blocks: good,
+            data_blocks: logical,
+            other_blocks: needed - logical,
+            log_blocks_max: (good + 1).saturating_sub(least),
+            user_units_max: u64::from(good.saturating_sub(needed - logical))
+                * u64::from(self.layout.units_per_block)
+                * u64::from(self.layout.dies),
+        }
+    }
+
+    /// As [`LogBlock::new`], for a drive in use, which may have lost blocks since.
+    fn new_worn(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<LogBlock, SetupError> {
+        let (scheme, log_blocks) = match config.map {
+            Map::Bast { log_blocks } => (Scheme::Bast, log_blocks),
+            Map::Fast { log_blocks } => (Scheme::Fast, log_blocks),
+            other => unreachable!("{other:?} has no log blocks"),
+        };
+        let wanted = config.user_units(layout);
+        if wanted == 0 || wanted > u64::from(layout.units) {
+            return Err(SetupError::TooLittleSpare {
+                physical_units: layout.units.into(),
+                user_units: wanted,
+                needed_units: 0,
+            });
+        }
+        let user_units = wanted as u32;
+        let logical_blocks = user_units.div_ceil(layout.units_per_block);
+        let per_die = logical_blocks.div_ceil(layout.dies);
+        let journal = (config.durability != Durability::Volatile).then(|| JournalSizes::new(layout, per_die));
+        let die = Die {
+            data: vec![NO_BLOCK; per_die as usize],
+            logs: Vec::new(),
+            run: fast::Run::default(),
+            evacuations: VecDeque::new(),
+            merge: None,
+            from: Vec::new(),
+            sources: Vec::new(),
+            journal: Journal::new(journal.map_or(0, |sizes| sizes.pages)),
+            starved: false,
+            dead: false,
+        };
+        Ok(LogBlock {
+            scheme,
+            log_blocks: log_blocks.max(1),
+            config: config.clone(),
+            layout: layout.clone(),
+            user_units,
+            map: L2p::new(user_units),
+            blocks: Blocks::new(layout, bad, config.wear.dynamic),
+            dies: vec![die; layout.dies as usize],
+            programs: Programs::new(layout.units_per_stripe),
+            sequence: 1,
+            journal,
+            trims: 0,
+            save_to: 0,
+            map_jobs: false,
+            released: false,
+            outdated: Vec::new(),
+            names_outdated: false,
+            handles: Handles::new(1, layout),
+            lists: Vec::new(),
+            counters: FtlCounters::default(),
+        })
+    }
+
+    /// Blocks that `die` needs with so many log blocks: those for data, a sequential log block, the destination of a merge, one in its
+    /// place should it fail, and metadata.
+    fn blocks_needed(&self, die: DieId, log_blocks: u32) -> u32 {
+        let sequential = u32::from(self.scheme == Scheme::Fast);
+        self.least_blocks(die) + 1 + log_blocks + sequential
+    }
+
+    /// The same without any log block, and with nothing in place of a destination that fails.
+    fn least_blocks(&self, die: DieId) -> u32 {
+        self.logical_blocks_of(die) + 1 + self.journal.map_or(0, |sizes| sizes.blocks)
+    }
+
+    fn logical_blocks_of(&self, die: DieId) -> u32 {
+        let blocks = self.user_units.div_ceil(self.layout.units_per_block);
+        blocks.saturating_sub(die.0).div_ceil(self.layout.dies)
+    }
+
+    /// Free blocks that metadata may still need.
+    fn metadata_reserve(&self, die: DieId) -> u32 {
+        let in_use = self.dies[die.0 as usize].journal.blocks_in_use();
+        self.journal.map_or(0, |sizes| sizes.blocks.saturating_sub(in_use))
+    }
+
+    /// Logical block of a page, and its number there.
+    #[inline]
+    fn lbn(&self, lpn: Lpn) -> (u32, u32) {
+        self.layout.split.units_per_block.div_rem(lpn.0)
+    }
+
+    #[inline]
+    fn lpn(&self, lbn: u32, at: u32) -> Lpn {
+        Lpn(lbn * self.layout.units_per_block + at)
+    }
+
+    /// Pages of a logical block; the last one may have fewer than the others.
+    fn pages_of(&self, lbn: u32) -> u32 {
+        (self.user_units - lbn * self.layout.units_per_block).min(self.layout.units_per_block)
+    }
+
+    fn die_of_lbn(&self, lbn: u32) -> DieId {
+        DieId(lbn % self.layout.dies)
+    }
+
+    fn data_block(&self, lbn: u32) -> Option<BlockId> {
+        let die = &self.dies[(lbn % self.layout.dies) as usize];
+        Some(die.data[(lbn / self.layout.dies) as usize]).filter(|&block| block != NO_BLOCK)
+    }
+
+    fn set_data_block(&mut self, lbn: u32, block: Option<BlockId>) {
+        let die = &mut self.dies[(lbn % self.layout.dies) as usize];
+        die.data[(lbn / self.layout.dies) as usize] = block.unwrap_or(NO_BLOCK);
+    }
+
+    /// Mapping units the host may use.
+    pub fn user_units(&self) -> u32 {
+        self.user_units
+    }
+
+    /// Where `lpn` lies.
+    #[inline]
+    pub fn lookup(&mut self, lpn: Lpn) -> Located {
+        self.peek(lpn)
+    }
+
+    /// The same; it does not count as a use.
+    #[inline]
+    pub fn peek(&self, lpn: Lpn) -> Located {
+        match self.map.get(lpn) {
+            Ppa::NONE => Located::Zero,
+            Ppa::LOST => Located::Lost,
+            ppa => Located::At(ppa),
+        }
+    }
+
+    /// Prefetches the map entry of `lpn`, for the simulator's speed.
+    #[inline]
+    pub fn prefetch(&self, lpn: Lpn) {
+        self.map.prefetch(lpn);
+    }
+
+    /// Which stream a host write of `lpn` belongs to; counts the write.
+    #[inline]
+    pub fn stream(&mut self, lpn: Lpn, _handle: u16) -> Stream {
+        Stream::Log(match self.scheme {
+            Scheme::Bast => self.lbn(lpn).0,
+            Scheme::Fast => self.stream_fast(lpn),
+        })
+    }
+
+    /// How many streams there are.
+    pub fn streams(&self) -> u32 {
+        match self.scheme {
+            Scheme::Bast => self.user_units.div_ceil(self.layout.units_per_block),
+            Scheme::Fast => self.layout.dies * fast::STREAMS,
+        }
+    }
+
+    /// Binds a destination for host data of one stream, at most a superpage of them ([`Lpn::NONE`] for units that lost their page
+    /// meanwhile). `None`: no space now; a merge has to end first.
+    ///
+    /// # Panics
+    /// With a stream that this translation has not given.
+    pub fn place(&mut self, stream: Stream, _near: Option<DieId>, lpns: &[Lpn]) -> Option<Plan> {
+        debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_stripe as usize);
+        let Stream::Log(group) = stream else { panic!("{stream:?} is no stream of log blocks") };
+        match self.scheme {
+            Scheme::Bast => self.place_bast(group, lpns),
+            Scheme::Fast => self.place_fast(group, lpns),
+        }
+    }
+
+    /// Whether a log block takes another superpage. One that was begun too long ago is closed.
+    fn takes_more(&mut self, die: DieId, log: usize) -> bool {
+        let (sequence, stripes) = (self.sequence, self.layout.stripes_per_block);
+        let state = &mut self.dies[die.0 as usize];
+        let log = &mut state.logs[log];
+        log.open &= sequence - log.began < BLOCK_SEQUENCES;
+        log.open && log.next < stripes && !state.dead
+    }
+
+    /// Opens a log block of `die`, if that leaves the free blocks that a merge and metadata need. Its place among the log blocks.
+    fn open_log(&mut self, die: DieId, owner: Option<u32>) -> Option<usize> {
+        let full = |merge: &Merge| self.blocks.role(merge.target) == Role::Destination;
+        let state = &self.dies[die.0 as usize];
+        let destination = u32::from(!state.merge.as_ref().is_some_and(full));
+        // With one log block a drive that has lost blocks still works.
+        let in_its_place = u32::from(!state.logs.is_empty());
+        let kept = self.metadata_reserve(die) + destination + in_its_place;
+        if state.dead || self.blocks.free(die) <= kept {
+            return None;
+        }
+        let block = self.blocks.take(die, Role::Log, false)?;
+        let pages = self.lists.pop().unwrap_or_default();
+        let (began, used_at) = (self.sequence, self.sequence);
+        let log = Log { block, owner, next: 0, open: true, in_place: owner.is_some(), began, used_at, pages };
+        let logs = &mut self.dies[die.0 as usize].logs;
+        logs.push(log);
+        Some(logs.len() - 1)
+    }
+
+    /// Plans the next superpage of a log block.
+    fn append(&mut self, die: DieId, log: usize, lpns: &[Lpn]) -> Plan {
+        let Log { block, next, owner, .. } = self.dies[die.0 as usize].logs[log];
+        self.dies[die.0 as usize].logs[log].used_at = self.sequence;
+        self.log_grew(die, block, lpns);
+        let kind = if owner.is_some() { Kind::Owned } else { Kind::Random };
+        self.plan_host(block, next, kind, lpns)
+    }
+
+    /// The next superpage of a log block holds `lpns`.
+    fn log_grew(&mut self, die: DieId, block: BlockId, lpns: &[Lpn]) {
+        let (per_block, per_stripe) = (self.layout.units_per_block, self.layout.units_per_stripe);
+        let logs = &mut self.dies[die.0 as usize].logs;
+        let Some(log) = logs.iter_mut().find(|log| log.block == block) else { return };
+        if let Some(owner) = log.owner {
+            let first = owner * per_block + log.next * per_stripe;
+            let at_place = |(place, lpn): (u32, &Lpn)| *lpn == Lpn::NONE || lpn.0 == place;
+            log.in_place &= (first..).zip(lpns).all(at_place);
+        }
+        log.next += 1;
+        log.pages.extend_from_slice(lpns);
+        log.pages.resize((log.next * per_stripe) as usize, Lpn::NONE);
+    }
+
+    /// A log block takes no more data of hosts.
+    fn close_log(&mut self, block: BlockId) {
+        let logs = &mut self.dies[self.layout.die_of_block(block).0 as usize].logs;
+        if let Some(log) = logs.iter_mut().find(|log| log.block == block) {
+            log.open = false;
+        }
+    }
+
+    fn remove_log(&mut self, die: DieId, block: BlockId) {
+        let logs = &mut self.dies[die.0 as usize].logs;
+        if let Some(at) = logs.iter().position(|log| log.block == block) {
+            let mut pages = logs.remove(at).pages;
+            pages.clear();
+            self.lists.push(pages);
+        }
+    }
+
+    /// A log block is to be merged away, because host data need its place.
+    fn want_merge(&mut self, block: BlockId) {
+        let die = self.layout.die_of_block(block);
+        let waiting = |cause| matches!(cause, pellucid_flash::Cause::Collection);
+        let state = &self.dies[die.0 as usize];
+        // One at a time: the next is asked for when this one has not been enough.
+        if !state.dead && !state.evacuations.iter().any(|evacuation| waiting(evacuation.cause())) {
+            self.evacuate(block, pellucid_flash::Cause::Collection);
+        }
+    }
+
+    /// A block that is to be erased, or retired.
+    pub fn next_erase(&mut self) -> Option<Reclaim> {
+        let mut awaits_trims = false;
+        let waiting = self.blocks.leaving().iter().position(|&block| {
+            let state = &self.dies[self.layout.die_of_block(block).0 as usize];
+            let saved = self.blocks.last_trim(block) < state.journal.saved_before();
+            awaits_trims |= !saved && !state.dead;
+            saved || state.dead
+        });
+        if let Some(at) = waiting {
+            let block = self.blocks.leaving()[at];
+            if self.blocks.failed(block) {
+                self.counters.grown_bad += 1;
+                return Some(Reclaim::Retire(self.blocks.retire_leaving(at)));
+            }
+            let (block, cause, merge) = self.blocks.erase(at);
+            if let Some(kind) = merge {
+                self.counters.merges[kind as usize].erases += 1;
+            }
+            self.counters.refreshed += u64::from(cause == pellucid_flash::Cause::Refresh);
+            return Some(Reclaim::Erase(block, cause));
+        }
+        if !awaits_trims {
+            return None;
+        }
+        (self.save_to, self.map_jobs) = (self.trims, true);
+        Some(Reclaim::AwaitsTrims)
+    }
+
+    /// The erase of a block has ended. Failed: the block is retired.
+    pub fn erase_ended(&mut self, block: BlockId, ok: bool) {
+        let die = self.layout.die_of_block(block);
+        self.blocks.erased(block, ok);
+        self.counters.grown_bad += u64::from(!ok);
+        (self.released, self.map_jobs) = (true, true);
+        self.level_wear(die);
+        self.step(die);
+    }
+
+    /// Whether space may have come for host writes that were turned away, since this was asked last.
+    #[inline]
+    pub fn take_released(&mut self) -> bool {
+        std::mem::take(&mut self.released)
+    }
+
+    /// From now on [`LogBlock::take_outdated`] names the copies that become invalid.
+    pub fn name_outdated(&mut self) {
+        self.names_outdated = true;
+    }
+
+    /// Copies that became invalid since the last time, and why.
+    #[inline]
+    pub fn take_outdated(&mut self) -> std::vec::Drain<'_, (Ppa, Outdated)> {
+        self.outdated.drain(..)
+    }
+
+    /// Free blocks in all.
+    #[inline]
+    pub fn free_blocks(&self) -> u32 {
+        self.blocks.free_total()
+    }
+
+    /// Bad blocks in all, factory and grown.
+    pub fn bad_blocks(&self) -> u32 {
+        self.blocks.bad()
+    }
+
+    /// How often `block` was erased.
+    pub fn erases(&self, block: BlockId) -> u32 {
+        self.blocks.erases(block)
+    }
+
+    /// All blocks have been erased so often before the drive was made.
+    pub fn set_erases(&mut self, erases: u32) {
+        (0..self.layout.blocks).for_each(|block| self.blocks.set_erases(BlockId(block), erases));
+    }
+
+    /// Whether `block` takes data before it is erased again.
+    pub fn takes_data(&self, block: BlockId) -> bool {
+        let open = |die: &Die| die.logs.iter().any(|log| log.block == block && log.open);
+        match self.blocks.role(block) {
+            Role::Free | Role::Destination => true,
+            Role::Log => open(&self.dies[self.layout.die_of_block(block).0 as usize]),
+            _ => false,
+        }
+    }
+
+    /// What translation decided so far.
+    pub fn counters(&self) -> FtlCounters {
+        self.counters
+    }
+
+    /// Sets the counters: to zero, or to what translation had counted before a power cut.
+    pub fn set_counters(&mut self, counters: FtlCounters) {
+        self.counters = counters;
+    }
+
+    /// Bytes of memory that a drive would need: a number for each logical block and each unit of a log block, and the tables of
+    /// blocks.
+    pub fn memory_bytes(&self) -> u64 {
+        let numbers = |die: &Die| {
+            let logs = self.log_blocks + u32::from(self.scheme == Scheme::Fast);
+            die.data.len() as u64 + u64::from(logs) * u64::from(self.layout.units_per_block)
+        };
+        4 * self.dies.iter().map(numbers).sum::<u64>() + self.blocks.memory_bytes()
+    }
+}

@@ -1,0 +1,74 @@
+//! Calls of [`crate::Translation`] that other translations have work for: log blocks move whole superpages to fixed places, and know neither
+//! placement handles nor an SLC cache.
+
+use super::LogBlock;
+use crate::handles::Handles;
+use crate::translation::{Arrival, Arrived, Move};
+use pellucid_flash::{DieId, Lpn, Ppa};
+use std::ops::Range;
+
+impl LogBlock {
+    /// Whether the copy at `from`, whose spare area names this page, is still needed.
+    #[inline]
+    pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
+        named.is_some_and(|lpn| lpn.0 < self.user_units && self.map.get(lpn) == from)
+    }
+
+    /// Nothing moves unit by unit.
+    #[inline]
+    pub fn next_gc_in(&mut self, _die: DieId, _places: Range<Ppa>) -> Option<Move> {
+        None
+    }
+
+    /// The same.
+    #[inline]
+    pub fn arrived(&mut self, _moved: &Move, _named: Option<Lpn>, _arrival: Arrival) -> Arrived {
+        Arrived::Drop
+    }
+
+    /// The same.
+    #[inline]
+    pub fn gc_rests(&self, _die: DieId) -> bool {
+        true
+    }
+
+    /// A mount reads all spare areas, so nothing is written to shorten it.
+    #[inline]
+    pub fn checkpoint(&mut self) -> bool {
+        false
+    }
+
+    /// The placement handles: one.
+    pub fn handles(&self) -> &Handles {
+        &self.handles
+    }
+
+    /// The same.
+    pub fn handles_mut(&mut self) -> &mut Handles {
+        &mut self.handles
+    }
+
+    /// The placement handle in whose blocks `lpn` lies: none.
+    pub fn owner(&self, _lpn: Lpn) -> u16 {
+        0
+    }
+
+    /// Handle 0 has no reclaim unit of its own.
+    pub fn next_unit(&mut self, _handle: u16) {}
+
+    /// There is no SLC cache.
+    pub fn pass_cache(&mut self, _past: bool) {}
+
+    /// The same.
+    pub fn fold(&mut self, _on: bool) {}
+
+    /// The same.
+    pub fn has_cached(&self) -> bool {
+        false
+    }
+
+    /// The same.
+    pub fn cache_use(&self) -> (u32, u32) {
+        (0, 0)
+    }
+}

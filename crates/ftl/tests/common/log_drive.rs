@@ -1,0 +1,349 @@
+//! A small drive with log-block translation over a toy flash memory, beside a plain model of what it has to say.
+//!
+//! Programs, erases and reads for copies wait in line and are carried out one at a time, the next one of a random die, so that much is
+//! under way at once. After every step all invariants are checked.
+
+use super::nand::{Data, Nand};
+use pellucid_flash::{BlockId, Layout, Lpn, Ppa, Rng};
+use pellucid_ftl::{CopyId, FtlConfig, GcJob, Located, LogBlock, MapJob, Plan, ProgramId, Reclaim, Stream};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A media operation in the line of its die.
+#[derive(Clone, Debug)]
+enum Op {
+    Program { plan: Plan, units: Vec<(Lpn, Data)>, host: bool },
+    Erase(BlockId),
+}
+
+/// What a page may hold after a power cut: versions from the flushed one on; version 0 is nothing.
+#[derive(Clone, Debug, Default)]
+struct Page {
+    newest: u64,
+    since_flush: Vec<u64>,
+    /// It was lost when a copy could not be read.
+    may_be_lost: bool,
+}
+
+#[derive(Clone)]
+pub struct Drive {
+    pub map: LogBlock,
+    pub nand: Nand,
+    pub layout: Layout,
+    config: FtlConfig,
+    pub rng: Rng,
+    /// Host data that wait for a superpage, by stream.
+    queues: BTreeMap<u32, VecDeque<(Lpn, u64)>>,
+    lines: Vec<VecDeque<Op>>,
+    /// Copies whose sources were read.
+    read: Vec<(CopyId, Vec<Data>)>,
+    pages: Vec<Page>,
+    version: u64,
+    /// One program, or erase, in so many fails; 0: none.
+    pub program_fails: u64,
+    pub erase_fails: u64,
+    /// Invariants are checked after every step.
+    pub checks: bool,
+}
+
+impl Drive {
+    pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId], seed: u64) -> Drive {
+        let map = LogBlock::new(config, layout, bad).unwrap_or_else(|e| panic!("{e}"));
+        let pages = vec![Page { since_flush: vec![0], ..Page::default() }; map.user_units() as usize];
+        Drive {
+            map,
+            nand: Nand::new(layout, bad),
+            layout: layout.clone(),
+            config: config.clone(),
+            rng: Rng::new(seed),
+            queues: BTreeMap::new(),
+            lines: vec![VecDeque::new(); layout.dies as usize],
+            read: Vec::new(),
+            pages,
+            version: 0,
+            program_fails: 0,
+            erase_fails: 0,
+            checks: true,
+        }
+    }
+
+    pub fn user_units(&self) -> u32 {
+        self.map.user_units()
+    }
+
+    /// Writes a page; it is programmed when its stream has a superpage.
+    pub fn write(&mut self, lpn: u32) {
+        self.version += 1;
+        let page = &mut self.pages[lpn as usize];
+        page.newest = self.version;
+        page.since_flush.push(self.version);
+        page.may_be_lost = false;
+        self.queue(Lpn(lpn), self.version);
+        self.pump();
+    }
+
+    fn queue(&mut self, lpn: Lpn, version: u64) {
+        let Stream::Log(stream) = self.map.stream(lpn, 0) else { panic!("not a log block's stream") };
+        assert!(stream < self.map.streams());
+        // As a write buffer does: a page waits once.
+        for queue in self.queues.values_mut() {
+            queue.retain(|waiting| waiting.0 != lpn);
+        }
+        self.queues.entry(stream).or_default().push_back((lpn, version));
+    }
+
+    pub fn trim(&mut self, lpn: u32) {
+        for queue in self.queues.values_mut() {
+            queue.retain(|waiting| waiting.0 != Lpn(lpn));
+        }
+        let page = &mut self.pages[lpn as usize];
+        page.newest = 0;
+        page.since_flush.push(0);
+        page.may_be_lost = false;
+        self.map.trim(Lpn(lpn));
+        self.pump();
+    }
+
+    /// Plans what can be planned; `pad`: host data that are less than a superpage too.
+    fn plan(&mut self, pad: bool) {
+        let per_stripe = self.layout.units_per_stripe as usize;
+        let streams: Vec<u32> = self.queues.keys().copied().collect();
+        for stream in streams {
+            while let Some(queue) = self.queues.get_mut(&stream)
+                && (queue.len() >= per_stripe || (pad && !queue.is_empty()))
+            {
+                let units: Vec<(Lpn, u64)> = queue.iter().take(per_stripe).copied().collect();
+                let lpns: Vec<Lpn> = units.iter().map(|unit| unit.0).collect();
+                let Some(plan) = self.map.place(Stream::Log(stream), None, &lpns) else { break };
+                queue.drain(..units.len());
+                let units = units.into_iter().map(|(lpn, version)| (lpn, Data::Version(version))).collect();
+                self.lines[plan.die.0 as usize].push_back(Op::Program { plan, units, host: true });
+            }
+        }
+    }
+
+    pub fn pump(&mut self) {
+        self.pump_padding(false);
+    }
+
+    fn pump_padding(&mut self, pad: bool) {
+        self.plan(pad);
+        for die in (0..self.layout.dies).map(pellucid_flash::DieId) {
+            self.map.reap(die);
+            while self.map.wants_gc(die, false)
+                && let Some(GcJob::Copy(id)) = self.map.next_gc(die, false)
+            {
+                let sources = self.map.copy_sources(id).to_vec();
+                let mut data = vec![Data::Padding; sources.len()];
+                for (position, source) in sources.into_iter().enumerate().filter(|(_, s)| s.is_some()) {
+                    match self.nand.read(source) {
+                        Some((_, found)) => data[position] = found,
+                        None => {
+                            let lpn = self.page_at(source);
+                            if self.map.copy_lost(id, position as u32) {
+                                self.pages[lpn.0 as usize].may_be_lost = true;
+                            }
+                        }
+                    }
+                }
+                self.read.push((id, data));
+            }
+        }
+        self.reclaim();
+    }
+
+    fn page_at(&self, ppa: Ppa) -> Lpn {
+        let at = |lpn: &u32| self.map.peek(Lpn(*lpn)) == Located::At(ppa);
+        Lpn((0..self.user_units()).find(at).expect("a source is in use"))
+    }
+
+    fn reclaim(&mut self) {
+        loop {
+            while let Some(MapJob::Program { plan, units, .. }) = self.map.next_map_job() {
+                let content = |position| {
+                    let (lpn, bytes) = self.map.metadata(plan.id, position);
+                    (lpn, Data::Metadata(bytes.to_vec()))
+                };
+                let units = (0..units).map(content).collect();
+                self.lines[plan.die.0 as usize].push_back(Op::Program { plan, units, host: false });
+            }
+            match self.map.next_erase() {
+                Some(Reclaim::Erase(block, _)) => {
+                    let die = self.layout.die_of_block(block);
+                    self.lines[die.0 as usize].push_back(Op::Erase(block));
+                }
+                Some(Reclaim::Retire(block)) => self.nand.retire(block),
+                // Perhaps a map job can be had now.
+                Some(Reclaim::AwaitsTrims) => match self.map.next_map_job() {
+                    Some(MapJob::Program { plan, units, .. }) => {
+                        let content = |position| {
+                            let (lpn, bytes) = self.map.metadata(plan.id, position);
+                            (lpn, Data::Metadata(bytes.to_vec()))
+                        };
+                        let units = (0..units).map(content).collect();
+                        self.lines[plan.die.0 as usize].push_back(Op::Program { plan, units, host: false });
+                    }
+                    _ => return,
+                },
+                None => return,
+            }
+        }
+    }
+
+    /// Carries out one thing that is under way; `false`: nothing is.
+    pub fn step(&mut self) -> bool {
+        let busy: Vec<usize> = (0..self.lines.len()).filter(|&die| !self.lines[die].is_empty()).collect();
+        let choices = busy.len() + self.read.len();
+        if choices == 0 {
+            return false;
+        }
+        let choice = self.rng.below(choices as u64) as usize;
+        if choice < busy.len() {
+            let op = self.lines[busy[choice]].pop_front().expect("a line that is not empty");
+            self.carry_out(op);
+        } else {
+            let (id, data) = self.read.remove(choice - busy.len());
+            let mut lpns = Vec::new();
+            if let Some(plan) = self.map.place_copy(id, &mut lpns) {
+                let unit = |(lpn, data)| if lpn == Lpn::NONE { (lpn, Data::Padding) } else { (lpn, data) };
+                let units = lpns.into_iter().zip(data).map(unit).collect();
+                self.lines[plan.die.0 as usize].push_back(Op::Program { plan, units, host: false });
+            }
+        }
+        self.pump();
+        if self.checks {
+            self.map.check();
+        }
+        true
+    }
+
+    fn carry_out(&mut self, op: Op) {
+        match op {
+            Op::Program { plan, units, host } => {
+                let ok = self.program_fails == 0 || self.rng.below(self.program_fails) > 0;
+                self.nand.program(plan.first, plan.sequence, units.clone(), ok);
+                self.end_program(plan.id, ok);
+                if !ok && host {
+                    for (lpn, data) in units {
+                        // Only the newest version is written again.
+                        if let Data::Version(version) = data
+                            && self.pages[lpn.0 as usize].newest == version
+                        {
+                            self.queue(lpn, version);
+                        }
+                    }
+                }
+            }
+            Op::Erase(block) => {
+                let ok = self.erase_fails == 0 || self.rng.below(self.erase_fails) > 0;
+                self.nand.erase(block, ok);
+                if !ok {
+                    self.nand.retire(block);
+                }
+                self.map.erase_ended(block, ok);
+            }
+        }
+    }
+
+    fn end_program(&mut self, id: ProgramId, ok: bool) {
+        self.map.program_started(id);
+        self.map.program_ended(id, ok);
+    }
+
+    /// Everything that waits goes to the media; whether there was room for it.
+    pub fn drain(&mut self) -> bool {
+        for _ in 0..1_000_000 {
+            self.pump_padding(true);
+            if !self.step() {
+                return self.queues.values().all(VecDeque::is_empty);
+            }
+        }
+        panic!("it does not come to rest");
+    }
+
+    /// What was written and trimmed so far survives a power cut.
+    pub fn flush(&mut self) {
+        assert!(self.drain(), "there is no room");
+        let point = self.map.flush_point();
+        while !self.map.flush_to(point) {
+            self.pump();
+            assert!(self.step(), "a flush waits for nothing");
+        }
+        for page in &mut self.pages {
+            page.since_flush = vec![page.newest];
+        }
+    }
+
+    /// The version of a page that the drive would read from the media, and whether that is its newest; `None`: lost.
+    fn on_media(&self, lpn: u32) -> (Option<u64>, bool) {
+        match self.map.peek(Lpn(lpn)) {
+            Located::Zero => (Some(0), true),
+            Located::Lost => (None, true),
+            Located::At(ppa) => match self.map.readable(ppa) {
+                copy if copy.is_some() => match self.nand.read(copy) {
+                    Some((found, Data::Version(version))) => {
+                        assert_eq!(found, Lpn(lpn), "unit {} holds another page", copy.0);
+                        (Some(version), copy == ppa)
+                    }
+                    None if self.nand.unreadable.contains(&copy) => (None, copy == ppa),
+                    other => panic!("page {lpn} at {}: {other:?}", copy.0),
+                },
+                _ => (Some(0), false),
+            },
+            Located::NeedsMap(_) => panic!("all of the map is in memory"),
+        }
+    }
+
+    /// Compares every page with the model.
+    pub fn verify(&self) {
+        let waiting = |lpn: u32| self.queues.values().flatten().any(|unit| unit.0 == Lpn(lpn));
+        for lpn in (0..self.user_units()).filter(|&lpn| !waiting(lpn)) {
+            let (version, newest) = self.on_media(lpn);
+            let page = &self.pages[lpn as usize];
+            match version {
+                Some(version) if newest => assert_eq!(version, page.newest, "page {lpn}"),
+                Some(_) => {}
+                None => assert!(page.may_be_lost, "page {lpn} is lost"),
+            }
+        }
+    }
+
+    /// Cuts the power: what is first in line is torn, as often as not; the rest never happened. Then mounts again.
+    pub fn cut(&mut self) {
+        for line in &mut self.lines {
+            if let Some(op) = line.pop_front()
+                && self.rng.below(2) == 0
+            {
+                match op {
+                    Op::Program { plan, units, .. } => {
+                        self.nand.program(plan.first, plan.sequence, units, false);
+                    }
+                    Op::Erase(block) => self.nand.erase(block, false),
+                }
+            }
+            line.clear();
+        }
+        self.queues.clear();
+        self.read.clear();
+        let (map, report) =
+            LogBlock::mount(&self.config, &self.layout, &self.nand).expect("it fitted before");
+        map.check();
+        self.map = map;
+        let mut mapped = 0;
+        for lpn in 0..self.user_units() {
+            let (version, newest) = self.on_media(lpn);
+            assert!(newest, "nothing is under way after a mount");
+            let page = &mut self.pages[lpn as usize];
+            match version {
+                Some(version) => {
+                    let allowed = &page.since_flush;
+                    assert!(allowed.contains(&version), "page {lpn}: version {version} of {allowed:?}");
+                    mapped += u64::from(version > 0);
+                    (page.newest, page.since_flush) = (version, vec![version]);
+                }
+                None => assert!(page.may_be_lost, "page {lpn} was lost at the mount"),
+            }
+        }
+        assert_eq!(report.mapped_units, mapped);
+        self.pump();
+    }
+}
