@@ -353,17 +353,6 @@ impl PageMap {
         }
     }
 
-    /// Whether `die` wants to collect but has no victim that would free anything.
-    pub fn next_victim_is_missing(&mut self, die: DieId) -> bool {
-        match self.choose_victim(die, false) {
-            Some((victim, cause)) => {
-                self.start(die, victim, cause);
-                false
-            }
-            None => true,
-        }
-    }
-
     /// Whether the copy at `from`, whose spare area names this page, is still needed; if not, there is nothing to move. Without a
     /// spare area it is unreadable, or overwritten and already being erased.
     #[inline]
