@@ -11,9 +11,9 @@
 //! Input that a congested session did not take is held here, and nothing more is read until it is taken, so a peer that
 //! sends faster than it is served meets a full socket.
 
+use crate::budget::{OWN_BYTES, STALL_NS_MAX, STALL_PART};
 use crate::core::{Core, Done};
 use crate::output::Output;
-use crate::room::{OWN_BYTES, STALL_NS_MAX, STALL_PART};
 use crate::session::{Close, ConnectionId, Load, Port, Session};
 use crate::socket::{Stream, UNIX_SEND_BYTES};
 use std::io::{self, IoSliceMut};
@@ -219,7 +219,7 @@ impl Connection {
             self.receive_held(core);
             return 0;
         }
-        let short = core.room.is_short(core.bytes_held());
+        let short = core.budget.is_short(core.bytes_held());
         let scratch = if short { &mut scratch[..SHORT_READ_BYTES] } else { scratch };
         let (landing, room, result) = match self.session.landing() {
             Some(landing) if landing.len() > LANDING_BYTES_MAX => {
@@ -347,7 +347,7 @@ impl Connection {
             self.why = Some(Close::Refused(format!("{what} while others wait for room for theirs")));
             self.gone = true;
             // At once, so that no more are sent away than are in the way.
-            core.room.incoming -= std::mem::take(&mut self.load.incoming);
+            core.budget.incoming -= std::mem::take(&mut self.load.incoming);
             core.bytes_in_outputs -= self.output.bytes();
             self.output.discard(&mut core.pool);
         }
@@ -358,12 +358,12 @@ impl Connection {
         }
     }
 
-    /// Whether it keeps room from others and does not move what it holds there, as [`crate::room`] has it.
+    /// Whether it keeps room from others and does not move what it holds there, as [`crate::budget`] has it.
     fn is_stalled(&mut self, core: &Core, now_ns: u64) -> bool {
         let moved = self.stall.moved + std::mem::take(&mut self.load.moved);
         let held = self.output.bytes() + self.load.incoming;
         let enough = moved > 0 && moved * STALL_PART >= self.stall.held;
-        if held <= OWN_BYTES || enough || !core.room.is_short(core.bytes_held()) {
+        if held <= OWN_BYTES || enough || !core.budget.is_short(core.bytes_held()) {
             self.stall = Stall { since_ns: now_ns, held: held as u64, moved: 0 };
             return false;
         }
@@ -393,7 +393,7 @@ impl Connection {
     /// Tells the session, and gives memory back. Says why the connection ended.
     pub fn forget(mut self, core: &mut Core) -> Option<Close> {
         core.bytes_in_outputs -= self.output.bytes();
-        core.room.incoming -= std::mem::take(&mut self.load.incoming);
+        core.budget.incoming -= std::mem::take(&mut self.load.incoming);
         self.session.closed(&mut Port::new(core, self.id, &mut self.load, &mut self.output));
         self.output.discard(&mut core.pool);
         self.why

@@ -8,14 +8,14 @@
 //!
 //! Invariants: `heads[sent_heads..]` is exactly what the `Head` pieces stand for, in order; no piece is empty.
 
-use crate::core::PART_MAX;
+use crate::engine::BATCH_MAX;
 use crate::pool::Pool;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::ops::Range;
 
 /// Pieces handed to one vectored write: as many answers as are sent together, each head and data, and what stands behind them.
-const SLICES_MAX: usize = 2 * PART_MAX + 8;
+const SLICES_MAX: usize = 2 * BATCH_MAX + 8;
 /// Data that may stand in front of what is to be behind them: who waits for that waits for all of them.
 const AHEAD_BYTES_MAX: usize = 128 << 10;
 

@@ -535,7 +535,7 @@ impl Server {
     fn look_after(&mut self) {
         self.core.settle_targets();
         self.tell();
-        while let Some(id) = self.core.room.next(self.core.bytes_held()) {
+        while let Some(id) = self.core.budget.next(self.core.bytes_held()) {
             if let Some((slot, connection)) = self.table.find(id) {
                 connection.has_turn(&mut self.core);
                 self.table.touch(slot);

@@ -11,10 +11,11 @@
 //! Invariants: every submitted operation is answered by exactly one [`Session::completed`], never from inside
 //! [`Port::submit`], unless the connection is gone; after [`Session::closed`] a session is called no more.
 
-use crate::core::{Core, Route};
+use crate::budget::OWN_BYTES;
+use crate::core::Core;
+use crate::engine::Route;
 use crate::output::Output;
 use crate::pool::Pool;
-use crate::room::OWN_BYTES;
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, ChunkNotice, Completion, Interface, Lba, Opcode, Vector};
 use pellucid_ftl::MountReport;
@@ -293,12 +294,12 @@ impl<'a> Port<'a> {
 
     fn has_common_room(&mut self, bytes: usize) -> bool {
         let fits = self.core.bytes_held() + bytes <= TOTAL_BYTES_MAX;
-        if fits && (self.load.turn || self.core.room.is_free()) {
+        if fits && (self.load.turn || self.core.budget.is_free()) {
             self.load.turn = false;
             return true;
         }
         if !std::mem::replace(&mut self.load.in_line, true) {
-            self.core.room.stand_in_line(self.connection, bytes);
+            self.core.budget.stand_in_line(self.connection, bytes);
         }
         false
     }
@@ -307,7 +308,7 @@ impl<'a> Port<'a> {
     #[inline]
     pub fn expect(&mut self, bytes: usize) {
         self.load.incoming += bytes;
-        self.core.room.incoming += bytes;
+        self.core.budget.incoming += bytes;
     }
 
     /// So many bytes of them have come.
@@ -320,7 +321,7 @@ impl<'a> Port<'a> {
     #[inline]
     pub fn release(&mut self, bytes: usize) {
         self.load.incoming -= bytes;
-        self.core.room.incoming -= bytes;
+        self.core.budget.incoming -= bytes;
     }
 
     /// What the connection has in the drives.

@@ -1,9 +1,15 @@
 //! What is done to drives in service: planned faults, and damage on command.
 //!
+//! All this comes between two operations: what waits in the submission batch has not reached its drive, and goes in afterwards.
+//!
 //! Invariant: after every change of the plan `strike` of each namespace is the operation with which its next fault comes.
+
+#[cfg(test)]
+mod tests;
 
 use super::Core;
 use crate::control;
+use crate::engine::Backend;
 use crate::plan::PlannedFault;
 use pellucid_flash::{Opcode, Status};
 use pellucid_ftl::MountReport;
@@ -55,28 +61,33 @@ impl Core {
         }
     }
 
-    /// Cuts the power of a drive and switches it on again.
+    /// Cuts the power of a drive and switches it on again. What the drive has not been given yet goes in afterwards.
     ///
     /// # Errors
     /// When it cannot be mounted.
     pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
-        self.let_in();
-        let now = self.pacer.drive_now();
-        let device = &mut self.devices[self.namespaces[namespace].drive];
+        let now = self.engine.backend_now();
+        let drive = self.namespaces[namespace].drive;
+        let of_drive = |tag| self.namespaces[self.engine.entry(tag).namespace].drive == drive;
+        self.steps.lose(of_drive);
+        let device = &mut self.engine.backends_mut()[drive];
         if !device.is_remote() && now > device.now() {
             device.advance(now);
         }
+        let mut untold = Vec::new();
         // A host that is told of it after the cut would take its next flush, or the one behind a forced trim, for one that covers it.
-        while let Some(mut completion) = device.pop() {
+        while let Some(mut answered) = Backend::pop(device) {
+            let completion = &mut answered.answer;
             let is_kept = matches!(completion.opcode, Opcode::Read | Opcode::Flush | Opcode::Report);
             if completion.status == Status::Success && !is_kept {
                 completion.status = Status::PowerLoss;
             }
-            self.untold.push_back(completion);
+            untold.push(answered);
         }
         let lost = device.outstanding_commands();
         let outcome = device.power_cut();
-        let name = &self.names[self.namespaces[namespace].drive];
+        untold.into_iter().for_each(|answered| self.engine.withdraw(answered));
+        let name = &self.names[drive];
         self.notices.push(format!("event=power-cut drive={name:?} commands_lost={lost}"));
         self.notices.push(match &outcome {
             Ok(report) => remount_notice(name, *report),
@@ -99,7 +110,7 @@ impl Core {
     /// A die that is not there, or a factor out of range; nothing has happened then.
     pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), String> {
         self.device_here(namespace)?;
-        let now = self.pacer.drive_now();
-        self.devices[self.namespaces[namespace].drive].inject(now, fault)
+        let now = self.engine.backend_now();
+        self.engine.backends_mut()[self.namespaces[namespace].drive].inject(now, fault)
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 impl Core {
     /// From now on the drives are watched.
     pub fn watch(&mut self) {
-        let devices = self.devices.iter_mut().filter_map(Served::device_mut);
+        let devices = self.engine.backends_mut().iter_mut().filter_map(Served::device_mut);
         devices.filter(|device| !device.is_watched()).for_each(Device::watch);
     }
 
@@ -38,10 +38,10 @@ impl Core {
     #[cold]
     fn view(&self) -> View {
         let mut lateness_ns = pellucid_device::Histogram::default();
-        for late in self.pacer.lateness_ns.iter_recorded() {
+        for late in self.engine.lateness_ns().iter_recorded() {
             lateness_ns.record(late.value_iterated_to(), late.count_at_value());
         }
-        let drives = self.names.iter().zip(&self.devices);
+        let drives = self.names.iter().zip(self.engine.backends());
         let drives = drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.snapshot())));
         View {
             wall: Duration::from_nanos(self.now_ns()),
@@ -60,7 +60,8 @@ impl Core {
     /// What the host's side of every layer knows.
     fn layers(&self) -> Vec<LayerSide> {
         let side = |namespace: &Namespace| {
-            let (figures, remote) = self.devices[namespace.drive].layer_figures(namespace.number)?;
+            let (figures, remote) =
+                self.engine.backends()[namespace.drive].layer_figures(namespace.number)?;
             let bytes = |sectors: u64| sectors * u64::from(figures.sector_bytes);
             let counters = &figures.counters;
             Some(LayerSide {

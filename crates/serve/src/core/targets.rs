@@ -83,8 +83,8 @@ impl Core {
                 if !self.namespaces[namespace].gone {
                     break;
                 }
-                match self.devices[number].next_event() {
-                    Some(at) => self.devices[number].advance(at),
+                match self.engine.backends()[number].next_event() {
+                    Some(at) => self.engine.backends_mut()[number].advance(at),
                     None => return Err(format!("target {}: its drive does not answer", target.name)),
                 }
             }
@@ -150,7 +150,7 @@ impl Core {
         name: &str,
     ) -> Result<(), String> {
         let none = || format!("{name}: no such target; there are none");
-        let shared = self.devices[drive].shared().ok_or_else(none)?;
+        let shared = self.engine.backends()[drive].shared().ok_or_else(none)?;
         shared.targets().get(name).map_err(|error| error.to_string())?;
         let number = shared.find(name).map(|(number, _)| number);
         let found = number.and_then(|number| self.namespace_of(drive, number)).ok_or_else(none)?;
@@ -163,7 +163,7 @@ impl Core {
             }
         }
         self.let_in();
-        let shared = self.devices[drive].shared_mut().ok_or_else(none)?;
+        let shared = self.engine.backends_mut()[drive].shared_mut().ok_or_else(none)?;
         shared.remove(name).map_err(|error| error.to_string())?;
         self.namespaces[found].gone = true;
         self.book.changes += 1;
@@ -191,11 +191,11 @@ impl Core {
         check_length(&name, &target.name)?;
         self.share(drive)?;
         let (kind, own_name) = (target.kind, target.name.clone());
-        let shared = self.devices[drive].shared_mut().expect("it has just been made");
+        let shared = self.engine.backends_mut()[drive].shared_mut().expect("it has just been made");
         let number = shared.create(target, settings).map_err(|error| error.to_string())?;
         let interface = shared.interface(number).expect("it has just been made");
         let like = TargetNamespace { drive, number, name, kind, interface, target: own_name };
-        let namespace = like.on(&self.devices[drive]);
+        let namespace = like.on(&self.engine.backends()[drive]);
         let operations = Operations { had: 0, strike: u64::MAX };
         let vacant = self
             .namespaces
@@ -218,23 +218,23 @@ impl Core {
     /// Makes a drive one that can have targets.
     fn share(&mut self, drive: usize) -> Result<(), String> {
         self.let_in();
-        let (served, result) = match self.devices.remove(drive).into_shared() {
+        let (served, result) = match self.engine.backends_mut().remove(drive).into_shared() {
             Ok(shared) => (shared, Ok(())),
             Err((served, why)) => (served, Err(format!("{}: {why}", self.names[drive]))),
         };
-        self.devices.insert(drive, served);
+        self.engine.backends_mut().insert(drive, served);
         result
     }
 
     /// Whether a target starts or stops.
     pub(crate) fn is_changing(&self) -> bool {
-        self.devices.iter().any(|drive| drive.shared().is_some_and(|shared| shared.is_changing()))
+        self.engine.backends().iter().any(|drive| drive.shared().is_some_and(|shared| shared.is_changing()))
     }
 
     /// Does what follows from targets that have started or stopped.
     pub(crate) fn settle_targets(&mut self) {
-        for drive in 0..self.devices.len() {
-            if self.devices[drive].shared().is_some() {
+        for drive in 0..self.engine.backends().len() {
+            if self.engine.backends()[drive].shared().is_some() {
                 let _ = self.settle_targets_of(drive);
             }
         }
@@ -243,7 +243,7 @@ impl Core {
     /// Returns why a start failed, if one did.
     fn settle_targets_of(&mut self, drive: usize) -> Option<String> {
         let mut failure = None;
-        while let Some(event) = self.devices[drive].shared_mut()?.take_event() {
+        while let Some(event) = self.engine.backends_mut()[drive].shared_mut()?.take_event() {
             let (number, why) = match event {
                 TargetEvent::Ready(number) => (number, None),
                 TargetEvent::Gone(number, ref why) => (number, why.clone()),
@@ -279,7 +279,7 @@ impl Core {
 
     /// Keeps the targets that are ready for the next start.
     fn keep(&mut self, drive: usize) -> Result<(), String> {
-        let Some(shared) = self.devices[drive].shared() else { return Ok(()) };
+        let Some(shared) = self.engine.backends()[drive].shared() else { return Ok(()) };
         let mut ready = shared.targets().clone();
         for target in shared.targets().list() {
             if shared.find(&target.name).is_none_or(|(_, state)| state != TargetState::Ready) {
@@ -295,16 +295,18 @@ impl Core {
 
     /// A drive's parallel units and who has them.
     pub(crate) fn targets(&self, drive: usize) -> Result<Value, String> {
-        let geometry = match self.devices[drive].shared() {
+        let geometry = match self.engine.backends()[drive].shared() {
             Some(shared) => Some(*shared.geometry()),
-            None => self.devices[drive].interfaces().iter().find_map(|(_, interface)| match interface {
-                Interface::OpenChannel(geometry) => Some(*geometry),
-                _ => None,
-            }),
+            None => {
+                self.engine.backends()[drive].interfaces().iter().find_map(|(_, interface)| match interface {
+                    Interface::OpenChannel(geometry) => Some(*geometry),
+                    _ => None,
+                })
+            }
         };
         let none = || format!("{}: no open-channel namespace, so no parallel units", self.names[drive]);
         let geometry = geometry.ok_or_else(none)?;
-        let listed = self.devices[drive].shared().map_or(&[][..], |shared| shared.targets().list());
+        let listed = self.engine.backends()[drive].shared().map_or(&[][..], |shared| shared.targets().list());
         let targets = listed.iter().map(|target| self.target(drive, target));
         Ok(json!({
             "drive": self.names[drive],
@@ -318,7 +320,7 @@ impl Core {
     }
 
     fn target(&self, drive: usize, target: &Target) -> Value {
-        let found = self.devices[drive].shared().and_then(|shared| shared.find(&target.name));
+        let found = self.engine.backends()[drive].shared().and_then(|shared| shared.find(&target.name));
         let namespace = found.and_then(|(number, _)| self.namespace_of(drive, number));
         json!({
             "name": target.name,

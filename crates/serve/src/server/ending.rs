@@ -6,7 +6,7 @@
 //! Invariant: a drive is flushed only when nobody can submit to it any more.
 
 use super::{ServeError, Server};
-use crate::core::Route;
+use crate::engine::Route;
 use crate::session::{Close, ConnectionId, Operation};
 use crate::ublk::BlockDevice;
 use mio::Events;

@@ -93,8 +93,6 @@ struct InDrive {
     /// Bytes of data; what moves none ends with 0.
     bytes: u32,
     read: bool,
-    /// Answered only after a flush.
-    flush: bool,
 }
 
 /// A block device of the kernel, and the namespace behind it.
@@ -229,11 +227,9 @@ impl BlockDevice {
             port.give_back(data);
             return self.queue.commit(tag, -error.raw_os_error().unwrap_or(EIO));
         }
-        let forgets = matches!(opcode, Opcode::Trim | Opcode::WriteZeroes);
-        self.in_drive[usize::from(tag)] =
-            InDrive { bytes: length, read: opcode == Opcode::Read, flush: request.fua && forgets };
+        self.in_drive[usize::from(tag)] = InDrive { bytes: length, read: opcode == Opcode::Read };
         let (lba, sectors) = if opcode == Opcode::Flush { (Lba(0), 0) } else { (lba, sectors) };
-        let fua = request.fua && opcode == Opcode::Write;
+        let fua = request.fua && opcode != Opcode::Flush;
         let operation = Operation { fua, ..Operation::new(opcode, lba, sectors, data) };
         port.submit(self.namespace, tag.into(), operation);
     }
@@ -248,10 +244,6 @@ impl BlockDevice {
         let mut output = Output::default();
         let mut port = Port::new(core, self.id, &mut self.load, &mut output);
         let Completion { status, data, .. } = completion;
-        if in_drive.flush && status == Status::Success {
-            self.in_drive[usize::from(tag)].flush = false;
-            return port.submit(self.namespace, tag.into(), Operation::flush());
-        }
         let mut result = if status == Status::Success { in_drive.bytes as i32 } else { error_of(status) };
         if in_drive.read
             && status == Status::Success

@@ -162,7 +162,7 @@ impl Connection {
 
     /// Carries on with an I/O command one of whose operations has ended.
     #[inline]
-    pub(super) fn io_ended(&mut self, index: u16, mut request: Request, ended: Ended, port: &mut Port<'_>) {
+    pub(super) fn io_ended(&mut self, index: u16, request: Request, ended: Ended, port: &mut Port<'_>) {
         let slot = self.slots.get(index);
         let good = slot.status.is_success();
         match request.kind {
@@ -205,22 +205,6 @@ impl Connection {
                 self.reads += 1;
                 return self.send(cid, data, port);
             }
-            io::Kind::FlushedRead if good => {
-                request.kind = io::Kind::Read;
-                slot.work = Work::Io(request);
-                return self.execute_io(index, &request, Vec::new(), port);
-            }
-            // Where there is no cache, or none is used, a host does not flush by itself.
-            io::Kind::WriteZeroes
-                if good
-                    && (request.fua
-                        || self.gate.write_through.get()
-                        || !self.volumes[request.volume].keeps.has_cache()) =>
-            {
-                request.kind = io::Kind::FlushedZeroes;
-                slot.work = Work::Io(request);
-                return self.execute_io(index, &request, Vec::new(), port);
-            }
             io::Kind::Compare => {
                 if good && ended.data != slot.buffer {
                     slot.status = Status::COMPARE_FAILURE.do_not_retry();
@@ -236,7 +220,7 @@ impl Connection {
         }
         if slot.status.is_success() {
             match request.kind {
-                io::Kind::Write | io::Kind::WriteZeroes | io::Kind::FlushedZeroes => self.writes += 1,
+                io::Kind::Write | io::Kind::WriteZeroes => self.writes += 1,
                 io::Kind::Special(io::Special::Append) => self.writes += 1,
                 io::Kind::Compare | io::Kind::Verify => self.reads += 1,
                 _ => {}

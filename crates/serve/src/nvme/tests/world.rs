@@ -237,7 +237,7 @@ impl World {
         }
         self.send(link);
         self.links[link].closed = Some(why);
-        self.core.room.incoming -= std::mem::take(&mut self.links[link].load.incoming);
+        self.core.budget.incoming -= std::mem::take(&mut self.links[link].load.incoming);
         self.with(link, |session, port| session.closed(port));
     }
 
@@ -262,7 +262,7 @@ impl World {
                     self.with(link, |s, port| s.completed(done.route.token, done.completion, port));
                 }
             }
-            while let Some(id) = self.core.room.next(self.core.bytes_held()) {
+            while let Some(id) = self.core.budget.next(self.core.bytes_held()) {
                 let link = (0..self.links.len()).find(|&l| ConnectionId::new(l as u64) == id);
                 let link = link.filter(|&l| self.links[l].closed.is_none());
                 if let Some(link) = link {
@@ -295,7 +295,7 @@ impl World {
                     }
                 }
             }
-            if !moved {
+            if !moved && !self.core.has_waiting() {
                 return;
             }
         }

@@ -26,14 +26,14 @@ pub(crate) const STALL_PART: u64 = 16;
 
 /// Who waits for room, and what is promised to data that have not all come.
 #[derive(Default)]
-pub(crate) struct Room {
+pub(crate) struct MemoryBudget {
     /// Bytes that come in.
     pub incoming: usize,
     /// Connections in line, each with what it needs.
     line: VecDeque<(ConnectionId, usize)>,
 }
 
-impl Room {
+impl MemoryBudget {
     /// Whether nobody is in line.
     #[inline]
     pub fn is_free(&self) -> bool {
