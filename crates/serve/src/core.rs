@@ -6,7 +6,7 @@
 //! Here stands the way of an operation. Beside it: which drives are taken ([`offer`]), operations that take several steps ([`steps`]),
 //! what is shown ([`figures`]), what is broken ([`damage`]), targets that come and go ([`targets`]).
 //!
-//! Invariant: nobody changes a drive in any other way than by an operation while some wait to go in ([`Core::let_in`]); planned faults
+//! Invariant: nobody changes a drive in any other way than by an operation while some wait to go in ([`Core::submit_waiting`]); planned faults
 //! come between two operations.
 
 mod damage;
@@ -15,9 +15,10 @@ mod offer;
 mod steps;
 mod targets;
 
-use crate::budget::MemoryBudget;
+use crate::budget::{MemoryBudget, large_part};
 use crate::drive::{Layered, Served};
 use crate::engine::{Answered, Backend, Engine, Entry, Lead, Route, Submission, Time};
+use crate::event::Event;
 use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::remote::{Remote, TOKENS};
@@ -26,8 +27,6 @@ use hdrhistogram::Histogram;
 use mio::{Poll, Token, Waker};
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, ChunkNotice, Command, Completion, Lba, Opcode, SimTime};
-use pellucid_host::MountCost;
-use pellucid_media::{Extent, StoreNotice};
 use pellucid_monitor::{Board, Protocol};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,7 +36,7 @@ use targets::TargetBook;
 pub use offer::Refusal;
 pub use targets::KeepTargets;
 
-/// Chunk notices that are kept for who has not asked yet; older ones are forgotten.
+/// Chunk notices that are kept until somebody asks; older ones are dropped.
 const CHUNK_NOTICES_MAX: usize = 1024;
 
 /// An operation as it reached a drive.
@@ -98,48 +97,6 @@ struct Operations {
     strike: u64,
 }
 
-/// What the start of a layer found, as a line of the log.
-fn mount_notice(name: &str, cost: MountCost) -> String {
-    let MountCost { reads, sectors, padded_stripes, time, report, .. } = cost;
-    format!(
-        "event=mounted drive={name:?} segments={} replayed={} mapped={} lost={} reads={reads} sectors={sectors} \
-         padded={padded_stripes} took_us={}",
-        report.segment_reads,
-        report.replay_reads,
-        report.mapped_units,
-        report.lost_units,
-        time.0 / 1_000
-    )
-}
-
-/// A namespace that promises nothing, as a line of the log.
-fn forgetful_notice(name: &str) -> String {
-    format!(
-        "event=promises-nothing namespace={name:?} why=\"durability = volatile: hosts are told of no flush and no forced writes; \
-         a power cut and a restart may undo whatever was written\""
-    )
-}
-
-/// What a drive can come to take of this machine, as a line of the log.
-fn extent_notice(name: &str, extent: Extent) -> String {
-    let Extent { memory_max, reserved, file_max } = extent;
-    let mut line = format!("event=store drive={name:?} memory_max_bytes={memory_max}");
-    if file_max > 0 {
-        line += &format!(" file_max_bytes={file_max} file_reserved_bytes={reserved}");
-    }
-    line
-}
-
-/// What happened to a store, as a line of the log.
-fn store_notice(name: &str, notice: &StoreNotice) -> String {
-    let event = match notice {
-        StoreNotice::Damaged { .. } => "store-damaged",
-        StoreNotice::Refused { .. } => "store-refused",
-        StoreNotice::Recovered { .. } => "store-recovered",
-    };
-    format!("event={event} drive={name:?} why={:?}", notice.to_string())
-}
-
 /// The drives and everything about them that does not depend on sockets.
 pub struct Core {
     namespaces: Vec<Namespace>,
@@ -161,8 +118,8 @@ pub struct Core {
     pub(crate) pool: Pool,
     pub(crate) nudged: Vec<ConnectionId>,
     pub(crate) closing: Vec<(ConnectionId, Close)>,
-    /// Lines for the log.
-    pub(crate) notices: Vec<String>,
+    /// For the log.
+    pub(crate) events: Vec<Event>,
     pub(crate) stopping: bool,
     /// Connections that are open; kept by the reactor.
     pub(crate) connections: usize,
@@ -187,19 +144,21 @@ impl Core {
         let namespaces = offer::namespaces(&drives)?;
         offer::check_time(time)?;
         let (names, devices): (Vec<String>, Vec<Served>) = drives.into_iter().unzip();
-        let started = names.iter().zip(&devices);
-        let started = started.flat_map(|(name, drive)| {
-            let device = drive.device();
-            let mounted = match drive.mount_cost() {
-                Some(cost) => Some(mount_notice(name, cost)),
-                None => device.and_then(|device| Some(damage::remount_notice(name, device.last_mount()?.0))),
-            };
-            device.map(|device| extent_notice(name, device.extent())).into_iter().chain(mounted)
-        });
-        let forgetful =
-            namespaces.iter().filter(|n| n.keeps == Keeps::Nothing).map(|n| forgetful_notice(&n.name));
+        let mut events = Vec::new();
+        for (name, served) in names.iter().zip(&devices) {
+            let Some(device) = served.device() else { continue };
+            events.push(Event::Store { drive: name.clone(), extent: device.extent() });
+            let drive = name.clone();
+            match (served.mount_cost(), device.last_mount()) {
+                (Some(cost), _) => events.push(Event::LayerMounted { drive, cost }),
+                (None, Some((report, _))) => events.push(Event::Mounted { drive, report }),
+                (None, None) => {}
+            }
+        }
+        let volatile = namespaces.iter().filter(|n| n.keeps == Keeps::Nothing);
+        events.extend(volatile.map(|n| Event::PromisesNothing { namespace: n.name.clone() }));
         Ok(Core {
-            notices: started.chain(forgetful).collect(),
+            events,
             remotes: devices.iter().any(Served::is_remote),
             operations: namespaces.iter().map(|_| Operations { had: 0, strike: u64::MAX }).collect(),
             plan: Plan::default(),
@@ -258,7 +217,7 @@ impl Core {
 
     /// The drive behind a namespace, to be set up; `None`: it is remote.
     pub(crate) fn device_mut(&mut self, namespace: usize) -> Option<&mut Device> {
-        self.let_in();
+        self.submit_waiting();
         self.engine.backends_mut()[self.namespaces[namespace].drive].device_mut()
     }
 
@@ -348,15 +307,15 @@ impl Core {
         self.budget.incoming + self.engine.bytes() + self.bytes_in_outputs
     }
 
-    /// What the stores of the drives, and the observer, have to say goes to the notices.
-    pub(crate) fn note_stores(&mut self) {
+    /// What the stores of the drives, and the observer, have to say goes to the log.
+    pub(crate) fn report_stores(&mut self) {
         for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
             while let Some(notice) = drive.device_mut().and_then(Device::store_notice) {
-                self.notices.push(store_notice(name, &notice));
+                self.events.push(Event::StoreNotice { drive: name.clone(), notice });
             }
         }
         if let Some(why) = self.observer.as_mut().and_then(|observer| observer.failed()) {
-            self.notices.push(format!("event=record-failed why={why:?}"));
+            self.events.push(Event::RecordFailed { why });
         }
     }
 
@@ -376,7 +335,9 @@ impl Core {
     /// # Panics
     /// When there is no such namespace.
     pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
-        let tag = self.engine.begin(Entry { route, namespace, bytes: operation.data.len(), inside: 0 });
+        let bytes = operation.data.len();
+        self.budget.large += large_part(bytes);
+        let tag = self.engine.begin(Entry { route, namespace, bytes, inside: 0 });
         let step = self.steps.begin(&self.namespaces[namespace], tag, operation);
         self.take_step(namespace, tag, step);
     }
@@ -400,12 +361,12 @@ impl Core {
         self.engine.has_waiting()
     }
 
-    /// Lets in all that waits, because a drive is about to be changed.
-    pub(crate) fn let_in(&mut self) {
+    /// Gives the drives all that waits, because one is about to be changed.
+    pub(crate) fn submit_waiting(&mut self) {
         self.enter_batch(true);
     }
 
-    /// Lets in the submission batch: those whose turn it is; `all`: everybody.
+    /// Gives the drives the submission batch: those whose turn it is; `all`: everybody.
     fn enter_batch(&mut self, all: bool) {
         if !self.engine.has_waiting() {
             return;
@@ -467,7 +428,7 @@ impl Core {
         let now = SimTime(self.now_ns());
         for layered in self.engine.backends_mut().iter_mut().filter_map(Served::on_remote) {
             layered.turn(now);
-            self.notices.append(&mut layered.take_notices());
+            self.events.append(&mut layered.take_events());
         }
     }
 
@@ -494,6 +455,7 @@ impl Core {
                 Some(step) => self.take_step(namespace, tag, step),
                 None => {
                     let Entry { route, bytes, .. } = self.engine.end(tag, at);
+                    self.budget.large -= large_part(bytes);
                     return Some(Done { route, bytes, completion });
                 }
             }
@@ -518,7 +480,7 @@ impl Core {
     pub(crate) fn begin_rest(&mut self) {
         for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
             if let Err(why) = drive.begin_rest() {
-                self.notices.push(format!("event=stop-failed drive={name:?} why={why:?}"));
+                self.events.push(Event::StopFailed { drive: name.clone(), why });
             }
         }
     }
@@ -530,7 +492,7 @@ impl Core {
             match drive.layered().map_or(Some(Ok(())), Layered::rested) {
                 None => all = false,
                 Some(Ok(())) => {}
-                Some(Err(why)) => self.notices.push(format!("event=stop-failed drive={name:?} why={why:?}")),
+                Some(Err(why)) => self.events.push(Event::StopFailed { drive: name.clone(), why }),
             }
         }
         all

@@ -5,7 +5,7 @@
 //!                  ▲                                              │
 //!                  └──────── Server: one thread, epoll ◄──────────┘ completions, when their time has come
 //! ```
-//! A block device of this machine's kernel (ublk) hands its requests to the same loop. A drive may be of another process: a layer of the
+//! What is no stream socket, as a block device of this machine's kernel (ublk), is an [`Attachment`] of the same loop. A drive may be of another process: a layer of the
 //! host stands on it, and `remote` is the host's end of the connection.
 //!
 //! One thread owns the drives and all connections. Nothing is shared, so nothing is locked.
@@ -21,12 +21,14 @@ extern crate self as pellucid_serve;
 mod common;
 
 mod action;
+mod attachment;
 mod budget;
 mod connection;
 pub mod control;
 mod core;
 mod drive;
 mod engine;
+pub mod event;
 pub mod nbd;
 pub mod nvme;
 mod output;
@@ -41,6 +43,7 @@ mod timer;
 mod tls;
 mod ublk;
 
+pub use crate::attachment::Attachment;
 pub use crate::core::{Arrival, Core, Done, KeepTargets, Observer, Refusal};
 pub use drive::{Layered, Served};
 pub use engine::{Answered, Backend, Engine, Lead, Route, Time};
@@ -52,4 +55,4 @@ pub use remote::{Remote, RemoteConfig, RemoteError};
 pub use server::{Accept, CONNECTIONS_MAX, CONTROL, Log, Options, ServeError, Server, Stopper};
 pub use socket::{Address, AddressError};
 pub use tls::{TlsConfig, TlsError};
-pub use ublk::UblkError;
+pub use ublk::{BlockDevice, UblkError};

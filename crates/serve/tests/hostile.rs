@@ -236,6 +236,35 @@ fn peers_that_never_read_do_not_keep_the_room_of_others() {
     }
 }
 
+/// Strangers that begin large writes and send no more of them, as many as find budget and more who wait for it: small and medium requests
+/// of others are done meanwhile, without anybody having been sent away for them.
+#[test]
+fn large_writes_that_stop_half_way_hold_up_no_smaller_requests() {
+    let served = served("half-sent");
+    let status = |key| number(&served.control(r#"{"do":"status"}"#), key) as usize;
+    let strangers: Vec<Client> = (0..20)
+        .map(|_| {
+            let mut stranger = Client::tcp(&served, "one");
+            stranger.send(Command::Write, 0, 0, 32 << 20, &[1; 1000]);
+            stranger
+        })
+        .collect();
+    let large = |held: usize| held / (32 << 20);
+    common::eventually("all budget of large requests is taken", || large(status("bytes_held")) == 4);
+    let connections = status("connections");
+    let mut other = Client::tcp(&served, "one");
+    for round in 0..10u8 {
+        for bytes in [4 << 10, 64 << 10, 1 << 20] {
+            other.write(0, &vec![round; bytes]);
+            assert!(other.read(0, bytes as u32) == vec![round; bytes]);
+        }
+    }
+    assert_eq!(status("connections"), connections + 1, "none of them had to go first");
+    drop(strangers);
+    settles(&served, "connections", 2);
+    settles(&served, "bytes_held", 0);
+}
+
 #[test]
 fn peers_that_vanish_leave_nothing_behind() {
     let served = served("vanish");

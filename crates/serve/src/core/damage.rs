@@ -1,6 +1,7 @@
 //! What is done to drives in service: planned faults, and damage on command.
 //!
-//! All this comes between two operations: what waits in the submission batch has not reached its drive, and goes in afterwards.
+//! What somebody asks for finds everything in the drive that was submitted before. A planned fault comes with its operation, and what
+//! waits in the submission batch behind that goes in afterwards.
 //!
 //! Invariant: after every change of the plan `strike` of each namespace is the operation with which its next fault comes.
 
@@ -10,19 +11,11 @@ mod tests;
 use super::Core;
 use crate::control;
 use crate::engine::Backend;
+use crate::event::{By, Event};
 use crate::plan::PlannedFault;
 use pellucid_flash::{Opcode, Status};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
-
-/// What a mount of a drive has found, as a line of the log.
-pub(super) fn remount_notice(name: &str, report: MountReport) -> String {
-    let MountReport { header_reads, segment_reads, replay_reads, mapped_units, lost_units, .. } = report;
-    format!(
-        "event=mounted drive={name:?} segments={segment_reads} replayed={replay_reads} mapped={mapped_units} \
-         lost={lost_units} headers={header_reads}"
-    )
-}
 
 impl Core {
     /// Plans a fault.
@@ -47,25 +40,26 @@ impl Core {
     #[cold]
     pub(crate) fn strike(&mut self, namespace: Option<usize>, now: u64) {
         while let Some((drive, fault)) = self.plan.take(namespace, now) {
-            let name = &self.namespaces[drive].name;
-            let had = self.operations[drive].had;
-            let mut notice = format!("event=fault drive={name:?} fault={:?} operations={had}", fault.text);
-            match fault.action.carry_out(drive, self) {
-                Ok(answer) => notice += &format!(" answer={:?}", answer.to_string()),
-                Err(error) => notice += &format!(" error={error:?}"),
-            }
-            self.notices.push(notice);
+            let by = By::Plan { text: fault.text, operations: self.operations[drive].had };
+            // Why it could not be done is in the log.
+            let _ = fault.action.carry_out(drive, by, self);
         }
         for (namespace, count) in self.operations.iter_mut().enumerate() {
             count.strike = self.plan.next_operation(namespace);
         }
     }
 
-    /// Cuts the power of a drive and switches it on again. What the drive has not been given yet goes in afterwards.
+    /// Cuts the power of a drive and switches it on again. Whatever was submitted is in the drive then.
     ///
     /// # Errors
     /// When it cannot be mounted.
     pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
+        self.submit_waiting();
+        self.power_cut_by(namespace, By::Owner)
+    }
+
+    /// The same, between two operations: what the drive has not been given yet goes in afterwards.
+    pub(crate) fn power_cut_by(&mut self, namespace: usize, by: By) -> Result<MountReport, String> {
         let now = self.engine.backend_now();
         let drive = self.namespaces[namespace].drive;
         let of_drive = |tag| self.namespaces[self.engine.entry(tag).namespace].drive == drive;
@@ -84,14 +78,14 @@ impl Core {
             }
             untold.push(answered);
         }
-        let lost = device.outstanding_commands();
+        let commands_lost = device.outstanding_commands();
         let outcome = device.power_cut();
         untold.into_iter().for_each(|answered| self.engine.withdraw(answered));
-        let name = &self.names[drive];
-        self.notices.push(format!("event=power-cut drive={name:?} commands_lost={lost}"));
-        self.notices.push(match &outcome {
-            Ok(report) => remount_notice(name, *report),
-            Err(why) => format!("event=mount-failed drive={name:?} why={why:?}"),
+        let drive = self.names[drive].clone();
+        self.events.push(Event::PowerCut { drive: drive.clone(), commands_lost, by });
+        self.events.push(match &outcome {
+            Ok(report) => Event::Mounted { drive, report: *report },
+            Err(why) => Event::MountFailed { drive, why: why.clone() },
         });
         outcome
     }

@@ -13,6 +13,7 @@ mod tests;
 use super::{Core, Operations};
 use crate::control;
 use crate::drive::Served;
+use crate::event::{Event, User};
 use crate::session::{ConnectionId, NQN_PREFIX, Namespace};
 use pellucid_flash::{Drive, Interface};
 use pellucid_host::{HostFtlConfig, Target, TargetEvent, TargetKind, TargetState, Targets};
@@ -106,8 +107,8 @@ impl Core {
     /// The same, of a connection that the log tells of.
     pub(crate) fn attach_to(&mut self, connection: ConnectionId, namespace: usize) {
         self.hold(connection, namespace);
-        let name = &self.namespaces[namespace].name;
-        self.notices.push(format!("event=attached connection={connection} drive={name:?}"));
+        let drive = self.namespaces[namespace].name.clone();
+        self.events.push(Event::Attached { by: User::Connection(connection), drive });
     }
 
     /// A connection is gone.
@@ -115,8 +116,8 @@ impl Core {
         let mut held = self.book.holders.split_off(&(connection, 0));
         self.book.holders.append(&mut held.split_off(&(connection, usize::MAX)));
         for (_, namespace) in held {
-            let name = &self.namespaces[namespace].name;
-            self.notices.push(format!("event=detached connection={connection} drive={name:?}"));
+            let drive = self.namespaces[namespace].name.clone();
+            self.events.push(Event::Detached { by: User::Connection(connection), drive });
         }
         self.book.waiting.retain(|waiting| waiting.connection != connection);
     }
@@ -162,7 +163,7 @@ impl Core {
                 ));
             }
         }
-        self.let_in();
+        self.submit_waiting();
         let shared = self.engine.backends_mut()[drive].shared_mut().ok_or_else(none)?;
         shared.remove(name).map_err(|error| error.to_string())?;
         self.namespaces[found].gone = true;
@@ -217,7 +218,7 @@ impl Core {
 
     /// Makes a drive one that can have targets.
     fn share(&mut self, drive: usize) -> Result<(), String> {
-        self.let_in();
+        self.submit_waiting();
         let (served, result) = match self.engine.backends_mut().remove(drive).into_shared() {
             Ok(shared) => (shared, Ok(())),
             Err((served, why)) => (served, Err(format!("{}: {why}", self.names[drive]))),
@@ -254,18 +255,18 @@ impl Core {
             self.namespaces[namespace].gone = !is_ready;
             if !is_ready {
                 self.namespaces[namespace].number = u16::MAX;
-                self.plan.forget(namespace);
+                self.plan.remove(namespace);
             }
             self.book.changes += 1;
             let outcome = match &why {
                 Some(why) => Err(why.clone()),
                 None => self.keep(drive),
             };
-            let event = if is_ready { "target-ready" } else { "target-gone" };
-            match &outcome {
-                Ok(()) => self.notices.push(format!("event={event} target={name:?}")),
-                Err(why) => self.notices.push(format!("event={event} target={name:?} error={why:?}")),
-            }
+            let (target, error) = (name, outcome.as_ref().err().cloned());
+            self.events.push(match is_ready {
+                true => Event::TargetReady { target, error },
+                false => Event::TargetGone { target, error },
+            });
             // Who has an outcome waits no more, though it may not have taken it yet.
             let waits = |w: &&mut Waiting| w.namespace == namespace && w.outcome.is_none();
             if let Some(waiting) = self.book.waiting.iter_mut().find(waits) {

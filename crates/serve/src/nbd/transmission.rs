@@ -41,7 +41,7 @@ pub(super) struct Transmission {
     sector_shift: u32,
     decoder: RequestDecoder,
     incoming: Option<Incoming>,
-    /// A request for whose data there is no room yet; nothing is taken before it.
+    /// A request for whose data there is no memory budget yet; nothing is taken before it.
     waiting: Option<Request>,
     in_drive: Vec<InDrive>,
     idle: Vec<u32>,
@@ -110,12 +110,12 @@ impl Transmission {
         Ok(())
     }
 
-    /// Whether it waits for room.
+    /// Whether it waits for memory budget.
     pub(super) fn waits(&self) -> bool {
         self.waiting.is_some()
     }
 
-    /// There is room for the request that waits.
+    /// There is memory budget for the request that waits.
     pub(super) fn has_turn(&mut self, port: &mut Port<'_>) -> Result<(), Close> {
         self.waiting.take().map_or(Ok(()), |request| self.begin(request, port))
     }
@@ -123,7 +123,7 @@ impl Transmission {
     fn begin(&mut self, request: Request, port: &mut Port<'_>) -> Result<(), Close> {
         let checked = self.check(&request);
         if matches!(checked, Ok(Command::Read | Command::Write))
-            && !port.has_room(request.length_bytes as usize)
+            && !port.has_budget(request.length_bytes as usize)
         {
             self.waiting = Some(request);
             return Ok(());
@@ -142,7 +142,7 @@ impl Transmission {
             Ok(Command::Disconnect) => return Err(Close::Finished),
             Ok(Command::Flush) => self.submit(&request, Opcode::Flush, Vec::new(), port),
             Ok(Command::BlockStatus) => self.block_status(&request, port),
-            // Nothing to read, write or forget.
+            // Nothing to read, write or discard.
             Ok(Command::Read) if length == 0 && self.chosen.export.structured => {
                 port.output().head(&encode_none(request.cookie));
             }

@@ -318,14 +318,14 @@ fn trim(
             return Err(no(Status::LBA_OUT_OF_RANGE));
         }
     }
-    let mut parts = 0;
+    let mut operations = 0;
     for range in list().filter(|range| range.length_blocks > 0) {
         let operation =
             Operation { lba: Lba(range.start), sectors: range.length_blocks, ..plain(queue, Opcode::Trim) };
         port.submit(volume.number, token, operation);
-        parts += 1;
+        operations += 1;
     }
-    Ok(parts)
+    Ok(operations)
 }
 
 /// What a host is told about the end of an operation.

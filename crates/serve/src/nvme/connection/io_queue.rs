@@ -29,7 +29,7 @@ impl Connection {
             room_for(entry, request.bytes)?;
         }
         let index = self.slot(entry.cid(), Work::Io(request))?;
-        if request.gives_data() && !port.has_room(request.bytes as usize) {
+        if request.gives_data() && !port.has_budget(request.bytes as usize) {
             let slot = self.slots.get(index);
             (slot.state, slot.wanted) = (State::Waiting, request.bytes);
             self.waiting.push_back(index);
@@ -60,8 +60,8 @@ impl Connection {
         let submitted = io::submit(request, &self.volumes, queue - 1, index.into(), &mut data, through, port);
         let slot = self.slots.get(index);
         match submitted {
-            Ok(parts) => {
-                slot.parts = parts;
+            Ok(operations) => {
+                slot.operations = operations;
                 if request.kind == io::Kind::Compare {
                     port.expect(data.len());
                     slot.buffer = data;
@@ -74,7 +74,7 @@ impl Connection {
                 port.give_back(data);
             }
         }
-        if slot.parts == 0 {
+        if slot.operations == 0 {
             let (cid, status) = (slot.cid, slot.status);
             if !status.is_success() {
                 self.log_error(cid, status, Some(request));
@@ -215,7 +215,7 @@ impl Connection {
         }
         let result = ended.result;
         port.give_back(ended.data);
-        if slot.parts > 0 {
+        if slot.operations > 0 {
             return;
         }
         if slot.status.is_success() {

@@ -238,6 +238,7 @@ impl World {
         self.send(link);
         self.links[link].closed = Some(why);
         self.core.budget.incoming -= std::mem::take(&mut self.links[link].load.incoming);
+        self.core.budget.large -= std::mem::take(&mut self.links[link].load.incoming_large);
         self.with(link, |session, port| session.closed(port));
     }
 
@@ -268,7 +269,7 @@ impl World {
                 if let Some(link) = link {
                     moved = true;
                     let load = &mut self.links[link].load;
-                    (load.in_line, load.turn) = (false, true);
+                    (load.waits, load.turn) = (false, true);
                     self.with(link, |session, port| session.has_turn(port)).expect("it goes on");
                     self.links[link].load.turn = false;
                 }
