@@ -165,7 +165,7 @@ impl Action {
             Action::Damage(_) => outcome.is_ok() || matches!(by, By::Plan { .. }),
         };
         if is_told {
-            core.events.push(Event::Fault {
+            core.hub.events.push(Event::Fault {
                 drive: core.namespaces()[drive].name.clone(),
                 fault: self.to_string(),
                 by,

@@ -76,7 +76,7 @@ impl Attached {
     pub fn completed(&mut self, core: &mut Core, done: Done) {
         self.load.commands -= 1;
         self.load.bytes -= done.bytes;
-        core.protocols[self.protocol].commands += 1;
+        core.hub.protocols[self.protocol].commands += 1;
         self.with(core, |attachment, port| attachment.completed(done.route.token, done.completion, port));
     }
 

@@ -139,7 +139,7 @@ impl Connection {
         let before = self.output.bytes();
         let mut port = Port::new(core, self.id, &mut self.load, &mut self.output);
         let result = work(&mut *self.session, &mut port);
-        core.bytes_in_outputs += self.output.bytes() - before;
+        core.hub.bytes_in_outputs += self.output.bytes() - before;
         if let Err(why) = result {
             self.end(why, core);
         }
@@ -222,7 +222,7 @@ impl Connection {
             self.receive_held(core);
             return 0;
         }
-        let short = core.budget.is_short(core.bytes_held());
+        let short = core.hub.budget.is_short(core.bytes_held());
         let scratch = if short { &mut scratch[..SHORT_READ_BYTES] } else { scratch };
         let (landing, wanted, result) = match self.session.landing() {
             Some(landing) if landing.len() > LANDING_BYTES_MAX => {
@@ -245,7 +245,7 @@ impl Connection {
             Ok(count) => {
                 // A stream that gave less than was asked for has no more; the next bytes come with an event.
                 self.readable = count == wanted || self.half_closed;
-                core.protocols[self.protocol].received_bytes += count as u64;
+                core.hub.protocols[self.protocol].received_bytes += count as u64;
                 let landed = count.min(landing);
                 if landed > 0 {
                     self.with_session(core, |session, port| session.landed(landed, port));
@@ -301,10 +301,10 @@ impl Connection {
     pub fn completed(&mut self, core: &mut Core, done: Done) {
         self.load.commands -= 1;
         self.answers.count += 1;
-        core.protocols[self.protocol].commands += 1;
+        core.hub.protocols[self.protocol].commands += 1;
         self.load.bytes -= done.bytes;
         if self.gone || matches!(self.phase, Phase::Refusing | Phase::Told) {
-            return core.pool.give_back(done.completion.data);
+            return core.hub.pool.give_back(done.completion.data);
         }
         let before = self.output.bytes();
         self.with_session(core, |session, port| {
@@ -313,20 +313,20 @@ impl Connection {
         });
         let large = large_part(done.bytes).min(self.output.bytes() - before);
         self.large_answers += large;
-        core.budget.large += large;
+        core.hub.budget.large += large;
     }
 
     /// What there may be of large answers in the output is no more than the output.
     fn settle_large(&mut self, core: &mut Core) {
         let left = self.large_answers.min(self.output.bytes());
-        core.budget.large -= self.large_answers - left;
+        core.hub.budget.large -= self.large_answers - left;
         self.large_answers = left;
     }
 
     /// Data that come in are awaited no more.
     fn give_up_incoming(&mut self, core: &mut Core) {
-        core.budget.incoming -= std::mem::take(&mut self.load.incoming);
-        core.budget.large -= std::mem::take(&mut self.load.incoming_large);
+        core.hub.budget.incoming -= std::mem::take(&mut self.load.incoming);
+        core.hub.budget.large -= std::mem::take(&mut self.load.incoming_large);
     }
 
     /// The socket takes bytes again.
@@ -338,15 +338,15 @@ impl Connection {
     pub fn send(&mut self, core: &mut Core) {
         if self.wants_sending() {
             let before = self.output.bytes();
-            match self.output.write_part(&mut self.stream, &mut core.pool, SEND_BYTES_MAX) {
+            match self.output.write_part(&mut self.stream, &mut core.hub.pool, SEND_BYTES_MAX) {
                 Ok(takes_more) => self.writable = takes_more,
                 Err(_) => self.gone = true,
             }
             let sent = before - self.output.bytes();
             self.load.moved += sent as u64;
             self.answers.bytes += sent;
-            core.bytes_in_outputs -= sent;
-            core.protocols[self.protocol].sent_bytes += sent as u64;
+            core.hub.bytes_in_outputs -= sent;
+            core.hub.protocols[self.protocol].sent_bytes += sent as u64;
             self.settle_large(core);
         }
         if self.output.is_empty() {
@@ -369,8 +369,8 @@ impl Connection {
             self.gone = true;
             // At once, so that no more are sent away than are in the way.
             self.give_up_incoming(core);
-            core.bytes_in_outputs -= self.output.bytes();
-            self.output.discard(&mut core.pool);
+            core.hub.bytes_in_outputs -= self.output.bytes();
+            self.output.discard(&mut core.hub.pool);
             self.settle_large(core);
         }
         if self.phase == Phase::Open && !self.gone {
@@ -385,7 +385,7 @@ impl Connection {
         let moved = self.stall.moved + std::mem::take(&mut self.load.moved);
         let held = self.output.bytes() + self.load.incoming;
         let enough = moved > 0 && moved * STALL_PART >= self.stall.held;
-        if held <= OWN_BYTES || enough || !core.budget.is_short(core.bytes_held()) {
+        if held <= OWN_BYTES || enough || !core.hub.budget.is_short(core.bytes_held()) {
             self.stall = Stall { since_ns: now_ns, held: held as u64, moved: 0 };
             return false;
         }
@@ -414,10 +414,10 @@ impl Connection {
 
     /// Tells the session, and gives memory back. Says why the connection ended.
     pub fn close(mut self, core: &mut Core) -> Option<Close> {
-        core.bytes_in_outputs -= self.output.bytes();
+        core.hub.bytes_in_outputs -= self.output.bytes();
         self.give_up_incoming(core);
         self.session.closed(&mut Port::new(core, self.id, &mut self.load, &mut self.output));
-        self.output.discard(&mut core.pool);
+        self.output.discard(&mut core.hub.pool);
         self.settle_large(core);
         self.why
     }

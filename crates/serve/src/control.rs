@@ -85,7 +85,7 @@ impl ControlSession {
     /// Answers a line, if one has come; unless the answer before takes time, or others are to be served first.
     fn work(&mut self, port: &mut Port<'_>) {
         let began = port.now_ns();
-        let rests = began < self.rests_until_ns && port.core().heard_ns + HEARD_NS > began;
+        let rests = began < self.rests_until_ns && port.core().hub.heard_ns + HEARD_NS > began;
         if self.waits || rests {
             return;
         }
@@ -98,8 +98,8 @@ impl ControlSession {
         self.look(port);
         let ended = port.now_ns();
         // All connections take turns in one line: the share is that of them together.
-        let free_ns = port.core().control_free_ns.max(ended) + (ended - began) * REST_FACTOR;
-        (port.core().control_free_ns, self.rests_until_ns) = (free_ns, free_ns);
+        let free_ns = port.core().hub.control_free_ns.max(ended) + (ended - began) * REST_FACTOR;
+        (port.core().hub.control_free_ns, self.rests_until_ns) = (free_ns, free_ns);
     }
 
     fn has_line(&self) -> bool {
@@ -190,7 +190,7 @@ fn status(core: &Core) -> Value {
         .collect();
     json!({
         "up_ns": core.now_ns(),
-        "connections": core.connections,
+        "connections": core.hub.connections,
         "outstanding": core.outstanding(),
         "bytes_held": core.bytes_held(),
         "lateness_ns": {

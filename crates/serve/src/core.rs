@@ -15,19 +15,19 @@ mod offer;
 mod steps;
 mod targets;
 
-use crate::budget::{MemoryBudget, large_part};
+use crate::budget::large_part;
 use crate::drive::{Layered, Served};
 use crate::engine::{Answered, Backend, Engine, Entry, Lead, Route, Submission, Time};
 use crate::event::Event;
+use crate::hub::Hub;
 use crate::plan::Plan;
-use crate::pool::Pool;
 use crate::remote::{Remote, TOKENS};
-use crate::session::{Close, ConnectionId, Keeps, Namespace, Operation};
+use crate::session::{Keeps, Namespace, Operation};
 use hdrhistogram::Histogram;
 use mio::{Poll, Token, Waker};
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, ChunkNotice, Command, Completion, Lba, Opcode, SimTime};
-use pellucid_monitor::{Board, Protocol};
+use pellucid_monitor::Board;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use steps::Steps;
@@ -108,23 +108,8 @@ pub struct Core {
     plan: Plan,
     steps: Steps,
     observer: Option<Box<dyn Observer>>,
-    /// When something last came from a connection that is not one of control; kept by the reactor.
-    pub(crate) heard_ns: u64,
-    /// When the time that answers to control requests may take is free again.
-    pub(crate) control_free_ns: u64,
-    /// Bytes in the outputs of all connections; kept by the reactor.
-    pub(crate) bytes_in_outputs: usize,
-    pub(crate) budget: MemoryBudget,
-    pub(crate) pool: Pool,
-    pub(crate) nudged: Vec<ConnectionId>,
-    pub(crate) closing: Vec<(ConnectionId, Close)>,
-    /// For the log.
-    pub(crate) events: Vec<Event>,
-    pub(crate) stopping: bool,
-    /// Connections that are open; kept by the reactor.
-    pub(crate) connections: usize,
-    /// Each protocol that is listened for; kept by the reactor and its connections.
-    pub(crate) protocols: Vec<Protocol>,
+    /// Kept by the reactor and its connections.
+    pub(crate) hub: Hub,
     board: Option<Board>,
     /// What open-channel namespaces have told and nobody has taken.
     chunk_notices: VecDeque<(usize, ChunkNotice)>,
@@ -158,7 +143,7 @@ impl Core {
         let volatile = namespaces.iter().filter(|n| n.keeps == Keeps::Nothing);
         events.extend(volatile.map(|n| Event::PromisesNothing { namespace: n.name.clone() }));
         Ok(Core {
-            events,
+            hub: Hub { events, ..Hub::default() },
             remotes: devices.iter().any(Served::is_remote),
             operations: namespaces.iter().map(|_| Operations { had: 0, strike: u64::MAX }).collect(),
             plan: Plan::default(),
@@ -167,16 +152,6 @@ impl Core {
             engine: Engine::new(devices, time),
             steps: Steps::default(),
             observer: None,
-            heard_ns: 0,
-            control_free_ns: 0,
-            bytes_in_outputs: 0,
-            budget: MemoryBudget::default(),
-            pool: Pool::default(),
-            nudged: Vec::new(),
-            closing: Vec::new(),
-            stopping: false,
-            connections: 0,
-            protocols: Vec::new(),
             board: None,
             chunk_notices: VecDeque::new(),
             book: TargetBook::default(),
@@ -265,7 +240,7 @@ impl Core {
 
     /// The server stops: nobody waits for modelled time, or for remote drives that are away.
     pub(crate) fn stop(&mut self) {
-        self.stopping = true;
+        self.hub.stopping = true;
         self.engine.stop_pacing();
         self.engine.backends_mut().iter_mut().filter_map(Served::on_remote).for_each(Layered::stop);
     }
@@ -304,18 +279,18 @@ impl Core {
     /// Bytes of data that come in, are in drives, or are to be sent.
     #[inline]
     pub(crate) fn bytes_held(&self) -> usize {
-        self.budget.incoming + self.engine.bytes() + self.bytes_in_outputs
+        self.hub.budget.incoming + self.engine.bytes() + self.hub.bytes_in_outputs
     }
 
     /// What the stores of the drives, and the observer, have to say goes to the log.
     pub(crate) fn report_stores(&mut self) {
         for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
             while let Some(notice) = drive.device_mut().and_then(Device::store_notice) {
-                self.events.push(Event::StoreNotice { drive: name.clone(), notice });
+                self.hub.events.push(Event::StoreNotice { drive: name.clone(), notice });
             }
         }
         if let Some(why) = self.observer.as_mut().and_then(|observer| observer.failed()) {
-            self.events.push(Event::RecordFailed { why });
+            self.hub.events.push(Event::RecordFailed { why });
         }
     }
 
@@ -336,7 +311,7 @@ impl Core {
     /// When there is no such namespace.
     pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
         let bytes = operation.data.len();
-        self.budget.large += large_part(bytes);
+        self.hub.budget.large += large_part(bytes);
         let tag = self.engine.begin(Entry { route, namespace, bytes, inside: 0 });
         let step = self.steps.begin(&self.namespaces[namespace], tag, operation);
         self.take_step(namespace, tag, step);
@@ -428,7 +403,7 @@ impl Core {
         let now = SimTime(self.now_ns());
         for layered in self.engine.backends_mut().iter_mut().filter_map(Served::on_remote) {
             layered.turn(now);
-            self.events.append(&mut layered.take_events());
+            self.hub.events.append(&mut layered.take_events());
         }
     }
 
@@ -455,7 +430,7 @@ impl Core {
                 Some(step) => self.take_step(namespace, tag, step),
                 None => {
                     let Entry { route, bytes, .. } = self.engine.end(tag, at);
-                    self.budget.large -= large_part(bytes);
+                    self.hub.budget.large -= large_part(bytes);
                     return Some(Done { route, bytes, completion });
                 }
             }
@@ -480,7 +455,7 @@ impl Core {
     pub(crate) fn begin_rest(&mut self) {
         for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
             if let Err(why) = drive.begin_rest() {
-                self.events.push(Event::StopFailed { drive: name.clone(), why });
+                self.hub.events.push(Event::StopFailed { drive: name.clone(), why });
             }
         }
     }
@@ -492,7 +467,7 @@ impl Core {
             match drive.layered().map_or(Some(Ok(())), Layered::rested) {
                 None => all = false,
                 Some(Ok(())) => {}
-                Some(Err(why)) => self.events.push(Event::StopFailed { drive: name.clone(), why }),
+                Some(Err(why)) => self.hub.events.push(Event::StopFailed { drive: name.clone(), why }),
             }
         }
         all

@@ -29,6 +29,7 @@ mod core;
 mod drive;
 mod engine;
 pub mod event;
+mod hub;
 pub mod nbd;
 pub mod nvme;
 mod output;

@@ -233,8 +233,8 @@ impl Server {
         let protocol = self.protocol(attachment.protocol());
         let namespace = attachment.namespace();
         let attached = Attached::new(self.attachments.len(), protocol, attachment);
-        self.core.protocols[protocol].connections += 1;
-        self.core.protocols[protocol].connected += 1;
+        self.core.hub.protocols[protocol].connections += 1;
+        self.core.hub.protocols[protocol].connected += 1;
         self.core.hold(attached.id, namespace);
         self.attachments.push(attached);
         Ok(())
@@ -247,7 +247,7 @@ impl Server {
 
     /// The place of a protocol in the core's list.
     fn protocol(&mut self, name: &'static str) -> usize {
-        let protocols = &mut self.core.protocols;
+        let protocols = &mut self.core.hub.protocols;
         protocols.iter().position(|p| p.name == name).unwrap_or_else(|| {
             protocols.push(Protocol { name, ..Protocol::default() });
             protocols.len() - 1
@@ -344,7 +344,7 @@ impl Server {
         }
         let tick = self.tick_ns.saturating_sub(now);
         let failing = self.listeners.iter().any(|listening| listening.failing.is_some());
-        let idle = self.core.connections == 0 && !self.core.stopping && !failing;
+        let idle = self.core.hub.connections == 0 && !self.core.hub.stopping && !failing;
         self.poll_now(events, if idle { None } else { Some(Duration::from_nanos(tick)) })?;
         self.turn_ns = self.core.now_ns();
         Ok(())
@@ -417,7 +417,7 @@ impl Server {
         let protocol = *protocol;
         // Who controls the server gets in when it is full, too.
         let reserve = if *what == CONTROL { CONTROL_RESERVE } else { 0 };
-        if self.core.connections >= self.options.connections_max + reserve {
+        if self.core.hub.connections >= self.options.connections_max + reserve {
             return (self.log)(&Event::TurnedAway { peer, why: "too many connections".into() });
         }
         let (slot, id) = self.table.next();
@@ -431,9 +431,9 @@ impl Server {
         (self.log)(&Event::Connected { connection: id, protocol: what, peer: peer.clone() });
         let mut connection = Box::new(Connection::new(id, stream, peer, protocol, session));
         connection.open(&mut self.core);
-        self.core.connections += 1;
-        self.core.protocols[protocol].connections += 1;
-        self.core.protocols[protocol].connected += 1;
+        self.core.hub.connections += 1;
+        self.core.hub.protocols[protocol].connections += 1;
+        self.core.hub.protocols[protocol].connected += 1;
         self.table.insert(slot, connection);
         self.table.touch(slot);
     }
@@ -455,8 +455,8 @@ impl Server {
             if connection.wants_reading(&mut self.core) {
                 let came = connection.read(&mut self.core, &mut self.scratch);
                 total += came;
-                if came > 0 && self.core.protocols[connection.protocol].name != CONTROL {
-                    self.core.heard_ns = self.turn_ns;
+                if came > 0 && self.core.hub.protocols[connection.protocol].name != CONTROL {
+                    self.core.hub.heard_ns = self.turn_ns;
                 }
                 self.table.touch(slot);
                 if came > 0 && !self.options.poll.is_zero() {
@@ -488,7 +488,7 @@ impl Server {
         let attached = done.route.connection.attachment().and_then(|at| self.attachments.get_mut(at));
         match attached {
             Some(attached) => attached.completed(&mut self.core, done),
-            None => self.core.pool.give_back(done.completion.data),
+            None => self.core.hub.pool.give_back(done.completion.data),
         }
     }
 
@@ -520,8 +520,8 @@ impl Server {
 
     fn remove(&mut self, slot: usize) {
         let Some(mut connection) = self.table.remove(slot) else { return };
-        self.core.connections -= 1;
-        self.core.protocols[connection.protocol].connections -= 1;
+        self.core.hub.connections -= 1;
+        self.core.hub.protocols[connection.protocol].connections -= 1;
         let _ = connection.stream.deregister(self.poll.registry());
         let (id, peer) = (connection.id, std::mem::take(&mut connection.peer));
         self.core.release(id);
@@ -537,19 +537,19 @@ impl Server {
     fn look_after(&mut self) {
         self.core.settle_targets();
         self.tell();
-        while let Some(id) = self.core.budget.next(self.core.bytes_held()) {
+        while let Some(id) = self.core.hub.budget.next(self.core.bytes_held()) {
             if let Some((slot, connection)) = self.table.find(id) {
                 connection.has_turn(&mut self.core);
                 self.table.touch(slot);
             }
         }
-        for (id, why) in std::mem::take(&mut self.core.closing) {
+        for (id, why) in std::mem::take(&mut self.core.hub.closing) {
             if let Some((slot, connection)) = self.table.find(id) {
                 connection.end(why, &self.core);
                 self.table.touch(slot);
             }
         }
-        for id in std::mem::take(&mut self.core.nudged) {
+        for id in std::mem::take(&mut self.core.hub.nudged) {
             if let Some((slot, _)) = self.table.find(id) {
                 self.tick(slot, self.core.now_ns());
             }
@@ -567,7 +567,7 @@ impl Server {
                 self.accept(at);
             }
         }
-        if !self.core.stopping && self.stopper.stop.load(Ordering::Acquire) {
+        if !self.core.hub.stopping && self.stopper.stop.load(Ordering::Acquire) {
             self.begin_stopping();
         }
         if self.table.has_touched() {
@@ -585,7 +585,7 @@ impl Server {
     /// Logs what the drives have to say.
     fn tell(&mut self) {
         self.core.report_stores();
-        for event in self.core.events.drain(..) {
+        for event in self.core.hub.events.drain(..) {
             (self.log)(&event);
         }
     }

@@ -307,12 +307,12 @@ impl<'a> Port<'a> {
     }
 
     fn has_common_budget(&mut self, bytes: usize) -> bool {
-        if self.core.budget.admits(self.core.bytes_held(), bytes, self.load.turn) {
+        if self.core.hub.budget.admits(self.core.bytes_held(), bytes, self.load.turn) {
             self.load.turn = false;
             return true;
         }
         if !std::mem::replace(&mut self.load.waits, true) {
-            self.core.budget.wait(self.connection, bytes);
+            self.core.hub.budget.wait(self.connection, bytes);
         }
         false
     }
@@ -321,9 +321,9 @@ impl<'a> Port<'a> {
     #[inline]
     pub fn expect(&mut self, bytes: usize) {
         self.load.incoming += bytes;
-        self.core.budget.incoming += bytes;
+        self.core.hub.budget.incoming += bytes;
         self.load.incoming_large += large_part(bytes);
-        self.core.budget.large += large_part(bytes);
+        self.core.hub.budget.large += large_part(bytes);
     }
 
     /// So many bytes of them have come.
@@ -336,9 +336,9 @@ impl<'a> Port<'a> {
     #[inline]
     pub fn release(&mut self, bytes: usize) {
         self.load.incoming -= bytes;
-        self.core.budget.incoming -= bytes;
+        self.core.hub.budget.incoming -= bytes;
         self.load.incoming_large -= large_part(bytes);
-        self.core.budget.large -= large_part(bytes);
+        self.core.hub.budget.large -= large_part(bytes);
     }
 
     /// What the connection has in the drives.
@@ -349,12 +349,12 @@ impl<'a> Port<'a> {
     /// A buffer of `length` bytes, whose content is unspecified (but never uninitialised). Memory of a large one is not
     /// touched before it is written to.
     pub fn take_buffer(&mut self, length: usize) -> Vec<u8> {
-        self.core.pool.take(length)
+        self.core.hub.pool.take(length)
     }
 
     /// Gives a buffer back for later use.
     pub fn give_back(&mut self, buffer: Vec<u8>) {
-        self.core.pool.give_back(buffer);
+        self.core.hub.pool.give_back(buffer);
     }
 
     /// The namespaces; the number of one is its place here. NVMe's namespace identifiers are these plus 1.
@@ -419,17 +419,17 @@ impl<'a> Port<'a> {
 
     /// Tells the log.
     pub fn log(&mut self, event: Event) {
-        self.core.events.push(event);
+        self.core.hub.events.push(event);
     }
 
     /// Has [`Session::tick`] of another connection (or this one) called soon, so that it can send something.
     pub fn nudge(&mut self, connection: ConnectionId) {
-        self.core.nudged.push(connection);
+        self.core.hub.nudged.push(connection);
     }
 
     /// Ends another connection (or this one), after what is in its output has been sent.
     pub fn close(&mut self, connection: ConnectionId, why: Close) {
-        self.core.closing.push((connection, why));
+        self.core.hub.closing.push((connection, why));
     }
 
     /// The same port with another output, for a layer between a session and its socket.
@@ -439,7 +439,7 @@ impl<'a> Port<'a> {
 
     /// Buffers for later use.
     pub(crate) fn pool(&mut self) -> &mut Pool {
-        &mut self.core.pool
+        &mut self.core.hub.pool
     }
 
     /// Everything else about the drives.
@@ -449,6 +449,6 @@ impl<'a> Port<'a> {
 
     /// Whether the server is shutting down: new work should be refused.
     pub fn stopping(&self) -> bool {
-        self.core.stopping
+        self.core.hub.stopping
     }
 }

@@ -82,8 +82,8 @@ impl Core {
         let outcome = device.power_cut();
         untold.into_iter().for_each(|answered| self.engine.withdraw(answered));
         let drive = self.names[drive].clone();
-        self.events.push(Event::PowerCut { drive: drive.clone(), commands_lost, by });
-        self.events.push(match &outcome {
+        self.hub.events.push(Event::PowerCut { drive: drive.clone(), commands_lost, by });
+        self.hub.events.push(match &outcome {
             Ok(report) => Event::Mounted { drive, report: *report },
             Err(why) => Event::MountFailed { drive, why: why.clone() },
         });

@@ -47,7 +47,7 @@ impl Core {
             wall: Duration::from_nanos(self.now_ns()),
             drives: drives.collect(),
             serving: Some(Serving {
-                protocols: self.protocols.clone(),
+                protocols: self.hub.protocols.clone(),
                 layers: self.layers(),
                 keeps: self.present().map(|n| (n.name.clone(), n.keeps.name())).collect(),
                 held_bytes: self.bytes_held() as u64,

@@ -108,7 +108,7 @@ impl Core {
     pub(crate) fn attach_to(&mut self, connection: ConnectionId, namespace: usize) {
         self.hold(connection, namespace);
         let drive = self.namespaces[namespace].name.clone();
-        self.events.push(Event::Attached { by: User::Connection(connection), drive });
+        self.hub.events.push(Event::Attached { by: User::Connection(connection), drive });
     }
 
     /// A connection is gone.
@@ -117,7 +117,7 @@ impl Core {
         self.book.holders.append(&mut held.split_off(&(connection, usize::MAX)));
         for (_, namespace) in held {
             let drive = self.namespaces[namespace].name.clone();
-            self.events.push(Event::Detached { by: User::Connection(connection), drive });
+            self.hub.events.push(Event::Detached { by: User::Connection(connection), drive });
         }
         self.book.waiting.retain(|waiting| waiting.connection != connection);
     }
@@ -263,7 +263,7 @@ impl Core {
                 None => self.keep(drive),
             };
             let (target, error) = (name, outcome.as_ref().err().cloned());
-            self.events.push(match is_ready {
+            self.hub.events.push(match is_ready {
                 true => Event::TargetReady { target, error },
                 false => Event::TargetGone { target, error },
             });
@@ -271,7 +271,7 @@ impl Core {
             let waits = |w: &&mut Waiting| w.namespace == namespace && w.outcome.is_none();
             if let Some(waiting) = self.book.waiting.iter_mut().find(waits) {
                 waiting.outcome = Some(outcome);
-                self.nudged.push(waiting.connection);
+                self.hub.nudged.push(waiting.connection);
             }
             failure = failure.or(why);
         }

@@ -16,13 +16,15 @@ use std::time::Duration;
 
 impl Server {
     pub(super) fn is_over(&self) -> bool {
-        self.core.stopping && self.core.connections == 0 && self.attachments.iter().all(Attached::has_ended)
+        self.core.hub.stopping
+            && self.core.hub.connections == 0
+            && self.attachments.iter().all(Attached::has_ended)
     }
 
     /// No new connections, no new requests; what is under way is answered.
     pub(super) fn begin_stopping(&mut self) {
         let reason = self.stopper.reason.get().copied().unwrap_or("asked");
-        (self.log)(&Event::Stopping { reason, connections: self.core.connections });
+        (self.log)(&Event::Stopping { reason, connections: self.core.hub.connections });
         self.core.stop();
         self.listeners.clear();
         self.attachments.iter_mut().for_each(|attached| attached.stop(&mut self.core));

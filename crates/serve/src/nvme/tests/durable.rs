@@ -226,7 +226,7 @@ fn a_drive_announces_what_it_keeps() {
         let mut world = World::new();
         world.core = Core::new(vec![("one".into(), served)], Time::Instant).expect("a drive to serve");
         let told = |event: &&Event| event.name() == "promises-nothing";
-        assert_eq!(world.core.events.iter().filter(told).count(), logged, "{what}");
+        assert_eq!(world.core.hub.events.iter().filter(told).count(), logged, "{what}");
         assert_eq!(world.core.namespaces()[0].keeps, keeps, "{what}");
         let (admin, _) = world.attach(PLAIN);
         let controller = IdentifyController::decode(&identify(&mut world, admin, Cns::Controller, 0));
