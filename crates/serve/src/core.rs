@@ -131,10 +131,10 @@ impl Core {
         let (names, devices): (Vec<String>, Vec<Served>) = drives.into_iter().unzip();
         let mut events = Vec::new();
         for (name, served) in names.iter().zip(&devices) {
-            let Some(device) = served.device() else { continue };
-            events.push(Event::Store { drive: name.clone(), extent: device.extent() });
-            let drive = name.clone();
-            match (served.mount_cost(), device.last_mount()) {
+            let (drive, device) = (name.clone(), served.device());
+            events
+                .extend(device.map(|device| Event::Store { drive: drive.clone(), extent: device.extent() }));
+            match (served.mount_cost(), device.and_then(Device::last_mount)) {
                 (Some(cost), _) => events.push(Event::LayerMounted { drive, cost }),
                 (None, Some((report, _))) => events.push(Event::Mounted { drive, report }),
                 (None, None) => {}

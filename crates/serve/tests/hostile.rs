@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Client, SECTOR, Served, drive, pattern, read_some, serve, serve_observed};
+use common::{Client, SECTOR, Served, config, drive, pattern, read_some, serve, serve_observed};
+use pellucid_device::Device;
 use pellucid_flash::Rng;
 use pellucid_media::StoreKind;
 use pellucid_serve::nbd::NbdSession;
@@ -240,7 +241,10 @@ fn peers_that_never_read_do_not_keep_the_room_of_others() {
 /// of others are done meanwhile, without anybody having been sent away for them.
 #[test]
 fn large_writes_that_stop_half_way_hold_up_no_smaller_requests() {
-    let served = served("half-sent");
+    let mut config = config(StoreKind::Ram);
+    config.media.geometry.blocks = 256;
+    let device = Device::new(&config).expect("a drive of 64 MiB");
+    let served = serve("half-sent", vec![("one".into(), device)], Time::Instant);
     let status = |key| number(&served.control(r#"{"do":"status"}"#), key) as usize;
     let strangers: Vec<Client> = (0..20)
         .map(|_| {
