@@ -25,7 +25,6 @@ use crate::timer::Timer;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pellucid_monitor::{Board, Protocol};
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -102,9 +102,9 @@ fn too_long_is_refused() {
 #[test]
 fn a_read_above_the_limit_is_an_error() {
     // A drive of more than 32 MiB, of which next to nothing is ever written.
-    let mut config = common::config(StoreKind::Ram);
+    let mut config = config(StoreKind::Ram);
     config.media.geometry.blocks = 512;
-    let device = pellucid_device::Device::new(&config).expect("a good configuration");
+    let device = Device::new(&config).expect("a good configuration");
     let served = serve("read-limit", vec![("one".into(), device)], Time::Instant);
     let mut client = Client::tcp(&served, "one");
     assert_eq!(client.ask(Command::Read, 0, 0, (32 << 20) + 512, &[]).error, OVERFLOW);
