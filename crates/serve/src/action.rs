@@ -24,7 +24,7 @@ use pellucid_media::{Fault, Faults};
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Kinds of planned faults, for who asks for another.
+/// Kinds of planned faults, named when another one is asked for.
 const KINDS: &str = "power-cut, program-fail=P, erase-fail=P, read-fail=P, slow-die=DIExF, kill-die=DIE, bit-errors=F, \
                      bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out";
 /// Something to do to a drive.

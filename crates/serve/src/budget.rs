@@ -5,7 +5,7 @@
 //!               └ no: in the queue of its class ─ it fits, and its turn has come ─┘
 //! ```
 //! - A request with more than [`OWN_BYTES`] of data takes budget for all of them before the first comes in, or before it is read, so that
-//!   what has begun can always be done, and nobody waits for budget who holds up others by that.
+//!   what has begun can always be completed, and no request waits for budget while it holds some.
 //! - There are two classes: medium requests, and those with more than [`LARGE_BYTES`]. Large ones hold no more than [`LARGE_BYTES_MAX`]
 //!   together, half of the whole, so medium ones never wait for large ones whose data do not come, or whose answers are not taken.
 //! - Within a class those that do not fit queue up, first come, first served. A large request that only waits for the whole has its
@@ -43,7 +43,7 @@ pub(crate) fn large_part(bytes: usize) -> usize {
 /// Connections that wait, each with what it needs.
 type Queue = VecDeque<(ConnectionId, usize)>;
 
-/// What is held, and who waits for budget.
+/// What is held, and the connections that wait for budget.
 #[derive(Default)]
 pub(crate) struct MemoryBudget {
     /// Bytes that come in.
@@ -95,7 +95,7 @@ impl MemoryBudget {
         queue.pop_front().map(|(connection, _)| connection)
     }
 
-    /// Whether somebody waits, or will soon.
+    /// Whether a connection waits, or will soon.
     pub fn is_short(&self, held: usize) -> bool {
         let waits = |queue: &Queue| queue.front().is_some_and(|&(_, bytes)| !self.fits(held, bytes));
         waits(&self.waiting_medium) || waits(&self.waiting_large) || held >= TOTAL_BYTES_MAX / 4 * 3

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 
 /// More that cannot be answered ends the connection: a longer line, or requests behind one that takes time.
 const INPUT_BYTES_MAX: usize = 64 << 10;
-/// After an answer, others who are served have so many times as long as it took.
+/// After an answer, the connections that are served get so many times as long as it took.
 const REST_FACTOR: u64 = 4;
 /// Others are served if something came from them within this time.
 const HEARD_NS: u64 = 10_000_000;

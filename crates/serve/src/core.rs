@@ -6,8 +6,8 @@
 //! Here stands the way of an operation. Beside it: which drives are taken ([`offer`]), operations that take several steps ([`steps`]),
 //! what is shown ([`figures`]), what is broken ([`damage`]), targets that come and go ([`targets`]).
 //!
-//! Invariant: nobody changes a drive in any other way than by an operation while some wait to go in ([`Core::submit_waiting`]); planned faults
-//! come between two operations.
+//! Invariant: before a drive is changed by anything but an operation, all operations that wait go in ([`Core::submit_waiting`]). Planned
+//! faults are the exception: they come between two operations.
 
 mod damage;
 mod figures;
@@ -111,7 +111,7 @@ pub struct Core {
     /// Kept by the reactor and its connections.
     pub(crate) hub: Hub,
     board: Option<Board>,
-    /// What open-channel namespaces have told and nobody has taken.
+    /// Notices of open-channel namespaces that were not taken.
     chunk_notices: VecDeque<(usize, ChunkNotice)>,
     /// There are remote drives.
     remotes: bool,

@@ -364,7 +364,7 @@ impl<M: Backend> Engine<M> {
         &self.pacer.lateness_ns
     }
 
-    /// Nobody waits for modelled time any more.
+    /// From now on modelled time is not waited for.
     pub(crate) fn stop_pacing(&mut self) {
         self.pacer.time = Time::Instant;
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!  Event ─► fields: name, value; a value is a word or a text ─► event=closed connection=7 peer="127.0.0.1:40000" why="finished"
 //! ```
-//! A word has no blank and no quote. A text is quoted as Rust quotes it. Whoever wants another form has [`Event::fields`].
+//! A word has no blank and no quote. A text is quoted as Rust quotes it. Other forms are made of [`Event::fields`].
 
 use crate::engine::Time;
 use crate::session::{ConnectionId, Keeps};
@@ -118,16 +118,16 @@ pub enum Event {
         /// Why.
         why: String,
     },
-    /// Somebody begins to use a namespace.
+    /// A connection or a block device begins to use a namespace.
     Attached {
-        /// Who.
+        /// The user.
         by: User,
         /// The namespace.
         drive: String,
     },
-    /// Somebody uses it no more.
+    /// It uses the namespace no more.
     Detached {
-        /// Who.
+        /// The user.
         by: User,
         /// The namespace.
         drive: String,
@@ -159,7 +159,7 @@ pub enum Event {
         drive: String,
         /// What was done, as a plan says it.
         fault: String,
-        /// Who did it.
+        /// What did it.
         by: By,
         /// Whether the drive takes no writes since; damage only.
         read_only: Option<bool>,
@@ -172,7 +172,7 @@ pub enum Event {
         drive: String,
         /// Commands that were in it.
         commands_lost: usize,
-        /// Who did it.
+        /// What did it.
         by: By,
     },
     /// The connection to a remote drive is lost.
@@ -269,7 +269,7 @@ pub enum Reach {
     Command(String),
 }
 
-/// Who uses a namespace.
+/// The user of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum User {
     /// A connection.
@@ -278,7 +278,7 @@ pub enum User {
     Device(String),
 }
 
-/// Who breaks a drive.
+/// What broke a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
     /// This connection of the control socket.

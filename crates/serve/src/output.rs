@@ -16,7 +16,7 @@ use std::ops::Range;
 
 /// Entries handed to one vectored write: as many answers as are sent together, each head and data, and what stands behind them.
 const SLICES_MAX: usize = 2 * BATCH_MAX + 8;
-/// Data that may stand in front of what is to be behind them: who waits for that waits for all of them.
+/// Data that may precede what is to be behind them: a peer that waits for that waits for all of them.
 const AHEAD_BYTES_MAX: usize = 128 << 10;
 
 enum Entry {

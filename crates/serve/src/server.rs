@@ -128,7 +128,7 @@ impl Stopper {
     }
 }
 
-/// Nobody waits to be accepted, or somebody does no more.
+/// No peer waits to be accepted, or one has given up.
 fn is_of_a_peer(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted)
 }
@@ -253,7 +253,7 @@ impl Server {
         })
     }
 
-    /// From now on the drives are watched, and shown on `board` to who asks there.
+    /// From now on the drives are watched, and shown on `board` when asked for.
     pub fn show_on(&mut self, board: &Board) {
         let waker = self.stopper.waker.clone();
         // Without the wake-up the next turn notices.
@@ -288,7 +288,7 @@ impl Server {
     }
 
     /// Lets the drives work and sends what comes out of them. What has been read is answered, batch by batch, before more is read:
-    /// hosts go on with the first answers meanwhile, and nobody waits behind those who came later.
+    /// hosts go on with the first answers meanwhile, and no request waits behind later ones.
     fn answer(&mut self) {
         let mut bytes = 0;
         for _ in 0..BATCHES_MAX {
@@ -414,7 +414,7 @@ impl Server {
     fn admit(&mut self, at: usize, mut stream: Stream, Ends { peer, local }: Ends) {
         let Listening { accept, what, protocol, .. } = &mut self.listeners[at];
         let protocol = *protocol;
-        // Who controls the server gets in when it is full, too.
+        // The control socket accepts connections when the server is full, too.
         let reserve = if *what == CONTROL { CONTROL_RESERVE } else { 0 };
         if self.core.hub.connections >= self.options.connections_max + reserve {
             return (self.log)(&Event::TurnedAway { peer, why: "too many connections".into() });
@@ -555,7 +555,7 @@ impl Server {
         }
         self.core.show();
         let now = self.turn_ns;
-        // Who has been silent for too long is known only when all has been read that came while this process was busy, or stopped.
+        // A peer counts as silent only after everything was read that came while this process was busy, or stopped.
         if now >= self.tick_ns && self.asked {
             self.tick_ns = now + TICK_NS;
             for slot in 0..self.table.len() {

@@ -123,7 +123,7 @@ pub trait Session {
         false
     }
 
-    /// The connection is gone, whoever ended it, and nothing that it submitted is in the drives any more.
+    /// The connection is gone, whichever end closed it, and nothing that it submitted is in the drives any more.
     fn closed(&mut self, _port: &mut Port<'_>) {}
 }
 

@@ -1,7 +1,7 @@
 //! What is done to drives in service: planned faults, and damage on command.
 //!
-//! What somebody asks for finds everything in the drive that was submitted before. A planned fault comes with its operation, and what
-//! waits in the submission batch behind that goes in afterwards.
+//! A fault by command finds everything in the drive that was submitted before. A planned fault comes with its operation; what waits in the
+//! submission batch behind that operation goes in afterwards.
 //!
 //! Invariant: after every change of the plan `strike` of each namespace is the operation with which its next fault comes.
 

@@ -1,6 +1,6 @@
 //! What is shown of the drives while they are served.
 //!
-//! Invariant: a view is made only when somebody asks on the board; a turn in which nobody does costs one look.
+//! Invariant: a view is made only when the board is asked; any other turn costs one look.
 
 use super::Core;
 use crate::drive::Served;
@@ -16,7 +16,7 @@ impl Core {
         devices.filter(|device| !device.is_watched()).for_each(Device::watch);
     }
 
-    /// From now on the drives are watched, and shown on `board` to who asks there.
+    /// From now on the drives are watched, and shown on `board` when asked for.
     pub fn show_on(&mut self, board: Board) {
         self.watch();
         self.board = Some(board);

@@ -43,7 +43,7 @@ fn check_length(full_name: &str, target: &str) -> Result<(), String> {
     ))
 }
 
-/// Somebody who waits for what becomes of a target.
+/// A connection that waits for the outcome of a target's start or end.
 struct Waiting {
     connection: ConnectionId,
     namespace: usize,
@@ -54,7 +54,7 @@ struct Waiting {
 #[derive(Default)]
 pub(super) struct TargetBook {
     registries: Vec<Registry>,
-    /// Who uses which target's namespace.
+    /// Connections and the namespaces that they use.
     holders: BTreeSet<(ConnectionId, usize)>,
     waiting: Vec<Waiting>,
     changes: u64,
@@ -267,7 +267,7 @@ impl Core {
                 true => Event::TargetReady { target, error },
                 false => Event::TargetGone { target, error },
             });
-            // Who has an outcome waits no more, though it may not have taken it yet.
+            // A connection that has its outcome waits no more, though it may not have taken it yet.
             let waits = |w: &&mut Waiting| w.namespace == namespace && w.outcome.is_none();
             if let Some(waiting) = self.book.waiting.iter_mut().find(waits) {
                 waiting.outcome = Some(outcome);

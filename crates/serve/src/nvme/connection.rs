@@ -66,7 +66,7 @@ enum Incoming {
     },
 }
 
-/// The state of one connection, to be driven by whoever owns the socket.
+/// The state of one connection; the owner of the socket drives it.
 #[derive(Debug)]
 pub struct Connection {
     target: SharedTarget,
