@@ -1,10 +1,9 @@
 //! Log lines of the server: one event each, as `key=value` pairs or as a JSON object.
 //!
-//! Each line begins with its time: UTC, as RFC 3339 writes it, with milliseconds.
-//!
-//! A value is a word, or a text in quotes as Rust writes it (`{:?}`). In JSON all values are strings, because the readers of
+//! Each line begins with its time: UTC, as RFC 3339 writes it, with milliseconds. In JSON all values are strings, because the readers of
 //! logs want a key to have one type.
 
+use pellucid_serve::event::Event;
 use serde_json::{Map, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,12 +17,19 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// A line of pairs in this format.
-    pub fn line(self, at: SystemTime, pairs: &str) -> String {
-        let text = format!("time={} {pairs}", stamp(at));
+    /// The line of an event in this format.
+    pub fn line(self, at: SystemTime, event: &Event) -> String {
+        let time = stamp(at);
         match self {
-            LogFormat::Text => text,
-            LogFormat::Json => Value::Object(object(&text)).to_string(),
+            LogFormat::Text => format!("time={time} {event}"),
+            LogFormat::Json => {
+                let first = [("time", time), ("event", event.name().to_owned())];
+                let rest = event.fields().into_iter().map(|(name, value)| (name, value.as_str().to_owned()));
+                let fields = first.into_iter().chain(rest);
+                let fields: Map<String, Value> =
+                    fields.map(|(name, value)| (name.into(), value.into())).collect();
+                Value::Object(fields).to_string()
+            }
         }
     }
 }
@@ -44,48 +50,6 @@ fn stamp(at: SystemTime) -> String {
     let month = if month < 10 { month + 3 } else { month - 9 };
     let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
-}
-
-fn object(pairs: &str) -> Map<String, Value> {
-    let mut fields = Map::new();
-    let mut rest = pairs.trim_start();
-    while let Some((key, after)) = rest.split_once('=') {
-        let (value, after) = match after.strip_prefix('"') {
-            Some(quoted) => text(quoted),
-            None => match after.split_once(' ') {
-                Some((word, after)) => (word.to_string(), after),
-                None => (after.to_string(), ""),
-            },
-        };
-        fields.insert(key.to_string(), value.into());
-        rest = after.trim_start();
-    }
-    fields
-}
-
-/// A text up to its closing quote, and what follows.
-fn text(quoted: &str) -> (String, &str) {
-    let (mut value, mut chars) = (String::new(), quoted.chars());
-    while let Some(c) = chars.next() {
-        match c {
-            '"' => break,
-            '\\' => match chars.next() {
-                Some('n') => value.push('\n'),
-                Some('r') => value.push('\r'),
-                Some('t') => value.push('\t'),
-                Some('0') => value.push('\0'),
-                Some('u') => {
-                    let code: String = chars.by_ref().skip(1).take_while(|&c| c != '}').collect();
-                    let code = u32::from_str_radix(&code, 16).ok();
-                    value.push(code.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER));
-                }
-                Some(other) => value.push(other),
-                None => {}
-            },
-            other => value.push(other),
-        }
-    }
-    (value, chars.as_str())
 }
 
 #[cfg(test)]
@@ -112,17 +76,18 @@ mod tests {
     #[test]
     fn a_line_is_the_same_in_json() {
         let why = "say \"no\" = \\ \n\u{7}ü";
-        let line = format!("event=closed connection=7 peer={:?} why={why:?} lost=3", "unix socket");
+        let (drive, notice) = ("unix socket".to_owned(), why.to_owned());
+        let event = Event::MountFailed { drive, why: notice };
         let at = UNIX_EPOCH + Duration::from_millis(1_795_415_525_123);
-        assert_eq!(LogFormat::Text.line(at, &line), format!("time=2026-11-23T06:32:05.123Z {line}"));
-        let fields: Value = serde_json::from_str(&LogFormat::Json.line(at, &line)).expect("JSON");
+        let line =
+            format!("time=2026-11-23T06:32:05.123Z event=mount-failed drive=\"unix socket\" why={why:?}");
+        assert_eq!(LogFormat::Text.line(at, &event), line);
+        let fields: Value = serde_json::from_str(&LogFormat::Json.line(at, &event)).expect("JSON");
         let expected = [
             ("time", "2026-11-23T06:32:05.123Z"),
-            ("event", "closed"),
-            ("connection", "7"),
-            ("peer", "unix socket"),
+            ("event", "mount-failed"),
+            ("drive", "unix socket"),
             ("why", why),
-            ("lost", "3"),
         ];
         for (key, value) in expected {
             assert_eq!(fields[key], value);

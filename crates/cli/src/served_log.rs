@@ -3,6 +3,7 @@
 use pellucid_device::Device;
 use pellucid_flash::Interface;
 use pellucid_media::StoreKind;
+use pellucid_serve::event::{DriveFacts, Event, Reach};
 use pellucid_serve::session::{NQN_PREFIX, Namespace};
 use pellucid_serve::{Address, Core, Time};
 use std::fmt::Write;
@@ -31,14 +32,14 @@ pub fn offered(core: &Core, drives: &[String]) -> Vec<Offered> {
         .collect()
 }
 
-/// A line for each namespace; `from`: the preset, file or remote address of each drive.
-pub fn drives(core: &Core, from: &[String]) -> Vec<String> {
+/// What each namespace is; `from`: the preset, file or remote address of each drive.
+pub fn drives(core: &Core, from: &[String]) -> Vec<Event> {
     let numbered = core.namespaces().iter().enumerate().filter(|(_, n)| !n.gone);
     numbered.map(|(at, n)| drive(core.device(at), n, &from[n.drive], core.time())).collect()
 }
 
-fn drive(device: Option<&Device>, namespace: &Namespace, from: &str, time: Time) -> String {
-    let Namespace { name, sector_bytes, interface, keeps, .. } = namespace;
+fn drive(device: Option<&Device>, namespace: &Namespace, from: &str, time: Time) -> Event {
+    let Namespace { ref name, sector_bytes, interface, keeps, .. } = *namespace;
     let kind = match interface {
         Interface::Block { .. } => "block",
         Interface::Zoned(_) => "zoned",
@@ -50,21 +51,13 @@ fn drive(device: Option<&Device>, namespace: &Namespace, from: &str, time: Time)
         Some(StoreKind::Ram) => "ram".to_owned(),
         Some(StoreKind::File(path)) => format!("file:{}", path.display()),
     };
-    let time_mode = match time {
-        Time::Instant => "instant".to_owned(),
-        Time::Paced { dilation: 1.0 } => "paced".to_owned(),
-        Time::Paced { dilation } => format!("x{dilation}"),
-    };
-    format!(
-        "event=drive drive={name:?} from={from:?} kind={kind} capacity_bytes={} sector_bytes={sector_bytes} \
-         store={store:?} keeps={} time_mode={time_mode}",
-        namespace.bytes(),
-        keeps.name(),
-    )
+    let (name, from) = (name.clone(), from.to_owned());
+    let capacity_bytes = namespace.bytes();
+    Event::Drive(DriveFacts { name, from, kind, capacity_bytes, sector_bytes, store, keeps, time })
 }
 
-/// A line for each block namespace at an address for NBD.
-pub fn nbd(offered: &[Offered], address: &Address, tls: bool) -> Vec<String> {
+/// How each block namespace is reached at an address for NBD.
+pub fn nbd(offered: &[Offered], address: &Address, tls: bool) -> Vec<Event> {
     let scheme = if tls { "nbds" } else { "nbd" };
     let uri = |name: &str| match address {
         Address::Tcp(tcp) => format!("{scheme}://{}/{}", to_reach(*tcp), encoded(name, b"")),
@@ -76,26 +69,29 @@ pub fn nbd(offered: &[Offered], address: &Address, tls: bool) -> Vec<String> {
     };
     let blocks = offered.iter().filter(|offered| offered.is_block);
     blocks
-        .map(|Offered { name, .. }| {
-            format!("event=reachable drive={name:?} protocol=nbd uri={:?}", uri(name))
+        .map(|Offered { name, .. }| Event::Reachable {
+            drive: name.clone(),
+            protocol: "nbd",
+            how: Reach::Uri(uri(name)),
         })
         .collect()
 }
 
-/// A line for each subsystem at an address for NVMe/TCP.
-pub fn nvme(offered: &[Offered], address: &Address) -> Vec<String> {
+/// How each subsystem is reached at an address for NVMe/TCP.
+pub fn nvme(offered: &[Offered], address: &Address) -> Vec<Event> {
     let Address::Tcp(tcp) = address else { return Vec::new() };
     let reach = to_reach(*tcp);
-    let mut lines: Vec<String> = Vec::new();
+    let mut events: Vec<Event> = Vec::new();
     for Offered { name, nqn, .. } in offered {
         let command = format!("nvme connect -t tcp -a {} -s {} -n {nqn}", reach.ip(), reach.port());
-        let line = format!("event=reachable drive={name:?} protocol=nvme-tcp command={command:?}");
+        let same = |event: &Event| matches!(event, Event::Reachable { how: Reach::Command(other), .. } if *other == command);
         // Namespaces of one drive are reached together.
-        if !lines.iter().any(|other| other.ends_with(&format!("command={command:?}"))) {
-            lines.push(line);
+        if !events.iter().any(same) {
+            let how = Reach::Command(command);
+            events.push(Event::Reachable { drive: name.clone(), protocol: "nvme-tcp", how });
         }
     }
-    lines
+    events
 }
 
 /// Where a client of this machine finds a listener: one on all addresses is on the loopback, too.
@@ -131,12 +127,16 @@ mod tests {
             |name: &str| Offered { name: name.into(), is_block: true, nqn: format!("{NQN_PREFIX}{name}") };
         let offered = [drive("jasmine"), drive("a b/c")];
         let all = nbd(&offered, &"0.0.0.0:10809".parse().expect("an address"), true);
-        assert!(all[0].ends_with("uri=\"nbds://127.0.0.1:10809/jasmine\""), "{}", all[0]);
-        assert!(all[1].ends_with("uri=\"nbds://127.0.0.1:10809/a%20b%2Fc\""), "{}", all[1]);
+        assert!(all[0].to_string().ends_with("uri=\"nbds://127.0.0.1:10809/jasmine\""), "{}", all[0]);
+        assert!(all[1].to_string().ends_with("uri=\"nbds://127.0.0.1:10809/a%20b%2Fc\""), "{}", all[1]);
         let unix = nbd(&offered[..1], &"unix:/tmp/a b".parse().expect("an address"), false);
-        assert!(unix[0].ends_with("uri=\"nbd+unix:///jasmine?socket=/tmp/a%20b\""), "{}", unix[0]);
+        assert!(
+            unix[0].to_string().ends_with("uri=\"nbd+unix:///jasmine?socket=/tmp/a%20b\""),
+            "{}",
+            unix[0]
+        );
         let nvme = nvme(&offered[..1], &"[::1]:4420".parse().expect("an address"));
         let command = "command=\"nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-01.org.pellucid:jasmine\"";
-        assert!(nvme[0].ends_with(command), "{}", nvme[0]);
+        assert!(nvme[0].to_string().ends_with(command), "{}", nvme[0]);
     }
 }

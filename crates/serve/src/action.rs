@@ -16,47 +16,98 @@
 //! | `wear-out`            | `wear-out`                         | no spare block is left: the drive is read-only            |
 
 use crate::core::Core;
+use crate::event::{By, Event};
 use crate::plan::PlanError;
 use pellucid_flash::DieId;
+use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
 use serde_json::{Value, json};
+use std::fmt;
 
-/// Kinds of planned faults, for who asks for another.
+/// Kinds of planned faults, named when another one is asked for.
 const KINDS: &str = "power-cut, program-fail=P, erase-fail=P, read-fail=P, slow-die=DIExF, kill-die=DIE, bit-errors=F, \
                      bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out";
-/// What the control socket calls damage.
-const DAMAGE: &str = "slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out";
-
 /// Something to do to a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Action {
+pub enum Action {
+    /// Its power is cut, and comes back.
     PowerCut,
-    /// Chances of failing from now on; `None`: as it is.
+    /// Chances of failing from now on.
     Chances(Chances),
+    /// Something breaks.
     Damage(Fault),
 }
 
-/// Chances that operations fail.
+/// Chances that operations of the media fail; `None`: as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Chances {
+pub struct Chances {
+    /// Of a program.
     pub program: Option<f64>,
+    /// Of an erase.
     pub erase: Option<f64>,
+    /// Of an attempt to read.
     pub read: Option<f64>,
 }
 
-impl Action {
-    /// What a line of the control socket asks for; `None`: nothing that is done to a drive.
-    pub fn of_request(request: &Value) -> Option<Result<Action, String>> {
-        match request["do"].as_str()? {
-            "power-cut" => Some(Ok(Action::PowerCut)),
-            "faults" => Some(chances(request)),
-            "damage" => Some(damage(request).map(Action::Damage)),
-            _ => None,
+/// What there is to say of an action that was carried out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    PowerCut {
+        commands_lost: usize,
+        report: MountReport,
+    },
+    /// As they are from now on: programs, erases, reads.
+    Chances([f64; 3]),
+    Damage {
+        read_only: bool,
+    },
+}
+
+impl Outcome {
+    /// What the control socket answers.
+    pub fn answer(&self) -> Value {
+        match *self {
+            Outcome::PowerCut { commands_lost, report } => json!({
+                "commands_lost": commands_lost,
+                "mapped_units": report.mapped_units,
+                "lost_units": report.lost_units,
+                "mount_reads": report.header_reads + report.segment_reads + report.replay_reads,
+            }),
+            Outcome::Chances([program, erase, read]) => {
+                json!({ "program_fail": program, "erase_fail": erase, "read_fail": read })
+            }
+            Outcome::Damage { read_only } => json!({ "read_only": read_only }),
         }
     }
+}
 
+/// As a plan says it; of chances only those that change.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Action::PowerCut => f.write_str("power-cut"),
+            Action::Chances(Chances { program, erase, read }) => {
+                let given = [("program", program), ("erase", erase), ("read", read)];
+                let given =
+                    given.into_iter().filter_map(|(what, chance)| Some(format!("{what}-fail={}", chance?)));
+                f.write_str(&given.collect::<Vec<String>>().join(" "))
+            }
+            Action::Damage(fault) => match fault {
+                Fault::SlowDie { die, factor } => write!(f, "slow-die={}x{factor}", die.0),
+                Fault::KillDie { die } => write!(f, "kill-die={}", die.0),
+                Fault::BitErrors { die: None, factor } => write!(f, "bit-errors={factor}"),
+                Fault::BitErrors { die: Some(die), factor } => write!(f, "bit-errors={}x{factor}", die.0),
+                Fault::FailPrograms { count } => write!(f, "fail-programs={count}"),
+                Fault::FailErases { count } => write!(f, "fail-erases={count}"),
+                Fault::WearOut => f.write_str("wear-out"),
+            },
+        }
+    }
+}
+
+impl Action {
     /// The kind of a planned fault.
-    pub fn of_plan(kind: &str) -> Result<Action, PlanError> {
+    pub(crate) fn of_plan(kind: &str) -> Result<Action, PlanError> {
         let (name, value) = kind.split_once('=').map_or((kind, None), |(name, value)| (name, Some(value)));
         let chance = |value| number(kind, "chance", value, 0.0..=1.0);
         let count = |value: &str| whole(kind, "count", value);
@@ -89,7 +140,7 @@ impl Action {
     ///
     /// # Errors
     /// The thing that is wrong, and what is allowed.
-    pub fn check(self, drive: usize, core: &mut Core) -> Result<(), String> {
+    pub(crate) fn check(self, drive: usize, core: &mut Core) -> Result<(), String> {
         match self {
             Action::PowerCut | Action::Chances(_) => Ok(()),
             Action::Damage(fault) => {
@@ -98,31 +149,53 @@ impl Action {
         }
     }
 
-    /// Does it, and gives what is worth saying.
-    pub fn carry_out(self, drive: usize, core: &mut Core) -> Result<Value, String> {
+    /// Does it, for `by`, and tells the log.
+    ///
+    /// # Errors
+    /// Why it cannot be done.
+    pub(crate) fn carry_out(self, drive: usize, by: By, core: &mut Core) -> Result<Outcome, String> {
+        if !matches!(by, By::Plan { .. }) {
+            core.submit_waiting();
+        }
+        let outcome = self.act(drive, &by, core);
+        // A power cut is told where it happens; chances that stay as they are, are no fault.
+        let is_told = match self {
+            Action::PowerCut => outcome.is_err(),
+            Action::Chances(chances) => chances != Chances::default(),
+            Action::Damage(_) => outcome.is_ok() || matches!(by, By::Plan { .. }),
+        };
+        if is_told {
+            core.hub.events.push(Event::Fault {
+                drive: core.namespaces()[drive].name.clone(),
+                fault: self.to_string(),
+                by,
+                read_only: match outcome {
+                    Ok(Outcome::Damage { read_only }) => Some(read_only),
+                    _ => None,
+                },
+                error: outcome.as_ref().err().cloned(),
+            });
+        }
+        outcome
+    }
+
+    fn act(self, drive: usize, by: &By, core: &mut Core) -> Result<Outcome, String> {
         match self {
-            Action::PowerCut => power_cut(drive, core),
+            Action::PowerCut => {
+                let commands_lost = core.device_here(drive)?.outstanding_commands() as usize;
+                let report = core.power_cut_by(drive, by.clone())?;
+                Ok(Outcome::PowerCut { commands_lost, report })
+            }
             Action::Chances(chances) => set_chances(drive, chances, core),
             Action::Damage(fault) => {
                 core.inject(drive, fault)?;
-                Ok(json!({ "read_only": core.is_read_only(drive) }))
+                Ok(Outcome::Damage { read_only: core.is_read_only(drive) })
             }
         }
     }
 }
 
-fn power_cut(drive: usize, core: &mut Core) -> Result<Value, String> {
-    let lost = core.device_here(drive)?.outstanding_commands();
-    let report = core.power_cut(drive)?;
-    Ok(json!({
-        "commands_lost": lost,
-        "mapped_units": report.mapped_units,
-        "lost_units": report.lost_units,
-        "mount_reads": report.header_reads + report.segment_reads + report.replay_reads,
-    }))
-}
-
-fn set_chances(drive: usize, chances: Chances, core: &mut Core) -> Result<Value, String> {
+fn set_chances(drive: usize, chances: Chances, core: &mut Core) -> Result<Outcome, String> {
     let now = core.device_here(drive)?.config().media.faults.clone();
     let faults = Faults {
         program_fail: chances.program.unwrap_or(now.program_fail),
@@ -130,59 +203,9 @@ fn set_chances(drive: usize, chances: Chances, core: &mut Core) -> Result<Value,
         read_fail: chances.read.unwrap_or(now.read_fail),
         ..now
     };
-    let answer = json!({
-        "program_fail": faults.program_fail, "erase_fail": faults.erase_fail, "read_fail": faults.read_fail,
-    });
+    let outcome = Outcome::Chances([faults.program_fail, faults.erase_fail, faults.read_fail]);
     core.set_faults(drive, faults)?;
-    Ok(answer)
-}
-
-fn chances(request: &Value) -> Result<Action, String> {
-    let chance = |key: &str| {
-        let Some(value) = request.get(key) else { return Ok(None) };
-        let number = value.as_f64().ok_or_else(|| format!("{key}: {value}; allowed: a number from 0 to 1"));
-        number.map(Some)
-    };
-    let (program, erase, read) = (chance("program_fail")?, chance("erase_fail")?, chance("read_fail")?);
-    Ok(Action::Chances(Chances { program, erase, read }))
-}
-
-/// The damage that a request asks for.
-fn damage(request: &Value) -> Result<Fault, String> {
-    let number = |key: &str| {
-        let value = request.get(key).unwrap_or(&Value::Null);
-        let whole = value.as_u64().and_then(|value| u32::try_from(value).ok());
-        whole.ok_or_else(|| format!("{key}: {value}; allowed: a whole number from 0 to 4294967295"))
-    };
-    let factor = || {
-        let value = request.get("factor").unwrap_or(&Value::Null);
-        value.as_f64().ok_or_else(|| format!("factor: {value}; allowed: a number"))
-    };
-    let die = || number("die").map(DieId);
-    let what = request.get("what").and_then(Value::as_str).unwrap_or_default();
-    let takes: &[&str] = match what {
-        "slow-die" | "bit-errors" => &["die", "factor"],
-        "kill-die" => &["die"],
-        "fail-programs" | "fail-erases" => &["count"],
-        "wear-out" => &[],
-        _ => return Err(format!("what: {what:?}; allowed: {DAMAGE}")),
-    };
-    let is_not_its = |key: &&str| request.get(key).is_some() && !takes.contains(key);
-    if let Some(key) = ["die", "factor", "count"].into_iter().find(is_not_its) {
-        let allowed = if takes.is_empty() { "nothing".to_owned() } else { takes.join(", ") };
-        return Err(format!("{key}: unknown to {what}; allowed: {allowed}"));
-    }
-    match what {
-        "slow-die" => Ok(Fault::SlowDie { die: die()?, factor: factor()? }),
-        "kill-die" => Ok(Fault::KillDie { die: die()? }),
-        "bit-errors" => {
-            let die = request.get("die").map(|_| die()).transpose()?;
-            Ok(Fault::BitErrors { die, factor: factor()? })
-        }
-        "fail-programs" => Ok(Fault::FailPrograms { count: number("count")? }),
-        "fail-erases" => Ok(Fault::FailErases { count: number("count")? }),
-        _ => Ok(Fault::WearOut),
-    }
+    Ok(outcome)
 }
 
 fn number(
@@ -214,6 +237,7 @@ fn factor_of(kind: &str, value: &str) -> Result<f64, PlanError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Request;
 
     /// What is asked for and what is planned are the same things.
     #[test]
@@ -231,10 +255,13 @@ mod tests {
             ("fail-erases=5", json!({"do": "damage", "what": "fail-erases", "count": 5})),
             ("wear-out", json!({"do": "damage", "what": "wear-out"})),
         ] {
-            let asked = Action::of_request(&request).expect("done to a drive").expect("well said");
-            assert_eq!(Action::of_plan(planned), Ok(asked), "{planned}");
+            let request = Request::parse(request.to_string().as_bytes()).expect("well said");
+            let Request::Break { drive: None, action } = request else {
+                panic!("{planned}: not done to a drive")
+            };
+            assert_eq!(Action::of_plan(planned), Ok(action), "{planned}");
+            assert_eq!(action.to_string(), planned);
         }
-        assert_eq!(Action::of_request(&json!({"do": "status"})), None);
     }
 
     #[test]

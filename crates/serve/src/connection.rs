@@ -5,15 +5,15 @@
 //!    ├──── Close::Refused ──► Refusing ── all sent; told so, input dropped until the peer ends ──► gone
 //!    └──── socket error ──► gone
 //! ```
-//! One that is gone is forgotten when what it has in the drives has ended: then who waits for its end knows that nothing of it will
-//! change them any more, and peers that come and go cannot have more there than one who stays.
+//! A connection that is gone is removed when its last operation has ended. So its end means that it changes nothing any more, and peers
+//! that come and go cannot have more in the drives than one that stays.
 //!
 //! Input that a congested session did not take is held here, and nothing more is read until it is taken, so a peer that
 //! sends faster than it is served meets a full socket.
 
+use crate::budget::{OWN_BYTES, STALL_NS_MAX, STALL_PART, large_part};
 use crate::core::{Core, Done};
 use crate::output::Output;
-use crate::room::{OWN_BYTES, STALL_NS_MAX, STALL_PART};
 use crate::session::{Close, ConnectionId, Load, Port, Session};
 use crate::socket::{Stream, UNIX_SEND_BYTES};
 use std::io::{self, IoSliceMut};
@@ -28,7 +28,7 @@ const DROPPED_BYTES_MAX: usize = 1 << 20;
 const LANDING_BYTES_MAX: usize = 1 << 20;
 /// The most that is sent at once, for the same reason.
 const SEND_BYTES_MAX: usize = 512 << 10;
-/// The longest other read while room is short: what the session cannot take of it is held here.
+/// The longest other read while memory budget is short: what the session cannot take of it is held here.
 const SHORT_READ_BYTES: usize = 16 << 10;
 
 /// So many answers a Unix socket holds while its connection is hot: what is sent together then is freed together, and still in a cache
@@ -82,6 +82,8 @@ pub(crate) struct Connection {
     session: Box<dyn Session>,
     output: Output,
     load: Load,
+    /// Bytes of answers to large reads in the output, at most.
+    large_answers: usize,
     held: Vec<u8>,
     answers: Answers,
     phase: Phase,
@@ -115,6 +117,7 @@ impl Connection {
             session,
             output: Output::default(),
             load: Load::default(),
+            large_answers: 0,
             held: Vec::new(),
             answers: Answers::default(),
             phase: Phase::Open,
@@ -136,7 +139,7 @@ impl Connection {
         let before = self.output.bytes();
         let mut port = Port::new(core, self.id, &mut self.load, &mut self.output);
         let result = work(&mut *self.session, &mut port);
-        core.bytes_in_outputs += self.output.bytes() - before;
+        core.hub.bytes_in_outputs += self.output.bytes() - before;
         if let Err(why) = result {
             self.end(why, core);
         }
@@ -219,18 +222,18 @@ impl Connection {
             self.receive_held(core);
             return 0;
         }
-        let short = core.room.is_short(core.bytes_held());
+        let short = core.hub.budget.is_short(core.bytes_held());
         let scratch = if short { &mut scratch[..SHORT_READ_BYTES] } else { scratch };
-        let (landing, room, result) = match self.session.landing() {
+        let (landing, wanted, result) = match self.session.landing() {
             Some(landing) if landing.len() > LANDING_BYTES_MAX => {
                 let part = &mut landing[..LANDING_BYTES_MAX];
                 (LANDING_BYTES_MAX, LANDING_BYTES_MAX, self.stream.read(part))
             }
             Some(landing) => {
                 let length = landing.len();
-                let room = length + scratch.len();
+                let wanted = length + scratch.len();
                 let mut slices = [IoSliceMut::new(landing), IoSliceMut::new(scratch)];
-                (length, room, self.stream.read_vectored(&mut slices))
+                (length, wanted, self.stream.read_vectored(&mut slices))
             }
             None => (0, scratch.len(), self.stream.read(scratch)),
         };
@@ -241,8 +244,8 @@ impl Connection {
             }
             Ok(count) => {
                 // A stream that gave less than was asked for has no more; the next bytes come with an event.
-                self.readable = count == room || self.half_closed;
-                core.protocols[self.protocol].received_bytes += count as u64;
+                self.readable = count == wanted || self.half_closed;
+                core.hub.protocols[self.protocol].received_bytes += count as u64;
                 let landed = count.min(landing);
                 if landed > 0 {
                     self.with_session(core, |session, port| session.landed(landed, port));
@@ -298,15 +301,32 @@ impl Connection {
     pub fn completed(&mut self, core: &mut Core, done: Done) {
         self.load.commands -= 1;
         self.answers.count += 1;
-        core.protocols[self.protocol].commands += 1;
+        core.hub.protocols[self.protocol].commands += 1;
         self.load.bytes -= done.bytes;
         if self.gone || matches!(self.phase, Phase::Refusing | Phase::Told) {
-            return core.pool.give_back(done.completion.data);
+            return core.hub.pool.give_back(done.completion.data);
         }
+        let before = self.output.bytes();
         self.with_session(core, |session, port| {
             session.completed(done.route.token, done.completion, port);
             Ok(())
         });
+        let large = large_part(done.bytes).min(self.output.bytes() - before);
+        self.large_answers += large;
+        core.hub.budget.large += large;
+    }
+
+    /// What there may be of large answers in the output is no more than the output.
+    fn settle_large(&mut self, core: &mut Core) {
+        let left = self.large_answers.min(self.output.bytes());
+        core.hub.budget.large -= self.large_answers - left;
+        self.large_answers = left;
+    }
+
+    /// Data that come in are awaited no more.
+    fn give_up_incoming(&mut self, core: &mut Core) {
+        core.hub.budget.incoming -= std::mem::take(&mut self.load.incoming);
+        core.hub.budget.large -= std::mem::take(&mut self.load.incoming_large);
     }
 
     /// The socket takes bytes again.
@@ -318,15 +338,16 @@ impl Connection {
     pub fn send(&mut self, core: &mut Core) {
         if self.wants_sending() {
             let before = self.output.bytes();
-            match self.output.write_part(&mut self.stream, &mut core.pool, SEND_BYTES_MAX) {
+            match self.output.write_part(&mut self.stream, &mut core.hub.pool, SEND_BYTES_MAX) {
                 Ok(takes_more) => self.writable = takes_more,
                 Err(_) => self.gone = true,
             }
             let sent = before - self.output.bytes();
             self.load.moved += sent as u64;
             self.answers.bytes += sent;
-            core.bytes_in_outputs -= sent;
-            core.protocols[self.protocol].sent_bytes += sent as u64;
+            core.hub.bytes_in_outputs -= sent;
+            core.hub.protocols[self.protocol].sent_bytes += sent as u64;
+            self.settle_large(core);
         }
         if self.output.is_empty() {
             match self.phase {
@@ -347,9 +368,10 @@ impl Connection {
             self.why = Some(Close::Refused(format!("{what} while others wait for room for theirs")));
             self.gone = true;
             // At once, so that no more are sent away than are in the way.
-            core.room.incoming -= std::mem::take(&mut self.load.incoming);
-            core.bytes_in_outputs -= self.output.bytes();
-            self.output.discard(&mut core.pool);
+            self.give_up_incoming(core);
+            core.hub.bytes_in_outputs -= self.output.bytes();
+            self.output.discard(&mut core.hub.pool);
+            self.settle_large(core);
         }
         if self.phase == Phase::Open && !self.gone {
             self.with_session(core, |session, port| session.tick(now_ns, port));
@@ -358,12 +380,12 @@ impl Connection {
         }
     }
 
-    /// Whether it keeps room from others and does not move what it holds there, as [`crate::room`] has it.
+    /// Whether it keeps budget from others and does not move what it holds there, as [`crate::budget`] has it.
     fn is_stalled(&mut self, core: &Core, now_ns: u64) -> bool {
         let moved = self.stall.moved + std::mem::take(&mut self.load.moved);
         let held = self.output.bytes() + self.load.incoming;
         let enough = moved > 0 && moved * STALL_PART >= self.stall.held;
-        if held <= OWN_BYTES || enough || !core.room.is_short(core.bytes_held()) {
+        if held <= OWN_BYTES || enough || !core.hub.budget.is_short(core.bytes_held()) {
             self.stall = Stall { since_ns: now_ns, held: held as u64, moved: 0 };
             return false;
         }
@@ -371,9 +393,9 @@ impl Connection {
         now_ns > self.stall.since_ns + STALL_NS_MAX
     }
 
-    /// There is the room that it stood in line for.
+    /// There is the memory budget that it waited for.
     pub fn has_turn(&mut self, core: &mut Core) {
-        (self.load.in_line, self.load.turn) = (false, true);
+        (self.load.waits, self.load.turn) = (false, true);
         if self.phase == Phase::Open && !self.gone {
             self.with_session(core, |session, port| session.has_turn(port));
         }
@@ -385,17 +407,18 @@ impl Connection {
         self.writable && !self.output.is_empty() && !self.gone
     }
 
-    /// Whether it can be forgotten.
+    /// Whether it can be removed.
     pub fn is_gone(&self) -> bool {
         self.gone && self.load.commands == 0
     }
 
     /// Tells the session, and gives memory back. Says why the connection ended.
-    pub fn forget(mut self, core: &mut Core) -> Option<Close> {
-        core.bytes_in_outputs -= self.output.bytes();
-        core.room.incoming -= std::mem::take(&mut self.load.incoming);
+    pub fn close(mut self, core: &mut Core) -> Option<Close> {
+        core.hub.bytes_in_outputs -= self.output.bytes();
+        self.give_up_incoming(core);
         self.session.closed(&mut Port::new(core, self.id, &mut self.load, &mut self.output));
-        self.output.discard(&mut core.pool);
+        self.output.discard(&mut core.hub.pool);
+        self.settle_large(core);
         self.why
     }
 }

@@ -16,24 +16,24 @@
 //! A key that the request does not have is refused. Without `drive`, the only one; for targets the name of the drive counts. Lines are
 //! answered in order. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
 
-use crate::action::Action;
+mod request;
+
+pub use crate::action::{Action, Chances};
+pub use request::Request;
+
 use crate::core::Core;
+use crate::event::By;
 use crate::server::Stopper;
 use crate::session::{Close, Namespace, Port, Session};
 use pellucid_flash::{Cause, Completion};
-use pellucid_host::{Target, TargetKind};
 use serde_json::{Value, json};
 
 /// More that cannot be answered ends the connection: a longer line, or requests behind one that takes time.
 const INPUT_BYTES_MAX: usize = 64 << 10;
-/// After an answer, others who are served have so many times as long as it took.
+/// After an answer, the connections that are served get so many times as long as it took.
 const REST_FACTOR: u64 = 4;
 /// Others are served if something came from them within this time.
 const HEARD_NS: u64 = 10_000_000;
-/// What can be asked for.
-const REQUESTS: &str =
-    "status, watch, power-cut, faults, damage, targets, target-create, target-remove, stop";
-
 /// One connection to the control socket.
 pub struct ControlSession {
     /// What has come and has not been answered.
@@ -53,47 +53,39 @@ impl ControlSession {
 
     /// Answers a request; `None`: it is answered later.
     fn answer(&self, line: &[u8], port: &mut Port<'_>) -> Result<Option<Value>, String> {
-        let request: Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
-        let what = request.get("do").and_then(Value::as_str).unwrap_or_default();
-        check_keys(what, &request)?;
-        if what == "status" {
-            return status(port.core()).map(Some);
-        }
-        if what == "watch" {
-            port.core().watch();
-            return figures(port.core()).map(Some);
-        }
-        if what == "stop" {
-            self.stopper.stop_because("control");
-            return Ok(Some(json!({})));
-        }
-        let name = match request.get("drive") {
-            None => None,
-            Some(name) => Some(name.as_str().ok_or_else(|| format!("drive: {name}; allowed: a name"))?),
-        };
-        if what == "targets" || what.starts_with("target-") {
-            let drive = port.core().drive_named(name)?;
-            return targets(what, drive, &request, port);
-        }
-        let drive = named(name, port.namespaces())?;
-        match Action::of_request(&request) {
-            Some(action) => {
-                let done = action?.carry_out(drive, port.core())?;
-                let (me, name) = (port.connection(), port.namespaces()[drive].name.clone());
-                let asked = request.to_string();
-                port.core()
-                    .notices
-                    .push(format!("event=fault drive={name:?} fault={asked:?} connection={me}"));
-                Ok(Some(done))
+        let me = port.connection();
+        let core = port.core();
+        match Request::parse(line)? {
+            Request::Status => Ok(Some(status(core))),
+            Request::Watch => {
+                core.watch();
+                serde_json::to_value(core.figures()).map(Some).map_err(|error| error.to_string())
             }
-            None => Err(format!("do: {what:?}; allowed: {REQUESTS}")),
+            Request::Stop => {
+                self.stopper.stop_because("control");
+                Ok(Some(json!({})))
+            }
+            Request::Break { drive, action } => {
+                let drive = named(drive.as_deref(), core.namespaces())?;
+                let outcome = action.carry_out(drive, By::Control(me), core)?;
+                Ok(Some(outcome.answer()))
+            }
+            Request::Targets { drive } => core.targets(core.drive_named(drive.as_deref())?).map(Some),
+            Request::TargetCreate { drive, target } => {
+                let drive = core.drive_named(drive.as_deref())?;
+                core.create_target(me, drive, target).map(|()| None)
+            }
+            Request::TargetRemove { drive, name } => {
+                let drive = core.drive_named(drive.as_deref())?;
+                core.remove_target(me, drive, &name).map(|()| None)
+            }
         }
     }
 
     /// Answers a line, if one has come; unless the answer before takes time, or others are to be served first.
     fn work(&mut self, port: &mut Port<'_>) {
         let began = port.now_ns();
-        let rests = began < self.rests_until_ns && port.core().heard_ns + HEARD_NS > began;
+        let rests = began < self.rests_until_ns && port.core().hub.heard_ns + HEARD_NS > began;
         if self.waits || rests {
             return;
         }
@@ -106,8 +98,8 @@ impl ControlSession {
         self.look(port);
         let ended = port.now_ns();
         // All connections take turns in one line: the share is that of them together.
-        let free_ns = port.core().control_free_ns.max(ended) + (ended - began) * REST_FACTOR;
-        (port.core().control_free_ns, self.rests_until_ns) = (free_ns, free_ns);
+        let free_ns = port.core().hub.control_free_ns.max(ended) + (ended - began) * REST_FACTOR;
+        (port.core().hub.control_free_ns, self.rests_until_ns) = (free_ns, free_ns);
     }
 
     fn has_line(&self) -> bool {
@@ -123,51 +115,6 @@ impl ControlSession {
             self.waits = false;
             say(outcome.map(|()| json!({})), port);
         }
-    }
-}
-
-/// What a request may hold beside `do`; `None`: there is no such request.
-fn keys_of(what: &str) -> Option<&'static [&'static str]> {
-    Some(match what {
-        "status" | "watch" | "stop" => &[],
-        "power-cut" | "targets" => &["drive"],
-        "faults" => &["drive", "program_fail", "erase_fail", "read_fail"],
-        "damage" => &["drive", "what", "die", "factor", "count"],
-        "target-create" => &["drive", "name", "kind", "first_unit", "units"],
-        "target-remove" => &["drive", "name"],
-        _ => return None,
-    })
-}
-
-/// A key that is mistyped must not pass for one that was left out: then something else would happen than was asked for.
-fn check_keys(what: &str, request: &Value) -> Result<(), String> {
-    let (Some(allowed), Some(fields)) = (keys_of(what), request.as_object()) else { return Ok(()) };
-    let is_unknown = |key: &&String| *key != "do" && !allowed.contains(&key.as_str());
-    let Some(key) = fields.keys().find(is_unknown) else { return Ok(()) };
-    let list = if allowed.is_empty() { "nothing beside do".to_owned() } else { allowed.join(", ") };
-    Err(format!("{key}: unknown to {what}; allowed: {list}"))
-}
-
-/// Carries out a request about targets.
-fn targets(what: &str, drive: usize, request: &Value, port: &mut Port<'_>) -> Result<Option<Value>, String> {
-    let me = port.connection();
-    let field = |key: &str| request.get(key).unwrap_or(&Value::Null);
-    let name = || field("name").as_str().ok_or_else(|| format!("name: {}; allowed: a name", field("name")));
-    let number = |key: &str| {
-        let whole = field(key).as_u64().and_then(|value| u32::try_from(value).ok());
-        whole.ok_or_else(|| format!("{key}: {}; allowed: a whole number from 0 to 4294967295", field(key)))
-    };
-    match what {
-        "targets" => port.core().targets(drive).map(Some),
-        "target-create" => {
-            let kind = field("kind").as_str().and_then(TargetKind::from_name);
-            let kind = kind.ok_or_else(|| format!("kind: {}; allowed: block, raw", field("kind")))?;
-            let (first, units) = (number("first_unit")?, number("units")?);
-            let target = Target::new(name()?.into(), kind, first..first.saturating_add(units));
-            port.core().create_target(me, drive, target).map(|()| None)
-        }
-        "target-remove" => port.core().remove_target(me, drive, name()?).map(|()| None),
-        _ => Err(format!("do: {what:?}; allowed: {REQUESTS}")),
     }
 }
 
@@ -234,21 +181,16 @@ pub(crate) fn named(name: Option<&str>, namespaces: &[Namespace]) -> Result<usiz
     })
 }
 
-/// What monitors show.
-fn figures(core: &Core) -> Result<Value, String> {
-    serde_json::to_value(core.figures()).map_err(|error| error.to_string())
-}
-
 /// What can be told about all drives.
-fn status(core: &Core) -> Result<Value, String> {
+fn status(core: &Core) -> Value {
     let lateness = core.lateness_ns();
     let drives: Vec<Value> = (0..core.namespaces().len())
         .filter(|&namespace| !core.namespaces()[namespace].gone)
         .map(|namespace| drive_status(core, namespace))
         .collect();
-    Ok(json!({
+    json!({
         "up_ns": core.now_ns(),
-        "connections": core.connections,
+        "connections": core.hub.connections,
         "outstanding": core.outstanding(),
         "bytes_held": core.bytes_held(),
         "lateness_ns": {
@@ -260,8 +202,7 @@ fn status(core: &Core) -> Result<Value, String> {
         "lead_ns": core.lead_ns(),
         "hand_out_ns": core.hand_out_ns(),
         "drives": drives,
-        "snapshot": figures(core)?,
-    }))
+    })
 }
 
 fn drive_status(core: &Core, drive: usize) -> Value {

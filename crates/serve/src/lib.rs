@@ -5,7 +5,7 @@
 //!                  ▲                                              │
 //!                  └──────── Server: one thread, epoll ◄──────────┘ completions, when their time has come
 //! ```
-//! A block device of this machine's kernel (ublk) hands its requests to the same loop. A drive may be of another process: a layer of the
+//! What is no stream socket, as a block device of this machine's kernel (ublk), is an [`Attachment`] of the same loop. A drive may be of another process: a layer of the
 //! host stands on it, and `remote` is the host's end of the connection.
 //!
 //! One thread owns the drives and all connections. Nothing is shared, so nothing is locked.
@@ -21,19 +21,22 @@ extern crate self as pellucid_serve;
 mod common;
 
 mod action;
+mod attachment;
+mod budget;
 mod connection;
 pub mod control;
 mod core;
 mod drive;
+mod engine;
+pub mod event;
+mod hub;
 pub mod nbd;
 pub mod nvme;
 mod output;
-mod pacer;
 mod plan;
 mod pool;
 mod record;
 mod remote;
-mod room;
 mod server;
 pub mod session;
 mod socket;
@@ -41,10 +44,11 @@ mod timer;
 mod tls;
 mod ublk;
 
-pub use crate::core::{Arrival, Core, Done, KeepTargets, Observer, Refusal, Route};
+pub use crate::attachment::Attachment;
+pub use crate::core::{Arrival, Core, Done, KeepTargets, Observer, Refusal};
 pub use drive::{Layered, Served};
+pub use engine::{Answered, Backend, Engine, Lead, Route, Time};
 pub use output::Output;
-pub use pacer::{Lead, Time};
 pub use plan::{Moment, PlanError, PlannedFault};
 pub use pool::Pool;
 pub use record::FioTrace;
@@ -52,4 +56,4 @@ pub use remote::{Remote, RemoteConfig, RemoteError};
 pub use server::{Accept, CONNECTIONS_MAX, CONTROL, Log, Options, ServeError, Server, Stopper};
 pub use socket::{Address, AddressError};
 pub use tls::{TlsConfig, TlsError};
-pub use ublk::UblkError;
+pub use ublk::{BlockDevice, UblkError};

@@ -2,24 +2,24 @@
 //!
 //! ```text
 //!  heads   |28 bytes|28 bytes|20|...            one growing buffer
-//!  pieces  Head(28) Data(4096) Head(28) Data(4096) Head(20) ...
+//!  iovec  Head(28) Data(4096) Head(28) Data(4096) Head(20) ...
 //! ```
 //! What is to stand behind data waits apart until the next write, or until there are enough of them ([`Output::behind`]).
 //!
-//! Invariants: `heads[sent_heads..]` is exactly what the `Head` pieces stand for, in order; no piece is empty.
+//! Invariants: `heads[sent_heads..]` is exactly what the `Head` entries stand for, in order; no entry is empty.
 
-use crate::core::PART_MAX;
+use crate::engine::BATCH_MAX;
 use crate::pool::Pool;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::ops::Range;
 
-/// Pieces handed to one vectored write: as many answers as are sent together, each head and data, and what stands behind them.
-const SLICES_MAX: usize = 2 * PART_MAX + 8;
-/// Data that may stand in front of what is to be behind them: who waits for that waits for all of them.
+/// Entries handed to one vectored write: as many answers as are sent together, each head and data, and what stands behind them.
+const SLICES_MAX: usize = 2 * BATCH_MAX + 8;
+/// Data that may precede what is to be behind them: a peer that waits for that waits for all of them.
 const AHEAD_BYTES_MAX: usize = 128 << 10;
 
-enum Piece {
+enum Entry {
     /// So many bytes of `heads`.
     Head(usize),
     /// The part of an owned buffer that is still to be sent.
@@ -31,7 +31,7 @@ enum Piece {
 pub struct Output {
     heads: Vec<u8>,
     sent_heads: usize,
-    pieces: VecDeque<Piece>,
+    iovec: VecDeque<Entry>,
     behind: Vec<u8>,
     /// Data added since the last of `behind` took their places.
     ahead_bytes: usize,
@@ -56,9 +56,9 @@ impl Output {
             return;
         }
         self.bytes += added;
-        match self.pieces.back_mut() {
-            Some(Piece::Head(length)) => *length += added,
-            _ => self.pieces.push_back(Piece::Head(added)),
+        match self.iovec.back_mut() {
+            Some(Entry::Head(length)) => *length += added,
+            _ => self.iovec.push_back(Entry::Head(added)),
         }
     }
 
@@ -105,7 +105,7 @@ impl Output {
         }
         self.bytes += range.len();
         self.ahead_bytes += range.len();
-        self.pieces.push_back(Piece::Data(buffer, range));
+        self.iovec.push_back(Entry::Data(buffer, range));
     }
 
     /// Bytes that wait.
@@ -118,27 +118,27 @@ impl Output {
         self.bytes == 0
     }
 
-    /// All bytes that wait, in one piece; for tests of a session without a socket.
+    /// All bytes that wait, in one entry; for tests of a session without a socket.
     pub fn take_all(&mut self) -> Vec<u8> {
         self.settle();
         let mut bytes = Vec::with_capacity(self.bytes);
         let mut at = self.sent_heads;
-        for piece in std::mem::take(self).pieces_of(&mut at) {
-            bytes.extend_from_slice(&piece);
+        for entry in std::mem::take(self).entries_of(&mut at) {
+            bytes.extend_from_slice(&entry);
         }
         bytes
     }
 
-    fn pieces_of(self, at: &mut usize) -> Vec<Vec<u8>> {
+    fn entries_of(self, at: &mut usize) -> Vec<Vec<u8>> {
         let heads = self.heads;
-        let piece = |piece| match piece {
-            Piece::Head(length) => {
+        let entry = |entry| match entry {
+            Entry::Head(length) => {
                 *at += length;
                 heads[*at - length..*at].to_vec()
             }
-            Piece::Data(buffer, range) => buffer[range].to_vec(),
+            Entry::Data(buffer, range) => buffer[range].to_vec(),
         };
-        self.pieces.into_iter().map(piece).collect()
+        self.iovec.into_iter().map(entry).collect()
     }
 
     /// Writes until nothing is left or the socket takes no more; says whether nothing is left.
@@ -181,13 +181,13 @@ impl Output {
     fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX], mut most: usize) -> usize {
         let mut at = self.sent_heads;
         let mut count = 0;
-        for (piece, slice) in self.pieces.iter().zip(slices) {
-            let bytes = match piece {
-                Piece::Head(length) => {
+        for (entry, slice) in self.iovec.iter().zip(slices) {
+            let bytes = match entry {
+                Entry::Head(length) => {
                     at += length;
                     &self.heads[at - length..at]
                 }
-                Piece::Data(buffer, range) => &buffer[range.clone()],
+                Entry::Data(buffer, range) => &buffer[range.clone()],
             };
             *slice = IoSlice::new(&bytes[..bytes.len().min(most)]);
             count += 1;
@@ -203,22 +203,22 @@ impl Output {
     fn sent(&mut self, mut sent: usize, pool: &mut Pool) {
         self.bytes -= sent;
         while sent > 0 {
-            let piece = self.pieces.front_mut().expect("no more is sent than waits");
-            let part = match piece {
-                Piece::Head(length) => {
+            let entry = self.iovec.front_mut().expect("no more is sent than waits");
+            let part = match entry {
+                Entry::Head(length) => {
                     let part = sent.min(*length);
                     *length -= part;
                     self.sent_heads += part;
                     if *length > 0 { return } else { part }
                 }
-                Piece::Data(_, range) => {
+                Entry::Data(_, range) => {
                     let part = sent.min(range.len());
                     range.start += part;
                     if range.start < range.end { return } else { part }
                 }
             };
             sent -= part;
-            if let Some(Piece::Data(buffer, _)) = self.pieces.pop_front() {
+            if let Some(Entry::Data(buffer, _)) = self.iovec.pop_front() {
                 pool.give_back(buffer);
             }
         }
@@ -230,8 +230,8 @@ impl Output {
 
     /// Drops everything; buffers go back to the pool.
     pub fn discard(&mut self, pool: &mut Pool) {
-        for piece in self.pieces.drain(..) {
-            if let Piece::Data(buffer, _) = piece {
+        for entry in self.iovec.drain(..) {
+            if let Entry::Data(buffer, _) = entry {
                 pool.give_back(buffer);
             }
         }

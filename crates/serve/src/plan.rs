@@ -169,7 +169,7 @@ impl Plan {
     }
 
     /// A namespace is gone, and all that was planned for it.
-    pub(crate) fn forget(&mut self, namespace: usize) {
+    pub(crate) fn remove(&mut self, namespace: usize) {
         self.entries.retain(|entry| entry.namespace != namespace);
     }
 

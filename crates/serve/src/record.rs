@@ -13,7 +13,7 @@ pub struct FioTrace<W: Write> {
     streams: Vec<bool>,
     previous_us: u64,
     failed: Option<io::Error>,
-    /// Nobody has been told yet.
+    /// It has not been reported yet.
     untold: bool,
 }
 

@@ -6,7 +6,7 @@
 //!    └──────────── ticks, endings ◄──── send ◄──── completions to their sessions ◄─────────────┘
 //! ```
 //! No connection keeps the others waiting: each turn reads at most once from each of them, and no more than so many bytes from all; sends
-//! at most so many bytes on each; and the drives, where time is instant, are given the operations of all in turns (`core::door`).
+//! at most so many bytes on each; and the drives, where time is instant, are given the operations of all in turns ([`engine`](crate::engine)).
 //!
 //! Which connections something is to be done for is in [`table`]; how a server ends, in [`ending`].
 //!
@@ -15,16 +15,16 @@
 mod ending;
 mod table;
 
+use crate::attachment::{Attached, Attachment};
 use crate::connection::Connection;
 use crate::core::{Core, Done};
+use crate::event::Event;
 use crate::session::{Close, ConnectionId, Session};
 use crate::socket::{Address, Ends, Listener, Stream};
 use crate::timer::Timer;
-use crate::ublk::{BlockDevice, UblkError};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pellucid_monitor::{Board, Protocol};
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ const TIMER: Token = Token(1);
 const LISTENERS: usize = 2;
 const CONNECTIONS: usize = 1 << 16;
 const REMOTES: usize = CONNECTIONS + (1 << SLOT_BITS);
-const BLOCK_DEVICES: usize = 1 << 20;
+const ATTACHMENTS: Token = Token(1 << 20);
 
 /// The protocol whose listeners have connections in reserve.
 pub const CONTROL: &str = "control";
@@ -55,12 +55,12 @@ const TICK_NS: u64 = 100_000_000;
 const SPIN_NS: u64 = 60_000;
 /// While polling, epoll is asked only every so many turns: the busiest connections are read from directly.
 const TURNS_PER_POLL: u32 = 16;
-/// Parts in which answers are sent before sockets are looked at again,
-const PARTS_MAX: u32 = 64;
+/// Completion batches that are sent before sockets are looked at again,
+const BATCHES_MAX: u32 = 64;
 /// unless they have more bytes than this,
-const PARTS_BYTES_MAX: usize = 1 << 20;
+const BATCHES_BYTES_MAX: usize = 1 << 20;
 /// or take longer than this.
-const PARTS_NS_MAX: u64 = 2_000_000;
+const BATCHES_NS_MAX: u64 = 2_000_000;
 /// Bytes that are read in one turn, from all connections.
 const TURN_READ_BYTES_MAX: usize = 2 << 20;
 
@@ -68,8 +68,8 @@ const TURN_READ_BYTES_MAX: usize = 2 << 20;
 /// turns the peer away.
 pub type Accept = Box<dyn FnMut(ConnectionId, Option<SocketAddr>) -> Result<Box<dyn Session>, String>>;
 
-/// Takes log lines: `key=value` pairs without a line end.
-pub type Log = Box<dyn FnMut(fmt::Arguments<'_>)>;
+/// Takes what happens.
+pub type Log = Box<dyn FnMut(&Event)>;
 
 /// How to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl Stopper {
     }
 }
 
-/// Nobody waits to be accepted, or somebody does no more.
+/// No peer waits to be accepted, or one has given up.
 fn is_of_a_peer(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted)
 }
@@ -153,8 +153,7 @@ pub struct Server {
     stopper: Stopper,
     listeners: Vec<Listening>,
     table: Table,
-    /// Block devices of this machine's kernel. The number of one, as a connection, is its place here plus 1.
-    blocks: Vec<BlockDevice>,
+    attachments: Vec<Attached>,
     /// Connections that are being read from, or sent on; empty in between.
     at_hand: Vec<usize>,
     scratch: Vec<u8>,
@@ -188,7 +187,7 @@ impl Server {
             stopper: Stopper { stop: Arc::default(), reason: Arc::default(), waker },
             listeners: Vec::new(),
             table: Table::default(),
-            blocks: Vec::new(),
+            attachments: Vec::new(),
             at_hand: Vec::new(),
             scratch: vec![0; READ_BYTES],
             tick_ns: 0,
@@ -217,40 +216,44 @@ impl Server {
         let bound = listener.address().map_err(refuse)?;
         let protocol = self.protocol(what);
         self.listeners.push(Listening { listener, accept, what, protocol, failing: None });
-        (self.log)(format_args!("event=listening protocol={what} address={:?}", bound.to_string()));
+        (self.log)(&Event::Listening { protocol: what, address: bound.to_string(), uri: None });
         Ok(bound)
     }
 
-    /// Has this machine's kernel make a block device of a namespace; the log says when it is there. The server must run on the thread
-    /// that calls this.
+    /// Takes requests also from what is no stream socket.
     ///
     /// # Errors
-    /// When the kernel cannot, or there is no such block namespace.
-    pub fn attach(&mut self, namespace: usize) -> Result<(), UblkError> {
-        let number = self.blocks.len();
-        let device = BlockDevice::new(ConnectionId(number as u64 + 1), namespace, &self.core)?;
-        let mut source = SourceFd(&device.descriptor());
-        let token = Token(BLOCK_DEVICES + number);
-        let registered = self.poll.registry().register(&mut source, token, Interest::READABLE);
-        registered.map_err(|error| UblkError::Step { what: "waiting for a ublk device", error })?;
-        let protocol = self.protocol("ublk");
-        self.core.protocols[protocol].connections += 1;
-        self.core.protocols[protocol].connected += 1;
-        self.core.hold(ConnectionId(number as u64 + 1), namespace);
-        self.blocks.push(device);
+    /// When the system cannot wait for it.
+    pub fn attach(&mut self, attachment: Box<dyn Attachment>) -> io::Result<()> {
+        for descriptor in attachment.descriptors() {
+            let mut source = SourceFd(&descriptor);
+            self.poll.registry().register(&mut source, ATTACHMENTS, Interest::READABLE)?;
+        }
+        let protocol = self.protocol(attachment.protocol());
+        let namespace = attachment.namespace();
+        let attached = Attached::new(self.attachments.len(), protocol, attachment);
+        self.core.hub.protocols[protocol].connections += 1;
+        self.core.hub.protocols[protocol].connected += 1;
+        self.core.hold(attached.id, namespace);
+        self.attachments.push(attached);
         Ok(())
+    }
+
+    /// The drives.
+    pub fn core(&self) -> &Core {
+        &self.core
     }
 
     /// The place of a protocol in the core's list.
     fn protocol(&mut self, name: &'static str) -> usize {
-        let protocols = &mut self.core.protocols;
+        let protocols = &mut self.core.hub.protocols;
         protocols.iter().position(|p| p.name == name).unwrap_or_else(|| {
             protocols.push(Protocol { name, ..Protocol::default() });
             protocols.len() - 1
         })
     }
 
-    /// From now on the drives are watched, and shown on `board` to who asks there.
+    /// From now on the drives are watched, and shown on `board` when asked for.
     pub fn show_on(&mut self, board: &Board) {
         let waker = self.stopper.waker.clone();
         // Without the wake-up the next turn notices.
@@ -273,9 +276,9 @@ impl Server {
         while !self.is_over() {
             self.wait(&mut events).map_err(ServeError::Poll)?;
             for event in &events {
-                self.notice(event);
+                self.ready(event);
             }
-            self.blocks.iter_mut().for_each(|device| device.work(&mut self.core));
+            self.attachments.iter_mut().for_each(|attached| attached.take(&mut self.core));
             self.read();
             self.answer();
             self.look_after();
@@ -284,16 +287,16 @@ impl Server {
         Ok(self.core)
     }
 
-    /// Lets the drives work and sends what comes out of them. What has been read is answered, in parts, before more is read:
-    /// hosts go on with the first answers meanwhile, and nobody waits behind those who came later.
+    /// Lets the drives work and sends what comes out of them. What has been read is answered, batch by batch, before more is read:
+    /// hosts go on with the first answers meanwhile, and no request waits behind later ones.
     fn answer(&mut self) {
         let mut bytes = 0;
-        for _ in 0..PARTS_MAX {
+        for _ in 0..BATCHES_MAX {
             self.more = self.core.run();
             bytes += self.deliver();
             self.send();
             self.core.handed_out();
-            let enough = bytes > PARTS_BYTES_MAX || self.core.now_ns() > self.turn_ns + PARTS_NS_MAX;
+            let enough = bytes > BATCHES_BYTES_MAX || self.core.now_ns() > self.turn_ns + BATCHES_NS_MAX;
             if !self.more || enough {
                 return;
             }
@@ -340,7 +343,7 @@ impl Server {
         }
         let tick = self.tick_ns.saturating_sub(now);
         let failing = self.listeners.iter().any(|listening| listening.failing.is_some());
-        let idle = self.core.connections == 0 && !self.core.stopping && !failing;
+        let idle = self.core.hub.connections == 0 && !self.core.hub.stopping && !failing;
         self.poll_now(events, if idle { None } else { Some(Duration::from_nanos(tick)) })?;
         self.turn_ns = self.core.now_ns();
         Ok(())
@@ -362,13 +365,13 @@ impl Server {
         }
     }
 
-    fn notice(&mut self, event: &mio::event::Event) {
+    fn ready(&mut self, event: &mio::event::Event) {
         match event.token() {
             WAKER => {}
             TIMER => self.timer.clear(),
             Token(token) if token < CONNECTIONS => self.accept(token - LISTENERS),
             // They are looked at in every turn.
-            Token(token) if token >= BLOCK_DEVICES => {}
+            ATTACHMENTS => {}
             Token(token) if token >= REMOTES => self.core.remote_ready(token - REMOTES),
             Token(token) => {
                 let slot = token - CONNECTIONS;
@@ -394,12 +397,10 @@ impl Server {
             let why = accepted.as_ref().err().filter(|e| !is_of_a_peer(e)).map(io::Error::to_string);
             // It is tried again in every tick: what is as before has been said.
             if why != listening.failing {
-                match &why {
-                    Some(why) => {
-                        (self.log)(format_args!("event=accept-failed protocol={what} error={why:?}"))
-                    }
-                    None => (self.log)(format_args!("event=accepting-again protocol={what}")),
-                }
+                (self.log)(&match &why {
+                    Some(error) => Event::AcceptFailed { protocol: what, error: error.clone() },
+                    None => Event::AcceptingAgain { protocol: what },
+                });
                 listening.failing = why;
             }
             match accepted {
@@ -413,10 +414,10 @@ impl Server {
     fn admit(&mut self, at: usize, mut stream: Stream, Ends { peer, local }: Ends) {
         let Listening { accept, what, protocol, .. } = &mut self.listeners[at];
         let protocol = *protocol;
-        // Who controls the server gets in when it is full, too.
+        // The control socket accepts connections when the server is full, too.
         let reserve = if *what == CONTROL { CONTROL_RESERVE } else { 0 };
-        if self.core.connections >= self.options.connections_max + reserve {
-            return (self.log)(format_args!("event=turned-away peer={peer:?} why=\"too many connections\""));
+        if self.core.hub.connections >= self.options.connections_max + reserve {
+            return (self.log)(&Event::TurnedAway { peer, why: "too many connections".into() });
         }
         let (slot, id) = self.table.next();
         let registered = stream.register(self.poll.registry(), Token(CONNECTIONS + slot));
@@ -424,14 +425,14 @@ impl Server {
             accept(id, local).and_then(|session| registered.map(|()| session).map_err(|e| e.to_string()));
         let session = match session {
             Ok(session) => session,
-            Err(why) => return (self.log)(format_args!("event=turned-away peer={peer:?} why={why:?}")),
+            Err(why) => return (self.log)(&Event::TurnedAway { peer, why }),
         };
-        (self.log)(format_args!("event=connected connection={id} protocol={what} peer={peer:?}"));
+        (self.log)(&Event::Connected { connection: id, protocol: what, peer: peer.clone() });
         let mut connection = Box::new(Connection::new(id, stream, peer, protocol, session));
         connection.open(&mut self.core);
-        self.core.connections += 1;
-        self.core.protocols[protocol].connections += 1;
-        self.core.protocols[protocol].connected += 1;
+        self.core.hub.connections += 1;
+        self.core.hub.protocols[protocol].connections += 1;
+        self.core.hub.protocols[protocol].connected += 1;
         self.table.insert(slot, connection);
         self.table.touch(slot);
     }
@@ -453,8 +454,8 @@ impl Server {
             if connection.wants_reading(&mut self.core) {
                 let came = connection.read(&mut self.core, &mut self.scratch);
                 total += came;
-                if came > 0 && self.core.protocols[connection.protocol].name != CONTROL {
-                    self.core.heard_ns = self.turn_ns;
+                if came > 0 && self.core.hub.protocols[connection.protocol].name != CONTROL {
+                    self.core.hub.heard_ns = self.turn_ns;
                 }
                 self.table.touch(slot);
                 if came > 0 && !self.options.poll.is_zero() {
@@ -481,18 +482,18 @@ impl Server {
         bytes
     }
 
-    /// A completion that is no connection's: a block device's, or of a connection that is gone.
+    /// A completion that is no connection's: an attachment's, or of a connection that is gone.
     fn deliver_elsewhere(&mut self, done: Done) {
-        let place = usize::try_from(done.route.connection.0).ok().and_then(|number| number.checked_sub(1));
-        match place.and_then(|place| self.blocks.get_mut(place)) {
-            Some(device) => device.completed(&mut self.core, done),
-            None => self.core.pool.give_back(done.completion.data),
+        let attached = done.route.connection.attachment().and_then(|at| self.attachments.get_mut(at));
+        match attached {
+            Some(attached) => attached.completed(&mut self.core, done),
+            None => self.core.hub.pool.give_back(done.completion.data),
         }
     }
 
     /// Sends on every connection that something happened to, and sees whether it can be read from again, or has ended.
     fn send(&mut self) {
-        self.blocks.iter_mut().for_each(BlockDevice::send);
+        self.attachments.iter_mut().for_each(Attached::send);
         let mut touched = std::mem::take(&mut self.at_hand);
         self.table.take_touched(&mut touched);
         if !touched.is_empty() && !self.options.poll.is_zero() {
@@ -502,7 +503,7 @@ impl Server {
             let Some(connection) = self.table.get(slot) else { continue };
             connection.send(&mut self.core);
             if connection.is_gone() {
-                self.forget(slot);
+                self.remove(slot);
                 continue;
             }
             let (sends, reads) = (connection.wants_sending(), connection.wants_reading(&mut self.core));
@@ -516,45 +517,45 @@ impl Server {
         self.at_hand = touched;
     }
 
-    fn forget(&mut self, slot: usize) {
+    fn remove(&mut self, slot: usize) {
         let Some(mut connection) = self.table.remove(slot) else { return };
-        self.core.connections -= 1;
-        self.core.protocols[connection.protocol].connections -= 1;
+        self.core.hub.connections -= 1;
+        self.core.hub.protocols[connection.protocol].connections -= 1;
         let _ = connection.stream.deregister(self.poll.registry());
         let (id, peer) = (connection.id, std::mem::take(&mut connection.peer));
         self.core.release(id);
-        let why = match connection.forget(&mut self.core) {
+        let why = match connection.close(&mut self.core) {
             Some(Close::Finished) => "finished".into(),
             Some(Close::Refused(why)) => why,
             None => "connection lost".into(),
         };
-        (self.log)(format_args!("event=closed connection={id} peer={peer:?} why={why:?}"));
+        (self.log)(&Event::Closed { connection: id, peer, why });
     }
 
     /// Ticks, and what sessions asked for about other connections.
     fn look_after(&mut self) {
         self.core.settle_targets();
         self.tell();
-        while let Some(id) = self.core.room.next(self.core.bytes_held()) {
+        while let Some(id) = self.core.hub.budget.next(self.core.bytes_held()) {
             if let Some((slot, connection)) = self.table.find(id) {
                 connection.has_turn(&mut self.core);
                 self.table.touch(slot);
             }
         }
-        for (id, why) in std::mem::take(&mut self.core.closing) {
+        for (id, why) in std::mem::take(&mut self.core.hub.closing) {
             if let Some((slot, connection)) = self.table.find(id) {
                 connection.end(why, &self.core);
                 self.table.touch(slot);
             }
         }
-        for id in std::mem::take(&mut self.core.nudged) {
+        for id in std::mem::take(&mut self.core.hub.nudged) {
             if let Some((slot, _)) = self.table.find(id) {
                 self.tick(slot, self.core.now_ns());
             }
         }
         self.core.show();
         let now = self.turn_ns;
-        // Who has been silent for too long is known only when all has been read that came while this process was busy, or stopped.
+        // A peer counts as silent only after everything was read that came while this process was busy, or stopped.
         if now >= self.tick_ns && self.asked {
             self.tick_ns = now + TICK_NS;
             for slot in 0..self.table.len() {
@@ -565,7 +566,7 @@ impl Server {
                 self.accept(at);
             }
         }
-        if !self.core.stopping && self.stopper.stop.load(Ordering::Acquire) {
+        if !self.core.hub.stopping && self.stopper.stop.load(Ordering::Acquire) {
             self.begin_stopping();
         }
         if self.table.has_touched() {
@@ -582,9 +583,9 @@ impl Server {
 
     /// Logs what the drives have to say.
     fn tell(&mut self) {
-        self.core.note_stores();
-        for notice in self.core.notices.drain(..) {
-            (self.log)(format_args!("{notice}"));
+        self.core.report_stores();
+        for event in self.core.hub.events.drain(..) {
+            (self.log)(&event);
         }
     }
 }

@@ -11,10 +11,12 @@
 //! Invariants: every submitted operation is answered by exactly one [`Session::completed`], never from inside
 //! [`Port::submit`], unless the connection is gone; after [`Session::closed`] a session is called no more.
 
-use crate::core::{Core, Route};
+use crate::budget::{OWN_BYTES, large_part};
+use crate::core::Core;
+use crate::engine::Route;
+use crate::event::Event;
 use crate::output::Output;
 use crate::pool::Pool;
-use crate::room::OWN_BYTES;
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, ChunkNotice, Completion, Interface, Lba, Opcode, Vector};
 use pellucid_ftl::MountReport;
@@ -37,6 +39,17 @@ impl ConnectionId {
     /// For tests of a session without a server.
     pub fn new(number: u64) -> ConnectionId {
         ConnectionId(number << crate::server::SLOT_BITS)
+    }
+
+    /// Of what is no connection: attachment number `at`. Connections have a serial number above 0.
+    pub(crate) fn of_attachment(at: usize) -> ConnectionId {
+        ConnectionId(at as u64 + 1)
+    }
+
+    /// Which attachment it names; `None`: a connection, or the server itself.
+    pub(crate) fn attachment(self) -> Option<usize> {
+        let is_one = self.0 >> crate::server::SLOT_BITS == 0;
+        is_one.then_some(usize::try_from(self.0).ok()?.checked_sub(1)?)
     }
 }
 
@@ -82,12 +95,12 @@ pub trait Session {
         Ok(())
     }
 
-    /// Whether more input is of use now. Not while the session waits for room ([`Port::has_room`]) before it can go on.
+    /// Whether more input is of use now. Not while the session waits for memory budget ([`Port::has_budget`]) before it can go on.
     fn wants_input(&self) -> bool {
         true
     }
 
-    /// There is the room that the session asked for, and its turn has come; from now until it returns [`Port::has_room`] is true once.
+    /// There is the memory budget that the session asked for, and its turn has come; until it returns [`Port::has_budget`] is true once.
     fn has_turn(&mut self, _port: &mut Port<'_>) -> Result<(), Close> {
         Ok(())
     }
@@ -110,7 +123,7 @@ pub trait Session {
         false
     }
 
-    /// The connection is gone, whoever ended it, and nothing that it submitted is in the drives any more.
+    /// The connection is gone, whichever end closed it, and nothing that it submitted is in the drives any more.
     fn closed(&mut self, _port: &mut Port<'_>) {}
 }
 
@@ -150,7 +163,7 @@ impl Operation {
 /// What a namespace still has after its drive has lost its power, and so what hosts are told about caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// Every write that was acknowledged, and what was forgotten before a flush: there is no volatile cache.
+    /// Every write that was acknowledged, and what was discarded before a flush: there is no volatile cache.
     Acknowledged,
     /// What was flushed or forced: there is a volatile cache.
     Flushed,
@@ -228,9 +241,11 @@ pub struct Load {
     pub incoming: usize,
     /// Bytes of these that have come since the last tick.
     pub moved: u64,
-    /// It stands in line for room.
-    pub(crate) in_line: bool,
-    /// It has stood in line, and its turn has come.
+    /// Bytes of large requests that come in.
+    pub(crate) incoming_large: usize,
+    /// It waits for memory budget.
+    pub(crate) waits: bool,
+    /// It has waited, and its turn has come.
     pub(crate) turn: bool,
 }
 
@@ -283,22 +298,21 @@ impl<'a> Port<'a> {
             || (bytes > 0 && self.core.bytes_held() + OWN_BYTES > TOTAL_BYTES_MAX)
     }
 
-    /// Whether there is room for a request with so many bytes of data. If not, the connection stands in line from now on, and
-    /// [`Session::has_turn`] is called when there is. A small request finds room if nothing else comes in: [`Port::congested`] has been
-    /// asked before.
+    /// Whether there is memory budget for a request with so many bytes of data, which begins at once then. If not, the connection waits
+    /// from now on, and [`Session::has_turn`] is called when there is. A small request is admitted if nothing else comes in:
+    /// [`Port::congested`] has been asked before.
     #[inline]
-    pub fn has_room(&mut self, bytes: usize) -> bool {
-        (bytes <= OWN_BYTES && self.load.incoming == 0) || self.has_common_room(bytes)
+    pub fn has_budget(&mut self, bytes: usize) -> bool {
+        (bytes <= OWN_BYTES && self.load.incoming == 0) || self.has_common_budget(bytes)
     }
 
-    fn has_common_room(&mut self, bytes: usize) -> bool {
-        let fits = self.core.bytes_held() + bytes <= TOTAL_BYTES_MAX;
-        if fits && (self.load.turn || self.core.room.is_free()) {
+    fn has_common_budget(&mut self, bytes: usize) -> bool {
+        if self.core.hub.budget.admits(self.core.bytes_held(), bytes, self.load.turn) {
             self.load.turn = false;
             return true;
         }
-        if !std::mem::replace(&mut self.load.in_line, true) {
-            self.core.room.stand_in_line(self.connection, bytes);
+        if !std::mem::replace(&mut self.load.waits, true) {
+            self.core.hub.budget.wait(self.connection, bytes);
         }
         false
     }
@@ -307,7 +321,9 @@ impl<'a> Port<'a> {
     #[inline]
     pub fn expect(&mut self, bytes: usize) {
         self.load.incoming += bytes;
-        self.core.room.incoming += bytes;
+        self.core.hub.budget.incoming += bytes;
+        self.load.incoming_large += large_part(bytes);
+        self.core.hub.budget.large += large_part(bytes);
     }
 
     /// So many bytes of them have come.
@@ -320,7 +336,9 @@ impl<'a> Port<'a> {
     #[inline]
     pub fn release(&mut self, bytes: usize) {
         self.load.incoming -= bytes;
-        self.core.room.incoming -= bytes;
+        self.core.hub.budget.incoming -= bytes;
+        self.load.incoming_large -= large_part(bytes);
+        self.core.hub.budget.large -= large_part(bytes);
     }
 
     /// What the connection has in the drives.
@@ -331,12 +349,12 @@ impl<'a> Port<'a> {
     /// A buffer of `length` bytes, whose content is unspecified (but never uninitialised). Memory of a large one is not
     /// touched before it is written to.
     pub fn take_buffer(&mut self, length: usize) -> Vec<u8> {
-        self.core.pool.take(length)
+        self.core.hub.pool.take(length)
     }
 
     /// Gives a buffer back for later use.
     pub fn give_back(&mut self, buffer: Vec<u8>) {
-        self.core.pool.give_back(buffer);
+        self.core.hub.pool.give_back(buffer);
     }
 
     /// The namespaces; the number of one is its place here. NVMe's namespace identifiers are these plus 1.
@@ -399,14 +417,19 @@ impl<'a> Port<'a> {
         self.core.now_ns()
     }
 
+    /// Tells the log.
+    pub fn log(&mut self, event: Event) {
+        self.core.hub.events.push(event);
+    }
+
     /// Has [`Session::tick`] of another connection (or this one) called soon, so that it can send something.
     pub fn nudge(&mut self, connection: ConnectionId) {
-        self.core.nudged.push(connection);
+        self.core.hub.nudged.push(connection);
     }
 
     /// Ends another connection (or this one), after what is in its output has been sent.
     pub fn close(&mut self, connection: ConnectionId, why: Close) {
-        self.core.closing.push((connection, why));
+        self.core.hub.closing.push((connection, why));
     }
 
     /// The same port with another output, for a layer between a session and its socket.
@@ -416,7 +439,7 @@ impl<'a> Port<'a> {
 
     /// Buffers for later use.
     pub(crate) fn pool(&mut self) -> &mut Pool {
-        &mut self.core.pool
+        &mut self.core.hub.pool
     }
 
     /// Everything else about the drives.
@@ -426,6 +449,6 @@ impl<'a> Port<'a> {
 
     /// Whether the server is shutting down: new work should be refused.
     pub fn stopping(&self) -> bool {
-        self.core.stopping
+        self.core.hub.stopping
     }
 }

@@ -17,7 +17,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 /// and given up after so many questions.
 const PROBES: u32 = 6;
-/// What a Unix socket holds, as far as the system allows: its usual 208 KiB are fewer than 64 answers of 4 KiB, and who waits for room
+/// What a Unix socket holds, as far as the system allows: its usual 208 KiB are fewer than 64 answers of 4 KiB, and a server that waits
 /// to send has to be woken. TCP finds its own measure.
 pub(crate) const UNIX_SEND_BYTES: usize = 1 << 20;
 
@@ -72,7 +72,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Who is at the ends of a connection.
+/// The two ends of a connection.
 pub(crate) struct Ends {
     /// The peer, for the log.
     pub peer: String,

@@ -7,10 +7,13 @@ use common::{config, drive, drive_of_zones, pattern};
 use pellucid_device::Device;
 use pellucid_flash::{Command, Lba, Nanos, Opcode, Rng, Status};
 use pellucid_media::{Faults, StoreKind};
-use pellucid_serve::session::{ConnectionId, Operation};
-use pellucid_serve::{Arrival, Core, Observer, Route, Time};
+use pellucid_serve::session::{ConnectionId, Operation, Port};
+use pellucid_serve::{Arrival, Attachment, Core, Observer, Options, Route, Server, Time};
 use std::cell::RefCell;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixDatagram;
 use std::rc::Rc;
+use std::sync::mpsc;
 
 const SLOTS: u64 = 16;
 
@@ -186,10 +189,10 @@ impl Observer for Arrivals {
     }
 }
 
-/// Operations wait at the door of a drive until it runs, but whatever else is done to it finds them inside, in the order in which
+/// Operations wait in the submission batch until the drive runs, but whatever else is done to it finds them inside, in the order in which
 /// they were submitted.
 #[test]
-fn what_waits_at_the_door_goes_in_first() {
+fn what_waits_goes_in_before_a_change() {
     let device = Device::new(&config(StoreKind::Ram)).expect("a good configuration");
     let mut core = Core::new(vec![("one".into(), device)], Time::Instant).expect("it can be served");
     let arrivals = Rc::new(RefCell::new(Vec::new()));
@@ -216,9 +219,9 @@ fn what_waits_at_the_door_goes_in_first() {
     assert_eq!(*arrivals.borrow(), (0..12).map(|token| token * 8).collect::<Vec<u64>>());
 }
 
-/// A drive forgets a piece of a long range at once. It goes on with the next one behind what others have asked for meanwhile.
+/// A drive discards a piece of a long range at once. It goes on with the next one behind what others have asked for meanwhile.
 #[test]
-fn what_is_forgotten_at_length_holds_nobody_up() {
+fn a_long_discard_holds_nobody_up() {
     const PIECE: u64 = 1 << 15;
     let mut config = config(StoreKind::Ram);
     (config.media.geometry.blocks, config.media.geometry.unit_bytes) = (256, 512);
@@ -296,4 +299,101 @@ fn a_forced_write_behind_a_stripe_that_is_lost_fails() {
         assert_eq!(ended[0], (1, Status::WriteFault), "{sectors} sectors: {ended:?}");
         device.check();
     }
+}
+
+/// An end of a socket whose datagrams are requests: token, `W` or `R`, sector, and what is written. Answers: token, whether it went well,
+/// and what was read.
+struct Datagrams {
+    socket: UnixDatagram,
+    under_way: usize,
+    answers: Vec<Vec<u8>>,
+    stopping: bool,
+}
+
+impl Attachment for Datagrams {
+    fn protocol(&self) -> &'static str {
+        "datagrams"
+    }
+
+    fn namespace(&self) -> usize {
+        0
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.socket.as_raw_fd()]
+    }
+
+    fn take(&mut self, port: &mut Port<'_>) {
+        let mut datagram = [0; 1024];
+        while let Ok(bytes) = self.socket.recv(&mut datagram) {
+            let [token, what, sector, written @ ..] = &datagram[..bytes] else { panic!("a request") };
+            let mut data = port.take_buffer(512);
+            let opcode = if *what == b'W' { Opcode::Write } else { Opcode::Read };
+            if opcode == Opcode::Write {
+                data.copy_from_slice(written);
+            }
+            let operation = Operation::new(opcode, Lba((*sector).into()), 1, data);
+            self.under_way += 1;
+            port.submit(0, (*token).into(), operation);
+        }
+    }
+
+    fn completed(&mut self, token: u64, completion: pellucid_flash::Completion, port: &mut Port<'_>) {
+        self.under_way -= 1;
+        let head = [token as u8, u8::from(completion.status == Status::Success)];
+        let read = if completion.opcode == Opcode::Read { &completion.data[..] } else { &[] };
+        self.answers.push([&head, read].concat());
+        port.give_back(completion.data);
+    }
+
+    fn send(&mut self) {
+        for answer in self.answers.drain(..) {
+            self.socket.send(&answer).expect("somebody listens");
+        }
+    }
+
+    fn stop(&mut self, _port: &mut Port<'_>) {
+        self.stopping = true;
+    }
+
+    fn has_ended(&self) -> bool {
+        self.stopping && self.under_way == 0 && self.answers.is_empty()
+    }
+}
+
+/// What is no stream socket is served beside those that are, and what is under way when the server stops is answered.
+#[test]
+fn an_attachment_is_served() {
+    let (here, there) = UnixDatagram::pair().expect("two ends");
+    there.set_nonblocking(true).expect("a socket option");
+    let (tell, told) = mpsc::channel();
+    let server = std::thread::spawn(move || {
+        let core = Core::new(vec![("one".into(), drive(StoreKind::Ram))], Time::Paced { dilation: 1.0 });
+        let mut server =
+            Server::new(core.expect("a drive"), Options::default(), Box::new(|_| {})).expect("a queue");
+        let attachment = Datagrams { socket: there, under_way: 0, answers: Vec::new(), stopping: false };
+        server.attach(Box::new(attachment)).expect("something to wait for");
+        tell.send(server.stopper()).expect("somebody listens");
+        server.run().expect("a good end").into_devices()
+    });
+    let stopper = told.recv().expect("the server starts");
+    let mut answer = [0; 1024];
+    for sector in 0..32u8 {
+        here.send(&[&[sector, b'W', sector][..], &[sector; 512]].concat()).expect("a request");
+        assert_eq!(here.recv(&mut answer).expect("an answer"), 2);
+        assert_eq!(answer[..2], [sector, 1]);
+    }
+    for sector in 0..32 {
+        here.send(&[sector, b'R', sector]).expect("a request");
+    }
+    let mut seen = [false; 32];
+    for _ in 0..32 {
+        assert_eq!(here.recv(&mut answer).expect("an answer"), 514);
+        let [token, good, ref data @ ..] = answer;
+        assert!(good == 1 && data[..512] == [token; 512], "{token}");
+        assert!(!std::mem::replace(&mut seen[usize::from(token)], true), "{token}: once");
+    }
+    stopper.stop();
+    let devices = server.join().expect("the server does not panic");
+    assert_eq!(devices[0].outstanding_commands(), 0);
 }

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Client, SECTOR, Served, drive, pattern, read_some, serve, serve_observed};
+use common::{Client, SECTOR, Served, config, drive, pattern, read_some, serve, serve_observed};
+use pellucid_device::Device;
 use pellucid_flash::Rng;
 use pellucid_media::StoreKind;
 use pellucid_serve::nbd::NbdSession;
@@ -101,9 +102,9 @@ fn too_long_is_refused() {
 #[test]
 fn a_read_above_the_limit_is_an_error() {
     // A drive of more than 32 MiB, of which next to nothing is ever written.
-    let mut config = common::config(StoreKind::Ram);
+    let mut config = config(StoreKind::Ram);
     config.media.geometry.blocks = 512;
-    let device = pellucid_device::Device::new(&config).expect("a good configuration");
+    let device = Device::new(&config).expect("a good configuration");
     let served = serve("read-limit", vec![("one".into(), device)], Time::Instant);
     let mut client = Client::tcp(&served, "one");
     assert_eq!(client.ask(Command::Read, 0, 0, (32 << 20) + 512, &[]).error, OVERFLOW);
@@ -234,6 +235,38 @@ fn peers_that_never_read_do_not_keep_the_room_of_others() {
     for _ in 0..20 {
         slow.read_exact(&mut taken).expect("answers");
     }
+}
+
+/// Strangers that begin large writes and send no more of them, as many as find budget and more who wait for it: small and medium requests
+/// of others are done meanwhile, without anybody having been sent away for them.
+#[test]
+fn large_writes_that_stop_half_way_hold_up_no_smaller_requests() {
+    let mut config = config(StoreKind::Ram);
+    config.media.geometry.blocks = 256;
+    let device = Device::new(&config).expect("a drive of 64 MiB");
+    let served = serve("half-sent", vec![("one".into(), device)], Time::Instant);
+    let status = |key| number(&served.control(r#"{"do":"status"}"#), key) as usize;
+    let strangers: Vec<Client> = (0..20)
+        .map(|_| {
+            let mut stranger = Client::tcp(&served, "one");
+            stranger.send(Command::Write, 0, 0, 32 << 20, &[1; 1000]);
+            stranger
+        })
+        .collect();
+    let large = |held: usize| held / (32 << 20);
+    common::eventually("all budget of large requests is taken", || large(status("bytes_held")) == 4);
+    let connections = status("connections");
+    let mut other = Client::tcp(&served, "one");
+    for round in 0..10u8 {
+        for bytes in [4 << 10, 64 << 10, 1 << 20] {
+            other.write(0, &vec![round; bytes]);
+            assert!(other.read(0, bytes as u32) == vec![round; bytes]);
+        }
+    }
+    assert_eq!(status("connections"), connections + 1, "none of them had to go first");
+    drop(strangers);
+    settles(&served, "connections", 2);
+    settles(&served, "bytes_held", 0);
 }
 
 #[test]

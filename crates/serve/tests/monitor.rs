@@ -36,7 +36,10 @@ fn figures_of_a_served_drive_count_what_hosts_did() {
     assert_eq!(serving.lateness.bins.total(), 3);
     assert!(serving.lateness.p50_ns <= serving.lateness.p99_ns);
     let status = served.control(r#"{"do":"status"}"#);
-    assert!(status.contains("\"snapshot\":{"), "{status}");
+    assert!(
+        !status.contains("snapshot") && status.contains("\"drives\":["),
+        "what monitors show is asked with watch"
+    );
 }
 
 #[test]

@@ -53,8 +53,8 @@ fn serve_at(address: &str, options: Options, device: Device, time: Time, welcome
     let lines = Arc::clone(&log);
     let thread = std::thread::spawn(move || {
         let core = Core::new(vec![("one".into(), device)], time).expect("a drive that can be served");
-        let keep = Box::new(move |line: std::fmt::Arguments<'_>| {
-            lines.lock().expect("a log").push(line.to_string())
+        let keep = Box::new(move |event: &pellucid_serve::event::Event| {
+            lines.lock().expect("a log").push(event.to_string())
         });
         let mut server = Server::new(core, options, keep).expect("an event queue");
         let subsystem = SubsystemConfig {

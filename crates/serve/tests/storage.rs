@@ -6,7 +6,7 @@ use common::{Client, config, drive, pattern, scratch, serve, serve_watched};
 use pellucid_device::{Device, DeviceConfig};
 use pellucid_media::{Space, StoreKind};
 use pellucid_serve::{FioTrace, Time};
-use pellucid_wire::nbd::Command;
+use pellucid_wire::nbd::{Command, command_flag};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -142,13 +142,14 @@ fn space_is_reserved_or_refused() {
     drop(served.stop());
 }
 
-/// Somebody cuts the file off below a running server: reads of what is gone fail, and the server lives.
+/// Somebody cuts the file off below a running server: reads of what is gone fail, nothing more is promised, and the server lives.
 #[test]
 fn a_file_cut_off_is_unreadable_and_no_more() {
     let path = scratch("cut-off").join("image");
     let _ = std::fs::remove_file(&path);
     let device = Device::new(&in_file(&path, Space::Reserve)).expect("a drive");
-    let served = serve("cut-off", vec![("one".into(), device)], Time::Instant);
+    let recording = Box::new(FioTrace::new(io::sink()));
+    let (served, log) = serve_watched("cut-off", vec![("one".into(), device)], Time::Instant, recording);
     let mut client = Client::tcp(&served, "one");
     let data = pattern(3, 2 * MIB);
     client.write(0, &data);
@@ -164,8 +165,16 @@ fn a_file_cut_off_is_unreadable_and_no_more() {
         }
     }
     assert!(failed > 0, "half of the file is gone");
+    for _ in 0..3 {
+        assert_ne!(client.ask(Command::Write, command_flag::FUA, 0, 4096, &data[..4096]).error, 0);
+        assert_ne!(client.ask(Command::Flush, 0, 0, 0, &[]).error, 0);
+    }
+    let told = || log.lock().expect("a log").matches("event=store-cut-off").count();
+    common::eventually("the log says so", || told() == 1);
     drop(client);
-    drop(served.stop());
+    // It ends with an error: the image is not whole.
+    drop(served);
+    assert_eq!(told(), 1);
 }
 
 /// Memory follows what is alive, whatever was written before; at the bound writes fail, and trims make room.

@@ -243,7 +243,8 @@ fn what_cannot_be_made_is_refused_with_a_sentence() {
         assert_eq!(server.control(line)["error"], sentence);
     }
     assert_eq!(server.remove("c")["error"], "c: no such target; there are main");
-    let unknown = server.control(r#"{"do":"target-create","drive":"x","name":"y"}"#);
+    let line = r#"{"do":"target-create","drive":"x","name":"y","kind":"raw","first_unit":2,"units":1}"#;
+    let unknown = server.control(line);
     assert_eq!(unknown["error"], "drive: \"x\"; allowed: chunks, chunks.main");
     // Nothing of this has changed anything.
     let answer = server.control(r#"{"do":"targets"}"#);

@@ -3,8 +3,11 @@
 use crate::failure::Failure;
 use crate::output;
 use anyhow::anyhow;
+use pellucid_flash::DieId;
 use pellucid_lab::output::reason;
-use serde_json::{Map, Value};
+use pellucid_media as media;
+use pellucid_serve::control::{Action, Chances, Request};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -98,21 +101,19 @@ struct Damage {
 }
 
 impl Damage {
-    /// What the server is asked for; `None`: nothing.
-    fn fields(&self, factor: Option<f64>) -> Option<Map<String, Value>> {
-        let (what, key, value) = match *self {
-            Damage { slow_die: Some(die), .. } => ("slow-die", "die", Some(die)),
-            Damage { kill_die: Some(die), .. } => ("kill-die", "die", Some(die)),
-            Damage { bit_errors: Some(die), .. } => ("bit-errors", "die", die),
-            Damage { fail_programs: Some(count), .. } => ("fail-programs", "count", Some(count)),
-            Damage { fail_erases: Some(count), .. } => ("fail-erases", "count", Some(count)),
-            Damage { wear_out: true, .. } => ("wear-out", "", None),
+    /// What is to break; `None`: nothing.
+    fn fault(&self, factor: Option<f64>) -> Option<media::Fault> {
+        // The options that need a factor require it.
+        let factor = factor.unwrap_or(1.0);
+        Some(match *self {
+            Damage { slow_die: Some(die), .. } => media::Fault::SlowDie { die: DieId(die), factor },
+            Damage { kill_die: Some(die), .. } => media::Fault::KillDie { die: DieId(die) },
+            Damage { bit_errors: Some(die), .. } => media::Fault::BitErrors { die: die.map(DieId), factor },
+            Damage { fail_programs: Some(count), .. } => media::Fault::FailPrograms { count },
+            Damage { fail_erases: Some(count), .. } => media::Fault::FailErases { count },
+            Damage { wear_out: true, .. } => media::Fault::WearOut,
             _ => return None,
-        };
-        let mut fields = Map::from_iter([("what".to_string(), what.into())]);
-        fields.extend(value.map(|value| (key.to_string(), value.into())));
-        fields.extend(factor.map(|factor| ("factor".to_string(), factor.into())));
-        Some(fields)
+        })
     }
 }
 
@@ -123,58 +124,48 @@ pub struct Status {
     /// The control socket of pellucid serve
     #[arg(long, value_name = "PATH")]
     control: PathBuf,
+    /// Print what monitors show instead, as of /snapshot.json; from then on the server notes it
+    #[arg(long)]
+    figures: bool,
 }
 
 impl PowerCut {
     pub fn run(self) -> Result<(), Failure> {
-        self.target.ask("power-cut", Map::new())
+        self.target.ask(Action::PowerCut)
     }
 }
 
 impl Fault {
     pub fn run(self) -> Result<(), Failure> {
-        let given = [
-            ("program_fail", self.program_fail),
-            ("erase_fail", self.erase_fail),
-            ("read_fail", self.read_fail),
-        ];
-        let fields = given.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?.into())));
-        let fields: Map<String, Value> = fields.collect();
+        let Fault { program_fail: program, erase_fail: erase, read_fail: read, .. } = self;
+        let chances = Chances { program, erase, read };
         if self.factor.is_some() && self.damage.slow_die.is_none() && self.damage.bit_errors.is_none() {
             return Err(Failure::asked(anyhow!("--factor: goes with --slow-die or --bit-errors")));
         }
-        match self.damage.fields(self.factor) {
-            Some(damage) if fields.is_empty() => self.target.ask("damage", damage),
+        match self.damage.fault(self.factor) {
+            Some(fault) if chances == Chances::default() => self.target.ask(Action::Damage(fault)),
             Some(_) => Err(Failure::asked(anyhow!("chances and damage: one at a time"))),
-            None => self.target.ask("faults", fields),
+            None => self.target.ask(Action::Chances(chances)),
         }
     }
 }
 
 impl Status {
     pub fn run(self) -> Result<(), Failure> {
-        let fields = Map::from_iter([("do".to_string(), "status".into())]);
-        print(&ask(&self.control, fields)?)
+        let request = if self.figures { Request::Watch } else { Request::Status };
+        print(&Control::connect(&self.control)?.ask(&request)?)
     }
 }
 
 impl Target {
-    fn ask(self, what: &str, mut fields: Map<String, Value>) -> Result<(), Failure> {
-        fields.insert("do".into(), what.into());
-        if let Some(drive) = self.drive {
-            fields.insert("drive".into(), drive.into());
-        }
-        print(&ask(&self.control, fields)?)
+    fn ask(self, action: Action) -> Result<(), Failure> {
+        let request = Request::Break { drive: self.drive, action };
+        print(&Control::connect(&self.control)?.ask(&request)?)
     }
 }
 
 fn print(answer: &Value) -> Result<(), Failure> {
     Ok(output::print(&format!("{answer:#}\n"))?)
-}
-
-/// Sends one request and reads its answer.
-fn ask(control: &Path, fields: Map<String, Value>) -> Result<Value, Failure> {
-    Control::connect(control)?.ask(fields)
 }
 
 /// A connection to the control socket.
@@ -202,8 +193,8 @@ impl Control {
     }
 
     /// Sends one request and reads its answer.
-    pub fn ask(&mut self, fields: Map<String, Value>) -> Result<Value, Failure> {
-        let answer = self.ask_while_it_runs(fields)?;
+    pub fn ask(&mut self, request: &Request) -> Result<Value, Failure> {
+        let answer = self.ask_while_it_runs(request)?;
         answer.ok_or_else(|| Failure::work(anyhow!("{}", self.stopped())))
     }
 
@@ -213,10 +204,10 @@ impl Control {
     }
 
     /// As [`Control::ask`]; `None`: the server has stopped.
-    pub fn ask_while_it_runs(&mut self, fields: Map<String, Value>) -> Result<Option<Value>, Failure> {
+    pub fn ask_while_it_runs(&mut self, request: &Request) -> Result<Option<Value>, Failure> {
         let path = self.path.display();
         // In one piece: a line that comes in parts is answered late.
-        let request = format!("{}\n", Value::Object(fields));
+        let request = format!("{}\n", request.to_line());
         let mut line = String::new();
         let written = self.stream.get_mut().write_all(request.as_bytes());
         match written.and_then(|()| self.stream.read_line(&mut line)) {

@@ -12,13 +12,14 @@ use anyhow::anyhow;
 use pellucid_flash::Interface;
 use pellucid_lab::output::OutputFile;
 use pellucid_serve::control::ControlSession;
+use pellucid_serve::event::Event;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
 use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, serial_number};
 use pellucid_serve::session::{NQN_PREFIX, Namespace};
 use pellucid_serve::{
-    Address, Arrival, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options, PlannedFault,
-    Refusal, RemoteConfig, Server, Time, TlsConfig, UblkError,
+    Address, Arrival, BlockDevice, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options,
+    PlannedFault, Refusal, RemoteConfig, Server, Time, TlsConfig, UblkError,
 };
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -277,12 +278,11 @@ impl Serve {
         let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
         let blocks: Vec<usize> = numbered.filter(|(_, n)| is_block(n)).map(|(index, _)| index).collect();
         let (quiet, format) = (global.quiet, self.log_format);
-        let log = move |line: std::fmt::Arguments<'_>| {
+        let log = move |event: &Event| {
             if !quiet {
-                let _ = writeln!(std::io::stderr(), "{}", format.line(SystemTime::now(), &line.to_string()));
+                let _ = writeln!(std::io::stderr(), "{}", format.line(SystemTime::now(), event));
             }
         };
-        let say = move |lines: Vec<String>| lines.iter().for_each(|line| log(format_args!("{line}")));
         // They are said when everything listens, so that a refusal stands alone.
         let mut facts = served_log::drives(&core, &origins);
         let offered = served_log::offered(&core, &names);
@@ -316,21 +316,14 @@ impl Serve {
             let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
             server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
         }
-        for name in unprepared {
-            let line = format!(
-                "event=not-preconditioned drive={name:?} why=\"a drive in service starts as its media are; an image by \
-                 pellucid age, served instead, is preconditioned\""
-            );
-            say(vec![line]);
-        }
+        unprepared.into_iter().for_each(|drive| log(&Event::NotPreconditioned { drive }));
         if let Some(board) = self.monitor.start(|address| {
-            say(vec![format!(
-                "event=listening protocol=monitor address=\"{address}\" uri=\"http://{address}/\""
-            )]);
+            let uri = Some(format!("http://{address}/"));
+            log(&Event::Listening { protocol: "monitor", address: address.to_string(), uri });
         })? {
             server.show_on(&board);
         }
-        say(facts);
+        facts.iter().for_each(log);
         interrupt::instead(move || stopper.stop_because("signal"));
         server.run().map(drop).map_err(Failure::work)
     }
@@ -423,7 +416,8 @@ impl Serve {
         for &namespace in blocks {
             let instead = "a block device comes also with --nvme-tcp PORT and `nvme connect`, or with --nbd PORT and `nbd-client`";
             let refuse = |error: UblkError| Failure::work(anyhow!("--ublk: {error}. {instead}"));
-            server.attach(namespace).map_err(refuse)?;
+            let device = BlockDevice::new(namespace, server.core()).map_err(refuse)?;
+            server.attach(Box::new(device)).map_err(Failure::work)?;
         }
         Ok(())
     }
@@ -479,7 +473,7 @@ impl Serve {
         server: &mut Server,
         subsystems: Vec<SubsystemConfig>,
         offered: &[Offered],
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<Event>, Failure> {
         let mut facts = Vec::new();
         let target = Target::new(subsystems).map_err(Failure::asked)?;
         let offer = self.tls_offer()?;

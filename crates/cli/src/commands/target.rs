@@ -9,7 +9,8 @@ use anyhow::anyhow;
 use pellucid_flash::{ChunkGeometry, Drive, Interface};
 use pellucid_host::{Target, TargetError, TargetKind, Targets};
 use pellucid_lab::targets::{Hold, RegistryError, load, registry_path, save};
-use serde_json::{Map, Value, json};
+use pellucid_serve::control::Request;
+use serde_json::{Value, json};
 use std::fmt::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -155,31 +156,22 @@ impl Action {
         let mut server = Control::connect(control)?;
         let drive = match self {
             Action::Create { drive, name, units, kind } => {
-                server.ask(fields(json!({
-                    "do": "target-create", "drive": &drive, "name": name, "kind": kind.name(),
-                    "first_unit": units.start, "units": units.len(),
-                })))?;
+                let target = Target::new(name, kind, units);
+                server.ask(&Request::TargetCreate { drive: Some(drive.clone()), target })?;
                 drive
             }
             Action::List { drive } => drive,
             Action::Remove { drive, name } => {
-                server.ask(fields(json!({ "do": "target-remove", "drive": &drive, "name": name })))?;
+                server.ask(&Request::TargetRemove { drive: Some(drive.clone()), name })?;
                 drive
             }
         };
-        let answer = server.ask(fields(json!({ "do": "targets", "drive": drive })))?;
+        let answer = server.ask(&Request::Targets { drive: Some(drive) })?;
         let strange = || Failure::work(anyhow!("{}: an answer that makes no sense", control.display()));
         let shape = Shape::of_answer(&answer).ok_or_else(strange)?;
         let rows = answer["targets"].as_array().and_then(|all| all.iter().map(Row::of_answer).collect());
         let rows: Vec<Row> = rows.ok_or_else(strange)?;
         show(&shape, &rows, global)
-    }
-}
-
-fn fields(request: Value) -> Map<String, Value> {
-    match request {
-        Value::Object(fields) => fields,
-        _ => unreachable!("requests are objects"),
     }
 }
 

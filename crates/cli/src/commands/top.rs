@@ -6,7 +6,7 @@ use crate::interrupt;
 use crate::view::{Ending, Model, Next, Source, show};
 use anyhow::anyhow;
 use pellucid_monitor::Figures;
-use serde_json::Map;
+use pellucid_serve::control::Request;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ impl Source for Served {
 impl Served {
     /// The next figures; `None`: the server has stopped.
     fn figures(&mut self) -> Result<Option<Figures>, Failure> {
-        let answer = self.0.ask_while_it_runs(Map::from_iter([("do".to_string(), "watch".into())]))?;
+        let answer = self.0.ask_while_it_runs(&Request::Watch)?;
         let figures = answer.map(serde_json::from_value).transpose();
         figures.map_err(|error| Failure::work(anyhow!("the server's figures: {error}")))
     }

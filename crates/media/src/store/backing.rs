@@ -157,6 +157,23 @@ impl Backing {
         self.fault.is_none()
     }
 
+    /// Looks whether somebody has cut the file off, which has to have `bytes` bytes. What is gone cannot come back, so nothing more can be
+    /// promised then.
+    pub fn check_length(&mut self, bytes: u64) {
+        if self.fault.is_some() {
+            return;
+        }
+        match self.file.metadata() {
+            Ok(found) if found.len() >= bytes => {}
+            Ok(found) => {
+                let why = format!("the file was cut off at {} of {bytes} bytes", found.len());
+                self.tell(StoreNotice::CutOff { path: self.path.clone(), found: found.len(), bytes });
+                self.fault = Some((None, why));
+            }
+            Err(error) => self.refused(&error),
+        }
+    }
+
     /// Writes what was held back, as far as the disk takes it.
     pub fn try_again(&mut self) {
         if self.held.is_empty() {

@@ -456,14 +456,16 @@ impl FileStore {
         if self.sync == SyncTo::Process {
             self.backing.sync();
         }
+        self.backing.check_length(self.regions.file_bytes);
         self.settled("write the image to disk")
     }
 
-    /// What a flush promises: nothing more where only the process may end.
+    /// What a flush promises: where only the process may end, that the file is still whole.
     pub(crate) fn flushed(&mut self) -> Result<(), StoreError> {
         if self.sync == SyncTo::Machine {
             self.commit();
         }
+        self.backing.check_length(self.regions.file_bytes);
         self.settled("write the image to disk")
     }
 

@@ -128,6 +128,15 @@ pub enum StoreNotice {
         /// The system's answer.
         why: String,
     },
+    /// Somebody has cut the file off. Hosts are refused.
+    CutOff {
+        /// The image file.
+        path: PathBuf,
+        /// What it has.
+        found: u64,
+        /// What it should have.
+        bytes: u64,
+    },
     /// It has taken everything.
     Recovered {
         /// The image file.
@@ -147,6 +156,12 @@ impl fmt::Display for StoreNotice {
                 f,
                 "{}: cannot write: {why}; until it can, hosts are refused everything but reads, and the file stays as \
                  at a power cut",
+                path.display()
+            ),
+            StoreNotice::CutOff { path, found, bytes } => write!(
+                f,
+                "{}: the file was cut off at {found} of {bytes} bytes; what was behind that is lost, hosts are refused everything \
+                 but reads, and the next start refuses the image",
                 path.display()
             ),
             StoreNotice::Recovered { path } => {

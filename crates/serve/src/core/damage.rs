@@ -1,22 +1,21 @@
 //! What is done to drives in service: planned faults, and damage on command.
 //!
+//! A fault by command finds everything in the drive that was submitted before. A planned fault comes with its operation; what waits in the
+//! submission batch behind that operation goes in afterwards.
+//!
 //! Invariant: after every change of the plan `strike` of each namespace is the operation with which its next fault comes.
+
+#[cfg(test)]
+mod tests;
 
 use super::Core;
 use crate::control;
+use crate::engine::Backend;
+use crate::event::{By, Event};
 use crate::plan::PlannedFault;
 use pellucid_flash::{Opcode, Status};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
-
-/// What a mount of a drive has found, as a line of the log.
-pub(super) fn remount_notice(name: &str, report: MountReport) -> String {
-    let MountReport { header_reads, segment_reads, replay_reads, mapped_units, lost_units, .. } = report;
-    format!(
-        "event=mounted drive={name:?} segments={segment_reads} replayed={replay_reads} mapped={mapped_units} \
-         lost={lost_units} headers={header_reads}"
-    )
-}
 
 impl Core {
     /// Plans a fault.
@@ -41,46 +40,52 @@ impl Core {
     #[cold]
     pub(crate) fn strike(&mut self, namespace: Option<usize>, now: u64) {
         while let Some((drive, fault)) = self.plan.take(namespace, now) {
-            let name = &self.namespaces[drive].name;
-            let had = self.operations[drive].had;
-            let mut notice = format!("event=fault drive={name:?} fault={:?} operations={had}", fault.text);
-            match fault.action.carry_out(drive, self) {
-                Ok(answer) => notice += &format!(" answer={:?}", answer.to_string()),
-                Err(error) => notice += &format!(" error={error:?}"),
-            }
-            self.notices.push(notice);
+            let by = By::Plan { text: fault.text, operations: self.operations[drive].had };
+            // Why it could not be done is in the log.
+            let _ = fault.action.carry_out(drive, by, self);
         }
         for (namespace, count) in self.operations.iter_mut().enumerate() {
             count.strike = self.plan.next_operation(namespace);
         }
     }
 
-    /// Cuts the power of a drive and switches it on again.
+    /// Cuts the power of a drive and switches it on again. Whatever was submitted is in the drive then.
     ///
     /// # Errors
     /// When it cannot be mounted.
     pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
-        self.let_in();
-        let now = self.pacer.drive_now();
-        let device = &mut self.devices[self.namespaces[namespace].drive];
+        self.submit_waiting();
+        self.power_cut_by(namespace, By::Owner)
+    }
+
+    /// The same, between two operations: what the drive has not been given yet goes in afterwards.
+    pub(crate) fn power_cut_by(&mut self, namespace: usize, by: By) -> Result<MountReport, String> {
+        let now = self.engine.backend_now();
+        let drive = self.namespaces[namespace].drive;
+        let of_drive = |tag| self.namespaces[self.engine.entry(tag).namespace].drive == drive;
+        self.steps.lose(of_drive);
+        let device = &mut self.engine.backends_mut()[drive];
         if !device.is_remote() && now > device.now() {
             device.advance(now);
         }
+        let mut untold = Vec::new();
         // A host that is told of it after the cut would take its next flush, or the one behind a forced trim, for one that covers it.
-        while let Some(mut completion) = device.pop() {
+        while let Some(mut answered) = Backend::pop(device) {
+            let completion = &mut answered.answer;
             let is_kept = matches!(completion.opcode, Opcode::Read | Opcode::Flush | Opcode::Report);
             if completion.status == Status::Success && !is_kept {
                 completion.status = Status::PowerLoss;
             }
-            self.untold.push_back(completion);
+            untold.push(answered);
         }
-        let lost = device.outstanding_commands();
+        let commands_lost = device.outstanding_commands();
         let outcome = device.power_cut();
-        let name = &self.names[self.namespaces[namespace].drive];
-        self.notices.push(format!("event=power-cut drive={name:?} commands_lost={lost}"));
-        self.notices.push(match &outcome {
-            Ok(report) => remount_notice(name, *report),
-            Err(why) => format!("event=mount-failed drive={name:?} why={why:?}"),
+        untold.into_iter().for_each(|answered| self.engine.withdraw(answered));
+        let drive = self.names[drive].clone();
+        self.hub.events.push(Event::PowerCut { drive: drive.clone(), commands_lost, by });
+        self.hub.events.push(match &outcome {
+            Ok(report) => Event::Mounted { drive, report: *report },
+            Err(why) => Event::MountFailed { drive, why: why.clone() },
         });
         outcome
     }
@@ -99,7 +104,7 @@ impl Core {
     /// A die that is not there, or a factor out of range; nothing has happened then.
     pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), String> {
         self.device_here(namespace)?;
-        let now = self.pacer.drive_now();
-        self.devices[self.namespaces[namespace].drive].inject(now, fault)
+        let now = self.engine.backend_now();
+        self.engine.backends_mut()[self.namespaces[namespace].drive].inject(now, fault)
     }
 }

@@ -1,6 +1,6 @@
 //! What is shown of the drives while they are served.
 //!
-//! Invariant: a view is made only when somebody asks on the board; a turn in which nobody does costs one look.
+//! Invariant: a view is made only when the board is asked; any other turn costs one look.
 
 use super::Core;
 use crate::drive::Served;
@@ -12,11 +12,11 @@ use std::time::Duration;
 impl Core {
     /// From now on the drives are watched.
     pub fn watch(&mut self) {
-        let devices = self.devices.iter_mut().filter_map(Served::device_mut);
+        let devices = self.engine.backends_mut().iter_mut().filter_map(Served::device_mut);
         devices.filter(|device| !device.is_watched()).for_each(Device::watch);
     }
 
-    /// From now on the drives are watched, and shown on `board` to who asks there.
+    /// From now on the drives are watched, and shown on `board` when asked for.
     pub fn show_on(&mut self, board: Board) {
         self.watch();
         self.board = Some(board);
@@ -38,16 +38,16 @@ impl Core {
     #[cold]
     fn view(&self) -> View {
         let mut lateness_ns = pellucid_device::Histogram::default();
-        for late in self.pacer.lateness_ns.iter_recorded() {
+        for late in self.engine.lateness_ns().iter_recorded() {
             lateness_ns.record(late.value_iterated_to(), late.count_at_value());
         }
-        let drives = self.names.iter().zip(&self.devices);
+        let drives = self.names.iter().zip(self.engine.backends());
         let drives = drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.snapshot())));
         View {
             wall: Duration::from_nanos(self.now_ns()),
             drives: drives.collect(),
             serving: Some(Serving {
-                protocols: self.protocols.clone(),
+                protocols: self.hub.protocols.clone(),
                 layers: self.layers(),
                 keeps: self.present().map(|n| (n.name.clone(), n.keeps.name())).collect(),
                 held_bytes: self.bytes_held() as u64,
@@ -60,7 +60,8 @@ impl Core {
     /// What the host's side of every layer knows.
     fn layers(&self) -> Vec<LayerSide> {
         let side = |namespace: &Namespace| {
-            let (figures, remote) = self.devices[namespace.drive].layer_figures(namespace.number)?;
+            let (figures, remote) =
+                self.engine.backends()[namespace.drive].layer_figures(namespace.number)?;
             let bytes = |sectors: u64| sectors * u64::from(figures.sector_bytes);
             let counters = &figures.counters;
             Some(LayerSide {

@@ -3,7 +3,7 @@
 //! Invariant: names of namespaces differ, and a drive whose namespaces are listed keeps data.
 
 use crate::drive::Served;
-use crate::pacer::Time;
+use crate::engine::Time;
 use crate::session::Namespace;
 use pellucid_flash::Interface;
 use std::fmt;

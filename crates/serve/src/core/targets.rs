@@ -13,6 +13,7 @@ mod tests;
 use super::{Core, Operations};
 use crate::control;
 use crate::drive::Served;
+use crate::event::{Event, User};
 use crate::session::{ConnectionId, NQN_PREFIX, Namespace};
 use pellucid_flash::{Drive, Interface};
 use pellucid_host::{HostFtlConfig, Target, TargetEvent, TargetKind, TargetState, Targets};
@@ -42,7 +43,7 @@ fn check_length(full_name: &str, target: &str) -> Result<(), String> {
     ))
 }
 
-/// Somebody who waits for what becomes of a target.
+/// A connection that waits for the outcome of a target's start or end.
 struct Waiting {
     connection: ConnectionId,
     namespace: usize,
@@ -53,7 +54,7 @@ struct Waiting {
 #[derive(Default)]
 pub(super) struct TargetBook {
     registries: Vec<Registry>,
-    /// Who uses which target's namespace.
+    /// Connections and the namespaces that they use.
     holders: BTreeSet<(ConnectionId, usize)>,
     waiting: Vec<Waiting>,
     changes: u64,
@@ -83,8 +84,8 @@ impl Core {
                 if !self.namespaces[namespace].gone {
                     break;
                 }
-                match self.devices[number].next_event() {
-                    Some(at) => self.devices[number].advance(at),
+                match self.engine.backends()[number].next_event() {
+                    Some(at) => self.engine.backends_mut()[number].advance(at),
                     None => return Err(format!("target {}: its drive does not answer", target.name)),
                 }
             }
@@ -106,8 +107,8 @@ impl Core {
     /// The same, of a connection that the log tells of.
     pub(crate) fn attach_to(&mut self, connection: ConnectionId, namespace: usize) {
         self.hold(connection, namespace);
-        let name = &self.namespaces[namespace].name;
-        self.notices.push(format!("event=attached connection={connection} drive={name:?}"));
+        let drive = self.namespaces[namespace].name.clone();
+        self.hub.events.push(Event::Attached { by: User::Connection(connection), drive });
     }
 
     /// A connection is gone.
@@ -115,8 +116,8 @@ impl Core {
         let mut held = self.book.holders.split_off(&(connection, 0));
         self.book.holders.append(&mut held.split_off(&(connection, usize::MAX)));
         for (_, namespace) in held {
-            let name = &self.namespaces[namespace].name;
-            self.notices.push(format!("event=detached connection={connection} drive={name:?}"));
+            let drive = self.namespaces[namespace].name.clone();
+            self.hub.events.push(Event::Detached { by: User::Connection(connection), drive });
         }
         self.book.waiting.retain(|waiting| waiting.connection != connection);
     }
@@ -150,7 +151,7 @@ impl Core {
         name: &str,
     ) -> Result<(), String> {
         let none = || format!("{name}: no such target; there are none");
-        let shared = self.devices[drive].shared().ok_or_else(none)?;
+        let shared = self.engine.backends()[drive].shared().ok_or_else(none)?;
         shared.targets().get(name).map_err(|error| error.to_string())?;
         let number = shared.find(name).map(|(number, _)| number);
         let found = number.and_then(|number| self.namespace_of(drive, number)).ok_or_else(none)?;
@@ -162,8 +163,8 @@ impl Core {
                 ));
             }
         }
-        self.let_in();
-        let shared = self.devices[drive].shared_mut().ok_or_else(none)?;
+        self.submit_waiting();
+        let shared = self.engine.backends_mut()[drive].shared_mut().ok_or_else(none)?;
         shared.remove(name).map_err(|error| error.to_string())?;
         self.namespaces[found].gone = true;
         self.book.changes += 1;
@@ -191,11 +192,11 @@ impl Core {
         check_length(&name, &target.name)?;
         self.share(drive)?;
         let (kind, own_name) = (target.kind, target.name.clone());
-        let shared = self.devices[drive].shared_mut().expect("it has just been made");
+        let shared = self.engine.backends_mut()[drive].shared_mut().expect("it has just been made");
         let number = shared.create(target, settings).map_err(|error| error.to_string())?;
         let interface = shared.interface(number).expect("it has just been made");
         let like = TargetNamespace { drive, number, name, kind, interface, target: own_name };
-        let namespace = like.on(&self.devices[drive]);
+        let namespace = like.on(&self.engine.backends()[drive]);
         let operations = Operations { had: 0, strike: u64::MAX };
         let vacant = self
             .namespaces
@@ -217,24 +218,24 @@ impl Core {
 
     /// Makes a drive one that can have targets.
     fn share(&mut self, drive: usize) -> Result<(), String> {
-        self.let_in();
-        let (served, result) = match self.devices.remove(drive).into_shared() {
+        self.submit_waiting();
+        let (served, result) = match self.engine.backends_mut().remove(drive).into_shared() {
             Ok(shared) => (shared, Ok(())),
             Err((served, why)) => (served, Err(format!("{}: {why}", self.names[drive]))),
         };
-        self.devices.insert(drive, served);
+        self.engine.backends_mut().insert(drive, served);
         result
     }
 
     /// Whether a target starts or stops.
     pub(crate) fn is_changing(&self) -> bool {
-        self.devices.iter().any(|drive| drive.shared().is_some_and(|shared| shared.is_changing()))
+        self.engine.backends().iter().any(|drive| drive.shared().is_some_and(|shared| shared.is_changing()))
     }
 
     /// Does what follows from targets that have started or stopped.
     pub(crate) fn settle_targets(&mut self) {
-        for drive in 0..self.devices.len() {
-            if self.devices[drive].shared().is_some() {
+        for drive in 0..self.engine.backends().len() {
+            if self.engine.backends()[drive].shared().is_some() {
                 let _ = self.settle_targets_of(drive);
             }
         }
@@ -243,7 +244,7 @@ impl Core {
     /// Returns why a start failed, if one did.
     fn settle_targets_of(&mut self, drive: usize) -> Option<String> {
         let mut failure = None;
-        while let Some(event) = self.devices[drive].shared_mut()?.take_event() {
+        while let Some(event) = self.engine.backends_mut()[drive].shared_mut()?.take_event() {
             let (number, why) = match event {
                 TargetEvent::Ready(number) => (number, None),
                 TargetEvent::Gone(number, ref why) => (number, why.clone()),
@@ -254,23 +255,23 @@ impl Core {
             self.namespaces[namespace].gone = !is_ready;
             if !is_ready {
                 self.namespaces[namespace].number = u16::MAX;
-                self.plan.forget(namespace);
+                self.plan.remove(namespace);
             }
             self.book.changes += 1;
             let outcome = match &why {
                 Some(why) => Err(why.clone()),
                 None => self.keep(drive),
             };
-            let event = if is_ready { "target-ready" } else { "target-gone" };
-            match &outcome {
-                Ok(()) => self.notices.push(format!("event={event} target={name:?}")),
-                Err(why) => self.notices.push(format!("event={event} target={name:?} error={why:?}")),
-            }
-            // Who has an outcome waits no more, though it may not have taken it yet.
+            let (target, error) = (name, outcome.as_ref().err().cloned());
+            self.hub.events.push(match is_ready {
+                true => Event::TargetReady { target, error },
+                false => Event::TargetGone { target, error },
+            });
+            // A connection that has its outcome waits no more, though it may not have taken it yet.
             let waits = |w: &&mut Waiting| w.namespace == namespace && w.outcome.is_none();
             if let Some(waiting) = self.book.waiting.iter_mut().find(waits) {
                 waiting.outcome = Some(outcome);
-                self.nudged.push(waiting.connection);
+                self.hub.nudged.push(waiting.connection);
             }
             failure = failure.or(why);
         }
@@ -279,7 +280,7 @@ impl Core {
 
     /// Keeps the targets that are ready for the next start.
     fn keep(&mut self, drive: usize) -> Result<(), String> {
-        let Some(shared) = self.devices[drive].shared() else { return Ok(()) };
+        let Some(shared) = self.engine.backends()[drive].shared() else { return Ok(()) };
         let mut ready = shared.targets().clone();
         for target in shared.targets().list() {
             if shared.find(&target.name).is_none_or(|(_, state)| state != TargetState::Ready) {
@@ -295,16 +296,18 @@ impl Core {
 
     /// A drive's parallel units and who has them.
     pub(crate) fn targets(&self, drive: usize) -> Result<Value, String> {
-        let geometry = match self.devices[drive].shared() {
+        let geometry = match self.engine.backends()[drive].shared() {
             Some(shared) => Some(*shared.geometry()),
-            None => self.devices[drive].interfaces().iter().find_map(|(_, interface)| match interface {
-                Interface::OpenChannel(geometry) => Some(*geometry),
-                _ => None,
-            }),
+            None => {
+                self.engine.backends()[drive].interfaces().iter().find_map(|(_, interface)| match interface {
+                    Interface::OpenChannel(geometry) => Some(*geometry),
+                    _ => None,
+                })
+            }
         };
         let none = || format!("{}: no open-channel namespace, so no parallel units", self.names[drive]);
         let geometry = geometry.ok_or_else(none)?;
-        let listed = self.devices[drive].shared().map_or(&[][..], |shared| shared.targets().list());
+        let listed = self.engine.backends()[drive].shared().map_or(&[][..], |shared| shared.targets().list());
         let targets = listed.iter().map(|target| self.target(drive, target));
         Ok(json!({
             "drive": self.names[drive],
@@ -318,7 +321,7 @@ impl Core {
     }
 
     fn target(&self, drive: usize, target: &Target) -> Value {
-        let found = self.devices[drive].shared().and_then(|shared| shared.find(&target.name));
+        let found = self.engine.backends()[drive].shared().and_then(|shared| shared.find(&target.name));
         let namespace = found.and_then(|(number, _)| self.namespace_of(drive, number));
         json!({
             "name": target.name,

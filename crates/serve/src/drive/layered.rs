@@ -7,6 +7,7 @@
 //! Invariants: `outstanding` counts what was submitted and not taken, `ended` included; who takes from `ended` counts it down. A
 //! remote drive's time is wall time, and its layer goes on in its turns only.
 
+use crate::event::Event;
 use crate::remote::{Remote, TOKENS};
 use mio::{Events, Poll, Token, Waker};
 use pellucid_device::Device;
@@ -248,9 +249,9 @@ impl Layered {
     }
 
     /// Lines for the log.
-    pub(crate) fn take_notices(&mut self) -> Vec<String> {
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
         match &mut self.stack.drive {
-            Below::Remote(remote) => remote.take_notices(),
+            Below::Remote(remote) => remote.take_events(),
             Below::Device(_) | Below::Zones(_) => Vec::new(),
         }
     }

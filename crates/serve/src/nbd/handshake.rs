@@ -46,7 +46,7 @@ pub(super) struct Handshake {
     structured: bool,
     /// Structured replies are not offered.
     simple_only: bool,
-    /// The namespace whose allocation context was chosen; another choice of export forgets it.
+    /// The namespace whose allocation context was chosen; another choice of export drops it.
     context: Option<usize>,
     /// Nothing is told before the client goes over to TLS.
     tls_required: bool,
@@ -183,7 +183,7 @@ impl Answers<'_, '_, '_> {
             | transmission_flag::SEND_WRITE_ZEROES
             | transmission_flag::SEND_FAST_ZERO
             | transmission_flag::CAN_MULTI_CONN;
-        // Also where there is no cache: what was forgotten takes a flush to be durable.
+        // Also where there is no cache: a discard takes a flush to be durable.
         if keeps != Keeps::Nothing {
             flags |= transmission_flag::SEND_FLUSH | transmission_flag::SEND_FUA;
         }

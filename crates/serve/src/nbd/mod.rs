@@ -44,7 +44,7 @@ pub struct NbdSession {
 }
 
 impl NbdSession {
-    /// A session that serves only those who go over to TLS.
+    /// A session that serves only clients that go over to TLS.
     pub fn secured(offer: TlsConfig) -> NbdSession {
         let handshake = Handshake::default().with_tls_required();
         NbdSession { state: State::Handshake(handshake), offer: Some(offer), ..NbdSession::default() }

@@ -1,11 +1,10 @@
 //! NBD after the handshake: requests to operations, completions to replies.
 //!
-//! A trim or write-zeroes with FUA is followed by a flush, because forgetting is made durable by the map alone. NO_HOLE needs
-//! nothing: flash remaps every write anyway, and the drive's capacity is always provided for.
+//! NO_HOLE needs nothing: flash remaps every write anyway, and the drive's capacity is always provided for.
 
 use super::handshake::{ALLOCATION_ID, Chosen};
 use super::{PAYLOAD_BYTES_MAX, refused};
-use crate::session::{Close, Keeps, Operation, Port};
+use crate::session::{Close, Operation, Port};
 use pellucid_flash::{Completion, Lba, Opcode, Status};
 use pellucid_wire::nbd::{
     Command, Errno, Export, Extent, Request, RequestDecoder, RequestEvent, allocation, command_flag,
@@ -34,8 +33,6 @@ struct InDrive {
     cookie: u64,
     offset_bytes: u64,
     read: bool,
-    /// Answered only after a flush.
-    flush: bool,
 }
 
 /// The state of transmission.
@@ -44,7 +41,7 @@ pub(super) struct Transmission {
     sector_shift: u32,
     decoder: RequestDecoder,
     incoming: Option<Incoming>,
-    /// A request for whose data there is no room yet; nothing is taken before it.
+    /// A request for whose data there is no memory budget yet; nothing is taken before it.
     waiting: Option<Request>,
     in_drive: Vec<InDrive>,
     idle: Vec<u32>,
@@ -113,12 +110,12 @@ impl Transmission {
         Ok(())
     }
 
-    /// Whether it waits for room.
+    /// Whether it waits for memory budget.
     pub(super) fn waits(&self) -> bool {
         self.waiting.is_some()
     }
 
-    /// There is room for the request that waits.
+    /// There is memory budget for the request that waits.
     pub(super) fn has_turn(&mut self, port: &mut Port<'_>) -> Result<(), Close> {
         self.waiting.take().map_or(Ok(()), |request| self.begin(request, port))
     }
@@ -126,7 +123,7 @@ impl Transmission {
     fn begin(&mut self, request: Request, port: &mut Port<'_>) -> Result<(), Close> {
         let checked = self.check(&request);
         if matches!(checked, Ok(Command::Read | Command::Write))
-            && !port.has_room(request.length_bytes as usize)
+            && !port.has_budget(request.length_bytes as usize)
         {
             self.waiting = Some(request);
             return Ok(());
@@ -145,7 +142,7 @@ impl Transmission {
             Ok(Command::Disconnect) => return Err(Close::Finished),
             Ok(Command::Flush) => self.submit(&request, Opcode::Flush, Vec::new(), port),
             Ok(Command::BlockStatus) => self.block_status(&request, port),
-            // Nothing to read, write or forget.
+            // Nothing to read, write or discard.
             Ok(Command::Read) if length == 0 && self.chosen.export.structured => {
                 port.output().head(&encode_none(request.cookie));
             }
@@ -188,21 +185,15 @@ impl Transmission {
     }
 
     fn submit(&mut self, request: &Request, opcode: Opcode, data: Vec<u8>, port: &mut Port<'_>) {
-        let fua = request.force_unit_access();
-        let forgets = matches!(opcode, Opcode::Trim | Opcode::WriteZeroes);
-        // Zeros are data: where every acknowledged write is kept, they are, too.
-        let kept = opcode == Opcode::WriteZeroes
-            && port.namespaces()[self.chosen.namespace].keeps == Keeps::Acknowledged;
         let in_drive = InDrive {
             cookie: request.cookie,
             offset_bytes: request.offset_bytes,
             read: opcode == Opcode::Read,
-            flush: (fua && forgets) || kept,
         };
         let placed = opcode != Opcode::Flush;
         let lba = Lba(if placed { request.offset_bytes >> self.sector_shift } else { 0 });
         let sectors = if placed { request.length_bytes >> self.sector_shift } else { 0 };
-        let fua = fua && opcode == Opcode::Write;
+        let fua = request.force_unit_access() && opcode != Opcode::Flush;
         let operation = Operation { fua, ..Operation::new(opcode, lba, sectors, data) };
         let token = self.store(in_drive);
         port.submit(self.chosen.namespace, token, operation);
@@ -222,11 +213,7 @@ impl Transmission {
     }
 
     pub(super) fn completed(&mut self, token: u64, completion: Completion, port: &mut Port<'_>) {
-        let InDrive { cookie, offset_bytes, read, flush } = self.in_drive[token as usize];
-        if flush && completion.status == Status::Success {
-            self.in_drive[token as usize].flush = false;
-            return port.submit(self.chosen.namespace, token, Operation::flush());
-        }
+        let InDrive { cookie, offset_bytes, read } = self.in_drive[token as usize];
         self.idle.push(token as u32);
         match errno(completion.status) {
             Some(error) => {

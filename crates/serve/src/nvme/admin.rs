@@ -30,7 +30,7 @@ pub(super) enum Reply {
     Shutdown,
     /// The drives must be flushed, then it is done.
     Flush,
-    /// Everything in the namespaces from the first to the last must be forgotten.
+    /// Everything in the namespaces from the first to the last must be discarded.
     Format { first: u32, last: u32 },
 }
 

@@ -4,7 +4,7 @@
 //!   ICReq ─► Unconnected ─Connect─► Admin | Io
 //!   CapsuleCmd ─► slot ─┬─ no data, or in the capsule ──────────────► execute ─► C2HData, CapsuleResp
 //!                       ├─ R2T (when granted) ─► H2CData ... last ──► execute
-//!                       └─ much to be read (when there is room) ────► execute
+//!                       └─ much to be read (within budget) ─────────► execute
 //! ```
 //! Other capsules may come between an R2T and its data: the data find their slot by the transfer tag.
 //!
@@ -66,7 +66,7 @@ enum Incoming {
     },
 }
 
-/// The state of one connection, to be driven by whoever owns the socket.
+/// The state of one connection; the owner of the socket drives it.
 #[derive(Debug)]
 pub struct Connection {
     target: SharedTarget,
@@ -76,7 +76,7 @@ pub struct Connection {
     role: Role,
     slots: Slots,
     incoming: Incoming,
-    /// Slots that want an R2T, or room for what is to be read.
+    /// Slots that want an R2T, or memory budget for what is to be read.
     waiting: VecDeque<u16>,
     granted_bytes: usize,
     queue_entries: u16,
@@ -279,7 +279,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks for data, and begins to read, as far as there is room.
+    /// Asks for data, and begins to read, as far as the memory budget goes.
     pub(super) fn grant(&mut self, port: &mut Port<'_>) {
         while let Some(&index) = self.waiting.front() {
             let slot = self.slots.get(index);
@@ -287,7 +287,7 @@ impl Connection {
             if let Work::Io(request) = slot.work
                 && !request.takes_data()
             {
-                if !port.has_room(length_bytes as usize) {
+                if !port.has_budget(length_bytes as usize) {
                     return;
                 }
                 slot.state = State::Working;
@@ -297,7 +297,7 @@ impl Connection {
             }
             let granted = self.granted_bytes + length_bytes as usize;
             let is_own = self.granted_bytes == 0 || granted <= GRANTED_BYTES_MAX;
-            if !is_own || !port.has_room(length_bytes as usize) {
+            if !is_own || !port.has_budget(length_bytes as usize) {
                 return;
             }
             port.expect(length_bytes as usize);
@@ -521,7 +521,7 @@ impl Session for Connection {
     fn completed(&mut self, token: u64, ended: Ended, port: &mut Port<'_>) {
         let index = token as u16;
         let slot = self.slots.get(index);
-        slot.parts -= 1;
+        slot.operations -= 1;
         if slot.status.is_success() {
             slot.status = io::status(ended.status, ended.opcode);
         }
@@ -531,7 +531,7 @@ impl Session for Connection {
             (_, work) => {
                 let (shutdown, answered) = (matches!(work, Work::Shutdown), slot.state == State::Orphan);
                 port.give_back(ended.data);
-                if slot.parts > 0 {
+                if slot.operations > 0 {
                     return;
                 }
                 slot.give_back(port);

@@ -2,9 +2,7 @@
 //!
 //! ```text
 //!   read, verify, write zeroes, flush    1 operation (a broadcast flush: 1 for each namespace)
-//!   write, FUA                           1 operation
-//!   FUA read                             flush, then read
-//!   FUA write zeroes                     write zeroes, then flush: forgetting is made durable by the map alone
+//!   write                                1 operation; what FUA takes beside it is the server's affair
 //!   compare                              read, then bytes against bytes
 //!   dataset management, deallocate       1 trim for each range; of chunks, 1 reset
 //! ```
@@ -71,14 +69,10 @@ pub(super) enum Special {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
-    /// The flush in front of a FUA read.
-    FlushedRead,
     Write,
     Compare,
     Verify,
     WriteZeroes,
-    /// The flush behind zeros that have to be durable.
-    FlushedZeroes,
     Flush,
     /// Ranges of a dataset management command.
     Deallocate(u16),
@@ -89,11 +83,11 @@ impl Kind {
     /// The command that it comes from.
     pub fn opcode(self) -> u8 {
         let opcode = match self {
-            Kind::Read | Kind::FlushedRead => NvmOpcode::Read,
+            Kind::Read => NvmOpcode::Read,
             Kind::Write => NvmOpcode::Write,
             Kind::Compare => NvmOpcode::Compare,
             Kind::Verify => NvmOpcode::Verify,
-            Kind::WriteZeroes | Kind::FlushedZeroes => NvmOpcode::WriteZeroes,
+            Kind::WriteZeroes => NvmOpcode::WriteZeroes,
             Kind::Flush => NvmOpcode::Flush,
             Kind::Deallocate(_) => NvmOpcode::DatasetManagement,
             Kind::Special(Special::HandleStatus) => NvmOpcode::IoManagementReceive,
@@ -145,7 +139,7 @@ impl Request {
     #[inline]
     pub fn gives_data(&self) -> bool {
         match self.kind {
-            Kind::Read | Kind::FlushedRead => true,
+            Kind::Read => true,
             Kind::Special(Special::HandleStatus | Special::ZoneReport { .. }) => true,
             Kind::Special(Special::Vector(vector)) => vector.gives_data(),
             _ => false,
@@ -154,7 +148,7 @@ impl Request {
 
     /// Whether it changes nothing, so that it can be abandoned half-way.
     pub fn is_harmless(&self) -> bool {
-        matches!(self.kind, Kind::Read | Kind::FlushedRead | Kind::Compare | Kind::Verify)
+        matches!(self.kind, Kind::Read | Kind::Compare | Kind::Verify)
             || (self.gives_data() && matches!(self.kind, Kind::Special(_)))
     }
 }
@@ -220,10 +214,6 @@ fn blocks(entry: &SubmissionEntry, volumes: &[Volume], kind: Kind) -> Result<Req
         return Err(no(Status::LBA_OUT_OF_RANGE));
     }
     let fua = range.force_unit_access();
-    let kind = match kind {
-        Kind::Read if fua && volume.keeps.has_cache() => Kind::FlushedRead,
-        kind => kind,
-    };
     Ok(Request { kind, volume: index, fua, lba: range.start, sectors: range.count, bytes, handle })
 }
 
@@ -277,7 +267,7 @@ pub(super) fn submit(
         Kind::Verify => (Opcode::Read, Vec::new()),
         Kind::Write => (Opcode::Write, std::mem::take(data)),
         Kind::WriteZeroes => (Opcode::WriteZeroes, Vec::new()),
-        Kind::Flush | Kind::FlushedRead | Kind::FlushedZeroes => {
+        Kind::Flush => {
             port.submit(volume.number, token, plain(queue, Opcode::Flush));
             return Ok(1);
         }
@@ -294,7 +284,7 @@ pub(super) fn submit(
             return Ok(1);
         }
     };
-    let fua = opcode != Opcode::Read && (fua || write_through);
+    let fua = fua || (write_through && opcode != Opcode::Read);
     let operation = Operation::new(opcode, lba, sectors, data);
     port.submit(volume.number, token, Operation { queue, fua, handle, ..operation });
     Ok(1)
@@ -328,14 +318,14 @@ fn trim(
             return Err(no(Status::LBA_OUT_OF_RANGE));
         }
     }
-    let mut parts = 0;
+    let mut operations = 0;
     for range in list().filter(|range| range.length_blocks > 0) {
         let operation =
             Operation { lba: Lba(range.start), sectors: range.length_blocks, ..plain(queue, Opcode::Trim) };
         port.submit(volume.number, token, operation);
-        parts += 1;
+        operations += 1;
     }
-    Ok(parts)
+    Ok(operations)
 }
 
 /// What a host is told about the end of an operation.

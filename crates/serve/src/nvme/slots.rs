@@ -2,10 +2,10 @@
 //! its R2T.
 //!
 //! ```text
-//!           in-capsule data                  all parts of the operation ended
+//!           in-capsule data                  all operations ended
 //!   free ──────────────────► receiving ─► working ─────────────────────────────► free
 //!     │ R2T    grant ▲  │                    │ aborted: answered at once
-//!     └──► waiting ──┘  └─ aborted ─► free   └────► orphan ── parts ended ─────► free
+//!     └──► waiting ──┘  └─ aborted ─► free   └────► orphan ── all ended ───────► free
 //! ```
 //! Invariants: a slot is free exactly if it is in `idle`; a waiting slot is in the connection's queue of waiting ones.
 
@@ -21,7 +21,7 @@ pub(super) enum Work {
     Io(Request),
     /// An admin or fabrics command.
     Admin(SubmissionEntry),
-    /// Format of the namespaces from `nsid` to `last`: blocks, or chunks, from `next` on are still to be forgotten.
+    /// Format of the namespaces from `nsid` to `last`: blocks, or chunks, from `next` on are still to be discarded.
     Format { nsid: u32, last: u32, next: u64 },
     /// The drives are being flushed for a shutdown.
     Shutdown,
@@ -31,7 +31,7 @@ pub(super) enum Work {
 pub(super) enum State {
     /// Nothing.
     Free,
-    /// Wants an R2T, or room for what is to be read.
+    /// Wants an R2T, or memory budget for what is to be read.
     Waiting,
     /// Data come from the host.
     Receiving,
@@ -55,7 +55,7 @@ pub(super) struct Slot {
     /// The R2T that was sent.
     pub transfer: Option<WriteTransfer>,
     /// Operations in the drive.
-    pub parts: u32,
+    pub operations: u32,
     /// The first that failed.
     pub status: Status,
 }
@@ -70,7 +70,7 @@ impl Slot {
             skip: 0,
             buffer: Vec::new(),
             transfer: None,
-            parts: 0,
+            operations: 0,
             status: Status::SUCCESS,
         }
     }

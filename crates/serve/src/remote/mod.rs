@@ -22,6 +22,7 @@ mod queue;
 
 pub use connect::{RemoteConfig, RemoteError};
 
+use crate::event::Event;
 use command::Work;
 use connect::{Identity, Link};
 use mio::unix::SourceFd;
@@ -88,7 +89,7 @@ pub struct Remote {
     stopping: bool,
     /// How often it was connected to again.
     reconnections: u64,
-    notices: Vec<String>,
+    events: Vec<Event>,
 }
 
 impl Remote {
@@ -117,7 +118,7 @@ impl Remote {
             retry_after: RETRY,
             stopping: false,
             reconnections: 0,
-            notices: Vec::new(),
+            events: Vec::new(),
         })
     }
 
@@ -159,8 +160,8 @@ impl Remote {
     }
 
     /// Lines for the log.
-    pub(crate) fn take_notices(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notices)
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
     }
 
     /// From now on its sockets are among those that the owner of `registry` waits for, with `token` and those after it, [`TOKENS`] in all.
@@ -261,11 +262,12 @@ impl Remote {
             self.works[at as usize].interrupted();
             self.waiting.push_front(at);
         }
-        self.notices.push(format!(
-            "event=remote-lost remote={:?} why={why:?} outstanding={}",
-            self.config.address,
-            self.works.len() - self.idle.len()
-        ));
+        let outstanding = self.works.len() - self.idle.len();
+        self.events.push(Event::RemoteLost {
+            remote: self.config.address.clone(),
+            why: why.into(),
+            outstanding,
+        });
         self.state = State::Down { retry: self.now + self.retry_after };
         self.fail_if_away();
     }
@@ -273,11 +275,12 @@ impl Remote {
     /// The next try comes later.
     fn put_off(&mut self, why: &str) {
         self.retry_after = Nanos((self.retry_after.0 * 2).min(RETRY_MAX.0));
-        self.notices.push(format!(
-            "event=remote-away remote={:?} why={why:?} again_ms={}",
-            self.config.address,
-            self.retry_after.0 / 1_000_000
-        ));
+        let again_ms = self.retry_after.0 / 1_000_000;
+        self.events.push(Event::RemoteAway {
+            remote: self.config.address.clone(),
+            why: why.into(),
+            again_ms,
+        });
         self.state = State::Down { retry: self.now + self.retry_after };
         self.fail_if_away();
     }
@@ -319,10 +322,7 @@ impl Remote {
             self.settle(at, &chunks);
         }
         let failed = self.completions.len() - before;
-        self.notices.push(format!(
-            "event=remote-back remote={:?} in_doubt={in_doubt} failed={failed}",
-            self.config.address
-        ));
+        self.events.push(Event::RemoteBack { remote: self.config.address.clone(), in_doubt, failed });
         self.start_waiting();
     }
 
@@ -342,7 +342,7 @@ impl Remote {
 
     /// Nothing that stands here can be trusted any more: everything fails from now on.
     fn lose_for_good(&mut self, why: String) {
-        self.notices.push(format!("event=remote-gone remote={:?} why={why:?}", self.config.address));
+        self.events.push(Event::RemoteGone { remote: self.config.address.clone(), why: why.clone() });
         self.state = State::Lost(why);
         self.fail_all();
     }

@@ -116,7 +116,7 @@ pub(super) struct Queue {
     input: Vec<u8>,
     output: Vec<u8>,
     sent: usize,
-    /// The socket takes nothing; whoever waits for it says when it may.
+    /// The socket is full; its next writable event ends this.
     blocked: bool,
     /// There may be something to read.
     readable: bool,

@@ -6,25 +6,28 @@
 //! Invariant: a drive is flushed only when nobody can submit to it any more.
 
 use super::{ServeError, Server};
-use crate::core::Route;
+use crate::attachment::Attached;
+use crate::engine::Route;
+use crate::event::Event;
 use crate::session::{Close, ConnectionId, Operation};
-use crate::ublk::BlockDevice;
 use mio::Events;
 use pellucid_flash::Status;
 use std::time::Duration;
 
 impl Server {
     pub(super) fn is_over(&self) -> bool {
-        self.core.stopping && self.core.connections == 0 && self.blocks.iter().all(BlockDevice::has_ended)
+        self.core.hub.stopping
+            && self.core.hub.connections == 0
+            && self.attachments.iter().all(Attached::has_ended)
     }
 
     /// No new connections, no new requests; what is under way is answered.
     pub(super) fn begin_stopping(&mut self) {
         let reason = self.stopper.reason.get().copied().unwrap_or("asked");
-        (self.log)(format_args!("event=stopping reason={reason} connections={}", self.core.connections));
+        (self.log)(&Event::Stopping { reason, connections: self.core.hub.connections });
         self.core.stop();
         self.listeners.clear();
-        self.blocks.iter_mut().for_each(BlockDevice::stop);
+        self.attachments.iter_mut().for_each(|attached| attached.stop(&mut self.core));
         for slot in 0..self.table.len() {
             if let Some(connection) = self.table.get(slot) {
                 connection.end(Close::Finished, &self.core);
@@ -48,8 +51,8 @@ impl Server {
                 let Route { connection, token } = done.route;
                 let status = done.completion.status;
                 if connection == ConnectionId(0) && status != Status::Success {
-                    let name = &self.core.namespaces()[token as usize].name;
-                    (self.log)(format_args!("event=flush-failed drive={name:?} status={status:?}"));
+                    let drive = self.core.namespaces()[token as usize].name.clone();
+                    (self.log)(&Event::FlushFailed { drive, status });
                 }
             }
         }
@@ -59,7 +62,7 @@ impl Server {
         }
         self.tell();
         self.core.finish().map_err(ServeError::Finish)?;
-        (self.log)(format_args!("event=stopped"));
+        (self.log)(&Event::Stopped);
         Ok(())
     }
 
@@ -67,7 +70,7 @@ impl Server {
     fn go_on(&mut self, events: &mut Events) -> Result<(), ServeError> {
         self.poll_now(events, Some(Duration::ZERO)).map_err(ServeError::Poll)?;
         for event in events.iter() {
-            self.notice(event);
+            self.ready(event);
         }
         self.core.run();
         self.tell();

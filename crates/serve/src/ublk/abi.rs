@@ -151,7 +151,7 @@ pub(super) struct Parameters {
     /// In sectors of 512 bytes.
     pub sectors: u64,
     pub sector_bytes: u32,
-    /// Requests aligned to this are served best; what is forgotten is forgotten in these.
+    /// Requests aligned to this are served best; discards are made of these.
     pub unit_bytes: u32,
     pub io_bytes_max: u32,
     /// A flush makes durable what it follows, and forced writes are.
@@ -168,7 +168,7 @@ impl Parameters {
         const VOLATILE_CACHE: u32 = 1 << 2;
         const FUA: u32 = 1 << 3;
         // The most that a request of the kernel can say, in whole units.
-        let forget_sectors = (u32::MAX >> SECTOR_SHIFT) / (self.unit_bytes >> SECTOR_SHIFT).max(1)
+        let discard_sectors = (u32::MAX >> SECTOR_SHIFT) / (self.unit_bytes >> SECTOR_SHIFT).max(1)
             * (self.unit_bytes >> SECTOR_SHIFT).max(1);
         let shift = |bytes: u32| bytes.trailing_zeros() as u8;
         let mut bytes = [0; PARAMETERS_BYTES];
@@ -185,8 +185,8 @@ impl Parameters {
         fields.put(&[0; 8]);
         fields.put(&0u32.to_ne_bytes()); // discards begin where the drive does
         fields.put(&self.unit_bytes.to_ne_bytes());
-        fields.put(&forget_sectors.to_ne_bytes());
-        fields.put(&forget_sectors.to_ne_bytes());
+        fields.put(&discard_sectors.to_ne_bytes());
+        fields.put(&discard_sectors.to_ne_bytes());
         fields.put(&1u16.to_ne_bytes()); // segments of a discard
         bytes
     }
@@ -241,9 +241,9 @@ mod tests {
         };
         let bytes = parameters.encode();
         assert_eq!(&bytes[8..12], &12u32.to_ne_bytes(), "a volatile cache, and forced writes");
-        let forgets = Parameters { keeps_flushed: false, ..parameters }.encode();
+        let without_flush = Parameters { keeps_flushed: false, ..parameters }.encode();
         assert_eq!(
-            &forgets[8..12],
+            &without_flush[8..12],
             &0u32.to_ne_bytes(),
             "a host that is promised nothing has nothing to flush"
         );

@@ -7,8 +7,8 @@
 //!  kernel ── a fetch ends: request of its tag ─► copied in if it writes ─► drive
 //!  kernel ◄─ commit, and the next fetch ◄──────── copied out if it read  ◄─── completion
 //! ```
-//! Everything runs on the one thread of the [`Server`](crate::Server): START and STOP, in which the kernel itself reads and writes the
-//! device, are submitted like requests and are not waited for.
+//! It is an [`Attachment`]. START and STOP, in which the kernel itself reads and writes the device, are submitted like requests and are
+//! not waited for: the server's one thread answers these reads and writes meanwhile.
 //!
 //! Invariants: each tag has exactly one fetch in the kernel or one operation in the drive, until its fetch ends with the device; the
 //! device is deleted after the last of them.
@@ -16,12 +16,13 @@
 mod abi;
 mod ring;
 
-use crate::core::{Core, Done};
-use crate::output::Output;
-use crate::session::{ConnectionId, Keeps, Load, Operation, Port};
+use crate::attachment::Attachment;
+use crate::core::Core;
+use crate::event::{Event, UblkStep, User};
+use crate::session::{Keeps, Operation, Port};
 use abi::Asked;
 use pellucid_flash::{Completion, Interface, Lba, Opcode, Status};
-use ring::{Event, Queue};
+use ring::{Queue, QueueEvent};
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
@@ -93,13 +94,10 @@ struct InDrive {
     /// Bytes of data; what moves none ends with 0.
     bytes: u32,
     read: bool,
-    /// Answered only after a flush.
-    flush: bool,
 }
 
 /// A block device of the kernel, and the namespace behind it.
-pub(crate) struct BlockDevice {
-    id: ConnectionId,
+pub struct BlockDevice {
     namespace: usize,
     sector_shift: u32,
     queue: Queue,
@@ -107,13 +105,15 @@ pub(crate) struct BlockDevice {
     in_drive: Vec<InDrive>,
     /// Tags whose fetch has ended with the device.
     returned: u16,
-    load: Load,
-    events: Vec<Event>,
+    events: Vec<QueueEvent>,
 }
 
 impl BlockDevice {
-    /// Has the kernel make a device of a namespace. It can be opened when [`BlockDevice::work`] has said so.
-    pub fn new(id: ConnectionId, namespace: usize, core: &Core) -> Result<BlockDevice, UblkError> {
+    /// Has the kernel make a device of a namespace; the log says when it can be opened. The server must run on the thread that calls this.
+    ///
+    /// # Errors
+    /// When the kernel cannot, or there is no such block namespace.
+    pub fn new(namespace: usize, core: &Core) -> Result<BlockDevice, UblkError> {
         let n = &core.namespaces()[namespace];
         if !matches!(n.interface, Interface::Block { .. }) {
             return Err(UblkError::NotBlock { name: n.name.clone() });
@@ -126,91 +126,46 @@ impl BlockDevice {
             keeps_flushed: n.keeps != Keeps::Nothing,
         };
         Ok(BlockDevice {
-            id,
             namespace,
             sector_shift: n.sector_bytes.trailing_zeros() - abi::SECTOR_SHIFT,
             queue: Queue::new(DEPTH, &parameters)?,
             phase: Phase::Starting,
             in_drive: vec![InDrive::default(); usize::from(DEPTH)],
             returned: 0,
-            load: Load::default(),
             events: Vec::new(),
         })
     }
 
-    /// Readable when there is something to do.
-    pub fn descriptor(&self) -> RawFd {
-        self.queue.descriptor()
-    }
-
-    /// Whether it is over.
-    pub fn has_ended(&self) -> bool {
-        self.phase == Phase::Ended
-    }
-
-    /// Takes what the kernel has to say: requests go to the drive. What is to be logged goes to `core.notices`.
-    pub fn work(&mut self, core: &mut Core) {
-        let mut events = std::mem::take(&mut self.events);
-        self.queue.take_events(&mut events);
-        for event in events.drain(..) {
-            match event {
-                Event::Request(tag) => self.begin(tag, core),
-                Event::Returned => self.returned += 1,
-                Event::Started(result) => self.started(result, core),
-                Event::Stopped(result) => {
-                    if let Err(error) = result {
-                        core.notices.push(format!("event=ublk-stop-failed error={:?}", error.to_string()));
-                    }
-                }
-            }
-        }
-        self.events = events;
-        if self.returned == DEPTH && self.phase != Phase::Ended {
-            self.phase = Phase::Ended;
-            let name = core.namespaces()[self.namespace].name.clone();
-            let outcome = self.queue.delete();
-            core.notices.push(match outcome {
-                Ok(()) => format!("event=detached drive={name:?} device={:?}", self.queue.device_path()),
-                Err(error) => {
-                    format!("event=ublk-delete-failed drive={name:?} error={:?}", error.to_string())
-                }
-            });
-        }
-    }
-
-    fn started(&mut self, result: io::Result<()>, core: &mut Core) {
-        let name = &core.namespaces()[self.namespace].name;
+    fn started(&mut self, result: io::Result<()>, port: &mut Port<'_>) {
+        let drive = port.namespaces()[self.namespace].name.clone();
         match result {
             Ok(()) => {
-                let line = format!("event=attached drive={name:?} device={:?}", self.queue.device_path());
-                core.notices.push(line);
+                port.log(Event::Attached { by: User::Device(self.queue.device_path()), drive });
                 if self.phase == Phase::Starting {
                     self.phase = Phase::Live;
                 }
             }
             Err(error) => {
-                core.notices
-                    .push(format!("event=ublk-start-failed drive={name:?} error={:?}", error.to_string()));
-                self.stop();
+                let (step, error) = (UblkStep::Start { drive }, error.to_string());
+                port.log(Event::UblkFailed { step, error });
+                self.begin_to_stop();
             }
         }
     }
 
     /// Has the kernel take the device away; it writes what it still has to write first.
-    pub fn stop(&mut self) {
+    fn begin_to_stop(&mut self) {
         if matches!(self.phase, Phase::Starting | Phase::Live) {
             self.phase = Phase::Stopping;
             self.queue.stop();
         }
     }
 
-    fn begin(&mut self, tag: u16, core: &mut Core) {
+    fn begin(&mut self, tag: u16, port: &mut Port<'_>) {
         let request = self.queue.request(tag);
         let sectors = request.sectors >> self.sector_shift;
         let lba = Lba(request.first_sector >> self.sector_shift);
         let bytes = request.sectors << abi::SECTOR_SHIFT;
-        let mut output = Output::default();
-        let mut port = Port::new(core, self.id, &mut self.load, &mut output);
         let (opcode, length) = match request.asked {
             Asked::Read => (Opcode::Read, bytes),
             Asked::Write => (Opcode::Write, bytes),
@@ -229,31 +184,61 @@ impl BlockDevice {
             port.give_back(data);
             return self.queue.commit(tag, -error.raw_os_error().unwrap_or(EIO));
         }
-        let forgets = matches!(opcode, Opcode::Trim | Opcode::WriteZeroes);
-        self.in_drive[usize::from(tag)] =
-            InDrive { bytes: length, read: opcode == Opcode::Read, flush: request.fua && forgets };
+        self.in_drive[usize::from(tag)] = InDrive { bytes: length, read: opcode == Opcode::Read };
         let (lba, sectors) = if opcode == Opcode::Flush { (Lba(0), 0) } else { (lba, sectors) };
-        let fua = request.fua && opcode == Opcode::Write;
+        let fua = request.fua && opcode != Opcode::Flush;
         let operation = Operation { fua, ..Operation::new(opcode, lba, sectors, data) };
         port.submit(self.namespace, tag.into(), operation);
     }
+}
 
-    /// An operation of the drive has ended.
-    pub fn completed(&mut self, core: &mut Core, done: Done) {
-        let Done { route, bytes, completion } = done;
-        self.load.commands -= 1;
-        self.load.bytes -= bytes;
-        let tag = route.token as u16;
-        let in_drive = self.in_drive[usize::from(tag)];
-        let mut output = Output::default();
-        let mut port = Port::new(core, self.id, &mut self.load, &mut output);
-        let Completion { status, data, .. } = completion;
-        if in_drive.flush && status == Status::Success {
-            self.in_drive[usize::from(tag)].flush = false;
-            return port.submit(self.namespace, tag.into(), Operation::flush());
+impl Attachment for BlockDevice {
+    fn protocol(&self) -> &'static str {
+        "ublk"
+    }
+
+    fn namespace(&self) -> usize {
+        self.namespace
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.queue.descriptor()]
+    }
+
+    fn take(&mut self, port: &mut Port<'_>) {
+        let mut events = std::mem::take(&mut self.events);
+        self.queue.take_events(&mut events);
+        for event in events.drain(..) {
+            match event {
+                QueueEvent::Request(tag) => self.begin(tag, port),
+                QueueEvent::Returned => self.returned += 1,
+                QueueEvent::Started(result) => self.started(result, port),
+                QueueEvent::Stopped(Ok(())) => {}
+                QueueEvent::Stopped(Err(error)) => {
+                    let error = error.to_string();
+                    port.log(Event::UblkFailed { step: UblkStep::Stop, error });
+                }
+            }
         }
-        let mut result = if status == Status::Success { in_drive.bytes as i32 } else { error_of(status) };
-        if in_drive.read
+        self.events = events;
+        if self.returned == DEPTH && self.phase != Phase::Ended {
+            self.phase = Phase::Ended;
+            let drive = port.namespaces()[self.namespace].name.clone();
+            port.log(match self.queue.delete() {
+                Ok(()) => Event::Detached { by: User::Device(self.queue.device_path()), drive },
+                Err(error) => {
+                    Event::UblkFailed { step: UblkStep::Delete { drive }, error: error.to_string() }
+                }
+            });
+        }
+    }
+
+    fn completed(&mut self, token: u64, completion: Completion, port: &mut Port<'_>) {
+        let tag = token as u16;
+        let InDrive { bytes, read } = self.in_drive[usize::from(tag)];
+        let Completion { status, data, .. } = completion;
+        let mut result = if status == Status::Success { bytes as i32 } else { error_of(status) };
+        if read
             && status == Status::Success
             && let Err(error) = self.queue.copy_out(tag, &data)
         {
@@ -263,9 +248,16 @@ impl BlockDevice {
         self.queue.commit(tag, result);
     }
 
-    /// Hands the kernel what was committed.
-    pub fn send(&mut self) {
+    fn send(&mut self) {
         self.queue.submit();
+    }
+
+    fn stop(&mut self, _port: &mut Port<'_>) {
+        self.begin_to_stop();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
     }
 }
 

@@ -8,6 +8,7 @@ use super::UblkError;
 use super::abi::{self, Control, Io, Request};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,14 +22,15 @@ pub(super) const CONTROL_DEVICE: &str = "/dev/ublk-control";
 /// Names of commands that are no tag's.
 const START: u64 = 1 << 32;
 const STOP: u64 = 2 << 32;
-const OTHER: u64 = 3 << 32;
+/// And a number, so that the late end of one that was given up is not taken for the next one's.
+const CONTROL: u64 = 3 << 32;
 
 /// Room for the longest structure that a control command takes or gives.
 const EXCHANGE_BYTES: usize = 256;
 
 /// Something that the kernel says.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum QueueEvent {
     /// A tag has a request.
     Request(u16),
     /// A tag's fetch has ended with the device.
@@ -79,9 +81,10 @@ impl Drop for Requests {
 /// A device of one queue.
 pub(super) struct Queue {
     ring: IoUring<squeue::Entry128>,
-    /// What control commands refer to. Declared behind `ring`, so dropped after it: a command that was given up because of an error
-    /// may still be with the kernel.
+    /// What control commands refer to. None is under way but in [`Queue::control`].
     exchange: Box<[u8; EXCHANGE_BYTES]>,
+    /// Control commands so far.
+    controls: u64,
     control: File,
     number: u32,
     /// Gone when the device is deleted, which waits for it to be closed.
@@ -105,7 +108,15 @@ impl Queue {
         let ring =
             IoUring::<squeue::Entry128>::builder().build(entries).map_err(step("a ring of the kernel"))?;
         let exchange = Box::new([0; EXCHANGE_BYTES]);
-        let mut queue = Queue { ring, exchange, control, number: abi::ANY_DEVICE, open: None, unsent: false };
+        let mut queue = Queue {
+            ring,
+            exchange,
+            controls: 0,
+            control,
+            number: abi::ANY_DEVICE,
+            open: None,
+            unsent: false,
+        };
         queue.add(depth, parameters)?;
         if let Err(error) = queue.start(depth, parameters) {
             // The first error is what matters.
@@ -145,21 +156,30 @@ impl Queue {
         Ok(())
     }
 
-    /// Sends a control command that the kernel answers at once; `buffer` goes with it and holds its answer. Signals do not end the wait.
+    /// Sends a control command that the kernel answers at once; `buffer` goes with it and holds its answer. The wait ends with the
+    /// command, whatever interrupts it: until then the kernel may use `exchange`.
     fn control(&mut self, command: Control, buffer: &mut [u8], data: u64) -> io::Result<()> {
         let exchange = &mut self.exchange[..buffer.len()];
         exchange.copy_from_slice(buffer);
         let refers = (exchange.as_mut_ptr() as u64, exchange.len() as u16);
-        self.push_control(command, abi::control(self.number, refers, data), OTHER);
-        loop {
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => self.unsent = false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-            if let Some(end) = self.ring.completion().find(|end| end.user_data() == OTHER) {
+        self.controls += 1;
+        let name = CONTROL | self.controls;
+        self.push_control(command, abi::control(self.number, refers, data), name);
+        let ring = RefCell::new(&mut self.ring);
+        let ended = wait_for_end(
+            || ring.borrow().submit_and_wait(1).map(drop),
+            || ring.borrow_mut().completion().find(|end| end.user_data() == name).map(|end| end.result()),
+        );
+        match ended {
+            Ok(result) => {
+                self.unsent = false;
                 buffer.copy_from_slice(&self.exchange[..buffer.len()]);
-                return outcome(end.result());
+                outcome(result)
+            }
+            Err(error) => {
+                // The command may still be with the kernel, and with it this memory: it is never used for anything else.
+                Box::leak(std::mem::replace(&mut self.exchange, Box::new([0; EXCHANGE_BYTES])));
+                Err(error)
             }
         }
     }
@@ -205,7 +225,7 @@ impl Queue {
     }
 
     /// What has happened since the last call.
-    pub fn take_events(&mut self, events: &mut Vec<Event>) {
+    pub fn take_events(&mut self, events: &mut Vec<QueueEvent>) {
         events.extend(self.ring.completion().filter_map(|end| event_of(&end)));
     }
 
@@ -235,7 +255,7 @@ impl Queue {
         self.push_io(Io::CommitAndFetch, tag, result);
     }
 
-    /// Has the kernel take the device away; [`Event::Stopped`] says when it has.
+    /// Has the kernel take the device away; [`QueueEvent::Stopped`] says when it has.
     pub fn stop(&mut self) {
         self.push_control(Control::Stop, abi::control(self.number, (0, 0), 0), STOP);
         self.submit();
@@ -248,14 +268,34 @@ impl Queue {
     }
 }
 
-fn event_of(end: &cqueue::Entry) -> Option<Event> {
+/// Waits until `ended` finds the end of a command, whatever signals come meanwhile.
+///
+/// # Errors
+/// Of `wait`, except `Interrupted`. The command may then still be under way.
+fn wait_for_end(
+    mut wait: impl FnMut() -> io::Result<()>,
+    mut ended: impl FnMut() -> Option<i32>,
+) -> io::Result<i32> {
+    loop {
+        match wait() {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            // An interrupted wait has perhaps handed the command over all the same.
+            _ => {}
+        }
+        if let Some(result) = ended() {
+            return Ok(result);
+        }
+    }
+}
+
+fn event_of(end: &cqueue::Entry) -> Option<QueueEvent> {
     match end.user_data() {
-        START => Some(Event::Started(outcome(end.result()))),
-        STOP => Some(Event::Stopped(outcome(end.result()))),
-        OTHER => None,
+        START => Some(QueueEvent::Started(outcome(end.result()))),
+        STOP => Some(QueueEvent::Stopped(outcome(end.result()))),
+        name if name >= CONTROL => None,
         // Whatever a fetch ends with but a request, its tag is not fetched again.
-        tag if end.result() == 0 => Some(Event::Request(tag as u16)),
-        _ => Some(Event::Returned),
+        tag if end.result() == 0 => Some(QueueEvent::Request(tag as u16)),
+        _ => Some(QueueEvent::Returned),
     }
 }
 
@@ -270,4 +310,56 @@ fn step(what: &'static str) -> impl FnOnce(io::Error) -> UblkError {
 fn release() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
     release.map_or_else(|_| "unknown".into(), |text| text.trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    /// The kernel interrupts the wait at any moment, before and after it has taken the command; the buffer is given back only when the
+    /// command has ended.
+    #[test]
+    fn signals_do_not_end_the_wait_for_a_command() {
+        for interruptions in 0..5 {
+            let (mut waits, mut looks) = (0, 0);
+            let wait = || {
+                waits += 1;
+                if waits <= interruptions { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+            };
+            // It ends two waits after the last interruption: one ends for something else.
+            let ended = || {
+                looks += 1;
+                (looks == interruptions + 2).then_some(-7)
+            };
+            assert_eq!(wait_for_end(wait, ended).expect("it ends"), -7);
+            assert_eq!((waits, looks), (interruptions + 2, interruptions + 2));
+        }
+        let failed = wait_for_end(|| Err(io::ErrorKind::InvalidInput.into()), || None);
+        assert_eq!(failed.expect_err("no signal").kind(), io::ErrorKind::InvalidInput);
+    }
+
+    /// The same on a ring of the kernel, if it gives one: a timeout stands for the command.
+    #[test]
+    fn a_command_on_a_real_ring_is_waited_for() {
+        let Ok(mut ring) = IoUring::<squeue::Entry128>::builder().build(8) else { return };
+        const LENGTH: Duration = Duration::from_millis(30);
+        let time = types::Timespec::from(LENGTH);
+        let timeout = opcode::Timeout::new(&time).build().user_data(CONTROL | 1);
+        let began = Instant::now();
+        #[allow(unsafe_code, reason = "handing an entry to the kernel")]
+        // SAFETY: the time outlives the ring's wait below.
+        unsafe { ring.submission().push(&timeout.into()) }.expect("an empty ring");
+        let mut interrupted = 0;
+        let ring = RefCell::new(&mut ring);
+        let wait = || {
+            ring.borrow().submit_and_wait(1)?;
+            interrupted += 1;
+            Ok(())
+        };
+        let ended = || ring.borrow_mut().completion().next().map(|end| end.result());
+        let result = wait_for_end(wait, ended).expect("it ends");
+        assert_eq!((result, interrupted), (-62, 1), "ETIME");
+        assert!(began.elapsed() >= LENGTH);
+    }
 }

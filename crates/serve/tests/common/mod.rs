@@ -12,6 +12,7 @@ use pellucid_ftl::{
 };
 use pellucid_media::{Cell, Faults, Keep, ListedFault, MediaConfig, StoreKind, Timing};
 use pellucid_serve::control::ControlSession;
+use pellucid_serve::event::Event;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::{Connection, HostSecrets, SubsystemConfig, Target};
 use pellucid_serve::{Address, CONTROL, Core, Observer, Options, Server, Stopper, Time};
@@ -349,9 +350,9 @@ fn serve_logged(
         if let Some(observer) = observer {
             core.observe(observer);
         }
-        let log = move |line: std::fmt::Arguments<'_>| {
+        let log = move |event: &Event| {
             let mut log = log.lock().expect("a log");
-            *log += &format!("{line}\n");
+            *log += &format!("{event}\n");
         };
         let mut server = Server::new(core, options, Box::new(log)).expect("an event queue");
         let accept = || Box::new(|_, _| Ok(Box::<NbdSession>::default() as _));

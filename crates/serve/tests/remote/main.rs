@@ -55,7 +55,8 @@ fn serve_for(
     let lines = Arc::clone(&log);
     let thread = std::thread::spawn(move || {
         let core = Core::new(vec![("chunks".into(), make())], time).expect("a drive that can be served");
-        let keep = move |line: std::fmt::Arguments<'_>| lines.lock().expect("a log").push(line.to_string());
+        let keep =
+            move |event: &pellucid_serve::event::Event| lines.lock().expect("a log").push(event.to_string());
         let mut server = Server::new(core, Options::default(), Box::new(keep)).expect("an event queue");
         let nvme = listen(&mut server, paths, port, secrets);
         tell.send((nvme, server.stopper())).expect("somebody listens");

@@ -129,7 +129,7 @@ impl Connection {
 
     /// Flushes the drives; their ends carry on with the command.
     fn flush_all(&mut self, index: u16, port: &mut Port<'_>) {
-        self.slots.get(index).parts = self.volumes.len() as u32;
+        self.slots.get(index).operations = self.volumes.len() as u32;
         for volume in &self.volumes {
             port.submit(volume.number, index.into(), Operation::flush());
         }

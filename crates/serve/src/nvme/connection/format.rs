@@ -1,4 +1,4 @@
-//! Format NVM: the namespaces forget everything, one operation after the other, so that others are not held up. What is forgotten stays
+//! Format NVM: the namespaces discard everything, one operation after the other, so that others are not held up. What is forgotten stays
 //! so after a power cut: resets are durable when they end, trims with the flush behind them.
 
 use super::{Connection, Role};
@@ -8,7 +8,7 @@ use crate::session::{Operation, Port};
 use pellucid_flash::{ChunkGeometry, ChunkState, Lba, Opcode, ZoneAction};
 use pellucid_wire::nvme::AdminOpcode;
 
-/// Sectors that are forgotten in one operation.
+/// Sectors that are discarded in one operation.
 const SECTORS: u64 = 1 << 20;
 /// Chunks whose states are looked at together.
 const CHUNKS: u32 = 256;
@@ -21,8 +21,8 @@ impl Connection {
         while slot.status.is_success()
             && let Some(volume) = (*nsid as usize).checked_sub(1).and_then(|n| self.volumes.get(n))
         {
-            if let Some(operation) = forget(volume, next, port) {
-                slot.parts = 1;
+            if let Some(operation) = discard(volume, next, port) {
+                slot.operations = 1;
                 return port.submit(volume.number, index.into(), operation);
             }
             (*nsid, *next) = (if *nsid == *last { u32::MAX } else { *nsid + 1 }, 0);
@@ -46,8 +46,8 @@ impl Connection {
     }
 }
 
-/// The next operation of a namespace, of which everything before `next` has been forgotten; `None`: there is nothing left.
-fn forget(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation> {
+/// The next operation of a namespace, of which everything before `next` has been discarded; `None`: there is nothing left.
+fn discard(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation> {
     match volume.set {
         Set::Block { .. } => {
             let left = volume.sectors.checked_sub(*next)?;

@@ -29,7 +29,7 @@ impl Connection {
             room_for(entry, request.bytes)?;
         }
         let index = self.slot(entry.cid(), Work::Io(request))?;
-        if request.gives_data() && !port.has_room(request.bytes as usize) {
+        if request.gives_data() && !port.has_budget(request.bytes as usize) {
             let slot = self.slots.get(index);
             (slot.state, slot.wanted) = (State::Waiting, request.bytes);
             self.waiting.push_back(index);
@@ -60,8 +60,8 @@ impl Connection {
         let submitted = io::submit(request, &self.volumes, queue - 1, index.into(), &mut data, through, port);
         let slot = self.slots.get(index);
         match submitted {
-            Ok(parts) => {
-                slot.parts = parts;
+            Ok(operations) => {
+                slot.operations = operations;
                 if request.kind == io::Kind::Compare {
                     port.expect(data.len());
                     slot.buffer = data;
@@ -74,7 +74,7 @@ impl Connection {
                 port.give_back(data);
             }
         }
-        if slot.parts == 0 {
+        if slot.operations == 0 {
             let (cid, status) = (slot.cid, slot.status);
             if !status.is_success() {
                 self.log_error(cid, status, Some(request));
@@ -162,7 +162,7 @@ impl Connection {
 
     /// Carries on with an I/O command one of whose operations has ended.
     #[inline]
-    pub(super) fn io_ended(&mut self, index: u16, mut request: Request, ended: Ended, port: &mut Port<'_>) {
+    pub(super) fn io_ended(&mut self, index: u16, request: Request, ended: Ended, port: &mut Port<'_>) {
         let slot = self.slots.get(index);
         let good = slot.status.is_success();
         match request.kind {
@@ -205,22 +205,6 @@ impl Connection {
                 self.reads += 1;
                 return self.send(cid, data, port);
             }
-            io::Kind::FlushedRead if good => {
-                request.kind = io::Kind::Read;
-                slot.work = Work::Io(request);
-                return self.execute_io(index, &request, Vec::new(), port);
-            }
-            // Where there is no cache, or none is used, a host does not flush by itself.
-            io::Kind::WriteZeroes
-                if good
-                    && (request.fua
-                        || self.gate.write_through.get()
-                        || !self.volumes[request.volume].keeps.has_cache()) =>
-            {
-                request.kind = io::Kind::FlushedZeroes;
-                slot.work = Work::Io(request);
-                return self.execute_io(index, &request, Vec::new(), port);
-            }
             io::Kind::Compare => {
                 if good && ended.data != slot.buffer {
                     slot.status = Status::COMPARE_FAILURE.do_not_retry();
@@ -231,12 +215,12 @@ impl Connection {
         }
         let result = ended.result;
         port.give_back(ended.data);
-        if slot.parts > 0 {
+        if slot.operations > 0 {
             return;
         }
         if slot.status.is_success() {
             match request.kind {
-                io::Kind::Write | io::Kind::WriteZeroes | io::Kind::FlushedZeroes => self.writes += 1,
+                io::Kind::Write | io::Kind::WriteZeroes => self.writes += 1,
                 io::Kind::Special(io::Special::Append) => self.writes += 1,
                 io::Kind::Compare | io::Kind::Verify => self.reads += 1,
                 _ => {}

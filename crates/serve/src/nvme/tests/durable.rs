@@ -2,6 +2,7 @@
 
 use super::world::{SECTOR, World, blocks, in_capsule};
 use crate::common;
+use crate::event::Event;
 use crate::session::{ConnectionId, Keeps, Operation};
 use crate::{Core, Layered, Route, Served, Time};
 use pellucid_device::{Device, WritePolicy};
@@ -224,8 +225,8 @@ fn a_drive_announces_what_it_keeps() {
     ] {
         let mut world = World::new();
         world.core = Core::new(vec![("one".into(), served)], Time::Instant).expect("a drive to serve");
-        let told = |line: &&String| line.starts_with("event=promises-nothing");
-        assert_eq!(world.core.notices.iter().filter(told).count(), logged, "{what}");
+        let told = |event: &&Event| event.name() == "promises-nothing";
+        assert_eq!(world.core.hub.events.iter().filter(told).count(), logged, "{what}");
         assert_eq!(world.core.namespaces()[0].keeps, keeps, "{what}");
         let (admin, _) = world.attach(PLAIN);
         let controller = IdentifyController::decode(&identify(&mut world, admin, Cns::Controller, 0));

@@ -237,7 +237,8 @@ impl World {
         }
         self.send(link);
         self.links[link].closed = Some(why);
-        self.core.room.incoming -= std::mem::take(&mut self.links[link].load.incoming);
+        self.core.hub.budget.incoming -= std::mem::take(&mut self.links[link].load.incoming);
+        self.core.hub.budget.large -= std::mem::take(&mut self.links[link].load.incoming_large);
         self.with(link, |session, port| session.closed(port));
     }
 
@@ -262,18 +263,18 @@ impl World {
                     self.with(link, |s, port| s.completed(done.route.token, done.completion, port));
                 }
             }
-            while let Some(id) = self.core.room.next(self.core.bytes_held()) {
+            while let Some(id) = self.core.hub.budget.next(self.core.bytes_held()) {
                 let link = (0..self.links.len()).find(|&l| ConnectionId::new(l as u64) == id);
                 let link = link.filter(|&l| self.links[l].closed.is_none());
                 if let Some(link) = link {
                     moved = true;
                     let load = &mut self.links[link].load;
-                    (load.in_line, load.turn) = (false, true);
+                    (load.waits, load.turn) = (false, true);
                     self.with(link, |session, port| session.has_turn(port)).expect("it goes on");
                     self.links[link].load.turn = false;
                 }
             }
-            for id in std::mem::take(&mut self.core.nudged) {
+            for id in std::mem::take(&mut self.core.hub.nudged) {
                 let link =
                     (0..self.links.len()).find(|&l| ConnectionId::new(l as u64) == id).expect("a connection");
                 if self.links[link].closed.is_none() {
@@ -281,7 +282,7 @@ impl World {
                     self.tick(link, self.core.now_ns());
                 }
             }
-            for (id, why) in std::mem::take(&mut self.core.closing) {
+            for (id, why) in std::mem::take(&mut self.core.hub.closing) {
                 let link =
                     (0..self.links.len()).find(|&l| ConnectionId::new(l as u64) == id).expect("a connection");
                 moved |= self.links[link].closed.is_none();
@@ -295,7 +296,7 @@ impl World {
                     }
                 }
             }
-            if !moved {
+            if !moved && !self.core.has_waiting() {
                 return;
             }
         }

@@ -8,7 +8,7 @@
 //! ```
 //! Paced: the drive's time is wall time since the start, divided by the dilation. Completions are looked for a lead before their time:
 //! what handing one out costs here, which is measured all the time, and what the host and the way to it cost ([`Lead`]). Arrivals are
-//! stamped as without. A drive of which nobody awaits a completion runs up to wall time, no further: what arrives would find it ahead.
+//! stamped without the lead. A drive without outstanding commands runs up to wall time only: an arrival would find it ahead.
 //! Instant: wall time plays no part.
 //!
 //! Invariants: the estimate of the cost is at most [`COST_NS_MAX`], and moves by one step for each completion that is handed out alone;

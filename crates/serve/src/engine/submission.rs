@@ -1,0 +1,227 @@
+//! The submission batch, where time is instant: which requests go in next, by bytes.
+//!
+//! ```text
+//!   came ─ all of it fits ─────────────────────────────────► backends
+//!     └─ more than fits ─► a queue for each connection ─► turns ─► backends
+//! ```
+//! A backend in instant time does everything that it was given before it answers what comes later. So it is given no more at once than
+//! [`INSIDE_BYTES`], and connections take turns in filling that (deficit round robin): in each turn a connection gets [`TURN_BYTES`] of
+//! credit, and keeps what it has not used, because its next request is longer, for its next turn. A connection that asks for little waits
+//! for one turn of each other connection, however much they ask for.
+//!
+//! Invariants: requests of one connection go in in the order in which they came; a connection is in `turns` exactly while it has a queue,
+//! and no queue is empty.
+
+use crate::session::ConnectionId;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Requests are given to the backends as long as these hold fewer bytes than this.
+const INSIDE_BYTES: usize = 1 << 20;
+/// Credit of one turn.
+const TURN_BYTES: usize = 64 << 10;
+/// What a request counts at least: one without data is work as well.
+const COST_MIN: usize = 4 << 10;
+
+/// A request on its way into its backend; it is in the in-flight table.
+pub(crate) struct Submission<A> {
+    connection: ConnectionId,
+    /// The backend that it is for.
+    pub backend: usize,
+    /// Its name in the in-flight table.
+    pub tag: u32,
+    /// What it counts while it is inside.
+    cost: usize,
+    /// What is asked.
+    pub ask: A,
+}
+
+impl<A> Submission<A> {
+    /// A request with so many bytes of data.
+    #[inline]
+    pub fn new(connection: ConnectionId, backend: usize, tag: u32, bytes: usize, ask: A) -> Submission<A> {
+        Submission { connection, backend, tag, cost: bytes.max(COST_MIN), ask }
+    }
+}
+
+/// A connection with a queue, in its place among those that take turns.
+struct Turn {
+    connection: ConnectionId,
+    credit: usize,
+}
+
+/// All that waits for the backends.
+pub(super) struct SubmissionBatch<A> {
+    /// What came since the last look, in its order.
+    came: VecDeque<Submission<A>>,
+    came_cost: usize,
+    queues: BTreeMap<ConnectionId, VecDeque<Submission<A>>>,
+    turns: VecDeque<Turn>,
+    /// What is in the backends, of what went through here.
+    inside: usize,
+}
+
+impl<A> Default for SubmissionBatch<A> {
+    fn default() -> SubmissionBatch<A> {
+        SubmissionBatch {
+            came: VecDeque::new(),
+            came_cost: 0,
+            queues: BTreeMap::new(),
+            turns: VecDeque::new(),
+            inside: 0,
+        }
+    }
+}
+
+impl<A> SubmissionBatch<A> {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.came.is_empty() && self.turns.is_empty()
+    }
+
+    #[inline]
+    pub fn put(&mut self, submission: Submission<A>) {
+        self.came_cost += submission.cost;
+        self.came.push_back(submission);
+    }
+
+    /// A request of this cost has left the backends.
+    #[inline]
+    pub fn leaves(&mut self, cost: usize) {
+        self.inside -= cost;
+    }
+
+    /// A request goes in now; what it counts.
+    #[inline]
+    pub fn enters(&mut self, submission: &Submission<A>) -> usize {
+        self.inside += submission.cost;
+        submission.cost
+    }
+
+    /// Moves those that go in now behind what is in `next`; `all`: everybody, however much it is.
+    #[inline]
+    pub fn take(&mut self, next: &mut VecDeque<Submission<A>>, all: bool) {
+        if self.turns.is_empty() && (all || self.inside + self.came_cost <= INSIDE_BYTES) {
+            self.came_cost = 0;
+            return match next.is_empty() {
+                true => std::mem::swap(&mut self.came, next),
+                false => next.append(&mut self.came),
+            };
+        }
+        self.line_up();
+        if all {
+            self.turns.clear();
+            return std::mem::take(&mut self.queues).into_values().for_each(|queue| next.extend(queue));
+        }
+        self.take_turns(next);
+    }
+
+    /// Puts what came into the queues.
+    #[cold]
+    fn line_up(&mut self) {
+        self.came_cost = 0;
+        for submission in self.came.drain(..) {
+            let connection = submission.connection;
+            let queue = self.queues.entry(connection).or_insert_with(|| {
+                self.turns.push_back(Turn { connection, credit: 0 });
+                VecDeque::new()
+            });
+            queue.push_back(submission);
+        }
+    }
+
+    fn take_turns(&mut self, next: &mut VecDeque<Submission<A>>) {
+        let mut total = self.inside;
+        while total < INSIDE_BYTES
+            && let Some(Turn { connection, mut credit }) = self.turns.pop_front()
+        {
+            let Some(queue) = self.queues.get_mut(&connection) else { continue };
+            // One that was stopped because the backends were full still has the credit of that turn.
+            if queue.front().is_some_and(|first| first.cost > credit) {
+                credit += TURN_BYTES;
+            }
+            while total < INSIDE_BYTES && queue.front().is_some_and(|first| first.cost <= credit) {
+                let Some(submission) = queue.pop_front() else { break };
+                credit -= submission.cost;
+                total += submission.cost;
+                next.push_back(submission);
+            }
+            match queue.front().map(|first| first.cost) {
+                None => drop(self.queues.remove(&connection)),
+                Some(cost) if cost <= credit => self.turns.push_front(Turn { connection, credit }),
+                Some(_) => self.turns.push_back(Turn { connection, credit }),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(connection: u64, tag: u32, bytes: usize) -> Submission<usize> {
+        Submission::new(ConnectionId::new(connection), 0, tag, bytes, bytes)
+    }
+
+    /// Lets the backends do everything, again and again; the tags in the order in which they went in, and after how many bytes each.
+    fn order(batch: &mut SubmissionBatch<usize>) -> Vec<(u32, usize)> {
+        let (mut found, mut before) = (Vec::new(), 0);
+        while !batch.is_empty() {
+            let mut next = VecDeque::new();
+            batch.take(&mut next, false);
+            assert!(!next.is_empty(), "somebody always goes in");
+            for submission in next {
+                found.push((submission.tag, before));
+                before += submission.ask;
+                let cost = batch.enters(&submission);
+                batch.leaves(cost);
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn little_goes_in_as_it_came() {
+        let mut batch = SubmissionBatch::default();
+        (0..100).for_each(|tag| batch.put(request(u64::from(tag) % 7, tag, 4096)));
+        let tags: Vec<u32> = order(&mut batch).into_iter().map(|(tag, _)| tag).collect();
+        assert_eq!(tags, Vec::from_iter(0..100));
+    }
+
+    #[test]
+    fn a_connection_that_asks_for_little_waits_for_one_turn_of_the_others() {
+        let mut batch = SubmissionBatch::default();
+        (0..256).for_each(|tag| batch.put(request(u64::from(tag) % 4, tag, 1 << 20)));
+        batch.put(request(9, 1000, 4096));
+        let found = order(&mut batch);
+        let (_, before) = found.iter().find(|(tag, _)| *tag == 1000).expect("it goes in");
+        assert!(*before <= 4 << 20, "{before} bytes went before");
+        assert_eq!(found.len(), 257);
+    }
+
+    #[test]
+    fn bytes_are_shared_evenly_whatever_the_size_of_requests() {
+        let mut batch = SubmissionBatch::default();
+        (0..64).for_each(|tag| batch.put(request(1, tag, 1 << 20)));
+        (0..16 << 10).for_each(|tag| batch.put(request(2, 10_000 + tag, 4096)));
+        let found = order(&mut batch);
+        let half = found.iter().filter(|(_, before)| *before < 64 << 20);
+        let (all, large) =
+            half.fold((0, 0), |(all, large), (tag, _)| (all + 1, large + usize::from(*tag < 10_000)));
+        let (large, small) = (large << 20, (all - large) * 4096);
+        assert!(large.abs_diff(small) <= 2 << 20, "{large} and {small} bytes of the first 64 MiB");
+        let tags = |of: fn(u32) -> bool| found.iter().map(|(tag, _)| *tag).filter(move |&tag| of(tag));
+        assert!(tags(|tag| tag < 10_000).is_sorted() && tags(|tag| tag >= 10_000).is_sorted());
+    }
+
+    #[test]
+    fn a_change_of_a_backend_finds_nobody_waiting() {
+        let mut batch = SubmissionBatch::default();
+        (0..64).for_each(|tag| batch.put(request(u64::from(tag) % 4, tag, 1 << 20)));
+        let mut next = VecDeque::new();
+        batch.take(&mut next, false);
+        assert_eq!(next.len(), 1);
+        let mut rest = VecDeque::new();
+        batch.take(&mut rest, true);
+        assert_eq!((rest.len(), batch.is_empty()), (63, true));
+    }
+}
