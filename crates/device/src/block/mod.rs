@@ -11,6 +11,7 @@
 pub(crate) mod buffer;
 mod damage;
 mod discards;
+mod fixed_copies;
 mod flush;
 mod fold;
 mod gc;
@@ -230,6 +231,9 @@ impl BlockNamespace {
     pub fn go_on(&mut self, shared: &mut Shared) -> bool {
         if self.flushes.take_settled() {
             self.continue_flush(shared);
+            return true;
+        }
+        if self.writes.packer.has_stalled() && self.let_in(shared) {
             return true;
         }
         self.pad_if_awaited(shared);

@@ -26,6 +26,8 @@ use pellucid_media::Outcome;
 pub(crate) enum SuperpageUnit {
     Entry(u32),
     Moved(u32),
+    /// Nothing, because the superpage has a fixed place.
+    Hole,
     /// What [`pellucid_ftl::Translation::metadata`] says.
     Metadata,
     Copyback {
@@ -242,6 +244,9 @@ impl BlockNamespace {
 
     /// Plans full stripes of a queue of the packer (and the rest, if `pad`).
     pub(crate) fn program_packed(&mut self, shared: &mut Shared, queue: usize, pad: bool) {
+        if self.writes.packer.is_stalled(queue) {
+            return;
+        }
         while self.writes.packer.has_stripe(queue) || (pad && !self.writes.packer.is_empty(queue)) {
             let mut lpns = std::mem::take(&mut self.writes.lpns);
             lpns.clear();
@@ -252,6 +257,7 @@ impl BlockNamespace {
             self.writes.lpns = lpns;
             let Some(plan) = plan else {
                 self.writes.stalled = true;
+                self.writes.packer.stall(queue);
                 // A drive that was just switched on may have to collect before it can take anything.
                 self.pump_all(shared);
                 return;
@@ -340,6 +346,7 @@ impl BlockNamespace {
         for i in 0..self.writes.counts[id.0 as usize] {
             let ppa = Ppa(first.0 + i);
             match self.unit(shared, id, i) {
+                SuperpageUnit::Hole => {}
                 SuperpageUnit::Entry(entry) if self.buffer[entry].dropped => {}
                 SuperpageUnit::Entry(entry) => {
                     shared.media.put_unit(ppa, self.buffer[entry].lpn, self.buffer.images(entry, 0, sectors));
@@ -397,6 +404,7 @@ impl BlockNamespace {
                 SuperpageUnit::Entry(entry) => self.entry_programmed(shared, entry, ok, &stages),
                 SuperpageUnit::Moved(r) => self.copy_programmed(shared, r, ok, die),
                 SuperpageUnit::Metadata => self.write_map(shared),
+                SuperpageUnit::Hole => {}
                 SuperpageUnit::Copyback { from, lpn, to } => {
                     let again = Move { from, cause: Cause::Retirement, to, inside: false };
                     self.copyback_done(shared, die, again, lpn, ok);
