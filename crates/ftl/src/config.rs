@@ -134,6 +134,11 @@ pub enum Map {
     /// A page map, all of it in DRAM.
     #[default]
     Page,
+    /// A page map in flash, behind a cached table of entries (DFTL). Needs [`Durability::Journal`].
+    Demand {
+        /// Memory of the cached table.
+        cache_bytes: u64,
+    },
 }
 
 /// A translation layer.
