@@ -164,6 +164,7 @@ impl BlockNamespace {
             let plan = plan.ok_or(NoRoom)?;
             let ok = self.program_now(shared, &plan, &filler.lpns, &filler.images);
             self.collect_now(shared, plan.die, filler)?;
+            self.write_map_now(shared)?;
             if ok {
                 break;
             }
@@ -247,7 +248,14 @@ impl BlockNamespace {
     fn write_map_now(&mut self, shared: &mut Shared) -> Result<bool, NoRoom> {
         let mut some = false;
         while let Some(job) = self.translation.next_map_job() {
-            let MapJob::Program { plan, units, .. } = job else { return Err(NoRoom) };
+            let (plan, units) = match job {
+                MapJob::Program { plan, units, .. } => (plan, units),
+                MapJob::Read { page, .. } => {
+                    self.translation.map_page_read(page, true);
+                    continue;
+                }
+                MapJob::NeedsSpace => return Err(NoRoom),
+            };
             shared
                 .media
                 .program_begin(plan.first, plan.sequence)

@@ -10,6 +10,7 @@
 //! Units are gathered until a stripe is full. A partial stripe is padded only when somebody waits for it and nothing that
 //! could fill it is on its way: [`crate::block::write_waits`].
 
+use super::map_reads::Then;
 use super::packer::OperationPacker;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
@@ -226,6 +227,15 @@ impl BlockNamespace {
     }
 
     fn pack(&mut self, shared: &mut Shared, entry: u32) {
+        // What it overwrites becomes invalid, so that has to be known.
+        match self.translation.lookup(self.buffer[entry].lpn) {
+            Located::NeedsMap(page) => self.await_map(shared, entry, page, Then::Leave),
+            _ => self.pack_known(shared, entry),
+        }
+    }
+
+    /// As [`BlockNamespace::pack`], when what it overwrites is known.
+    pub(super) fn pack_known(&mut self, shared: &mut Shared, entry: u32) {
         self.buffer[entry].packed = true;
         self.buffer[entry].packed_at = self.writes.arrived;
         self.writes.leaving += 1;
@@ -329,7 +339,7 @@ impl BlockNamespace {
         let op = shared.scheduler.ops.insert(op);
         shared.ask_issue(op);
         // Room was used, so collection may be due. Relocation pumps by itself.
-        if matches!(cause, Cause::Host | Cause::Journal) {
+        if matches!(cause, Cause::Host | Cause::Journal | Cause::Map) {
             self.pump(shared, plan.die);
         }
     }
