@@ -117,9 +117,9 @@ impl Namespace {
         }
     }
 
-    pub fn check(&self) {
+    pub fn check(&self, shared: &Shared) {
         match self {
-            Namespace::Block(n) => n.check(),
+            Namespace::Block(n) => n.check(shared),
             Namespace::Chunks(n) => n.chunks.check(),
             Namespace::Zones(n) => n.check(),
         }

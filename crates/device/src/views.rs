@@ -443,6 +443,6 @@ impl Device {
 
     /// Walks the invariants of all parts and panics, naming it, where one is broken. Cost: the whole drive.
     pub fn check(&self) {
-        self.namespaces.iter().for_each(Namespace::check);
+        self.namespaces.iter().for_each(|namespace| namespace.check(&self.shared));
     }
 }

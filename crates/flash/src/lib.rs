@@ -27,7 +27,7 @@ pub use fnv::{FNV_BASIS, fnv1a};
 pub use geometry::{Geometry, GeometryError, Layout, Split};
 pub use placement::{HandleInfo, PlacementEvent, PlacementEventKind, PlacementGeometry};
 pub use port::{Drive, Interface};
-pub use reason::Cause;
+pub use reason::{Cause, MapReason};
 pub use rng::Rng;
 pub use stage::{Stage, StageTimes};
 pub use time::{Nanos, SimTime};

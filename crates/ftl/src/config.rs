@@ -144,6 +144,11 @@ pub enum Map {
         /// Random log blocks of each die; a sequential one is beside them.
         log_blocks: u32,
     },
+    /// A page map in flash, behind a cached table of entries (DFTL). Needs [`Durability::Journal`].
+    Demand {
+        /// Memory of the cached table.
+        cache_bytes: u64,
+    },
 }
 
 /// A translation layer.

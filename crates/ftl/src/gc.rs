@@ -480,6 +480,7 @@ impl PageMap {
         if current.is_some_and(|c| c.victim == block) {
             *current = None;
         }
+        self.victim_left(die);
         if self.blocks.failed(block) {
             self.blocks.retire(block);
             self.counters.grown_bad += 1;

@@ -8,6 +8,7 @@ mod chunk_refresh;
 mod chunks;
 mod config;
 mod damage;
+mod demand;
 mod gc;
 mod handles;
 mod log_block;
@@ -33,11 +34,12 @@ pub use config::{
     Durability, FtlConfig, HANDLES_MAX, Isolation, Map, Placement, Separation, SlcCache, Victim,
     WearLevelling,
 };
+pub use demand::{CachedTable, MAP_ENTRY_BYTES};
 pub use handles::{HandleEvent, Handles};
 pub use log_block::LogBlock;
 pub use log_block::merge::{MergeCounters, MergeKind};
 pub use mount::{MountReport, MountSource};
-pub use page_map::{FtlCounters, PageMap, SetupError};
+pub use page_map::{FtlCounters, MapCounters, PageMap, SetupError};
 pub use translation::{
     Arrival, Arrived, CopyId, FlushPoint, GcJob, Located, MapJob, MapPage, Move, Outdated, Plan, ProgramId,
     Reclaim, Stream, Translation,

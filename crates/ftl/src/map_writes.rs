@@ -5,10 +5,12 @@
 //!            ▲                                                                │
 //!            └────────────────────────────── failed ──────────────────────────┘
 //! ```
+//! With a map in flash, a page of which not all entries are in memory is read before it is planned ([`MapWrites::next_read`]).
+//!
 //! Invariants: a page stands at most once among the wanted and at most once among the planned. Two versions of one page
 //! are never in flight together.
 
-use pellucid_flash::Cause;
+use pellucid_flash::{Cause, MapReason};
 
 /// A translation page on its way to the media.
 #[derive(Clone, Debug)]
@@ -17,6 +19,27 @@ struct MapWrite {
     image: Vec<u8>,
     planned: bool,
     cause: Cause,
+    reason: MapReason,
+    content: Content,
+}
+
+/// Whether what a translation page held before is in the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Here,
+    /// It has to be read first.
+    Missing,
+    /// It is being read.
+    Coming,
+}
+
+/// GC waits for what it asks for, a flush may; nobody waits for what left the cached table.
+fn urgency(cause: Cause) -> u32 {
+    match cause {
+        Cause::Map => 0,
+        Cause::Journal => 1,
+        _ => 2,
+    }
 }
 
 /// The translation pages on their way, in the order in which they were asked for as far as none has ended.
@@ -25,6 +48,8 @@ pub(crate) struct MapWrites {
     writes: Vec<MapWrite>,
     /// Images of pages that have ended, used again.
     images: Vec<Vec<u8>>,
+    /// Pages that left the cached table since the last plan.
+    left: u32,
 }
 
 impl MapWrites {
@@ -39,20 +64,64 @@ impl MapWrites {
         self.writes.iter().any(|w| !w.planned)
     }
 
-    /// Whether what waits for its program is less than a stripe, and GC alone has asked for it.
+    /// Whether what waits for its program is less than a stripe, and no flush or checkpoint has asked for it.
     pub fn can_wait(&self, per_stripe: u32) -> bool {
         let wanted = || self.writes.iter().filter(|w| !w.planned);
         wanted().count() < per_stripe as usize && wanted().all(|w| w.cause != Cause::Journal)
     }
 
-    /// Wants a page written. One that is wanted already will carry the newest content anyway.
+    /// Whether what waits for its program is less than a stripe that nobody waits for, and no stripe's worth has come since the last
+    /// program. (What comes may be of pages that are wanted already.)
+    pub fn gathers(&self, per_stripe: u32) -> bool {
+        let wanted = || self.writes.iter().filter(|w| !w.planned);
+        self.left < per_stripe
+            && wanted().count() < per_stripe as usize
+            && wanted().all(|w| w.cause == Cause::Map)
+    }
+
+    /// Whether the content of a page is in the controller, as it is on its way.
+    pub fn holds(&self, page: u32) -> bool {
+        self.writes.iter().any(|w| w.page == page && (w.planned || w.content == Content::Here))
+    }
+
+    /// The next page that has to be read before it can be written, and why it is written. Report [`MapWrites::was_read`].
+    pub fn next_read(&mut self) -> Option<(u32, MapReason)> {
+        let write = self.writes.iter_mut().find(|w| w.content == Content::Missing)?;
+        write.content = Content::Coming;
+        Some((write.page, write.reason))
+    }
+
+    /// A page has been read.
+    pub fn was_read(&mut self, page: u32) {
+        self.writes.iter_mut().filter(|w| w.page == page).for_each(|w| w.content = Content::Here);
+    }
+
+    /// Wants a page written that left the cached table.
+    pub fn add_left(&mut self, page: u32, reason: MapReason, content: Content) {
+        self.left += 1;
+        self.want(page, Cause::Map, reason, content);
+    }
+
+    /// Wants a page written whose content is in the controller.
     pub fn add(&mut self, page: u32, cause: Cause) {
+        let reason = if cause == Cause::Journal { MapReason::Flush } else { MapReason::Gc };
+        self.want(page, cause, reason, Content::Here);
+    }
+
+    /// One that is wanted already will carry the newest content anyway.
+    pub fn want(&mut self, page: u32, cause: Cause, reason: MapReason, content: Content) {
         match self.writes.iter_mut().find(|w| w.page == page && !w.planned) {
-            Some(write) if cause != Cause::Journal => write.cause = cause,
-            Some(_) => {}
+            Some(write) => {
+                if urgency(cause) >= urgency(write.cause) {
+                    write.cause = cause;
+                }
+                if content == Content::Here {
+                    write.content = content;
+                }
+            }
             None => {
                 let image = self.images.pop().unwrap_or_default();
-                self.writes.push(MapWrite { page, image, planned: false, cause });
+                self.writes.push(MapWrite { page, image, planned: false, cause, reason, content });
             }
         }
     }
@@ -60,7 +129,8 @@ impl MapWrites {
     /// The next stripe of wanted pages, at most `per_stripe` of them, as numbers for the calls below.
     pub fn next_batch(&self, per_stripe: u32) -> Vec<usize> {
         let running = |page| self.writes.iter().any(|w| w.page == page && w.planned);
-        let may = |at: &usize| !self.writes[*at].planned && !running(self.writes[*at].page);
+        let ready = |write: &MapWrite| !write.planned && write.content == Content::Here;
+        let may = |at: &usize| ready(&self.writes[*at]) && !running(self.writes[*at].page);
         (0..self.writes.len()).filter(may).take(per_stripe as usize).collect()
     }
 
@@ -69,8 +139,14 @@ impl MapWrites {
         (self.writes[at].page, self.writes[at].cause)
     }
 
+    /// Why a write is wanted.
+    pub fn reason(&self, at: usize) -> MapReason {
+        self.writes[at].reason
+    }
+
     /// The program of a write is planned: the memory for its content.
     pub fn planned(&mut self, at: usize) -> &mut Vec<u8> {
+        self.left = 0;
         self.writes[at].planned = true;
         &mut self.writes[at].image
     }

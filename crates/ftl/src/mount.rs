@@ -140,6 +140,7 @@ impl PageMap {
         map.restore_blocks(&ranges, sequence);
         map.restore_handles();
         map.sequence = sequence;
+        map.mount_map_cache(source);
         report.mapped_units = (0..map.user_units).filter(|&l| map.copy_of(Lpn(l)).is_some()).count() as u64;
         report.busiest_die_reads = reads.into_iter().max().unwrap_or(0);
         Ok((map, report))

@@ -5,15 +5,19 @@
 //!   BlockManager       free, open, closed, retired; wear; valid counts        block_manager.rs
 //!   Gc                 which block is emptied next: copies and erases         gc.rs, victim.rs, pace.rs
 //!   TranslationPages   the part of the table that is written to the media     translation_pages.rs, map_writes.rs
+//!   MapCache           what of it is in memory, with the map in flash         demand.rs, page_map/map_cache.rs
 //! ```
 //! `PageMap` routes between them and has what concerns all: where the next stripe goes (`page_map/place.rs`) and the programs that have
 //! not ended (`page_map/programs.rs`). Its calls are those of [`crate::translation`].
 
 mod cache;
 mod full;
+mod map_cache;
 mod place;
 mod programs;
 
+use map_cache::MapCache;
+pub use map_cache::MapCounters;
 use programs::Programs;
 pub(crate) use programs::Settled;
 
@@ -150,6 +154,8 @@ pub struct FtlCounters {
     pub direct_units: u64,
     /// Merges of log-block translation, by kind.
     pub merges: [MergeCounters; MergeKind::COUNT],
+    /// The cached mapping table, where there is one.
+    pub map: MapCounters,
 }
 
 /// The translation state of one drive.
@@ -162,6 +168,8 @@ pub struct PageMap {
     pub(crate) blocks: BlockManager,
     pub(crate) gc: Gc,
     pub(crate) pages: TranslationPages,
+    /// Which entries of the table are in memory; `None`: all are.
+    map_cache: Option<MapCache>,
     pub(crate) handles: Handles,
     placement: place::Order,
     /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
@@ -180,7 +188,7 @@ pub struct PageMap {
 impl PageMap {
     /// Translation for empty media on which `bad` blocks are retired from the start.
     pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<PageMap, SetupError> {
-        let map = PageMap::new_worn(config, layout, bad)?;
+        let mut map = PageMap::new_worn(config, layout, bad)?;
         let physical = u64::from(layout.units) - bad.len() as u64 * u64::from(layout.units_per_block);
         let good = layout.blocks - bad.len() as u32;
         let most = config.units_max(layout, good, layout.dies, config.working_blocks());
@@ -192,6 +200,7 @@ impl PageMap {
                 needed_units: physical - most + map_pages,
             });
         }
+        map.fill_map_cache();
         Ok(map)
     }
 
@@ -248,6 +257,7 @@ impl PageMap {
             blocks,
             gc: Gc::new(layout),
             pages: TranslationPages::new(map_pages, config.durability, layout),
+            map_cache: MapCache::of(config, user_units, map_pages, layout),
             handles: Handles::new(config.handles, layout),
             placement: place::Order::new(config.placement, layout),
             cut_reserve: 0,
@@ -269,6 +279,11 @@ impl PageMap {
     /// Where `lpn` lies, for an access of the host.
     #[inline]
     pub fn lookup(&mut self, lpn: Lpn) -> Located {
+        if self.map_cache.is_some()
+            && let Some(page) = self.missing_page(lpn)
+        {
+            return Located::NeedsMap(page);
+        }
         self.peek(lpn)
     }
 
@@ -378,6 +393,7 @@ impl PageMap {
         let old = self.copy_of(lpn);
         if old != Ppa::NONE {
             self.table.set(lpn, Ppa::NONE);
+            self.entry_trimmed(lpn);
             self.pages.trimmed(lpn, self.sequence);
             self.keep_until_saved(old);
             self.invalidate(old, Outdated::Trimmed);

@@ -377,6 +377,18 @@ impl Translation {
         each!(self, it => it.next_map_job())
     }
 
+    /// The read of a [`MapJob::Read`] has ended; look-ups that asked for the page are to be repeated now. Not `ok`: it cannot be read, and
+    /// translation writes it anew from what it knows.
+    pub fn map_page_read(&mut self, page: MapPage, ok: bool) {
+        each!(self, it => it.map_page_read(page, ok));
+    }
+
+    /// Whether look-ups or ended programs have left something to do for [`Translation::next_map_job`].
+    #[inline]
+    pub fn has_map_work(&self) -> bool {
+        each!(self, it => it.has_map_work())
+    }
+
     /// What the spare area names, and the content, of a unit of a planned program of metadata.
     pub fn metadata(&self, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
         each!(self, it => it.metadata(id, position))
@@ -464,7 +476,7 @@ impl Translation {
     /// Translation for empty media on which `bad` blocks are retired from the start.
     pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<Translation, SetupError> {
         match config.map {
-            Map::Page => PageMap::new(config, layout, bad).map(Translation::PageMap),
+            Map::Page | Map::Demand { .. } => PageMap::new(config, layout, bad).map(Translation::PageMap),
             Map::Bast { .. } | Map::Fast { .. } => {
                 LogBlock::new(config, layout, bad).map(Translation::LogBlock)
             }
@@ -478,7 +490,7 @@ impl Translation {
         source: &impl MountSource,
     ) -> Result<(Translation, MountReport), SetupError> {
         match config.map {
-            Map::Page => PageMap::mount(config, layout, source)
+            Map::Page | Map::Demand { .. } => PageMap::mount(config, layout, source)
                 .map(|(map, report)| (Translation::PageMap(map), report)),
             Map::Bast { .. } | Map::Fast { .. } => LogBlock::mount(config, layout, source)
                 .map(|(map, report)| (Translation::LogBlock(map), report)),
@@ -492,7 +504,7 @@ impl Translation {
         source: &impl MountSource,
     ) -> Result<(Translation, MountReport), SetupError> {
         match config.map {
-            Map::Page => PageMap::restore(config, layout, source)
+            Map::Page | Map::Demand { .. } => PageMap::restore(config, layout, source)
                 .map(|(map, report)| (Translation::PageMap(map), report)),
             Map::Bast { .. } | Map::Fast { .. } => LogBlock::restore(config, layout, source)
                 .map(|(map, report)| (Translation::LogBlock(map), report)),
@@ -538,5 +550,10 @@ impl Translation {
     /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.
     pub fn check(&self) {
         each!(self, it => it.check());
+    }
+
+    /// Panics where translation relies on metadata that the media do not hold. Cost: all metadata.
+    pub fn check_media(&self, source: &impl MountSource) {
+        each!(self, it => it.check_media(source));
     }
 }

@@ -23,7 +23,7 @@ use crate::map_writes::MapWrites;
 use crate::page_map::{PageMap, Settled};
 use crate::spare::entries_per_page;
 use crate::translation::{FlushPoint, MapJob, ProgramId, Stream};
-use pellucid_flash::{Cause, Layout, Lpn, Ppa};
+use pellucid_flash::{Cause, Layout, Lpn, MapReason, Ppa};
 use std::collections::VecDeque;
 
 /// Bytes before the entries.
@@ -58,7 +58,7 @@ pub(crate) struct TranslationPages {
     asked: Option<Asked>,
     /// Those that were dirty and are on their way to the media.
     leaving: Vec<Leaving>,
-    writes: MapWrites,
+    pub writes: MapWrites,
     /// Units of blocks of translation pages that are being read for GC: more will be wanted.
     pub reading: u32,
 }
@@ -172,7 +172,7 @@ impl TranslationPages {
 
     /// Whether fewer than a stripe are wanted, and more will come.
     fn gathers(&self, per_stripe: u32) -> bool {
-        self.reading > 0 && self.writes.can_wait(per_stripe)
+        (self.reading > 0 && self.writes.can_wait(per_stripe)) || self.writes.gathers(per_stripe)
     }
 }
 
@@ -216,16 +216,21 @@ impl PageMap {
     }
 
     fn want_checkpoint(&mut self) {
-        let pages = &mut self.pages;
-        let first = pages.next;
-        pages.next = (first + pages.batch) % pages.count;
-        pages.due = self.sequence + pages.every;
-        for page in (first..first + pages.batch).map(|page| page % pages.count) {
+        let TranslationPages { next: first, batch, count, every, .. } = self.pages;
+        self.pages.next = (first + batch) % count;
+        self.pages.due = self.sequence + every;
+        for page in (first..first + batch).map(|page| page % count) {
             // One that holds unflushed trims is left to the flush.
-            if pages.dirtied_at[page as usize] == 0 {
-                pages.writes.add(page, Cause::Journal);
+            if self.pages.dirtied_at[page as usize] == 0 {
+                self.want_saved(page);
             }
         }
+    }
+
+    /// Wants a translation page written for a checkpoint or a flush.
+    fn want_saved(&mut self, page: u32) {
+        let content = self.content_of(page);
+        self.pages.writes.want(page, Cause::Journal, MapReason::Flush, content);
     }
 
     /// What a flush that begins now waits for beside data.
@@ -249,7 +254,7 @@ impl PageMap {
         {
             self.pages.asked = None;
             self.pages.leaving.push(Leaving { page, first_trim, imaged: false });
-            self.pages.writes.add(page, Cause::Journal);
+            self.want_saved(page);
         }
     }
 
@@ -257,7 +262,7 @@ impl PageMap {
     pub fn save_map(&mut self, first: u32) -> u32 {
         let space = SAVED_AT_ONCE.saturating_sub(self.pages.writes.count()) as u32;
         let next = self.pages.count.min(first + space);
-        (first..next).for_each(|page| self.pages.writes.add(page, Cause::Journal));
+        (first..next).for_each(|page| self.want_saved(page));
         next
     }
 
@@ -271,9 +276,15 @@ impl PageMap {
         self.pages.writes.any_wanted()
     }
 
-    /// The next program of translation pages: a stripe of those that are wanted; less only if somebody waits, or no more come.
+    /// The next read of a translation page, or program of them: a stripe of those that are wanted; less only if somebody waits, or no more
+    /// come.
     #[inline]
     pub fn next_map_job(&mut self) -> Option<MapJob> {
+        if self.is_demand_mapped()
+            && let Some(read) = self.next_map_read()
+        {
+            return Some(read);
+        }
         // Seldom there is one.
         if self.pages.writes.count() == 0 { None } else { self.plan_map_pages() }
     }
@@ -292,14 +303,19 @@ impl PageMap {
             lpns.push(self.map_page_lpn(page));
             by_cause[cause as usize] += 1;
         }
-        let for_gc = by_cause[Cause::Journal as usize] < batch.len() as u32;
+        let unhurried = by_cause[Cause::Journal as usize] + by_cause[Cause::Map as usize];
+        let for_gc = unhurried < batch.len() as u32;
         let stream = if for_gc || self.gc.has_emptied() { Stream::MetaMoved } else { Stream::Meta };
-        let Some(plan) = self.place(stream, None, &lpns) else { return Some(MapJob::NeedsSpace) };
+        let plan = self.place(stream, None, &lpns);
+        self.note_map_space(plan.is_some());
+        let Some(plan) = plan else { return Some(MapJob::NeedsSpace) };
         let settled = self.settled();
         for (&at, &lpn) in batch.iter().zip(&lpns) {
             let mut image = std::mem::take(self.pages.writes.planned(at));
             self.write_image(&settled, lpn.0 - self.user_units, &mut image);
             *self.pages.writes.planned(at) = image;
+            self.counters.map.writes[self.pages.writes.reason(at) as usize] += 1;
+            self.map_page_imaged(lpn.0 - self.user_units);
         }
         Some(MapJob::Program { plan, units: batch.len() as u32, cause, by_cause })
     }

@@ -5,7 +5,7 @@
 
 use crate::board::{LayerSide, Serving, View};
 use pellucid_device::{CommandKind, FirmwareModule, Histogram, OperationKind, Part, Snapshot, Taps};
-use pellucid_flash::{Cause, Stage};
+use pellucid_flash::{Cause, MapReason, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -167,6 +167,18 @@ pub struct DriveFigures {
     pub erases: BTreeMap<String, u64>,
     /// Victim blocks chosen, by cause.
     pub victims: BTreeMap<String, u64>,
+    /// Map entries that were looked up in the cached mapping table; 0 where the map is in memory.
+    #[serde(default)]
+    pub map_lookups: u64,
+    /// Those that were cached.
+    #[serde(default)]
+    pub map_hits: u64,
+    /// Translation pages read, by why: `lookup`, `eviction`, `gc`, `flush`, as far as it happened.
+    #[serde(default)]
+    pub translation_page_reads: BTreeMap<String, u64>,
+    /// Translation pages programmed, by why.
+    #[serde(default)]
+    pub translation_page_writes: BTreeMap<String, u64>,
     /// Mapping units that were moved.
     pub relocated_units: u64,
     /// Relocations that stayed inside a die.
@@ -356,7 +368,13 @@ pub(crate) fn key(name: &str) -> String {
 }
 
 fn by_cause(counts: &[u64; Cause::COUNT], unit: u64) -> BTreeMap<String, u64> {
-    Cause::ALL.into_iter().map(|cause| (key(cause.name()), counts[cause as usize] * unit)).collect()
+    Cause::listed(counts).map(|cause| (key(cause.name()), counts[cause as usize] * unit)).collect()
+}
+
+fn by_map_reason(counts: &[u64; MapReason::COUNT]) -> BTreeMap<String, u64> {
+    let counted =
+        MapReason::ALL.into_iter().map(|reason| (reason.name().to_string(), counts[reason as usize]));
+    counted.filter(|&(_, count)| count > 0).collect()
 }
 
 impl From<&View> for Figures {
@@ -413,6 +431,10 @@ impl DriveFigures {
             flash_reads: by_cause(&counters.reads, 1),
             erases: by_cause(&counters.erases, 1),
             victims: by_cause(&snapshot.ftl.victims, 1),
+            map_lookups: snapshot.ftl.map.lookups,
+            map_hits: snapshot.ftl.map.hits,
+            translation_page_reads: by_map_reason(&snapshot.ftl.map.reads),
+            translation_page_writes: by_map_reason(&snapshot.ftl.map.writes),
             relocated_units: snapshot.ftl.relocated_units,
             copybacks: counters.copybacks,
             corrected_bits: counters.corrected_bits,

@@ -160,6 +160,28 @@ fn by_cause(text: &mut Text, figures: &Figures) {
             }
         }
     }
+    let name = "pellucid_map_lookups_total";
+    text.each(figures, (name, "counter", "Map entries looked up in the cached mapping table."), |d| {
+        d.map_lookups
+    });
+    let name = "pellucid_map_hits_total";
+    text.each(figures, (name, "counter", "Look-ups that found their entry cached."), |d| d.map_hits);
+    let families: [(&str, &str, Counts); 2] = [
+        ("pellucid_translation_page_reads_total", "Translation pages read, by reason.", |d| {
+            &d.translation_page_reads
+        }),
+        ("pellucid_translation_page_writes_total", "Translation pages programmed, by reason.", |d| {
+            &d.translation_page_writes
+        }),
+    ];
+    for (name, help, counts) in families {
+        text.metric(name, "counter", help);
+        for drive in &figures.drives {
+            for (reason, count) in counts(drive) {
+                text.sample(name, &[("drive", &drive.name), ("reason", reason)], count);
+            }
+        }
+    }
     let name = "pellucid_relocated_units_total";
     text.each(figures, (name, "counter", "Mapping units moved by collection and its kin."), |d| {
         d.relocated_units

@@ -219,8 +219,7 @@ fn drive_status(core: &Core, drive: usize) -> Value {
     };
     let counters = device.counters();
     let programmed: u64 = counters.programmed_sectors.iter().sum();
-    let by_cause: serde_json::Map<String, Value> = Cause::ALL
-        .into_iter()
+    let by_cause: serde_json::Map<String, Value> = Cause::listed(&counters.programmed_sectors)
         .map(|cause| (cause.name().to_string(), counters.programmed_sectors[cause as usize].into()))
         .collect();
     let (mut count, mut sum, mut max) = (0u64, 0u64, 0u32);

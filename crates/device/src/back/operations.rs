@@ -15,13 +15,13 @@ impl Shared {
         self.scheduler.enqueue(self.now, op, ahead, &mut self.events);
     }
 
-    /// Whether a read may overtake other operations of its die: only host reads, and only of what is already programmed.
+    /// Whether a read may overtake other operations of its die: only host reads and what they look up, and only of what is already programmed.
     #[inline]
     fn may_go_ahead(&self, op: u32) -> bool {
         let op = &self.scheduler.ops[op];
         self.config.scheduler.order == DieOrder::ReadFirst
             && op.kind == OpKind::Read
-            && op.cause == Cause::Host
+            && matches!(op.cause, Cause::Host | Cause::Map)
             && self.media.is_programmed(op.ppa)
     }
 

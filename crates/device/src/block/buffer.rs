@@ -46,6 +46,8 @@ pub(crate) struct Entry {
     pub again: bool,
     /// It waits for a stripe.
     pub packed: bool,
+    /// It waits for the address of its page.
+    pub mapping: bool,
     /// Its program is planned and has not ended.
     pub programming: bool,
     /// Found by its logical page.
@@ -93,6 +95,7 @@ const VACANT: Entry = Entry {
     completing: false,
     again: false,
     packed: false,
+    mapping: false,
     programming: false,
     listed: false,
     flushing: false,
@@ -132,7 +135,7 @@ impl Entry {
     /// Whether it cannot go to the media now: its data are changing, or it is on its way already.
     #[inline]
     pub fn is_occupied(&self) -> bool {
-        self.users > self.readers || self.filling || self.packed || self.programming
+        self.users > self.readers || self.filling || self.mapping || self.packed || self.programming
     }
 
     /// Whether somebody waits until the sectors of `mask` are on the media, so that a write must not take them along any more: by

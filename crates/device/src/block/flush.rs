@@ -128,8 +128,13 @@ impl BlockNamespace {
     #[inline]
     pub(crate) fn write_map(&mut self, shared: &mut Shared) {
         while let Some(job) = self.translation.next_map_job() {
-            let MapJob::Program { plan, units, cause, by_cause } = job else {
-                return self.make_space_for_map(shared);
+            let (plan, units, cause, by_cause) = match job {
+                MapJob::Program { plan, units, cause, by_cause } => (plan, units, cause, by_cause),
+                MapJob::Read { page, from, cause } => {
+                    self.read_map(shared, page, from, cause);
+                    continue;
+                }
+                MapJob::NeedsSpace => return self.make_space_for_map(shared),
             };
             self.reserve(shared, &plan, units);
             for position in 0..units as usize {

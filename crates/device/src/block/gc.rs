@@ -8,6 +8,7 @@
 //! One read brings the valid units that one sense has put into the page registers: those of a page, of all planes that work together.
 //! A die keeps at most `gc_parallel` stripes' worth of GC copies in flight, so that host requests are not starved.
 
+use super::fixed_copies::FixedCopies;
 use super::packer::OperationPacker;
 use super::write::SuperpageUnit;
 use super::{BlockNamespace, Purpose};
@@ -15,23 +16,25 @@ use crate::back::scheduler::{FlashOp, OpKind};
 use crate::shared::Shared;
 use pellucid_flash::slab::{Linked, List, NIL, Slab};
 use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa};
-use pellucid_ftl::{Arrival, Arrived, FtlConfig, GcJob, Isolation, Move, Reclaim, Stream};
+use pellucid_ftl::{Arrival, Arrived, CopyId, FtlConfig, GcJob, Isolation, Move, Reclaim, Stream};
 use pellucid_media::ReadResult;
 
 /// A unit being moved.
 #[derive(Clone, Debug)]
-struct GcCopy {
-    moved: Move,
-    lpn: Lpn,
-    die: u32,
+pub(super) struct GcCopy {
+    pub(super) moved: Move,
+    pub(super) lpn: Lpn,
+    pub(super) die: u32,
+    /// It belongs to a fixed copy, at this position.
+    pub(super) fixed: Option<(CopyId, u32)>,
     /// The next one that the same sense brings.
-    next: u32,
+    pub(super) next: u32,
 }
 
 impl Default for GcCopy {
     fn default() -> GcCopy {
         let moved = Move { from: Ppa::NONE, cause: Cause::Collection, to: Stream::Collected, inside: false };
-        GcCopy { moved, lpn: Lpn::NONE, die: 0, next: NIL }
+        GcCopy { moved, lpn: Lpn::NONE, die: 0, fixed: None, next: NIL }
     }
 }
 
@@ -44,20 +47,21 @@ impl Linked for GcCopy {
 /// What GC keeps between steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Gc {
-    copies: Slab<GcCopy>,
+    pub(super) copies: Slab<GcCopy>,
+    pub(super) fixed: FixedCopies,
     images: Vec<u8>,
     unit_images: usize,
     /// Per die: read and waiting for a stripe.
     packers: Vec<OperationPacker>,
     /// Per die: copies under way.
-    moving: Vec<u32>,
+    pub(super) moving: Vec<u32>,
     /// Per die: of these, those that are being read.
-    reading: Vec<u32>,
+    pub(super) reading: Vec<u32>,
     /// Copies that a die keeps in flight.
     moving_max: u32,
     /// Copies found no space.
     stalled: bool,
-    lpns: Vec<Lpn>,
+    pub(super) lpns: Vec<Lpn>,
 }
 
 impl Gc {
@@ -69,6 +73,7 @@ impl Gc {
         let packer = OperationPacker::of_collection(apart, layout.units_per_stripe);
         Gc {
             copies: Slab::default(),
+            fixed: FixedCopies::default(),
             images: Vec::new(),
             unit_images: layout.sectors_per_unit as usize * image_bytes,
             packers: vec![packer; layout.dies as usize],
@@ -92,7 +97,7 @@ impl Gc {
         &mut self.packers[die.0 as usize]
     }
 
-    fn image_mut(&mut self, copy: u32) -> &mut [u8] {
+    pub(super) fn image_mut(&mut self, copy: u32) -> &mut [u8] {
         let at = copy as usize * self.unit_images;
         if self.images.len() < at + self.unit_images {
             self.images.resize(at + self.unit_images, 0);
@@ -119,7 +124,7 @@ impl BlockNamespace {
         self.erase_emptied(shared);
     }
 
-    fn start_copies(&mut self, shared: &mut Shared, die: DieId) {
+    pub(super) fn start_copies(&mut self, shared: &mut Shared, die: DieId) {
         let idle = shared.active == 0;
         while self.gc.moving[die.0 as usize] < self.gc.moving_max
             && let Some(job) = self.translation.next_gc(die, idle)
@@ -127,7 +132,7 @@ impl BlockNamespace {
             match job {
                 GcJob::Move(moved) if moved.inside && self.copy_inside(shared, die, &moved) => {}
                 GcJob::Move(moved) => self.read_copies(shared, die, moved),
-                GcJob::Copy(id) => unreachable!("{id:?}: a page map moves unit by unit"),
+                GcJob::Copy(id) => self.read_sources(shared, die, id),
             }
         }
     }
@@ -156,7 +161,7 @@ impl BlockNamespace {
             if let Some(lpn) = shared.media.page_in_turn(moved.from) {
                 self.translation.prefetch(lpn);
             }
-            let unit = self.gc.copies.insert(GcCopy { moved, lpn: Lpn::NONE, die: die.0, next: NIL });
+            let unit = self.gc.copies.insert(GcCopy { moved, die: die.0, ..GcCopy::default() });
             units.push_back(&mut self.gc.copies, unit);
             head = if count == 0 { unit } else { head };
             count += 1;
@@ -186,7 +191,7 @@ impl BlockNamespace {
         true
     }
 
-    fn count_copy(&mut self, shared: &mut Shared, cause: Cause) {
+    pub(super) fn count_copy(&mut self, shared: &mut Shared, cause: Cause) {
         shared.counts(self.number).programmed_sectors[cause as usize] +=
             u64::from(shared.layout.sectors_per_unit);
     }
@@ -228,7 +233,10 @@ impl BlockNamespace {
 
     /// Takes in a unit that was read; `false`: it must be read again.
     fn take_copy(&mut self, shared: &mut Shared, copy: u32, attempts: u32) -> bool {
-        let GcCopy { moved, die, .. } = self.gc.copies[copy];
+        let GcCopy { moved, die, fixed, .. } = self.gc.copies[copy];
+        if let Some((id, position)) = fixed {
+            return self.take_source(shared, copy, id, position, attempts);
+        }
         let named = shared.media.page(moved.from);
         let mut arrival = Arrival::Outdated;
         if self.translation.is_current(moved.from, named) {
@@ -256,7 +264,7 @@ impl BlockNamespace {
         true
     }
 
-    fn drop_copy(&mut self, copy: u32) {
+    pub(super) fn drop_copy(&mut self, copy: u32) {
         let die = self.gc.copies[copy].die;
         self.gc.copies.release(copy);
         self.gc.moving[die as usize] -= 1;
@@ -338,8 +346,9 @@ impl BlockNamespace {
     }
 
     pub(crate) fn copy_programmed(&mut self, shared: &mut Shared, copy: u32, ok: bool, programmed_in: DieId) {
-        let GcCopy { moved: Move { from, to, .. }, lpn, die, .. } = self.gc.copies[copy];
-        if ok || !self.translation.is_current(from, Some(lpn)) {
+        let GcCopy { moved: Move { from, to, .. }, lpn, die, fixed, .. } = self.gc.copies[copy];
+        // Translation plans fixed copies again by itself.
+        if ok || fixed.is_some() || !self.translation.is_current(from, Some(lpn)) {
             self.drop_copy(copy);
         } else {
             self.gc.copies[copy].moved.cause = Cause::Retirement;

@@ -11,9 +11,11 @@
 pub(crate) mod buffer;
 mod damage;
 mod discards;
+mod fixed_copies;
 mod flush;
 mod fold;
 mod gc;
+mod map_reads;
 pub(crate) mod mount;
 mod packer;
 pub(crate) mod placement;
@@ -32,7 +34,7 @@ use flush::Flushes;
 use gc::Gc;
 use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Command, Layout, Lpn, Nanos, Opcode, Ppa, Status};
-use pellucid_ftl::{FtlConfig, Located, MountReport, ProgramId, Translation};
+use pellucid_ftl::{FtlConfig, Located, MapPage, MountReport, ProgramId, Translation};
 use placement::Placement;
 use write::Writes;
 
@@ -53,6 +55,7 @@ pub(crate) struct BlockNamespace {
     pub buffer: Buffer,
     writes: Writes,
     flushes: Flushes,
+    map_reads: map_reads::MapReads,
     gc: Gc,
     discards: Discards,
     pub placement: Placement,
@@ -78,6 +81,8 @@ enum Purpose {
     Move(u32),
     /// A planned program.
     Program(ProgramId),
+    /// This translation page is read.
+    Map(MapPage),
     Erase,
 }
 
@@ -87,6 +92,7 @@ impl Purpose {
             (0, entry) => Purpose::Fill(entry),
             (1, unit) => Purpose::Move(unit),
             (2, id) => Purpose::Program(ProgramId(id)),
+            (4, page) => Purpose::Map(MapPage(page)),
             _ => Purpose::Erase,
         }
     }
@@ -96,6 +102,7 @@ impl Purpose {
             Purpose::Fill(entry) => Token::new(0, entry),
             Purpose::Move(unit) => Token::new(1, unit),
             Purpose::Program(ProgramId(id)) => Token::new(2, id),
+            Purpose::Map(MapPage(page)) => Token::new(4, page),
             Purpose::Erase => Token::new(3, 0),
         }
     }
@@ -195,7 +202,7 @@ impl BlockNamespace {
         match Purpose::of(shared.scheduler.ops[op].owner.token) {
             Purpose::Erase => shared.begin_erase(ppa),
             Purpose::Program(id) => self.begin_program(shared, id, ppa),
-            Purpose::Fill(_) | Purpose::Move(_) => unreachable!("a program without a plan"),
+            Purpose::Fill(_) | Purpose::Move(_) | Purpose::Map(_) => unreachable!("a program without a plan"),
         }
     }
 
@@ -210,6 +217,7 @@ impl BlockNamespace {
                 self.fill_arrived(shared, op, entry);
             }
             Purpose::Move(head) => self.copies_arrived(shared, op, head),
+            Purpose::Map(page) => self.map_page_arrived(shared, op, page),
             Purpose::Program(_) | Purpose::Erase => unreachable!("a read that serves a program"),
         }
     }
@@ -220,7 +228,7 @@ impl BlockNamespace {
         match Purpose::of(shared.scheduler.ops[op].owner.token) {
             Purpose::Erase => self.erase_done(shared, op),
             Purpose::Program(id) => self.program_done(shared, op, id),
-            Purpose::Fill(_) | Purpose::Move(_) => unreachable!("a program without a plan"),
+            Purpose::Fill(_) | Purpose::Move(_) | Purpose::Map(_) => unreachable!("a program without a plan"),
         }
     }
 
@@ -230,6 +238,13 @@ impl BlockNamespace {
     pub fn go_on(&mut self, shared: &mut Shared) -> bool {
         if self.flushes.take_settled() {
             self.continue_flush(shared);
+            return true;
+        }
+        if self.writes.packer.has_stalled() && self.let_in(shared) {
+            return true;
+        }
+        if self.translation.has_map_work() {
+            self.write_map(shared);
             return true;
         }
         self.pad_if_awaited(shared);
@@ -274,8 +289,9 @@ impl BlockNamespace {
         programmed || self.buffer.find(lpn).is_some_and(|entry| self.buffer[entry].dirty != 0)
     }
 
-    pub fn check(&self) {
+    pub fn check(&self, shared: &Shared) {
         self.translation.check();
+        self.translation.check_media(&mount::Source::of(&shared.layout, &shared.media));
         self.buffer.check();
     }
 }

@@ -22,7 +22,12 @@ pub(crate) struct Source<'a> {
     pub blocks_per_die: u32,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// As a namespace of all blocks sees them.
+    pub fn of(layout: &Layout, media: &'a Media) -> Source<'a> {
+        Source { media, blocks: 0..layout.blocks_per_die, blocks_per_die: layout.blocks_per_die }
+    }
+
     fn is_foreign(&self, block: BlockId) -> bool {
         !self.blocks.contains(&(block.0 % self.blocks_per_die))
     }
@@ -76,6 +81,7 @@ impl BlockNamespace {
             buffer: Buffer::new(&buffer, layout.sectors_per_unit, image_bytes),
             writes: Writes::new(ftl.handles, layout.units_per_stripe),
             flushes: Flushes::default(),
+            map_reads: Default::default(),
             gc: Gc::new(&ftl, layout, image_bytes),
             discards: Discards::default(),
             placement: Placement::default(),

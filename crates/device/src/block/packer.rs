@@ -9,8 +9,11 @@
 //! packer knows units by number only; whose numbers they are, and when less than a stripe has to leave, its owner knows. The
 //! write path has one, and collection one for each die.
 //!
+//! Log blocks have a stream for each logical block, of which most have nothing to write: these share queues, and give theirs back when it
+//! is empty.
+//!
 //! Invariants: a unit is in one queue at most; a queue is left in the order in which it was entered; `waiting` is the sum of all
-//! queues.
+//! queues; a stream of log blocks has a queue if and only if something waits in it.
 
 use pellucid_ftl::Stream;
 use std::collections::VecDeque;
@@ -22,12 +25,19 @@ pub(crate) struct OperationPacker {
     queues: Vec<Queue>,
     stripe: usize,
     waiting: usize,
+    /// The queue of each stream of log blocks, as far as they have come, or none; and queues that nobody has.
+    logs: Vec<Option<u32>>,
+    idle: Vec<u32>,
+    /// Queues of log blocks that found no space.
+    stalled: u32,
 }
 
 #[derive(Clone, Debug)]
 struct Queue {
     stream: Stream,
     units: VecDeque<u32>,
+    /// Of a log block: it found no space, and is not tried again before some came.
+    stalled: bool,
 }
 
 /// The queue of a stream.
@@ -54,15 +64,82 @@ impl OperationPacker {
     }
 
     fn new(streams: impl Iterator<Item = Stream>, units_per_stripe: u32) -> OperationPacker {
-        let queues: Vec<Queue> = streams.map(|stream| Queue { stream, units: VecDeque::new() }).collect();
+        let queue = |stream| Queue { stream, units: VecDeque::new(), stalled: false };
+        let queues: Vec<Queue> = streams.map(queue).collect();
         debug_assert!(queues.iter().enumerate().all(|(i, queue)| queue_of(queue.stream) == i));
-        OperationPacker { queues, stripe: units_per_stripe as usize, waiting: 0 }
+        OperationPacker { queues, stripe: units_per_stripe as usize, ..OperationPacker::default() }
+    }
+
+    /// The queue of a stream of log blocks; it takes one that nobody has.
+    fn queue_of_log(&mut self, log: u32) -> usize {
+        let at = log as usize;
+        if self.logs.len() <= at {
+            self.logs.resize(at + 1, None);
+        }
+        if let Some(queue) = self.logs[at] {
+            return queue as usize;
+        }
+        let queue = self.idle.pop().unwrap_or_else(|| {
+            self.queues.push(Queue { stream: Stream::Log(log), units: VecDeque::new(), stalled: false });
+            self.queues.len() as u32 - 1
+        });
+        self.queues[queue as usize].stream = Stream::Log(log);
+        self.logs[at] = Some(queue);
+        queue as usize
+    }
+
+    /// A unit has left a queue. A stream of log blocks without units has no queue.
+    #[inline]
+    fn left(&mut self, queue: usize) {
+        if let Stream::Log(log) = self.queues[queue].stream
+            && self.queues[queue].units.is_empty()
+            && self.logs[log as usize].take().is_some()
+        {
+            self.stalled -= u32::from(std::mem::take(&mut self.queues[queue].stalled));
+            self.idle.push(queue as u32);
+        }
+    }
+
+    /// A queue found no space. Those of log blocks wait for space of their own, and do not keep the others from going on.
+    pub fn stall(&mut self, queue: usize) {
+        let record = &mut self.queues[queue];
+        if matches!(record.stream, Stream::Log(_)) && !std::mem::replace(&mut record.stalled, true) {
+            self.stalled += 1;
+        }
+    }
+
+    /// Whether a queue of a log block waits for space.
+    #[inline]
+    pub fn is_stalled(&self, queue: usize) -> bool {
+        self.queues[queue].stalled
+    }
+
+    /// Whether any does.
+    #[inline]
+    pub fn has_stalled(&self) -> bool {
+        self.stalled > 0
+    }
+
+    /// Whether its streams are those of log blocks.
+    #[inline]
+    pub fn is_of_logs(&self) -> bool {
+        !self.logs.is_empty()
+    }
+
+    /// Space has come for queues of log blocks.
+    pub fn resume(&mut self) {
+        if std::mem::take(&mut self.stalled) > 0 {
+            self.queues.iter_mut().for_each(|queue| queue.stalled = false);
+        }
     }
 
     /// A unit waits for a stripe of its stream from now on; gives the number of that queue.
     #[inline]
     pub fn pack(&mut self, stream: Stream, unit: u32) -> usize {
-        let queue = queue_of(stream);
+        let queue = match stream {
+            Stream::Log(log) => self.queue_of_log(log),
+            _ => queue_of(stream),
+        };
         self.queues[queue].units.push_back(unit);
         self.waiting += 1;
         queue
@@ -80,6 +157,7 @@ impl OperationPacker {
     /// Removes the unit at a place of a queue.
     pub fn remove(&mut self, queue: usize, at: usize) {
         self.waiting -= usize::from(self.queues[queue].units.remove(at).is_some());
+        self.left(queue);
     }
 
     /// Numbers of all queues.
@@ -128,6 +206,7 @@ impl OperationPacker {
     pub fn take(&mut self, queue: usize) -> Option<u32> {
         let unit = self.queues[queue].units.pop_front()?;
         self.waiting -= 1;
+        self.left(queue);
         Some(unit)
     }
 
@@ -135,6 +214,7 @@ impl OperationPacker {
     pub fn take_all(&mut self, queue: usize) -> VecDeque<u32> {
         let units = std::mem::take(&mut self.queues[queue].units);
         self.waiting -= units.len();
+        self.left(queue);
         units
     }
 
@@ -188,6 +268,27 @@ mod tests {
         packer.pack(Stream::Collected, 3);
         packer.pack(Stream::Worn, 4);
         assert_eq!((packer.take_all(queue).len(), packer.waiting()), (1, 1));
+    }
+
+    /// A queue serves whichever log block has something to write; one that found no space is told when some came.
+    #[test]
+    fn log_blocks_share_queues() {
+        let mut packer = OperationPacker::of_host(1, 2);
+        let first = packer.pack(Stream::Log(700), 1);
+        let second = packer.pack(Stream::Log(3), 2);
+        assert_ne!(first, second);
+        assert_eq!(packer.pack(Stream::Log(700), 3), first);
+        packer.stall(first);
+        assert!(packer.is_stalled(first) && !packer.is_stalled(second) && packer.has_stalled());
+        packer.resume();
+        assert!(!packer.has_stalled());
+        packer.stall(second);
+        assert_eq!((packer.take(second), packer.has_stalled()), (Some(2), false));
+        assert_eq!(packer.pack(Stream::Log(4), 5), second);
+        assert_eq!(packer.stream(second), Stream::Log(4));
+        assert_eq!(packer.next_stripe(first).collect::<Vec<_>>(), [1, 3]);
+        packer.stall(0);
+        assert!(!packer.has_stalled(), "not of a log block");
     }
 
     /// Each queue once, and none if nothing waits.

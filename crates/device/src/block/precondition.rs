@@ -6,8 +6,9 @@
 use super::BlockNamespace;
 use crate::shared::Shared;
 use pellucid_flash::{DieId, Lpn, Ppa};
-use pellucid_ftl::{Arrival, Arrived, GcJob, MapJob, Plan, Reclaim, Stream};
+use pellucid_ftl::{Arrival, Arrived, CopyId, GcJob, MapJob, Plan, Reclaim, Stream, Translation};
 use pellucid_media::{Outcome, ReadResult};
+use std::collections::BTreeMap;
 
 /// Why a drive could not be filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,9 @@ pub struct Filler {
     handle: u16,
     lpns: Vec<Lpn>,
     images: Vec<u8>,
+    /// Of log blocks: superpages that are not full, by stream, and the units in them.
+    parts: BTreeMap<u32, (Vec<Lpn>, Vec<u8>)>,
+    part_units: usize,
     moved: Vec<(Lpn, Ppa)>,
     moved_images: Vec<u8>,
 }
@@ -55,6 +59,9 @@ impl BlockNamespace {
         image: &[u8],
     ) -> Result<(), NoRoom> {
         debug_assert_eq!(shared.active, 0, "preconditioning a drive at work");
+        if let Translation::LogBlock(_) = self.translation {
+            return self.fill_log(shared, filler, lpn, image);
+        }
         filler.lpns.push(lpn);
         filler.images.extend_from_slice(image);
         if filler.lpns.len() == shared.layout.units_per_stripe as usize {
@@ -66,7 +73,85 @@ impl BlockNamespace {
 
     /// Programs what [`BlockNamespace::fill_unit`] still holds.
     pub fn fill_end(&mut self, shared: &mut Shared, filler: &mut Filler) -> Result<(), NoRoom> {
+        while let Some((&log, _)) = filler.parts.first_key_value() {
+            self.fill_superpage_of(shared, filler, log)?;
+        }
         if filler.lpns.is_empty() { Ok(()) } else { self.fill_stripe(shared, filler) }
+    }
+
+    /// Gathers a unit with others of its log block. As many wait as the data buffer would hold; then the fullest superpage is padded.
+    fn fill_log(
+        &mut self,
+        shared: &mut Shared,
+        filler: &mut Filler,
+        lpn: Lpn,
+        image: &[u8],
+    ) -> Result<(), NoRoom> {
+        let Stream::Log(log) = self.translation.stream(lpn, filler.handle) else {
+            unreachable!("log blocks")
+        };
+        let (lpns, images) = filler.parts.entry(log).or_default();
+        lpns.push(lpn);
+        images.extend_from_slice(image);
+        filler.part_units += 1;
+        if lpns.len() == shared.layout.units_per_stripe as usize {
+            return self.fill_superpage_of(shared, filler, log);
+        }
+        if filler.part_units < self.buffer.count() as usize {
+            return Ok(());
+        }
+        let fullest = filler.parts.iter().max_by_key(|(_, (lpns, _))| lpns.len());
+        let fullest = fullest.map_or(log, |(&log, _)| log);
+        self.fill_superpage_of(shared, filler, fullest)
+    }
+
+    fn fill_superpage_of(
+        &mut self,
+        shared: &mut Shared,
+        filler: &mut Filler,
+        log: u32,
+    ) -> Result<(), NoRoom> {
+        let Some((lpns, images)) = filler.parts.remove(&log) else { return Ok(()) };
+        filler.part_units -= lpns.len();
+        loop {
+            let Some(plan) = self.translation.place(Stream::Log(log), None, &lpns) else {
+                let mut went_on = false;
+                for die in (0..shared.layout.dies).map(DieId) {
+                    went_on |= self.collect_now(shared, die, filler)?;
+                }
+                if went_on || self.translation.take_released() {
+                    continue;
+                }
+                return Err(NoRoom);
+            };
+            let ok = self.program_now(shared, &plan, &lpns, &images);
+            self.collect_now(shared, plan.die, filler)?;
+            if ok {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out a fixed copy.
+    fn copy_now(&mut self, shared: &mut Shared, filler: &mut Filler, id: CopyId) {
+        let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
+        let sources = self.translation.copy_sources(id).to_vec();
+        filler.moved_images.resize(sources.len() * unit, 0);
+        for (position, &from) in sources.iter().enumerate().filter(|(_, from)| from.is_some()) {
+            let readable = (0..=shared.config.scheduler.read_retries).any(|attempt| {
+                let result = shared.media.read(from, 0, &mut filler.moved_images[position * unit..], attempt);
+                matches!(result, ReadResult::Ok { .. })
+            });
+            if !readable {
+                self.translation.copy_lost(id, position as u32);
+            }
+        }
+        let mut lpns = std::mem::take(&mut self.writes.lpns);
+        if let Some(plan) = self.translation.place_copy(id, &mut lpns) {
+            self.program_now(shared, &plan, &lpns, &filler.moved_images);
+        }
+        self.writes.lpns = lpns;
+        filler.moved_images.clear();
     }
 
     fn fill_stripe(&mut self, shared: &mut Shared, filler: &mut Filler) -> Result<(), NoRoom> {
@@ -79,6 +164,7 @@ impl BlockNamespace {
             let plan = plan.ok_or(NoRoom)?;
             let ok = self.program_now(shared, &plan, &filler.lpns, &filler.images);
             self.collect_now(shared, plan.die, filler)?;
+            self.write_map_now(shared)?;
             if ok {
                 break;
             }
@@ -94,7 +180,8 @@ impl BlockNamespace {
             .program_begin(plan.first, plan.sequence)
             .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
         let unit = images.len() / lpns.len();
-        for (i, (&lpn, image)) in lpns.iter().zip(images.chunks_exact(unit)).enumerate() {
+        let units = lpns.iter().zip(images.chunks_exact(unit)).enumerate();
+        for (i, (&lpn, image)) in units.filter(|(_, (lpn, _))| **lpn != Lpn::NONE) {
             shared.media.put_unit(Ppa(plan.first.0 + i as u32), lpn, image);
         }
         let ok = shared.media.program_end(plan.first) == Outcome::Ok;
@@ -103,22 +190,30 @@ impl BlockNamespace {
         ok
     }
 
-    /// Foreground GC of a die, to its end.
-    fn collect_now(&mut self, shared: &mut Shared, die: DieId, filler: &mut Filler) -> Result<(), NoRoom> {
-        self.erase_now(shared)?;
+    /// Foreground GC of a die, to its end; whether there was any.
+    fn collect_now(&mut self, shared: &mut Shared, die: DieId, filler: &mut Filler) -> Result<bool, NoRoom> {
+        let mut some = self.erase_now(shared)?;
         let (mut stream, mut missed) = (Stream::Collected, false);
         loop {
             let Some(job) = self.translation.next_gc(die, false) else {
                 self.move_now(shared, die, stream, filler)?;
                 // A victim that has been read to its end is followed by another one, if there is one.
-                if !self.erase_now(shared)? && missed {
-                    return Ok(());
+                let erased = self.erase_now(shared)?;
+                some |= erased;
+                if !erased && missed {
+                    return Ok(some);
                 }
                 missed = true;
                 continue;
             };
-            missed = false;
-            let GcJob::Move(moved) = job else { unreachable!("a page map moves unit by unit") };
+            (some, missed) = (true, false);
+            let moved = match job {
+                GcJob::Move(moved) => moved,
+                GcJob::Copy(id) => {
+                    self.copy_now(shared, filler, id);
+                    continue;
+                }
+            };
             let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
             let at = filler.moved.len() * unit;
             filler.moved_images.resize(at + unit, 0);
@@ -153,7 +248,14 @@ impl BlockNamespace {
     fn write_map_now(&mut self, shared: &mut Shared) -> Result<bool, NoRoom> {
         let mut some = false;
         while let Some(job) = self.translation.next_map_job() {
-            let MapJob::Program { plan, units, .. } = job else { return Err(NoRoom) };
+            let (plan, units) = match job {
+                MapJob::Program { plan, units, .. } => (plan, units),
+                MapJob::Read { page, .. } => {
+                    self.translation.map_page_read(page, true);
+                    continue;
+                }
+                MapJob::NeedsSpace => return Err(NoRoom),
+            };
             shared
                 .media
                 .program_begin(plan.first, plan.sequence)

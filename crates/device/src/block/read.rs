@@ -15,6 +15,7 @@
 //! Slices that come while a fill is under way join it. A fill brings only the sectors that the entry does not have, so a
 //! write that arrives meanwhile is not undone.
 
+use super::map_reads::Then;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::config::DieOrder;
@@ -173,11 +174,24 @@ impl BlockNamespace {
     pub(crate) fn start_fill(&mut self, shared: &mut Shared, entry: u32, cause: Cause, work: u32) {
         let held = &mut self.buffer[entry];
         (held.filling, held.hollow) = (true, false);
-        let newest = match self.translation.lookup(held.lpn) {
+        let located = self.translation.lookup(held.lpn);
+        self.fill_from(shared, entry, located, cause, work);
+    }
+
+    /// As [`BlockNamespace::start_fill`], for a page that lies there.
+    pub(super) fn fill_from(
+        &mut self,
+        shared: &mut Shared,
+        entry: u32,
+        located: Located,
+        cause: Cause,
+        work: u32,
+    ) {
+        let newest = match located {
             Located::At(ppa) => ppa,
             Located::Zero => return self.fill_zeros(shared, entry, None),
             Located::Lost => return self.end_fill(shared, entry, Status::UnrecoveredRead, None),
-            Located::NeedsMap(page) => unreachable!("{page:?}: all of a page map is in memory"),
+            Located::NeedsMap(page) => return self.await_map(shared, entry, page, Then::Fill(cause, work)),
         };
         let hurries = cause == Cause::Host && shared.config.scheduler.order == DieOrder::ReadFirst;
         let ppa = match hurries {

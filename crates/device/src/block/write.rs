@@ -10,6 +10,7 @@
 //! Units are gathered until a stripe is full. A partial stripe is padded only when somebody waits for it and nothing that
 //! could fill it is on its way: [`crate::block::write_waits`].
 
+use super::map_reads::Then;
 use super::packer::OperationPacker;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
@@ -26,6 +27,8 @@ use pellucid_media::Outcome;
 pub(crate) enum SuperpageUnit {
     Entry(u32),
     Moved(u32),
+    /// Nothing, because the superpage has a fixed place.
+    Hole,
     /// What [`pellucid_ftl::Translation::metadata`] says.
     Metadata,
     Copyback {
@@ -224,6 +227,15 @@ impl BlockNamespace {
     }
 
     fn pack(&mut self, shared: &mut Shared, entry: u32) {
+        // What it overwrites becomes invalid, so that has to be known.
+        match self.translation.lookup(self.buffer[entry].lpn) {
+            Located::NeedsMap(page) => self.await_map(shared, entry, page, Then::Leave),
+            _ => self.pack_known(shared, entry),
+        }
+    }
+
+    /// As [`BlockNamespace::pack`], when what it overwrites is known.
+    pub(super) fn pack_known(&mut self, shared: &mut Shared, entry: u32) {
         self.buffer[entry].packed = true;
         self.buffer[entry].packed_at = self.writes.arrived;
         self.writes.leaving += 1;
@@ -242,6 +254,9 @@ impl BlockNamespace {
 
     /// Plans full stripes of a queue of the packer (and the rest, if `pad`).
     pub(crate) fn program_packed(&mut self, shared: &mut Shared, queue: usize, pad: bool) {
+        if self.writes.packer.is_stalled(queue) {
+            return;
+        }
         while self.writes.packer.has_stripe(queue) || (pad && !self.writes.packer.is_empty(queue)) {
             let mut lpns = std::mem::take(&mut self.writes.lpns);
             lpns.clear();
@@ -252,6 +267,7 @@ impl BlockNamespace {
             self.writes.lpns = lpns;
             let Some(plan) = plan else {
                 self.writes.stalled = true;
+                self.writes.packer.stall(queue);
                 // A drive that was just switched on may have to collect before it can take anything.
                 self.pump_all(shared);
                 return;
@@ -323,7 +339,7 @@ impl BlockNamespace {
         let op = shared.scheduler.ops.insert(op);
         shared.ask_issue(op);
         // Room was used, so collection may be due. Relocation pumps by itself.
-        if matches!(cause, Cause::Host | Cause::Journal) {
+        if matches!(cause, Cause::Host | Cause::Journal | Cause::Map) {
             self.pump(shared, plan.die);
         }
     }
@@ -340,6 +356,7 @@ impl BlockNamespace {
         for i in 0..self.writes.counts[id.0 as usize] {
             let ppa = Ppa(first.0 + i);
             match self.unit(shared, id, i) {
+                SuperpageUnit::Hole => {}
                 SuperpageUnit::Entry(entry) if self.buffer[entry].dropped => {}
                 SuperpageUnit::Entry(entry) => {
                     shared.media.put_unit(ppa, self.buffer[entry].lpn, self.buffer.images(entry, 0, sectors));
@@ -397,6 +414,7 @@ impl BlockNamespace {
                 SuperpageUnit::Entry(entry) => self.entry_programmed(shared, entry, ok, &stages),
                 SuperpageUnit::Moved(r) => self.copy_programmed(shared, r, ok, die),
                 SuperpageUnit::Metadata => self.write_map(shared),
+                SuperpageUnit::Hole => {}
                 SuperpageUnit::Copyback { from, lpn, to } => {
                     let again = Move { from, cause: Cause::Retirement, to, inside: false };
                     self.copyback_done(shared, die, again, lpn, ok);

@@ -68,7 +68,7 @@ impl BlockNamespace {
     /// wait for the stripe wait no longer than for as many writes as the buffer has entries.
     pub(crate) fn pad_overdue(&mut self, shared: &mut Shared) {
         let awaited = self.writes.awaited > 0 || self.flushes.waiting();
-        if self.writes.packer.waiting() == 0 || !awaited || self.writes.stalled {
+        if self.writes.packer.waiting() == 0 || !awaited || self.waits_for_space() {
             return;
         }
         let patience = u64::from(self.buffer.write_limit());
@@ -83,7 +83,13 @@ impl BlockNamespace {
     /// Whether stripes may fill by themselves, or could not be planned.
     #[inline]
     fn more_comes(&self) -> bool {
-        self.writes.inbound > 0 || self.writes.filling > 0 || self.writes.stalled
+        self.writes.inbound > 0 || self.writes.filling > 0 || self.waits_for_space()
+    }
+
+    /// Whether stripes could not be planned; not those of log blocks, each of which waits for itself.
+    #[inline]
+    fn waits_for_space(&self) -> bool {
+        self.writes.stalled && !self.writes.packer.is_of_logs()
     }
 
     /// Collection went on: what waited for it does so too. Whether it had.
@@ -99,6 +105,7 @@ impl BlockNamespace {
     /// Blocks were erased, or collection went on: what waited for room does so too.
     pub(crate) fn resume_stalled(&mut self, shared: &mut Shared) {
         if std::mem::take(&mut self.writes.stalled) {
+            self.writes.packer.resume();
             for queue in self.writes.packer.queues() {
                 self.program_packed(shared, queue, false);
             }

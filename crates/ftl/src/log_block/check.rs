@@ -2,6 +2,7 @@
 
 use super::blocks::Role;
 use super::{LogBlock, NO_BLOCK, Scheme};
+use crate::mount::MountSource;
 use pellucid_flash::{BlockId, DieId, Lpn, Ppa};
 use std::collections::BTreeSet;
 
@@ -13,6 +14,16 @@ impl LogBlock {
         self.check_places();
         for die in (0..self.layout.dies).map(DieId) {
             self.check_die(die);
+        }
+    }
+
+    /// Panics where the media do not hold what the table says. Cost: the whole drive.
+    pub fn check_media(&self, source: &impl MountSource) {
+        for lpn in (0..self.user_units).map(Lpn) {
+            let ppa = self.map.get(lpn);
+            let copy = if ppa.is_some() { self.readable(ppa) } else { ppa };
+            let named = if copy.is_some() { source.spare(copy).map(|spare| spare.0) } else { None };
+            assert!(named.is_none_or(|named| named == lpn), "unit {} is of {named:?}, not {lpn:?}", copy.0);
         }
     }
 

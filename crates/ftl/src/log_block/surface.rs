@@ -3,7 +3,7 @@
 
 use super::LogBlock;
 use crate::handles::Handles;
-use crate::translation::{Arrival, Arrived, Move};
+use crate::translation::{Arrival, Arrived, MapPage, Move};
 use pellucid_flash::{DieId, Lpn, Ppa};
 use std::ops::Range;
 
@@ -36,6 +36,15 @@ impl LogBlock {
     #[inline]
     pub fn checkpoint(&mut self) -> bool {
         false
+    }
+
+    /// All of the map is in memory.
+    pub fn map_page_read(&mut self, _page: MapPage, _ok: bool) {}
+
+    /// Whether [`LogBlock::next_map_job`] may have something.
+    #[inline]
+    pub fn has_map_work(&self) -> bool {
+        self.map_jobs
     }
 
     /// The placement handles: one.

@@ -178,6 +178,7 @@ impl PageMap {
                 self.gc.note_moving(&self.layout, old, false);
             }
             if ok {
+                self.entry_changed(lpn, gc.then_some(if old.is_some() { old } else { first }));
                 self.invalidate(old, Outdated::Replaced);
             } else {
                 self.undo(lpn, Ppa(first.0 + i), old);

@@ -5,12 +5,12 @@ use super::{Jobs, Run, RunError, Source, busy};
 use crate::report::format::{duration, percent};
 use crate::report::{
     ByCause, Collection, Drive, EraseCounts, FirmwareModules, GroupResult, HostCost, HostLayer, JobResult,
-    MediaHealth, Mount, Replay, Report, RequestRecorder, Requests, Series, SlcCache, Span, Utilisation, Wear,
-    WearHistogram, Workload, WriteAmplification,
+    MapCache, MapPages, MediaHealth, Mount, Replay, Report, RequestRecorder, Requests, Series, SlcCache,
+    Span, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
 use pellucid_device::{Counters, Device, FirmwareModule, Namespace};
-use pellucid_flash::{Cause, Nanos, SimTime};
-use pellucid_ftl::FtlCounters;
+use pellucid_flash::{Cause, MapReason, Nanos, SimTime};
+use pellucid_ftl::{FtlCounters, MAP_ENTRY_BYTES, Map, MapCounters};
 use pellucid_host::HostCounters;
 use std::collections::BTreeMap;
 
@@ -174,6 +174,18 @@ fn ftl_difference(now: &FtlCounters, before: &FtlCounters) -> FtlCounters {
         cached_units: now.cached_units - before.cached_units,
         direct_units: now.direct_units - before.direct_units,
         merges: std::array::from_fn(|kind| now.merges[kind].since(&before.merges[kind])),
+        map: map_difference(&now.map, &before.map),
+    }
+}
+
+fn map_difference(now: &MapCounters, before: &MapCounters) -> MapCounters {
+    let each =
+        |n: &[u64; MapReason::COUNT], b: &[u64; MapReason::COUNT]| std::array::from_fn(|i| n[i] - b[i]);
+    MapCounters {
+        lookups: now.lookups - before.lookups,
+        hits: now.hits - before.hits,
+        reads: each(&now.reads, &before.reads),
+        writes: each(&now.writes, &before.writes),
     }
 }
 
@@ -201,6 +213,7 @@ pub fn report(
     let victims = ftl.victims.iter().sum::<u64>() - ftl.victims[Cause::Fold as usize];
     let utilisation = utilisation(device, &measured);
     let slc_cache = slc_cache(device, &measured.ftl, &counters);
+    let map_cache = map_cache(device, &measured.ftl.map);
     Report {
         warnings: warnings(&measured),
         drive: Drive {
@@ -251,6 +264,7 @@ pub fn report(
             suspensions: counters.suspensions,
         },
         utilisation,
+        map_cache,
         slc_cache,
         host_layer: measured.host.map(|host| host_layer(&host, measured.simulated)),
         replay: measured.replay,
@@ -278,6 +292,19 @@ fn warnings(measured: &Measured) -> Vec<String> {
         ));
     }
     warnings
+}
+
+fn map_cache(device: &Device, counters: &MapCounters) -> Option<MapCache> {
+    let Map::Demand { cache_bytes } = device.config().ftl.map else { return None };
+    let MapCounters { lookups, hits, reads, writes } = counters;
+    Some(MapCache {
+        entries: cache_bytes / MAP_ENTRY_BYTES,
+        lookups: *lookups,
+        hit_ratio: (*lookups > 0).then(|| *hits as f64 / *lookups as f64),
+        lookup_reads: reads[MapReason::Lookup as usize],
+        merge_reads: MapPages::new(reads),
+        writes: MapPages::new(writes),
+    })
 }
 
 fn slc_cache(device: &Device, ftl: &FtlCounters, counters: &Counters) -> Option<SlcCache> {

@@ -12,6 +12,7 @@ use super::plot::{self, Unit, escape};
 use super::text::PARTIAL;
 use super::{Direction, Report, Requests, jobs};
 use figures as figure;
+use pellucid_flash::Cause;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -311,7 +312,13 @@ fn amplification(report: &Report) -> Vec<Part> {
     let amplification = &report.write_amplification;
     let head = ["cause", "programmed", "per host byte", "programs", "reads", "erases"];
     let mut rows: Vec<Vec<String>> = Vec::new();
-    for cause in pellucid_flash::Cause::ALL {
+    let happened = |cause: Cause| {
+        amplification.programs[cause]
+            + amplification.flash_reads[cause]
+            + report.collection.erased_blocks[cause]
+            > 0
+    };
+    for cause in Cause::ALL.into_iter().filter(|&cause| !cause.is_particular() || happened(cause)) {
         rows.push(vec![
             cause.name().into(),
             bytes(amplification.programmed_bytes[cause] as f64),
@@ -395,6 +402,21 @@ fn health(report: &Report) -> Vec<Part> {
             ("copybacks", count(report.write_amplification.copybacks)),
         ],
     )));
+    if let Some(map) = &report.map_cache {
+        parts.push(Part::Half(facts(
+            "Cached mapping table",
+            &[
+                ("entries", count(map.entries)),
+                ("look-ups", count(map.lookups)),
+                ("hits", optional(map.hit_ratio, percent)),
+                ("translation pages read for look-ups", count(map.lookup_reads)),
+                ("read to be merged", count(map.merge_reads.named().iter().map(|(_, n)| n).sum())),
+                ("written for evictions", count(map.writes.eviction)),
+                ("written for GC", count(map.writes.gc)),
+                ("written for flushes and checkpoints", count(map.writes.flush)),
+            ],
+        )));
+    }
     parts.push(Part::Half(facts(
         "Media errors",
         &[

@@ -39,6 +39,7 @@ pub use text::render_text;
 
 use crate::output;
 use pellucid_device::FirmwareModule;
+use pellucid_flash::{Cause, MapReason};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -92,6 +93,9 @@ pub struct Report {
     pub media: MediaHealth,
     /// How busy each part was.
     pub utilisation: Utilisation,
+    /// What the cached mapping table did; absent where the map is in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map_cache: Option<MapCache>,
     /// What went through the SLC cache; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slc_cache: Option<SlcCache>,
@@ -103,6 +107,47 @@ pub struct Report {
     pub replay: Option<Replay>,
     /// The run over time.
     pub series: Series,
+}
+
+/// What the cached mapping table of a map in flash did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct MapCache {
+    /// Entries that fit.
+    pub entries: u64,
+    /// Entries that were looked up for reads and writes.
+    pub lookups: u64,
+    /// Those that were cached, as a share of `lookups`; absent without any.
+    pub hit_ratio: Option<f64>,
+    /// Translation pages read because an entry was not cached.
+    pub lookup_reads: u64,
+    /// Translation pages read to be merged with what is newer, by why they were written.
+    pub merge_reads: MapPages,
+    /// Translation pages programmed.
+    pub writes: MapPages,
+}
+
+/// Translation pages by why they were written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MapPages {
+    /// A dirty entry left the table.
+    pub eviction: u64,
+    /// GC moved pages whose entries were not cached, or the translation page itself.
+    pub gc: u64,
+    /// A flush or a checkpoint.
+    pub flush: u64,
+}
+
+impl MapPages {
+    /// Of counts by [`MapReason`].
+    pub fn new(counts: &[u64; MapReason::COUNT]) -> MapPages {
+        let of = |reason: MapReason| counts[reason as usize];
+        MapPages { eviction: of(MapReason::Eviction), gc: of(MapReason::Gc), flush: of(MapReason::Flush) }
+    }
+
+    /// The counts with their names.
+    pub fn named(&self) -> [(&'static str, u64); 3] {
+        [("eviction", self.eviction), ("GC", self.gc), ("flush", self.flush)]
+    }
 }
 
 /// What went through the SLC cache, and past it.
@@ -230,11 +275,15 @@ impl WriteAmplification {
         let total = programmed_bytes.total();
         let per_host =
             |bytes: u64| (host_written_bytes > 0).then(|| bytes as f64 / host_written_bytes as f64);
+        let mut ratio = programmed_bytes.map(per_host);
+        for cause in Cause::ALL.into_iter().filter(|cause| cause.is_particular()) {
+            ratio[cause] = ratio[cause].filter(|&ratio| ratio > 0.0);
+        }
         WriteAmplification {
             host_written_bytes,
             programmed_bytes,
             programmed_bytes_total: total,
-            ratio: programmed_bytes.map(per_host),
+            ratio,
             total: per_host(total),
             ..WriteAmplification::default()
         }

@@ -199,6 +199,7 @@ pub(crate) fn report() -> Report {
             link_to_drive: None,
             dma_unseen_ns: 0,
         },
+        map_cache: None,
         slc_cache: None,
         host_layer: None,
         replay: None,

@@ -13,7 +13,7 @@ pub fn key(name: &str) -> String {
 }
 
 macro_rules! table {
-    ($(#[$doc:meta])* $table:ident, $index:ident) => {
+    ($(#[$doc:meta])* $table:ident, $index:ident, $omits_zero:expr) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct $table<T>(pub [T; $index::COUNT]);
@@ -50,10 +50,12 @@ macro_rules! table {
             }
         }
 
-        impl<T: Serialize> Serialize for $table<T> {
+        impl<T: Serialize + Default + PartialEq> Serialize for $table<T> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let mut map = serializer.serialize_map(Some($index::COUNT))?;
-                for (index, value) in self.iter() {
+                let mut map = serializer.serialize_map(None)?;
+                let zero = T::default();
+                let omitted = |index, value: &T| $omits_zero(index) && *value == zero;
+                for (index, value) in self.iter().filter(|&(index, value)| !omitted(index, value)) {
                     map.serialize_entry(&key(index.name()), value)?;
                 }
                 map.end()
@@ -65,12 +67,14 @@ macro_rules! table {
 table!(
     /// One entry per [`Cause`].
     ByCause,
-    Cause
+    Cause,
+    Cause::is_particular
 );
 table!(
     /// One entry per [`Stage`].
     ByStage,
-    Stage
+    Stage,
+    |_: Stage| false
 );
 
 impl ByStage<u64> {

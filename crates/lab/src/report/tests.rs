@@ -115,9 +115,9 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
 fn the_schema_document_names_exactly_the_keys_of_the_json() {
     let replay = Some(Replay::default());
     let (jobs, groups) = (vec![JobResult::default()], vec![GroupResult::default()]);
-    let slc_cache = Some(SlcCache::default());
-    let report =
-        Report { host_layer: Some(HostLayer::default()), slc_cache, replay, jobs, groups, ..report() };
+    let (slc_cache, map_cache) = (Some(SlcCache::default()), Some(MapCache::default()));
+    let host_layer = Some(HostLayer::default());
+    let report = Report { host_layer, slc_cache, map_cache, replay, jobs, groups, ..report() };
     let json: Value = serde_json::from_str(&report.to_json(true)).unwrap();
     let mut written = BTreeSet::new();
     paths(&json, "", &mut written);

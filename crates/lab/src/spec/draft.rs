@@ -38,6 +38,8 @@ pub(crate) struct Draft {
     pub bit_errors_enabled: bool,
     pub bit_errors: BitErrors,
     pub map: Map,
+    /// Bytes of the cached mapping table.
+    pub map_cache: u64,
     pub durability: Survives,
     pub checkpoint_every: u64,
     /// The SLC cache; 0 blocks: there is none.
@@ -86,11 +88,12 @@ pub(crate) enum EccCode {
     Bch,
 }
 
-/// What a map entry stands for.
+/// Which translation a drive has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Map {
     Page,
+    Demand,
 }
 
 /// What survives a power cut.
@@ -292,6 +295,7 @@ impl Draft {
             bit_errors_enabled: false,
             bit_errors: BitErrors { factor: 0.0, retry_factor: 0.0, retry_floor: 0.0 },
             map: Map::Page,
+            map_cache: 0,
             durability: Survives::Volatile,
             checkpoint_every: 0,
             slc_blocks: SlcBlocks { blocks: 0, read_ns: Nanos::ZERO, program_ns: Nanos::ZERO },

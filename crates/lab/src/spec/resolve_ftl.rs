@@ -6,7 +6,9 @@ use super::schema::Fallback::{Flag, Real, Whole, Word};
 use super::schema::{Kind, TIME, Values, count, keys, word};
 use super::value::Quantity;
 use pellucid_flash::Layout;
-use pellucid_ftl::{FtlConfig, HANDLES_MAX, Isolation, Placement, Separation, SlcCache, Victim};
+use pellucid_ftl::{
+    FtlConfig, HANDLES_MAX, Isolation, MAP_ENTRY_BYTES, Placement, Separation, SlcCache, Victim,
+};
 
 pub(crate) const VICTIMS: Kind = Kind::WordOrCount(Victim::WORDS, Victim::PREFIX);
 const CAPACITY: Kind = Kind::Or("auto", &Kind::Unit(Quantity::Size, 1, i64::MAX as u64));
@@ -14,7 +16,9 @@ const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
 
 keys! {
     "drive.ftl.map": word::<Map>(), Word("page") => map,
-        "Granularity of the mapping table";
+        "Translation: page map in DRAM (page), or in flash behind a cached table (demand: DFTL)";
+    "drive.ftl.map_cache": Kind::Unit(Quantity::Size, 2 * MAP_ENTRY_BYTES, i64::MAX as u64), Whole(64 << 10) => map_cache,
+        "Memory of the cached mapping table of map = \"demand\", 8 bytes an entry";
     "drive.ftl.over_provisioning": Kind::Real(0.0, 100.0), Real(0.1) => drive.ftl.over_provisioning,
         "Spare capacity as a share of the user capacity";
     "drive.ftl.capacity": CAPACITY, Word("auto") => drive.ftl.capacity_bytes,
@@ -57,12 +61,24 @@ keys! {
 
 /// The translation of a block namespace of this `layout`; `None`: there is none, and its keys have no effect.
 pub(crate) fn finish(draft: &mut Draft, values: &Values, layout: Option<&Layout>) -> Result<(), SpecError> {
-    draft.drive.ftl.map = match draft.map {
-        Map::Page => pellucid_ftl::Map::Page,
-    };
+    draft.drive.ftl.map = map(draft, values)?;
     draft.drive.ftl.durability = draft.durability.durability(draft.checkpoint_every);
     draft.drive.ftl.slc_cache = slc_cache(draft, values, layout)?;
     layout.map_or(Ok(()), |layout| check_spare(values, &draft.drive.ftl, layout))
+}
+
+/// The translation, as far as other keys allow it.
+fn map(draft: &Draft, values: &Values) -> Result<pellucid_ftl::Map, SpecError> {
+    match draft.map {
+        Map::Page => Ok(pellucid_ftl::Map::Page),
+        Map::Demand if draft.durability == Survives::Journal => {
+            Ok(pellucid_ftl::Map::Demand { cache_bytes: draft.map_cache })
+        }
+        Map::Demand => Err(values.refuse(
+            "drive.ftl.map",
+            "\"demand\" with drive.ftl.durability = \"journal\", as its map lies on the media",
+        )),
+    }
 }
 
 /// The SLC cache of a drive of this layout.

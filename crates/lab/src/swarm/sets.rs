@@ -78,6 +78,11 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     if later.chance(added.len() as f64 / Victim::ALL.len() as f64) {
         choose(&mut sets, &mut later, "ftl.victim", &added);
     }
+    if later.chance(0.25) {
+        sets.push("ftl.map=demand".into());
+        // From two entries to all of the map.
+        choose(&mut sets, &mut later, "ftl.map_cache", &["16", "100", "800", "\"1MiB\""]);
+    }
     sets
 }
 

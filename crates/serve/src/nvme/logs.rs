@@ -353,8 +353,9 @@ fn counters(subsystem: &Subsystem, port: &Port<'_>) -> Vec<u8> {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{nsid}.{name} {value}");
         }
-        for cause in Cause::ALL {
-            let sectors = device.counters().programmed_sectors[cause as usize];
+        let programmed = device.counters().programmed_sectors;
+        for cause in Cause::listed(&programmed) {
+            let sectors = programmed[cause as usize];
             let _ = writeln!(text, "{nsid}.programmed_sectors.{} {sectors}", cause.name());
         }
     }

@@ -21,21 +21,21 @@ pub(crate) struct Owner {
     pub token: Token,
 }
 
-/// What a namespace knows one of its operations by: one of four kinds, and an index.
+/// What a namespace knows one of its operations by: one of eight kinds, and an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token(u32);
 
 impl Token {
     #[inline]
     pub fn new(kind: u32, index: u32) -> Token {
-        debug_assert!(kind < 4 && index < 1 << 30);
-        Token(kind << 30 | index)
+        debug_assert!(kind < 8 && index < 1 << 29);
+        Token(kind << 29 | index)
     }
 
     /// Kind and index.
     #[inline]
     pub fn parts(self) -> (u32, u32) {
-        (self.0 >> 30, self.0 & ((1 << 30) - 1))
+        (self.0 >> 29, self.0 & ((1 << 29) - 1))
     }
 }
 

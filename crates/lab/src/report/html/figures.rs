@@ -121,7 +121,7 @@ pub(super) fn amplification(report: &Report) -> String {
     let mut chart = BarChart::new("Write amplification by cause", Bars::Stacked)
         .value_axis(Axis::linear("programmed per host byte", Unit::Plain).from(0.0))
         .categories(["writes"]);
-    for cause in Cause::ALL {
+    for cause in Cause::listed(&report.write_amplification.programmed_bytes.0) {
         chart = chart.series(cause.name(), vec![report.write_amplification.ratio[cause].unwrap_or(0.0)]);
     }
     chart.to_svg()

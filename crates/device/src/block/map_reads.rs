@@ -1,0 +1,119 @@
+//! Reads of translation pages, where the map lies in flash.
+//!
+//! ```text
+//!  entry needs its address ─► cached? ─── yes ─────────────────────────────────────────────► fill, or pack
+//!                               │ no: it waits ─► MapJob::Read ─► flash read ─► looked up again ─┘
+//!  translation page to be merged ─────────────────────┘                └─► MapJob::Program
+//! ```
+//! All that wait for one page share its read. Invariant: an entry waits at most once.
+
+use super::{BlockNamespace, Purpose};
+use crate::back::scheduler::{FlashOp, OpKind};
+use crate::shared::Shared;
+use pellucid_flash::{Cause, Lpn, Ppa, Stage};
+use pellucid_ftl::{Located, MapPage};
+use pellucid_media::ReadResult;
+
+/// What becomes of an entry when its address is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It is filled, for this cause and this command.
+    Fill(Cause, u32),
+    /// It goes to the media.
+    Leave,
+}
+
+/// An entry that waits for a translation page.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    page: MapPage,
+    entry: u32,
+    then: Then,
+}
+
+/// Entries that wait for translation pages, in the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MapReads {
+    waiting: Vec<Waiting>,
+    /// Those whose page has come.
+    known: Vec<Waiting>,
+}
+
+impl BlockNamespace {
+    /// The address of an entry's page is in this translation page: it waits for that, and goes on by itself.
+    pub(super) fn await_map(&mut self, shared: &mut Shared, entry: u32, page: MapPage, then: Then) {
+        let record = &mut self.buffer[entry];
+        record.mapping = true;
+        let now = shared.now;
+        for list in [record.waiting, record.acknowledge] {
+            list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
+        }
+        // It will join a stripe.
+        self.writes.filling += u32::from(then == Then::Leave);
+        self.map_reads.waiting.push(Waiting { page, entry, then });
+    }
+
+    /// Reads a translation page, for look-ups or to be merged.
+    pub(super) fn read_map(&mut self, shared: &mut Shared, page: MapPage, from: Ppa, cause: Cause) {
+        let (owner, die) = (self.owner(Purpose::Map(page)), shared.layout.die_of(from).0);
+        let op = FlashOp::new(OpKind::Read, cause, owner, die, from, 1, shared.now);
+        let op = shared.scheduler.ops.insert(op);
+        shared.ask_issue(op);
+    }
+
+    /// A translation page is in the controller: what waits for it is looked up again, and then goes on.
+    pub(super) fn map_page_arrived(&mut self, shared: &mut Shared, op: u32, page: MapPage) {
+        let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
+        // One that was written anew meanwhile was in the controller for that.
+        let lpn = Lpn(self.translation.user_units() + page.0);
+        let current = self.translation.peek(lpn) == Located::At(ppa);
+        let readable = match shared.media.read(ppa, 0, &mut [], attempts) {
+            ReadResult::Ok { corrected_bits, .. } => {
+                shared.corrected(self.number, corrected_bits, attempts);
+                true
+            }
+            _ if current && shared.tries_again(ppa, attempts) => return shared.retry(op, ppa),
+            _ => !current,
+        };
+        shared.counts(self.number).uncorrectable_reads += u64::from(!readable);
+        shared.tap_operation(op);
+        let stages = shared.scheduler.ops[op].stages;
+        shared.scheduler.ops.release(op);
+        self.translation.map_page_read(page, readable);
+        let mut known = std::mem::take(&mut self.map_reads.known);
+        for waiting in self.map_reads.waiting.extract_if(.., |waiting| waiting.page == page) {
+            let located = self.translation.lookup(self.buffer[waiting.entry].lpn);
+            debug_assert!(!matches!(located, Located::NeedsMap(_)), "its page was read");
+            known.push(waiting);
+        }
+        for Waiting { entry, then, .. } in known.drain(..) {
+            let record = &mut self.buffer[entry];
+            record.mapping = false;
+            let now = shared.now;
+            for list in [record.waiting, record.acknowledge] {
+                list.for_each(&mut shared.slices, |slice| slice.add_stages(&stages, now));
+            }
+            self.writes.filling -= u32::from(then == Then::Leave);
+            match then {
+                Then::Fill(cause, work) => {
+                    // What went on before may have moved or trimmed it.
+                    let located = self.translation.peek(self.buffer[entry].lpn);
+                    self.fill_from(shared, entry, located, cause, work);
+                }
+                Then::Leave => self.leave(shared, entry),
+            }
+        }
+        self.map_reads.known = known;
+        self.continue_flush(shared);
+    }
+
+    /// An entry whose address is known goes to the media, if it still has to.
+    fn leave(&mut self, shared: &mut Shared, entry: u32) {
+        let record = &self.buffer[entry];
+        let leaves = record.dirty != 0 && record.wanted && record.valid == shared.full;
+        match leaves && !record.is_occupied() {
+            true => self.pack_known(shared, entry),
+            false => self.settle(shared, entry),
+        }
+    }
+}

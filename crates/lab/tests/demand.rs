@@ -1,0 +1,61 @@
+//! A map in flash behind a cached table (`ftl.map = "demand"`): nothing is lost, and the table costs what its size says.
+
+use pellucid_flash::{MapReason, Rng};
+use pellucid_lab::swarm::{self, Swarm, tiny};
+
+/// Several translation pages: 1 KiB hold 252 entries.
+const DEMAND: [&str; 4] =
+    ["ftl.map=demand", "media.channels=1", "media.unit_size=1024", "ftl.over_provisioning=1.3"];
+
+/// Cuts a clone of the drive at every event of a short history.
+fn cut_everywhere(sets: &[&str], seed: u64, commands: u32, depth: u32) -> u32 {
+    let sets: Vec<String> = DEMAND.iter().chain(sets).map(ToString::to_string).collect();
+    let mut swarm = Swarm::new(&tiny(&sets), seed);
+    let mut rng = Rng::new(seed);
+    let mut cuts = 0;
+    for _ in 0..commands {
+        swarm.submit();
+        while swarm.in_flight() >= depth {
+            assert!(swarm.step());
+            swarm.device.check();
+            let mut other = swarm.clone();
+            other.power_cut();
+            for _ in 0..rng.below(6) {
+                other.submit();
+                other.step();
+            }
+            other.power_cut();
+            cuts += 1;
+        }
+    }
+    swarm.drain();
+    assert!(!swarm.device.is_read_only(), "the history wore the drive out");
+    let map = swarm.device.ftl_counters().map;
+    for reason in MapReason::ALL {
+        let happened = map.reads[reason as usize] + map.writes[reason as usize];
+        assert!(happened > 0, "no translation page was read or written for {reason:?}: {map:?}");
+    }
+    cuts
+}
+
+#[test]
+fn a_cached_table_survives_a_cut_at_every_event() {
+    for (seed, sets) in (21..).zip([
+        ["media.blocks=16", "ftl.map_cache=64", "buffer.write=write-back", "buffer.entries=8"],
+        ["media.blocks=16", "ftl.map_cache=800", "buffer.write=write-through", "buffer.entries=16"],
+    ]) {
+        let cuts = cut_everywhere(&sets, seed, 500, 6);
+        assert!(cuts > 500, "{cuts} cuts");
+    }
+}
+
+#[test]
+fn random_drives_with_cached_tables_never_return_a_wrong_sector() {
+    let run = |&seed: &u64| {
+        let cache = ["ftl.map_cache=16", "ftl.map_cache=100", "ftl.map_cache=4000"][seed as usize % 3];
+        let overrides = ["ftl.map=demand", cache, "ftl.handles=1"];
+        swarm::run_harder_seed_with(seed, &overrides, 1000)
+    };
+    let ran = (0..60).filter(run).count();
+    assert!(ran > 40, "{ran} drives were not refused");
+}
