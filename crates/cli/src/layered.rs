@@ -7,12 +7,11 @@ use crate::subject::Subject;
 use anyhow::anyhow;
 use pellucid_device::Device;
 use pellucid_flash::{Drive, Interface};
-use pellucid_host::{CpuCosts, HostFtl, HostFtlConfig, Layer, Stack, Targets, ZoneChunks, ZoneChunksConfig};
-use pellucid_lab::drive::HostLayer;
+use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, Targets};
 use pellucid_lab::spec;
 use pellucid_lab::targets::{Hold, RegistryError, load, registry_path, save};
 use pellucid_serve::nvme::HostSecrets;
-use pellucid_serve::{Core, Layered, Remote, RemoteConfig, Served};
+use pellucid_serve::{Core, Remote, RemoteConfig, Served};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -111,42 +110,15 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
     let from = called.to_owned();
     let device = subject.device()?;
     let unprepared = fills && device.last_mount().is_none();
-    let Some(host) = host else {
-        let registry = Registry::open(called, &device, &settings)?;
-        return Ok(Opened { name, drive: device.into(), registry, unprepared, from });
+    let registry = match host.is_empty() {
+        true => Registry::open(called, &device, &settings)?,
+        false => None,
     };
-    let layered = put_on(&host, device).map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
-    Ok(Opened { name, drive: layered.into(), registry: None, unprepared, from })
-}
-
-/// Puts the layers of a description on a drive.
-fn put_on(host: &HostLayer, device: Device) -> Result<Layered, String> {
-    match host {
-        HostLayer::Ftl(config) => {
-            let interface = Drive::interface(&device, config.namespace);
-            Layered::on_device(host_ftl(config, interface, device.image_bytes())?, device)
-        }
-        HostLayer::ZoneLog(config, zones) => {
-            let zones = ZoneChunksConfig { cpu: CpuCosts::FREE, ..zones.clone() };
-            let interface = Drive::interface(&device, zones.namespace);
-            let layer = ZoneChunks::new(&zones, interface, device.image_bytes());
-            let now = device.now();
-            let chunks = Stack::start(layer.map_err(|error| error.to_string())?, device, now)?;
-            let config = HostFtlConfig { namespace: 0, ..config.clone() };
-            Layered::on_zones(host_ftl(&config, chunks.interface(0), chunks.image_bytes())?, chunks)
-        }
-    }
-}
-
-/// Where the host's processor is real, what it costs is not modelled.
-fn host_ftl(
-    config: &HostFtlConfig,
-    interface: Option<Interface>,
-    image_bytes: usize,
-) -> Result<Box<dyn Layer>, String> {
-    let config = HostFtlConfig { cpu: CpuCosts::FREE, ..config.clone() };
-    let layer = HostFtl::new(&config, interface, image_bytes).map_err(|error| error.to_string())?;
-    Ok(Box::new(layer))
+    // Where the host's processor is real, what it costs is not modelled.
+    let layers: Vec<LayerConfig> = host.iter().map(LayerConfig::in_real_time).collect();
+    let drive =
+        Served::with_layers(device, &layers).map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
+    Ok(Opened { name, drive, registry, unprepared, from })
 }
 
 /// What this host is to a remote drive.
@@ -184,17 +156,16 @@ pub fn open_remote(
         queues: host.queues,
         secrets: host.secrets,
     };
+    let from = drive.address.clone();
     let remote = Remote::connect(remote).map_err(Failure::work)?;
     let name = given.unwrap_or_else(|| {
         let last = remote.nqn().rsplit(':').next().unwrap_or("remote");
         format!("{last}-host")
     });
-    let refuse = |why: String| Failure::work(anyhow!("remote drive {}: {why}", drive.address));
-    let config = HostFtlConfig { namespace: 0, ..config };
-    let layer = host_ftl(&config, remote.interface(0), remote.image_bytes()).map_err(refuse)?;
-    let layered = Layered::on_remote(layer, remote).map_err(refuse)?;
-    let from = drive.address.clone();
-    Ok(Opened { name, drive: layered.into(), registry: None, unprepared: false, from })
+    let refuse = |why: String| Failure::work(anyhow!("remote drive {from}: {why}"));
+    let layer = LayerConfig::HostFtl(HostFtlConfig { namespace: 0, ..config }).in_real_time();
+    let drive = Served::on_remote(remote, &[layer]).map_err(refuse)?;
+    Ok(Opened { name, drive, registry: None, unprepared: false, from })
 }
 
 #[cfg(test)]

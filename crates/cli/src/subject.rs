@@ -7,8 +7,8 @@ use crate::precondition::PreconditionOptions;
 use crate::progress::total;
 use crate::watch::WatchOptions;
 use pellucid_device::{Device, Namespace};
-use pellucid_host::{HostFtlConfig, Target};
-use pellucid_lab::drive::{HostLayer, Oracle};
+use pellucid_host::{HostFtlConfig, LayerConfig, Target};
+use pellucid_lab::drive::Oracle;
 use pellucid_lab::experiment::{
     ExperimentError, execute, execute_on, jobs_summary, precondition_by_trace, stack,
 };
@@ -109,7 +109,7 @@ impl Subject {
             let message = "a raw target has no sectors to run a workload on; allowed: a block target";
             return Err(Failure::asked(anyhow::anyhow!("{}: {message}", target.name)));
         };
-        self.spec.host = Some(HostLayer::Ftl(HostFtlConfig { namespace, ..config }));
+        self.spec.host = vec![LayerConfig::HostFtl(HostFtlConfig { namespace, ..config })];
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Subject {
         let run = &self.spec.run;
         let namespaces = &self.spec.drive.namespaces;
         let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
-        if self.spec.host.is_none() && !namespaces.is_empty() && !namespaces.iter().any(is_block) {
+        if self.spec.host.is_empty() && !namespaces.is_empty() && !namespaces.iter().any(is_block) {
             let message = "no block namespace to run a workload on; allowed: a drive with one, or with \
                            [host] layers above an open-channel or zoned namespace";
             return Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)));
@@ -180,12 +180,10 @@ impl Subject {
         let mut past = self.image.as_ref().map(Image::past);
         let mut report = match self.image {
             None => execute(&spec, jobs, &clock, &mut watcher)?.1,
-            Some(image) if spec.host.is_some() => {
+            Some(image) if !spec.host.is_empty() => {
                 let device: Device = image.device(&spec)?;
                 past.iter_mut().for_each(|past| *past += &wear(&device));
-                let Some(mut stack) = stack(&spec, device).map_err(ExperimentError::Run)? else {
-                    unreachable!("the description has a layer")
-                };
+                let mut stack = stack(&spec, device).map_err(ExperimentError::Run)?;
                 if spec.run.verify {
                     let message = "run.verify: what layers of the host have put on an image cannot be read off it; \
                                    allowed: false with an image and host.layers";

@@ -2,7 +2,7 @@
 
 use crate::Device;
 use crate::namespaces::Namespace;
-use pellucid_flash::{ChunkNotice, Command, Completion, Drive, Interface, SimTime};
+use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Notice, SimTime};
 
 impl Drive for Device {
     fn namespaces(&self) -> u16 {
@@ -44,7 +44,23 @@ impl Drive for Device {
         Device::pop(self)
     }
 
-    fn pop_notice(&mut self) -> Option<(u16, ChunkNotice)> {
-        self.shared.notices.pop_front()
+    fn outstanding(&self) -> usize {
+        self.outstanding_commands() as usize
+    }
+
+    fn completed(&self) -> usize {
+        Device::completed(self)
+    }
+
+    #[inline]
+    fn pop_notice(&mut self) -> Option<(u16, Notice)> {
+        if let Some((namespace, notice)) = self.shared.notices.pop_front() {
+            return Some((namespace, Notice::Chunk(notice)));
+        }
+        (0..).zip(&mut self.namespaces).find_map(|(namespace, n)| {
+            let Namespace::Zones(n) = n else { return None };
+            let zone = n.zones.pop_changed()?;
+            Some((namespace, Notice::ZoneChanged(Lba(u64::from(zone) * n.zones.geometry().zone_sectors))))
+        })
     }
 }

@@ -143,16 +143,6 @@ impl Device {
         idle > 0 && self.shared.events.count() == idle
     }
 
-    /// First sectors of the zones of a namespace whose descriptor has changed without a command, since the last call: those that became
-    /// read-only or offline, and those that should be reset.
-    pub fn take_changed_zones(&mut self, namespace: u16) -> Vec<Lba> {
-        let Some(Namespace::Zones(n)) = self.namespaces.get_mut(usize::from(namespace)) else {
-            return Vec::new();
-        };
-        let sectors = n.zones.geometry().zone_sectors;
-        n.zones.take_changed().into_iter().map(|zone| Lba(u64::from(zone) * sectors)).collect()
-    }
-
     /// Chunks `first..first + count` of an open-channel namespace, as far as they exist; empty for any other namespace.
     pub fn chunk_infos(
         &self,

@@ -92,6 +92,22 @@ impl Command {
             vector: None,
         }
     }
+
+    /// Its completion, for a command that is refused at `now`.
+    pub fn refused(self, now: SimTime, status: Status) -> Completion {
+        Completion {
+            tag: self.tag,
+            opcode: self.opcode,
+            status,
+            submitted: now,
+            completed: now,
+            stages: crate::StageTimes::default(),
+            data: self.data,
+            result: 0,
+            unmapped: 0,
+            vector: self.vector,
+        }
+    }
 }
 
 /// The addresses and the out-of-band data of an open-channel command (Open-Channel SSD 2.0, vector commands).

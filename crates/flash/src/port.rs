@@ -4,7 +4,7 @@
 //! look like this, so layers can be stacked. The order of calls is that of every sans-io machine here:
 //! `submit` and `advance` move time forward, `pop` hands out what has ended, `next_event` says when to come back.
 
-use crate::{ChunkGeometry, ChunkNotice, Command, Completion, SimTime, ZoneGeometry};
+use crate::{ChunkGeometry, Command, Completion, Notice, SimTime, ZoneGeometry};
 
 /// What a namespace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Interface {
 
 /// A drive, as what stands above it sees it.
 pub trait Drive {
-    /// Namespaces, numbered from 0.
+    /// Namespaces, numbered from 0. A number below this may have none; see [`Drive::interface`].
     fn namespaces(&self) -> u16;
 
     /// What namespace `namespace` is; `None` if there is none.
@@ -53,9 +53,9 @@ pub trait Drive {
     /// Runs everything that is due by `now`.
     fn advance(&mut self, now: SimTime);
 
-    /// As [`Drive::advance`], and then on from one moment to the next as long as it lies before `limit` and no completion waits
-    /// for [`Drive::pop`]; gives the moment that it has come to. For who has nothing to say in between; a drive that always
-    /// stops at `now` is right too.
+    /// As [`Drive::advance`], and then on from event to event while they lie before `limit` and no completion waits for
+    /// [`Drive::pop`]. Returns the time reached. For callers that have nothing to submit before the next completion; a drive that
+    /// always stops at `now` is right too.
     fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
         let _ = limit;
         self.advance(now);
@@ -68,8 +68,14 @@ pub trait Drive {
     /// The next completion.
     fn pop(&mut self) -> Option<Completion>;
 
-    /// The next thing that an open-channel namespace has to tell, with the namespace.
-    fn pop_notice(&mut self) -> Option<(u16, ChunkNotice)> {
+    /// Commands that have not ended.
+    fn outstanding(&self) -> usize;
+
+    /// Completions that wait for [`Drive::pop`].
+    fn completed(&self) -> usize;
+
+    /// The next thing that a namespace tells without being asked, with its number.
+    fn pop_notice(&mut self) -> Option<(u16, Notice)> {
         None
     }
 }

@@ -529,9 +529,10 @@ impl Zones {
         self.zones[zone as usize].held = false;
     }
 
-    /// Zones whose descriptor has changed without a command, since the last call.
-    pub fn take_changed(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.changed)
+    /// The next zone whose descriptor has changed without a command.
+    #[inline]
+    pub fn pop_changed(&mut self) -> Option<u32> {
+        (!self.changed.is_empty()).then(|| self.changed.remove(0))
     }
 
     /// A sequence number for a program.

@@ -12,13 +12,21 @@
 mod cpu;
 mod ftl;
 mod layer;
+mod machine;
+mod pair;
 mod shared;
+mod stack;
 mod subsystem;
+mod tower;
 mod zones;
 
 pub use cpu::{Cpu, CpuCosts};
 pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, MountCost};
-pub use layer::{Layer, LayerFigures, Stack};
+pub use layer::Layer;
+pub use machine::{Machine, TAG_PASSING};
+pub use pair::Pair;
 pub use shared::{Shared, SharedError, TargetEvent, TargetState};
+pub use stack::Stack;
 pub use subsystem::{Target, TargetError, TargetKind, Targets};
+pub use tower::{AnyLayer, LayerConfig, Tower};
 pub use zones::{ZoneChunks, ZoneChunksConfig, ZoneChunksCounters, ZoneChunksError};

@@ -16,10 +16,10 @@ mod place;
 mod raw;
 
 use crate::ftl::open_chunks;
-use crate::{HostFtl, HostFtlConfig, Layer, Target, TargetError, TargetKind, Targets};
+use crate::{HostFtl, HostFtlConfig, Layer, Machine, Target, TargetError, TargetKind, Targets};
 use fence::Fence;
 use pellucid_flash::{
-    ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, SimTime, StageTimes, Status,
+    ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Notice, SimTime, Status,
 };
 use place::{Place, Stage, Work};
 use raw::RawRange;
@@ -87,6 +87,7 @@ impl From<TargetError> for SharedError {
 }
 
 /// A drive and its targets: a drive with a namespace more for each of them.
+#[derive(Clone, Debug)]
 pub struct Shared<D> {
     /// The drive. Nobody else submits to it.
     pub drive: D,
@@ -149,10 +150,10 @@ impl<D: Drive> Shared<D> {
     }
 
     /// The layer of a block target.
-    pub fn layer(&self, namespace: u16) -> Option<&dyn Layer> {
+    pub fn layer(&self, namespace: u16) -> Option<&HostFtl> {
         let at = usize::from(namespace.checked_sub(self.drive.namespaces())?);
         match &self.places.get(at)?.as_ref()?.work {
-            Work::Block(layer) => Some(&**layer),
+            Work::Block(layer) => Some(layer),
             Work::Raw(_) => None,
         }
     }
@@ -160,16 +161,6 @@ impl<D: Drive> Shared<D> {
     /// Whether a target starts or stops: then there is something to be done although nobody waits for a command.
     pub fn is_changing(&self) -> bool {
         self.places.iter().flatten().any(|place| place.stage != Stage::Ready)
-    }
-
-    /// Commands from above that have not ended.
-    pub fn outstanding(&self) -> usize {
-        self.own + self.places.iter().flatten().map(|place| place.above).sum::<usize>()
-    }
-
-    /// Completions that wait for [`Drive::pop`].
-    pub fn completed(&self) -> usize {
-        self.up.len()
     }
 
     /// What became of a target since the last call.
@@ -300,7 +291,7 @@ impl<D: Drive> Shared<D> {
         for place in self.places.iter_mut().flatten() {
             let Work::Block(layer) = &mut place.work else { continue };
             place.below = 0;
-            layer.restart(now)?;
+            Machine::restart(&mut **layer, now)?;
             layer.advance(now);
         }
         self.pump();
@@ -359,20 +350,7 @@ impl<D: Drive> Shared<D> {
     }
 
     fn refuse(&mut self, command: Command, status: Status, result: u64) {
-        let Command { tag, opcode, data, vector, .. } = command;
-        let (submitted, completed, stages) = (self.now, self.now, StageTimes::default());
-        self.up.push_back(Completion {
-            tag,
-            opcode,
-            status,
-            submitted,
-            completed,
-            stages,
-            data,
-            result,
-            unmapped: 0,
-            vector,
-        });
+        self.up.push_back(Completion { result, ..command.refused(self.now, status) });
     }
 
     fn submit_to(&mut self, mut command: Command) {
@@ -540,18 +518,26 @@ impl<D: Drive> Drive for Shared<D> {
         self.up.pop_front()
     }
 
-    fn pop_notice(&mut self) -> Option<(u16, ChunkNotice)> {
-        let (namespace, mut notice) = self.drive.pop_notice()?;
+    fn outstanding(&self) -> usize {
+        self.own + self.places.iter().flatten().map(|place| place.above).sum::<usize>()
+    }
+
+    fn completed(&self) -> usize {
+        self.up.len()
+    }
+
+    fn pop_notice(&mut self) -> Option<(u16, Notice)> {
+        let (namespace, notice) = self.drive.pop_notice()?;
+        let Notice::Chunk(chunk) = notice else { return Some((namespace, notice)) };
         if namespace != self.namespace {
             return Some((namespace, notice));
         }
         let first = self.drive.namespaces();
         for (at, place) in self.places.iter().enumerate() {
             if let Some(Place { work: Work::Raw(range), .. }) = place
-                && let Some(lba) = range.in_target(notice.lba)
+                && let Some(lba) = range.in_target(chunk.lba)
             {
-                notice.lba = lba;
-                return Some((first + at as u16, notice));
+                return Some((first + at as u16, Notice::Chunk(ChunkNotice { lba, ..chunk })));
             }
         }
         Some((namespace, notice))

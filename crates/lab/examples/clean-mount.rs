@@ -8,8 +8,7 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng};
-use pellucid_host::{HostFtl, HostFtlConfig, Stack};
-use pellucid_lab::drive::HostLayer;
+use pellucid_host::{HostFtl, HostFtlConfig, LayerConfig, Stack};
 use pellucid_lab::spec;
 use std::time::Instant;
 
@@ -53,9 +52,9 @@ fn main() {
     let writes = arguments.next().map_or(100_000, |n| n.parse().expect("WRITES is a number"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
     let spec = spec::from_str(&text, &path, &[]).unwrap_or_else(|e| panic!("{e}"));
-    let Some(HostLayer::Ftl(config)) = spec.host else { panic!("{path}: no host FTL") };
+    let [LayerConfig::HostFtl(config)] = &spec.host[..] else { panic!("{path}: no host FTL") };
     let mut rng = Rng::new(1);
-    let mut stack = start(&config, Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}")));
+    let mut stack = start(config, Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}")));
     println!(
         "{:.3} TB offered, {:.3} GB of host memory",
         { (stack.layer.capacity_sectors() * u64::from(stack.layer.sector_bytes())) as f64 / 1e12 },
@@ -69,10 +68,10 @@ fn main() {
         (stack.now() - before).as_secs_f64(),
         began.elapsed().as_secs_f64()
     );
-    let mut stack = start(&config, stack.drive);
+    let mut stack = start(config, stack.drive);
     write(&mut stack, writes, &mut rng);
     let mut device = stack.drive;
     device.power_cut().unwrap_or_else(|e| panic!("{e}"));
     while device.pop().is_some() {}
-    start(&config, device);
+    start(config, device);
 }

@@ -6,8 +6,8 @@
 //! ```
 
 use crate::drive::{
-    self, Ageing, HostStack, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError, Source, Target,
-    Trace, Unwatched,
+    self, Ageing, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError, Source, Target, Trace,
+    Unwatched,
 };
 use crate::output::{OutputError, OutputFile};
 use crate::report::{HostCost, Report, RequestLog, Workload};
@@ -16,6 +16,7 @@ use crate::steadiness;
 use crate::trace::{Format, ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
 use crate::workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use pellucid_device::{Device, DeviceConfig};
+use pellucid_host::Tower;
 use pellucid_media::StoreKind;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -130,22 +131,21 @@ pub struct Aged {
 /// what is on the drive is all there is.
 pub fn age(spec: &Spec, onlooker: &mut dyn Onlooker) -> Result<Aged, RunError> {
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
-    if spec.host.is_none() {
+    if spec.host.is_empty() {
         let ageing = drive::precondition(&mut device, &spec.precondition, None, onlooker)?;
         let capacity_bytes = device.capacity_bytes();
         return Ok(Aged { device, capacity_bytes, ageing });
     }
-    let Some(mut stack) = stack(spec, device)? else { unreachable!("the description has a layer") };
+    let mut stack = stack(spec, device)?;
     let ageing = drive::precondition_stack(&mut stack, &spec.precondition, None, onlooker)?;
     stack.stop().map_err(RunError::Host)?;
     let capacity_bytes = stack.capacity_bytes();
-    Ok(Aged { device: stack.into_device(), capacity_bytes, ageing })
+    Ok(Aged { device: stack.into_bottom(), capacity_bytes, ageing })
 }
 
-/// Puts the layers of a description, if it has any, on a drive.
-pub fn stack(spec: &Spec, device: Device) -> Result<Option<HostStack>, RunError> {
-    let Some(layer) = &spec.host else { return Ok(None) };
-    HostStack::start(layer, device).map(Some).map_err(RunError::Layers)
+/// Puts the layers of a description on a drive.
+pub fn stack(spec: &Spec, device: Device) -> Result<Tower<Device>, RunError> {
+    drive::put_on(&spec.host, device).map_err(RunError::Layers)
 }
 
 /// The oracle that the description asks for, for a drive of this size; `in_use`: earlier runs have written to it.
@@ -166,8 +166,8 @@ pub fn execute(
     let log = claim_log(spec)?;
     let in_use = matches!(&spec.drive.media.store, StoreKind::File(path) if path.exists());
     let mut device = Device::new(&config(spec)).map_err(RunError::Device)?;
-    if spec.host.is_some() {
-        let Some(mut stack) = stack(spec, device)? else { unreachable!("the description has a layer") };
+    if !spec.host.is_empty() {
+        let mut stack = stack(spec, device)?;
         check_jobs(&stack, spec, jobs)?;
         let mut oracle = oracle(spec, &stack, in_use);
         if let Some(sectors) = wanted(&stack, spec)? {
@@ -179,7 +179,7 @@ pub fn execute(
         if matches!(spec.drive.media.store, StoreKind::File { .. }) {
             let _ = stack.stop();
         }
-        return Ok((stack.into_device(), report));
+        return Ok((stack.into_bottom(), report));
     }
     check_jobs(&device, spec, jobs)?;
     let mut oracle = oracle(spec, &device, in_use);
@@ -219,7 +219,7 @@ fn wanted(target: &impl Target, spec: &Spec) -> Result<Option<SectorSet>, Experi
 /// own on the media.)
 fn config(spec: &Spec) -> DeviceConfig {
     let mut config = spec.drive.clone();
-    if config.media.store == StoreKind::None && !spec.run.verify && spec.host.is_none() {
+    if config.media.store == StoreKind::None && !spec.run.verify && spec.host.is_empty() {
         config.media.store = StoreKind::Unstamped;
     }
     config
@@ -393,7 +393,7 @@ pub fn memory_bytes(spec: &Spec) -> Result<u64, RunError> {
     let beside = device.memory_bytes().into_iter().filter(|(part, _)| *part != "media");
     let tables: u64 = beside.map(|(_, bytes)| bytes).sum();
     // Overwriting comes through all blocks; so may what a layer of the host fills.
-    let once = spec.precondition.overwrite == Overwrite::Capacities(0.0) && spec.host.is_none();
+    let once = spec.precondition.overwrite == Overwrite::Capacities(0.0) && spec.host.is_empty();
     let filled = (device.capacity_bytes() as f64 * share) as u64;
     let blocks = match once {
         true => (filled / u64::from(layout.unit_bytes)).div_ceil(layout.units_per_block.into()),

@@ -4,8 +4,8 @@ use pellucid_device::Device;
 use pellucid_flash::{
     ChunkInfo, ChunkState, Command, Completion, DieId, Drive, Interface, Lba, Opcode, SimTime, Status,
 };
-use pellucid_host::{HostFtl, Stack};
-use pellucid_lab::drive::{HostLayer, HostStack, Target};
+use pellucid_host::{HostFtl, LayerConfig, Stack, Tower};
+use pellucid_lab::drive::{Target, put_on};
 use pellucid_lab::spec;
 use pellucid_media::Fault;
 use std::collections::BTreeMap;
@@ -50,9 +50,9 @@ impl Bench {
     fn new(faults: &str) -> Bench {
         let spec =
             spec::from_str(&format!("{DRIVE}{faults}"), "damage", &[]).unwrap_or_else(|e| panic!("{e}"));
-        let Some(HostLayer::Ftl(config)) = spec.host else { panic!("another layer") };
+        let [LayerConfig::HostFtl(config)] = &spec.host[..] else { panic!("another layer") };
         let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
-        let layer = HostFtl::new(&config, Drive::interface(&device, 0), Drive::image_bytes(&device));
+        let layer = HostFtl::new(config, Drive::interface(&device, 0), Drive::image_bytes(&device));
         let now = device.now();
         let stack = Stack::start(layer.unwrap_or_else(|e| panic!("{e}")), device, now);
         Bench { stack: stack.unwrap_or_else(|e| panic!("{e}")), now }
@@ -174,8 +174,7 @@ fn a_zone_log_says_that_it_does_not_know_rather_than_give_older_data() {
         let fault = format!("kind=\"read-fail\"\ndie={die}\nblock=0\nstripe={stripe}\n");
         let spec = spec::from_str(&format!("{text}[[drive.media.faults.list]]\n{fault}"), "damage", &[]);
         let spec = spec.unwrap_or_else(|e| panic!("{e}"));
-        let layer = spec.host.as_ref().expect("a layer");
-        let start = |device| HostStack::start(layer, device);
+        let start = |device| put_on(&spec.host, device);
         let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
         let mut stack = start(device).unwrap_or_else(|e| panic!("{e}"));
         for (range, value) in [(0..SECTORS, 1), (0..16, 2), (30..100, 9)] {
@@ -184,7 +183,7 @@ fn a_zone_log_says_that_it_does_not_know_rather_than_give_older_data() {
             }
             assert_eq!(ask(&mut stack, Opcode::Flush, 0, Vec::new()).0, Status::Success);
         }
-        let mut device = stack.into_device();
+        let mut device = stack.into_bottom();
         device.power_cut().unwrap_or_else(|e| panic!("{e}"));
         while device.pop().is_some() {}
         match start(device) {
@@ -207,7 +206,7 @@ fn a_zone_log_says_that_it_does_not_know_rather_than_give_older_data() {
     assert!(failed <= 4, "{failed} of 64: at most one in each of four zones");
 }
 
-fn ask(stack: &mut HostStack, opcode: Opcode, lba: u64, data: Vec<u8>) -> (Status, Vec<u8>) {
+fn ask(stack: &mut Tower<Device>, opcode: Opcode, lba: u64, data: Vec<u8>) -> (Status, Vec<u8>) {
     stack.submit(stack.now(), Command::new(0, opcode, Lba(lba), u32::from(opcode != Opcode::Flush), data));
     loop {
         if let Some(completion) = stack.pop() {
@@ -276,6 +275,12 @@ impl Drive for Without {
             }
         }
         Some(done)
+    }
+    fn outstanding(&self) -> usize {
+        Drive::outstanding(&self.drive)
+    }
+    fn completed(&self) -> usize {
+        Drive::completed(&self.drive)
     }
 }
 

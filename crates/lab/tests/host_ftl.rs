@@ -3,7 +3,8 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, Status};
-use pellucid_lab::drive::{HostLayer, HostStack, Target};
+use pellucid_host::{LayerConfig, Tower};
+use pellucid_lab::drive::{Target, put_on};
 use pellucid_lab::experiment::{execute, jobs};
 use pellucid_lab::spec::{self, Spec};
 
@@ -122,7 +123,7 @@ fn failing_flash_loses_nothing() {
 
 /// The power is cut at many moments of a run; what was flushed must be there, in the version that was flushed or a newer one.
 fn survive_power_cuts(spec: &Spec) {
-    let layer = spec.host.as_ref().expect("a layer");
+    let layer = &spec.host;
     let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
     let mut stack = start(layer, device);
     let (mut rng, mut now) = (Rng::new(5), stack.now());
@@ -192,7 +193,7 @@ fn a_zone_log_needs_zones_and_their_contents() {
     let start = |sets: &[&str]| {
         let spec = spec(sets);
         let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
-        HostStack::start(spec.host.as_ref().expect("a layer"), device)
+        put_on(&spec.host, device)
     };
     let error = start(&[r#"host.layers=["zone-log"]"#]).expect_err("chunks are no zones");
     assert_eq!(error, "namespace 0 is not a zoned one; a zone log needs zones");
@@ -208,15 +209,15 @@ fn a_zone_log_needs_zones_and_their_contents() {
         stack.advance(next);
     }
     let spec = spec(&on_zones(&["media.store=none"]));
-    let again = HostStack::start(spec.host.as_ref().expect("a layer"), stack.into_device());
+    let again = put_on(&spec.host, stack.into_bottom());
     assert!(again.expect_err("stamps").starts_with("the drive keeps stamps instead of data"));
 }
 
-fn start(layer: &HostLayer, device: Device) -> HostStack {
-    HostStack::start(layer, device).unwrap_or_else(|e| panic!("{e}"))
+fn start(layers: &[LayerConfig], device: Device) -> Tower<Device> {
+    put_on(layers, device).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn read(stack: &mut HostStack, lba: u64) -> u32 {
+fn read(stack: &mut Tower<Device>, lba: u64) -> u32 {
     stack.submit(stack.now(), Command::new(9, Opcode::Read, Lba(lba), 1, vec![0; 512]));
     loop {
         if let Some(completion) = stack.pop() {
@@ -265,7 +266,7 @@ fn short(host: &str, over_provisioning: f64) -> Spec {
 fn what_is_accepted_can_be_written_for_ever() {
     let refused = |spec: &Spec| {
         let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
-        HostStack::start(spec.host.as_ref().expect("a layer"), device).err()
+        put_on(&spec.host, device).err()
     };
     for (name, host) in SHORT {
         let usual = refused(&short(host, 0.11));

@@ -8,7 +8,7 @@
 //! pointer only, by everyone. One view serves all readers that come within its freshness, so many readers cost as much as one.
 
 use pellucid_device::{Histogram, Snapshot};
-use pellucid_flash::Cause;
+use pellucid_flash::Figure;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,30 +37,8 @@ pub struct LayerSide {
     pub name: String,
     /// How the drive below is connected, and how often it was connected to again; `None`: it is of this process.
     pub remote: Option<(&'static str, u64)>,
-    /// Bytes that can be addressed.
-    pub capacity_bytes: u64,
-    /// Bytes that applications read and wrote.
-    pub read_bytes: u64,
-    /// See `read_bytes`.
-    pub written_bytes: u64,
-    /// Bytes of reads that the write buffer had.
-    pub buffer_read_bytes: u64,
-    /// Bytes written to the drive, by cause.
-    pub programmed_bytes: [u64; Cause::COUNT],
-    /// Commands sent to the drive.
-    pub commands: u64,
-    /// Lines erased.
-    pub erased_lines: u64,
-    /// Lines that can be opened.
-    pub free_lines: u64,
-    /// Lines that are not retired.
-    pub lines: u64,
-    /// Writes that the drive failed.
-    pub write_failures: u64,
-    /// Sectors that could not be read after every retry.
-    pub lost_reads: u64,
-    /// Bytes of host memory.
-    pub memory_bytes: u64,
+    /// What it counts, by name.
+    pub figures: Vec<Figure>,
 }
 
 /// A server at one moment.

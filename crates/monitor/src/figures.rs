@@ -5,7 +5,7 @@
 
 use crate::board::{LayerSide, Serving, View};
 use pellucid_device::{CommandKind, FirmwareModule, Histogram, OperationKind, Part, Snapshot, Taps};
-use pellucid_flash::{Cause, MapReason, Stage};
+use pellucid_flash::{Cause, Figure, MapReason, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -66,50 +66,48 @@ pub struct LayerFigures {
     pub remote: Option<String>,
     /// How often the remote drive was connected to again.
     pub reconnections: u64,
-    /// Bytes that can be addressed.
-    pub capacity_bytes: u64,
-    /// Bytes that applications read.
-    pub read_bytes: u64,
-    /// Bytes that applications wrote.
-    pub written_bytes: u64,
-    /// Bytes of reads that the write buffer had.
-    pub buffer_read_bytes: u64,
-    /// Bytes written to the drive, by cause.
-    pub programmed_bytes: BTreeMap<String, u64>,
-    /// Commands sent to the drive.
-    pub commands: u64,
-    /// Lines erased.
-    pub erased_lines: u64,
-    /// Lines that can be opened.
-    pub free_lines: u64,
-    /// Lines that are not retired.
-    pub lines: u64,
-    /// Writes that the drive failed.
-    pub write_failures: u64,
-    /// Sectors that could not be read after every retry.
-    pub lost_reads: u64,
-    /// Bytes of host memory.
-    pub memory_bytes: u64,
+    /// What the layer counts, each under its own name.
+    #[serde(flatten)]
+    pub values: BTreeMap<String, LayerValue>,
+    /// The same with units and what they mean; not there in figures that were read.
+    #[serde(skip)]
+    pub figures: Vec<Figure>,
+}
+
+/// What a figure of a layer says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum LayerValue {
+    /// One value.
+    One(u64),
+    /// A value for each cause.
+    ByCause(BTreeMap<String, u64>),
 }
 
 impl From<&LayerSide> for LayerFigures {
     fn from(layer: &LayerSide) -> LayerFigures {
+        let mut values = BTreeMap::new();
+        for figure in &layer.figures {
+            let name = figure.name.to_string();
+            let Some(cause) = figure.cause else {
+                values.insert(name, LayerValue::One(figure.value));
+                continue;
+            };
+            let all = values.entry(name).or_insert_with(|| LayerValue::ByCause(BTreeMap::new()));
+            if let LayerValue::ByCause(all) = all {
+                all.insert(key(cause.name()), figure.value);
+            }
+        }
+        // Its name until version 0.1; goes away with the next one.
+        if let Some(lost) = values.get("lost_sectors").cloned() {
+            values.insert("lost_reads".into(), lost);
+        }
         LayerFigures {
             name: layer.name.clone(),
             remote: layer.remote.map(|(state, _)| state.into()),
             reconnections: layer.remote.map_or(0, |(_, times)| times),
-            capacity_bytes: layer.capacity_bytes,
-            read_bytes: layer.read_bytes,
-            written_bytes: layer.written_bytes,
-            buffer_read_bytes: layer.buffer_read_bytes,
-            programmed_bytes: by_cause(&layer.programmed_bytes, 1),
-            commands: layer.commands,
-            erased_lines: layer.erased_lines,
-            free_lines: layer.free_lines,
-            lines: layer.lines,
-            write_failures: layer.write_failures,
-            lost_reads: layer.lost_reads,
-            memory_bytes: layer.memory_bytes,
+            values,
+            figures: layer.figures.clone(),
         }
     }
 }

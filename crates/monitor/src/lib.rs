@@ -18,8 +18,8 @@ mod prometheus;
 
 pub use board::{Board, LayerSide, Protocol, Serving, View, Work};
 pub use figures::{
-    Bins, CommandFigures, DriveFigures, Figures, Lateness, LayerFigures, ProtocolFigures, SCHEMA_VERSION,
-    ServingFigures, WatchedFigures, WayFigures, Wear, WorkFigures,
+    Bins, CommandFigures, DriveFigures, Figures, Lateness, LayerFigures, LayerValue, ProtocolFigures,
+    SCHEMA_VERSION, ServingFigures, WatchedFigures, WayFigures, Wear, WorkFigures,
 };
 pub use http::{Listen, Monitor, MonitorError};
 pub use prometheus::metrics;

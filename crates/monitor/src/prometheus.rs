@@ -3,8 +3,9 @@
 //! The bounds of the histograms are powers of two of a nanosecond less one, which the drive's own bins nest in: no count is
 //! misplaced.
 
-use crate::figures::{Bins, DriveFigures, Figures, LayerFigures, ServingFigures, WatchedFigures};
+use crate::figures::{Bins, DriveFigures, Figures, LayerFigures, LayerValue, ServingFigures, WatchedFigures};
 use pellucid_device::{OperationKind, Part};
+use pellucid_flash::{Figure, FigureKind};
 use std::fmt::Write;
 
 /// Bounds of the histograms: from 2^8 ns (255 ns) to 2^34 ns (17 s).
@@ -430,47 +431,35 @@ fn server(text: &mut Text, serving: &ServingFigures) {
     text.bins(name, &[], &serving.lateness.bins);
 }
 
-/// What the host's side of served layers knows.
+/// What the host's side of served layers counts: a family for each name that a layer gives, in the order of the layers.
 fn layers(text: &mut Text, layers: &[LayerFigures]) {
     if layers.is_empty() {
         return;
     }
-    type Count = fn(&LayerFigures) -> u64;
-    let families: [(&str, &str, &str, Count); 11] = [
-        ("pellucid_layer_capacity_bytes", "gauge", "Bytes that a host FTL offers.", |l| l.capacity_bytes),
-        ("pellucid_layer_read_bytes_total", "counter", "Bytes that applications read.", |l| l.read_bytes),
-        ("pellucid_layer_written_bytes_total", "counter", "Bytes that applications wrote.", |l| {
-            l.written_bytes
-        }),
-        (
-            "pellucid_layer_buffer_read_bytes_total",
-            "counter",
-            "Bytes of reads that the write buffer had.",
-            |l| l.buffer_read_bytes,
-        ),
-        ("pellucid_layer_commands_total", "counter", "Commands sent to the drive.", |l| l.commands),
-        ("pellucid_layer_erased_lines_total", "counter", "Lines erased.", |l| l.erased_lines),
-        ("pellucid_layer_free_lines", "gauge", "Lines that can be opened.", |l| l.free_lines),
-        ("pellucid_layer_lines", "gauge", "Lines that are not retired.", |l| l.lines),
-        ("pellucid_layer_write_failures_total", "counter", "Writes that the drive failed.", |l| {
-            l.write_failures
-        }),
-        ("pellucid_layer_lost_sectors_total", "counter", "Sectors that could not be read.", |l| l.lost_reads),
-        ("pellucid_layer_memory_bytes", "gauge", "Bytes of host memory for map and buffer.", |l| {
-            l.memory_bytes
-        }),
-    ];
-    for (name, kind, help, count) in families {
-        text.metric(name, kind, help);
-        for layer in layers {
-            text.sample(name, &[("layer", &layer.name)], count(layer));
+    let mut named: Vec<&Figure> = Vec::new();
+    for figure in layers.iter().flat_map(|layer| &layer.figures) {
+        if !named.iter().any(|other| other.name == figure.name) {
+            named.push(figure);
         }
     }
-    let name = "pellucid_layer_programmed_bytes_total";
-    text.metric(name, "counter", "Bytes that a host FTL wrote to the drive, by cause.");
-    for layer in layers {
-        for (cause, bytes) in &layer.programmed_bytes {
-            text.sample(name, &[("layer", &layer.name), ("cause", cause)], bytes);
+    for first in named {
+        let (kind, total) = match first.kind {
+            FigureKind::Counter => ("counter", "_total"),
+            FigureKind::Gauge => ("gauge", ""),
+        };
+        let name = format!("pellucid_layer_{}{total}", first.name);
+        text.metric(&name, kind, first.help);
+        for layer in layers {
+            let label = ("layer", layer.name.as_str());
+            match layer.values.get(first.name) {
+                Some(LayerValue::One(value)) => text.sample(&name, &[label], value),
+                Some(LayerValue::ByCause(values)) => {
+                    values
+                        .iter()
+                        .for_each(|(cause, value)| text.sample(&name, &[label, ("cause", cause)], value));
+                }
+                None => {}
+            }
         }
     }
     let name = "pellucid_remote_connected";
@@ -490,7 +479,9 @@ fn layers(text: &mut Text, layers: &[LayerFigures]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::{BTreeMap, BTreeSet};
+    use crate::board::LayerSide;
+    use pellucid_flash::Cause;
+    use std::collections::BTreeSet;
 
     fn bins() -> Bins {
         Bins { upper: vec![0, 1_000, 200_000], weight: vec![1, 2, 3], sum: 500_000 }
@@ -521,12 +512,15 @@ mod tests {
             watched: Some(watched),
             ..Default::default()
         };
-        let layer = LayerFigures {
+        let layer = LayerFigures::from(&LayerSide {
             name: "far".into(),
-            remote: Some("connected".into()),
-            programmed_bytes: BTreeMap::from([("host".into(), 4096)]),
-            ..LayerFigures::default()
-        };
+            remote: Some(("connected", 0)),
+            figures: vec![
+                Figure::count("erased_lines", "Lines erased.", 3),
+                Figure::count("free_lines", "Lines that can be opened.", 2).gauge(),
+                Figure::bytes("programmed_bytes", "Bytes written to the drive.", 4096).of(Cause::Host),
+            ],
+        });
         let serving = ServingFigures { layers: vec![layer], ..ServingFigures::default() };
         Figures { drives: vec![drive], serving: Some(serving), ..Figures::default() }
     }

@@ -16,7 +16,7 @@ mod steps;
 mod targets;
 
 use crate::budget::large_part;
-use crate::drive::{Layered, Served};
+use crate::drive::Served;
 use crate::engine::{Answered, Backend, Engine, Entry, Lead, Route, Submission, Time};
 use crate::event::Event;
 use crate::hub::Hub;
@@ -26,7 +26,7 @@ use crate::session::{Keeps, Namespace, Operation};
 use hdrhistogram::Histogram;
 use mio::{Poll, Token, Waker};
 use pellucid_device::Device;
-use pellucid_flash::{ChunkInfo, ChunkNotice, Command, Completion, Lba, Opcode, SimTime};
+use pellucid_flash::{ChunkInfo, Command, Completion, Lba, Notice, Opcode, SimTime};
 use pellucid_monitor::Board;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ use targets::TargetBook;
 pub use offer::Refusal;
 pub use targets::KeepTargets;
 
-/// Chunk notices that are kept until somebody asks; older ones are dropped.
-const CHUNK_NOTICES_MAX: usize = 1024;
+/// Notices that are kept for hosts that have not asked yet; the oldest are lost.
+const NOTICES_MAX: usize = 1 << 16;
 
 /// An operation as it reached a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +111,8 @@ pub struct Core {
     /// Kept by the reactor and its connections.
     pub(crate) hub: Hub,
     board: Option<Board>,
-    /// Notices of open-channel namespaces that were not taken.
-    chunk_notices: VecDeque<(usize, ChunkNotice)>,
+    /// Notices of namespaces that were not taken.
+    untold: VecDeque<(usize, Notice)>,
     /// There are remote drives.
     remotes: bool,
     book: TargetBook,
@@ -134,10 +134,11 @@ impl Core {
             let (drive, device) = (name.clone(), served.device());
             events
                 .extend(device.map(|device| Event::Store { drive: drive.clone(), extent: device.extent() }));
-            match (served.mount_cost(), device.and_then(Device::last_mount)) {
-                (Some(cost), _) => events.push(Event::LayerMounted { drive, cost }),
-                (None, Some((report, _))) => events.push(Event::Mounted { drive, report }),
-                (None, None) => {}
+            let figures = served.start_figures();
+            match device.and_then(Device::last_mount) {
+                _ if !figures.is_empty() => events.push(Event::LayerMounted { drive, figures }),
+                Some((report, _)) => events.push(Event::Mounted { drive, report }),
+                None => {}
             }
         }
         let volatile = namespaces.iter().filter(|n| n.keeps == Keeps::Nothing);
@@ -153,7 +154,7 @@ impl Core {
             steps: Steps::default(),
             observer: None,
             board: None,
-            chunk_notices: VecDeque::new(),
+            untold: VecDeque::new(),
             book: TargetBook::default(),
         })
     }
@@ -223,18 +224,15 @@ impl Core {
     /// Lets the remote drives wake `poll`: each has as many tokens as [`TOKENS`](crate::remote::TOKENS) says, from `first` on.
     pub(crate) fn attach(&mut self, poll: &Poll, first: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
         for (at, drive) in self.engine.backends_mut().iter_mut().enumerate() {
-            if let Some(layered) = drive.on_remote() {
-                layered.attach(poll, Token(first.0 + at * TOKENS), waker)?;
-            }
+            drive.attach(poll, Token(first.0 + at * TOKENS), waker)?;
         }
         Ok(())
     }
 
     /// Something happened on a socket of a remote drive; `token` counts from the first of [`Core::attach`].
     pub(crate) fn remote_ready(&mut self, token: usize) {
-        if let Some(layered) = self.engine.backends_mut().get_mut(token / TOKENS).and_then(Served::on_remote)
-        {
-            layered.ready(token % TOKENS);
+        if let Some(drive) = self.engine.backends_mut().get_mut(token / TOKENS) {
+            drive.ready(token % TOKENS);
         }
     }
 
@@ -242,23 +240,23 @@ impl Core {
     pub(crate) fn stop(&mut self) {
         self.hub.stopping = true;
         self.engine.stop_pacing();
-        self.engine.backends_mut().iter_mut().filter_map(Served::on_remote).for_each(Layered::stop);
+        self.engine.backends_mut().iter_mut().for_each(Served::stop);
     }
 
     /// See [`crate::session::Port::pop_notice`].
-    pub(crate) fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, ChunkNotice)> {
+    pub(crate) fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, Notice)> {
         for (drive, served) in self.engine.backends_mut().iter_mut().enumerate() {
             while let Some((number, notice)) = served.pop_notice() {
                 let is_its = |n: &Namespace| n.drive == drive && n.number == number;
                 let Some(namespace) = self.namespaces.iter().position(is_its) else { continue };
-                if self.chunk_notices.len() == CHUNK_NOTICES_MAX {
-                    self.chunk_notices.pop_front();
+                if self.untold.len() == NOTICES_MAX {
+                    self.untold.pop_front();
                 }
-                self.chunk_notices.push_back((namespace, notice));
+                self.untold.push_back((namespace, notice));
             }
         }
-        let at = self.chunk_notices.iter().position(|(namespace, _)| namespaces.contains(namespace))?;
-        self.chunk_notices.remove(at)
+        let at = self.untold.iter().position(|(namespace, _)| namespaces.contains(namespace))?;
+        self.untold.remove(at)
     }
 
     /// How time goes.
@@ -401,9 +399,9 @@ impl Core {
     #[cold]
     fn run_remotes(&mut self) {
         let now = SimTime(self.now_ns());
-        for layered in self.engine.backends_mut().iter_mut().filter_map(Served::on_remote) {
-            layered.turn(now);
-            self.hub.events.append(&mut layered.take_events());
+        for drive in self.engine.backends_mut().iter_mut().filter(|drive| drive.is_remote()) {
+            drive.turn(now);
+            self.hub.events.append(&mut drive.take_events());
         }
     }
 
@@ -464,7 +462,7 @@ impl Core {
     pub(crate) fn is_at_rest(&mut self) -> bool {
         let mut all = true;
         for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
-            match drive.layered().map_or(Some(Ok(())), Layered::rested) {
+            match drive.rested() {
                 None => all = false,
                 Some(Ok(())) => {}
                 Some(Err(why)) => self.hub.events.push(Event::StopFailed { drive: name.clone(), why }),

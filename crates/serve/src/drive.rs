@@ -1,4 +1,4 @@
-//! What is served under one name: a drive, or a layer of the host on one, which may be on another machine ([`Layered`]).
+//! What is served under one name: a drive with what stands on it, which may be on another machine.
 //!
 //! ```text
 //!   Device                          simulated time
@@ -6,74 +6,100 @@
 //!   targets ─► Device               simulated time; the drive's own namespaces are served beside them
 //!   layer ─► Remote ─► NVMe/TCP     wall time, whatever the server's: the drive at the other end keeps its own
 //! ```
-//! Invariant: of a layer everything that is told is the layer's: the namespaces of the drive below are not served beside it.
+//! Invariants: what is told of a namespace is told by whoever offers it: its layer, or the drive. A remote drive's time is wall time,
+//! and its layer goes on in its turns only.
 
-mod layered;
+mod bottom;
 
-use crate::remote::Remote;
+use crate::event::Event;
+use crate::remote::{Remote, TOKENS};
 use crate::session::Keeps;
-use pellucid_device::{Device, DeviceError, WritePolicy};
+use bottom::Bottom;
+use mio::{Events, Poll, Token, Waker};
+use pellucid_device::{Device, WritePolicy};
 use pellucid_flash::{
-    ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Layout, Lba, Lpn, SimTime,
+    ChunkInfo, Command, Completion, Drive, Figure, Interface, Layout, Lba, Lpn, Notice, SimTime,
 };
 use pellucid_ftl::{Durability, MountReport};
-use pellucid_host::{Layer, LayerFigures, MountCost, Shared};
+use pellucid_host::{Layer, LayerConfig, Machine, Shared, Tower};
 use pellucid_media::{Fault, StoreError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-pub use layered::Layered;
+/// The longest wait for a remote drive while a layer starts: it may have to be connected to again.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A drive in service.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there are a few, and the plain drive is reached without a detour"
-)]
-pub enum Served {
-    /// A drive.
-    Device(Device),
-    /// A layer on a drive.
-    Layered(Box<Layered>),
-    /// A drive with targets on ranges of its parallel units.
-    Shared(Box<Shared<Device>>),
+pub struct Served {
+    tower: Tower<Bottom>,
+    /// The layer on a remote drive is being stopped.
+    resting: bool,
 }
 
 impl From<Device> for Served {
     fn from(device: Device) -> Served {
-        Served::Device(device)
-    }
-}
-
-impl From<Layered> for Served {
-    fn from(layered: Layered) -> Served {
-        Served::Layered(Box::new(layered))
+        Served { tower: Tower::Drive(Bottom::Device(device)), resting: false }
     }
 }
 
 impl Served {
+    /// Puts layers on a drive, in the order in which they are given, and lets them start in simulated time.
+    ///
+    /// # Errors
+    /// Why a layer cannot start, in a sentence.
+    pub fn with_layers(device: Device, layers: &[LayerConfig]) -> Result<Served, String> {
+        let now = device.now();
+        let tower = Tower::build(Bottom::Device(device), layers, now)?;
+        Ok(Served { tower, resting: false })
+    }
+
+    /// Puts layers on a remote drive and lets them start; this waits for the drive.
+    ///
+    /// # Errors
+    /// Why a layer cannot start, in a sentence.
+    pub fn on_remote(mut remote: Remote, layers: &[LayerConfig]) -> Result<Served, String> {
+        let mut poll = Poll::new().map_err(|error| error.to_string())?;
+        let waker = Waker::new(poll.registry(), Token(TOKENS)).map_err(|error| error.to_string())?;
+        remote.attach(poll.registry(), Token(0), Arc::new(waker)).map_err(|error| error.to_string())?;
+        let (began, mut events, mut why) = (Instant::now(), Events::with_capacity(16), None);
+        let wall = || SimTime(began.elapsed().as_nanos() as u64);
+        let wait = |bottom: &mut Bottom, next: Option<SimTime>| {
+            let remote = bottom.remote_mut()?;
+            if next.is_none_or(|at| at > wall()) {
+                match poll.poll(&mut events, Some(LOOK)) {
+                    Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
+                        why = Some(error.to_string());
+                        return None;
+                    }
+                    _ => {}
+                }
+                for event in &events {
+                    remote.ready(event.token().0);
+                }
+            }
+            let now = wall();
+            remote.advance(now);
+            why = remote.loss().map(String::from);
+            why.is_none().then_some(now)
+        };
+        let built = Tower::build_by(Bottom::Remote(Box::new(remote)), layers, SimTime::ZERO, wait);
+        let tower = built.map_err(|sentence| why.unwrap_or(sentence))?;
+        Ok(Served { tower, resting: false })
+    }
+
     /// The drive of this process at the bottom; `None` where it is remote.
     pub fn device(&self) -> Option<&Device> {
-        match self {
-            Served::Device(device) => Some(device),
-            Served::Layered(layered) => layered.device(),
-            Served::Shared(shared) => Some(&shared.drive),
-        }
+        self.tower.bottom().device()
     }
 
     /// The same, to be set up.
     pub(crate) fn device_mut(&mut self) -> Option<&mut Device> {
-        match self {
-            Served::Device(device) => Some(device),
-            Served::Layered(layered) => layered.device_mut(),
-            Served::Shared(shared) => Some(&mut shared.drive),
-        }
+        self.tower.bottom_mut().device_mut()
     }
 
     /// The drive itself, unless it is remote.
     pub(crate) fn into_device(self) -> Option<Device> {
-        match self {
-            Served::Device(device) => Some(device),
-            Served::Layered(layered) => layered.into_device(),
-            Served::Shared(shared) => Some(shared.drive),
-        }
+        self.tower.into_bottom().into_device()
     }
 
     /// The drive with its targets, of which there may be none yet.
@@ -82,309 +108,278 @@ impl Served {
     /// Itself again, and why it cannot have targets.
     #[expect(clippy::result_large_err, reason = "the drive is handed back")]
     pub(crate) fn into_shared(self) -> Result<Served, (Served, &'static str)> {
-        match self {
-            Served::Device(device) => {
-                let (now, outstanding) =
-                    (device.now(), device.outstanding_commands() as usize + device.completed());
-                match Shared::new(device, now, outstanding) {
-                    Ok(shared) => Ok(Served::Shared(Box::new(shared))),
-                    Err(device) => Err((
-                        Served::Device(device),
-                        "no open-channel namespace; targets need parallel units ([[drive.namespace]] interface = \"open-channel\")",
-                    )),
+        const NO_UNITS: &str = "no open-channel namespace; targets need parallel units ([[drive.namespace]] interface = \"open-channel\")";
+        let Served { tower, resting } = self;
+        let tower = match tower {
+            Tower::Drive(drive) => {
+                let (now, waiting) = (drive.now(), drive.outstanding() + drive.completed());
+                match Shared::new(drive, now, waiting) {
+                    Ok(shared) => Ok(Tower::Shared(Box::new(shared))),
+                    Err(drive) => Err((Tower::Drive(drive), NO_UNITS)),
                 }
             }
-            Served::Layered(_) => Err((self, "a layer of the host has all of its parallel units already")),
-            Served::Shared(_) => Ok(self),
+            Tower::Shared(shared) => Ok(Tower::Shared(shared)),
+            stack => Err((stack, "a layer of the host has all of its parallel units already")),
+        };
+        match tower {
+            Ok(tower) => Ok(Served { tower, resting }),
+            Err((tower, why)) => Err((Served { tower, resting }, why)),
         }
     }
 
     /// Its targets; `None`: it never had any.
-    pub(crate) fn shared(&self) -> Option<&Shared<Device>> {
-        match self {
-            Served::Shared(shared) => Some(shared),
-            _ => None,
-        }
+    pub(crate) fn shared(&self) -> Option<&Shared<Bottom>> {
+        self.tower.shared()
     }
 
     /// The same, to be changed.
-    pub(crate) fn shared_mut(&mut self) -> Option<&mut Shared<Device>> {
-        match self {
-            Served::Shared(shared) => Some(shared),
-            _ => None,
-        }
+    pub(crate) fn shared_mut(&mut self) -> Option<&mut Shared<Bottom>> {
+        self.tower.shared_mut()
     }
 
-    /// What the layer of a namespace has counted, and how its drive is connected if that is remote.
-    pub(crate) fn layer_figures(
-        &self,
-        namespace: u16,
-    ) -> Option<(LayerFigures, Option<(&'static str, u64)>)> {
-        match self {
-            Served::Device(_) => None,
-            Served::Layered(layered) => {
-                let remote = layered.remote().map(|remote| (remote.state(), remote.reconnections()));
-                Some((layered.layer().figures()?, remote))
-            }
-            Served::Shared(shared) => Some((shared.layer(namespace)?.figures()?, None)),
-        }
+    /// What the layer of a namespace counts, and how its drive is connected if that is remote.
+    pub(crate) fn layer_figures(&self, namespace: u16) -> Option<(Vec<Figure>, Option<(&'static str, u64)>)> {
+        let remote = self.remote().map(|remote| (remote.state(), remote.reconnections()));
+        Some((self.tower.layer_of(namespace)?.figures(), remote))
     }
 
     /// What a report says of `count` chunks of an open-channel namespace from number `first` on.
     pub(crate) fn chunk_infos(&self, namespace: u16, first: u32, count: u32) -> Vec<ChunkInfo> {
-        let of_drive = |device: &Device, namespace, first, count| -> Vec<ChunkInfo> {
-            device.chunk_infos(namespace, first, count).collect()
+        let of_drive = |bottom: &Bottom, namespace, first, count| -> Vec<ChunkInfo> {
+            bottom
+                .device()
+                .map_or_else(Vec::new, |device| device.chunk_infos(namespace, first, count).collect())
         };
-        match self {
-            Served::Device(device) => of_drive(device, namespace, first, count),
-            Served::Layered(_) => Vec::new(),
-            Served::Shared(shared) => shared.chunk_infos(namespace, first, count, of_drive),
+        match &self.tower {
+            Tower::Shared(shared) => shared.chunk_infos(namespace, first, count, of_drive),
+            tower if tower.layer_of(namespace).is_some() => Vec::new(),
+            tower => of_drive(tower.bottom(), namespace, first, count),
         }
     }
 
     /// Whether the drive is of another process.
     #[inline]
     pub(crate) fn is_remote(&self) -> bool {
-        matches!(self, Served::Layered(layered) if layered.remote().is_some())
+        self.remote().is_some()
     }
 
-    pub(crate) fn remote(&self) -> Option<&Remote> {
-        match self {
-            Served::Layered(layered) => layered.remote(),
-            Served::Device(_) | Served::Shared(_) => None,
-        }
-    }
-
-    /// The layer on a remote drive.
     #[inline]
-    pub(crate) fn on_remote(&mut self) -> Option<&mut Layered> {
-        match self {
-            Served::Layered(layered) => layered.remote().is_some().then_some(layered),
-            Served::Device(_) | Served::Shared(_) => None,
-        }
+    pub(crate) fn remote(&self) -> Option<&Remote> {
+        self.tower.bottom().remote()
     }
 
-    /// The layer on a drive.
-    pub(crate) fn layered(&mut self) -> Option<&mut Layered> {
-        match self {
-            Served::Device(_) | Served::Shared(_) => None,
-            Served::Layered(layered) => Some(layered),
-        }
+    /// What the last start of the uppermost layer cost; empty: there is none.
+    pub(crate) fn start_figures(&self) -> Vec<Figure> {
+        self.tower.stack().map_or_else(Vec::new, |stack| stack.layer.start_figures())
     }
 
-    /// What the last start of the layer cost; `None`: there is none.
-    pub(crate) fn mount_cost(&self) -> Option<MountCost> {
-        match self {
-            Served::Device(_) | Served::Shared(_) => None,
-            Served::Layered(layered) => layered.layer().start_cost(),
-        }
-    }
-
-    /// Namespaces that are served.
+    /// Namespaces that are served, the layer's first.
     pub(crate) fn interfaces(&self) -> Vec<(u16, Interface)> {
-        let of = |drive: &dyn Drive| {
-            (0..drive.namespaces()).filter_map(|number| Some((number, drive.interface(number)?))).collect()
-        };
-        match self {
-            Served::Device(device) => of(device),
-            Served::Layered(layered) => of(layered.as_drive()),
-            Served::Shared(shared) => of(&**shared),
-        }
+        self.tower.interfaces()
+    }
+
+    /// Whether this is the namespace of the uppermost layer.
+    pub(crate) fn is_of_layer(&self, namespace: u16) -> bool {
+        self.tower.stack().is_some_and(|stack| stack.namespace() == namespace)
     }
 
     pub(crate) fn image_bytes(&self) -> usize {
-        match self {
-            Served::Device(device) => device.image_bytes(),
-            Served::Layered(layered) => layered.as_drive().image_bytes(),
-            Served::Shared(shared) => shared.image_bytes(),
-        }
+        self.tower.image_bytes()
     }
 
-    /// Bytes of a sector, of what is best written at once at least (the mapping unit), and at best (a stripe).
-    pub(crate) fn sizes(&self) -> [u32; 3] {
-        let of = |layout: &Layout| {
-            [
-                layout.sector_bytes,
-                layout.unit_bytes,
-                layout.unit_bytes.saturating_mul(layout.units_per_stripe),
-            ]
+    /// Of a namespace: bytes of a sector, of what is best written at once at least (the mapping unit), and at best (a stripe).
+    pub(crate) fn sizes(&self, namespace: u16) -> [u32; 3] {
+        let Some(layout) = self.device().map(Device::layout) else {
+            return [self.tower.image_bytes() as u32; 3];
         };
-        match self {
-            Served::Device(device) => of(device.layout()),
+        let Layout { sector_bytes, unit_bytes, units_per_stripe, .. } = *layout;
+        match self.tower.layer_of(namespace) {
             // A layer maps and buffers sector by sector.
-            Served::Layered(layered) => [layered.sector_bytes(); 3],
-            Served::Shared(shared) => of(shared.drive.layout()),
+            Some(_) => [sector_bytes; 3],
+            None => [sector_bytes, unit_bytes, unit_bytes.saturating_mul(units_per_stripe)],
         }
     }
 
     /// What a namespace has after a power cut.
     pub(crate) fn keeps(&self, namespace: u16) -> Keeps {
-        match self {
-            Served::Device(device) => of_device(device, namespace),
-            Served::Layered(layered) => of_layer(layered.layer()),
-            Served::Shared(shared) => match shared.layer(namespace) {
-                Some(layer) => of_layer(layer),
-                // A raw target: as the chunks it is made of.
-                None if namespace >= shared.drive.namespaces() => Keeps::Acknowledged,
-                None => of_device(&shared.drive, namespace),
-            },
+        match (self.tower.layer_of(namespace), self.device()) {
+            (Some(layer), _) if layer.keeps_flushed() => Keeps::Flushed,
+            (Some(_), _) | (None, None) => Keeps::Nothing,
+            // A raw target: as the chunks it is made of.
+            (None, Some(device)) if namespace >= device.namespaces() => Keeps::Acknowledged,
+            (None, Some(device)) => of_device(device, namespace),
         }
     }
 
     /// Whether a namespace takes no writes any more.
     pub(crate) fn is_read_only(&self, namespace: u16) -> bool {
-        match self {
-            Served::Device(device) => device.takes_no_writes(namespace),
-            Served::Layered(layered) => layered.layer().is_read_only(),
-            Served::Shared(shared) => match shared.layer(namespace) {
-                Some(layer) => layer.is_read_only(),
-                None => shared.drive.takes_no_writes(namespace),
-            },
+        match self.tower.layer_of(namespace) {
+            Some(layer) => layer.is_read_only(),
+            None => self.device().is_some_and(|device| device.takes_no_writes(namespace)),
         }
     }
 
     /// Whether a mapping unit of a namespace holds data, as far as that is known. A layer maps sector by sector.
     pub(crate) fn is_mapped(&self, namespace: u16, unit: u32) -> bool {
-        match self {
-            Served::Device(device) => device.is_mapped(Lpn(unit)),
-            Served::Layered(layered) => layered.layer().holds(Lba(unit.into())),
-            Served::Shared(shared) => match shared.layer(namespace) {
-                Some(layer) => layer.holds(Lba(unit.into())),
-                None => shared.drive.is_mapped(Lpn(unit)),
-            },
+        match self.tower.layer_of(namespace) {
+            Some(layer) => layer.holds(Lba(unit.into())),
+            None => self.device().is_none_or(|device| device.is_mapped(Lpn(unit))),
         }
     }
 
     #[inline]
     pub(crate) fn queues(&self) -> u16 {
-        match self {
-            Served::Device(device) => device.config().host.queues,
-            Served::Layered(_) => 1,
-            Served::Shared(shared) => shared.drive.config().host.queues,
+        match &self.tower {
+            Tower::Stack(_) => 1,
+            tower => tower.bottom().device().map_or(1, |device| device.config().host.queues),
         }
     }
 
     #[inline]
     pub(crate) fn now(&self) -> SimTime {
-        match self {
-            Served::Device(device) => device.now(),
-            Served::Layered(layered) => layered.now(),
-            Served::Shared(shared) => shared.now(),
+        match &self.tower {
+            Tower::Drive(drive) => drive.now(),
+            Tower::Stack(stack) => stack.now(),
+            Tower::Shared(shared) => shared.now(),
         }
     }
 
     /// The plain drive, which it helps to announce commands to.
     #[inline]
     pub(crate) fn to_announce(&self) -> Option<&Device> {
-        match self {
-            Served::Device(device) => Some(device),
-            Served::Layered(_) | Served::Shared(_) => None,
+        match &self.tower {
+            Tower::Drive(drive) => drive.device(),
+            _ => None,
         }
     }
 
     #[inline]
     pub(crate) fn submit(&mut self, at: SimTime, command: Command) {
-        match self {
-            Served::Device(device) => device.submit(at, command),
-            Served::Layered(layered) => layered.submit(at, command),
-            Served::Shared(shared) => shared.submit(at, command),
-        }
+        self.tower.submit(at, command);
     }
 
     #[inline]
     pub(crate) fn next_event(&self) -> Option<SimTime> {
-        match self {
-            Served::Device(device) => device.next_event(),
-            Served::Layered(layered) => layered.as_drive().next_event(),
-            Served::Shared(shared) => shared.next_event(),
-        }
+        self.tower.next_event()
     }
 
     #[inline]
     pub(crate) fn advance(&mut self, now: SimTime) {
-        match self {
-            Served::Device(device) => device.advance(now),
-            Served::Layered(layered) => layered.advance(now),
-            Served::Shared(shared) => shared.advance(now),
-        }
+        self.tower.advance(now);
     }
 
+    /// Commands that have not ended; a target that starts or stops is waited for, too.
     #[inline]
     pub(crate) fn outstanding_commands(&self) -> usize {
-        match self {
-            Served::Device(device) => device.outstanding_commands() as usize,
-            Served::Layered(layered) => layered.outstanding(),
-            // A target that starts or stops is waited for.
-            Served::Shared(shared) => shared.outstanding() + usize::from(shared.is_changing()),
-        }
+        let changes = self.tower.shared().is_some_and(Shared::is_changing);
+        self.tower.outstanding() + usize::from(changes)
     }
 
     /// Completions that wait to be taken.
     #[inline]
     pub(crate) fn completed(&self) -> usize {
-        match self {
-            Served::Device(device) => device.completed(),
-            Served::Layered(layered) => layered.completed(),
-            Served::Shared(shared) => shared.completed(),
-        }
+        self.tower.completed()
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Completion> {
-        match self {
-            Served::Device(device) => device.pop(),
-            Served::Layered(layered) => layered.pop(),
-            Served::Shared(shared) => shared.pop(),
-        }
+        self.tower.pop()
     }
 
-    pub(crate) fn pop_notice(&mut self) -> Option<(u16, ChunkNotice)> {
-        match self {
-            Served::Device(device) => device.pop_notice(),
-            // They are about chunks, which nobody sees above the layer.
-            Served::Layered(_) => None,
-            Served::Shared(shared) => shared.pop_notice(),
-        }
+    pub(crate) fn pop_notice(&mut self) -> Option<(u16, Notice)> {
+        self.tower.pop_notice()
     }
 
+    /// The drive of this process at the bottom loses its power, and all above it what it had in memory, as when the whole computer does.
     pub(crate) fn power_cut(&mut self) -> Result<MountReport, String> {
-        match self {
-            Served::Device(device) => device.power_cut().map_err(|error: DeviceError| error.to_string()),
-            Served::Layered(layered) => layered.power_cut(),
-            Served::Shared(shared) => {
-                let report = shared.drive.power_cut().map_err(|error| error.to_string())?;
-                let now = shared.drive.now();
-                shared.restart(now)?;
-                Ok(report)
-            }
-        }
+        let Some(device) = self.device_mut() else {
+            return Err("the drive is remote: whoever serves it can cut its power".into());
+        };
+        let report = device.power_cut().map_err(|error| error.to_string())?;
+        let now = device.now();
+        self.tower.restart(now)?;
+        Ok(report)
     }
 
     /// Does damage to the drive of this process at the bottom, not before `now`.
     pub(crate) fn inject(&mut self, now: SimTime, fault: Fault) -> Result<(), String> {
         let now = now.max(self.now());
-        match self {
-            Served::Device(device) => device.inject(now, fault).map_err(|error| error.to_string()),
-            Served::Layered(layered) => layered.inject(now, fault),
-            Served::Shared(shared) => {
-                let result = shared.act_on_drive(now, |device| device.inject(now, fault));
-                result.map_err(|error| error.to_string())
+        let damage =
+            |bottom: &mut Bottom| bottom.device_mut().map_or(Ok(()), |device| device.inject(now, fault));
+        self.tower.act_on_bottom(now, damage).map_err(|error| error.to_string())
+    }
+
+    /// Has the layers bring to the drive what lets their next start find everything, or begin to where the drive is remote: that needs
+    /// its turns.
+    ///
+    /// # Errors
+    /// Why it cannot be done, in a sentence. The next start then looks for what was written, as after a power cut.
+    pub(crate) fn begin_rest(&mut self) -> Result<(), String> {
+        self.resting = self.is_remote();
+        match self.tower.stack_mut().filter(|_| self.resting) {
+            Some(stack) => {
+                stack.begin_stop();
+                Ok(())
             }
+            None => self.tower.stop(),
         }
     }
 
-    /// Has the layers bring to the drive what lets their next start find everything, or begin to where the drive is remote.
-    pub(crate) fn begin_rest(&mut self) -> Result<(), String> {
-        match self {
-            Served::Device(_) => Ok(()),
-            Served::Layered(layered) => layered.begin_rest(),
-            Served::Shared(shared) => shared.stop(),
-        }
+    /// How what [`Served::begin_rest`] left under way has ended, told once; `None`: it has not.
+    pub(crate) fn rested(&mut self) -> Option<Result<(), String>> {
+        let stopped = self.tower.stack().is_none_or(|stack| stack.layer.is_stopped());
+        let outcome = match self.remote().filter(|_| self.resting && !stopped) {
+            None => Ok(()),
+            Some(remote) if remote.state() != "connected" => Err("the drive is away".into()),
+            Some(remote) if remote.is_idle() => Err("no room is left to write the whole map".into()),
+            Some(_) => return None,
+        };
+        self.resting = false;
+        Some(outcome)
     }
 
     /// Makes file stores durable.
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         self.device_mut().map_or(Ok(()), Device::sync)
+    }
+}
+
+/// A remote drive; nothing happens where there is none.
+impl Served {
+    /// See [`Remote::attach`].
+    pub(crate) fn attach(&mut self, poll: &Poll, token: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
+        match self.tower.bottom_mut().remote_mut() {
+            Some(remote) => remote.attach(poll.registry(), token, Arc::clone(waker)),
+            None => Ok(()),
+        }
+    }
+
+    /// Something happened on one of its sockets.
+    pub(crate) fn ready(&mut self, socket: usize) {
+        if let Some(remote) = self.tower.bottom_mut().remote_mut() {
+            remote.ready(socket);
+        }
+    }
+
+    /// Exchanges data with it and lets the layer do what follows.
+    pub(crate) fn turn(&mut self, now: SimTime) {
+        let now = now.max(self.now());
+        if let Some(remote) = self.tower.bottom_mut().remote_mut() {
+            remote.advance(now);
+            self.tower.advance(now);
+        }
+    }
+
+    /// The server stops: see [`Remote::stop`].
+    pub(crate) fn stop(&mut self) {
+        if let Some(remote) = self.tower.bottom_mut().remote_mut() {
+            remote.stop();
+        }
+    }
+
+    /// What happened to it, for the log.
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        self.tower.bottom_mut().remote_mut().map_or_else(Vec::new, Remote::take_events)
     }
 }
 
@@ -404,8 +399,4 @@ fn of_device(device: &Device, namespace: u16) -> Keeps {
             Durability::Journal { .. } => cached,
         },
     }
-}
-
-fn of_layer(layer: &dyn Layer) -> Keeps {
-    if layer.keeps_flushed() { Keeps::Flushed } else { Keeps::Nothing }
 }

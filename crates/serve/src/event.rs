@@ -7,9 +7,8 @@
 
 use crate::engine::Time;
 use crate::session::{ConnectionId, Keeps};
-use pellucid_flash::Status;
+use pellucid_flash::{Figure, Status};
 use pellucid_ftl::MountReport;
-use pellucid_host::MountCost;
 use pellucid_media::{Extent, StoreNotice};
 use std::fmt::{self, Display};
 
@@ -53,12 +52,12 @@ pub enum Event {
         /// What was found.
         report: MountReport,
     },
-    /// What the start of a host FTL found.
+    /// What the start of a layer found.
     LayerMounted {
         /// Its drive.
         drive: String,
-        /// What was found, and what it cost.
-        cost: MountCost,
+        /// What was found, and what it cost, by the layer's own names.
+        figures: Vec<Figure>,
     },
     /// A drive cannot be started again.
     MountFailed {
@@ -414,13 +413,9 @@ impl Event {
                 fields.push(word("headers", report.header_reads));
                 fields
             }
-            Event::LayerMounted { drive, cost } => {
-                let mut fields = mounted(drive, &cost.report);
-                fields.push(word("reads", cost.reads));
-                fields.push(word("sectors", cost.sectors));
-                fields.push(word("padded", cost.padded_stripes));
-                fields.push(word("took_us", cost.time.0 / 1_000));
-                fields
+            Event::LayerMounted { drive, figures } => {
+                let figures = figures.iter().map(|figure| word(figure.name, figure.value));
+                std::iter::once(text("drive", drive)).chain(figures).collect()
             }
             Event::MountFailed { drive, why } | Event::StopFailed { drive, why } => {
                 vec![text("drive", drive), text("why", why)]

@@ -46,7 +46,7 @@ mod ublk;
 
 pub use crate::attachment::Attachment;
 pub use crate::core::{Arrival, Core, Done, KeepTargets, Observer, Refusal};
-pub use drive::{Layered, Served};
+pub use drive::Served;
 pub use engine::{Answered, Backend, Engine, Lead, Route, Time};
 pub use output::Output;
 pub use plan::{Moment, PlanError, PlannedFault};

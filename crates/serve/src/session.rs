@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::output::Output;
 use crate::pool::Pool;
 use pellucid_device::Device;
-use pellucid_flash::{ChunkInfo, ChunkNotice, Completion, Interface, Lba, Opcode, Vector};
+use pellucid_flash::{ChunkInfo, Completion, Interface, Lba, Notice, Opcode, Vector};
 use pellucid_ftl::MountReport;
 
 /// Commands that one connection may have in the drives before it is [congested](Port::congested).
@@ -377,8 +377,8 @@ impl<'a> Port<'a> {
         self.core.chunk_infos(namespace, first, count)
     }
 
-    /// The next thing that one of these open-channel namespaces has to tell, with the namespace.
-    pub fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, ChunkNotice)> {
+    /// The next thing that one of these namespaces tells without being asked, with the namespace.
+    pub fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, Notice)> {
         self.core.pop_notice(namespaces)
     }
 

@@ -7,11 +7,11 @@ use common::{Client, NQN, ask_control, chunks, eventually, listen, pattern, scra
 use pellucid_device::{Device, Namespace};
 use pellucid_flash::{ChunkAddress, DieId, Drive, Interface, Lba, Opcode, Status};
 use pellucid_host::{
-    HostFtl, HostFtlConfig, Stack, Target as Range, TargetKind, Targets, ZoneChunks, ZoneChunksConfig,
+    HostFtl, HostFtlConfig, LayerConfig, Stack, Target as Range, TargetKind, Targets, ZoneChunksConfig,
 };
 use pellucid_media::{Fault, StoreKind};
 use pellucid_serve::session::{ConnectionId, Operation};
-use pellucid_serve::{Core, Layered, Options, Remote, RemoteConfig, Route, Server, Stopper, Time};
+use pellucid_serve::{Core, Options, Remote, RemoteConfig, Route, Served, Server, Stopper, Time};
 use pellucid_wire::nbd::Command;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -122,9 +122,8 @@ impl Running {
         };
         serve_core(name, Targets::default(), move |_, _| {
             let remote = Remote::connect(remote).expect("a drive to stand on");
-            let layer = HostFtl::new(&settings(), remote.interface(0), remote.image_bytes()).expect("room");
-            let layered = Layered::on_remote(Box::new(layer), remote).expect("a start");
-            Core::new(vec![("app".into(), layered)], Time::Paced { dilation: 1.0 }).expect("served")
+            let app = Served::on_remote(remote, &[LayerConfig::HostFtl(settings())]).expect("a start");
+            Core::new(vec![("app".into(), app)], Time::Paced { dilation: 1.0 }).expect("served")
         })
     }
 
@@ -364,12 +363,7 @@ fn damage_on_command_leaves_nobody_waiting() {
     let mut targets = Targets::default();
     let Some(Interface::OpenChannel(geometry)) = Drive::interface(&chunks(), 0) else { panic!("chunks") };
     targets.create(&geometry, Range::new("main".into(), TargetKind::Block, 0..2)).expect("room");
-    let layered = || {
-        let device = chunks();
-        let layer =
-            HostFtl::new(&settings(), Drive::interface(&device, 0), device.image_bytes()).expect("room");
-        Layered::on_device(Box::new(layer), device).expect("a start")
-    };
+    let layered = || Served::with_layers(chunks(), &[LayerConfig::HostFtl(settings())]).expect("a start");
     for (mut core, namespace) in [
         (core(chunks(), &targets, time, &Arc::default()), 1),
         (Core::new(vec![("app".into(), layered())], time).expect("served"), 0),
@@ -418,13 +412,10 @@ fn a_power_cut_that_is_the_end_of_a_host_ftl_leaves_nobody_waiting() {
     config.namespaces = vec![Namespace::Zoned { zones: zones(0..config.media.geometry.blocks) }];
     let layered = || {
         let device = Device::new(&config).expect("a good configuration");
-        let (now, image_bytes) = (device.now(), device.image_bytes());
         let zones = ZoneChunksConfig { width: 2, ..ZoneChunksConfig::default() };
-        let zones = ZoneChunks::new(&zones, Drive::interface(&device, 0), image_bytes);
-        let zones = Stack::start(zones.expect("zones that fit"), device, now).expect("a start");
         let settings = HostFtlConfig { finish_chunks: true, over_provisioning: 1.0, ..settings() };
-        let layer = HostFtl::new(&settings, zones.interface(0), image_bytes).expect("room");
-        Layered::on_zones(Box::new(layer), zones).expect("a start")
+        let layers = [LayerConfig::ZoneChunks(zones), LayerConfig::HostFtl(settings)];
+        Served::with_layers(device, &layers).expect("a start")
     };
     let mut ends = 0;
     for die in (0..4).map(DieId) {

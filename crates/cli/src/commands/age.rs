@@ -9,7 +9,8 @@ use crate::subject::description_expected;
 use anyhow::anyhow;
 use pellucid_device::{Device, Namespace};
 use pellucid_ftl::Durability;
-use pellucid_lab::drive::{Ageing, HostLayer, STEADY_PASSES_MAX, STEADY_SHARE};
+use pellucid_host::LayerConfig;
+use pellucid_lab::drive::{Ageing, STEADY_PASSES_MAX, STEADY_SHARE};
 use pellucid_lab::experiment::{self, Aged};
 use pellucid_lab::image;
 use pellucid_lab::output::OutputFile;
@@ -133,7 +134,7 @@ impl Age {
         let refuse = |message: &str| Err(Failure::asked(anyhow!("{}: {message}", self.drive)));
         let namespaces = &spec.drive.namespaces;
         let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
-        let durability = match &spec.host {
+        let durability = match spec.host.last() {
             None if namespaces.is_empty() || namespaces.iter().any(is_block) => return Ok(()),
             None => {
                 return refuse(
@@ -146,7 +147,10 @@ impl Age {
                     "drive.media.store = none: what the layers of the host note on the drive is lost; allowed: ram, file",
                 );
             }
-            Some(HostLayer::Ftl(config) | HostLayer::ZoneLog(config, _)) => config.durability,
+            Some(LayerConfig::HostFtl(config)) => config.durability,
+            Some(LayerConfig::ZoneChunks(_)) => {
+                return refuse("no sectors to fill; allowed: a host FTL above the zones");
+            }
         };
         match durability {
             Durability::Volatile => refuse(

@@ -151,7 +151,7 @@ impl Compare {
                 return Err(Failure::asked(anyhow!("{}: {message}", trace.display())));
             }
             // One drive offers placement: those that do not take the same writes without.
-            if placing && (subject.spec.drive.ftl.handles == 1 || subject.spec.host.is_some()) {
+            if placing && (subject.spec.drive.ftl.handles == 1 || !subject.spec.host.is_empty()) {
                 jobs.iter_mut().for_each(|job| job.handles = HandleList::Off);
             }
             subject.check_work(&jobs)?;

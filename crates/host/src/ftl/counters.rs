@@ -1,6 +1,7 @@
 //! What the host's translation counts.
 
-use pellucid_flash::Cause;
+use super::HostFtl;
+use pellucid_flash::{Cause, Figure};
 
 /// Counters since the start. Sectors are the drive's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,4 +32,34 @@ pub struct HostCounters {
     pub read_retries: u64,
     /// Sectors that could not be read after every retry.
     pub lost_reads: u64,
+}
+
+/// What a host FTL shows of itself.
+pub(super) fn figures(ftl: &HostFtl) -> Vec<Figure> {
+    let counters = ftl.counters();
+    let bytes = |sectors: u64| sectors * u64::from(ftl.sector_bytes());
+    let (free, lines) = ftl.free_lines();
+    let single = [
+        Figure::bytes("capacity_bytes", "Bytes that a host FTL offers.", bytes(ftl.capacity_sectors()))
+            .gauge(),
+        Figure::bytes("read_bytes", "Bytes that applications read.", bytes(counters.read_sectors)),
+        Figure::bytes("written_bytes", "Bytes that applications wrote.", bytes(counters.written_sectors)),
+        Figure::bytes(
+            "buffer_read_bytes",
+            "Bytes of reads that the write buffer had.",
+            bytes(counters.buffer_read_hits),
+        ),
+        Figure::count("commands", "Commands sent to the drive.", counters.commands),
+        Figure::count("erased_lines", "Lines erased.", counters.erased_lines),
+        Figure::count("free_lines", "Lines that can be opened.", free.into()).gauge(),
+        Figure::count("lines", "Lines that are not retired.", lines.into()).gauge(),
+        Figure::count("write_failures", "Writes that the drive failed.", counters.write_failures),
+        Figure::count("lost_sectors", "Sectors that could not be read.", counters.lost_reads),
+        Figure::bytes("memory_bytes", "Bytes of host memory for map and buffer.", ftl.memory_bytes()).gauge(),
+    ];
+    let help = "Bytes that a host FTL wrote to the drive, by cause.";
+    let programmed = |cause: Cause| {
+        Figure::bytes("programmed_bytes", help, bytes(counters.programmed_sectors[cause as usize])).of(cause)
+    };
+    single.into_iter().chain(Cause::ALL.map(programmed)).collect()
 }

@@ -31,13 +31,13 @@ pub use counters::HostCounters;
 pub use recover::MountCost;
 
 use crate::cpu::Steps;
-use crate::{Layer, LayerFigures};
+use crate::{Layer, Machine};
 use line::Lines;
 pub(crate) use line::open_chunks;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    BlockId, Command, Completion, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
-    Vector,
+    BlockId, Command, Completion, Figure, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes,
+    Status, Vector,
 };
 use pellucid_ftl::{Durability, FtlConfig, Located, PageMap, Separation};
 use rate::RateLimiter;
@@ -271,15 +271,6 @@ impl HostFtl {
             + self.reads.memory_bytes()
     }
 
-    /// A command for `lba` will come soon: what it looks up is brought near. It changes nothing.
-    #[inline]
-    pub fn announce(&self, lba: Lba) {
-        if let Ok(lpn) = u32::try_from(lba.0) {
-            self.ftl.prefetch(Lpn(lpn));
-            self.ring.touch(Lpn(lpn));
-        }
-    }
-
     /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole target.
     pub fn check(&self) {
         if self.starting.is_none() && self.failure.is_none() {
@@ -441,9 +432,13 @@ impl HostFtl {
     }
 }
 
-impl Layer for HostFtl {
-    fn interface(&self) -> Interface {
-        Interface::Block { sectors: self.capacity_sectors(), handles: 1 }
+impl Machine for HostFtl {
+    type Ask = Command;
+    type Answer = Completion;
+
+    #[inline]
+    fn namespaces(&self) -> &[u16] {
+        std::slice::from_ref(&self.config.namespace)
     }
 
     fn submit(&mut self, now: SimTime, command: Command) {
@@ -497,12 +492,51 @@ impl Layer for HostFtl {
         self.up.pop_front()
     }
 
-    fn has_completed(&self) -> bool {
-        !self.up.is_empty()
-    }
-
     fn failure(&self) -> Option<String> {
         self.failure.as_ref().map(HostFtlError::to_string)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.starting.is_none()
+    }
+
+    fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        *self = self.restarted(now).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    fn stop(&mut self, now: SimTime) {
+        self.now = now;
+        self.begin_stop();
+        self.settle();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop == Some(stop::Stop::Done)
+    }
+
+    #[inline]
+    fn answered(&self) -> usize {
+        self.up.len()
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        counters::figures(self)
+    }
+}
+
+impl Layer for HostFtl {
+    fn interface(&self) -> Interface {
+        Interface::Block { sectors: self.capacity_sectors(), handles: 1 }
+    }
+
+    /// Prefetches what the command will look up.
+    #[inline]
+    fn prefetch(&self, lba: Lba) {
+        if let Ok(lpn) = u32::try_from(lba.0) {
+            self.ftl.prefetch(Lpn(lpn));
+            self.ring.touch(Lpn(lpn));
+        }
     }
 
     fn is_read_only(&self) -> bool {
@@ -528,37 +562,8 @@ impl Layer for HostFtl {
         }
     }
 
-    fn figures(&self) -> Option<LayerFigures> {
-        Some(LayerFigures {
-            counters: self.counters,
-            sector_bytes: self.sector_bytes(),
-            capacity_sectors: self.capacity_sectors(),
-            lines: self.free_lines(),
-            memory_bytes: self.memory_bytes(),
-        })
-    }
-
-    fn is_ready(&self) -> bool {
-        self.starting.is_none()
-    }
-
-    fn start_cost(&self) -> Option<MountCost> {
-        Some(self.mount)
-    }
-
-    fn restart(&mut self, now: SimTime) -> Result<(), String> {
-        *self = self.restarted(now).map_err(|error| error.to_string())?;
-        Ok(())
-    }
-
-    fn stop(&mut self, now: SimTime) {
-        self.now = now;
-        self.begin_stop();
-        self.settle();
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop == Some(stop::Stop::Done)
+    fn start_figures(&self) -> Vec<Figure> {
+        self.mount.figures()
     }
 }
 

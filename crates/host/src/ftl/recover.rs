@@ -19,7 +19,7 @@ mod repair;
 use super::{HostFtl, HostFtlError, TAG_NUMBER, TAG_START};
 use needs::{Known, Need, Source};
 use pellucid_flash::{
-    BlockId, ChunkInfo, ChunkState, Command, Completion, Lba, Nanos, Opcode, SimTime, Status,
+    BlockId, ChunkInfo, ChunkState, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Status,
 };
 use pellucid_ftl::{MountReport, PageMap};
 use std::cell::RefCell;
@@ -40,6 +40,24 @@ pub struct MountCost {
     pub time: Nanos,
     /// What the engine did.
     pub report: MountReport,
+}
+
+impl MountCost {
+    /// The same by name, as a log tells it.
+    pub fn figures(&self) -> Vec<Figure> {
+        let MountCost { reads, sectors, padded_stripes, time, report, .. } = *self;
+        let found = |name, help, value| Figure::count(name, help, value).gauge();
+        vec![
+            found("segments", "Map segments read.", report.segment_reads.into()),
+            found("replayed", "Stripes whose owners were read.", report.replay_reads.into()),
+            found("mapped", "Sectors that hold data.", report.mapped_units.into()),
+            found("lost", "Sectors whose newest copy cannot be known.", report.lost_units.into()),
+            found("reads", "Reads sent to the drive.", reads),
+            found("sectors", "Sectors of these.", sectors),
+            found("padded", "Stripes written into lines that a crash had left with holes.", padded_stripes),
+            Figure::count("took_us", "Simulated microseconds until ready.", time.0 / 1_000).gauge(),
+        ]
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 //! either is not gone. A raw target has nothing to find: it begins ready.
 
 use super::raw::RawRange;
-use crate::Layer;
+use crate::{HostFtl, Machine};
 
 /// How far a target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,9 @@ pub enum TargetEvent {
 }
 
 /// What does the work of a target.
+#[derive(Clone, Debug)]
 pub(super) enum Work {
-    Block(Box<dyn Layer>),
+    Block(Box<HostFtl>),
     Raw(RawRange),
 }
 
@@ -57,6 +58,7 @@ pub(super) enum Stage {
 }
 
 /// A target in its place.
+#[derive(Clone, Debug)]
 pub(super) struct Place {
     pub name: String,
     pub work: Work,

@@ -22,13 +22,13 @@ mod trailer;
 
 pub use shape::{ZoneChunksConfig, ZoneChunksError};
 
-use crate::Layer;
 use crate::cpu::Steps;
+use crate::{Layer, Machine};
 use active::Active;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    ChunkAddress, Command, Completion, Interface, Lba, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
-    Vector, ZoneAction, ZoneInfo,
+    ChunkAddress, Command, Completion, Figure, Interface, Lba, Nanos, Opcode, SimTime, Stage, StageTimes,
+    Status, Vector, ZoneAction, ZoneInfo,
 };
 use read::Want;
 use shape::Shape;
@@ -424,9 +424,13 @@ fn translated(opcode: Opcode, status: Status) -> Status {
     }
 }
 
-impl Layer for ZoneChunks {
-    fn interface(&self) -> Interface {
-        Interface::OpenChannel(self.shape.chunks)
+impl Machine for ZoneChunks {
+    type Ask = Command;
+    type Answer = Completion;
+
+    #[inline]
+    fn namespaces(&self) -> &[u16] {
+        std::slice::from_ref(&self.config.namespace)
     }
 
     fn submit(&mut self, now: SimTime, command: Command) {
@@ -461,14 +465,6 @@ impl Layer for ZoneChunks {
         }
     }
 
-    fn restart(&mut self, now: SimTime) -> Result<(), String> {
-        let zones = Some(Interface::Zoned(self.shape.zones));
-        let fresh =
-            ZoneChunks::new(&self.config, zones, self.image_bytes).map_err(|error| error.to_string())?;
-        *self = ZoneChunks { now, counters: self.counters, ..fresh };
-        Ok(())
-    }
-
     fn next_event(&self) -> Option<SimTime> {
         self.steps.next_event().into_iter().chain(self.active.gives_up).min()
     }
@@ -481,7 +477,42 @@ impl Layer for ZoneChunks {
         self.up.pop_front()
     }
 
-    fn has_completed(&self) -> bool {
-        !self.up.is_empty()
+    #[inline]
+    fn answered(&self) -> usize {
+        self.up.len()
+    }
+
+    fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        let zones = Some(Interface::Zoned(self.shape.zones));
+        let fresh =
+            ZoneChunks::new(&self.config, zones, self.image_bytes).map_err(|error| error.to_string())?;
+        self.now = now;
+        let under_way = (0..).zip(self.ops.iter()).filter(|(_, op)| op.command.is_some());
+        let under_way: Vec<u32> = under_way.map(|(op, _)| op).collect();
+        for op in under_way {
+            self.ops[op].stages = StageTimes::default();
+            self.finish(op, Status::PowerLoss);
+        }
+        let up = std::mem::take(&mut self.up);
+        *self = ZoneChunks { now, up, counters: self.counters, ..fresh };
+        Ok(())
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let sectors = |sectors: u64| sectors * u64::from(self.shape.zones.sector_bytes);
+        let ZoneChunksCounters { commands, trailer_sectors, padded_sectors, gap_sectors } = self.counters;
+        vec![
+            Figure::count("commands", "Commands sent to the drive.", commands),
+            Figure::bytes("trailer_bytes", "Bytes of trailers written.", sectors(trailer_sectors)),
+            Figure::bytes("padded_bytes", "Bytes written behind torn batches.", sectors(padded_sectors)),
+            Figure::bytes("gap_bytes", "Bytes read that nobody asked for.", sectors(gap_sectors)),
+            Figure::bytes("memory_bytes", "Bytes of host memory for records.", self.memory_bytes()).gauge(),
+        ]
+    }
+}
+
+impl Layer for ZoneChunks {
+    fn interface(&self) -> Interface {
+        Interface::OpenChannel(self.shape.chunks)
     }
 }

@@ -5,7 +5,7 @@ use crate::oracle::{Below, World};
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::Drive;
 use pellucid_ftl::Durability;
-use pellucid_host::{HostFtl, HostFtlConfig, Layer, Stack};
+use pellucid_host::{HostFtl, HostFtlConfig, Machine, Stack};
 
 /// A run on the reference drive, cut everywhere.
 fn cut_everywhere(seed: u64, faults: Faults, warm: u32, events: u32) {

@@ -1,9 +1,12 @@
 //! The layers of the host, on reference drives that keep the rules of open-channel and zoned drives and panic when they are broken.
 
 mod crash;
+mod key_value;
 mod model;
 mod oracle;
 mod reference;
 mod shared;
+mod stack;
+mod stub;
 mod zone_log;
 mod zone_reference;

@@ -2,7 +2,7 @@
 
 use crate::reference::Reference;
 use pellucid_flash::{Command, Completion, Drive, Lba, Opcode, Rng, SimTime, Status};
-use pellucid_host::{HostFtl, HostFtlConfig, Layer, MountCost, Stack};
+use pellucid_host::{HostFtl, HostFtlConfig, Machine, MountCost, Stack};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the layer stands on: an open-channel drive whose power can be cut.

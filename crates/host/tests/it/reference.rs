@@ -352,8 +352,8 @@ impl Drive for Reference {
         1
     }
 
-    fn interface(&self, _: u16) -> Option<Interface> {
-        Some(Interface::OpenChannel(self.geometry))
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        (namespace == 0).then_some(Interface::OpenChannel(self.geometry))
     }
 
     fn image_bytes(&self) -> usize {
@@ -394,5 +394,13 @@ impl Drive for Reference {
 
     fn pop(&mut self) -> Option<Completion> {
         self.done.pop_front()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn completed(&self) -> usize {
+        self.done.len()
     }
 }

@@ -46,8 +46,7 @@ fn targets_that_have_stopped_replay_nothing_when_they_start_again() {
     let starts = |mut drive: Reference, now| {
         drive.power_cut();
         let (again, namespaces) = shared(drive, now, &names);
-        let cost =
-            |&namespace: &u16| again.layer(namespace).and_then(|layer| layer.start_cost()).expect("a start");
+        let cost = |&namespace: &u16| again.layer(namespace).expect("a block target").mount_cost();
         namespaces.iter().map(|namespace| cost(namespace).report.replay_reads).collect::<Vec<_>>()
     };
     assert!(

@@ -9,7 +9,7 @@ use pellucid_flash::{
     ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status,
     Vector, ZoneAction, ZoneGeometry, ZoneState,
 };
-use pellucid_host::{CpuCosts, HostFtlConfig, Layer, Stack, ZoneChunks, ZoneChunksConfig, ZoneChunksError};
+use pellucid_host::{CpuCosts, HostFtlConfig, Machine, Stack, ZoneChunks, ZoneChunksConfig, ZoneChunksError};
 
 type Zones = Stack<ZoneChunks, ZoneReference>;
 

@@ -249,8 +249,8 @@ impl Drive for ZoneReference {
         1
     }
 
-    fn interface(&self, _: u16) -> Option<Interface> {
-        Some(Interface::Zoned(self.geometry))
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        (namespace == 0).then_some(Interface::Zoned(self.geometry))
     }
 
     fn image_bytes(&self) -> usize {
@@ -290,5 +290,13 @@ impl Drive for ZoneReference {
 
     fn pop(&mut self) -> Option<Completion> {
         self.done.pop_front()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn completed(&self) -> usize {
+        self.done.len()
     }
 }

@@ -3,8 +3,8 @@
 use crate::spec;
 use pellucid_device::{Device, DeviceConfig, save_bytes};
 use pellucid_flash::{
-    ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Lba, Opcode,
-    SimTime, Vector, ZoneGeometry,
+    ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Lba, Notice,
+    Opcode, SimTime, Vector, ZoneGeometry,
 };
 use pellucid_media::Media;
 
@@ -175,9 +175,22 @@ impl Bench {
         ChunkInfo::decode(bytes).expect("a descriptor")
     }
 
-    /// Notices since the last call.
+    /// Notices of chunks since the last call.
     pub fn notices(&mut self) -> Vec<ChunkNotice> {
-        std::iter::from_fn(|| Drive::pop_notice(&mut self.drive)).map(|(_, notice)| notice).collect()
+        let chunk = |(_, notice)| match notice {
+            Notice::Chunk(notice) => notice,
+            other => panic!("{other:?} of a drive of chunks"),
+        };
+        std::iter::from_fn(|| Drive::pop_notice(&mut self.drive)).map(chunk).collect()
+    }
+
+    /// Zones that have changed without a command since the last call, by their first sectors.
+    pub fn changed_zones(&mut self) -> Vec<Lba> {
+        let zone = |(_, notice)| match notice {
+            Notice::ZoneChanged(start) => start,
+            other => panic!("{other:?} of a drive of zones"),
+        };
+        std::iter::from_fn(|| Drive::pop_notice(&mut self.drive)).map(zone).collect()
     }
 
     /// The process ends here, and another one opens the media; commands under way are lost.

@@ -2,11 +2,13 @@
 
 use super::ageing::{Ageing, Overwrites, overwrite};
 use super::oracle::{Oracle, fill_images};
-use super::target::{HostStack, Target};
+use super::target::Target;
 use super::{Onlooker, Prepared, RunError};
 use crate::spec::Precondition;
 use crate::trace::SectorSet;
+use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, SimTime, Status};
+use pellucid_host::Tower;
 
 /// Writes under way together.
 const OUTSTANDING: usize = 256;
@@ -15,7 +17,7 @@ const FILL_SECTORS: u32 = 32;
 
 /// Fills and overwrites what the layers offer as described. With an oracle, its expectations follow.
 pub fn precondition_stack(
-    stack: &mut HostStack,
+    stack: &mut Tower<Device>,
     what: &Precondition,
     oracle: Option<&mut Oracle>,
     onlooker: &mut dyn Onlooker,
@@ -33,7 +35,7 @@ pub fn precondition_stack(
 
 /// Writes these sectors, in order. With an oracle, its expectations follow.
 pub fn precondition_sectors_stack(
-    stack: &mut HostStack,
+    stack: &mut Tower<Device>,
     sectors: &SectorSet,
     oracle: Option<&mut Oracle>,
     onlooker: &mut dyn Onlooker,
@@ -47,7 +49,7 @@ pub fn precondition_sectors_stack(
 
 /// Fills so many sectors, and overwrites them.
 fn write<'a>(
-    stack: &'a mut HostStack,
+    stack: &'a mut Tower<Device>,
     what: &Precondition,
     filled: u64,
     oracle: Option<&'a mut Oracle>,
@@ -61,7 +63,7 @@ fn write<'a>(
 }
 
 struct Writer<'a> {
-    stack: &'a mut HostStack,
+    stack: &'a mut Tower<Device>,
     oracle: Option<&'a mut Oracle>,
     now: SimTime,
     /// By tag: what is being written.
@@ -73,7 +75,11 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(stack: &'a mut HostStack, oracle: Option<&'a mut Oracle>, prepared: Prepared<'a>) -> Writer<'a> {
+    fn new(
+        stack: &'a mut Tower<Device>,
+        oracle: Option<&'a mut Oracle>,
+        prepared: Prepared<'a>,
+    ) -> Writer<'a> {
         Writer {
             now: stack.now(),
             stack,
@@ -112,7 +118,9 @@ impl<'a> Writer<'a> {
         data.resize(sectors as usize * image_bytes, 0);
         fill_images(&mut data, image_bytes, lba, self.version);
         self.in_flight[tag] = Some((lba, sectors));
-        self.stack.submit(self.now, Command::new(tag as u64, Opcode::Write, lba, sectors, data));
+        let command = Command::new(tag as u64, Opcode::Write, lba, sectors, data);
+        let namespace = self.stack.namespace();
+        self.stack.submit(self.now, Command { namespace, ..command });
         self.collect()
     }
 

@@ -21,7 +21,7 @@ pub use measure::{Measured, report};
 pub use oracle::{Mismatch, ORACLE_BYTES_PER_SECTOR, Oracle, Promise, fill_images, stamp, version_of};
 pub use precondition::{precondition, precondition_sectors};
 pub use source::{JobName, Jobs, Next, Request, Source, Trace};
-pub use target::{HostLayer, HostStack, HostUse, Target};
+pub use target::{HostUse, Target, put_on};
 
 use crate::report::{RequestLog, RequestRecorder, Sample, TimeSeries};
 use crate::trace::TraceError;
@@ -413,7 +413,13 @@ impl<'a, T: Target> Run<'a, T> {
         self.submitted += 1;
         self.device.submit(
             now,
-            Command { queue, fua, handle, ..Command::new(tag.into(), opcode, lba, sectors, data) },
+            Command {
+                queue,
+                fua,
+                handle,
+                namespace: self.device.namespace(),
+                ..Command::new(tag.into(), opcode, lba, sectors, data)
+            },
         );
     }
 

@@ -2,11 +2,13 @@
 
 use super::bench::{Bench, Cosmos, Flow, Mode, ReproduceError, measure};
 use super::{Check, Figure, Limit, Outcome};
-use crate::drive::{HostStack, RunError, Target, Unwatched, precondition_stack};
+use crate::drive::{Target, Unwatched, precondition_stack};
 use crate::experiment::{self, prepare};
 use crate::report::Report;
 use crate::report::plot::{Axis, Plot, Unit};
 use crate::spec::{self, Spec};
+use pellucid_device::Device;
+use pellucid_host::Tower;
 
 /// The numbers of outstanding requests of section 6.4.
 const OUTSTANDING: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -44,8 +46,7 @@ impl PblkStudy {
     pub fn run(bench: &Bench) -> Result<PblkStudy, ReproduceError> {
         let spec = open_channel(bench)?;
         let mut filled =
-            experiment::stack(&spec, prepare(&Spec { precondition: nothing(&spec), ..spec.clone() }, None)?)?
-                .ok_or_else(|| RunError::Host(format!("{PRESET}: no layer above the drive")))?;
+            experiment::stack(&spec, prepare(&Spec { precondition: nothing(&spec), ..spec.clone() }, None)?)?;
         precondition_stack(&mut filled, &spec.precondition, None, &mut Unwatched)?;
         bench.map(&OUTSTANDING, |&outstanding| point(bench, &spec, &filled, outstanding)).map(PblkStudy)
     }
@@ -69,7 +70,12 @@ fn nothing(spec: &Spec) -> spec::Precondition {
     spec::Precondition { fill: spec::Fill::Share(0.0), ..spec.precondition.clone() }
 }
 
-fn point(bench: &Bench, spec: &Spec, filled: &HostStack, outstanding: u32) -> Result<Point, ReproduceError> {
+fn point(
+    bench: &Bench,
+    spec: &Spec,
+    filled: &Tower<Device>,
+    outstanding: u32,
+) -> Result<Point, ReproduceError> {
     let work = bench.job(&format!("{JOB},iodepth={outstanding}"), REQUESTS);
     let job = |rw: &str| format!("rw={rw},size={}m,{work}", READ_MIB / bench.shorter());
     let read = measure(&mut filled.clone(), spec, &job("read"))?;

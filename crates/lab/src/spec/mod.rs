@@ -41,12 +41,11 @@ pub use presets::{Preset, presets};
 pub use resolve_run::{Fill, Overwrite, Precondition, RawJob, RawPair, RunSpec};
 pub use show::show;
 
-use crate::drive::HostLayer;
 use crate::suggest::nearest;
 use document::{Document, Value};
 use draft::Draft;
 use pellucid_device::DeviceConfig;
-use pellucid_host::HostFtlConfig;
+use pellucid_host::{HostFtlConfig, LayerConfig};
 use schema::{Key, Values};
 use std::path::Path;
 
@@ -57,8 +56,8 @@ pub struct Spec {
     pub drive: DeviceConfig,
     /// What reports call it: `drive.name`, else the preset's or the file's name.
     pub drive_name: String,
-    /// What stands above it; `None`: work is done on the drive itself.
-    pub host: Option<HostLayer>,
+    /// What stands above it, nearest the drive first; empty: work is done on the drive itself.
+    pub host: Vec<LayerConfig>,
     /// `[host.ftl]`, whether or not such a layer stands above the drive.
     pub host_ftl: HostFtlConfig,
     /// What is done with it, in order.
@@ -320,7 +319,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     resolve_ftl::finish(&mut draft, values, block_layout.as_ref())?;
     resolve_controller::finish(&mut draft, values, &layout)?;
     resolve_host::finish(&mut draft);
-    let host = resolve_host::layer(&draft, values)?;
+    let host = resolve_host::layers(&draft, values)?;
     let jobs = resolve_run::jobs(&draft.jobs)?;
     resolve_run::check(&draft.precondition, values)?;
     let entry = |resolved: &schema::Resolved| Entry {

@@ -5,9 +5,8 @@ use super::error::SpecError;
 use super::resolve_ftl;
 use super::schema::Fallback::{Empty, Real, Whole, Word};
 use super::schema::{Kind, SHARE, TIME, Values, count, keys, word};
-use crate::drive::HostLayer;
 use pellucid_flash::Nanos;
-use pellucid_host::{CpuCosts, HostFtlConfig, ZoneChunksConfig};
+use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, ZoneChunksConfig};
 use strum::VariantNames;
 
 const BUFFER: Kind = Kind::Whole(0, 1 << 24);
@@ -63,18 +62,19 @@ pub(crate) fn finish(draft: &mut Draft) {
     draft.zones.cpu = draft.host_ftl.cpu;
 }
 
-/// The layer above the drive, if there is one.
-pub(crate) fn layer(draft: &Draft, values: &Values) -> Result<Option<HostLayer>, SpecError> {
+/// The layers above the drive, nearest the drive first.
+pub(crate) fn layers(draft: &Draft, values: &Values) -> Result<Vec<LayerConfig>, SpecError> {
     match draft.layers[..] {
-        [] => Ok(None),
-        [Layer::HostFtl] => Ok(Some(HostLayer::Ftl(draft.host_ftl.clone()))),
-        [Layer::ZoneLog] => Ok(Some(zone_log(draft.host_ftl.clone(), draft.zones.clone()))),
+        [] => Ok(Vec::new()),
+        [Layer::HostFtl] => Ok(vec![LayerConfig::HostFtl(draft.host_ftl.clone())]),
+        [Layer::ZoneLog] => Ok(zone_log(draft.host_ftl.clone(), draft.zones.clone())),
         _ => Err(values.refuse("host.layers", "at most one layer")),
     }
 }
 
 /// A host FTL on zones. The layer that sends commands to the drive pays for them.
-fn zone_log(ftl: HostFtlConfig, zones: ZoneChunksConfig) -> HostLayer {
+fn zone_log(ftl: HostFtlConfig, zones: ZoneChunksConfig) -> Vec<LayerConfig> {
     let cpu = CpuCosts { command_ns: Nanos::ZERO, completion_ns: Nanos::ZERO, ..ftl.cpu };
-    HostLayer::ZoneLog(HostFtlConfig { namespace: 0, finish_chunks: true, cpu, ..ftl }, zones)
+    let ftl = HostFtlConfig { finish_chunks: true, cpu, ..ftl };
+    vec![LayerConfig::ZoneChunks(zones), LayerConfig::HostFtl(ftl)]
 }

@@ -2,12 +2,11 @@
 //! translation above them. The power is cut for both.
 
 use super::Subject;
-use crate::drive::HostLayer;
 use crate::spec;
 use pellucid_device::Device;
 use pellucid_flash::{Drive, Rng, SimTime};
 use pellucid_ftl::Durability;
-use pellucid_host::{HostFtl, Stack};
+use pellucid_host::{HostFtl, LayerConfig, Stack};
 use pellucid_media::Fault;
 
 /// Translation above an open-channel drive.
@@ -126,7 +125,8 @@ victim = "{}"
 pub fn host_drive(seed: u64) -> Option<HostDrive> {
     let text = host_text(seed);
     let spec = spec::from_str(&text, "swarm", &[]).unwrap_or_else(|e| panic!("{e} in {text}"));
-    let Some(HostLayer::Ftl(mut config)) = spec.host else { unreachable!("the text has a host FTL") };
+    let [LayerConfig::HostFtl(config)] = &spec.host[..] else { unreachable!("the text has a host FTL") };
+    let mut config = config.clone();
     // From a segment after every few writes to hardly any.
     let checkpoint_every = [0, 8, 100, 100_000][Rng::stream(seed, "host checkpoints").below(4) as usize];
     config.durability = Durability::Journal { checkpoint_every };

@@ -57,29 +57,12 @@ impl Core {
         }
     }
 
-    /// What the host's side of every layer knows.
+    /// What the host's side of every layer counts.
     fn layers(&self) -> Vec<LayerSide> {
         let side = |namespace: &Namespace| {
-            let (figures, remote) =
-                self.engine.backends()[namespace.drive].layer_figures(namespace.number)?;
-            let bytes = |sectors: u64| sectors * u64::from(figures.sector_bytes);
-            let counters = &figures.counters;
-            Some(LayerSide {
-                name: namespace.name.clone(),
-                remote,
-                capacity_bytes: bytes(figures.capacity_sectors),
-                read_bytes: bytes(counters.read_sectors),
-                written_bytes: bytes(counters.written_sectors),
-                buffer_read_bytes: bytes(counters.buffer_read_hits),
-                programmed_bytes: counters.programmed_sectors.map(bytes),
-                commands: counters.commands,
-                erased_lines: counters.erased_lines,
-                free_lines: figures.lines.0.into(),
-                lines: figures.lines.1.into(),
-                write_failures: counters.write_failures,
-                lost_reads: counters.lost_reads,
-                memory_bytes: figures.memory_bytes,
-            })
+            let drive = &self.engine.backends()[namespace.drive];
+            let (figures, remote) = drive.layer_figures(namespace.number)?;
+            Some(LayerSide { name: namespace.name.clone(), remote, figures })
         };
         self.present().filter_map(side).collect()
     }

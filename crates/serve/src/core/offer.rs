@@ -56,25 +56,29 @@ pub(super) fn sectors_of(interface: &Interface) -> u64 {
     }
 }
 
-/// The namespaces of a drive. A drive that has one gives it its own name; of several, each has its number behind that.
+/// The namespaces of a drive. A drive that has one gives it its own name, and so it does that of a layer; of several others, each
+/// has its number behind that.
 fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
-    let [sector_bytes, unit_bytes, stripe_bytes] = served.sizes();
     let interfaces = served.interfaces();
-    let named = |number: u16| {
-        if interfaces.len() == 1 { name.to_string() } else { format!("{name}.{}", number + 1) }
+    let named = |number: u16| match interfaces.len() == 1 || served.is_of_layer(number) {
+        true => name.to_string(),
+        false => format!("{name}.{}", number + 1),
     };
-    let namespace = |&(number, interface): &(u16, Interface)| Namespace {
-        name: named(number),
-        drive,
-        number,
-        interface,
-        sectors: sectors_of(&interface),
-        sector_bytes,
-        unit_bytes,
-        stripe_bytes,
-        keeps: served.keeps(number),
-        target: None,
-        gone: false,
+    let namespace = |&(number, interface): &(u16, Interface)| {
+        let [sector_bytes, unit_bytes, stripe_bytes] = served.sizes(number);
+        Namespace {
+            name: named(number),
+            drive,
+            number,
+            interface,
+            sectors: sectors_of(&interface),
+            sector_bytes,
+            unit_bytes,
+            stripe_bytes,
+            keeps: served.keeps(number),
+            target: None,
+            gone: false,
+        }
     };
     interfaces.iter().map(namespace).collect()
 }
@@ -89,7 +93,7 @@ pub(super) fn namespaces(drives: &[(String, Served)]) -> Result<Vec<Namespace>, 
     }
     let mut namespaces: Vec<Namespace> = Vec::new();
     for (number, (name, served)) in drives.iter().enumerate() {
-        if served.image_bytes() != served.sizes()[0] as usize {
+        if served.image_bytes() != served.sizes(0)[0] as usize {
             return Err(Refusal::Stamps { name: name.clone() });
         }
         let of_drive = namespaces_of(number, name, served);

@@ -16,7 +16,7 @@ use crate::drive::Served;
 use crate::event::{Event, User};
 use crate::session::{ConnectionId, NQN_PREFIX, Namespace};
 use pellucid_flash::{Drive, Interface};
-use pellucid_host::{HostFtlConfig, Target, TargetEvent, TargetKind, TargetState, Targets};
+use pellucid_host::{HostFtlConfig, Target, TargetEvent, TargetState, Targets};
 use pellucid_wire::nvme::NQN_BYTES_MAX;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -191,11 +191,11 @@ impl Core {
         }
         check_length(&name, &target.name)?;
         self.share(drive)?;
-        let (kind, own_name) = (target.kind, target.name.clone());
+        let own_name = target.name.clone();
         let shared = self.engine.backends_mut()[drive].shared_mut().expect("it has just been made");
         let number = shared.create(target, settings).map_err(|error| error.to_string())?;
         let interface = shared.interface(number).expect("it has just been made");
-        let like = TargetNamespace { drive, number, name, kind, interface, target: own_name };
+        let like = TargetNamespace { drive, number, name, interface, target: own_name };
         let namespace = like.on(&self.engine.backends()[drive]);
         let operations = Operations { had: 0, strike: u64::MAX };
         let vacant = self
@@ -353,18 +353,14 @@ struct TargetNamespace {
     drive: usize,
     number: u16,
     name: String,
-    kind: TargetKind,
     interface: Interface,
     target: String,
 }
 
 impl TargetNamespace {
     fn on(self, served: &Served) -> Namespace {
-        let TargetNamespace { drive, number, name, kind, interface, target } = self;
-        let [sector_bytes, unit_bytes, stripe_bytes] = served.sizes();
-        let is_block = kind == TargetKind::Block;
-        // A host FTL maps and buffers sector by sector.
-        let sized = |bytes: u32| if is_block { sector_bytes } else { bytes };
+        let TargetNamespace { drive, number, name, interface, target } = self;
+        let [sector_bytes, unit_bytes, stripe_bytes] = served.sizes(number);
         Namespace {
             name,
             drive,
@@ -372,8 +368,8 @@ impl TargetNamespace {
             interface,
             sectors: super::offer::sectors_of(&interface),
             sector_bytes,
-            unit_bytes: sized(unit_bytes),
-            stripe_bytes: sized(stripe_bytes),
+            unit_bytes,
+            stripe_bytes,
             keeps: served.keeps(number),
             target: Some(target),
             gone: true,

@@ -4,7 +4,7 @@
 
 use super::controller::{Abort, Change, Controller};
 use super::subsystem::Subsystem;
-use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, fdp, features, identify, logs, open_channel, zns};
+use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, fdp, features, identify, logs, open_channel};
 use crate::session::Port;
 use pellucid_flash::Interface;
 use pellucid_wire::nvme::open_channel::GEOMETRY_OPCODE;
@@ -225,18 +225,13 @@ fn format(
     Ok(Reply::Format { first, last })
 }
 
-/// Tells of new chunk notices.
-pub(super) fn watch_chunks(controller: &mut Controller, subsystem: &mut Subsystem, port: &mut Port<'_>) {
-    open_channel::take_notices(subsystem, port);
+/// Tells of new notices: those of chunks, and zones that changed without a command.
+pub(super) fn watch_notices(controller: &mut Controller, subsystem: &mut Subsystem, port: &mut Port<'_>) {
+    subsystem.take_notices(port);
     if controller.notices_told < subsystem.notices_seen {
         controller.notices_told = subsystem.notices_seen;
         controller.raise(AsyncEvent::ChunkNotification);
     }
-}
-
-/// Tells of zones that changed without a command.
-pub(super) fn watch_zones(controller: &mut Controller, subsystem: &mut Subsystem, port: &mut Port<'_>) {
-    zns::take_changed(subsystem, port);
     if controller.zones_told < subsystem.zone_changes
         && controller.features.async_events.wants(AsyncEventConfig::ZONE_DESCRIPTOR)
     {

@@ -301,20 +301,6 @@ fn notification(nsid: u32, notice: &ChunkNotice) -> ChunkNotification {
     }
 }
 
-/// Takes new notices of the subsystem's drives over; says whether there were any.
-pub(super) fn take_notices(subsystem: &mut Subsystem, port: &mut Port<'_>) -> bool {
-    let before = subsystem.notices_seen;
-    while let Some((namespace, notice)) = port.pop_notice(&subsystem.config.namespaces) {
-        let Some(at) = subsystem.config.namespaces.iter().position(|&n| n == namespace) else { continue };
-        if subsystem.notices.len() == NOTICES_MAX {
-            subsystem.notices.pop_front();
-        }
-        subsystem.notices.push_back((at as u32 + 1, notice));
-        subsystem.notices_seen += 1;
-    }
-    subsystem.notices_seen > before
-}
-
 /// The open-channel namespaces that a feature command is about: one, or all.
 fn chosen(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Vec<usize> {
     let all = subsystem.nsids().filter(|&other| nsid == other || matches!(nsid, 0 | u32::MAX));

@@ -5,10 +5,11 @@
 
 use super::dhchap::HostSecrets;
 use super::history::History;
+use super::open_channel;
 use crate::core::Core;
-use crate::session::Namespace;
+use crate::session::{Namespace, Port};
 use pellucid_device::Feedback;
-use pellucid_flash::{ChunkNotice, FNV_BASIS, fnv1a};
+use pellucid_flash::{ChunkNotice, FNV_BASIS, Notice, fnv1a};
 use pellucid_media::StoreKind;
 use pellucid_wire::nvme::{DISCOVERY_NQN, nqn};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -133,6 +134,29 @@ impl Subsystem {
         !self.gone
             && hosts.as_ref().is_none_or(|hosts| hosts.iter().any(|host| host == host_nqn))
             && (secrets.is_empty() || secrets.contains_key(host_nqn))
+    }
+
+    /// Takes over what its namespaces told without being asked.
+    pub fn take_notices(&mut self, port: &mut Port<'_>) {
+        while let Some((namespace, notice)) = port.pop_notice(&self.config.namespaces) {
+            let Some(at) = self.config.namespaces.iter().position(|&n| n == namespace) else { continue };
+            let nsid = at as u32 + 1;
+            match notice {
+                Notice::Chunk(notice) => {
+                    if self.notices.len() == open_channel::NOTICES_MAX {
+                        self.notices.pop_front();
+                    }
+                    self.notices.push_back((nsid, notice));
+                    self.notices_seen += 1;
+                }
+                Notice::ZoneChanged(start) => {
+                    self.zone_changes += 1;
+                    self.changed_zones.insert((nsid, start.0), self.zone_changes);
+                }
+                // No command set here has a log of these.
+                Notice::Moved { .. } | Notice::Evicted { .. } => {}
+            }
+        }
     }
 
     /// The server's number of a namespace.

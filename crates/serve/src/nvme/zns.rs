@@ -148,20 +148,6 @@ fn matches(filter: ReportFilter, state: ZoneState) -> bool {
     }
 }
 
-/// Takes over which zones of the subsystem's drives changed without a command.
-pub(super) fn take_changed(subsystem: &mut Subsystem, port: &mut Port<'_>) {
-    for at in 0..subsystem.config.namespaces.len() {
-        let namespace = subsystem.config.namespaces[at];
-        let number = port.namespaces()[namespace].number;
-        // A drive elsewhere does not say.
-        let changed = port.device_mut(namespace).map(|device| device.take_changed_zones(number));
-        for Lba(start) in changed.unwrap_or_default() {
-            subsystem.zone_changes += 1;
-            subsystem.changed_zones.insert((at as u32 + 1, start), subsystem.zone_changes);
-        }
-    }
-}
-
 /// The changed zone list of a namespace (log BFh): zones that this host has not read of yet. Unless the event is `retained`, they
 /// are read of now.
 pub(super) fn changed_log(

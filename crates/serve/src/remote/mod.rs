@@ -439,6 +439,14 @@ impl Drive for Remote {
     fn pop(&mut self) -> Option<Completion> {
         self.completions.pop_front()
     }
+
+    fn outstanding(&self) -> usize {
+        self.works.len() - self.idle.len()
+    }
+
+    fn completed(&self) -> usize {
+        self.completions.len()
+    }
 }
 
 /// The number of the chunk that holds `lba`, and the sector of it.

@@ -7,12 +7,11 @@ mod lost;
 use base64::Engine;
 use common::{Client, NQN, ask_control, chunk_namespace, chunks, config, listen, pattern, scratch, zones};
 use pellucid_device::{Device, Namespace};
-use pellucid_flash::Drive;
 use pellucid_ftl::Management;
-use pellucid_host::{HostFtl, HostFtlConfig, Stack, ZoneChunks, ZoneChunksConfig};
+use pellucid_host::{HostFtlConfig, LayerConfig, ZoneChunksConfig};
 use pellucid_media::StoreKind;
 use pellucid_serve::nvme::{DhGroup, HostSecrets};
-use pellucid_serve::{Core, Layered, Options, Remote, RemoteConfig, Served, Server, Stopper, Time};
+use pellucid_serve::{Core, Options, Remote, RemoteConfig, Served, Server, Stopper, Time};
 use pellucid_wire::nbd::Command;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -87,8 +86,7 @@ fn host_as(name: &str, config: RemoteConfig) -> Running {
     serve(name, 0, Time::Paced { dilation: 1.0 }, move || {
         let remote = Remote::connect(config).expect("a drive to stand on");
         let settings = HostFtlConfig { over_provisioning: 0.5, ..HostFtlConfig::default() };
-        let layer = HostFtl::new(&settings, remote.interface(0), remote.image_bytes()).expect("room");
-        Layered::on_remote(Box::new(layer), remote).expect("a start").into()
+        Served::on_remote(remote, &[LayerConfig::HostFtl(settings)]).expect("a start")
     })
 }
 
@@ -238,12 +236,8 @@ fn what_cannot_be_used_is_refused_with_a_reason() {
 fn a_local_drive_is_served_under_its_layer_and_comes_back_after_a_power_cut() {
     let served = serve("remote-local", 0, Time::Instant, || {
         let device = chunks();
-        let layer = HostFtl::new(
-            &HostFtlConfig { over_provisioning: 0.5, ..HostFtlConfig::default() },
-            Drive::interface(&device, 0),
-            device.image_bytes(),
-        );
-        Layered::on_device(Box::new(layer.expect("room")), device).expect("a start").into()
+        let settings = HostFtlConfig { over_provisioning: 0.5, ..HostFtlConfig::default() };
+        Served::with_layers(device, &[LayerConfig::HostFtl(settings)]).expect("a start")
     });
     let mut client = served.client();
     let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(4));
@@ -270,17 +264,13 @@ fn layered_in_file(file: PathBuf, zoned: bool) -> Served {
     if !zoned {
         config.namespaces = vec![chunk_namespace(all, Management::Host)];
         let device = Device::new(&config).expect("a good configuration");
-        let layer = HostFtl::new(&settings, Drive::interface(&device, 0), device.image_bytes());
-        return Layered::on_device(Box::new(layer.expect("room")), device).expect("a start").into();
+        return Served::with_layers(device, &[LayerConfig::HostFtl(settings)]).expect("a start");
     }
     config.namespaces = vec![Namespace::Zoned { zones: zones(all) }];
     let device = Device::new(&config).expect("a good configuration");
-    let (now, image_bytes) = (device.now(), device.image_bytes());
     let chunks = ZoneChunksConfig { width: 2, ..ZoneChunksConfig::default() };
-    let layer = ZoneChunks::new(&chunks, Drive::interface(&device, 0), image_bytes).expect("zones that fit");
-    let chunks = Stack::start(layer, device, now).expect("a start");
-    let layer = HostFtl::new(&settings, chunks.interface(0), image_bytes);
-    Layered::on_zones(Box::new(layer.expect("room")), chunks).expect("a start").into()
+    let layers = [LayerConfig::ZoneChunks(chunks), LayerConfig::HostFtl(settings)];
+    Served::with_layers(device, &layers).expect("a start")
 }
 
 /// What the log says that the start found: map segments, and sectors that had to be replayed.

@@ -51,7 +51,7 @@ pub(super) fn read_only() {
 
 pub(super) fn states_stay() {
     let mut bench = starved_zone();
-    assert_eq!(bench.drive.take_changed_zones(0), [zone(0)], "a changed zone is told of");
+    assert_eq!(bench.changed_zones(), [zone(0)], "a changed zone is told of");
     for _ in 0..2 {
         bench.power_cut();
         assert_eq!(state(&mut bench, 0), ZoneState::ReadOnly);
@@ -89,7 +89,7 @@ pub(super) fn open_zones_close() {
     let states = [0, 1, 2, 3, 4].map(|n| state(&mut bench, n));
     use ZoneState::{Closed, Empty, Full};
     assert_eq!(states, [Closed, Closed, Empty, Empty, Full]);
-    assert!(bench.drive.take_changed_zones(0).is_empty(), "that is no news");
+    assert!(bench.changed_zones().is_empty(), "that is no news");
 }
 
 /// Each block of die 0 takes one stripe, so that the seventh of its column, stripe 12, finds none; a part of it was flushed before, the
@@ -122,9 +122,9 @@ pub(super) fn lost_sector() {
     assert_eq!(bench.read(zone(0), 1).status, Status::UnrecoveredRead);
     expect_data(&mut bench, at(0, 8), 8);
     assert!(info(&mut bench, 0).reset_recommended);
-    assert_eq!(bench.drive.take_changed_zones(0), [zone(0)]);
+    assert_eq!(bench.changed_zones(), [zone(0)]);
     assert_eq!(bench.read(zone(0), 1).status, Status::UnrecoveredRead);
-    assert!(bench.drive.take_changed_zones(0).is_empty(), "it was told");
+    assert!(bench.changed_zones().is_empty(), "it was told");
     // The block goes with the reset, and another one takes its place.
     assert_eq!(act(&mut bench, 0, ZoneAction::Reset), Status::Success);
     assert_eq!((info(&mut bench, 0).reset_recommended, bench.drive.bad_blocks()), (false, (0, 1)));

@@ -167,8 +167,7 @@ impl Connection {
             if controller.is_ready()
                 && let Some(subsystem) = subsystem.as_deref_mut()
             {
-                admin::watch_chunks(controller, subsystem, port);
-                admin::watch_zones(controller, subsystem, port);
+                admin::watch_notices(controller, subsystem, port);
             }
             if controller.is_ready()
                 && now_ns >= controller.health_due_ns

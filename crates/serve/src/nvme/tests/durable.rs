@@ -4,11 +4,11 @@ use super::world::{SECTOR, World, blocks, in_capsule};
 use crate::common;
 use crate::event::Event;
 use crate::session::{ConnectionId, Keeps, Operation};
-use crate::{Core, Layered, Route, Served, Time};
+use crate::{Core, Route, Served, Time};
 use pellucid_device::{Device, WritePolicy};
-use pellucid_flash::{DieId, Drive, Lba, Opcode, Status as DriveStatus};
+use pellucid_flash::{DieId, Lba, Opcode, Status as DriveStatus};
 use pellucid_ftl::Durability;
-use pellucid_host::{HostFtl, HostFtlConfig};
+use pellucid_host::{HostFtlConfig, LayerConfig};
 use pellucid_media::{Fault, StoreKind};
 use pellucid_wire::nvme::{
     Cns, FeatureId, IdentifyController, IdentifyNamespace, IndependentNamespace, SmartLog, Status,
@@ -167,8 +167,7 @@ fn a_drive_that_takes_no_writes_any_more_says_so() {
     let layered = || {
         let device = common::chunks();
         let settings = HostFtlConfig { over_provisioning: 0.5, ..HostFtlConfig::default() };
-        let layer = HostFtl::new(&settings, Drive::interface(&device, 0), device.image_bytes());
-        let layered = Layered::on_device(Box::new(layer.expect("room")), device).expect("a start");
+        let layered = Served::with_layers(device, &[LayerConfig::HostFtl(settings)]).expect("a start");
         let mut world = World::new();
         world.core = Core::new(vec![("one".into(), layered)], Time::Instant).expect("a drive to serve");
         world
@@ -213,8 +212,7 @@ fn a_drive_announces_what_it_keeps() {
     let layered = |durability| {
         let device = common::chunks();
         let settings = HostFtlConfig { over_provisioning: 0.5, durability, ..HostFtlConfig::default() };
-        let layer = HostFtl::new(&settings, Drive::interface(&device, 0), device.image_bytes());
-        Served::from(Layered::on_device(Box::new(layer.expect("room")), device).expect("a start"))
+        Served::with_layers(device, &[LayerConfig::HostFtl(settings)]).expect("a start")
     };
     let journal = Durability::Journal { checkpoint_every: 0 };
     for (what, served, keeps, logged) in [

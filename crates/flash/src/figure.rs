@@ -1,0 +1,70 @@
+//! Figures: named counters with units, for whoever prints them without knowing what they mean.
+//!
+//! A layer names what it counts; reports, the monitor and the server print names, units and values. So a new layer changes none of
+//! the three.
+
+use crate::Cause;
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Things; the name says which.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanos,
+}
+
+/// How a figure changes over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FigureKind {
+    /// It only grows; two readings make a rate.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+/// One figure at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// Its name, in `snake_case` and with its unit at the end where that is not `Count`: `written_bytes`.
+    pub name: &'static str,
+    /// What it says, in a sentence.
+    pub help: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// How it changes.
+    pub kind: FigureKind,
+    /// Where there is one figure for each cause: whose this is.
+    pub cause: Option<Cause>,
+    /// The value.
+    pub value: u64,
+}
+
+impl Figure {
+    /// A counter of things.
+    pub fn count(name: &'static str, help: &'static str, value: u64) -> Figure {
+        Figure { name, help, unit: Unit::Count, kind: FigureKind::Counter, cause: None, value }
+    }
+
+    /// A counter of bytes.
+    pub fn bytes(name: &'static str, help: &'static str, value: u64) -> Figure {
+        Figure { unit: Unit::Bytes, ..Figure::count(name, help, value) }
+    }
+
+    /// A counter of nanoseconds.
+    pub fn nanos(name: &'static str, help: &'static str, value: u64) -> Figure {
+        Figure { unit: Unit::Nanos, ..Figure::count(name, help, value) }
+    }
+
+    /// The same as a gauge.
+    pub fn gauge(self) -> Figure {
+        Figure { kind: FigureKind::Gauge, ..self }
+    }
+
+    /// The same for one cause.
+    pub fn of(self, cause: Cause) -> Figure {
+        Figure { cause: Some(cause), ..self }
+    }
+}

@@ -1,0 +1,446 @@
+//! The tower: a drive with the layers that a description puts on it.
+//!
+//! ```text
+//!   [HostFtl, on ZoneChunks]        Stack(HostFtl ─► Stack(ZoneChunks ─► Drive))
+//!   [HostFtl]                       Stack(HostFtl ─► Drive)
+//!   []                              Drive, or Shared(Drive): with targets, which come and go
+//! ```
+//! One type for what is run and what is served, over any drive `D` at the bottom. A new layer is a variant of [`LayerConfig`] and one of
+//! [`AnyLayer`].
+
+use crate::{CpuCosts, HostFtl, HostFtlConfig, Layer, Machine, Shared, Stack, ZoneChunks, ZoneChunksConfig};
+use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Nanos, Notice, SimTime};
+
+/// A layer as it is described.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LayerConfig {
+    /// A translation layer on an open-channel namespace.
+    HostFtl(HostFtlConfig),
+    /// Chunks made of the zones of a zoned namespace.
+    ZoneChunks(ZoneChunksConfig),
+}
+
+impl LayerConfig {
+    /// The layer for a drive. The error is a sentence.
+    fn build(&self, drive: &impl Drive) -> Result<AnyLayer, String> {
+        let images = drive.image_bytes();
+        match self {
+            LayerConfig::HostFtl(config) => {
+                let layer = HostFtl::new(config, drive.interface(config.namespace), images);
+                layer.map(AnyLayer::HostFtl).map_err(|error| error.to_string())
+            }
+            LayerConfig::ZoneChunks(config) => {
+                let layer = ZoneChunks::new(config, drive.interface(config.namespace), images);
+                layer.map(AnyLayer::ZoneChunks).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// The same where the host's processor is real: what its work costs is not modelled.
+    #[must_use]
+    pub fn in_real_time(&self) -> LayerConfig {
+        let cpu = CpuCosts::FREE;
+        match self {
+            LayerConfig::HostFtl(config) => LayerConfig::HostFtl(HostFtlConfig { cpu, ..config.clone() }),
+            LayerConfig::ZoneChunks(config) => {
+                LayerConfig::ZoneChunks(ZoneChunksConfig { cpu, ..config.clone() })
+            }
+        }
+    }
+}
+
+/// A layer whose kind is chosen when the program runs.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are a few, each in the box of its stack")]
+pub enum AnyLayer {
+    /// A translation layer on an open-channel namespace.
+    HostFtl(HostFtl),
+    /// Chunks made of the zones of a zoned namespace.
+    ZoneChunks(ZoneChunks),
+}
+
+/// Calls the layer of each kind.
+macro_rules! each {
+    ($self:expr, $layer:ident => $call:expr) => {
+        match $self {
+            AnyLayer::HostFtl($layer) => $call,
+            AnyLayer::ZoneChunks($layer) => $call,
+        }
+    };
+}
+
+impl AnyLayer {
+    /// Its name in descriptions and reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            AnyLayer::HostFtl(_) => "host-ftl",
+            AnyLayer::ZoneChunks(_) => "zone-log",
+        }
+    }
+
+    /// The host FTL, if it is one.
+    pub fn host_ftl(&self) -> Option<&HostFtl> {
+        match self {
+            AnyLayer::HostFtl(ftl) => Some(ftl),
+            AnyLayer::ZoneChunks(_) => None,
+        }
+    }
+
+    /// The maker of chunks, if it is one.
+    pub fn zone_chunks(&self) -> Option<&ZoneChunks> {
+        match self {
+            AnyLayer::ZoneChunks(zones) => Some(zones),
+            AnyLayer::HostFtl(_) => None,
+        }
+    }
+
+    /// Time of the host's processor spent so far.
+    pub fn cpu_busy(&self) -> Nanos {
+        each!(self, layer => layer.cpu_busy())
+    }
+
+    /// Bytes of the host's memory.
+    pub fn memory_bytes(&self) -> u64 {
+        each!(self, layer => layer.memory_bytes())
+    }
+}
+
+impl Machine for AnyLayer {
+    type Ask = Command;
+    type Answer = Completion;
+
+    #[inline]
+    fn namespaces(&self) -> &[u16] {
+        each!(self, layer => layer.namespaces())
+    }
+
+    #[inline]
+    fn submit(&mut self, now: SimTime, command: Command) {
+        each!(self, layer => layer.submit(now, command));
+    }
+
+    #[inline]
+    fn complete(&mut self, now: SimTime, completion: &mut Completion) {
+        each!(self, layer => layer.complete(now, completion));
+    }
+
+    fn notice(&mut self, now: SimTime, namespace: u16, notice: Notice) {
+        each!(self, layer => layer.notice(now, namespace, notice));
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        each!(self, layer => layer.advance(now));
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<SimTime> {
+        each!(self, layer => layer.next_event())
+    }
+
+    #[inline]
+    fn next_command(&mut self) -> Option<Command> {
+        each!(self, layer => layer.next_command())
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Completion> {
+        each!(self, layer => layer.pop())
+    }
+
+    #[inline]
+    fn answered(&self) -> usize {
+        each!(self, layer => layer.answered())
+    }
+
+    fn failure(&self) -> Option<String> {
+        each!(self, layer => layer.failure())
+    }
+
+    fn is_ready(&self) -> bool {
+        each!(self, layer => layer.is_ready())
+    }
+
+    fn stop(&mut self, now: SimTime) {
+        each!(self, layer => layer.stop(now));
+    }
+
+    fn is_stopped(&self) -> bool {
+        each!(self, layer => layer.is_stopped())
+    }
+
+    fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        each!(self, layer => Machine::restart(layer, now))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        each!(self, layer => layer.figures())
+    }
+}
+
+impl Layer for AnyLayer {
+    fn interface(&self) -> Interface {
+        each!(self, layer => layer.interface())
+    }
+
+    fn pop_notice(&mut self) -> Option<Notice> {
+        each!(self, layer => layer.pop_notice())
+    }
+
+    #[inline]
+    fn prefetch(&self, lba: Lba) {
+        each!(self, layer => layer.prefetch(lba));
+    }
+
+    fn is_read_only(&self) -> bool {
+        each!(self, layer => Layer::is_read_only(layer))
+    }
+
+    fn keeps_flushed(&self) -> bool {
+        each!(self, layer => layer.keeps_flushed())
+    }
+
+    fn holds(&self, lba: Lba) -> bool {
+        each!(self, layer => layer.holds(lba))
+    }
+
+    fn start_figures(&self) -> Vec<Figure> {
+        each!(self, layer => layer.start_figures())
+    }
+}
+
+/// A drive and what stands on it.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "the plain drive is reached without a detour")]
+pub enum Tower<D> {
+    /// The drive alone.
+    Drive(D),
+    /// A layer on what stands below it.
+    Stack(Box<Stack<AnyLayer, Tower<D>>>),
+    /// A drive with targets on ranges of its parallel units.
+    Shared(Box<Shared<D>>),
+}
+
+/// Calls the drive of each kind.
+macro_rules! storey {
+    ($self:expr, $drive:ident => $call:expr) => {
+        match $self {
+            Tower::Drive($drive) => $call,
+            Tower::Stack($drive) => $call,
+            Tower::Shared($drive) => $call,
+        }
+    };
+}
+
+impl<D: Drive> Tower<D> {
+    /// Puts layers on a drive that is at `now`, in the order in which they are given, and lets each start.
+    ///
+    /// The error is a sentence.
+    pub fn build(drive: D, layers: &[LayerConfig], now: SimTime) -> Result<Tower<D>, String> {
+        Tower::build_by(drive, layers, now, |_, next| next)
+    }
+
+    /// As [`Tower::build`]; `wait` lets time pass as in [`Stack::call_by`].
+    ///
+    /// The error is a sentence.
+    pub fn build_by(
+        drive: D,
+        layers: &[LayerConfig],
+        now: SimTime,
+        mut wait: impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
+    ) -> Result<Tower<D>, String> {
+        let mut tower = Tower::Drive(drive);
+        for config in layers {
+            let layer = config.build(&tower)?;
+            let now = tower.stack().map_or(now, Stack::now);
+            let mut stack = Stack::new(layer, tower, now);
+            let started = |layer: &AnyLayer| layer.is_ready() || layer.failure().is_some();
+            let done = stack.run_until(started, |below, next| wait(below.bottom_mut(), next));
+            if let Some(sentence) = stack.layer.failure() {
+                return Err(sentence);
+            }
+            if !done {
+                return Err("the drive does not answer".into());
+            }
+            tower = Tower::Stack(Box::new(stack));
+        }
+        Ok(tower)
+    }
+
+    /// The drive at the bottom.
+    #[inline]
+    pub fn bottom(&self) -> &D {
+        match self {
+            Tower::Drive(drive) => drive,
+            Tower::Stack(stack) => stack.drive.bottom(),
+            Tower::Shared(shared) => &shared.drive,
+        }
+    }
+
+    /// The same, to be changed; see also [`Tower::act_on_bottom`].
+    #[inline]
+    pub fn bottom_mut(&mut self) -> &mut D {
+        match self {
+            Tower::Drive(drive) => drive,
+            Tower::Stack(stack) => stack.drive.bottom_mut(),
+            Tower::Shared(shared) => &mut shared.drive,
+        }
+    }
+
+    /// The drive itself.
+    pub fn into_bottom(self) -> D {
+        match self {
+            Tower::Drive(drive) => drive,
+            Tower::Stack(stack) => stack.drive.into_bottom(),
+            Tower::Shared(shared) => shared.drive,
+        }
+    }
+
+    /// The uppermost layer on what is below it.
+    #[inline]
+    pub fn stack(&self) -> Option<&Stack<AnyLayer, Tower<D>>> {
+        match self {
+            Tower::Stack(stack) => Some(stack),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn stack_mut(&mut self) -> Option<&mut Stack<AnyLayer, Tower<D>>> {
+        match self {
+            Tower::Stack(stack) => Some(stack),
+            _ => None,
+        }
+    }
+
+    /// The layers, the uppermost first.
+    pub fn layers(&self) -> impl Iterator<Item = &AnyLayer> {
+        std::iter::successors(self.stack(), |stack| stack.drive.stack()).map(|stack| &stack.layer)
+    }
+
+    /// The layer whose namespace this is; `None`: the drive's own, or raw.
+    pub fn layer_of(&self, namespace: u16) -> Option<&dyn Layer> {
+        match self {
+            Tower::Drive(_) => None,
+            Tower::Stack(stack) if stack.namespace() == namespace => Some(&stack.layer),
+            Tower::Stack(stack) => stack.drive.layer_of(namespace),
+            Tower::Shared(shared) => shared.layer(namespace).map(|layer| layer as &dyn Layer),
+        }
+    }
+
+    /// The targets, where there can be some.
+    pub fn shared(&self) -> Option<&Shared<D>> {
+        match self {
+            Tower::Shared(shared) => Some(shared),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn shared_mut(&mut self) -> Option<&mut Shared<D>> {
+        match self {
+            Tower::Shared(shared) => Some(shared),
+            _ => None,
+        }
+    }
+
+    /// Namespaces that there are, the uppermost layer's first.
+    pub fn interfaces(&self) -> Vec<(u16, Interface)> {
+        let first = self.stack().map(Stack::namespace);
+        let others = (0..self.namespaces()).filter(|&number| Some(number) != first);
+        let numbers = first.into_iter().chain(others);
+        numbers.filter_map(|number| Some((number, self.interface(number)?))).collect()
+    }
+
+    /// Does something to the drive at the bottom at `now`, beside its commands, and what follows from it.
+    pub fn act_on_bottom<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
+        let (mut act, mut result) = (Some(act), None);
+        self.act(now, &mut |drive| result = act.take().map(|act| act(drive)));
+        result.expect("there is a drive at the bottom")
+    }
+
+    fn act(&mut self, now: SimTime, act: &mut dyn FnMut(&mut D)) {
+        match self {
+            Tower::Drive(drive) => act(drive),
+            Tower::Stack(stack) => stack.act_on_drive(now, |below| below.act(now, act)),
+            Tower::Shared(shared) => shared.act_on_drive(now, act),
+        }
+    }
+
+    /// The drive at the bottom lost its power and came back at `now`: everything above it starts again, from the bottom up.
+    ///
+    /// The error is a sentence.
+    pub fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        match self {
+            Tower::Drive(_) => Ok(()),
+            Tower::Stack(stack) => {
+                stack.drive.restart(now)?;
+                stack.restart(now)
+            }
+            Tower::Shared(shared) => shared.restart(now),
+        }
+    }
+
+    /// Stops what stands on the drive, so that its next start is cheap. The error is a sentence.
+    pub fn stop(&mut self) -> Result<(), String> {
+        match self {
+            Tower::Drive(_) => Ok(()),
+            Tower::Stack(stack) => stack.stop(),
+            Tower::Shared(shared) => shared.stop(),
+        }
+    }
+}
+
+impl<D: Drive> Drive for Tower<D> {
+    fn namespaces(&self) -> u16 {
+        storey!(self, drive => drive.namespaces())
+    }
+
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        storey!(self, drive => drive.interface(namespace))
+    }
+
+    fn image_bytes(&self) -> usize {
+        storey!(self, drive => drive.image_bytes())
+    }
+
+    #[inline]
+    fn submit(&mut self, now: SimTime, command: Command) {
+        storey!(self, drive => drive.submit(now, command));
+    }
+
+    #[inline]
+    fn advance(&mut self, now: SimTime) {
+        storey!(self, drive => drive.advance(now));
+    }
+
+    #[inline]
+    fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
+        storey!(self, drive => drive.advance_to_completion(now, limit))
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<SimTime> {
+        storey!(self, drive => drive.next_event())
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Completion> {
+        storey!(self, drive => drive.pop())
+    }
+
+    #[inline]
+    fn outstanding(&self) -> usize {
+        storey!(self, drive => drive.outstanding())
+    }
+
+    #[inline]
+    fn completed(&self) -> usize {
+        storey!(self, drive => drive.completed())
+    }
+
+    #[inline]
+    fn pop_notice(&mut self) -> Option<(u16, Notice)> {
+        storey!(self, drive => drive.pop_notice())
+    }
+}
