@@ -18,7 +18,7 @@ ALLOWED = {
     "wire": {"flash"},
     "device": {"media", "ftl", "flash"},
     "host": {"ftl", "flash"},
-    "prism": {"ftl", "flash"},
+    "prism": {"host", "ftl", "flash"},
     "apps": {"prism", "host", "flash"},
     "monitor": {"device", "flash"},
     "serve": {"monitor", "device", "host", "wire", "media", "ftl", "flash"},

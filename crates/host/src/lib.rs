@@ -21,7 +21,7 @@ mod tower;
 mod zones;
 
 pub use cpu::{Cpu, CpuCosts};
-pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, MountCost};
+pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, HostHoldings, MountCost};
 pub use layer::Layer;
 pub use machine::{Machine, TAG_PASSING};
 pub use pair::Pair;

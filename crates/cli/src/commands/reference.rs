@@ -9,9 +9,10 @@ use crate::output;
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, Subcommand};
 use pellucid_flash::{Cause, Opcode, Status};
+use pellucid_host::{HostCounters, HostHoldings};
 use pellucid_lab::spec;
 use pellucid_lab::workload::JobBuilder;
-use pellucid_monitor::{Figures, ServingFigures, WorkFigures, metrics};
+use pellucid_monitor::{Figures, LayerFigures, LayerSide, ServingFigures, WorkFigures, metrics};
 use pellucid_serve::{nbd, nvme};
 use std::fmt::Write;
 use strum::{EnumMessage, VariantArray};
@@ -232,7 +233,12 @@ fn prometheus() -> String {
         "Metrics",
         "What `/metrics` of a monitor (`--monitor ADDR`) offers Prometheus. A histogram has `_bucket`, `_sum` and `_count`.",
     );
-    let serving = Some(ServingFigures { layers: vec![Default::default()], ..Default::default() });
+    let layer = LayerSide {
+        figures: HostCounters::default().figures(&HostHoldings::default()),
+        ..LayerSide::default()
+    };
+    let layers = vec![LayerFigures::from(&layer)];
+    let serving = Some(ServingFigures { layers, ..Default::default() });
     let figures = Figures { serving, work: Some(WorkFigures::default()), ..Figures::default() };
     let text = metrics(&figures);
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("# "));

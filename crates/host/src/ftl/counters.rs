@@ -1,6 +1,5 @@
 //! What the host's translation counts.
 
-use super::HostFtl;
 use pellucid_flash::{Cause, Figure};
 
 /// Counters since the start. Sectors are the drive's.
@@ -34,32 +33,48 @@ pub struct HostCounters {
     pub lost_reads: u64,
 }
 
-/// What a host FTL shows of itself.
-pub(super) fn figures(ftl: &HostFtl) -> Vec<Figure> {
-    let counters = ftl.counters();
-    let bytes = |sectors: u64| sectors * u64::from(ftl.sector_bytes());
-    let (free, lines) = ftl.free_lines();
-    let single = [
-        Figure::bytes("capacity_bytes", "Bytes that a host FTL offers.", bytes(ftl.capacity_sectors()))
-            .gauge(),
-        Figure::bytes("read_bytes", "Bytes that applications read.", bytes(counters.read_sectors)),
-        Figure::bytes("written_bytes", "Bytes that applications wrote.", bytes(counters.written_sectors)),
-        Figure::bytes(
-            "buffer_read_bytes",
-            "Bytes of reads that the write buffer had.",
-            bytes(counters.buffer_read_hits),
-        ),
-        Figure::count("commands", "Commands sent to the drive.", counters.commands),
-        Figure::count("erased_lines", "Lines erased.", counters.erased_lines),
-        Figure::count("free_lines", "Lines that can be opened.", free.into()).gauge(),
-        Figure::count("lines", "Lines that are not retired.", lines.into()).gauge(),
-        Figure::count("write_failures", "Writes that the drive failed.", counters.write_failures),
-        Figure::count("lost_sectors", "Sectors that could not be read.", counters.lost_reads),
-        Figure::bytes("memory_bytes", "Bytes of host memory for map and buffer.", ftl.memory_bytes()).gauge(),
-    ];
-    let help = "Bytes that a host FTL wrote to the drive, by cause.";
-    let programmed = |cause: Cause| {
-        Figure::bytes("programmed_bytes", help, bytes(counters.programmed_sectors[cause as usize])).of(cause)
-    };
-    single.into_iter().chain(Cause::ALL.map(programmed)).collect()
+/// What a host FTL holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostHoldings {
+    /// Bytes of a sector.
+    pub sector_bytes: u32,
+    /// Sectors offered.
+    pub capacity_sectors: u64,
+    /// Lines that can be opened.
+    pub free_lines: u32,
+    /// Lines that are not retired.
+    pub lines: u32,
+    /// Bytes of host memory.
+    pub memory_bytes: u64,
+}
+
+impl HostCounters {
+    /// The same by name, with what it holds.
+    pub fn figures(&self, holds: &HostHoldings) -> Vec<Figure> {
+        let bytes = |sectors: u64| sectors * u64::from(holds.sector_bytes);
+        let single = [
+            Figure::bytes("capacity_bytes", "Bytes that a host FTL offers.", bytes(holds.capacity_sectors))
+                .gauge(),
+            Figure::bytes("read_bytes", "Bytes that applications read.", bytes(self.read_sectors)),
+            Figure::bytes("written_bytes", "Bytes that applications wrote.", bytes(self.written_sectors)),
+            Figure::bytes(
+                "buffer_read_bytes",
+                "Bytes of reads that the write buffer had.",
+                bytes(self.buffer_read_hits),
+            ),
+            Figure::count("commands", "Commands sent to the drive.", self.commands),
+            Figure::count("erased_lines", "Lines erased.", self.erased_lines),
+            Figure::count("free_lines", "Lines that can be opened.", holds.free_lines.into()).gauge(),
+            Figure::count("lines", "Lines that are not retired.", holds.lines.into()).gauge(),
+            Figure::count("write_failures", "Writes that the drive failed.", self.write_failures),
+            Figure::count("lost_sectors", "Sectors that could not be read.", self.lost_reads),
+            Figure::bytes("memory_bytes", "Bytes of host memory for map and buffer.", holds.memory_bytes)
+                .gauge(),
+        ];
+        let help = "Bytes that a host FTL wrote to the drive, by cause.";
+        let programmed = |cause: Cause| {
+            Figure::bytes("programmed_bytes", help, bytes(self.programmed_sectors[cause as usize])).of(cause)
+        };
+        single.into_iter().chain(Cause::ALL.map(programmed)).collect()
+    }
 }

@@ -27,7 +27,7 @@ mod units;
 mod write;
 
 pub use config::{HostFtlConfig, HostFtlError};
-pub use counters::HostCounters;
+pub use counters::{HostCounters, HostHoldings};
 pub use recover::MountCost;
 
 use crate::cpu::Steps;
@@ -521,7 +521,14 @@ impl Machine for HostFtl {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        counters::figures(self)
+        let (free_lines, lines) = self.free_lines();
+        self.counters.figures(&HostHoldings {
+            sector_bytes: self.sector_bytes(),
+            capacity_sectors: self.capacity_sectors(),
+            free_lines,
+            lines,
+            memory_bytes: self.memory_bytes(),
+        })
     }
 }
 
