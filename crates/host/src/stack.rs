@@ -130,6 +130,11 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         Some(answer)
     }
 
+    /// Asks without an answer that was taken.
+    pub fn asked(&self) -> usize {
+        self.asked
+    }
+
     /// Asks, and waits in virtual time for the answer. Nothing else may be outstanding. `None`: the drive does not answer.
     pub fn call(&mut self, ask: M::Ask) -> Option<M::Answer> {
         self.call_by(ask, |_, next| next)

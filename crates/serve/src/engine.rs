@@ -20,6 +20,7 @@
 
 mod completion;
 mod in_flight;
+mod machine;
 mod pacer;
 mod submission;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use submission::SubmissionBatch;
 
 pub(crate) use completion::BATCH_MAX;
 pub(crate) use in_flight::Entry;
+pub use machine::Reply;
 use pacer::Pacer;
 pub use pacer::{Lead, Time};
 pub(crate) use submission::Submission;

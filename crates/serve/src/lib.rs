@@ -47,7 +47,7 @@ mod ublk;
 pub use crate::attachment::Attachment;
 pub use crate::core::{Arrival, Core, Done, KeepTargets, Observer, Refusal};
 pub use drive::Served;
-pub use engine::{Answered, Backend, Engine, Lead, Route, Time};
+pub use engine::{Answered, Backend, Engine, Lead, Reply, Route, Time};
 pub use output::Output;
 pub use plan::{Moment, PlanError, PlannedFault};
 pub use pool::Pool;
