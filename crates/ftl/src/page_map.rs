@@ -228,13 +228,6 @@ impl PageMap {
         Ok(PageMap::with_units(config, layout, wanted as u32, map_pages as u32, bad))
     }
 
-    /// No translation: for a drive without a namespace that needs one. It takes no memory to speak of.
-    pub fn absent(config: &FtlConfig, layout: &Layout) -> PageMap {
-        let nothing = layout.with_blocks_per_die(0);
-        let config = FtlConfig { durability: Durability::Volatile, ..config.clone() };
-        PageMap::with_units(&config, &nothing, 0, 0, &[])
-    }
-
     fn with_units(
         config: &FtlConfig,
         layout: &Layout,

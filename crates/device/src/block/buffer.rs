@@ -18,6 +18,30 @@ use crate::config::DataBuffer;
 use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Lpn, Ppa};
 
+/// What the flash side does with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing.
+    Resting,
+    /// A flash read brings the missing sectors; `completing`: for a program.
+    Filling { completing: bool },
+    /// It waits for a superpage.
+    Packed,
+    /// Its program is planned and has not ended.
+    Programming,
+}
+
+/// What an entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Data of its page, as far as they are valid.
+    Data,
+    /// The last fill left none, because nobody would see them.
+    Hollow,
+    /// Zeros that nobody wrote: its page has no place on the media, and will get none from here.
+    Unmapped,
+}
+
 /// One mapping unit's worth of buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -32,24 +56,14 @@ pub(crate) struct Entry {
     pub readers: u32,
     /// Writes of the drive that had arrived when it was packed.
     pub packed_at: u64,
-    /// A flash read is filling the missing sectors.
-    pub filling: bool,
-    /// The last fill left no content, because nobody would see it.
-    pub hollow: bool,
-    /// Its page has no place on the media, and will get none from here: it holds zeros that nobody wrote.
-    pub unmapped: bool,
+    pub phase: Phase,
+    pub content: Content,
     /// It must go to the media as soon as it can.
     pub wanted: bool,
-    /// The fill under way completes it for a program.
-    pub completing: bool,
     /// Its program has failed before.
     pub again: bool,
-    /// It waits for a stripe.
-    pub packed: bool,
     /// It waits for the address of its page.
     pub mapping: bool,
-    /// Its program is planned and has not ended.
-    pub programming: bool,
     /// Found by its logical page.
     pub listed: bool,
     /// The flush in progress waits for it.
@@ -88,15 +102,11 @@ const VACANT: Entry = Entry {
     users: 0,
     readers: 0,
     packed_at: 0,
-    filling: false,
-    hollow: false,
-    unmapped: false,
+    phase: Phase::Resting,
+    content: Content::Data,
     wanted: false,
-    completing: false,
     again: false,
-    packed: false,
     mapping: false,
-    programming: false,
     listed: false,
     flushing: false,
     dropped: false,
@@ -135,14 +145,16 @@ impl Entry {
     /// Whether it cannot go to the media now: its data are changing, or it is on its way already.
     #[inline]
     pub fn is_occupied(&self) -> bool {
-        self.users > self.readers || self.filling || self.mapping || self.packed || self.programming
+        self.users > self.readers || self.mapping || self.phase != Phase::Resting
     }
 
     /// Whether somebody waits until the sectors of `mask` are on the media, so that a write must not take them along any more: by
     /// writes that never pause they would be kept from there.
     #[inline]
     pub fn is_awaited(&self, mask: u64) -> bool {
-        self.dirty & mask != 0 && !self.programming && (self.flushing || !self.acknowledge.is_empty())
+        self.dirty & mask != 0
+            && self.phase != Phase::Programming
+            && (self.flushing || !self.acknowledge.is_empty())
     }
 }
 
@@ -193,7 +205,7 @@ impl Buffer {
     pub fn take(&mut self, lpn: Lpn) -> Option<u32> {
         let at = self.vacant.pop()?;
         let entry = &mut self.entries[at as usize];
-        (entry.lpn, entry.valid, entry.dirty, entry.unmapped) = (lpn, 0, 0, false);
+        (entry.lpn, entry.valid, entry.dirty, entry.content) = (lpn, 0, 0, Content::Data);
         self.list(at);
         Some(at)
     }
@@ -265,7 +277,7 @@ impl Buffer {
         self.busy(at);
         self.let_go(at);
         let entry = &mut self.entries[at as usize];
-        debug_assert!(entry.users == 0 && !entry.filling && !entry.programming && !entry.packed);
+        debug_assert!(entry.users == 0 && entry.phase == Phase::Resting);
         debug_assert!(!entry.flushing && entry.dirty == 0, "vacating {entry:?}");
         (entry.wanted, entry.dropped, entry.flushing, entry.again) = (false, false, false, false);
         debug_assert!(!self.vacant.contains(&at), "entry {at} vacated twice");
@@ -413,9 +425,7 @@ impl Buffer {
             let (mut at, mut later) = (lru.newest, u64::MAX);
             while at != NIL {
                 let entry = &self.entries[at as usize];
-                assert!(
-                    entry.in_lru && entry.users == 0 && !entry.filling && !entry.packed && !entry.programming
-                );
+                assert!(entry.in_lru && entry.users == 0 && entry.phase == Phase::Resting);
                 assert!((entry.dirty != 0) == dirty && entry.used < later, "entry {at}: place in its list");
                 later = entry.used;
                 count += 1;

@@ -9,6 +9,7 @@
 //! With [`Durability::Volatile`] a flush does nothing, as in the firmware that it models.
 
 use super::BlockNamespace;
+use super::buffer::{Content, Phase};
 use super::write::SuperpageUnit;
 use crate::shared::Shared;
 use pellucid_flash::{Lpn, Stage, Status};
@@ -213,20 +214,20 @@ impl BlockNamespace {
         let awaited = found.is_some_and(|entry| self.buffer[entry].flushing);
         if let Some(entry) = found {
             self.buffer.busy(entry);
-            if self.buffer[entry].programming {
+            if self.buffer[entry].phase == Phase::Programming {
                 // Programmed all the same: who waits for it is promised that it, or the trim, survives a power cut.
                 self.buffer.unlist(entry);
             } else if !self.buffer[entry].acknowledge.is_empty() {
                 // Somebody waits until his data are on the media. They are followed there by zeros.
                 return self.zero_awaited(shared, entry);
-            } else if self.buffer[entry].packed {
+            } else if self.buffer[entry].phase == Phase::Packed {
                 self.buffer.unlist(entry);
                 self.buffer[entry].dropped = true;
                 self.flushed(entry);
             } else {
                 self.zero(shared, entry);
                 let record = &mut self.buffer[entry];
-                (record.dirty, record.wanted, record.unmapped) = (0, false, true);
+                (record.dirty, record.wanted, record.content) = (0, false, Content::Unmapped);
                 record.users += 1;
                 self.flushed(entry);
                 self.release(shared, entry);
@@ -244,7 +245,7 @@ impl BlockNamespace {
         self.zero(shared, entry);
         self.buffer.hold_for_write(entry);
         let record = &mut self.buffer[entry];
-        (record.dirty, record.wanted, record.unmapped) = (record.valid, true, false);
+        (record.dirty, record.wanted, record.content) = (record.valid, true, Content::Data);
         record.users += 1;
         self.release(shared, entry);
     }

@@ -15,11 +15,12 @@
 //! Slices that come while a fill is under way join it. A fill brings only the sectors that the entry does not have, so a
 //! write that arrives meanwhile is not undone.
 
+use super::buffer::{Content, Phase};
 use super::map_reads::Then;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::config::DieOrder;
-use crate::front::commands::Slice;
+use crate::front::commands::{Place, Slice};
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Cause, Opcode, Ppa, Stage, Status};
@@ -46,8 +47,14 @@ impl BlockNamespace {
         let line = self.line(write);
         let entry = match found {
             Some(entry) if !write => entry,
-            Some(entry) if !self.buffer[entry].programming && self.buffer.takes_write(entry) => entry,
-            Some(entry) if !self.buffer[entry].programming => return self.starve(shared, slice, write),
+            Some(entry)
+                if self.buffer[entry].phase != Phase::Programming && self.buffer.takes_write(entry) =>
+            {
+                entry
+            }
+            Some(entry) if self.buffer[entry].phase != Phase::Programming => {
+                return self.starve(shared, slice, write);
+            }
             // A new entry: for a page that is not here, or beside one whose data are being programmed.
             _ => {
                 let waits = !in_turn && !self.starved[line].is_empty();
@@ -69,14 +76,14 @@ impl BlockNamespace {
         };
         self.buffer.busy(entry);
         let record = &mut shared.slices[slice];
-        record.entry = entry;
+        record.place = Place::Entry(entry);
         // One that waited for an entry waited for programs.
         match in_turn && line == 0 {
             true => record.book_from(&mut self.writes.cleaning, shared.now),
             false => record.book(Stage::Buffer, shared.now),
         }
         if write {
-            if self.buffer[entry].packed {
+            if self.buffer[entry].phase == Phase::Packed {
                 self.unpack(entry);
             }
             self.buffer.hold_for_write(entry);
@@ -91,7 +98,7 @@ impl BlockNamespace {
             (held.users, held.readers) = (held.users + 1, held.readers + 1);
             self.ask_dma(shared, slice);
         } else {
-            let start = !held.filling;
+            let start = !matches!(held.phase, Phase::Filling { .. });
             let work = record.work;
             record.primary = start;
             held.waiting.push_back(&mut shared.slices, slice);
@@ -173,7 +180,8 @@ impl BlockNamespace {
     /// Brings the sectors that `entry` lacks. `work`: the command that reads them, if it is one.
     pub(crate) fn start_fill(&mut self, shared: &mut Shared, entry: u32, cause: Cause, work: u32) {
         let held = &mut self.buffer[entry];
-        (held.filling, held.hollow) = (true, false);
+        held.phase = Phase::Filling { completing: cause == Cause::ReadModifyWrite };
+        held.content = if held.content == Content::Hollow { Content::Data } else { held.content };
         let located = self.translation.lookup(held.lpn);
         self.fill_from(shared, entry, located, cause, work);
     }
@@ -282,7 +290,9 @@ impl BlockNamespace {
         };
         // A read that failed has delivered nothing.
         let held = &mut self.buffer[entry];
-        held.hollow = passes && matches!(result, ReadResult::Ok { .. });
+        if passes && matches!(result, ReadResult::Ok { .. }) {
+            held.content = Content::Hollow;
+        }
         match result {
             ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
                 if !passes {
@@ -347,7 +357,7 @@ impl BlockNamespace {
         }
         let held = &mut self.buffer[entry];
         // With sectors that were written, the page is on its way to a place.
-        held.unmapped = valid == 0;
+        held.content = if valid == 0 { Content::Unmapped } else { Content::Data };
         held.valid = shared.full;
         self.end_fill(shared, entry, Status::Success, op);
     }
@@ -355,8 +365,7 @@ impl BlockNamespace {
     /// The fill has ended: slices that wait for it go on, or fail.
     fn end_fill(&mut self, shared: &mut Shared, entry: u32, status: Status, op: Option<u32>) {
         let held = &mut self.buffer[entry];
-        held.filling = false;
-        if std::mem::take(&mut held.completing) {
+        if std::mem::replace(&mut held.phase, Phase::Resting) == (Phase::Filling { completing: true }) {
             self.writes.filling -= 1;
         }
         // Held, so that nothing that follows from a slice gives the entry away before the end.
@@ -377,7 +386,7 @@ impl BlockNamespace {
             }
             let mask = record.mask();
             let held = &mut self.buffer[entry];
-            if held.hollow || held.valid & mask == mask {
+            if held.content == Content::Hollow || held.valid & mask == mask {
                 (held.users, held.readers) = (held.users + 1, held.readers + 1);
                 self.ask_dma(shared, slice);
             } else {
@@ -408,11 +417,12 @@ impl BlockNamespace {
         if work.command.opcode != Opcode::Read {
             return self.store(shared, slice);
         }
-        work.unmapped += if self.buffer[record.entry].unmapped { record.sectors } else { 0 };
+        let unmapped = self.buffer[record.place.entry()].content == Content::Unmapped;
+        work.unmapped += if unmapped { record.sectors } else { 0 };
         let data = &mut work.command.data;
         if !data.is_empty() && !record.delivered {
             let start = record.data_at as usize * shared.image_bytes;
-            let images = self.buffer.images(record.entry, record.first, record.sectors);
+            let images = self.buffer.images(record.place.entry(), record.first, record.sectors);
             // A trim may have come while the link worked, and a write since: old, new and zeros are right answers then.
             data[start..start + images.len()].copy_from_slice(images);
         }
@@ -421,7 +431,7 @@ impl BlockNamespace {
     /// The host has, or has given, the data of a slice.
     pub fn dma_done(&mut self, shared: &mut Shared, slice: u32) {
         let record = &shared.slices[slice];
-        let (work, entry) = (record.work, record.entry);
+        let (work, entry) = (record.work, record.place.entry());
         self.move_data(shared, slice);
         if shared.works[work].command.opcode != Opcode::Read {
             return self.write_arrived(shared, slice);

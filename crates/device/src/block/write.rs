@@ -10,12 +10,13 @@
 //! Units are gathered until a stripe is full. A partial stripe is padded only when somebody waits for it and nothing that
 //! could fill it is on its way: [`crate::block::write_waits`].
 
+use super::buffer::{Content, Phase};
 use super::map_reads::Then;
 use super::packer::OperationPacker;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::config::WritePolicy;
-use crate::front::commands::{Route, Slice, Work};
+use crate::front::commands::{Place, Route, Slice, Work};
 use crate::shared::Shared;
 use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status, copy_images};
@@ -104,16 +105,18 @@ impl BlockNamespace {
             let slice = shared.slices.insert(Slice {
                 work,
                 lpn: Lpn(unit),
+                number: 0,
                 first,
                 sectors: here,
                 data_at: (at - start) as u32,
                 zero,
+                unbegun: false,
                 through,
                 moved: false,
                 primary: false,
                 delivered: false,
                 route: Route::Page,
-                entry: NIL,
+                place: Place::None,
                 mark: shared.now,
                 stages,
                 next: NIL,
@@ -126,7 +129,7 @@ impl BlockNamespace {
     /// Puts the data of a write slice into the buffer.
     pub(crate) fn store(&mut self, shared: &mut Shared, slice: u32) {
         let s = &shared.slices[slice];
-        let (entry, mask) = (s.entry, s.mask());
+        let (entry, mask) = (s.place.entry(), s.mask());
         let command = &shared.works[s.work].command;
         let images = self.buffer.images_mut(entry, s.first, s.sectors);
         if s.zero {
@@ -144,7 +147,7 @@ impl BlockNamespace {
         let record = &mut self.buffer[entry];
         record.valid |= mask;
         record.dirty |= mask;
-        record.unmapped = false;
+        record.content = Content::Data;
         record.handle = handle;
     }
 
@@ -153,7 +156,7 @@ impl BlockNamespace {
         self.writes.inbound -= 1;
         self.writes.arrived += 1;
         let record = &shared.slices[slice];
-        let entry = record.entry;
+        let entry = record.place.entry();
         if record.through {
             let held = &mut self.buffer[entry];
             held.wanted = true;
@@ -199,7 +202,6 @@ impl BlockNamespace {
             return;
         }
         if record.valid != shared.full {
-            record.completing = true;
             self.writes.filling += 1;
             self.start_fill(shared, entry, Cause::ReadModifyWrite, NIL);
             return;
@@ -236,7 +238,7 @@ impl BlockNamespace {
 
     /// As [`BlockNamespace::pack`], when what it overwrites is known.
     pub(super) fn pack_known(&mut self, shared: &mut Shared, entry: u32) {
-        self.buffer[entry].packed = true;
+        self.buffer[entry].phase = Phase::Packed;
         self.buffer[entry].packed_at = self.writes.arrived;
         self.writes.leaving += 1;
         let record = &self.buffer[entry];
@@ -248,7 +250,7 @@ impl BlockNamespace {
     /// New data come for an entry that waits for a stripe: it goes back in line when they are here.
     pub(crate) fn unpack(&mut self, entry: u32) {
         self.writes.packer.unpack(entry);
-        self.buffer[entry].packed = false;
+        self.buffer[entry].phase = Phase::Resting;
         self.writes.leaving -= 1;
     }
 
@@ -288,8 +290,7 @@ impl BlockNamespace {
         self.set_unit(shared, plan.id, position, SuperpageUnit::Entry(entry));
         self.writes.behind_go_on = true;
         let record = &mut self.buffer[entry];
-        record.packed = false;
-        record.programming = true;
+        record.phase = Phase::Programming;
         let sectors = shared.layout.sectors_per_unit;
         let fresh = if record.dropped { 0 } else { record.dirty.count_ones() };
         let new = if record.again { Cause::Retirement } else { Cause::Host };
@@ -433,7 +434,7 @@ impl BlockNamespace {
     }
 
     fn entry_programmed(&mut self, shared: &mut Shared, entry: u32, ok: bool, stages: &StageTimes) {
-        self.buffer[entry].programming = false;
+        self.buffer[entry].phase = Phase::Resting;
         self.writes.leaving -= 1;
         if !ok && !self.buffer[entry].dropped {
             return self.program_again(shared, entry, stages);
@@ -555,7 +556,7 @@ impl BlockNamespace {
             for entry in self.writes.packer.take_all(queue) {
                 self.writes.leaving -= 1;
                 let record = &mut self.buffer[entry];
-                (record.packed, record.wanted) = (false, false);
+                (record.phase, record.wanted) = (Phase::Resting, false);
                 // Trimmed, or replaced by a newer one: nobody will ask for it.
                 record.dirty &= if record.listed { u64::MAX } else { 0 };
                 record.users += 1;

@@ -8,7 +8,7 @@
 //!             └─ unreadable, or a reset waits ─────────┴─► given up ─► copy erased ─► the reset
 //! ```
 //! One chunk at a time, one operation after the other, so that hosts feel it little. Reads that were on their way when a chunk
-//! moved are repeated at its new place (`direct_path.rs`).
+//! moved are repeated at its new place (`chunks.rs`).
 //!
 //! Invariant: at most one of original and copy survives a reset, because the reset waits until the other one is erased.
 

@@ -13,7 +13,7 @@ use crate::config::Feedback;
 use crate::direct::chunk_refresh::Refresh;
 use crate::direct::{Taken, address, bits};
 use crate::firmware::Task;
-use crate::front::commands::{Route, Slice};
+use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::{
     ChunkInfo, ChunkNotice, ChunkReason, ChunkScope, Command, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status,
@@ -84,7 +84,7 @@ impl ChunkNamespace {
         shared: &mut Shared,
         work: u32,
         route: Route,
-        place: (Ppa, u32),
+        place: (Place, u32),
         data: (u32, u32),
         number: u32,
     ) {
@@ -144,7 +144,7 @@ impl ChunkNamespace {
                 Some(time) => time,
                 None => {
                     // Never begun: there is no end to ask the media for.
-                    shared.slices[slice].zero = true;
+                    shared.slices[slice].unbegun = true;
                     Nanos::ZERO
                 }
             },
@@ -171,7 +171,7 @@ impl ChunkNamespace {
         let FlashOp { kind, cause, ppa, .. } = shared.scheduler.ops[op];
         let ok = match kind {
             OpKind::Erase => shared.end_erase(self.number, shared.layout.block_of(ppa), cause),
-            _ if shared.slices[slice].zero => false,
+            _ if shared.slices[slice].unbegun => false,
             _ => {
                 let ok = shared.end_full_stripe(self.number, ppa, cause);
                 shared.counts(self.number).copybacks += u64::from(ok && kind == OpKind::Copyback);
@@ -190,7 +190,7 @@ impl ChunkNamespace {
     fn read_arrived(&mut self, shared: &mut Shared, op: u32, slice: u32) {
         let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
         if let Some(place) = self.moved_to(shared, slice) {
-            shared.slices[slice].entry = place.0;
+            shared.slices[slice].place = Place::Units(place);
             return shared.retry(op, place);
         }
         let Taken { corrected, most, worst, failed, rotten, .. } = shared.take_in(slice, ppa, attempts);
@@ -220,9 +220,9 @@ impl ChunkNamespace {
         if self.chunks.management() == Management::Host {
             return None;
         }
-        let Slice { work, data_at, entry, .. } = shared.slices[slice];
+        let Slice { work, data_at, place: before, .. } = shared.slices[slice];
         let (place, _) = self.chunks.locate(address(&shared.works[work].command, data_at))?;
-        (place != Ppa(entry)).then_some(place)
+        (place != before.units()).then_some(place)
     }
 
     /// Whether the fields of a command are right; its addresses are looked at when it is fetched.
@@ -329,11 +329,11 @@ impl ChunkNamespace {
                 }
                 count += 1;
             }
-            self.direct_slice(shared, work, route, (ppa, first), (at, count), 0);
+            self.direct_slice(shared, work, route, (Place::Units(ppa), first), (at, count), 0);
             at += count;
         }
         if unwritten > 0 && route == Route::Read {
-            self.direct_slice(shared, work, Route::Tell, (Ppa(0), 0), (0, unwritten), 0);
+            self.direct_slice(shared, work, Route::Tell, (Place::None, 0), (0, unwritten), 0);
         }
     }
 
@@ -380,7 +380,7 @@ impl ChunkNamespace {
                         shared,
                         work,
                         route,
-                        (plan.first, 0),
+                        (Place::Units(plan.first), 0),
                         (number * stripe, stripe),
                         plan.chunk,
                     );
@@ -400,7 +400,7 @@ impl ChunkNamespace {
     ) -> Option<Nanos> {
         let (work, number, data_at) = {
             let s = &shared.slices[slice];
-            (s.work, s.lpn, s.data_at)
+            (s.work, Lpn(s.number), s.data_at)
         };
         let sequence = self.chunks.program_begins(number.0)?;
         shared
@@ -448,7 +448,7 @@ impl ChunkNamespace {
     pub(crate) fn chunk_programmed(&mut self, shared: &mut Shared, slice: u32, ok: bool) {
         let (work, number, data_at, sectors) = {
             let s = &shared.slices[slice];
-            (s.work, s.lpn.0, s.data_at, s.sectors)
+            (s.work, s.number, s.data_at, s.sectors)
         };
         let (status, retire) = self.chunks.written(number, ok);
         if let Some(block) = retire {
@@ -470,7 +470,7 @@ impl ChunkNamespace {
         match self.chunks.reset_begin(lba) {
             Ok(ChunkReset::Erase { chunk, block }) => {
                 let first = shared.layout.ppa(block, 0);
-                self.direct_slice(shared, work, Route::Erase, (first, 0), (i, 0), chunk);
+                self.direct_slice(shared, work, Route::Erase, (Place::Units(first), 0), (i, 0), chunk);
             }
             Ok(ChunkReset::Retired { block, status }) => {
                 shared.media.void(block);
@@ -489,7 +489,7 @@ impl ChunkNamespace {
     pub(crate) fn chunk_erased(&mut self, shared: &mut Shared, slice: u32, first: Ppa, ok: bool) {
         let (work, number, i) = {
             let s = &shared.slices[slice];
-            (s.work, s.lpn.0, s.data_at)
+            (s.work, s.number, s.data_at)
         };
         let erases = shared.media.erase_count(shared.layout.block_of(first));
         let status = self.chunks.reset_end(number, ok, erases);
@@ -528,7 +528,7 @@ impl ChunkNamespace {
         let first = chunks.number(first).expect("checked at submission");
         (first..first + count).for_each(|number| chunks.info(number).encode(&mut data));
         shared.works[work].command.data = data;
-        self.direct_slice(shared, work, Route::Tell, (Ppa(0), 0), (0, 0), 0);
+        self.direct_slice(shared, work, Route::Tell, (Place::None, 0), (0, 0), 0);
     }
 
     fn chunk_copy(&mut self, shared: &mut Shared, work: u32) {

@@ -23,7 +23,7 @@ pub(crate) mod zone_save;
 mod zones;
 
 use crate::back::scheduler::{FlashOp, OpKind, Owner};
-use crate::front::commands::{Route, Slice};
+use crate::front::commands::{Place, Route, Slice};
 use crate::front::host_interface::Direction;
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
@@ -96,7 +96,7 @@ impl Shared {
         &mut self,
         work: u32,
         route: Route,
-        (ppa, first): (Ppa, u32),
+        (place, first): (Place, u32),
         (data_at, sectors): (u32, u32),
         number: u32,
     ) -> u32 {
@@ -105,17 +105,19 @@ impl Shared {
         let stages = record.stages;
         self.slices.insert(Slice {
             work,
-            lpn: Lpn(number),
+            lpn: Lpn::NONE,
+            number,
             first,
             sectors,
             data_at,
             zero: false,
+            unbegun: false,
             through: true,
             moved: false,
             primary: true,
             delivered: false,
             route,
-            entry: ppa.0,
+            place,
             mark: self.now,
             stages,
             next: NIL,
@@ -125,7 +127,7 @@ impl Shared {
     /// Issues the flash operation that serves a slice.
     fn issue_direct(&mut self, owner: Owner, slice: u32, kind: OpKind) {
         let record = &self.slices[slice];
-        let ppa = Ppa(record.entry);
+        let ppa = record.place.units();
         let copies = matches!(record.route, Route::CopyRead | Route::CopyProgram);
         // What a host has moved is its collection.
         let cause = if copies { Cause::Collection } else { Cause::Host };

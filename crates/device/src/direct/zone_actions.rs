@@ -10,7 +10,7 @@
 //! Invariant: until stripe 0 is erased a reset has not happened.
 
 use crate::direct::zone_buffer::ZoneNamespace;
-use crate::front::commands::Route;
+use crate::front::commands::{Place, Route};
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, Command, Opcode, Ppa, Stage, Status, ZoneAction, ZoneState};
@@ -153,14 +153,14 @@ impl ZoneNamespace {
             let record = &mut shared.works[work];
             record.stages.add(Stage::Media, shared.now - record.mark);
             record.mark = shared.now;
-            self.direct_slice(shared, work, Route::Erase, (first, 0), (0, 0), zone);
+            self.direct_slice(shared, work, Route::Erase, (Place::Units(first), 0), (0, 0), zone);
             return true;
         }
     }
 
     /// A block of a zone that is being reset is erased.
     pub(crate) fn zone_block_erased(&mut self, shared: &mut Shared, slice: u32, first: Ppa, ok: bool) {
-        let zone = shared.slices[slice].lpn.0;
+        let zone = shared.slices[slice].number;
         let block: BlockId = shared.layout.block_of(first);
         let erases = shared.media.erase_count(block);
         self.forget_doomed(shared, zone);

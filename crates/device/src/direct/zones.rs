@@ -15,7 +15,7 @@ use crate::back::scheduler::{FlashOp, OpKind, Owner, Token};
 use crate::direct::Taken;
 use crate::direct::zone_buffer::{Slot, ZoneNamespace};
 use crate::firmware::Task;
-use crate::front::commands::{Route, Slice};
+use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Cause, Command, Lpn, Nanos, Opcode, Ppa, Stage, Status, ZoneState};
@@ -70,7 +70,7 @@ impl ZoneNamespace {
         shared: &mut Shared,
         work: u32,
         route: Route,
-        place: (Ppa, u32),
+        place: (Place, u32),
         data: (u32, u32),
         number: u32,
     ) {
@@ -149,10 +149,10 @@ impl ZoneNamespace {
         let Purpose::Slice(slice) = Purpose::of(owner.token) else {
             unreachable!("a read that serves a program")
         };
-        let Slice { work, lpn: zone, entry, .. } = shared.slices[slice];
+        let Slice { work, number: zone, place, .. } = shared.slices[slice];
         let Taken { corrected, worst, mut failed, erased, rotten, .. } = shared.take_in(slice, ppa, attempts);
         // A zone should have data where a read found none: their program was given up, and not because of a reset.
-        if erased != 0 && self.zones.holds(zone.0, ppa) {
+        if erased != 0 && self.zones.holds(zone, ppa) {
             failed |= erased;
         }
         if failed != 0 && shared.tries_again(ppa, attempts) {
@@ -162,7 +162,7 @@ impl ZoneNamespace {
         // Near to being lost, or beyond: the zone should be reset, and its host says when.
         let near = shared.config.scheduler.refresh_above.is_some_and(|most| worst > most);
         if (near || rotten)
-            && let Some(block) = self.zones.distrust(zone.0, Ppa(entry), rotten)
+            && let Some(block) = self.zones.distrust(zone, place.units(), rotten)
         {
             shared.retire_block(block);
         }
@@ -232,7 +232,7 @@ impl ZoneNamespace {
                 shared,
                 work,
                 Route::Stage,
-                (Ppa(at / stripe), at % stripe),
+                (Place::Stripe(at / stripe), at % stripe),
                 (done, here),
                 zone,
             );
@@ -247,7 +247,7 @@ impl ZoneNamespace {
     pub(crate) fn stage(&mut self, shared: &mut Shared, slice: u32, in_turn: bool) {
         let (zone, stripe, first) = {
             let s = &shared.slices[slice];
-            (s.lpn.0, s.entry, s.first)
+            (s.number, s.place.stripe(), s.first)
         };
         if (!in_turn && !self.starved.is_empty()) || (first == 0 && self.is_full()) {
             let mut starved = self.starved;
@@ -265,7 +265,7 @@ impl ZoneNamespace {
         let slot = self.runs[zone as usize].tail;
         debug_assert_eq!((self.slots[slot].zone, self.slots[slot].stripe), (zone, stripe));
         self.slots[slot].coming += shared.slices[slice].sectors;
-        shared.slices[slice].entry = slot;
+        shared.slices[slice].place = Place::Slot(slot);
         shared.slices[slice].book(Stage::Buffer, shared.now);
         self.ask_dma(shared, slice);
     }
@@ -287,7 +287,7 @@ impl ZoneNamespace {
     pub(crate) fn staged(&mut self, shared: &mut Shared, slice: u32) {
         let (work, slot, zone, first, sectors, data_at) = {
             let s = &shared.slices[slice];
-            (s.work, s.entry, s.lpn.0, s.first, s.sectors, s.data_at)
+            (s.work, s.place.slot(), s.number, s.first, s.sectors, s.data_at)
         };
         let Command { fua, .. } = shared.works[work].command;
         let image = shared.image_bytes;
@@ -308,7 +308,7 @@ impl ZoneNamespace {
             shared.slice_done(slice, status);
         } else if through {
             // It may come to wait with the slot of a stripe in front of its own.
-            shared.slices[slice].entry = record.stripe;
+            shared.slices[slice].place = Place::Stripe(record.stripe);
             let mut list = record.acknowledge;
             list.push_back(&mut shared.slices, slice);
             self.slots[slot].acknowledge = list;
@@ -481,8 +481,8 @@ impl ZoneNamespace {
                 Some(stages) => shared.slices[slice].add_stages(stages, shared.now),
                 None => shared.slices[slice].book(Stage::Buffer, shared.now),
             }
-            let Slice { work, lpn: zone, entry: stripe, .. } = shared.slices[slice];
-            let kept = self.kept(zone.0, stripe);
+            let Slice { work, number: zone, place, .. } = shared.slices[slice];
+            let kept = self.kept(zone, place.stripe());
             shared.merge_status(work, status, 0);
             shared.merge_status(work, kept, 0);
             shared.slice_done(slice, Status::Success);
@@ -617,7 +617,7 @@ impl ZoneNamespace {
             done += here;
         }
         if told > 0 {
-            self.direct_slice(shared, work, Route::Tell, (Ppa(0), 0), (0, told), zone);
+            self.direct_slice(shared, work, Route::Tell, (Place::None, 0), (0, told), zone);
         }
     }
 
@@ -658,7 +658,14 @@ impl ZoneNamespace {
             let sector = first + done;
             let here = (group - sector % group).min(sectors - done);
             let unit = Ppa(start.0 + sector / per_unit);
-            self.direct_slice(shared, work, Route::Read, (unit, sector % per_unit), (at + done, here), zone);
+            self.direct_slice(
+                shared,
+                work,
+                Route::Read,
+                (Place::Units(unit), sector % per_unit),
+                (at + done, here),
+                zone,
+            );
             done += here;
         }
     }
@@ -671,6 +678,6 @@ impl ZoneNamespace {
         let (first, _) = zones.zone_of(lba).expect("checked at submission");
         (first..first + sectors).for_each(|zone| zones.info(zone).encode(&mut data));
         shared.works[work].command.data = data;
-        self.direct_slice(shared, work, Route::Tell, (Ppa(0), 0), (0, 0), 0);
+        self.direct_slice(shared, work, Route::Tell, (Place::None, 0), (0, 0), 0);
     }
 }

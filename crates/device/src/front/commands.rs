@@ -9,7 +9,7 @@
 //! its slices that have not ended.
 
 use pellucid_flash::slab::{Linked, NIL};
-use pellucid_flash::{Command, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
+use pellucid_flash::{Command, Lba, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status};
 
 /// A command in the drive. In this order what the end of a slice touches lies together, at the beginning.
 #[derive(Clone, Debug)]
@@ -97,12 +97,62 @@ pub(crate) enum Route {
     Stage,
 }
 
+/// Where the data of a slice are, or go next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Not known yet, or nowhere.
+    None,
+    /// This entry of the data buffer.
+    Entry(u32),
+    /// The media, from this unit on.
+    Units(Ppa),
+    /// This superpage of a zone.
+    Stripe(u32),
+    /// This slot of a zoned namespace's buffer.
+    Slot(u32),
+}
+
+impl Place {
+    #[inline]
+    pub fn entry(self) -> u32 {
+        match self {
+            Place::Entry(entry) => entry,
+            other => unreachable!("a buffer entry was expected, not {other:?}"),
+        }
+    }
+
+    #[inline]
+    pub fn units(self) -> Ppa {
+        match self {
+            Place::Units(first) => first,
+            other => unreachable!("a place on the media was expected, not {other:?}"),
+        }
+    }
+
+    pub fn stripe(self) -> u32 {
+        match self {
+            Place::Stripe(stripe) => stripe,
+            other => unreachable!("a superpage of a zone was expected, not {other:?}"),
+        }
+    }
+
+    pub fn slot(self) -> u32 {
+        match self {
+            Place::Slot(slot) => slot,
+            other => unreachable!("a slot was expected, not {other:?}"),
+        }
+    }
+}
+
 /// The part of a command that lies in one mapping unit; of one that addresses the media, the part that one flash operation
 /// serves.
 #[derive(Clone, Debug)]
 pub(crate) struct Slice {
     pub work: u32,
+    /// Its logical page; of a block namespace.
     pub lpn: Lpn,
+    /// The chunk or zone concerned; of the others.
+    pub number: u32,
     /// First sector inside the unit.
     pub first: u32,
     pub sectors: u32,
@@ -110,6 +160,8 @@ pub(crate) struct Slice {
     pub data_at: u32,
     /// A write of zeros, without host data.
     pub zero: bool,
+    /// The program of this slice was not begun, so there is no end to ask the media for.
+    pub unbegun: bool,
     /// The write is acknowledged only when programmed.
     pub through: bool,
     /// Its data have crossed the link and stand where they belong; the firmware need not know yet.
@@ -119,8 +171,7 @@ pub(crate) struct Slice {
     /// The host's memory has its data already, straight from the media.
     pub delivered: bool,
     pub route: Route,
-    /// Buffer entry; of a direct one its first physical unit.
-    pub entry: u32,
+    pub place: Place,
     pub mark: SimTime,
     pub stages: StageTimes,
     pub next: u32,
@@ -137,16 +188,18 @@ impl Default for Slice {
         Slice {
             work: NIL,
             lpn: Lpn::NONE,
+            number: 0,
             first: 0,
             sectors: 0,
             data_at: 0,
             zero: false,
+            unbegun: false,
             through: false,
             moved: false,
             primary: false,
             delivered: false,
             route: Route::Page,
-            entry: NIL,
+            place: Place::None,
             mark: SimTime::ZERO,
             stages: StageTimes::default(),
             next: NIL,

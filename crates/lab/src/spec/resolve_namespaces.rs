@@ -127,8 +127,12 @@ fn namespace(
     let media = &mut draft.drive.media;
     match interface {
         InterfaceWord::Block | InterfaceWord::Fdp => {
-            if draft.drive.namespaces.iter().any(|n| matches!(n, Namespace::Block { .. })) {
-                return Err(table.refuse("interface", "at most one block namespace"));
+            let several = draft.drive.namespaces.iter().any(|n| matches!(n, Namespace::Block { .. }));
+            if several && draft.drive.ftl.capacity_bytes.is_some() {
+                return Err(table.refuse(
+                    "interface",
+                    "one block namespace with drive.ftl.capacity; several with over_provisioning, which is that of each",
+                ));
             }
             // It is a block namespace that promises handles.
             if interface == InterfaceWord::Fdp && draft.drive.ftl.handles < 2 {
@@ -270,11 +274,12 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
 /// Active zones that a drive allows if its description does not say.
 const ACTIVE_ZONES: u32 = 14;
 
-/// What translation of the block namespace works on; `None` if there is none.
+/// What translation of the block namespace works on, of several that of the smallest; `None` if there is none.
 pub(crate) fn block_layout(namespaces: &[Namespace], layout: &Layout) -> Option<Layout> {
     if namespaces.is_empty() {
         return Some(layout.clone());
     }
-    let own = namespaces.iter().find(|n| matches!(n, Namespace::Block { .. }))?;
-    Some(layout.with_blocks_per_die(own.blocks().len() as u32))
+    let block = namespaces.iter().filter(|n| matches!(n, Namespace::Block { .. }));
+    let blocks = block.map(|n| n.blocks().len() as u32).min()?;
+    Some(layout.with_blocks_per_die(blocks))
 }

@@ -124,8 +124,9 @@ fn wrong_values_are_named_with_what_is_allowed() {
             "16: drive.namespace[0].interface = \"fdp\": not allowed; allowed: block, or with fdp drive.ftl.handles of 2 at least",
         ),
         (
-            "handles = 2\n[[drive.namespace]]\ninterface = 'fdp'\nblocks = 20\n[[drive.namespace]]\ninterface = 'block'",
-            "20: drive.namespace[1].interface = \"block\": not allowed; allowed: at most one block namespace",
+            "capacity = '1MiB'\n[[drive.namespace]]\ninterface = 'block'\nblocks = 20\n[[drive.namespace]]\ninterface = 'block'",
+            "20: drive.namespace[1].interface = \"block\": not allowed; allowed: one block namespace with drive.ftl.capacity; several with \
+             over_provisioning, which is that of each",
         ),
         (
             "[[drive.namespace]]\ninterface = 'zoned'\nappend_max = 1",
