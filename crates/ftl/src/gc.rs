@@ -281,10 +281,13 @@ impl PageMap {
     }
 
     /// The next copy that GC wants in `die`, choosing a victim first if need be. `None`: nothing to do now.
+    #[inline]
     pub fn next_gc(&mut self, die: DieId, idle: bool) -> Option<GcJob> {
-        if !self.wants_gc(die, idle) {
-            return None;
-        }
+        // Asked often, and mostly there is nothing to do.
+        if self.wants_gc(die, idle) { self.next_copy(die, idle).map(GcJob::Move) } else { None }
+    }
+
+    fn next_copy(&mut self, die: DieId, idle: bool) -> Option<Move> {
         while self.gc.die(die).current.is_none() {
             let Some(victim) = self.gc.die_mut(die).again.pop() else { break };
             if self.blocks.state(victim) == BlockState::Victim {
@@ -301,7 +304,7 @@ impl PageMap {
             self.gc.die_mut(die).current = None;
             return None;
         };
-        Some(GcJob::Move(self.move_next(die, from, cause)))
+        Some(self.move_next(die, from, cause))
     }
 
     /// The next unit of the victim of `die`, if there is one in `places`: what a sense brings anyhow.
@@ -312,6 +315,7 @@ impl PageMap {
     }
 
     /// `from`, in the victim of `die`, is the unit that moves.
+    #[inline]
     fn move_next(&mut self, die: DieId, from: Ppa, cause: Cause) -> Move {
         let (victim, cursor) = (self.layout.block_of(from), self.layout.index_in_block(from) + 1);
         self.gc.die_mut(die).current = Some(Current { victim, cursor, cause });
@@ -364,6 +368,7 @@ impl PageMap {
     }
 
     /// The read of a unit of a victim has ended: what becomes of it. `named`: what its spare area says.
+    #[inline]
     pub fn arrived(&mut self, moved: &Move, named: Option<Lpn>, arrival: Arrival) -> Arrived {
         let of_map = moved.to == Stream::Meta;
         self.pages.reading -= u32::from(of_map);

@@ -374,10 +374,10 @@ impl PageMap {
         self.names_outdated = true;
     }
 
-    /// Copies that became invalid since the last time, and why: nothing that is read from now on lies there.
+    /// Copies that became invalid since the last time, and why, if there are any: nothing that is read from now on lies there.
     #[inline]
-    pub fn take_outdated(&mut self) -> std::vec::Drain<'_, (Ppa, Outdated)> {
-        self.outdated.drain(..)
+    pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
+        if self.outdated.is_empty() { None } else { Some(self.outdated.drain(..)) }
     }
 
     /// Forgets `lpn`. Its old copy is invalid at once, but its block is not erased before the trim is on the media: a power

@@ -233,9 +233,9 @@ impl Translation {
         each!(self, it => it.trim(lpn));
     }
 
-    /// Copies that nobody needs any more, since the last call; nothing, unless [`Translation::name_outdated`] was called.
+    /// Copies that nobody needs any more since the last call, if there are any; none, unless [`Translation::name_outdated`] was called.
     #[inline]
-    pub fn take_outdated(&mut self) -> std::vec::Drain<'_, (Ppa, Outdated)> {
+    pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
         each!(self, it => it.take_outdated())
     }
 }
@@ -288,6 +288,12 @@ impl Translation {
     #[inline]
     pub fn reap(&mut self, die: DieId) {
         each!(self, it => it.reap(die));
+    }
+
+    /// Whether [`Translation::next_gc`] has something to do; it asks that itself.
+    #[inline]
+    pub fn wants_gc(&self, die: DieId, idle: bool) -> bool {
+        each!(self, it => it.wants_gc(die, idle))
     }
 
     /// The next GC copy of `die`, `idle` while the drive has nothing to do for hosts. Callers limit how many are in flight.

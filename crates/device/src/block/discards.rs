@@ -52,9 +52,9 @@ impl BlockNamespace {
     /// Takes in the copies that died; whether there were any.
     #[inline]
     fn note_outdated(&mut self, shared: &Shared) -> bool {
+        let Some(outdated) = self.translation.take_outdated() else { return false };
         let dead = &mut self.discards.dead[usize::from(self.discards.epoch)];
-        let before = dead.len();
-        for (ppa, why) in self.translation.take_outdated() {
+        for (ppa, why) in outdated {
             let erases = shared.media.erase_count(shared.layout.block_of(ppa));
             let remains = match why {
                 Outdated::Replaced => Remains::Nothing,
@@ -62,7 +62,7 @@ impl BlockNamespace {
             };
             dead.push((ppa, remains, erases));
         }
-        dead.len() > before
+        true
     }
 
     /// As far as the reads under way allow; also asked when memory runs short.

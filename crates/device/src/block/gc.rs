@@ -111,7 +111,9 @@ impl BlockNamespace {
     #[inline]
     pub(crate) fn pump(&mut self, shared: &mut Shared, die: DieId) {
         self.translation.reap(die);
-        self.start_copies(shared, die);
+        if self.gc.moving[die.0 as usize] < self.gc.moving_max {
+            self.start_copies(shared, die);
+        }
         if self.gc.packer(die).waiting() > 0 {
             let before = self.gc.moving[die.0 as usize];
             self.pack_copies(shared, die);

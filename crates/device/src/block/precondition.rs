@@ -194,14 +194,14 @@ impl BlockNamespace {
     fn collect_now(&mut self, shared: &mut Shared, die: DieId, filler: &mut Filler) -> Result<bool, NoRoom> {
         let mut some = self.erase_now(shared)?;
         let (mut stream, mut missed) = (Stream::Collected, false);
-        loop {
+        while self.translation.wants_gc(die, false) {
             let Some(job) = self.translation.next_gc(die, false) else {
                 self.move_now(shared, die, stream, filler)?;
                 // A victim that has been read to its end is followed by another one, if there is one.
                 let erased = self.erase_now(shared)?;
                 some |= erased;
                 if !erased && missed {
-                    return Ok(some);
+                    break;
                 }
                 missed = true;
                 continue;
@@ -242,6 +242,7 @@ impl BlockNamespace {
                 self.erase_now(shared)?;
             }
         }
+        Ok(some)
     }
 
     /// Programs the metadata that translation wants written; whether there were any.
