@@ -3,23 +3,23 @@
 //! structure.
 
 mod figures;
+mod shell;
 mod side_by_side;
 
+pub(crate) use shell::Shell;
 pub use side_by_side::{render_compare_html, render_compare_svg};
 
 use super::format::{bytes, count, duration, optional, percent, quantity, significant, span};
-use super::plot::{self, Unit, escape};
+use super::plot::{Unit, escape};
 use super::text::PARTIAL;
 use super::{Direction, Report, Requests, jobs};
 use figures as figure;
 use pellucid_flash::Cause;
 use std::fmt::Write;
 
-const STYLE: &str = include_str!("page.css");
-
 /// The page.
 pub fn render_html(report: &Report) -> String {
-    let mut page = Page(String::with_capacity(1 << 20));
+    let mut page = Page(Shell::new(&report.drive.name, ""));
     page.head(report);
     page.raw("<main>");
     page.tiles(&tiles(report));
@@ -31,8 +31,7 @@ pub fn render_html(report: &Report) -> String {
     page.section("How busy the parts were", &utilisation(report));
     page.section("Wear and health", &health(report));
     page.raw("</main>");
-    page.foot(report);
-    page.0
+    page.end(report)
 }
 
 /// One card of a section.
@@ -45,33 +44,26 @@ enum Part {
     Wide(String),
 }
 
-struct Page(String);
+struct Page(Shell);
 
 impl Page {
     fn raw(&mut self, text: &str) {
-        self.0.push_str(text);
+        self.0.0.push_str(text);
     }
 
     fn head(&mut self, report: &Report) {
         let (name, summary) = (escape(&report.drive.name), escape(&report.drive.summary));
         let workload = escape(&report.workload.summary);
-        let _ = write!(
-            self.0,
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-             <title>{name} | Pellucid</title><style>\n{}{STYLE}</style></head><body>\
-             <header><h1>{name}</h1><p>{summary}</p><p class=\"soft\">{workload}</p>",
-            plot::STYLE
-        );
+        let _ = write!(self.0.0, "<header><h1>{name}</h1><p>{summary}</p><p class=\"soft\">{workload}</p>");
         if !report.workload.precondition.is_empty() {
             let before = escape(&report.workload.precondition);
-            let _ = write!(self.0, "<p class=\"soft\">preconditioning: {before}</p>");
+            let _ = write!(self.0.0, "<p class=\"soft\">preconditioning: {before}</p>");
         }
         if !report.workload.command_line.is_empty() {
-            let _ = write!(self.0, "<p><code>{}</code></p>", escape(&report.workload.command_line));
+            let _ = write!(self.0.0, "<p><code>{}</code></p>", escape(&report.workload.command_line));
         }
         if report.partial {
-            let _ = write!(self.0, "<p class=\"partial\"><b>Partial:</b> {PARTIAL}.</p>");
+            let _ = write!(self.0.0, "<p class=\"partial\"><b>Partial:</b> {PARTIAL}.</p>");
         }
         self.raw("</header>");
         self.warnings(report.warnings.iter().cloned());
@@ -81,14 +73,14 @@ impl Page {
     fn warnings(&mut self, sentences: impl Iterator<Item = String>) {
         let items: String = sentences.map(|sentence| format!("<li>{}</li>", escape(&sentence))).collect();
         if !items.is_empty() {
-            let _ = write!(self.0, "<ul class=\"warnings\">{items}</ul>");
+            let _ = write!(self.0.0, "<ul class=\"warnings\">{items}</ul>");
         }
     }
 
     fn tiles(&mut self, tiles: &[(&str, String)]) {
         self.raw("<div class=\"tiles\">");
         for (name, value) in tiles {
-            let _ = write!(self.0, "<div class=\"tile\"><b>{}</b><span>{name}</span></div>", escape(value));
+            let _ = write!(self.0.0, "<div class=\"tile\"><b>{}</b><span>{name}</span></div>", escape(value));
         }
         self.raw("</div>");
     }
@@ -98,34 +90,36 @@ impl Page {
         if parts.is_empty() {
             return;
         }
-        let _ = write!(self.0, "<section><h2>{title}</h2><div class=\"grid\">");
+        let _ = write!(self.0.0, "<section><h2>{title}</h2><div class=\"grid\">");
         for part in parts {
             let _ = match part {
                 Part::Figure(svg, caption) => {
-                    write!(self.0, "<figure class=\"card\">{svg}<figcaption>{caption}</figcaption></figure>")
+                    write!(
+                        self.0.0,
+                        "<figure class=\"card\">{svg}<figcaption>{caption}</figcaption></figure>"
+                    )
                 }
-                Part::Half(html) => write!(self.0, "<div class=\"card scroll\" tabindex=\"0\">{html}</div>"),
+                Part::Half(html) => {
+                    write!(self.0.0, "<div class=\"card scroll\" tabindex=\"0\">{html}</div>")
+                }
                 Part::Wide(html) => {
-                    write!(self.0, "<div class=\"card scroll wide\" tabindex=\"0\">{html}</div>")
+                    write!(self.0.0, "<div class=\"card scroll wide\" tabindex=\"0\">{html}</div>")
                 }
             };
         }
         self.raw("</div></section>");
     }
 
-    fn foot(&mut self, report: &Report) {
-        let seeds: Vec<String> =
-            report.seeds.iter().map(|(name, seed)| format!("{} {seed}", escape(name))).collect();
+    /// The page, with what it was made by and from at its foot.
+    fn end(self, report: &Report) -> String {
+        let seeds: Vec<String> = report.seeds.iter().map(|(name, seed)| format!("{name} {seed}")).collect();
+        let seeds = if seeds.is_empty() { "none".into() } else { seeds.join(", ") };
         let version = &report.version;
-        let _ = writeln!(
-            self.0,
-            "<footer><p>Pellucid {}, report schema {}. Seeds: {}. All times are simulated unless they \
-             say otherwise. \
-             Every number is defined in docs/reference/definitions.md.</p></footer></body></html>",
-            escape(&version.pellucid_version),
-            version.schema_version,
-            if seeds.is_empty() { "none".into() } else { seeds.join(", ") }
-        );
+        self.0.end(&format!(
+            "Pellucid {}, report schema {}. Seeds: {seeds}. All times are simulated unless they say otherwise. Every number \
+             is defined in docs/reference/definitions.md.",
+            version.pellucid_version, version.schema_version
+        ))
     }
 }
 

@@ -27,6 +27,7 @@ mod tables;
 mod text;
 
 pub use compare::render_compare;
+pub(crate) use html::Shell;
 pub use html::{render_compare_html, render_compare_svg, render_html};
 pub use jobs::{GroupResult, JobResult, Span};
 pub use latency::{Distribution, Latency, LatencyRecorder};

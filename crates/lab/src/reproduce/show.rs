@@ -1,8 +1,9 @@
 //! Outcomes for people (rows of text, one HTML page) and for scripts (JSON).
 
 use super::{Check, Claim, KnownMiss, Limit, Outcome, Verdict, standing};
+use crate::report::Shell;
 use crate::report::format::significant;
-use crate::report::plot::{self, Unit, escape};
+use crate::report::plot::{Unit, escape};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -174,19 +175,17 @@ fn check_json(check: &Check) -> Value {
     })
 }
 
-const STYLE: &str = include_str!("../report/page.css");
 /// Columns of words in the first table.
 const WORDS: &str = "#rows :is(th, td):is(:nth-child(2), :last-child) { text-align: left; }";
 
 /// All outcomes as one page that needs nothing else: the rows, then each claim with its checks and figures.
 pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String {
     let holding = outcomes.iter().filter(|(_, outcome)| outcome.verdict() == Verdict::Holds).count();
-    let mut out = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <title>Published claims | Pellucid</title><style>\n{}{STYLE}{WORDS}</style></head><body>\
-         <header><h1>Published claims</h1><p>{holding} of {} hold.</p><p><code>{}</code></p></header><main>",
-        plot::STYLE,
+    let mut page = Shell::new("Published claims", WORDS);
+    let out = &mut page.0;
+    let _ = write!(
+        out,
+        "<header><h1>Published claims</h1><p>{holding} of {} hold.</p><p><code>{}</code></p></header><main>",
         outcomes.len(),
         escape(command_line)
     );
@@ -201,14 +200,11 @@ pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String
     let _ =
         write!(out, "<section id=\"rows\"><div class=\"card scroll\">{}</div></section>", table(&head, rows));
     for (claim, outcome) in outcomes {
-        claim_section(&mut out, claim, outcome);
+        claim_section(out, claim, outcome);
     }
-    let _ = writeln!(
-        out,
-        "</main><footer><p>Pellucid {}. Every claim is defined in docs/explanation/reproduce.md.</p></footer></body></html>",
-        env!("CARGO_PKG_VERSION")
-    );
-    out
+    out.push_str("</main>");
+    let version = env!("CARGO_PKG_VERSION");
+    page.end(&format!("Pellucid {version}. Every claim is defined in docs/explanation/reproduce.md."))
 }
 
 fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {

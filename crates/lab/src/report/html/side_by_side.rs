@@ -3,29 +3,21 @@
 
 use super::super::plot::{Axis, BarChart, Bars, Plot, Unit, escape, standalone};
 use super::super::{Direction, Report, compare};
-use super::{Page, Part, plot, table};
+use super::{Page, Part, Shell, table};
 use pellucid_flash::Cause;
 use std::fmt::Write;
 
 /// The page. `pages`: the address of each drive's own; `failed`: names of drives without a report, and why. Panics without a
 /// report.
 pub fn render_compare_html(reports: &[Report], pages: &[String], failed: &[(String, String)]) -> String {
-    let mut page = Page(String::with_capacity(1 << 16));
     let first = &reports[0].workload;
     let names: Vec<&str> = reports.iter().map(|report| report.drive.name.as_str()).collect();
-    let _ = write!(
-        page.0,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <title>{0} | Pellucid</title><style>\n{1}{2}</style></head><body>\
-         <header><h1>{0}</h1><p class=\"soft\">{3}</p>",
-        escape(&names.join(", ")),
-        plot::STYLE,
-        super::STYLE,
-        escape(&first.summary)
-    );
+    let title = names.join(", ");
+    let mut page = Page(Shell::new(&title, ""));
+    let (title, summary) = (escape(&title), escape(&first.summary));
+    let _ = write!(page.0.0, "<header><h1>{title}</h1><p class=\"soft\">{summary}</p>");
     if !first.command_line.is_empty() {
-        let _ = write!(page.0, "<p><code>{}</code></p>", escape(&first.command_line));
+        let _ = write!(page.0.0, "<p><code>{}</code></p>", escape(&first.command_line));
     }
     drives(&mut page, reports, pages, failed);
     page.raw("</header>");
@@ -37,8 +29,7 @@ pub fn render_compare_html(reports: &[Report], pages: &[String], failed: &[(Stri
     let parts: Vec<Part> = figures(reports).into_iter().map(|(svg, what)| Part::Figure(svg, what)).collect();
     page.section("Figures", &parts);
     page.raw("</main>");
-    page.foot(&reports[0]);
-    page.0
+    page.end(&reports[0])
 }
 
 /// Each drive with a link to its own page and with what was overridden, then notes and failures.
@@ -48,7 +39,7 @@ fn drives(page: &mut Page, reports: &[Report], pages: &[String], failed: &[(Stri
         let overrides: Vec<String> = report.overrides.iter().map(|(k, v)| format!("{k}={v}")).collect();
         let set = if overrides.is_empty() { String::new() } else { format!(" ({})", overrides.join(", ")) };
         let _ = write!(
-            page.0,
+            page.0.0,
             "<li><a href=\"{}\">{}</a>: {}{}</li>",
             escape(address),
             escape(&report.drive.name),
@@ -57,10 +48,10 @@ fn drives(page: &mut Page, reports: &[Report], pages: &[String], failed: &[(Stri
         );
     }
     for (name, why) in failed {
-        let _ = write!(page.0, "<li><b>{} failed:</b> {}</li>", escape(name), escape(why));
+        let _ = write!(page.0.0, "<li><b>{} failed:</b> {}</li>", escape(name), escape(why));
     }
     for note in compare::notes(reports) {
-        let _ = write!(page.0, "<li>Note: {}</li>", escape(&note));
+        let _ = write!(page.0.0, "<li>Note: {}</li>", escape(&note));
     }
     page.raw("</ul>");
 }

@@ -1,0 +1,31 @@
+//! What every page has: the head with the styles inside, and the foot.
+
+use crate::report::plot::{self, escape};
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("../page.css");
+
+/// A page that is being written; its body may be added to.
+pub(crate) struct Shell(pub String);
+
+impl Shell {
+    /// Begins a page. `style`: rules of its own, behind those of all pages.
+    pub fn new(title: &str, style: &str) -> Shell {
+        let mut page = String::with_capacity(1 << 16);
+        let _ = write!(
+            page,
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+             <title>{} | Pellucid</title><style>\n{}{STYLE}{style}</style></head><body>",
+            escape(title),
+            plot::STYLE
+        );
+        Shell(page)
+    }
+
+    /// The whole page, with a sentence at its foot.
+    pub fn end(mut self, foot: &str) -> String {
+        let _ = writeln!(self.0, "<footer><p>{}</p></footer></body></html>", escape(foot));
+        self.0
+    }
+}
