@@ -151,6 +151,16 @@ pub enum Map {
     },
 }
 
+impl Map {
+    /// Log blocks of each die, where there are any.
+    pub fn log_blocks(self) -> Option<u32> {
+        match self {
+            Map::Bast { log_blocks } | Map::Fast { log_blocks } => Some(log_blocks),
+            Map::Page | Map::Demand { .. } => None,
+        }
+    }
+}
+
 /// A translation layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FtlConfig {

@@ -229,6 +229,26 @@ impl LogBlock {
         })
     }
 
+    /// The most units for the host on a drive of good blocks, and the blocks that each die keeps beside those for data.
+    pub fn sizes(config: &FtlConfig, layout: &Layout) -> (u64, u32) {
+        let sequential = u32::from(matches!(config.map, Map::Fast { .. }));
+        let merges = 2;
+        let kept = |data: u32| {
+            let metadata = match config.durability {
+                Durability::Volatile => 0,
+                Durability::Journal { .. } => JournalSizes::new(layout, data).blocks,
+            };
+            config.map.log_blocks().unwrap_or(0).saturating_add(sequential + merges + metadata)
+        };
+        // Fewer blocks for data never need more for metadata.
+        let blocks = layout.blocks_per_die;
+        let mut data = blocks.saturating_sub(kept(blocks));
+        while kept(data + 1).saturating_add(data + 1) <= blocks {
+            data += 1;
+        }
+        (u64::from(data) * u64::from(layout.dies) * u64::from(layout.units_per_block), kept(data))
+    }
+
     /// Blocks that `die` needs with so many log blocks: those for data, a sequential log block, the destination of a merge, one in its
     /// place should it fail, and metadata.
     fn blocks_needed(&self, die: DieId, log_blocks: u32) -> u32 {

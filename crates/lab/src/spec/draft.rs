@@ -40,6 +40,7 @@ pub(crate) struct Draft {
     pub map: Map,
     /// Bytes of the cached mapping table.
     pub map_cache: u64,
+    pub log_blocks: u32,
     pub durability: Survives,
     pub checkpoint_every: u64,
     /// The SLC cache; 0 blocks: there is none.
@@ -94,6 +95,8 @@ pub(crate) enum EccCode {
 pub(crate) enum Map {
     Page,
     Demand,
+    Bast,
+    Fast,
 }
 
 /// What survives a power cut.
@@ -296,6 +299,7 @@ impl Draft {
             bit_errors: BitErrors { factor: 0.0, retry_factor: 0.0, retry_floor: 0.0 },
             map: Map::Page,
             map_cache: 0,
+            log_blocks: 0,
             durability: Survives::Volatile,
             checkpoint_every: 0,
             slc_blocks: SlcBlocks { blocks: 0, read_ns: Nanos::ZERO, program_ns: Nanos::ZERO },

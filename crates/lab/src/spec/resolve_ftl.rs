@@ -7,7 +7,7 @@ use super::schema::{Kind, TIME, Values, count, keys, word};
 use super::value::Quantity;
 use pellucid_flash::Layout;
 use pellucid_ftl::{
-    FtlConfig, HANDLES_MAX, Isolation, MAP_ENTRY_BYTES, Placement, Separation, SlcCache, Victim,
+    FtlConfig, HANDLES_MAX, Isolation, LogBlock, MAP_ENTRY_BYTES, Placement, Separation, SlcCache, Victim,
 };
 
 pub(crate) const VICTIMS: Kind = Kind::WordOrCount(Victim::WORDS, Victim::PREFIX);
@@ -16,9 +16,11 @@ const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
 
 keys! {
     "drive.ftl.map": word::<Map>(), Word("page") => map,
-        "Translation: page map in DRAM (page), or in flash behind a cached table (demand: DFTL)";
+        "Translation: page map in DRAM (page), or in flash behind a cached table (demand: DFTL); log-block hybrids (bast, fast)";
     "drive.ftl.map_cache": Kind::Unit(Quantity::Size, 2 * MAP_ENTRY_BYTES, i64::MAX as u64), Whole(64 << 10) => map_cache,
         "Memory of the cached mapping table of map = \"demand\", 8 bytes an entry";
+    "drive.ftl.log_blocks": count(1), Whole(8) => log_blocks,
+        "Log blocks of each die with map = \"bast\" or \"fast\"; with \"fast\" a sequential one is beside them";
     "drive.ftl.over_provisioning": Kind::Real(0.0, 100.0), Real(0.1) => drive.ftl.over_provisioning,
         "Spare capacity as a share of the user capacity";
     "drive.ftl.capacity": CAPACITY, Word("auto") => drive.ftl.capacity_bytes,
@@ -69,8 +71,22 @@ pub(crate) fn finish(draft: &mut Draft, values: &Values, layout: Option<&Layout>
 
 /// The translation, as far as other keys allow it.
 fn map(draft: &Draft, values: &Values) -> Result<pellucid_ftl::Map, SpecError> {
+    let log_blocks = draft.log_blocks;
+    if matches!(draft.map, Map::Bast | Map::Fast) {
+        let only = |what: &str| {
+            Err(values.refuse("drive.ftl.map", format!("log blocks (\"bast\", \"fast\") {what}")))
+        };
+        if draft.drive.ftl.handles > 1 {
+            return only("with drive.ftl.handles = 1, as they keep nothing apart");
+        }
+        if draft.slc_blocks.blocks > 0 {
+            return only("without an SLC cache (drive.ftl.slc_cache.blocks = 0)");
+        }
+    }
     match draft.map {
         Map::Page => Ok(pellucid_ftl::Map::Page),
+        Map::Bast => Ok(pellucid_ftl::Map::Bast { log_blocks }),
+        Map::Fast => Ok(pellucid_ftl::Map::Fast { log_blocks }),
         Map::Demand if draft.durability == Survives::Journal => {
             Ok(pellucid_ftl::Map::Demand { cache_bytes: draft.map_cache })
         }
@@ -126,6 +142,21 @@ fn kept_blocks(ftl: &FtlConfig) -> u32 {
 
 /// GC must be able to free a block: refuses a user capacity that leaves a die too few spare blocks.
 fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), SpecError> {
+    if let Some(log_blocks) = ftl.map.log_blocks() {
+        let (user_max, kept) = LogBlock::sizes(ftl, layout);
+        let blocks = layout.blocks_per_die;
+        if user_max == 0 {
+            let allowed = match log_blocks.saturating_add(blocks).checked_sub(kept.saturating_add(1)).filter(|&most| most > 0) {
+                Some(most) => format!(
+                    "at most {most}: each die of {blocks} blocks keeps {kept} for itself with {log_blocks}"
+                ),
+                None => format!("with drive.media.blocks above {kept} in each die"),
+            };
+            return Err(values.refuse("drive.ftl.log_blocks", allowed));
+        }
+        let needed = format!("each die of {blocks} blocks keeps {kept} for log blocks, merges and metadata");
+        return check_capacity(values, ftl, layout, user_max, &needed);
+    }
     let (kept, blocks) = (kept_blocks(ftl), layout.blocks_per_die - ftl.cache_blocks());
     let user_max = ftl.user_units_max(layout, kept);
     if user_max == 0 {
@@ -142,6 +173,17 @@ fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), 
         units => format!(", and each of the others may lack {units} units"),
     };
     let needed = format!("each die of {blocks} blocks keeps {kept} for itself{common}{lacking}");
+    check_capacity(values, ftl, layout, user_max, &needed)
+}
+
+/// Refuses a user capacity above `user_max` units, which follows from what is `needed`.
+fn check_capacity(
+    values: &Values,
+    ftl: &FtlConfig,
+    layout: &Layout,
+    user_max: u64,
+    needed: &str,
+) -> Result<(), SpecError> {
     if let Some(capacity_bytes) = ftl.capacity_bytes {
         let unit = u64::from(layout.unit_bytes);
         if !capacity_bytes.is_multiple_of(unit) || capacity_bytes / unit > user_max {
