@@ -247,10 +247,12 @@ fn outdated_copies_are_named() {
                 _ => None,
             })
             .collect();
-        let outdated: Vec<Ppa> = drive.map.take_outdated().map(|outdated| outdated.0).collect();
-        assert!(!outdated.is_empty() && drive.map.take_outdated().len() == 0);
+        let outdated: Vec<Ppa> =
+            drive.map.take_outdated().into_iter().flatten().map(|outdated| outdated.0).collect();
+        assert!(!outdated.is_empty() && drive.map.take_outdated().into_iter().flatten().count() == 0);
         (0..drive.user_units()).for_each(|lpn| drive.trim(lpn));
-        let trimmed: Vec<Ppa> = drive.map.take_outdated().map(|outdated| outdated.0).collect();
+        let trimmed: Vec<Ppa> =
+            drive.map.take_outdated().into_iter().flatten().map(|outdated| outdated.0).collect();
         assert_eq!(trimmed, live);
     }
 }

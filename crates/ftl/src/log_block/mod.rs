@@ -491,10 +491,10 @@ impl LogBlock {
         self.names_outdated = true;
     }
 
-    /// Copies that became invalid since the last time, and why.
+    /// Copies that became invalid since the last time, and why, if there are any.
     #[inline]
-    pub fn take_outdated(&mut self) -> std::vec::Drain<'_, (Ppa, Outdated)> {
-        self.outdated.drain(..)
+    pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
+        if self.outdated.is_empty() { None } else { Some(self.outdated.drain(..)) }
     }
 
     /// Free blocks in all.

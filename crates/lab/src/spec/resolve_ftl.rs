@@ -146,7 +146,11 @@ fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), 
         let (user_max, kept) = LogBlock::sizes(ftl, layout);
         let blocks = layout.blocks_per_die;
         if user_max == 0 {
-            let allowed = match log_blocks.saturating_add(blocks).checked_sub(kept.saturating_add(1)).filter(|&most| most > 0) {
+            let allowed = match log_blocks
+                .saturating_add(blocks)
+                .checked_sub(kept.saturating_add(1))
+                .filter(|&most| most > 0)
+            {
                 Some(most) => format!(
                     "at most {most}: each die of {blocks} blocks keeps {kept} for itself with {log_blocks}"
                 ),
