@@ -210,7 +210,6 @@ impl Layer for AnyLayer {
 
 /// A drive and what stands on it.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "the plain drive is reached without a detour")]
 pub enum Tower<D> {
     /// The drive alone.
     Drive(D),

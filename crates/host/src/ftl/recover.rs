@@ -48,10 +48,10 @@ impl MountCost {
         let MountCost { reads, sectors, padded_stripes, time, report, .. } = *self;
         let found = |name, help, value| Figure::count(name, help, value).gauge();
         vec![
-            found("segments", "Map segments read.", report.segment_reads.into()),
-            found("replayed", "Stripes whose owners were read.", report.replay_reads.into()),
-            found("mapped", "Sectors that hold data.", report.mapped_units.into()),
-            found("lost", "Sectors whose newest copy cannot be known.", report.lost_units.into()),
+            found("segments", "Map segments read.", report.segment_reads),
+            found("replayed", "Stripes whose owners were read.", report.replay_reads),
+            found("mapped", "Sectors that hold data.", report.mapped_units),
+            found("lost", "Sectors whose newest copy cannot be known.", report.lost_units),
             found("reads", "Reads sent to the drive.", reads),
             found("sectors", "Sectors of these.", sectors),
             found("padded", "Stripes written into lines that a crash had left with holes.", padded_stripes),
