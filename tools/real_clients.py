@@ -183,7 +183,7 @@ def planned_faults(pellucid):
             status = server.ask(do="status")["drives"][0]
             assert status["power_cuts"] == 3, status
             events = [json.loads(line) for line in server.log().splitlines()]
-            faults = [(e["fault"].split("@")[0], e["operations"]) for e in events if e["event"] == "fault"]
+            faults = [(e["fault"].split("@")[0], e["operations"]) for e in events if e["event"] in ("fault", "power-cut")]
             assert len(faults) == 4, faults
             struck.append((faults, lost))
     assert struck[0] == struck[1], f"not repeatable: {struck}"

@@ -353,15 +353,16 @@ impl Core {
 
     /// Has the processor ask for the memory that the reads of a batch will need: where their data lie, then the data.
     fn prefetch(&self) {
-        let batch = self.engine.chosen();
-        if batch.len() < 2 {
+        if self.engine.chosen().len() < 2 {
             return;
         }
         let reads = || {
-            batch.iter().filter(|submission| submission.ask.opcode == Opcode::Read).filter_map(|submission| {
-                let device = self.engine.backends()[submission.backend].to_announce()?;
-                Some((device, submission.ask.namespace, submission.ask.lba))
-            })
+            self.engine.chosen().filter(|submission| submission.ask.opcode == Opcode::Read).filter_map(
+                |submission| {
+                    let device = self.engine.backends()[submission.backend].to_announce()?;
+                    Some((device, submission.ask.namespace, submission.ask.lba))
+                },
+            )
         };
         reads().for_each(|(device, _, lba)| device.announce(lba));
         reads().for_each(|(device, number, lba)| device.announce_read(number, lba));

@@ -108,8 +108,8 @@ pub struct Engine<M: Backend> {
     in_flight: InFlight,
     /// Empty unless time is instant.
     submissions: SubmissionBatch<M::Ask>,
-    /// Chosen to go in, in order; empty between turns.
-    chosen: VecDeque<Submission<M::Ask>>,
+    /// Chosen to go in, the next one last; empty between turns.
+    chosen: Vec<Submission<M::Ask>>,
     completions: CompletionBatch,
     /// Answers that were taken out of a backend before their turn.
     withdrawn: VecDeque<Answered<M::Answer>>,
@@ -123,7 +123,7 @@ impl<M: Backend> Engine<M> {
             pacer: Pacer::new(time),
             in_flight: InFlight::default(),
             submissions: SubmissionBatch::default(),
-            chosen: VecDeque::new(),
+            chosen: Vec::new(),
             completions: CompletionBatch::default(),
             withdrawn: VecDeque::new(),
         }
@@ -208,21 +208,29 @@ impl<M: Backend> Engine<M> {
     /// Chooses those whose turn it is to go in (`all`: everybody), behind those that were chosen before.
     #[inline]
     pub(crate) fn choose(&mut self, all: bool) {
-        if !self.submissions.is_empty() {
-            self.submissions.take(&mut self.chosen, all);
+        if self.submissions.is_empty() {
+            return;
         }
+        let mut earlier = std::mem::take(&mut self.chosen);
+        // The memory of an empty one is used again.
+        if earlier.is_empty() {
+            std::mem::swap(&mut earlier, &mut self.chosen);
+        }
+        self.submissions.take(&mut self.chosen, all);
+        self.chosen.reverse();
+        self.chosen.append(&mut earlier);
     }
 
-    /// Those that were chosen and have not gone in.
+    /// Those that were chosen and have not gone in, in order.
     #[inline]
-    pub(crate) fn chosen(&self) -> &VecDeque<Submission<M::Ask>> {
-        &self.chosen
+    pub(crate) fn chosen(&self) -> impl ExactSizeIterator<Item = &Submission<M::Ask>> {
+        self.chosen.iter().rev()
     }
 
     /// The next of them, which is to be entered.
     #[inline]
     pub(crate) fn next_chosen(&mut self) -> Option<Submission<M::Ask>> {
-        let submission = self.chosen.pop_front()?;
+        let submission = self.chosen.pop()?;
         self.in_flight.charge(submission.tag, self.submissions.enters(&submission));
         Some(submission)
     }
@@ -316,8 +324,10 @@ impl<M: Backend> Engine<M> {
     /// The next answer that has come out of a backend.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Answered<M::Answer>> {
-        let withdrawn = self.withdrawn.pop_front();
-        let answered = withdrawn.or_else(|| self.backends.iter_mut().find_map(M::pop))?;
+        let answered = match self.withdrawn.is_empty() {
+            true => self.backends.iter_mut().find_map(M::pop)?,
+            false => self.withdrawn.pop_front()?,
+        };
         self.submissions.leaves(self.in_flight.discharge(answered.tag));
         Some(answered)
     }

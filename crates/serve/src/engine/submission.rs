@@ -52,7 +52,7 @@ struct Turn {
 /// All that waits for the backends.
 pub(super) struct SubmissionBatch<A> {
     /// What came since the last look, in its order.
-    came: VecDeque<Submission<A>>,
+    came: Vec<Submission<A>>,
     came_cost: usize,
     queues: BTreeMap<ConnectionId, VecDeque<Submission<A>>>,
     turns: VecDeque<Turn>,
@@ -63,7 +63,7 @@ pub(super) struct SubmissionBatch<A> {
 impl<A> Default for SubmissionBatch<A> {
     fn default() -> SubmissionBatch<A> {
         SubmissionBatch {
-            came: VecDeque::new(),
+            came: Vec::new(),
             came_cost: 0,
             queues: BTreeMap::new(),
             turns: VecDeque::new(),
@@ -81,7 +81,7 @@ impl<A> SubmissionBatch<A> {
     #[inline]
     pub fn put(&mut self, submission: Submission<A>) {
         self.came_cost += submission.cost;
-        self.came.push_back(submission);
+        self.came.push(submission);
     }
 
     /// A request of this cost has left the backends.
@@ -97,15 +97,13 @@ impl<A> SubmissionBatch<A> {
         submission.cost
     }
 
-    /// Moves those that go in now behind what is in `next`; `all`: everybody, however much it is.
+    /// Moves those that go in now to `next`, which is empty; `all`: all, however much it is.
     #[inline]
-    pub fn take(&mut self, next: &mut VecDeque<Submission<A>>, all: bool) {
+    pub fn take(&mut self, next: &mut Vec<Submission<A>>, all: bool) {
+        debug_assert!(next.is_empty());
         if self.turns.is_empty() && (all || self.inside + self.came_cost <= INSIDE_BYTES) {
             self.came_cost = 0;
-            return match next.is_empty() {
-                true => std::mem::swap(&mut self.came, next),
-                false => next.append(&mut self.came),
-            };
+            return std::mem::swap(&mut self.came, next);
         }
         self.line_up();
         if all {
@@ -129,7 +127,7 @@ impl<A> SubmissionBatch<A> {
         }
     }
 
-    fn take_turns(&mut self, next: &mut VecDeque<Submission<A>>) {
+    fn take_turns(&mut self, next: &mut Vec<Submission<A>>) {
         let mut total = self.inside;
         while total < INSIDE_BYTES
             && let Some(Turn { connection, mut credit }) = self.turns.pop_front()
@@ -143,7 +141,7 @@ impl<A> SubmissionBatch<A> {
                 let Some(submission) = queue.pop_front() else { break };
                 credit -= submission.cost;
                 total += submission.cost;
-                next.push_back(submission);
+                next.push(submission);
             }
             match queue.front().map(|first| first.cost) {
                 None => drop(self.queues.remove(&connection)),
@@ -166,7 +164,7 @@ mod tests {
     fn order(batch: &mut SubmissionBatch<usize>) -> Vec<(u32, usize)> {
         let (mut found, mut before) = (Vec::new(), 0);
         while !batch.is_empty() {
-            let mut next = VecDeque::new();
+            let mut next = Vec::new();
             batch.take(&mut next, false);
             assert!(!next.is_empty(), "somebody always goes in");
             for submission in next {
@@ -217,10 +215,10 @@ mod tests {
     fn a_change_of_a_backend_finds_nobody_waiting() {
         let mut batch = SubmissionBatch::default();
         (0..64).for_each(|tag| batch.put(request(u64::from(tag) % 4, tag, 1 << 20)));
-        let mut next = VecDeque::new();
+        let mut next = Vec::new();
         batch.take(&mut next, false);
         assert_eq!(next.len(), 1);
-        let mut rest = VecDeque::new();
+        let mut rest = Vec::new();
         batch.take(&mut rest, true);
         assert_eq!((rest.len(), batch.is_empty()), (63, true));
     }
