@@ -450,7 +450,7 @@ impl PageMap {
 
     /// Bytes of memory that a drive would need for the map and block tables, as held here.
     pub fn memory_bytes(&self) -> u64 {
-        self.table.memory_bytes() + self.blocks.memory_bytes()
+        self.map_memory_bytes() + self.blocks.memory_bytes()
     }
 
     /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.

@@ -83,6 +83,14 @@ impl PageMap {
         self.map_cache.is_some()
     }
 
+    /// Bytes of memory for the map: all of it, or the cached entries and the address of every translation page.
+    pub(super) fn map_memory_bytes(&self) -> u64 {
+        let all = self.table.memory_bytes();
+        self.map_cache
+            .as_ref()
+            .map_or(all, |cache| cache.table.memory_bytes() + 4 * u64::from(self.map_pages()))
+    }
+
     /// The translation page that has to be read before `lpn` can be looked up.
     pub(super) fn missing_page(&mut self, lpn: Lpn) -> Option<MapPage> {
         let page = MapPage(lpn.0 / self.pages.entries);

@@ -5,8 +5,8 @@ use super::{Jobs, Run, RunError, Source, busy};
 use crate::report::format::{duration, percent};
 use crate::report::{
     ByCause, Collection, Drive, EraseCounts, FirmwareModules, GroupResult, HostCost, HostLayer, JobResult,
-    MapCache, MapPages, MediaHealth, Mount, Replay, Report, RequestRecorder, Requests, Series, SlcCache,
-    Span, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
+    MapCache, MapPages, MediaHealth, Merges, Mount, Replay, Report, RequestRecorder, Requests, Series,
+    SlcCache, Span, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
 use pellucid_device::{Counters, Device, FirmwareModule, Namespace};
 use pellucid_flash::{Cause, MapReason, Nanos, SimTime};
@@ -214,6 +214,8 @@ pub fn report(
     let utilisation = utilisation(device, &measured);
     let slc_cache = slc_cache(device, &measured.ftl, &counters);
     let map_cache = map_cache(device, &measured.ftl.map);
+    let merges = matches!(device.config().ftl.map, Map::Bast { .. } | Map::Fast { .. });
+    let merges = merges.then(|| Merges::new(&measured.ftl.merges));
     Report {
         warnings: warnings(&measured),
         drive: Drive {
@@ -265,6 +267,7 @@ pub fn report(
         },
         utilisation,
         map_cache,
+        merges,
         slc_cache,
         host_layer: measured.host.map(|host| host_layer(&host, measured.simulated)),
         replay: measured.replay,
@@ -298,7 +301,8 @@ fn map_cache(device: &Device, counters: &MapCounters) -> Option<MapCache> {
     let Map::Demand { cache_bytes } = device.config().ftl.map else { return None };
     let MapCounters { lookups, hits, reads, writes } = counters;
     Some(MapCache {
-        entries: cache_bytes / MAP_ENTRY_BYTES,
+        entries: (cache_bytes / MAP_ENTRY_BYTES)
+            .min(device.capacity_bytes() / u64::from(device.layout().unit_bytes)),
         lookups: *lookups,
         hit_ratio: (*lookups > 0).then(|| *hits as f64 / *lookups as f64),
         lookup_reads: reads[MapReason::Lookup as usize],
@@ -410,7 +414,16 @@ pub fn summary(device: &Device) -> String {
             let bytes = layout.with_blocks_per_die(cache.blocks).media_bytes() / u64::from(cache.bits);
             format!(", SLC cache of {} MiB", bytes >> 20)
         });
-        format!("page map of {unit} KiB units, {victim}, {:.1} % over-provisioning{cache}", spare * 100.0)
+        let map = match config.ftl.map {
+            Map::Page => format!("page map of {unit} KiB units, {victim}"),
+            Map::Demand { cache_bytes } => format!(
+                "page map of {unit} KiB units in flash, {} KiB of it cached, {victim}",
+                cache_bytes as f64 / 1024.0
+            ),
+            Map::Bast { log_blocks } => format!("BAST with {log_blocks} log blocks in each die"),
+            Map::Fast { log_blocks } => format!("FAST with {log_blocks} log blocks in each die"),
+        };
+        format!("{map}, {:.1} % over-provisioning{cache}", spare * 100.0)
     } else {
         "no map in the drive".to_string()
     };

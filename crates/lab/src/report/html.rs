@@ -12,7 +12,7 @@ pub use side_by_side::{render_compare_html, render_compare_svg};
 use super::format::{bytes, count, duration, optional, percent, quantity, significant, span};
 use super::plot::{Unit, escape};
 use super::text::PARTIAL;
-use super::{Direction, Report, Requests, jobs};
+use super::{Direction, MergesOfKind, Report, Requests, jobs};
 use figures as figure;
 use pellucid_flash::Cause;
 use std::fmt::Write;
@@ -410,6 +410,15 @@ fn health(report: &Report) -> Vec<Part> {
                 ("written for flushes and checkpoints", count(map.writes.flush)),
             ],
         )));
+    }
+    if let Some(merges) = &report.merges {
+        let head = ["merges", "number", "units copied", "units padded", "erases"];
+        let row = |(name, kind): (&'static str, MergesOfKind)| {
+            let counts = [kind.merges, kind.copied_units, kind.padded_units, kind.erases].map(count);
+            std::iter::once(name.into()).chain(counts).collect()
+        };
+        let rows: Vec<Vec<String>> = merges.named().into_iter().map(row).collect();
+        parts.push(Part::Half(table("Merges of log blocks", &head, &rows)));
     }
     parts.push(Part::Half(facts(
         "Media errors",

@@ -41,6 +41,7 @@ pub use text::render_text;
 use crate::output;
 use pellucid_device::FirmwareModule;
 use pellucid_flash::{Cause, MapReason};
+use pellucid_ftl::{MergeCounters, MergeKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -97,6 +98,9 @@ pub struct Report {
     /// What the cached mapping table did; absent where the map is in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map_cache: Option<MapCache>,
+    /// Merges of log blocks; absent without log blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub merges: Option<Merges>,
     /// What went through the SLC cache; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slc_cache: Option<SlcCache>,
@@ -148,6 +152,46 @@ impl MapPages {
     /// The counts with their names.
     pub fn named(&self) -> [(&'static str, u64); 3] {
         [("eviction", self.eviction), ("GC", self.gc), ("flush", self.flush)]
+    }
+}
+
+/// Merges of log blocks with data blocks, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Merges {
+    /// A log block became the data block.
+    pub switch: MergesOfKind,
+    /// The rest was copied behind what a log block held, which then became the data block.
+    pub partial: MergesOfKind,
+    /// Everything was copied to a free block.
+    pub full: MergesOfKind,
+}
+
+/// Merges of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MergesOfKind {
+    /// Merges that have ended.
+    pub merges: u64,
+    /// Units copied.
+    pub copied_units: u64,
+    /// Units that were programmed empty, as superpages are programmed in order.
+    pub padded_units: u64,
+    /// Blocks given up and erased.
+    pub erases: u64,
+}
+
+impl Merges {
+    /// Of counts by [`MergeKind`].
+    pub fn new(counts: &[MergeCounters; MergeKind::COUNT]) -> Merges {
+        let of = |kind: MergeKind| {
+            let MergeCounters { merges, copied_units, padded_units, erases } = counts[kind as usize];
+            MergesOfKind { merges, copied_units, padded_units, erases }
+        };
+        Merges { switch: of(MergeKind::Switch), partial: of(MergeKind::Partial), full: of(MergeKind::Full) }
+    }
+
+    /// The kinds with their names.
+    pub fn named(&self) -> [(&'static str, MergesOfKind); MergeKind::COUNT] {
+        [("switch", self.switch), ("partial", self.partial), ("full", self.full)]
     }
 }
 

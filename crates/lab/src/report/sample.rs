@@ -200,6 +200,7 @@ pub(crate) fn report() -> Report {
             dma_unseen_ns: 0,
         },
         map_cache: None,
+        merges: None,
         slc_cache: None,
         host_layer: None,
         replay: None,

@@ -117,7 +117,8 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
     let (jobs, groups) = (vec![JobResult::default()], vec![GroupResult::default()]);
     let (slc_cache, map_cache) = (Some(SlcCache::default()), Some(MapCache::default()));
     let host_layer = Some(HostLayer::default());
-    let report = Report { host_layer, slc_cache, map_cache, replay, jobs, groups, ..report() };
+    let merges = Some(Merges::default());
+    let report = Report { host_layer, slc_cache, map_cache, merges, replay, jobs, groups, ..report() };
     let json: Value = serde_json::from_str(&report.to_json(true)).unwrap();
     let mut written = BTreeSet::new();
     paths(&json, "", &mut written);

@@ -45,6 +45,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, "where writes went", &amplification(report));
     labelled(&mut out, width, "collection", &collection(report));
     labelled(&mut out, width, "map cache", &map_cache(report));
+    labelled(&mut out, width, "merges", &merges(report));
     labelled(&mut out, width, "SLC cache", &slc_cache(report));
     labelled(&mut out, width, "wear", &wear(report));
     labelled(&mut out, width, "busy", &busy(report));
@@ -190,13 +191,23 @@ fn map_cache(report: &Report) -> Vec<String> {
     let Some(map) = report.map_cache else { return Vec::new() };
     let mut items = vec![
         format!("{} of {} look-ups hit ", optional(map.hit_ratio, percent), count(map.lookups)),
-        format!("{} entries   translation pages: ", count(map.entries)),
-        format!("{} read for look-ups, ", count(map.lookup_reads)),
+        format!("{} entries   ", count(map.entries)),
+        format!("translation pages: {} read for look-ups, ", count(map.lookup_reads)),
         format!("{} to be merged", count(map.merge_reads.named().iter().map(|(_, n)| n).sum())),
     ];
     for (name, pages) in map.writes.named().into_iter().filter(|&(_, pages)| pages > 0) {
         items.push(format!(", {} written for {name}", count(pages)));
     }
+    items
+}
+
+fn merges(report: &Report) -> Vec<String> {
+    let Some(merges) = report.merges else { return Vec::new() };
+    let kinds = merges.named();
+    let mut items: Vec<String> =
+        kinds.iter().map(|(name, kind)| format!("{name} {}   ", count(kind.merges))).collect();
+    items.push(format!("{} units copied, ", count(kinds.iter().map(|(_, kind)| kind.copied_units).sum())));
+    items.push(format!("{} padded", count(kinds.iter().map(|(_, kind)| kind.padded_units).sum())));
     items
 }
 

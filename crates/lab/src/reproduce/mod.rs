@@ -22,6 +22,7 @@ mod data_sheets;
 mod integrity;
 mod known;
 mod latency;
+mod maps;
 #[cfg(test)]
 mod mutations;
 mod one_shot;
@@ -456,6 +457,17 @@ static CLAIMS: &[Claim] = &[
                in a plain simulation; 7 to 28 % over-provisioning, blocks of 16 to 256 pages",
         holds_when: "each within 3 %, and no victim chosen against the policy",
         run: policies::policies,
+    },
+    Claim {
+        id: "B6",
+        paper: Paper::Theory,
+        place: "algorithms",
+        text: "a map in flash whose cached table holds everything (DFTL) is the page map; log-block hybrids (BAST, FAST) merge as their \
+               algorithms say: switch merges for writes in order, full merges with as many copies as a block has pages for \
+               writes out of order",
+        holds_when: "no key of the report differs; every count exactly as the geometry has it; random writes within 5 % of what follows \
+                     in the mean",
+        run: maps::maps,
     },
     Claim {
         id: "B7",

@@ -176,6 +176,23 @@ static MUTATIONS: &[Mutation] = &[
         &["media.timing.program=1us", "media.timing.erase=1us"],
         Size { shorter: 1, drive: &[] },
     ),
+    mutation(
+        "B6",
+        "keys of the report that differ",
+        "a cached table of two entries",
+        &["ftl.map_cache=16"],
+        SHORT,
+    ),
+    mutation("B6", "BAST, overwritten in order: switch merges", "a page map", &["ftl.map=page"], SHORT),
+    mutation("B6", "BAST, blocks in turn: full merges", "a log block more", &["ftl.log_blocks=3"], SHORT),
+    mutation(
+        "B6",
+        "FAST, blocks in turn: pages copied",
+        "a log block for each logical block",
+        &["ftl.map=bast"],
+        SHORT,
+    ),
+    mutation("B6", "FAST, at random", "twice the log blocks", &["ftl.log_blocks=8"], SHORT),
 ];
 
 /// Claims whose wrong models are tested elsewhere, and where.
@@ -244,6 +261,7 @@ a_wrong_model_misses! {
     l1_misses_a_wrong_model: "L1",
     b1_misses_a_wrong_model: "B1",
     b2_misses_a_wrong_model: "B2",
+    b6_misses_a_wrong_model: "B6",
     #[ignore = "minutes: with smaller blocks the range is another one"]
     b3_misses_a_wrong_model: "B3",
 }

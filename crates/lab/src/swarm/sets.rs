@@ -78,11 +78,7 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     if later.chance(added.len() as f64 / Victim::ALL.len() as f64) {
         choose(&mut sets, &mut later, "ftl.victim", &added);
     }
-    if later.chance(0.25) {
-        sets.push("ftl.map=demand".into());
-        // From two entries to all of the map.
-        choose(&mut sets, &mut later, "ftl.map_cache", &["16", "100", "800", "\"1MiB\""]);
-    }
+    sets.extend(random_map(&mut later));
     sets
 }
 
@@ -151,6 +147,25 @@ fn random_suspension(mut rng: Rng) -> Vec<String> {
         pick("media.timing.suspend_erase", &["\"same\"", "\"300us\""]),
         pick("host.in_order", &["false", "true"]),
     ]
+}
+
+/// Another translation than a page map in memory, for some. Log blocks keep nothing apart, and need more blocks beside those for data.
+fn random_map(rng: &mut Rng) -> Vec<String> {
+    let map = ["page", "page", "demand", "bast", "fast"][rng.below(5) as usize];
+    match map {
+        "page" => Vec::new(),
+        // From two entries to all of the map.
+        "demand" => {
+            let bytes = ["16", "100", "800", "\"1MiB\""][rng.below(4) as usize];
+            vec!["ftl.map=demand".into(), format!("ftl.map_cache={bytes}")]
+        }
+        _ => vec![
+            format!("ftl.map={map}"),
+            format!("ftl.log_blocks={}", 1 + rng.below(3)),
+            "ftl.handles=1".into(),
+            "ftl.over_provisioning=1.5".into(),
+        ],
+    }
 }
 
 /// Placement handles; drawn from a copy, so that drives of older seeds stay as they were but for these.
