@@ -24,7 +24,7 @@ fn an_unknown_drive_or_key_is_named_with_a_suggestion() {
     let sentence = refused(&folder, &["show", "tiny.toml", "--set", "ftl.victm=fifo"]);
     assert!(
         sentence.starts_with(
-            "--set ftl.victm: drive.ftl.victm: unknown key (did you mean victim?); allowed: map, over_provisioning, "
+            "--set ftl.victm: drive.ftl.victm: unknown key (did you mean victim?); allowed: map, map_cache, log_blocks, over_provisioning, "
         ),
         "{sentence}"
     );

@@ -7,7 +7,7 @@ fn unknown_keys_are_named_with_their_neighbours() {
     let text = small("victm = 'fifo'\n");
     assert_eq!(
         refusal(text),
-        "dir/my.toml:15: drive.ftl.victm: unknown key (did you mean victim?); allowed: map, \
+        "dir/my.toml:15: drive.ftl.victm: unknown key (did you mean victim?); allowed: map, map_cache, log_blocks, \
          over_provisioning, \
          capacity, victim, placement, separation, gc_low, gc_high, gc_pacing, gc_parallel, copyback, wear, \
          durability, checkpoint_every, handles, isolation, slc_cache, seed"
@@ -65,7 +65,7 @@ fn wrong_values_are_named_with_what_is_allowed() {
              random, \
              d-choices:N",
         ),
-        ("map = 'block'", "15: drive.ftl.map = \"block\": not allowed; allowed: page"),
+        ("map = 'block'", "15: drive.ftl.map = \"block\": not allowed; allowed: page, demand, bast, fast"),
         ("gc_low = 0", "15: drive.ftl.gc_low = 0: not allowed; allowed: a whole number from 1 to 4294967295"),
         (
             "gc_low = 5_000_000_000",
