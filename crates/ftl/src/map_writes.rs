@@ -131,7 +131,11 @@ impl MapWrites {
         let running = |page| self.writes.iter().any(|w| w.page == page && w.planned);
         let ready = |write: &MapWrite| !write.planned && write.content == Content::Here;
         let may = |at: &usize| ready(&self.writes[*at]) && !running(self.writes[*at].page);
-        (0..self.writes.len()).filter(may).take(per_stripe as usize).collect()
+        // What nobody waits for comes last: erases may wait for the others.
+        let idle = |at: &usize| self.writes[*at].cause == Cause::Map;
+        let awaited = (0..self.writes.len()).filter(|at| may(at) && !idle(at));
+        let rest = (0..self.writes.len()).filter(|at| may(at) && idle(at));
+        awaited.chain(rest).take(per_stripe as usize).collect()
     }
 
     /// Page and cause of a write.

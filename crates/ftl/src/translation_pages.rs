@@ -305,7 +305,10 @@ impl PageMap {
         }
         let unhurried = by_cause[Cause::Journal as usize] + by_cause[Cause::Map as usize];
         let for_gc = unhurried < batch.len() as u32;
-        let stream = if for_gc || self.gc.has_emptied() { Stream::MetaMoved } else { Stream::Meta };
+        // What only leaves the cached table takes nothing of the GC reserve.
+        let awaited = by_cause[Cause::Map as usize] < batch.len() as u32;
+        let hurries = for_gc || (awaited && self.gc.has_emptied());
+        let stream = if hurries { Stream::MetaMoved } else { Stream::Meta };
         let plan = self.place(stream, None, &lpns);
         self.note_map_space(plan.is_some());
         let Some(plan) = plan else { return Some(MapJob::NeedsSpace) };
