@@ -91,7 +91,7 @@ fn what_is_known_to_miss_is_of_a_claim_and_explained() {
         let claim = claims().iter().find(|claim| claim.id == known.claim);
         assert!(claim.is_some(), "{known:?}");
         let row = format!("\n| {} | ", known.claim);
-        let held = DOCUMENT.rsplit("## What holds").next().unwrap();
+        let held = DOCUMENT.rsplit("## Results").next().unwrap();
         assert!(
             held.contains(&row)
                 && held.split(&row).nth(1).unwrap().lines().next().unwrap().contains("misses")
