@@ -256,6 +256,14 @@ impl Translation {
         each!(self, it => it.place(stream, near, lpns))
     }
 
+    /// The die in which GC makes space for a stream; `None`: in any.
+    pub fn die_of_stream(&self, stream: Stream) -> Option<DieId> {
+        match self {
+            Translation::PageMap(_) => None,
+            Translation::LogBlock(it) => it.die_of_stream(stream),
+        }
+    }
+
     /// Host data were placed, and their program was issued. `true`: a checkpoint is due, go on with [`Translation::next_map_job`].
     #[inline]
     pub fn checkpoint(&mut self) -> bool {

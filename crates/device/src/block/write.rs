@@ -269,9 +269,13 @@ impl BlockNamespace {
             self.writes.lpns = lpns;
             let Some(plan) = plan else {
                 self.writes.stalled = true;
+                let stream = self.writes.packer.stream(queue);
                 self.writes.packer.stall(queue);
                 // A drive that was just switched on may have to collect before it can take anything.
-                self.pump_all(shared);
+                match self.translation.die_of_stream(stream) {
+                    Some(die) => self.pump(shared, die),
+                    None => self.pump_all(shared),
+                }
                 return;
             };
             self.reserve(shared, &plan, count as u32);

@@ -346,6 +346,15 @@ impl LogBlock {
         }
     }
 
+    /// The die whose merges make space for a stream.
+    pub fn die_of_stream(&self, stream: Stream) -> Option<DieId> {
+        match (stream, self.scheme) {
+            (Stream::Log(group), Scheme::Bast) => Some(self.die_of_lbn(group)),
+            (Stream::Log(group), Scheme::Fast) => Some(DieId(group / fast::STREAMS)),
+            _ => None,
+        }
+    }
+
     /// Binds a destination for host data of one stream, at most a superpage of them ([`Lpn::NONE`] for units that lost their page
     /// meanwhile). `None`: no space now; a merge has to end first.
     ///

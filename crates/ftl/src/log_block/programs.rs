@@ -174,7 +174,6 @@ impl LogBlock {
             self.fail_block(block, Cause::Retirement);
         }
         self.map_jobs = true;
-        self.released = true;
         self.switch_when_full(block);
         self.step(die);
     }

@@ -273,6 +273,19 @@ impl Drive {
         }
     }
 
+    /// What was trimmed so far survives a power cut, whatever else is under way.
+    pub fn save_trims(&mut self) {
+        let trimmed = |page: &&mut Page| page.since_flush.last() == Some(&0);
+        let trimmed: Vec<&mut Page> = self.pages.iter_mut().filter(trimmed).collect();
+        trimmed.into_iter().for_each(|page| page.since_flush = vec![0]);
+        let point = self.map.flush_point();
+        self.pump();
+        while !self.map.flush_to(point) {
+            self.pump();
+            assert!(self.step(), "trims wait for nothing");
+        }
+    }
+
     /// The version of a page that the drive would read from the media, and whether that is its newest; `None`: lost.
     fn on_media(&self, lpn: u32) -> (Option<u64>, bool) {
         match self.map.peek(Lpn(lpn)) {
