@@ -149,3 +149,25 @@ fn a_volatile_drive_is_empty_after_a_cut() {
         );
     }
 }
+
+/// A page is trimmed while its next version is being programmed, and that fails: the version before, which was flushed, is what a cut may
+/// bring back. Its block stays until the trim is on the media, so that nothing older comes.
+#[test]
+fn a_trim_behind_a_failed_program_keeps_the_version_before() {
+    for map in MAPS {
+        for seed in 40..50 {
+            let mut drive = drive(map, 1, seed);
+            (0..4).for_each(|lpn| drive.write(lpn));
+            drive.flush();
+            drive.write(3);
+            drive.flush();
+            drive.write(3);
+            drive.trim(3);
+            drive.program_fails = 1;
+            assert!(drive.step(), "the program is under way");
+            drive.program_fails = 0;
+            drive.cut();
+            assert!(drive.drain());
+        }
+    }
+}

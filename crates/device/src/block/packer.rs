@@ -30,6 +30,8 @@ pub(crate) struct OperationPacker {
     idle: Vec<u32>,
     /// Queues of log blocks that found no space.
     stalled: u32,
+    /// Queues of other streams, which come first.
+    fixed: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -67,7 +69,8 @@ impl OperationPacker {
         let queue = |stream| Queue { stream, units: VecDeque::new(), stalled: false };
         let queues: Vec<Queue> = streams.map(queue).collect();
         debug_assert!(queues.iter().enumerate().all(|(i, queue)| queue_of(queue.stream) == i));
-        OperationPacker { queues, stripe: units_per_stripe as usize, ..OperationPacker::default() }
+        let fixed = queues.len();
+        OperationPacker { queues, fixed, stripe: units_per_stripe as usize, ..OperationPacker::default() }
     }
 
     /// The queue of a stream of log blocks; it takes one that nobody has.
@@ -118,6 +121,12 @@ impl OperationPacker {
     #[inline]
     pub fn has_stalled(&self) -> bool {
         self.stalled > 0
+    }
+
+    /// Whether everything that waits is in queues of log blocks that found no space.
+    #[inline]
+    pub fn is_all_stalled(&self) -> bool {
+        self.stalled > 0 && self.stalled as usize + self.idle.len() + self.fixed == self.queues.len()
     }
 
     /// Whether its streams are those of log blocks.
@@ -280,8 +289,13 @@ mod tests {
         assert_eq!(packer.pack(Stream::Log(700), 3), first);
         packer.stall(first);
         assert!(packer.is_stalled(first) && !packer.is_stalled(second) && packer.has_stalled());
+        assert!(!packer.is_all_stalled());
         packer.resume();
         assert!(!packer.has_stalled());
+        packer.stall(second);
+        packer.stall(first);
+        assert!(packer.is_all_stalled());
+        packer.resume();
         packer.stall(second);
         assert_eq!((packer.take(second), packer.has_stalled()), (Some(2), false));
         assert_eq!(packer.pack(Stream::Log(4), 5), second);

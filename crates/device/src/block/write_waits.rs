@@ -83,7 +83,8 @@ impl BlockNamespace {
     /// Whether stripes may fill by themselves, or could not be planned.
     #[inline]
     fn more_comes(&self) -> bool {
-        self.writes.inbound > 0 || self.writes.filling > 0 || self.waits_for_space()
+        let writes = &self.writes;
+        writes.inbound > 0 || writes.filling > 0 || self.waits_for_space() || writes.packer.is_all_stalled()
     }
 
     /// Whether stripes could not be planned; not those of log blocks, each of which waits for itself.
