@@ -5,7 +5,11 @@
 
 use crate::config::{DeviceConfig, Namespace};
 use pellucid_flash::{FNV_BASIS, Layout, fnv1a};
-use pellucid_ftl::{Durability, Management};
+use pellucid_ftl::{Durability, Management, Map};
+
+const DURABILITY: &str = "ftl.durability (1: volatile, 2: journal)";
+const DURABILITY_AND_MAP: &str =
+    "ftl.durability (1: volatile, 2: journal; 10 more with ftl.map = bast, 20 more with fast)";
 
 /// The words of a complete description, with what to call them. 0 stands for what there is not.
 pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u64); 3] {
@@ -19,11 +23,18 @@ pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u
         (true, Durability::Volatile) => 1,
         (true, Durability::Journal { .. }) => 2,
     };
+    // Log blocks and a page map would take the spare areas of each other for something else. With log blocks the name tells it.
+    let (kept, durability) = match config.ftl.map {
+        _ if !mapped => (kept, DURABILITY),
+        Map::Page | Map::Demand { .. } => (kept, DURABILITY),
+        Map::Bast { .. } => (kept + 10, DURABILITY_AND_MAP),
+        Map::Fast { .. } => (kept + 20, DURABILITY_AND_MAP),
+    };
     let shapes = config.namespaces.iter().flat_map(shape).flat_map(u32::to_le_bytes);
     [
         ("the number of mapping units for the host (ftl.over_provisioning, ftl.capacity)", units),
         ("the fingerprint of the namespaces (drive.namespace)", fnv1a(FNV_BASIS, shapes).max(1)),
-        ("ftl.durability (1: volatile, 2: journal)", kept),
+        (durability, kept),
     ]
 }
 

@@ -43,8 +43,8 @@ fn log_blocks_survive_a_cut_at_every_event() {
             (32, ["buffer.write=write-through", "buffer.entries=16"]),
         ] {
             let sets = [map, "ftl.log_blocks=2", "media.blocks=24", "ftl.over_provisioning=1.2"];
-            let cuts = cut_everywhere(&[&sets[..], &buffer[..]].concat(), seed, 500, 6);
-            assert!(cuts > 500, "{cuts} cuts");
+            let cuts = cut_everywhere(&[&sets[..], &buffer[..]].concat(), seed, 300, 6);
+            assert!(cuts > 300, "{cuts} cuts");
         }
     }
 }
@@ -66,8 +66,8 @@ fn superpages_of_several_units_survive_a_cut_at_every_event() {
             "buffer.entries=16",
             "buffer.write=write-back",
         ];
-        let cuts = cut_everywhere(&sets, 33, 500, 8);
-        assert!(cuts > 500, "{cuts} cuts");
+        let cuts = cut_everywhere(&sets, 33, 300, 8);
+        assert!(cuts > 300, "{cuts} cuts");
     }
 }
 
@@ -84,8 +84,8 @@ fn failures_and_cuts_together_lose_nothing_durable() {
             "buffer.entries=8",
             "buffer.write=write-back",
         ];
-        let cuts = cut_everywhere(&sets, 34, 400, 6);
-        assert!(cuts > 400, "{cuts} cuts");
+        let cuts = cut_everywhere(&sets, 34, 300, 6);
+        assert!(cuts > 300, "{cuts} cuts");
     }
 }
 
@@ -97,7 +97,7 @@ fn random_drives_with_log_blocks_never_return_a_wrong_sector() {
             let overrides = [map, log_blocks, "ftl.handles=1"];
             swarm::run_harder_seed_with(seed, &overrides, 1000)
         };
-        let ran = (0..60).filter(run).count();
-        assert!(ran > 30, "{ran} drives were not refused");
+        let ran = (0..30).filter(run).count();
+        assert!(ran > 15, "{ran} drives were not refused");
     }
 }
