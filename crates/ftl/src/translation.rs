@@ -184,6 +184,7 @@ pub enum Outdated {
 
 /// The translation of one drive. Clone it to fork its future.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a namespace has one, and looks pages up in it all the time")]
 pub enum Translation {
     /// See [`PageMap`].
     PageMap(PageMap),
