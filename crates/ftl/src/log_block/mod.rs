@@ -230,20 +230,20 @@ impl LogBlock {
     }
 
     /// The most units for the host on a drive of good blocks, and the blocks that each die keeps beside those for data.
-    pub fn sizes(config: &FtlConfig, layout: &Layout) -> (u64, u32) {
-        let sequential = u32::from(matches!(config.map, Map::Fast { .. }));
+    pub fn sizes(config: &FtlConfig, layout: &Layout) -> (u64, u64) {
+        let sequential = u64::from(matches!(config.map, Map::Fast { .. }));
         let merges = 2;
         let kept = |data: u32| {
             let metadata = match config.durability {
                 Durability::Volatile => 0,
-                Durability::Journal { .. } => JournalSizes::new(layout, data).blocks,
+                Durability::Journal { .. } => JournalSizes::new(layout, data.max(1)).blocks,
             };
-            config.map.log_blocks().unwrap_or(0).saturating_add(sequential + merges + metadata)
+            u64::from(config.map.log_blocks().unwrap_or(0)) + sequential + merges + u64::from(metadata)
         };
         // Fewer blocks for data never need more for metadata.
         let blocks = layout.blocks_per_die;
-        let mut data = blocks.saturating_sub(kept(blocks));
-        while kept(data + 1).saturating_add(data + 1) <= blocks {
+        let mut data = u64::from(blocks).saturating_sub(kept(blocks)) as u32;
+        while kept(data + 1) + u64::from(data) < u64::from(blocks) {
             data += 1;
         }
         (u64::from(data) * u64::from(layout.dies) * u64::from(layout.units_per_block), kept(data))

@@ -144,21 +144,20 @@ fn kept_blocks(ftl: &FtlConfig) -> u32 {
 fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), SpecError> {
     if let Some(log_blocks) = ftl.map.log_blocks() {
         let (user_max, kept) = LogBlock::sizes(ftl, layout);
-        let blocks = layout.blocks_per_die;
+        let blocks = u64::from(layout.blocks_per_die);
         if user_max == 0 {
-            let allowed = match log_blocks
-                .saturating_add(blocks)
-                .checked_sub(kept.saturating_add(1))
-                .filter(|&most| most > 0)
-            {
+            let others = kept - u64::from(log_blocks);
+            let allowed = match blocks.checked_sub(others + 1).filter(|&most| most > 0) {
                 Some(most) => format!(
-                    "at most {most}: each die of {blocks} blocks keeps {kept} for itself with {log_blocks}"
+                    "at most {most}: each die of {blocks} blocks keeps {others} more for merges and metadata"
                 ),
-                None => format!("with drive.media.blocks above {kept} in each die"),
+                None => format!("with dies of more than {} blocks (drive.media.blocks)", others + 1),
             };
             return Err(values.refuse("drive.ftl.log_blocks", allowed));
         }
-        let needed = format!("each die of {blocks} blocks keeps {kept} for log blocks, merges and metadata");
+        let needed = format!(
+            "each die of {blocks} blocks keeps {kept} for {log_blocks} log blocks, merges and metadata"
+        );
         return check_capacity(values, ftl, layout, user_max, &needed);
     }
     let (kept, blocks) = (kept_blocks(ftl), layout.blocks_per_die - ftl.cache_blocks());

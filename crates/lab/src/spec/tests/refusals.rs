@@ -344,3 +344,39 @@ fn neither_preset_nor_file() {
         "{refused}"
     );
 }
+
+/// Numbers of log blocks, and what does not go with them.
+#[test]
+fn log_blocks_that_do_not_fit_are_refused() {
+    let refused = |sets: &[&str]| {
+        let all = [&["media.blocks=8", "media.channels=1", "ftl.map=fast"], sets].concat();
+        refusal(with_sets(&all)).split_once(": ").map(|(_, told)| told.to_string())
+    };
+    for (sets, expected) in [
+        (
+            &["ftl.log_blocks=20"][..],
+            "drive.ftl.log_blocks = 20: not allowed; allowed: at most 2: each die of 8 blocks keeps 5 more for merges and metadata",
+        ),
+        (
+            &["ftl.log_blocks=2", "ftl.over_provisioning=6.9"],
+            "drive.ftl.over_provisioning = 6.9: not allowed; allowed: at least 7.0001: each die of 8 blocks keeps 7 for 2 log blocks, \
+             merges and metadata",
+        ),
+        (
+            &["media.blocks=5"],
+            "drive.ftl.log_blocks = 8: not allowed; allowed: with dies of more than 6 blocks (drive.media.blocks)",
+        ),
+        (
+            &["ftl.handles=2"],
+            "drive.ftl.map = \"fast\": not allowed; allowed: log blocks (\"bast\", \"fast\") with drive.ftl.handles = 1, as they keep \
+             nothing apart",
+        ),
+        (
+            &["ftl.slc_cache.blocks=2", "media.timing.slc_read=20us", "media.timing.slc_program=200us"],
+            "drive.ftl.map = \"fast\": not allowed; allowed: log blocks (\"bast\", \"fast\") without an SLC cache \
+             (drive.ftl.slc_cache.blocks = 0)",
+        ),
+    ] {
+        assert_eq!(refused(sets).as_deref(), Some(expected), "{sets:?}");
+    }
+}
