@@ -161,15 +161,22 @@ impl MapWrites {
         &write.expect("a program of a translation page without its content").image
     }
 
-    /// The program of a page has ended; a failed one is wanted again.
+    /// The program of a page has ended; a failed one is wanted again, together with what was asked for meanwhile.
     pub fn ended(&mut self, page: u32, ok: bool) {
         let at = self.writes.iter().position(|w| w.page == page && w.planned);
         let at = at.expect("a program of a translation page ended that was not planned");
-        if ok {
-            let write = self.writes.swap_remove(at);
-            self.images.push(write.image);
-        } else {
+        if !ok && !self.is_wanted(page) {
             self.writes[at].planned = false;
+            return;
         }
+        let MapWrite { image, cause, reason, .. } = self.writes.swap_remove(at);
+        self.images.push(image);
+        if !ok {
+            self.want(page, cause, reason, Content::Here);
+        }
+    }
+
+    fn is_wanted(&self, page: u32) -> bool {
+        self.writes.iter().any(|w| w.page == page && !w.planned)
     }
 }

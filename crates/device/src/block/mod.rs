@@ -258,7 +258,8 @@ impl BlockNamespace {
             self.collect_while_idle(shared);
             self.fold_when_idle(shared);
         }
-        false
+        // What went on just now may have to be looked up, and nothing else under way.
+        self.translation.has_map_work()
     }
 
     /// Whether data of a command wait for room in the buffer.

@@ -78,12 +78,7 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     if later.chance(added.len() as f64 / Victim::ALL.len() as f64) {
         choose(&mut sets, &mut later, "ftl.victim", &added);
     }
-    let map = random_map(&mut later);
-    // Known: with failing flash a map in flash can stand still (seed 212 of drives that had both). Not drawn until that is repaired.
-    let failing = sets.iter().any(|set| set.starts_with("media.faults."));
-    if !(failing && map.iter().any(|set| set == "ftl.map=demand")) {
-        sets.extend(map);
-    }
+    sets.extend(random_map(&mut later));
     sets
 }
 
