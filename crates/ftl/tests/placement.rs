@@ -279,7 +279,7 @@ fn a_unit_is_counted_down_and_left_early() {
     let before = blocks(&world);
     world.map.next_unit(2);
     assert_eq!(world.map.handles().remaining(2), unit);
-    let event = world.map.handles_mut().take_events().last().expect("left before its end");
+    let event = world.map.handles_mut().take_events().next_back().expect("left before its end");
     assert_eq!((event.kind, event.handle, event.units), (PlacementEventKind::UnitNotFull, 2, unit - 5));
     // Left untouched, a unit is not worth an event.
     world.map.next_unit(2);

@@ -137,10 +137,14 @@ impl Served {
         self.tower.shared_mut()
     }
 
-    /// What the layer of a namespace counts, and how its drive is connected if that is remote.
-    pub(crate) fn layer_figures(&self, namespace: u16) -> Option<(Vec<Figure>, Option<(&'static str, u64)>)> {
-        let remote = self.remote().map(|remote| (remote.state(), remote.reconnections()));
-        Some((self.tower.layer_of(namespace)?.figures(), remote))
+    /// What the layer of a namespace counts.
+    pub(crate) fn layer_figures(&self, namespace: u16) -> Option<Vec<Figure>> {
+        Some(self.tower.layer_of(namespace)?.figures())
+    }
+
+    /// How a remote drive is connected, and how often it was again.
+    pub(crate) fn connection(&self) -> Option<(&'static str, u64)> {
+        self.remote().map(|remote| (remote.state(), remote.reconnections()))
     }
 
     /// What a report says of `count` chunks of an open-channel namespace from number `first` on.

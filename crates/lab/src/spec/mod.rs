@@ -122,8 +122,11 @@ pub fn keys() -> Vec<KeyInfo> {
     schema_keys().map(info).collect()
 }
 
-/// The tables that a list of tables can have: its name, what sets the table apart, and its fields with a line on each.
-pub fn tables() -> [(&'static str, &'static str, &'static [(&'static str, &'static str)]); 7] {
+/// Fields of a table in a list of tables, with a line on each.
+pub type Fields = &'static [(&'static str, &'static str)];
+
+/// The tables that a list of tables can have: its name, what sets the table apart, and its fields.
+pub fn tables() -> [(&'static str, &'static str, Fields); 7] {
     let (namespace, fault) = ("drive.namespace", "drive.media.faults.list");
     [
         (namespace, "interface = \"block\" or \"fdp\"", resolve_namespaces::BLOCK),

@@ -61,8 +61,8 @@ impl Core {
     fn layers(&self) -> Vec<LayerSide> {
         let side = |namespace: &Namespace| {
             let drive = &self.engine.backends()[namespace.drive];
-            let (figures, remote) = drive.layer_figures(namespace.number)?;
-            Some(LayerSide { name: namespace.name.clone(), remote, figures })
+            let figures = drive.layer_figures(namespace.number)?;
+            Some(LayerSide { name: namespace.name.clone(), remote: drive.connection(), figures })
         };
         self.present().filter_map(side).collect()
     }
