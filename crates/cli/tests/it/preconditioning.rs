@@ -214,3 +214,26 @@ fn every_preset_counts_all_reads_without_data() {
         assert_eq!(report["reads"]["unmapped_sectors"], 20 * 32768 / sector_bytes, "{preset}");
     }
 }
+
+/// Merges copy superpages of several units while a drive is filled and overwritten, and every sector is there afterwards.
+#[test]
+fn log_blocks_are_preconditioned_on_superpages_of_several_units() {
+    let folder = Folder::new();
+    for map in ["bast", "fast"] {
+        let map = format!("ftl.map={map}");
+        let mut words = vec!["run", "datacenter-tlc", "--rw", "randread", "--bs", "4k", "--number-ios", "2000"];
+        words.extend(["--precondition", "steady", "--verify", "--json", "--set", &map]);
+        for set in [
+            "media.channels=1",
+            "media.ways=1",
+            "media.blocks=64",
+            "media.pages=48",
+            "ftl.over_provisioning=0.5",
+        ] {
+            words.extend(["--set", set]);
+        }
+        let report = folder.run(&words).json();
+        assert_eq!(report["errors"].as_array().map(Vec::len).unwrap_or(0), 0, "{map}");
+        assert!(report["verify"].is_object() || report["workload"].is_object(), "{map}: {report}");
+    }
+}

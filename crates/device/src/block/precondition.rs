@@ -136,10 +136,11 @@ impl BlockNamespace {
     fn copy_now(&mut self, shared: &mut Shared, filler: &mut Filler, id: CopyId) {
         let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
         let sources = self.translation.copy_sources(id).to_vec();
-        filler.moved_images.resize(sources.len() * unit, 0);
+        filler.moved_images.resize(shared.layout.units_per_stripe as usize * unit, 0);
         for (position, &from) in sources.iter().enumerate().filter(|(_, from)| from.is_some()) {
             let readable = (0..=shared.config.scheduler.read_retries).any(|attempt| {
-                let result = shared.media.read(from, 0, &mut filler.moved_images[position * unit..], attempt);
+                let image = &mut filler.moved_images[position * unit..][..unit];
+                let result = shared.media.read(from, 0, image, attempt);
                 matches!(result, ReadResult::Ok { .. })
             });
             if !readable {
@@ -148,7 +149,7 @@ impl BlockNamespace {
         }
         let mut lpns = std::mem::take(&mut self.writes.lpns);
         if let Some(plan) = self.translation.place_copy(id, &mut lpns) {
-            self.program_now(shared, &plan, &lpns, &filler.moved_images);
+            self.program_now(shared, &plan, &lpns, &filler.moved_images[..lpns.len() * unit]);
         }
         self.writes.lpns = lpns;
         filler.moved_images.clear();
