@@ -180,3 +180,32 @@ impl MapWrites {
         self.writes.iter().any(|w| w.page == page && !w.planned)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_page_that_was_asked_for_meanwhile_is_wanted_once() {
+        for again in [false, true] {
+            let mut writes = MapWrites::default();
+            writes.add(3, Cause::Collection);
+            writes.add(5, Cause::Journal);
+            for at in writes.next_batch(4) {
+                writes.planned(at).push(at as u8);
+            }
+            if again {
+                writes.add_left(3, MapReason::Eviction, Content::Here);
+            }
+            assert!(writes.next_batch(4).is_empty(), "two versions of one page are never in flight together");
+            writes.ended(3, false);
+            writes.ended(5, true);
+            let wanted: Vec<(u32, Cause)> =
+                writes.next_batch(4).into_iter().map(|at| writes.wanted(at)).collect();
+            assert_eq!(wanted, [(3, Cause::Collection)], "with what GC waits for");
+            writes.next_batch(4).into_iter().for_each(|at| writes.planned(at).clear());
+            writes.ended(3, true);
+            assert_eq!(writes.count(), 0);
+        }
+    }
+}

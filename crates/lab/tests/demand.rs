@@ -59,3 +59,21 @@ fn random_drives_with_cached_tables_never_return_a_wrong_sector() {
     let ran = (0..60).filter(run).count();
     assert!(ran > 40, "{ran} drives were not refused");
 }
+
+/// Data for several streams, none of which has a superpage's worth: more are sent out to make room in the buffer, and the look-ups of those
+/// may be all that is left to do.
+#[test]
+fn what_makes_room_in_the_buffer_is_looked_up() {
+    let sets = ["media.planes=2", "ftl.handles=4", "ftl.map_cache=16", "buffer.entries=16"];
+    let sets: Vec<String> = DEMAND.iter().chain(&sets).map(ToString::to_string).collect();
+    for seed in 0..20 {
+        let mut swarm = Swarm::new(&tiny(&sets), seed);
+        for _ in 0..1000 {
+            swarm.submit();
+            while swarm.in_flight() > 0 {
+                assert!(swarm.step(), "a command in flight and nothing happens");
+            }
+            swarm.check_alive();
+        }
+    }
+}

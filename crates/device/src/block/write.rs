@@ -546,6 +546,8 @@ impl BlockNamespace {
         let own = |work: &Work| work.fetched && work.command.namespace == self.number;
         if shared.works.iter().any(own) {
             self.give_up_writing(shared);
+            // Reads that go on now may have to be looked up.
+            self.write_map(shared);
         }
         false
     }
