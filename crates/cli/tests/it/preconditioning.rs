@@ -221,7 +221,8 @@ fn log_blocks_are_preconditioned_on_superpages_of_several_units() {
     let folder = Folder::new();
     for map in ["bast", "fast"] {
         let map = format!("ftl.map={map}");
-        let mut words = vec!["run", "datacenter-tlc", "--rw", "randread", "--bs", "4k", "--number-ios", "2000"];
+        let mut words =
+            vec!["run", "datacenter-tlc", "--rw", "randread", "--bs", "4k", "--number-ios", "2000"];
         words.extend(["--precondition", "steady", "--verify", "--json", "--set", &map]);
         for set in [
             "media.channels=1",
@@ -233,7 +234,6 @@ fn log_blocks_are_preconditioned_on_superpages_of_several_units() {
             words.extend(["--set", set]);
         }
         let report = folder.run(&words).json();
-        assert_eq!(report["errors"].as_array().map(Vec::len).unwrap_or(0), 0, "{map}");
-        assert!(report["verify"].is_object() || report["workload"].is_object(), "{map}: {report}");
+        assert_eq!(warned(&report), 0, "{map}: every read finds data");
     }
 }
