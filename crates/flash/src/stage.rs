@@ -70,6 +70,9 @@ impl Stage {
 pub struct StageTimes(pub [u64; Stage::COUNT]);
 
 impl StageTimes {
+    /// No time anywhere.
+    pub const ZERO: StageTimes = StageTimes([0; Stage::COUNT]);
+
     /// Adds `time` to `stage`.
     #[inline]
     pub fn add(&mut self, stage: Stage, time: Nanos) {
@@ -80,7 +83,11 @@ impl StageTimes {
     #[inline]
     pub fn add_all(&mut self, other: &StageTimes) {
         // All at once: the sums are copied as a whole right after, and a copy waits for single stores that it covers several of.
-        self.0 = std::array::from_fn(|i| self.0[i] + other.0[i]);
+        let mut sums = self.0;
+        for (sum, other) in sums.iter_mut().zip(&other.0) {
+            *sum += other;
+        }
+        self.0 = sums;
     }
 
     /// Time spent in `stage`.

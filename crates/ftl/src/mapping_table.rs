@@ -134,18 +134,17 @@ impl L2p {
 
     #[inline]
     pub fn set(&mut self, lpn: Lpn, ppa: Ppa) {
-        let at = lpn.0 as usize * ENTRY_BYTES;
-        self.bytes[at..at + ENTRY_BYTES].copy_from_slice(&ppa.0.wrapping_add(1).to_ne_bytes());
+        self.replace(lpn, ppa);
     }
 
     /// As [`L2p::set`]; gives where `lpn` lay before.
     #[inline]
     pub fn replace(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
         let at = lpn.0 as usize * ENTRY_BYTES;
-        let entry = &mut self.bytes[at..at + ENTRY_BYTES];
-        let old = u32::from_ne_bytes((&*entry).try_into().expect("the bytes of one entry"));
-        entry.copy_from_slice(&ppa.0.wrapping_add(1).to_ne_bytes());
-        Ppa(old.wrapping_sub(1))
+        let entry: &mut [u8; ENTRY_BYTES] =
+            (&mut self.bytes[at..at + ENTRY_BYTES]).try_into().expect("the bytes of one entry");
+        let old = std::mem::replace(entry, ppa.0.wrapping_add(1).to_ne_bytes());
+        Ppa(u32::from_ne_bytes(old).wrapping_sub(1))
     }
 
     /// Prefetches the entry of `lpn`, if there is one.

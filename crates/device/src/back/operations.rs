@@ -4,7 +4,7 @@
 use crate::back::scheduler::OpKind;
 use crate::config::DieOrder;
 use crate::shared::Shared;
-use pellucid_flash::{BlockId, Cause, Nanos, Ppa, Stage, StageTimes};
+use pellucid_flash::{BlockId, Cause, Nanos, Ppa, Stage};
 use pellucid_media::{Health, Outcome};
 
 impl Shared {
@@ -105,13 +105,11 @@ impl Shared {
         ok
     }
 
-    /// Its die is free and its number may be used again. Gives where its time went.
+    /// Its die is free and its number may be used again; until then the record can be read.
     #[inline]
-    pub(crate) fn let_go(&mut self, op: u32) -> StageTimes {
+    pub(crate) fn let_go(&mut self, op: u32) {
         self.scheduler.release(self.now, op, &mut self.events);
         self.tap_operation(op);
-        let stages = self.scheduler.ops[op].stages;
         self.scheduler.ops.release(op);
-        stages
     }
 }

@@ -230,15 +230,14 @@ impl OperationPacker {
     /// All queues, or none if nothing waits, the fullest first: a few units of one stream must not keep those of another from gathering.
     #[inline]
     pub fn fullest_first(&self) -> impl Iterator<Item = usize> + use<> {
-        let lengths = self.queues.iter().map(|queue| queue.units.len());
-        let mut fullest = (0, 0);
-        for (queue, length) in lengths.enumerate() {
-            if length > fullest.1 {
-                fullest = (queue, length);
+        let mut fullest = 0;
+        for queue in 1..self.queues.len() {
+            if self.queues[queue].units.len() > self.queues[fullest].units.len() {
+                fullest = queue;
             }
         }
-        let count = if self.waiting == 0 { 0 } else { self.queues.len() };
-        (fullest.0..count).chain(0..fullest.0.min(count))
+        let (all, asked) = (self.queues.len(), if self.waiting == 0 { 0 } else { self.queues.len() });
+        (fullest..fullest + asked).map(move |queue| if queue < all { queue } else { queue - all })
     }
 }
 

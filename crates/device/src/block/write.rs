@@ -307,6 +307,7 @@ impl BlockNamespace {
     }
 
     /// Makes room for the units of a planned program.
+    #[inline]
     pub(crate) fn reserve(&mut self, shared: &mut Shared, plan: &Plan, count: u32) {
         let id = plan.id.0 as usize;
         let stripe = shared.layout.units_per_stripe as usize;
@@ -319,6 +320,7 @@ impl BlockNamespace {
         self.writes.counts[id] = count;
     }
 
+    #[inline]
     pub(crate) fn set_unit(
         &mut self,
         shared: &mut Shared,
@@ -349,6 +351,7 @@ impl BlockNamespace {
         }
     }
 
+    #[inline]
     pub(super) fn begin_program(&mut self, shared: &mut Shared, id: ProgramId, first: Ppa) -> Nanos {
         self.translation.program_started(id);
         let sequence = self.writes.sequences[id.0 as usize];
@@ -357,10 +360,11 @@ impl BlockNamespace {
             .program_begin(first, sequence)
             .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
         let sectors = shared.layout.sectors_per_unit;
-        let mut time = shared.media.program_of_units_ns(first, self.writes.counts[id.0 as usize]);
-        for i in 0..self.writes.counts[id.0 as usize] {
+        let units = self.units(shared, id);
+        let mut time = shared.media.program_of_units_ns(first, units.len() as u32);
+        for (i, &unit) in (0..).zip(units) {
             let ppa = Ppa(first.0 + i);
-            match self.unit(shared, id, i) {
+            match unit {
                 SuperpageUnit::Hole => {}
                 SuperpageUnit::Entry(entry) if self.buffer[entry].dropped => {}
                 SuperpageUnit::Entry(entry) => {
@@ -393,8 +397,11 @@ impl BlockNamespace {
         }
     }
 
-    fn unit(&self, shared: &Shared, id: ProgramId, position: u32) -> SuperpageUnit {
-        self.writes.units[id.0 as usize * shared.layout.units_per_stripe as usize + position as usize]
+    /// The units of a planned program.
+    #[inline]
+    fn units(&self, shared: &Shared, id: ProgramId) -> &[SuperpageUnit] {
+        let base = id.0 as usize * shared.layout.units_per_stripe as usize;
+        &self.writes.units[base..base + self.writes.counts[id.0 as usize] as usize]
     }
 
     pub(super) fn program_done(&mut self, shared: &mut Shared, op: u32, id: ProgramId) {
@@ -411,7 +418,7 @@ impl BlockNamespace {
         // What follows may plan the next program under the same number.
         let mut ended = std::mem::take(&mut self.writes.ended);
         ended.clear();
-        ended.extend((0..self.writes.counts[id.0 as usize]).map(|i| self.unit(shared, id, i)));
+        ended.extend_from_slice(self.units(shared, id));
         self.translation.program_ended(id, ok);
         self.forget_outdated(shared);
         for &unit in &ended {

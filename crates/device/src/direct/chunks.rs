@@ -178,7 +178,8 @@ impl ChunkNamespace {
                 ok
             }
         };
-        let stages = shared.let_go(op);
+        shared.let_go(op);
+        let stages = shared.scheduler.ops[op].stages;
         shared.slices[slice].add_stages(&stages, shared.now);
         match kind {
             OpKind::Erase => self.chunk_erased(shared, slice, ppa, ok),

@@ -135,7 +135,8 @@ impl ZoneNamespace {
             Purpose::Slice(slice) => {
                 let FlashOp { cause, ppa, .. } = shared.scheduler.ops[op];
                 let ok = shared.end_erase(self.number, shared.layout.block_of(ppa), cause);
-                let stages = shared.let_go(op);
+                shared.let_go(op);
+                let stages = shared.scheduler.ops[op].stages;
                 shared.slices[slice].add_stages(&stages, shared.now);
                 self.zone_block_erased(shared, slice, ppa, ok);
                 shared.slice_done(slice, Status::Success);

@@ -32,20 +32,26 @@ pub(crate) struct MetaShape {
     pub(crate) bytes: usize,
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
+#[inline]
 fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
-    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    let place: &mut [u8; 4] = (&mut bytes[at..at + 4]).try_into().expect("four bytes");
+    *place = value.to_le_bytes();
 }
 
+#[inline]
 fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
-    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    let place: &mut [u8; 8] = (&mut bytes[at..at + 8]).try_into().expect("eight bytes");
+    *place = value.to_le_bytes();
 }
 
 impl MetaShape {
@@ -56,6 +62,7 @@ impl MetaShape {
     }
 
     /// Sequence of the block's first stripe.
+    #[inline]
     pub(crate) fn first_sequence(&self, meta: &[u8]) -> u64 {
         u64_at(meta, 0)
     }
@@ -91,6 +98,7 @@ impl MetaShape {
     }
 
     /// The block's first stripe is being programmed, at this age of the media.
+    #[inline]
     pub(crate) fn set_born(&self, meta: &mut [u8], age_s: u64) {
         put_u64(meta, BORN_AT, age_s);
         put_u64(meta, READS_AT, 0);
@@ -129,6 +137,7 @@ impl MetaShape {
         Lpn(u32_at(meta, self.lpn_place(index)))
     }
 
+    #[inline]
     pub(crate) fn set_lpn(&self, meta: &mut [u8], index: u32, lpn: Lpn) {
         put_u32(meta, self.lpn_place(index), lpn.0);
     }

@@ -92,7 +92,6 @@ impl FlashOp {
         units: u32,
         now: SimTime,
     ) -> FlashOp {
-        let stages = StageTimes::default();
         FlashOp {
             kind,
             cause,
@@ -107,7 +106,7 @@ impl FlashOp {
             attempts: 0,
             suspensions: 0,
             mark: now,
-            stages,
+            stages: StageTimes::ZERO,
             next: NIL,
         }
     }
