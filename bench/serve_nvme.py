@@ -71,7 +71,7 @@ def drive_facts(options, drive):
         process = subprocess.Popen(command)
         try:
             wait_for(process, lambda: Path(control).exists(), drive)
-            done = subprocess.run([options.pellucid, "status", "--control", control, "--json"], capture_output=True, text=True,
+            done = subprocess.run([options.pellucid, "status", "--control", control], capture_output=True, text=True,
                                   timeout=60)
             found = json.loads(done.stdout)["drives"][0]
             return found["name"], found["bytes"]
