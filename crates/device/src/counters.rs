@@ -31,7 +31,7 @@ pub struct Counters {
     pub suspensions: u64,
     /// Reads that failed after every retry.
     pub uncorrectable_reads: u64,
-    /// Bits that error correction mended.
+    /// Bits that error correction corrected.
     pub corrected_bits: u64,
     /// Chunks that the decoder took for other data than were stored; found out, and counted as uncorrectable.
     pub miscorrected_chunks: u64,

@@ -106,6 +106,33 @@ impl Swarm {
     pub fn new(config: &DeviceConfig, seed: u64) -> Swarm {
         Swarm::over(Device::new(config).unwrap_or_else(|e| panic!("{e}")), seed)
     }
+
+    /// Runs random commands on the drive of `sets`, `depth` in flight, and cuts the power of a clone at every event; the clone goes on,
+    /// and is cut again soon after. Gives the drive after its history, and the number of cuts.
+    pub fn cut_at_every_event(sets: &[&str], seed: u64, commands: u32, depth: u32) -> (Swarm, u32) {
+        let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+        let mut swarm = Swarm::new(&tiny(&sets), seed);
+        let mut rng = Rng::new(seed);
+        let mut cuts = 0;
+        for _ in 0..commands {
+            swarm.submit();
+            while swarm.in_flight() >= depth {
+                assert!(swarm.step());
+                swarm.device.check();
+                let mut other = swarm.clone();
+                other.power_cut();
+                for _ in 0..rng.below(6) {
+                    other.submit();
+                    other.step();
+                }
+                other.power_cut();
+                cuts += 1;
+            }
+        }
+        swarm.drain();
+        assert!(!swarm.device.is_read_only(), "the history wore the drive out");
+        (swarm, cuts)
+    }
 }
 
 impl<T: Subject> Swarm<T> {

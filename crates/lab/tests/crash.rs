@@ -1,33 +1,11 @@
 //! Power cut at every event of a short history on a tiny drive: flushed and forced data survive, nothing torn or stale
 //! comes back, and the drive goes on working.
 
-use pellucid_flash::Rng;
-use pellucid_lab::swarm::{Swarm, tiny};
+use pellucid_lab::swarm::Swarm;
 
 /// Cuts a clone of the drive at every event of `commands` commands, with `depth` in flight.
 fn cut_everywhere(sets: &[&str], seed: u64, commands: u32, depth: u32) -> u32 {
-    let sets: Vec<String> = sets.iter().map(|s| s.to_string()).collect();
-    let mut swarm = Swarm::new(&tiny(&sets), seed);
-    let mut rng = Rng::new(seed);
-    let mut cuts = 0;
-    for _ in 0..commands {
-        swarm.submit();
-        while swarm.in_flight() >= depth {
-            assert!(swarm.step());
-            let mut other = swarm.clone();
-            other.power_cut();
-            // And the drive still works, also after a second cut soon after.
-            for _ in 0..rng.below(6) {
-                other.submit();
-                other.step();
-            }
-            other.power_cut();
-            cuts += 1;
-        }
-    }
-    swarm.drain();
-    assert!(!swarm.device.is_read_only(), "the history wore the drive out");
-    cuts
+    Swarm::cut_at_every_event(sets, seed, commands, depth).1
 }
 
 const SMALL: &str = "media.blocks=10";

@@ -1,35 +1,15 @@
 //! A map in flash behind a cached table (`ftl.map = "demand"`): nothing is lost, and the table costs what its size says.
 
-use pellucid_flash::{MapReason, Rng};
+use pellucid_flash::MapReason;
 use pellucid_lab::swarm::{self, Swarm, tiny};
 
 /// Several translation pages: 1 KiB hold 252 entries.
 const DEMAND: [&str; 4] =
     ["ftl.map=demand", "media.channels=1", "media.unit_size=1024", "ftl.over_provisioning=1.3"];
 
-/// Cuts a clone of the drive at every event of a short history.
+/// Cuts a clone of the drive at every event of a short history, which reads or writes translation pages for every reason.
 fn cut_everywhere(sets: &[&str], seed: u64, commands: u32, depth: u32) -> u32 {
-    let sets: Vec<String> = DEMAND.iter().chain(sets).map(ToString::to_string).collect();
-    let mut swarm = Swarm::new(&tiny(&sets), seed);
-    let mut rng = Rng::new(seed);
-    let mut cuts = 0;
-    for _ in 0..commands {
-        swarm.submit();
-        while swarm.in_flight() >= depth {
-            assert!(swarm.step());
-            swarm.device.check();
-            let mut other = swarm.clone();
-            other.power_cut();
-            for _ in 0..rng.below(6) {
-                other.submit();
-                other.step();
-            }
-            other.power_cut();
-            cuts += 1;
-        }
-    }
-    swarm.drain();
-    assert!(!swarm.device.is_read_only(), "the history wore the drive out");
+    let (swarm, cuts) = Swarm::cut_at_every_event(&[&DEMAND, sets].concat(), seed, commands, depth);
     let map = swarm.device.ftl_counters().map;
     for reason in MapReason::ALL {
         let happened = map.reads[reason as usize] + map.writes[reason as usize];

@@ -1,35 +1,14 @@
 //! Log-block hybrids (`ftl.map = "bast"`, `"fast"`) as drives: nothing is lost at power cuts, with failures, on random drives; and merges are
 //! those that the pattern of writes asks for.
 
-use pellucid_flash::Rng;
 use pellucid_ftl::MergeKind;
-use pellucid_lab::swarm::{self, Swarm, tiny};
+use pellucid_lab::swarm::{self, Swarm};
 
 const MAPS: [&str; 2] = ["ftl.map=bast", "ftl.map=fast"];
 
-/// Cuts a clone of the drive at every event of a short history.
+/// Cuts a clone of the drive at every event of a short history, which has full merges.
 fn cut_everywhere(sets: &[&str], seed: u64, commands: u32, depth: u32) -> u32 {
-    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-    let mut swarm = Swarm::new(&tiny(&sets), seed);
-    let mut rng = Rng::new(seed);
-    let mut cuts = 0;
-    for _ in 0..commands {
-        swarm.submit();
-        while swarm.in_flight() >= depth {
-            assert!(swarm.step());
-            swarm.device.check();
-            let mut other = swarm.clone();
-            other.power_cut();
-            for _ in 0..rng.below(6) {
-                other.submit();
-                other.step();
-            }
-            other.power_cut();
-            cuts += 1;
-        }
-    }
-    swarm.drain();
-    assert!(!swarm.device.is_read_only(), "the history wore the drive out");
+    let (swarm, cuts) = Swarm::cut_at_every_event(sets, seed, commands, depth);
     let merges = swarm.device.ftl_counters().merges;
     assert!(merges[MergeKind::Full as usize].merges > 0, "{merges:?}");
     cuts

@@ -181,7 +181,7 @@ pub struct DriveFigures {
     pub relocated_units: u64,
     /// Relocations that stayed inside a die.
     pub copybacks: u64,
-    /// Bits that error correction mended.
+    /// Bits that error correction corrected.
     pub corrected_bits: u64,
     /// Reads that needed a retry and then gave the data.
     pub corrected_reads: u64,

@@ -194,7 +194,7 @@ fn by_cause(text: &mut Text, figures: &Figures) {
 fn media(text: &mut Text, figures: &Figures) {
     type Count = fn(&DriveFigures) -> u64;
     let counters: [(&str, &str, Count); 8] = [
-        ("pellucid_bit_errors_corrected_total", "Bit errors that error correction mended.", |d| {
+        ("pellucid_bit_errors_corrected_total", "Bit errors that error correction corrected.", |d| {
             d.corrected_bits
         }),
         ("pellucid_corrected_reads_total", "Reads that gave the data after a retry.", |d| d.corrected_reads),
