@@ -21,8 +21,9 @@ ALLOWED = {
     "prism": {"host", "ftl", "flash"},
     "apps": {"prism", "host", "flash"},
     "monitor": {"device", "flash"},
-    "serve": {"monitor", "device", "host", "wire", "media", "ftl", "flash"},
-    "lab": {"device", "host", "apps", "media", "ftl", "flash"},
+    "serve": {"monitor", "apps", "prism", "device", "host", "wire", "media", "ftl", "flash"},
+    "lab": {"apps", "prism", "device", "host", "media", "ftl", "flash"},
+    "prism-c": ANYTHING,
     "cli": ANYTHING,
     "python": ANYTHING,
 }

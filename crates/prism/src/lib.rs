@@ -1,0 +1,28 @@
+//! The flash library: an application links it and owns its flash.
+//!
+//! ```text
+//!   raw       pages and blocks        function  blocks mapped, erased, levelled       policy  sectors, in any order
+//!   ───────────────────────── one open-channel namespace for each application ─────────────────────────
+//!                                     flash monitor: who has which LUN
+//!   ───────────────────────────────────────── Drive ─────────────────────────────────────────
+//!                an open-channel drive, or chunks made of zones or of a plain block drive
+//! ```
+//! The words are those of Prism-SSD (Shen et al., IEEE TPDS 2020, section IV): a *channel* is a group of the open-channel namespace,
+//! a *LUN* a parallel unit, a *block* a chunk, a *page* the least that can be written (`ws_min`). Each level is a state machine without
+//! I/O over a [`Drive`](pellucid_flash::Drive), so all of them run in virtual time, behind a socket, and blocking.
+//!
+//! | level | who maps pages | who collects | who levels wear |
+//! |---|---|---|---|
+//! | [`Raw`] | application | application | application |
+//! | function | application | application decides, library erases | library, asked |
+//! | policy | library | library, by a chosen policy | library |
+
+mod address;
+mod error;
+mod geometry;
+mod raw;
+
+pub use address::FlashAddress;
+pub use error::LevelError;
+pub use geometry::{Space, SsdGeometry};
+pub use raw::Raw;
