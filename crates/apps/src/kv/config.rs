@@ -1,0 +1,159 @@
+//! What can be set.
+
+use pellucid_flash::Nanos;
+
+/// Which storage engine holds the slabs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EngineKind {
+    /// A plain block drive: slabs are ranges of it, and the drive does its own garbage collection.
+    #[default]
+    Original,
+    /// The policy level of the flash library: slabs are ranges of a block-mapped logical range.
+    Policy,
+    /// The function level: slabs are blocks that the library hands out, erases and levels.
+    Function,
+    /// The raw level: slabs are blocks, and everything about them is the cache's business.
+    Raw,
+    /// As `Raw`, with open-channel commands to the drive and no library between.
+    Direct,
+}
+
+impl EngineKind {
+    /// All of them.
+    pub const ALL: [EngineKind; 5] =
+        [EngineKind::Original, EngineKind::Policy, EngineKind::Function, EngineKind::Raw, EngineKind::Direct];
+
+    /// Its name in a description.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EngineKind::Original => "original",
+            EngineKind::Policy => "policy",
+            EngineKind::Function => "function",
+            EngineKind::Raw => "raw",
+            EngineKind::Direct => "direct",
+        }
+    }
+
+    /// Whether slabs are flash blocks, so that eviction and garbage collection are one.
+    pub const fn owns_blocks(self) -> bool {
+        matches!(self, EngineKind::Function | EngineKind::Raw | EngineKind::Direct)
+    }
+}
+
+/// How much flash is kept free.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OverProvisioning {
+    /// This share of the flash, 0 to below 1.
+    Fixed(f64),
+    /// What the queueing model says for the present rate of sets; only for engines that own blocks.
+    Dynamic,
+}
+
+/// Which slab is evicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Victim {
+    /// The one written first.
+    Fifo,
+    /// The one whose items have not been asked for longest.
+    Lru,
+    /// The one with most obsolete bytes.
+    MostObsolete,
+    /// `MostObsolete` while free slabs are above the low watermark and the victim is worth it, else `Lru`: the two modes of DIDACache.
+    #[default]
+    TwoModes,
+}
+
+/// Which items of a victim are written again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// None.
+    Nothing,
+    /// Those that were asked for since they were written.
+    #[default]
+    Hot,
+    /// All that are valid, where the victim was chosen as most obsolete; else as `Hot`.
+    Valid,
+}
+
+/// What host work costs in simulated time; all zero where the host's processor is real.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvCosts {
+    /// Cores that the cache may use; at least 1.
+    pub cores: u32,
+    /// Taking one request: parsing, hashing, index.
+    pub ask_ns: Nanos,
+    /// Building and submitting one command to the drive: a library call, or the kernel's I/O stack.
+    pub command_ns: Nanos,
+    /// Handling one completion.
+    pub completion_ns: Nanos,
+    /// Each KiB of data that a read or write moves through the host.
+    pub kib_ns: Nanos,
+}
+
+impl KvCosts {
+    /// Nothing costs anything.
+    pub const FREE: KvCosts = KvCosts {
+        cores: 1,
+        ask_ns: Nanos::ZERO,
+        command_ns: Nanos::ZERO,
+        completion_ns: Nanos::ZERO,
+        kib_ns: Nanos::ZERO,
+    };
+}
+
+/// A cache.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KvConfig {
+    /// Storage engine.
+    pub engine: EngineKind,
+    /// Name of the application at the flash monitor (`policy`, `function`, `raw`).
+    pub application: String,
+    /// Flash to use; 0: all there is.
+    pub capacity_bytes: u64,
+    /// Bytes of a slab, rounded up to what the engine can do; 0: one flash block, or 1 MiB on a block drive, or more where an item of
+    /// `item_max_bytes` needs it.
+    pub slab_bytes: u32,
+    /// Memory for write buffers; at least 4 slabs.
+    pub memory_bytes: u64,
+    /// Flash that is kept free.
+    pub over_provisioning: OverProvisioning,
+    /// Which slab is evicted.
+    pub victim: Victim,
+    /// What of it is written again.
+    pub keep: Keep,
+    /// Ratio of the slot sizes of neighbouring slab classes, above 1.
+    pub growth_factor: f64,
+    /// Slot size of the first class: header, key and value.
+    pub slot_min_bytes: u32,
+    /// The largest value.
+    pub item_max_bytes: u32,
+    /// Keep the items over a clean stop. A crash starts empty all the same.
+    pub warm_restart: bool,
+    /// Seed of the hash of keys.
+    pub seed: u64,
+    /// What host work costs.
+    pub costs: KvCosts,
+}
+
+impl KvConfig {
+    /// The usual cache on this engine.
+    pub fn new(engine: EngineKind) -> KvConfig {
+        let owns = engine.owns_blocks();
+        KvConfig {
+            engine,
+            application: "kv".into(),
+            capacity_bytes: 0,
+            slab_bytes: 0,
+            memory_bytes: 64 << 20,
+            over_provisioning: if owns { OverProvisioning::Dynamic } else { OverProvisioning::Fixed(0.25) },
+            victim: Victim::TwoModes,
+            keep: if owns { Keep::Hot } else { Keep::Valid },
+            growth_factor: 1.25,
+            slot_min_bytes: 96,
+            item_max_bytes: 1 << 20,
+            warm_restart: false,
+            seed: 1,
+            costs: KvCosts::FREE,
+        }
+    }
+}

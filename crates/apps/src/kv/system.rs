@@ -1,0 +1,126 @@
+//! The cache on a drive: what a server or an experiment runs.
+
+use super::{Answer, Ask, ClassStatistics, Kv, KvConfig, KvStatistics};
+use pellucid_flash::{Drive, Figure, SimTime};
+use pellucid_host::{Machine, Stack};
+
+/// A cache on a drive. Calls are those of [`Stack`]: `ask` and `advance` move time forward, `answer` hands out answers, `next_event` says
+/// when to come back.
+#[derive(Clone, Debug)]
+pub enum System<D> {
+    /// No library between: `original` and `direct`.
+    Plain(Stack<Kv, D>),
+}
+
+/// Evaluates an expression with the stack, whichever it is.
+macro_rules! each {
+    ($system:expr, $stack:ident => $do:expr) => {
+        match $system {
+            System::Plain($stack) => $do,
+        }
+    };
+}
+
+/// Puts a cache on `drive`, at `now`, and runs it until it has started.
+///
+/// The error is a sentence.
+pub fn build<D: Drive>(drive: D, config: &KvConfig, now: SimTime) -> Result<System<D>, String> {
+    let kv = Kv::new(config, &drive)?;
+    Ok(System::Plain(Stack::start(kv, drive, now)?))
+}
+
+impl<D: Drive> System<D> {
+    /// Asks at `now`, not before the last [`System::advance`].
+    #[inline]
+    pub fn ask(&mut self, now: SimTime, ask: Ask) {
+        each!(self, stack => stack.ask(now, ask));
+    }
+
+    /// The next answer.
+    #[inline]
+    pub fn answer(&mut self) -> Option<Answer> {
+        each!(self, stack => stack.answer())
+    }
+
+    /// Answers that wait for [`System::answer`].
+    #[inline]
+    pub fn answered(&self) -> usize {
+        each!(self, stack => stack.layer.answered())
+    }
+
+    /// Asks without an answer that was taken.
+    #[inline]
+    pub fn asked(&self) -> usize {
+        each!(self, stack => stack.asked())
+    }
+
+    /// Runs everything that is due by `now`.
+    #[inline]
+    pub fn advance(&mut self, now: SimTime) {
+        each!(self, stack => stack.advance(now));
+    }
+
+    /// When something happens next by itself; `None` at rest.
+    #[inline]
+    pub fn next_event(&self) -> Option<SimTime> {
+        each!(self, stack => stack.next_event())
+    }
+
+    /// Simulated time.
+    pub fn now(&self) -> SimTime {
+        each!(self, stack => stack.now())
+    }
+
+    /// The cache.
+    pub fn kv(&self) -> &Kv {
+        each!(self, stack => &stack.layer)
+    }
+
+    /// The cache, to take buffers from and give them back.
+    pub fn kv_mut(&mut self) -> &mut Kv {
+        each!(self, stack => &mut stack.layer)
+    }
+
+    /// The drive at the bottom.
+    pub fn drive(&self) -> &D {
+        match self {
+            System::Plain(stack) => &stack.drive,
+        }
+    }
+
+    /// Does something to the drive at `now`, beside its commands, and what follows from it.
+    pub fn act_on_drive<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
+        match self {
+            System::Plain(stack) => stack.act_on_drive(now, act),
+        }
+    }
+
+    /// Stops the cache; with `warm_restart`, what it holds is there again at the next start on this drive.
+    ///
+    /// The error is a sentence; the next start is then an empty one.
+    pub fn stop(&mut self) -> Result<(), String> {
+        each!(self, stack => stack.stop())
+    }
+
+    /// The drive with what is on it.
+    pub fn into_drive(self) -> D {
+        match self {
+            System::Plain(stack) => stack.drive,
+        }
+    }
+
+    /// What is counted.
+    pub fn statistics(&self) -> KvStatistics {
+        self.kv().statistics()
+    }
+
+    /// What is counted for each slab class.
+    pub fn classes(&self) -> Vec<ClassStatistics> {
+        self.kv().classes()
+    }
+
+    /// What is counted, by name.
+    pub fn figures(&self) -> Vec<Figure> {
+        self.kv().figures()
+    }
+}
