@@ -40,6 +40,7 @@ pub use log_block::LogBlock;
 pub use log_block::merge::{MergeCounters, MergeKind};
 pub use mount::{MountReport, MountSource};
 pub use page_map::{FtlCounters, MapCounters, PageMap, SetupError};
+pub use pool::Pool;
 pub use translation::{
     Arrival, Arrived, CopyId, FlushPoint, GcJob, Located, MapJob, MapPage, Move, Outdated, Plan, ProgramId,
     Reclaim, Stream, Translation,

@@ -59,7 +59,7 @@ impl Pool {
     }
 
     /// The same, all free; of equal ones the lowest is taken first.
-    pub fn all_free(layout: &Layout, blocks: Range<u32>, order: TakeOrder) -> Pool {
+    pub(crate) fn all_free(layout: &Layout, blocks: Range<u32>, order: TakeOrder) -> Pool {
         let mut pool = Pool { order, ..Pool::new(layout, blocks.clone()) };
         pool.uses.fill(Use::Free);
         pool.free_total = pool.uses.len() as u32;

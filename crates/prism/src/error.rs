@@ -37,4 +37,69 @@ pub enum LevelError {
         /// Which lengths there are.
         allowed: String,
     },
+    /// The level has not read yet what is on the flash.
+    #[error("the level is still starting: it reads what is on the flash")]
+    NotReady,
+    /// There is no such channel.
+    #[error("channel {channel}: allowed: 0 to {}", .channels - 1)]
+    NoChannel {
+        /// The channel.
+        channel: u32,
+        /// How many there are.
+        channels: u32,
+    },
+    /// Everything in a channel is mapped, but for the reserve.
+    #[error("channel {channel} has no free block beside the reserve of {ops} %; give blocks back first")]
+    NoBlock {
+        /// The channel.
+        channel: u32,
+        /// Percent of over-provisioning.
+        ops: u32,
+    },
+    /// The application does not have this block.
+    #[error("{address}: this block is not mapped")]
+    NotMapped {
+        /// The block.
+        address: FlashAddress,
+    },
+    /// A write of the block has failed.
+    #[error(
+        "{address}: a write to this block has failed, and it takes no more; copy what it holds, and give it back"
+    )]
+    Broken {
+        /// The block.
+        address: FlashAddress,
+    },
+    /// The pages of a block are written in order.
+    #[error("{address}: the next page of this block to be written is {next}")]
+    OutOfOrder {
+        /// The page.
+        address: FlashAddress,
+        /// The page whose turn it is.
+        next: u32,
+    },
+    /// Something is read that was not written, or that the drive still holds back.
+    #[error(
+        "{sectors} sectors from sector {sector} behind {address} on: {readable} sectors of this block can be read"
+    )]
+    Unwritten {
+        /// The page.
+        address: FlashAddress,
+        /// Sectors behind its beginning.
+        sector: u32,
+        /// Sectors wanted.
+        sectors: u32,
+        /// Sectors that can be read, from the beginning of the block.
+        readable: u32,
+    },
+    /// The reserve cannot be had.
+    #[error(
+        "over-provisioning of {percent} %: {release} more blocks would have to be given back; allowed: 0 to 99"
+    )]
+    Ops {
+        /// Percent of over-provisioning.
+        percent: u32,
+        /// Blocks too many.
+        release: u32,
+    },
 }

@@ -14,15 +14,20 @@
 //! | level | who maps pages | who collects | who levels wear |
 //! |---|---|---|---|
 //! | [`Raw`] | application | application | application |
-//! | function | application | application decides, library erases | library, asked |
+//! | [`Function`] | application | application decides, library erases | library, asked |
 //! | policy | library | library, by a chosen policy | library |
 
 mod address;
 mod error;
+mod function;
 mod geometry;
 mod raw;
 
 pub use address::FlashAddress;
 pub use error::LevelError;
+pub use function::{
+    Allocated, Found, Function, FunctionAnswer, FunctionAsk, FunctionCall, FunctionCounters, FunctionOutcome,
+    Levelled, Mapping,
+};
 pub use geometry::{Space, SsdGeometry};
 pub use raw::Raw;
