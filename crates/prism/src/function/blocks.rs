@@ -56,6 +56,8 @@ pub(super) struct Block {
     pub cleaning: bool,
     /// A write has failed; it takes no more.
     pub broken: bool,
+    /// Its erase has failed after it was mapped: it goes out of use when it is given back.
+    pub lost: bool,
     /// Data that are seldom written were put here, so that it rests.
     pub rested: bool,
     pub content: u32,

@@ -46,6 +46,8 @@ impl Function {
             record.cleaning = false;
             let erasing = self.blocks.luns[lun].erasing == Some(block);
             self.blocks.set_state(block, if erasing { State::Erasing } else { State::Trimmed });
+        } else if record.lost {
+            self.retire(block);
         } else if record.dirty {
             self.blocks.set_state(block, State::Trimmed);
             self.blocks.luns[lun].erases.push_back(block);
@@ -90,10 +92,12 @@ impl Function {
         match (erased, cleaning) {
             (true, true) => self.write_next(block),
             (true, false) => self.blocks.set_state(block, State::Free),
-            (false, _) => {
+            // The application has it, and is told when it writes.
+            (false, true) => {
                 self.break_off(block, status);
-                self.retire(block);
+                self.blocks[block].lost = true;
             }
+            (false, false) => self.retire(block),
         }
         self.erase_waiting(lun);
         self.go_on_levelling();

@@ -321,7 +321,19 @@ impl Function {
 
     /// The application has been told: from now on it means the places.
     pub(super) fn swap_known(&mut self) {
-        let Some(swap) = self.wear.swap.take_if(|swap| swap.over || swap.step == Step::Done) else { return };
+        if let Some(swap) = self.wear.swap.take_if(|swap| swap.over || swap.step == Step::Done) {
+            self.settle(&swap);
+        }
+        // Each answer that is taken lets the next ask begin, whether or not it found something to swap.
+        if self.wear.swap.is_none()
+            && let Some(tag) = self.wear.waiting.pop_front()
+        {
+            self.level(tag);
+        }
+    }
+
+    /// Gives back what the swap had borrowed, and what the application has given back meanwhile.
+    fn settle(&mut self, swap: &Swap) {
         for block in [swap.cold, swap.hot, swap.spare] {
             if self.blocks[block].state == State::Held {
                 self.give_back(block);
@@ -332,9 +344,6 @@ impl Function {
             if trimmed {
                 self.give_back(block);
             }
-        }
-        if let Some(tag) = self.wear.waiting.pop_front() {
-            self.level(tag);
         }
     }
 }

@@ -1,0 +1,6 @@
+//! Tests of the flash library over the reference drive of the host's tests, which checks every rule of flash.
+
+mod function;
+#[path = "../../../host/tests/it/reference.rs"]
+#[allow(dead_code, reason = "the host's tests use the rest")]
+mod reference;
