@@ -9,7 +9,8 @@
 //! ```
 //! The words are those of Prism-SSD (Shen et al., IEEE TPDS 2020, section IV): a *channel* is a group of the open-channel namespace,
 //! a *LUN* a parallel unit, a *block* a chunk, a *page* the least that can be written (`ws_min`). Each level is a state machine without
-//! I/O over a [`Drive`](pellucid_flash::Drive), so all of them run in virtual time, behind a socket, and blocking.
+//! I/O over a [`Drive`](pellucid_flash::Drive), so all of them run in virtual time, behind a socket, and blocking
+//! ([`blocking::Flash`]).
 //!
 //! | level | who maps pages | who collects | who levels wear |
 //! |---|---|---|---|
@@ -18,9 +19,11 @@
 //! | policy | library | library, by a chosen policy | library |
 
 mod address;
+pub mod blocking;
 mod error;
 mod function;
 mod geometry;
+pub mod levels;
 mod raw;
 
 pub use address::FlashAddress;

@@ -1,6 +1,11 @@
 //! Tests of the flash library over the reference drive of the host's tests, which checks every rule of flash.
 
+mod blocking;
 mod function;
 #[path = "../../../host/tests/it/reference.rs"]
 #[allow(dead_code, reason = "the host's tests use the rest")]
 mod reference;
+
+#[path = "../../examples/gc_function.rs"]
+#[allow(dead_code, reason = "its main")]
+mod gc_function;

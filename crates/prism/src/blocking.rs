@@ -1,0 +1,367 @@
+//! The library as plain calls that return when they are done: what C, examples and whoever has one thread of control use.
+//!
+//! ```text
+//!   Flash ─► open_raw, open_function ─► page_read, flash_write, ...      each runs the drive until its answer is there
+//!         └► submit ... poll                                            the same without waiting; both may be mixed
+//! ```
+//! `wait` lets time pass, as in [`Stack::call_by`]: it is given the drive and the time of its next event, and returns the time that it is
+//! then; `None` gives up. In virtual time it is [`at_once`]; in real time it sleeps, or waits for the drive's sockets.
+//!
+//! The drive has to keep data: buffers are bytes of sectors.
+
+use crate::levels::{Level, LevelAnswer, LevelAsk, LevelCall, LevelOutcome, Levels};
+use crate::{
+    Allocated, FlashAddress, Found, Function, FunctionCall, FunctionOutcome, LevelError, Levelled, Mapping,
+    Raw, Space, SsdGeometry,
+};
+use pellucid_flash::{Completion, Drive, Interface, SimTime, Status, Tag};
+use pellucid_host::Stack;
+use std::collections::VecDeque;
+use thiserror::Error;
+
+/// Why a call has not done what it should.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FlashError {
+    /// It was refused; nothing was sent.
+    #[error(transparent)]
+    Refused(#[from] LevelError),
+    /// The drive has ended it so.
+    #[error("the drive ended it with {0:?}")]
+    Drive(Status),
+    /// The level could not be opened, or has failed.
+    #[error("{0}")]
+    Level(String),
+    /// The drive does not answer.
+    #[error("the drive does not answer")]
+    Silent,
+}
+
+/// A raw level that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RawId(pub u32);
+
+/// A function level that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FunctionId(pub u32);
+
+/// Virtual time passes at once: the `wait` of whoever has all the time of a simulated drive.
+pub fn at_once<D>(_drive: &mut D, next: Option<SimTime>) -> Option<SimTime> {
+    next
+}
+
+/// A drive, and the levels that are open on it. With a [`Monitor`](crate) as the drive each application has a namespace of its own.
+#[derive(Clone, Debug)]
+pub struct Flash<D, W> {
+    stack: Stack<Levels, D>,
+    wait: W,
+    tags: Tag,
+    answers: VecDeque<LevelAnswer>,
+}
+
+impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W> {
+    /// The library on a drive that is at `now`.
+    pub fn new(drive: D, now: SimTime, wait: W) -> Flash<D, W> {
+        let stack = Stack::new(Levels::default(), drive, now);
+        Flash { stack, wait, tags: 0, answers: VecDeque::new() }
+    }
+
+    /// Simulated time.
+    pub fn now(&self) -> SimTime {
+        self.stack.now()
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &D {
+        &self.stack.drive
+    }
+
+    /// Does something to the drive beside its commands: a monitor gives flash to an application.
+    pub fn act_on_drive<R>(&mut self, act: impl FnOnce(&mut D) -> R) -> R {
+        self.stack.act_on_drive(self.stack.now(), act)
+    }
+
+    /// The drive, which nothing is open on any more.
+    pub fn into_drive(self) -> D {
+        self.stack.drive
+    }
+
+    // ---- levels
+
+    /// Opens the raw level on a namespace.
+    pub fn open_raw(&mut self, namespace: u16) -> Result<RawId, FlashError> {
+        let (interface, image) = self.namespace(namespace);
+        let raw = Raw::new(namespace, interface, image)?;
+        self.stack.layer.open_raw(raw).map(RawId).ok_or_else(|| is_open(namespace))
+    }
+
+    /// Opens the function level on a namespace, and waits until it has found what is there. [`Flash::found`] lists it;
+    /// [`Flash::recover`] says what is still needed.
+    pub fn open_function(&mut self, namespace: u16) -> Result<FunctionId, FlashError> {
+        let (interface, image) = self.namespace(namespace);
+        let function = Function::new(namespace, interface, image)?;
+        self.start(namespace, Level::Function(function)).map(FunctionId)
+    }
+
+    /// Closes a level that nothing is under way on; `false`: something is. Erases in the background are waited for.
+    pub fn close(&mut self, level: u32) -> bool {
+        self.rest();
+        self.stack.layer.close(level)
+    }
+
+    /// Lets time pass until nothing is under way: neither calls nor erases in the background.
+    pub fn rest(&mut self) {
+        while let Some(next) = self.stack.next_event() {
+            match (self.wait)(&mut self.stack.drive, Some(next)) {
+                Some(now) => self.stack.advance(now),
+                None => break,
+            }
+        }
+        self.take_answers();
+    }
+
+    fn namespace(&self, namespace: u16) -> (Option<Interface>, usize) {
+        (self.stack.drive.interface(namespace), self.stack.drive.image_bytes())
+    }
+
+    fn start(&mut self, namespace: u16, level: Level) -> Result<u32, FlashError> {
+        let number = self.stack.layer.open(level).ok_or_else(|| is_open(namespace))?;
+        let started = |levels: &Levels| {
+            levels.get(number).is_some_and(|level| level.is_ready() || level.failure().is_some())
+        };
+        if !self.stack.run_until(started, &mut self.wait) {
+            return Err(FlashError::Silent);
+        }
+        if let Some(sentence) = self.stack.layer.get(number).and_then(Level::failure) {
+            self.stack.layer.close(number);
+            return Err(FlashError::Level(sentence));
+        }
+        Ok(number)
+    }
+
+    // ---- without waiting
+
+    /// Hands a call to a level and does not wait; [`Flash::poll`] gives its answer under the tag that is returned.
+    pub fn submit(&mut self, level: u32, call: LevelCall) -> Tag {
+        self.tags += 1;
+        self.stack.ask(self.stack.now(), LevelAsk { level, tag: self.tags, call });
+        self.tags
+    }
+
+    /// The next answer to what was submitted, if one is there.
+    pub fn poll(&mut self) -> Option<LevelAnswer> {
+        self.take_answers();
+        self.answers.pop_front()
+    }
+
+    /// The next answer to what was submitted; waits for it. `None`: nothing is under way, or the drive does not answer.
+    pub fn wait_for_any(&mut self) -> Option<LevelAnswer> {
+        while self.answers.is_empty() && self.stack.asked() > 0 && self.pass() {
+            self.take_answers();
+        }
+        self.poll()
+    }
+
+    /// Lets time pass until the next event; `false`: `wait` gave up.
+    pub fn pass(&mut self) -> bool {
+        let next = self.stack.next_event();
+        let now = (self.wait)(&mut self.stack.drive, next);
+        now.map(|now| self.stack.advance(now)).is_some()
+    }
+
+    fn take_answers(&mut self) {
+        while let Some(answer) = self.stack.answer() {
+            self.answers.push_back(answer);
+        }
+    }
+
+    fn call(&mut self, level: u32, call: LevelCall) -> Result<LevelOutcome, FlashError> {
+        let tag = self.submit(level, call);
+        loop {
+            self.take_answers();
+            if let Some(at) = self.answers.iter().position(|answer| answer.tag == tag) {
+                let answer = self.answers.remove(at).expect("it is there");
+                return Ok(answer.outcome);
+            }
+            if !self.pass() {
+                return Err(FlashError::Silent);
+            }
+        }
+    }
+
+    // ---- raw level
+
+    fn raw(&self, id: RawId) -> Raw {
+        match self.stack.layer.get(id.0) {
+            Some(Level::Raw(queue)) => queue.raw,
+            _ => panic!("{id:?} is not open"),
+        }
+    }
+
+    /// `Get_SSD_Geometry` of the raw level.
+    pub fn raw_geometry(&self, id: RawId) -> SsdGeometry {
+        self.raw(id).geometry()
+    }
+
+    fn raw_call(&mut self, id: RawId, command: pellucid_flash::Command) -> Result<Completion, FlashError> {
+        match self.call(id.0, LevelCall::Raw(command))? {
+            LevelOutcome::Raw(completion) => match completion.status {
+                Status::Success | Status::HighEcc => Ok(completion),
+                status => Err(FlashError::Drive(status)),
+            },
+            outcome => unreachable!("raw flash answers {outcome:?}"),
+        }
+    }
+
+    /// `Page_Read`: reads as many pages as `data` holds.
+    pub fn page_read(&mut self, id: RawId, address: FlashAddress, data: &mut [u8]) -> Result<(), FlashError> {
+        let raw = self.raw(id);
+        let pages = pages_of(raw.space(), data.len())?;
+        let command = raw.page_read(0, address, pages, Vec::new())?;
+        data.copy_from_slice(&self.raw_call(id, command)?.data);
+        Ok(())
+    }
+
+    /// `Page_Write`: writes whole pages.
+    pub fn page_write(&mut self, id: RawId, address: FlashAddress, data: &[u8]) -> Result<(), FlashError> {
+        let command = self.raw(id).page_write(0, address, data.to_vec())?;
+        self.raw_call(id, command).map(drop)
+    }
+
+    /// `Block_Erase`.
+    pub fn block_erase(&mut self, id: RawId, address: FlashAddress) -> Result<(), FlashError> {
+        let command = self.raw(id).block_erase(0, address)?;
+        self.raw_call(id, command).map(drop)
+    }
+
+    // ---- function level
+
+    /// The function level itself.
+    ///
+    /// # Panics
+    /// When it is not open.
+    pub fn function(&self, id: FunctionId) -> &Function {
+        match self.stack.layer.get(id.0) {
+            Some(Level::Function(function)) => function,
+            _ => panic!("{id:?} is not open"),
+        }
+    }
+
+    fn function_mut(&mut self, id: FunctionId) -> &mut Function {
+        match self.stack.layer.get_mut(id.0) {
+            Some(Level::Function(function)) => function,
+            _ => panic!("{id:?} is not open"),
+        }
+    }
+
+    /// Does something to the function level at once, and sends what follows from it.
+    fn act_on_function<R>(&mut self, id: FunctionId, act: impl FnOnce(&mut Function) -> R) -> R {
+        let result = act(self.function_mut(id));
+        self.stack.advance(self.stack.now());
+        result
+    }
+
+    /// `Get_SSD_Geometry` of the function level.
+    pub fn function_geometry(&self, id: FunctionId) -> SsdGeometry {
+        self.function(id).geometry()
+    }
+
+    /// See [`Function::found`].
+    pub fn found(&self, id: FunctionId) -> Vec<Found> {
+        self.function(id).found().copied().collect()
+    }
+
+    /// See [`Function::recover`].
+    pub fn recover(&mut self, id: FunctionId, blocks: &[FlashAddress]) -> Result<(), FlashError> {
+        Ok(self.act_on_function(id, |function| function.recover(blocks))?)
+    }
+
+    /// `Address_Mapper`.
+    pub fn address_mapper(
+        &mut self,
+        id: FunctionId,
+        channel: u32,
+        mapping: Mapping,
+    ) -> Result<Allocated, FlashError> {
+        Ok(self.act_on_function(id, |function| function.address_mapper(channel, mapping))?)
+    }
+
+    /// `Flash_Trim`: returns at once; the erase is done in the background, while other calls let time pass.
+    pub fn flash_trim(&mut self, id: FunctionId, address: FlashAddress) -> Result<(), FlashError> {
+        Ok(self.act_on_function(id, |function| function.flash_trim(address))?)
+    }
+
+    /// `Flash_SetOPS`.
+    pub fn flash_set_ops(&mut self, id: FunctionId, percent: u32) -> Result<(), FlashError> {
+        Ok(self.act_on_function(id, |function| function.set_ops(percent))?)
+    }
+
+    /// `Wear_Leveler`.
+    pub fn wear_leveler(&mut self, id: FunctionId) -> Result<Levelled, FlashError> {
+        match self.function_call(id, FunctionCall::LevelWear)? {
+            (FunctionOutcome::Levelled(levelled), _) => Ok(levelled),
+            (outcome, _) => unreachable!("the wear leveller answers {outcome:?}"),
+        }
+    }
+
+    /// `Flash_Read`: fills `data` with whole sectors of one block, from `sector` behind the beginning of a page on.
+    pub fn flash_read(
+        &mut self,
+        id: FunctionId,
+        address: FlashAddress,
+        sector: u32,
+        data: &mut [u8],
+    ) -> Result<(), FlashError> {
+        let bytes = self.function(id).space().image_bytes;
+        if !data.len().is_multiple_of(bytes) {
+            let allowed = format!("a multiple of the {bytes} of a sector");
+            return Err(LevelError::Length { what: "data", bytes: data.len(), allowed }.into());
+        }
+        let sectors = u32::try_from(data.len() / bytes).unwrap_or(u32::MAX);
+        let call = FunctionCall::Read { address, sector, sectors, data: Vec::new() };
+        let (_, read) = self.function_call(id, call)?;
+        data.copy_from_slice(&read);
+        Ok(())
+    }
+
+    /// `Flash_Write`: writes whole pages of one block, the next that it has; `mark` as in [`FunctionCall::Write`].
+    pub fn flash_write(
+        &mut self,
+        id: FunctionId,
+        address: FlashAddress,
+        mark: u32,
+        data: &[u8],
+    ) -> Result<(), FlashError> {
+        let call = FunctionCall::Write { address, mark, data: data.to_vec() };
+        self.function_call(id, call).map(drop)
+    }
+
+    fn function_call(
+        &mut self,
+        id: FunctionId,
+        call: FunctionCall,
+    ) -> Result<(FunctionOutcome, Vec<u8>), FlashError> {
+        match self.call(id.0, LevelCall::Function(call))? {
+            LevelOutcome::Function(answer) => match answer.outcome {
+                FunctionOutcome::Refused(error) => Err(error.into()),
+                FunctionOutcome::Failed(status) => Err(FlashError::Drive(status)),
+                outcome => Ok((outcome, answer.data)),
+            },
+            outcome => unreachable!("the function level answers {outcome:?}"),
+        }
+    }
+}
+
+fn is_open(namespace: u16) -> FlashError {
+    FlashError::Level(format!("namespace {namespace} has a level already, or too many levels are open"))
+}
+
+fn pages_of(space: &Space, bytes: usize) -> Result<u32, LevelError> {
+    let page = space.page_image_bytes();
+    match bytes.is_multiple_of(page) {
+        true => Ok(u32::try_from(bytes / page).unwrap_or(u32::MAX)),
+        false => {
+            let allowed = format!("a multiple of the {page} of a page");
+            Err(LevelError::Length { what: "data", bytes, allowed })
+        }
+    }
+}

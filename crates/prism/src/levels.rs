@@ -1,0 +1,302 @@
+//! Several levels of several applications over one drive: one machine, so that there is one pump.
+//!
+//! ```text
+//!   ask { level, tag, call } ─► the level ─► its commands, tag | (level + 1) << 32 ─► drive
+//! ```
+//! Invariant: a level's own tags are below 2^32, so that a completion says whose it is.
+
+use crate::{Function, FunctionAnswer, FunctionAsk, FunctionCall, Raw};
+use pellucid_flash::slab::Slab;
+use pellucid_flash::{Command, Completion, Notice, SimTime, Tag};
+use pellucid_host::Machine;
+use std::collections::VecDeque;
+
+const LEVEL_SHIFT: u32 = 32;
+const TAG_MASK: Tag = (1 << LEVEL_SHIFT) - 1;
+
+/// The most levels that can be open at a time.
+pub const LEVELS_MAX: usize = 128;
+
+/// A level that is open.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are a few")]
+pub enum Level {
+    /// Raw flash.
+    Raw(RawQueue),
+    /// Flash functions.
+    Function(Function),
+}
+
+/// What a level is asked.
+#[derive(Clone, Debug)]
+pub enum LevelCall {
+    /// Of raw flash: what [`Raw`] has made.
+    Raw(Command),
+    /// Of the function level.
+    Function(FunctionCall),
+}
+
+/// An ask of a level.
+#[derive(Clone, Debug)]
+pub struct LevelAsk {
+    /// The level.
+    pub level: u32,
+    /// The caller's name for it.
+    pub tag: Tag,
+    /// What to do.
+    pub call: LevelCall,
+}
+
+/// What a level answers.
+#[derive(Clone, Debug)]
+pub enum LevelOutcome {
+    /// Of raw flash.
+    Raw(Completion),
+    /// Of the function level.
+    Function(FunctionAnswer),
+}
+
+/// The answer to an ask.
+#[derive(Clone, Debug)]
+pub struct LevelAnswer {
+    /// The level.
+    pub level: u32,
+    /// The caller's name for the ask.
+    pub tag: Tag,
+    /// What became of it.
+    pub outcome: LevelOutcome,
+}
+
+/// Raw flash as a machine: it passes commands on.
+#[derive(Clone, Debug)]
+pub struct RawQueue {
+    /// The level.
+    pub raw: Raw,
+    namespace: [u16; 1],
+    tags: Slab<Tag>,
+    down: VecDeque<Command>,
+    up: VecDeque<Completion>,
+}
+
+impl RawQueue {
+    fn new(raw: Raw) -> RawQueue {
+        let namespace = [raw.space().namespace];
+        RawQueue { raw, namespace, tags: Slab::default(), down: VecDeque::new(), up: VecDeque::new() }
+    }
+
+    fn submit(&mut self, command: Command) {
+        let tag = self.tags.insert(command.tag).into();
+        self.down.push_back(Command { tag, ..command });
+    }
+
+    fn complete(&mut self, completion: &mut Completion) {
+        let mut completion = completion.take();
+        let number = completion.tag as u32;
+        completion.tag = self.tags[number];
+        self.tags.release(number);
+        self.up.push_back(completion);
+    }
+}
+
+/// Calls the machine of each kind; raw flash is none of its own.
+macro_rules! each {
+    ($self:expr, $queue:ident => $raw:expr, $machine:ident => $call:expr) => {
+        match $self {
+            Level::Raw($queue) => $raw,
+            Level::Function($machine) => $call,
+        }
+    };
+}
+
+impl Level {
+    fn namespaces(&self) -> &[u16] {
+        each!(self, queue => &queue.namespace, machine => machine.namespaces())
+    }
+
+    fn next_event(&self, now: SimTime) -> Option<SimTime> {
+        each!(self, queue => (!queue.down.is_empty()).then_some(now), machine => machine.next_event())
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        each!(self, queue => queue.down.pop_front(), machine => machine.next_command())
+    }
+
+    fn answered(&self) -> usize {
+        each!(self, queue => queue.up.len(), machine => machine.answered())
+    }
+
+    /// Why it has failed for good.
+    pub fn failure(&self) -> Option<String> {
+        each!(self, _queue => None, machine => machine.failure())
+    }
+
+    /// Whether it has started.
+    pub fn is_ready(&self) -> bool {
+        each!(self, _queue => true, machine => machine.is_ready())
+    }
+
+    fn pop(&mut self) -> Option<(Tag, LevelOutcome)> {
+        match self {
+            Level::Raw(queue) => queue.up.pop_front().map(|done| (done.tag, LevelOutcome::Raw(done))),
+            Level::Function(function) => {
+                function.pop().map(|answer| (answer.tag, LevelOutcome::Function(answer)))
+            }
+        }
+    }
+}
+
+/// The levels that are open on one drive.
+#[derive(Clone, Debug, Default)]
+pub struct Levels {
+    levels: Vec<Option<Level>>,
+    namespaces: Vec<u16>,
+    now: SimTime,
+    /// Where the search for a command goes on.
+    turn: usize,
+    /// Commands with the drive, of each level.
+    under_way: Vec<u32>,
+}
+
+impl Levels {
+    /// Opens raw flash.
+    pub fn open_raw(&mut self, raw: Raw) -> Option<u32> {
+        self.open(Level::Raw(RawQueue::new(raw)))
+    }
+
+    /// Opens a level; its number. `None`: as many as may be are open, or another one has its namespace.
+    pub fn open(&mut self, level: Level) -> Option<u32> {
+        let taken = level.namespaces().iter().any(|namespace| self.namespaces.contains(namespace));
+        let at = self.levels.iter().position(Option::is_none).unwrap_or(self.levels.len());
+        if taken || at == LEVELS_MAX {
+            return None;
+        }
+        self.namespaces.extend_from_slice(level.namespaces());
+        if at == self.levels.len() {
+            self.levels.push(None);
+            self.under_way.push(0);
+        }
+        self.levels[at] = Some(level);
+        Some(at as u32)
+    }
+
+    /// Closes a level that has nothing under way; `false`: it has, or there is none.
+    pub fn close(&mut self, level: u32) -> bool {
+        let at = level as usize;
+        let rests = |open: &Level| {
+            self.under_way[at] == 0 && open.answered() == 0 && open.next_event(self.now).is_none()
+        };
+        if !self.get(level).is_some_and(rests) {
+            return false;
+        }
+        let closed = self.levels[at].take();
+        let left = closed.iter().flat_map(Level::namespaces);
+        left.for_each(|gone| self.namespaces.retain(|namespace| namespace != gone));
+        true
+    }
+
+    /// A level.
+    pub fn get(&self, level: u32) -> Option<&Level> {
+        self.levels.get(level as usize)?.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, level: u32) -> Option<&mut Level> {
+        self.levels.get_mut(level as usize)?.as_mut()
+    }
+
+    fn open_levels(&self) -> impl Iterator<Item = &Level> {
+        self.levels.iter().flatten()
+    }
+}
+
+impl Machine for Levels {
+    type Ask = LevelAsk;
+    type Answer = LevelAnswer;
+
+    fn namespaces(&self) -> &[u16] {
+        &self.namespaces
+    }
+
+    /// # Panics
+    /// When the level is not open, or of another kind than the call.
+    fn submit(&mut self, now: SimTime, ask: LevelAsk) {
+        self.now = now;
+        let LevelAsk { level, tag, call } = ask;
+        match (self.get_mut(level), call) {
+            (Some(Level::Raw(queue)), LevelCall::Raw(command)) => queue.submit(Command { tag, ..command }),
+            (Some(Level::Function(function)), LevelCall::Function(call)) => {
+                function.submit(now, FunctionAsk { tag, call });
+            }
+            (_, call) => panic!("level {level} has no {call:?}"),
+        }
+    }
+
+    fn complete(&mut self, now: SimTime, completion: &mut Completion) {
+        self.now = now;
+        let level = (completion.tag >> LEVEL_SHIFT) as usize - 1;
+        completion.tag &= TAG_MASK;
+        self.under_way[level] -= 1;
+        let open = self.levels[level].as_mut().expect("a level with commands under way is open");
+        each!(open, queue => queue.complete(completion), machine => machine.complete(now, completion));
+    }
+
+    fn notice(&mut self, now: SimTime, namespace: u16, notice: Notice) {
+        let of = |level: &&mut Level| level.namespaces().contains(&namespace);
+        if let Some(level) = self.levels.iter_mut().flatten().find(of) {
+            each!(level, _queue => (), machine => machine.notice(now, namespace, notice));
+        }
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        self.now = now;
+        for level in self.levels.iter_mut().flatten() {
+            each!(level, _queue => (), machine => machine.advance(now));
+        }
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        self.open_levels().filter_map(|level| level.next_event(self.now)).min()
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        for _ in 0..self.levels.len() {
+            let at = self.turn % self.levels.len();
+            if let Some(command) = self.levels[at].as_mut().and_then(Level::next_command) {
+                debug_assert!(command.tag <= TAG_MASK, "a level's tags leave room for its number");
+                self.under_way[at] += 1;
+                let tag = command.tag | (at as u64 + 1) << LEVEL_SHIFT;
+                return Some(Command { tag, ..command });
+            }
+            self.turn = at + 1;
+        }
+        None
+    }
+
+    fn pop(&mut self) -> Option<LevelAnswer> {
+        let mut answers = (0..).zip(self.levels.iter_mut());
+        answers.find_map(|(level, open)| {
+            let (tag, outcome) = open.as_mut()?.pop()?;
+            Some(LevelAnswer { level, tag, outcome })
+        })
+    }
+
+    fn answered(&self) -> usize {
+        self.open_levels().map(Level::answered).sum()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.open_levels().all(Level::is_ready)
+    }
+
+    fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        self.now = now;
+        self.under_way.fill(0);
+        for level in self.levels.iter_mut().flatten() {
+            match level {
+                Level::Raw(queue) => *queue = RawQueue::new(queue.raw),
+                Level::Function(function) => Machine::restart(function, now)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! The blocking calls, and the examples made of them.
+
+use crate::reference::{Reference, geometry};
+use pellucid_flash::{SimTime, Status};
+use pellucid_prism::blocking::{Flash, FlashError, at_once};
+use pellucid_prism::levels::{LevelCall, LevelOutcome};
+use pellucid_prism::{FlashAddress, FunctionCall, LevelError, Mapping};
+
+#[test]
+fn the_function_example_collects_and_goes_on() {
+    let said = crate::gc_function::run().expect("it runs");
+    assert!(said.contains(" erased") && !said.contains(" 0 erased"), "{said}");
+}
+
+fn page(at: u32) -> Vec<u8> {
+    (0..4 * 512).map(|byte| (byte as u32 + 31 * at) as u8).collect()
+}
+
+#[test]
+fn raw_calls_return_what_was_written() {
+    let mut flash = Flash::new(Reference::new(geometry(1, 2, 4, 16, 4), 1), SimTime::ZERO, at_once);
+    let raw = flash.open_raw(0).expect("flash");
+    assert!(matches!(flash.open_function(0), Err(FlashError::Level(_))), "one level for each namespace");
+    assert_eq!(flash.raw_geometry(raw).page_bytes, 2048);
+    let at = |page| FlashAddress::new(0, 1, 2, page);
+    // The reference drive wants out-of-band data with every write.
+    let write = |flash: &mut Flash<_, _>, p: u32| {
+        let raw = pellucid_prism::Raw::new(
+            0,
+            Some(pellucid_flash::Interface::OpenChannel(geometry(1, 2, 4, 16, 4))),
+            512,
+        );
+        let command =
+            raw.expect("flash").page_write_with_oob(0, at(p), page(p), vec![0; 64]).expect("inside");
+        flash.submit(0, LevelCall::Raw(command))
+    };
+    let tags = [0, 1].map(|p| {
+        let tag = write(&mut flash, p);
+        let answer = flash.wait_for_any().expect("it ends");
+        assert_eq!(answer.tag, tag);
+        assert!(matches!(answer.outcome, LevelOutcome::Raw(done) if done.status == Status::Success));
+        tag
+    });
+    assert_ne!(tags[0], tags[1]);
+    let mut both = vec![0; 2 * 2048];
+    flash.page_read(raw, at(0), &mut both).expect("it was written");
+    assert_eq!(both, [page(0), page(1)].concat());
+    flash.block_erase(raw, at(1)).expect("it holds data");
+    assert_eq!(flash.block_erase(raw, at(1)), Err(FlashError::Drive(Status::ChunkInvalidReset)));
+    let outside = flash.page_read(raw, at(9), &mut both).unwrap_err().to_string();
+    assert!(outside.contains("not in this application's flash"), "{outside}");
+    assert!(flash.close(raw.0));
+    flash.open_function(0).expect("it is closed");
+}
+
+#[test]
+fn function_calls_and_asks_that_do_not_wait_are_mixed() {
+    let mut flash = Flash::new(Reference::new(geometry(1, 1, 6, 16, 4), 1), SimTime::ZERO, at_once);
+    let level = flash.open_function(0).expect("flash");
+    let block = flash.address_mapper(level, 0, Mapping::Block).expect("all are free");
+    assert_eq!(block.free_blocks, 5);
+    let tags: Vec<_> = (0..4)
+        .map(|p| {
+            let address = FlashAddress { page: p, ..block.address };
+            flash
+                .submit(level.0, LevelCall::Function(FunctionCall::Write { address, mark: 5, data: page(p) }))
+        })
+        .collect();
+    // Waits for its own answer; the others stay.
+    let levelled = flash.wear_leveler(level).expect("it answers");
+    assert_eq!((levelled.swapped.len(), levelled.spread), (0, 0));
+    let mut ended = Vec::new();
+    while let Some(answer) = flash.wait_for_any() {
+        ended.push(answer.tag);
+    }
+    assert_eq!(ended, tags);
+    let mut sector = vec![0; 512];
+    flash.flash_read(level, block.address, 5, &mut sector).expect("it was written");
+    assert_eq!(sector, page(1)[512..1024]);
+    assert_eq!(
+        flash.flash_set_ops(level, 99),
+        Err(FlashError::Refused(LevelError::Ops { percent: 99, release: 1 }))
+    );
+    flash.flash_set_ops(level, 80).expect("one block is mapped");
+    assert!(matches!(
+        flash.address_mapper(level, 0, Mapping::Block),
+        Err(FlashError::Refused(LevelError::NoBlock { channel: 0, ops: 80 }))
+    ));
+    flash.flash_trim(level, block.address).expect("it is mapped");
+    assert_eq!(flash.function(level).counters().erases, 0);
+    flash.rest();
+    assert_eq!(flash.function(level).counters().erases, 1);
+
+    // What is left is found by the next one that opens the level.
+    let block = flash.address_mapper(level, 0, Mapping::Block).expect("one may be mapped").address;
+    flash.flash_write(level, block, 77, &page(0)).expect("it is erased");
+    assert!(flash.close(level.0));
+    let level = flash.open_function(0).expect("flash");
+    let found = flash.found(level);
+    assert_eq!((found.len(), found[0].address, found[0].mark, found[0].pages), (1, block, Some(77), 1));
+    flash.recover(level, &[block]).expect("it was found");
+    flash.flash_write(level, FlashAddress { page: 1, ..block }, 77, &page(1)).expect("it goes on");
+}
