@@ -11,7 +11,7 @@ use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, Targets};
 use pellucid_lab::spec;
 use pellucid_lab::targets::{Hold, RegistryError, load, registry_path, save};
 use pellucid_serve::nvme::HostSecrets;
-use pellucid_serve::{Core, Remote, RemoteConfig, Served};
+use pellucid_serve::{Core, FileConfig, FileDrive, Remote, RemoteConfig, Served};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -101,8 +101,19 @@ impl Registry {
     }
 }
 
-/// The drive of a description or an image with its name, under its layers if it has any.
+/// A plain file or block device.
+fn open_file(called: &str) -> Result<Opened, Failure> {
+    let config: FileConfig = called.parse().map_err(Failure::asked)?;
+    let drive = FileDrive::open(&config).map_err(Failure::asked)?.into();
+    let (name, from) = (config.drive_name(), format!("file:{}", config.path.display()));
+    Ok(Opened { name, drive, registry: None, unprepared: false, from })
+}
+
+/// The drive of a description, an image or a file with its name, under its layers if it has any.
 pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
+    if FileConfig::is_meant(called) {
+        return open_file(called);
+    }
     let subject = Subject::open_to_serve(called, global)?;
     let name = subject.spec.drive_name.clone();
     let (host, settings) = (subject.spec.host.clone(), subject.spec.host_ftl.clone());

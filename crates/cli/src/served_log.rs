@@ -5,7 +5,7 @@ use pellucid_flash::Interface;
 use pellucid_media::StoreKind;
 use pellucid_serve::event::{DriveFacts, Event, Reach};
 use pellucid_serve::session::{NQN_PREFIX, Namespace};
-use pellucid_serve::{Address, Core, Time};
+use pellucid_serve::{Address, Core, FileConfig, Time};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -46,6 +46,7 @@ fn drive(device: Option<&Device>, namespace: &Namespace, from: &str, time: Time)
         Interface::OpenChannel(_) => "open-channel",
     };
     let store = match device.map(|device| &device.config().media.store) {
+        None if FileConfig::is_meant(from) => from.to_owned(),
         None => "remote".to_owned(),
         Some(StoreKind::None | StoreKind::Unstamped) => "none".to_owned(),
         Some(StoreKind::Ram) => "ram".to_owned(),

@@ -113,8 +113,8 @@ pub struct Core {
     board: Option<Board>,
     /// Notices of namespaces that were not taken.
     untold: VecDeque<(usize, Notice)>,
-    /// There are remote drives.
-    remotes: bool,
+    /// There are drives in wall time.
+    in_wall_time: bool,
     book: TargetBook,
 }
 
@@ -145,7 +145,7 @@ impl Core {
         events.extend(volatile.map(|n| Event::PromisesNothing { namespace: n.name.clone() }));
         Ok(Core {
             hub: Hub { events, ..Hub::default() },
-            remotes: devices.iter().any(Served::is_remote),
+            in_wall_time: devices.iter().any(Served::is_in_wall_time),
             operations: namespaces.iter().map(|_| Operations { had: 0, strike: u64::MAX }).collect(),
             plan: Plan::default(),
             namespaces,
@@ -186,7 +186,7 @@ impl Core {
         &self.namespaces
     }
 
-    /// The drive behind a namespace; `None`: it is remote.
+    /// The drive behind a namespace; `None`: it is remote, or a file.
     pub fn device(&self, namespace: usize) -> Option<&Device> {
         self.engine.backends()[self.namespaces[namespace].drive].device()
     }
@@ -199,7 +199,8 @@ impl Core {
 
     /// The same, to be damaged between two operations; or why not.
     pub(crate) fn device_here(&mut self, namespace: usize) -> Result<&mut Device, String> {
-        const REMOTE: &str = "the drive is remote; allowed: to ask whoever serves it";
+        const REMOTE: &str =
+            "the drive is remote, or a file; allowed: a modelled drive, or to ask whoever serves it";
         let drive = self.namespaces[namespace].drive;
         self.engine.backends_mut()[drive].device_mut().ok_or_else(|| REMOTE.to_owned())
     }
@@ -389,18 +390,17 @@ impl Core {
 
     /// Lets the drives do what is due. Returns whether more can be done at once.
     pub fn run(&mut self) -> bool {
-        if self.remotes {
-            self.run_remotes();
+        if self.in_wall_time {
+            self.run_in_wall_time();
         }
         self.enter_batch(false);
         self.engine.advance()
     }
 
-    /// Exchanges data with the remote drives; their time is wall time.
-    #[cold]
-    fn run_remotes(&mut self) {
+    /// Lets the drives in wall time do what is due, and exchanges data with those that are remote.
+    fn run_in_wall_time(&mut self) {
         let now = SimTime(self.now_ns());
-        for drive in self.engine.backends_mut().iter_mut().filter(|drive| drive.is_remote()) {
+        for drive in self.engine.backends_mut().iter_mut().filter(|drive| drive.is_in_wall_time()) {
             drive.turn(now);
             self.hub.events.append(&mut drive.take_events());
         }
@@ -533,6 +533,6 @@ impl Backend for Served {
 
     #[inline]
     fn is_in_wall_time(&self) -> bool {
-        self.is_remote()
+        Served::is_in_wall_time(self)
     }
 }

@@ -5,17 +5,22 @@
 //!   layers ─► Device                simulated time
 //!   targets ─► Device               simulated time; the drive's own namespaces are served beside them
 //!   layer ─► Remote ─► NVMe/TCP     wall time, whatever the server's: the drive at the other end keeps its own
+//!   FileDrive                       wall time
 //! ```
-//! Invariants: what is told of a namespace is told by whoever offers it: its layer, or the drive. A remote drive's time is wall time,
-//! and its layer goes on in its turns only.
+//! Invariants: what is told of a namespace is told by whoever offers it: its layer, or the drive. The time of a remote drive and of a file
+//! is wall time, and what stands on it goes on in its turns only.
 
 mod bottom;
+mod waiter;
+
+pub use bottom::Bottom;
+pub use waiter::{Pace, Waiter};
 
 use crate::event::Event;
-use crate::remote::{Remote, TOKENS};
+use crate::file_drive::FileDrive;
+use crate::remote::Remote;
 use crate::session::Keeps;
-use bottom::Bottom;
-use mio::{Events, Poll, Token, Waker};
+use mio::{Poll, Token, Waker};
 use pellucid_device::{Device, WritePolicy};
 use pellucid_flash::{
     ChunkInfo, Command, Completion, Drive, Figure, Interface, Layout, Lba, Lpn, Notice, SimTime,
@@ -24,10 +29,6 @@ use pellucid_ftl::{Durability, MountReport};
 use pellucid_host::{Layer, LayerConfig, Machine, Shared, Tower};
 use pellucid_media::{Fault, StoreError};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// The longest wait for a remote drive while a layer starts: it may have to be connected to again.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// A drive in service.
 pub struct Served {
@@ -39,6 +40,12 @@ pub struct Served {
 impl From<Device> for Served {
     fn from(device: Device) -> Served {
         Served { tower: Tower::Drive(Bottom::Device(device)), resting: false }
+    }
+}
+
+impl From<FileDrive> for Served {
+    fn from(file: FileDrive) -> Served {
+        Served { tower: Tower::Drive(file.into()), resting: false }
     }
 }
 
@@ -57,37 +64,16 @@ impl Served {
     ///
     /// # Errors
     /// Why a layer cannot start, in a sentence.
-    pub fn on_remote(mut remote: Remote, layers: &[LayerConfig]) -> Result<Served, String> {
-        let mut poll = Poll::new().map_err(|error| error.to_string())?;
-        let waker = Waker::new(poll.registry(), Token(TOKENS)).map_err(|error| error.to_string())?;
-        remote.attach(poll.registry(), Token(0), Arc::new(waker)).map_err(|error| error.to_string())?;
-        let (began, mut events, mut why) = (Instant::now(), Events::with_capacity(16), None);
-        let wall = || SimTime(began.elapsed().as_nanos() as u64);
-        let wait = |bottom: &mut Bottom, next: Option<SimTime>| {
-            let remote = bottom.remote_mut()?;
-            if next.is_none_or(|at| at > wall()) {
-                match poll.poll(&mut events, Some(LOOK)) {
-                    Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
-                        why = Some(error.to_string());
-                        return None;
-                    }
-                    _ => {}
-                }
-                for event in &events {
-                    remote.ready(event.token().0);
-                }
-            }
-            let now = wall();
-            remote.advance(now);
-            why = remote.loss().map(String::from);
-            why.is_none().then_some(now)
-        };
-        let built = Tower::build_by(Bottom::Remote(Box::new(remote)), layers, SimTime::ZERO, wait);
-        let tower = built.map_err(|sentence| why.unwrap_or(sentence))?;
+    pub fn on_remote(remote: Remote, layers: &[LayerConfig]) -> Result<Served, String> {
+        let mut bottom = Bottom::from(remote);
+        let mut waiter = Waiter::new(&mut bottom, Pace::Real).map_err(|error| error.to_string())?;
+        let wait = |bottom: &mut Bottom, next: Option<SimTime>| waiter.wait(bottom, next);
+        let built = Tower::build_by(bottom, layers, SimTime::ZERO, wait);
+        let tower = built.map_err(|sentence| waiter.why().map_or(sentence, String::from))?;
         Ok(Served { tower, resting: false })
     }
 
-    /// The drive of this process at the bottom; `None` where it is remote.
+    /// The modelled drive of this process at the bottom; `None` where it is remote, or a file.
     pub fn device(&self) -> Option<&Device> {
         self.tower.bottom().device()
     }
@@ -97,7 +83,7 @@ impl Served {
         self.tower.bottom_mut().device_mut()
     }
 
-    /// The drive itself, unless it is remote.
+    /// The drive itself, if it is modelled in this process.
     pub(crate) fn into_device(self) -> Option<Device> {
         self.tower.into_bottom().into_device()
     }
@@ -161,10 +147,10 @@ impl Served {
         }
     }
 
-    /// Whether the drive is of another process.
+    /// Whether its time is wall time, whatever the server's.
     #[inline]
-    pub(crate) fn is_remote(&self) -> bool {
-        self.remote().is_some()
+    pub(crate) fn is_in_wall_time(&self) -> bool {
+        self.tower.bottom().is_in_wall_time()
     }
 
     #[inline]
@@ -208,6 +194,7 @@ impl Served {
     pub(crate) fn keeps(&self, namespace: u16) -> Keeps {
         match (self.tower.layer_of(namespace), self.device()) {
             (Some(layer), _) if layer.keeps_flushed() => Keeps::Flushed,
+            (None, None) if self.tower.bottom().file().is_some() => Keeps::Flushed,
             (Some(_), _) | (None, None) => Keeps::Nothing,
             // A raw target: as the chunks it is made of.
             (None, Some(device)) if namespace >= device.namespaces() => Keeps::Acknowledged,
@@ -219,7 +206,11 @@ impl Served {
     pub(crate) fn is_read_only(&self, namespace: u16) -> bool {
         match self.tower.layer_of(namespace) {
             Some(layer) => layer.is_read_only(),
-            None => self.device().is_some_and(|device| device.takes_no_writes(namespace)),
+            None => match self.tower.bottom() {
+                Bottom::Device(device) => device.takes_no_writes(namespace),
+                Bottom::File(file) => file.is_read_only(),
+                Bottom::Remote(_) => false,
+            },
         }
     }
 
@@ -297,7 +288,10 @@ impl Served {
     /// The drive of this process at the bottom loses its power, and all above it what it had in memory, as when the whole computer does.
     pub(crate) fn power_cut(&mut self) -> Result<MountReport, String> {
         let Some(device) = self.device_mut() else {
-            return Err("the drive is remote: whoever serves it can cut its power".into());
+            return Err(match self.remote() {
+                Some(_) => "the drive is remote: whoever serves it can cut its power".into(),
+                None => "the drive is a file: only a modelled one can lose its power".into(),
+            });
         };
         let report = device.power_cut().map_err(|error| error.to_string())?;
         let now = device.now();
@@ -319,7 +313,7 @@ impl Served {
     /// # Errors
     /// Why it cannot be done, in a sentence. The next start then looks for what was written, as after a power cut.
     pub(crate) fn begin_rest(&mut self) -> Result<(), String> {
-        self.resting = self.is_remote();
+        self.resting = self.is_in_wall_time();
         match self.tower.stack_mut().filter(|_| self.resting) {
             Some(stack) => {
                 stack.begin_stop();
@@ -332,11 +326,13 @@ impl Served {
     /// How what [`Served::begin_rest`] left under way has ended, told once; `None`: it has not.
     pub(crate) fn rested(&mut self) -> Option<Result<(), String>> {
         let stopped = self.tower.stack().is_none_or(|stack| stack.layer.is_stopped());
-        let outcome = match self.remote().filter(|_| self.resting && !stopped) {
-            None => Ok(()),
-            Some(remote) if remote.state() != "connected" => Err("the drive is away".into()),
-            Some(remote) if remote.is_idle() => Err("no room is left to write the whole map".into()),
-            Some(_) => return None,
+        let outcome = match self.tower.bottom() {
+            _ if stopped || !self.resting => Ok(()),
+            Bottom::Remote(remote) if remote.state() != "connected" => Err("the drive is away".into()),
+            bottom if bottom.outstanding() + bottom.completed() == 0 => {
+                Err("no room is left to write the whole map".into())
+            }
+            _ => return None,
         };
         self.resting = false;
         Some(outcome)
@@ -348,14 +344,11 @@ impl Served {
     }
 }
 
-/// A remote drive; nothing happens where there is none.
+/// A drive in wall time; nothing happens where there is none.
 impl Served {
-    /// See [`Remote::attach`].
+    /// See [`Bottom::attach`].
     pub(crate) fn attach(&mut self, poll: &Poll, token: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
-        match self.tower.bottom_mut().remote_mut() {
-            Some(remote) => remote.attach(poll.registry(), token, Arc::clone(waker)),
-            None => Ok(()),
-        }
+        self.tower.bottom_mut().attach(poll.registry(), token, Arc::clone(waker))
     }
 
     /// Something happened on one of its sockets.
@@ -365,13 +358,11 @@ impl Served {
         }
     }
 
-    /// Exchanges data with it and lets the layer do what follows.
+    /// Exchanges data with it and lets what stands on it do what follows.
     pub(crate) fn turn(&mut self, now: SimTime) {
         let now = now.max(self.now());
-        if let Some(remote) = self.tower.bottom_mut().remote_mut() {
-            remote.advance(now);
-            self.tower.advance(now);
-        }
+        self.tower.bottom_mut().advance(now);
+        self.tower.advance(now);
     }
 
     /// The server stops: see [`Remote::stop`].
@@ -383,7 +374,7 @@ impl Served {
 
     /// What happened to it, for the log.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
-        self.tower.bottom_mut().remote_mut().map_or_else(Vec::new, Remote::take_events)
+        self.tower.bottom_mut().take_events()
     }
 }
 

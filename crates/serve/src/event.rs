@@ -208,6 +208,13 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// A file that is served as a drive does not do what it should.
+    FileFailed {
+        /// Where it is.
+        file: String,
+        /// Why.
+        why: String,
+    },
     /// Requests are recorded no more.
     RecordFailed {
         /// Why.
@@ -378,6 +385,7 @@ impl Event {
             Event::RemoteAway { .. } => "remote-away",
             Event::RemoteBack { .. } => "remote-back",
             Event::RemoteGone { .. } => "remote-gone",
+            Event::FileFailed { .. } => "file-failed",
             Event::RecordFailed { .. } => "record-failed",
             Event::Stopping { .. } => "stopping",
             Event::FlushFailed { .. } => "flush-failed",
@@ -474,6 +482,7 @@ impl Event {
                 vec![text("remote", remote), word("in_doubt", in_doubt), word("failed", failed)]
             }
             Event::RemoteGone { remote, why } => vec![text("remote", remote), text("why", why)],
+            Event::FileFailed { file, why } => vec![text("file", file), text("why", why)],
             Event::RecordFailed { why } => vec![text("why", why)],
             Event::Stopping { reason, connections } => {
                 vec![word("reason", reason), word("connections", connections)]

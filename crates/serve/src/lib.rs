@@ -29,6 +29,7 @@ mod core;
 mod drive;
 mod engine;
 pub mod event;
+mod file_drive;
 mod hub;
 pub mod nbd;
 pub mod nvme;
@@ -46,8 +47,9 @@ mod ublk;
 
 pub use crate::attachment::Attachment;
 pub use crate::core::{Arrival, Core, Done, KeepTargets, Observer, Refusal};
-pub use drive::Served;
+pub use drive::{Bottom, Pace, Served, Waiter};
 pub use engine::{Answered, Backend, Engine, Lead, Reply, Route, Time};
+pub use file_drive::{FileConfig, FileDrive, FileError};
 pub use output::Output;
 pub use plan::{Moment, PlanError, PlannedFault};
 pub use pool::Pool;

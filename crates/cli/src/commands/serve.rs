@@ -39,6 +39,7 @@ Examples:
   pellucid serve cosmos-plus --set media.store=ram --nbd 10809 --monitor 9300
   pellucid serve mine.toml --nbd 10809 --control /tmp/pellucid.control --record run.log
   pellucid serve --remote drive.example:4420 --set host.ftl.over_provisioning=0.2 --nbd 10809
+  pellucid serve file:/var/lib/disk.img,size=10GiB --nvme-tcp 4420
   pellucid serve mine.toml --nbd 10809 --fault power-cut@random:seed=7 --fault program-fail=0.001@10s
 
 Then, for one: nbdinfo nbd://127.0.0.1:10809, qemu-img info nbd://127.0.0.1:10809/cosmos-plus
@@ -48,7 +49,8 @@ or: nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-01.org.pellucid:cosmos-
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Serve {
-    /// Presets, descriptions in TOML, or images; each is served under its name, under the layers of its [host] if it has any.
+    /// Presets, descriptions in TOML, images, or plain files and block devices (file:PATH,size=1GiB; a file is made where there is none
+    /// and a size is given; also sector=, direct=, threads=); each is served under its name, under the layers of its [host] if it has any.
     /// With --remote none, or one description whose [host.ftl] counts
     #[arg(value_name = "DRIVE", required_unless_present = "remote")]
     drives: Vec<String>,

@@ -65,7 +65,7 @@ impl Core {
         let of_drive = |tag| self.namespaces[self.engine.entry(tag).namespace].drive == drive;
         self.steps.lose(of_drive);
         let device = &mut self.engine.backends_mut()[drive];
-        if !device.is_remote() && now > device.now() {
+        if !device.is_in_wall_time() && now > device.now() {
             device.advance(now);
         }
         let mut untold = Vec::new();

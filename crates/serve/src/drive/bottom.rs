@@ -1,19 +1,43 @@
-//! What stands at the bottom of a tower that is served: a drive of this process, or one on another machine.
+//! What stands at the bottom of a tower that is served: a drive of this process, one on another machine, or a file.
 
+use crate::event::Event;
+use crate::file_drive::FileDrive;
 use crate::remote::Remote;
+use mio::{Registry, Token, Waker};
 use pellucid_device::Device;
 use pellucid_flash::{Command, Completion, Drive, Interface, Notice, SimTime};
+use std::sync::Arc;
 
 /// The drive at the bottom.
 #[expect(
     clippy::large_enum_variant,
     reason = "there are a few, and the plain drive is reached without a detour"
 )]
-pub(crate) enum Bottom {
+pub enum Bottom {
     /// Of this process.
     Device(Device),
     /// On another machine.
     Remote(Box<Remote>),
+    /// A plain file or block device.
+    File(Box<FileDrive>),
+}
+
+impl From<Device> for Bottom {
+    fn from(device: Device) -> Bottom {
+        Bottom::Device(device)
+    }
+}
+
+impl From<Remote> for Bottom {
+    fn from(remote: Remote) -> Bottom {
+        Bottom::Remote(Box::new(remote))
+    }
+}
+
+impl From<FileDrive> for Bottom {
+    fn from(file: FileDrive) -> Bottom {
+        Bottom::File(Box::new(file))
+    }
 }
 
 /// Calls the drive of each kind.
@@ -22,50 +46,96 @@ macro_rules! each {
         match $self {
             Bottom::Device($drive) => $call,
             Bottom::Remote($drive) => $call,
+            Bottom::File($drive) => $call,
         }
     };
 }
 
 impl Bottom {
+    /// The drive of this process that is modelled.
     #[inline]
     pub fn device(&self) -> Option<&Device> {
         match self {
             Bottom::Device(device) => Some(device),
-            Bottom::Remote(_) => None,
+            _ => None,
         }
     }
 
+    /// The same, to be changed.
     #[inline]
     pub fn device_mut(&mut self) -> Option<&mut Device> {
         match self {
             Bottom::Device(device) => Some(device),
-            Bottom::Remote(_) => None,
+            _ => None,
         }
     }
 
-    pub fn into_device(self) -> Option<Device> {
+    pub(crate) fn into_device(self) -> Option<Device> {
         match self {
             Bottom::Device(device) => Some(device),
-            Bottom::Remote(_) => None,
+            _ => None,
         }
     }
 
     #[inline]
-    pub fn remote(&self) -> Option<&Remote> {
+    pub(crate) fn remote(&self) -> Option<&Remote> {
         match self {
             Bottom::Remote(remote) => Some(remote),
-            Bottom::Device(_) => None,
+            _ => None,
         }
     }
 
-    pub fn remote_mut(&mut self) -> Option<&mut Remote> {
+    pub(crate) fn remote_mut(&mut self) -> Option<&mut Remote> {
         match self {
             Bottom::Remote(remote) => Some(remote),
-            Bottom::Device(_) => None,
+            _ => None,
         }
     }
 
-    /// Simulated time of a drive of this process. That of a remote one is its layer's.
+    pub(crate) fn file(&self) -> Option<&FileDrive> {
+        match self {
+            Bottom::File(file) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// Whether its time is wall time, whatever that of others is.
+    #[inline]
+    pub fn is_in_wall_time(&self) -> bool {
+        self.device().is_none()
+    }
+
+    /// From now on `waker` is woken, or an event comes with one of the tokens from `token` on, when there is something to do.
+    pub(crate) fn attach(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        waker: Arc<Waker>,
+    ) -> std::io::Result<()> {
+        match self {
+            Bottom::Device(_) => Ok(()),
+            Bottom::Remote(remote) => remote.attach(registry, token, waker),
+            Bottom::File(file) => {
+                file.attach(waker);
+                Ok(())
+            }
+        }
+    }
+
+    /// What happened to it, for the log.
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        match self {
+            Bottom::Device(_) => Vec::new(),
+            Bottom::Remote(remote) => remote.take_events(),
+            Bottom::File(file) => {
+                let path = file.path().display().to_string();
+                let event = |why| Event::FileFailed { file: path.clone(), why };
+                file.take_sentences().into_iter().map(event).collect()
+            }
+        }
+    }
+
+    /// Simulated time of a drive of this process. That of another is its layer's.
     #[inline]
     pub fn now(&self) -> SimTime {
         self.device().map_or(SimTime::ZERO, Device::now)

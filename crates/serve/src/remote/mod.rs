@@ -154,11 +154,6 @@ impl Remote {
         self.reconnections
     }
 
-    /// Whether no command is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.works.len() == self.idle.len()
-    }
-
     /// Lines for the log.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)

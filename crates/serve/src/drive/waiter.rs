@@ -1,0 +1,113 @@
+//! How time passes for a caller that waits.
+//!
+//! ```text
+//!   modelled drive, virtual time     the next event is now
+//!   modelled drive, real time        sleep until the next event
+//!   remote drive                     wait for its sockets
+//!   file                             wait for its threads
+//! ```
+//! [`Waiter::wait`] is what [`Stack::call_by`](pellucid_host::Stack::call_by) wants.
+
+use super::Bottom;
+use crate::remote::TOKENS;
+use mio::{Events, Poll, Token, Waker};
+use pellucid_flash::{Drive, SimTime};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The longest wait at once: a remote drive may have to be connected to again.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How the time of a modelled drive goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// From event to event.
+    Virtual,
+    /// As the wall clock.
+    Real,
+}
+
+/// Lets time pass for a drive, its owner being blocked.
+pub struct Waiter {
+    pace: Pace,
+    began: Instant,
+    /// The drive's time then.
+    first: SimTime,
+    sockets: Option<(Poll, Events)>,
+    why: Option<String>,
+}
+
+impl Waiter {
+    /// For this drive, which nobody else waits for.
+    ///
+    /// # Errors
+    /// When the system has nothing to wait for its sockets with.
+    pub fn new(drive: &mut Bottom, pace: Pace) -> io::Result<Waiter> {
+        let sockets = match drive {
+            Bottom::Remote(remote) => {
+                let poll = Poll::new()?;
+                let waker = Waker::new(poll.registry(), Token(TOKENS))?;
+                remote.attach(poll.registry(), Token(0), Arc::new(waker))?;
+                Some((poll, Events::with_capacity(16)))
+            }
+            _ => None,
+        };
+        Ok(Waiter { pace, began: Instant::now(), first: drive.now(), sockets, why: None })
+    }
+
+    /// The time that it is now, where it is that of the wall clock.
+    pub fn now(&self) -> SimTime {
+        SimTime(self.first.0 + self.began.elapsed().as_nanos() as u64)
+    }
+
+    /// Waits for the drive's next event, which is at `next` if that is known. Returns the time that it is then; `None`: it is of no use
+    /// to wait any longer.
+    pub fn wait(&mut self, drive: &mut Bottom, next: Option<SimTime>) -> Option<SimTime> {
+        match drive {
+            Bottom::Device(_) => self.wait_for_model(next),
+            Bottom::Remote(remote) => {
+                if next.is_none_or(|at| at > self.now()) {
+                    self.poll(LOOK)?.iter().for_each(|event| remote.ready(event.token().0));
+                }
+                let now = self.now();
+                remote.advance(now);
+                self.why = remote.loss().map(String::from);
+                self.why.is_none().then_some(now)
+            }
+            Bottom::File(file) => {
+                if next.is_none_or(|at| at > self.now()) && file.outstanding() > 0 {
+                    file.wait(LOOK);
+                }
+                let now = self.now();
+                file.advance(now);
+                (next.is_some() || file.outstanding() + file.completed() > 0).then_some(now)
+            }
+        }
+    }
+
+    /// Why it was of no use to wait.
+    pub fn why(&self) -> Option<&str> {
+        self.why.as_deref()
+    }
+
+    fn wait_for_model(&self, next: Option<SimTime>) -> Option<SimTime> {
+        let next = next?;
+        if self.pace == Pace::Real {
+            std::thread::sleep(Duration::from_nanos(next.0.saturating_sub(self.now().0)));
+        }
+        Some(next)
+    }
+
+    fn poll(&mut self, longest: Duration) -> Option<&Events> {
+        let (poll, events) = self.sockets.as_mut()?;
+        events.clear();
+        match poll.poll(events, Some(longest)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                self.why = Some(error.to_string());
+                None
+            }
+            _ => Some(events),
+        }
+    }
+}

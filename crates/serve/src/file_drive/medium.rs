@@ -1,0 +1,355 @@
+//! The file itself: how it is opened, and each operation as a system call.
+//!
+//! Invariant: what is read is what was written, or an error. A file that has become shorter is never extended by a write, which would
+//! make zeros of what is lost.
+
+use super::config::{FileConfig, FileError};
+use pellucid_flash::{Command, Opcode, Status};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{IoSlice, IoSliceMut, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+/// Memory, and with it the pieces of long operations, where direct I/O needs its own.
+const PIECE_BYTES: usize = 1 << 18;
+/// What direct I/O wants of an address in memory.
+const ALIGNMENT: usize = 4096;
+
+/// An open file that nobody else has.
+pub(super) struct Medium {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    sector_bytes: u32,
+    direct: bool,
+    /// Not a block device.
+    is_regular: bool,
+}
+
+/// How an operation failed.
+pub(super) struct Trouble {
+    /// What the host is told.
+    pub status: Status,
+    /// What the log is told, and what follows from it.
+    pub what: What,
+}
+
+/// What follows from a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// This operation, and nothing else.
+    Passing(String),
+    /// What was acknowledged may be lost: the drive takes no writes any more.
+    Doubt(String),
+    /// The file or device is not what it was: nothing works any more.
+    Gone(String),
+}
+
+/// Memory of a thread for direct I/O, and zeros.
+pub(super) struct Scratch(Vec<u8>);
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        Scratch(vec![0; PIECE_BYTES + ALIGNMENT])
+    }
+
+    fn aligned(&mut self) -> &mut [u8] {
+        let at = self.0.as_ptr().align_offset(ALIGNMENT);
+        &mut self.0[at..at + PIECE_BYTES]
+    }
+}
+
+impl Medium {
+    pub fn open(config: &FileConfig) -> Result<Medium, FileError> {
+        let path = &config.path;
+        let io = |action| move |source| FileError::Io { path: path.clone(), action, source };
+        let unfit = |why: String| FileError::Unfit { path: path.clone(), why };
+        let there = match std::fs::metadata(path) {
+            Ok(found) => Some(found.file_type()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(io("open")(error)),
+        };
+        let is_regular = there.is_none_or(|kind| kind.is_file());
+        if !is_regular && !there.is_some_and(|kind| kind.is_block_device()) {
+            return Err(unfit("allowed: a regular file, a block device".into()));
+        }
+        if there.is_none() && config.size_bytes.is_none() {
+            return Err(unfit("no such file; allowed: ,size=BYTES behind it, which makes one".into()));
+        }
+        // A block device that is mounted, or part of another, is left alone.
+        let exclusive = if is_regular { OFlags::empty() } else { OFlags::EXCL };
+        let direct = if config.direct { OFlags::DIRECT } else { OFlags::empty() };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600).custom_flags((exclusive | direct).bits() as i32);
+        let file = options.create_new(there.is_none()).open(path);
+        let mut file = file.map_err(io("open for reading and writing"))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(unfit("another process has it".into())),
+            Err(TryLockError::Error(source)) => return Err(io("lock")(source)),
+        }
+        let mut bytes = file.seek(SeekFrom::End(0)).map_err(io("ask for the size"))?;
+        match config.size_bytes {
+            Some(size) if is_regular && bytes == 0 => {
+                file.set_len(size).map_err(io("give it its size"))?;
+                bytes = size;
+            }
+            Some(size) if size != bytes => {
+                return Err(unfit(format!("size = {size}; it has {bytes} bytes; allowed: that, or no size")));
+            }
+            _ => {}
+        }
+        let sector = u64::from(config.sector_bytes);
+        if bytes == 0 || !bytes.is_multiple_of(sector) {
+            return Err(unfit(format!("its size of {bytes} bytes is no multiple of a sector of {sector}")));
+        }
+        let (path, sector_bytes) = (path.clone(), config.sector_bytes);
+        let medium = Medium { file, path, bytes, sector_bytes, direct: config.direct, is_regular };
+        medium.try_a_read()?;
+        Ok(medium)
+    }
+
+    /// Whether it can be read at all, and in pieces of a sector where the page cache does not help.
+    fn try_a_read(&self) -> Result<(), FileError> {
+        let mut scratch = Scratch::new();
+        let first = &mut scratch.aligned()[..self.sector_bytes as usize];
+        match self.read_at(first, 0, ReadWriteFlags::empty()) {
+            Ok(()) => Ok(()),
+            Err(Some(Errno::INVAL)) if self.direct => Err(FileError::Unfit {
+                path: self.path.clone(),
+                why: format!(
+                    "direct = true: not in sectors of {} bytes; allowed: false, or larger sectors",
+                    self.sector_bytes
+                ),
+            }),
+            Err(error) => Err(FileError::Io {
+                path: self.path.clone(),
+                action: "read the first sector",
+                source: error.unwrap_or(Errno::IO).into(),
+            }),
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn sector_bytes(&self) -> u32 {
+        self.sector_bytes
+    }
+
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// Why a command makes no sense.
+    pub fn refuse(&self, command: &Command) -> Option<Status> {
+        let Command { opcode, lba, sectors, data, namespace, .. } = command;
+        let bytes = *sectors as usize * self.sector_bytes as usize;
+        let sound = match opcode {
+            Opcode::Flush => return (*namespace != 0).then_some(Status::InvalidField),
+            Opcode::Read => *sectors > 0 && (data.is_empty() || data.len() == bytes),
+            Opcode::Write => *sectors > 0 && data.len() == bytes,
+            Opcode::Trim | Opcode::WriteZeroes => *sectors > 0,
+            _ => return Some(Status::InvalidOpcode),
+        };
+        let end = lba.0.checked_add(u64::from(*sectors));
+        match end {
+            _ if !sound || *namespace != 0 || command.vector.is_some() => Some(Status::InvalidField),
+            Some(end) if end <= self.bytes / u64::from(self.sector_bytes) => None,
+            _ => Some(Status::LbaOutOfRange),
+        }
+    }
+
+    fn offset(&self, command: &Command) -> u64 {
+        command.lba.0 * u64::from(self.sector_bytes)
+    }
+
+    /// Reads what the page cache has; `false`: not all of it, or this file does not tell.
+    pub fn read_cached(&self, command: &mut Command) -> bool {
+        if self.direct || command.data.is_empty() {
+            return false;
+        }
+        let at = self.offset(command);
+        let wanted = command.data.len();
+        let read = preadv2(&self.file, &mut [IoSliceMut::new(&mut command.data)], at, ReadWriteFlags::NOWAIT);
+        read == Ok(wanted)
+    }
+
+    /// Carries a command out.
+    pub fn execute(&self, command: &mut Command, scratch: &mut Scratch) -> Result<(), Trouble> {
+        let at = self.offset(command);
+        let length = u64::from(command.sectors) * u64::from(self.sector_bytes);
+        let force = if command.fua { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+        match command.opcode {
+            Opcode::Read => self.read(&mut command.data, at, length, scratch),
+            Opcode::Write => self.write(&command.data, at, force, scratch),
+            Opcode::Flush => self.sync(),
+            Opcode::Trim => self.discard(FallocateFlags::PUNCH_HOLE, at, length, command.fua, scratch),
+            _ => self.discard(FallocateFlags::ZERO_RANGE, at, length, command.fua, scratch),
+        }
+    }
+
+    fn read(&self, data: &mut [u8], at: u64, length: u64, scratch: &mut Scratch) -> Result<(), Trouble> {
+        let outcome = match (self.direct, data.is_empty()) {
+            (false, false) => self.read_at(data, at, ReadWriteFlags::empty()),
+            // Direct, or read for its own sake.
+            _ => pieces(length).try_for_each(|(from, to)| {
+                let piece = &mut scratch.aligned()[..to - from];
+                self.read_at(piece, at + from as u64, ReadWriteFlags::empty())?;
+                if let Some(place) = data.get_mut(from..to) {
+                    place.copy_from_slice(piece);
+                }
+                Ok(())
+            }),
+        };
+        outcome.map_err(|error| match error {
+            Some(error) => self.trouble(Status::UnrecoveredRead, "read", error),
+            None => self.gone(Status::UnrecoveredRead),
+        })
+    }
+
+    fn write(
+        &self,
+        data: &[u8],
+        at: u64,
+        force: ReadWriteFlags,
+        scratch: &mut Scratch,
+    ) -> Result<(), Trouble> {
+        self.check_length(Status::WriteFault)?;
+        let outcome = match self.direct {
+            false => self.write_at(data, at, force),
+            true => pieces(data.len() as u64).try_for_each(|(from, to)| {
+                let piece = &mut scratch.aligned()[..to - from];
+                piece.copy_from_slice(&data[from..to]);
+                self.write_at(piece, at + from as u64, force)
+            }),
+        };
+        outcome.map_err(|error| {
+            let trouble = self.trouble(Status::WriteFault, "write", error);
+            // What the system tells of a forced write may be of an earlier one, and is told once.
+            if force.is_empty() || is_full(error) { trouble } else { trouble.into_doubt() }
+        })
+    }
+
+    /// What was acknowledged is on the disk behind it.
+    fn sync(&self) -> Result<(), Trouble> {
+        self.check_length(Status::WriteFault)?;
+        again(|| rustix::fs::fdatasync(&self.file))
+            .map_err(|error| self.trouble(Status::WriteFault, "flush", error).into_doubt())
+    }
+
+    /// Makes zeros, with whatever the file system has for it.
+    fn discard(
+        &self,
+        how: FallocateFlags,
+        at: u64,
+        length: u64,
+        fua: bool,
+        scratch: &mut Scratch,
+    ) -> Result<(), Trouble> {
+        self.check_length(Status::WriteFault)?;
+        match again(|| fallocate(&self.file, how | FallocateFlags::KEEP_SIZE, at, length)) {
+            Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL) => {
+                scratch.aligned().fill(0);
+                for (from, to) in pieces(length) {
+                    self.write_at(&scratch.aligned()[..to - from], at + from as u64, ReadWriteFlags::empty())
+                        .map_err(|error| self.trouble(Status::WriteFault, "write zeros", error))?;
+                }
+            }
+            result => result.map_err(|error| self.trouble(Status::WriteFault, "discard", error))?,
+        }
+        if fua { self.sync() } else { Ok(()) }
+    }
+
+    /// Reads exactly so much; `None`: the file ends before.
+    fn read_at(&self, mut data: &mut [u8], mut at: u64, flags: ReadWriteFlags) -> Result<(), Option<Errno>> {
+        while !data.is_empty() {
+            match again(|| preadv2(&self.file, &mut [IoSliceMut::new(data)], at, flags)).map_err(Some)? {
+                0 => return Err(None),
+                read => {
+                    data = &mut data[read..];
+                    at += read as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, mut data: &[u8], mut at: u64, flags: ReadWriteFlags) -> Result<(), Errno> {
+        while !data.is_empty() {
+            match again(|| pwritev2(&self.file, &[IoSlice::new(data)], at, flags))? {
+                0 => return Err(Errno::IO),
+                written => {
+                    data = &data[written..];
+                    at += written as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file is still as long as it was.
+    fn check_length(&self, status: Status) -> Result<(), Trouble> {
+        if !self.is_regular {
+            return Ok(());
+        }
+        match rustix::fs::fstat(&self.file) {
+            Ok(found) if found.st_size as u64 >= self.bytes => Ok(()),
+            Ok(_) => Err(self.gone(status)),
+            Err(error) => Err(self.trouble(status, "ask for the size", error)),
+        }
+    }
+
+    fn gone(&self, status: Status) -> Trouble {
+        let why = format!(
+            "it is shorter than the {} bytes that it had; nothing of it is served any more",
+            self.bytes
+        );
+        Trouble { status, what: What::Gone(why) }
+    }
+
+    fn trouble(&self, status: Status, action: &str, error: Errno) -> Trouble {
+        let sentence = format!("cannot {action}: {}", std::io::Error::from(error));
+        let what = match error {
+            Errno::NXIO | Errno::NODEV => What::Gone(sentence),
+            _ => What::Passing(sentence),
+        };
+        Trouble { status, what }
+    }
+}
+
+impl Trouble {
+    /// The same, where what was acknowledged before may be lost by it.
+    fn into_doubt(self) -> Trouble {
+        let what = match self.what {
+            What::Passing(why) => What::Doubt(format!(
+                "{why}; what was written before may be lost, so it takes no writes any more"
+            )),
+            other => other,
+        };
+        Trouble { what, ..self }
+    }
+}
+
+fn is_full(error: Errno) -> bool {
+    matches!(error, Errno::NOSPC | Errno::DQUOT | Errno::FBIG)
+}
+
+/// Where the pieces of a range begin and end.
+fn pieces(length: u64) -> impl Iterator<Item = (usize, usize)> {
+    let length = length as usize;
+    (0..length).step_by(PIECE_BYTES).map(move |from| (from, (from + PIECE_BYTES).min(length)))
+}
+
+/// Calls until no signal interrupts.
+fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
