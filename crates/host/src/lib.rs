@@ -18,6 +18,7 @@ mod shared;
 mod stack;
 mod subsystem;
 mod tower;
+mod view;
 mod zones;
 
 pub use cpu::{Cpu, CpuCosts};
@@ -27,6 +28,7 @@ pub use machine::{Machine, TAG_PASSING};
 pub use pair::Pair;
 pub use shared::{Shared, SharedError, TargetEvent, TargetState};
 pub use stack::Stack;
-pub use subsystem::{Target, TargetError, TargetKind, Targets};
+pub use subsystem::{Target, TargetError, TargetKind, Targets, is_name};
 pub use tower::{AnyLayer, LayerConfig, Tower};
+pub use view::ChunkView;
 pub use zones::{ZoneChunks, ZoneChunksConfig, ZoneChunksCounters, ZoneChunksError};

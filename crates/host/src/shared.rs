@@ -13,16 +13,14 @@
 
 mod fence;
 mod place;
-mod raw;
 
 use crate::ftl::open_chunks;
-use crate::{HostFtl, HostFtlConfig, Layer, Machine, Target, TargetError, TargetKind, Targets};
+use crate::{ChunkView, HostFtl, HostFtlConfig, Layer, Machine, Target, TargetError, TargetKind, Targets};
 use fence::Fence;
 use pellucid_flash::{
     ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Notice, SimTime, Status,
 };
 use place::{Place, Stage, Work};
-use raw::RawRange;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -187,7 +185,7 @@ impl<D: Drive> Shared<D> {
             )));
         }
         let (work, stage) = match target.host_ftl(settings) {
-            None => (Work::Raw(RawRange::new(self.geometry, target.units)), Stage::Ready),
+            None => (Work::Raw(ChunkView::range(self.geometry, target.units)), Stage::Ready),
             Some(config) => {
                 let config = HostFtlConfig { namespace: self.namespace, ..config };
                 let layer = HostFtl::new(
@@ -331,8 +329,9 @@ impl<D: Drive> Shared<D> {
         if count == 0 {
             return Vec::new();
         }
-        let mut infos = of_drive(&self.drive, self.namespace, range.first_chunk() + first, count);
-        infos.iter_mut().for_each(|info| info.start = range.in_target(info.start).unwrap_or(info.start));
+        let mut infos =
+            of_drive(&self.drive, self.namespace, range.chunk_on_drive(first).unwrap_or(0), count);
+        infos.iter_mut().for_each(|info| info.start = range.in_view(info.start).unwrap_or(info.start));
         infos
     }
 
@@ -535,7 +534,7 @@ impl<D: Drive> Drive for Shared<D> {
         let first = self.drive.namespaces();
         for (at, place) in self.places.iter().enumerate() {
             if let Some(Place { work: Work::Raw(range), .. }) = place
-                && let Some(lba) = range.in_target(chunk.lba)
+                && let Some(lba) = range.in_view(chunk.lba)
             {
                 return Some((first + at as u16, Notice::Chunk(ChunkNotice { lba, ..chunk })));
             }

@@ -12,6 +12,11 @@ use crate::HostFtlConfig;
 use pellucid_flash::ChunkGeometry;
 use std::ops::Range;
 
+/// Whether a target or an application may have this name: letters, digits, `-`, `_` and `.`, at least one.
+pub fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
 /// What a target does with its parallel units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
@@ -149,8 +154,7 @@ impl Targets {
 
     /// Adds a target on a drive of this shape.
     pub fn create(&mut self, geometry: &ChunkGeometry, target: Target) -> Result<(), TargetError> {
-        let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if target.name.is_empty() || !target.name.chars().all(good) {
+        if !is_name(&target.name) {
             return Err(TargetError::Name(target.name));
         }
         if self.0.iter().any(|other| other.name == target.name) {

@@ -24,6 +24,7 @@ mod error;
 mod function;
 mod geometry;
 pub mod levels;
+mod monitor;
 mod raw;
 
 pub use address::FlashAddress;
@@ -33,4 +34,7 @@ pub use function::{
     Levelled, Mapping,
 };
 pub use geometry::{Space, SsdGeometry};
+pub use monitor::{
+    Allocation, AppId, ApplicationInfo, LunWear, Monitor, MonitorConfig, MonitorError, Request, Statistics,
+};
 pub use raw::Raw;

@@ -7,8 +7,7 @@
 //! Invariants: `above` counts the commands from above and `below` those with the drive that have not ended; a place with
 //! either is not gone. A raw target has nothing to find: it begins ready.
 
-use super::raw::RawRange;
-use crate::{HostFtl, Machine};
+use crate::{ChunkView, HostFtl, Machine};
 
 /// How far a target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +44,7 @@ pub enum TargetEvent {
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Block(Box<HostFtl>),
-    Raw(RawRange),
+    Raw(ChunkView),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

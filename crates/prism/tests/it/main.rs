@@ -1,5 +1,6 @@
 //! Tests of the flash library over the reference drive of the host's tests, which checks every rule of flash.
 
+mod allocation;
 mod blocking;
 mod function;
 #[path = "../../../host/tests/it/reference.rs"]
