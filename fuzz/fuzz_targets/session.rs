@@ -12,7 +12,7 @@ use pellucid_lab::spec;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::{Connection, SharedTarget, SubsystemConfig, Target};
 use pellucid_serve::session::{BYTES_MAX, ConnectionId, Load, Port, Session};
-use pellucid_serve::{Core, Output, Time};
+use pellucid_serve::{Core, Output, Service, Time};
 use pellucid_wire::nbd::{Command, OptionKind, Request, encode_client_flags, encode_option};
 use pellucid_wire::nvme::{
     Connect, ConnectData, DYNAMIC_CONTROLLER, PropertySet, SglDescriptor, SubmissionEntry, nqn,
@@ -121,7 +121,7 @@ impl World {
                 link.load.commands -= 1;
                 link.load.bytes -= done.bytes;
                 if link.open {
-                    self.with(link, |s, port| s.completed(done.route.token, done.completion, port));
+                    self.with(link, |s, port| s.completed(done.route.token, done.answer, port));
                 }
             }
         }

@@ -12,8 +12,8 @@
 //! sends faster than it is served meets a full socket.
 
 use crate::budget::{OWN_BYTES, STALL_NS_MAX, STALL_PART, large_part};
-use crate::core::{Core, Done};
 use crate::output::Output;
+use crate::service::{Answer, Done, Service};
 use crate::session::{Close, ConnectionId, Load, Port, Session};
 use crate::socket::{Stream, UNIX_SEND_BYTES};
 use std::io::{self, IoSliceMut};
@@ -66,11 +66,11 @@ enum Phase {
     Told,
 }
 
-pub(crate) struct Connection {
+pub(crate) struct Connection<S: Service> {
     pub id: ConnectionId,
     pub stream: Stream,
     pub peer: String,
-    /// Its protocol's place in the core's list.
+    /// Its protocol's place in the hub's list.
     pub protocol: usize,
     /// In the list of those to be read from.
     pub queued: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Connection {
     pub readable: bool,
     /// The peer has sent its last byte: read until the end of the stream comes out, for no event will tell.
     pub half_closed: bool,
-    session: Box<dyn Session>,
+    session: Box<dyn Session<S>>,
     output: Output,
     load: Load,
     /// Bytes of answers to large reads in the output, at most.
@@ -97,14 +97,14 @@ pub(crate) struct Connection {
     gone: bool,
 }
 
-impl Connection {
+impl<S: Service> Connection<S> {
     pub fn new(
         id: ConnectionId,
         stream: Stream,
         peer: String,
         protocol: usize,
-        session: Box<dyn Session>,
-    ) -> Connection {
+        session: Box<dyn Session<S>>,
+    ) -> Connection<S> {
         Connection {
             id,
             stream,
@@ -133,27 +133,27 @@ impl Connection {
     /// Lets the session work, and ends the connection if it says so.
     fn with_session(
         &mut self,
-        core: &mut Core,
-        work: impl FnOnce(&mut dyn Session, &mut Port<'_>) -> Result<(), Close>,
+        service: &mut S,
+        work: impl FnOnce(&mut dyn Session<S>, &mut Port<'_, S>) -> Result<(), Close>,
     ) {
         let before = self.output.bytes();
-        let mut port = Port::new(core, self.id, &mut self.load, &mut self.output);
+        let mut port = Port::new(service, self.id, &mut self.load, &mut self.output);
         let result = work(&mut *self.session, &mut port);
-        core.hub.bytes_in_outputs += self.output.bytes() - before;
+        service.hub_mut().bytes_in_outputs += self.output.bytes() - before;
         if let Err(why) = result {
-            self.end(why, core);
+            self.end(why, service);
         }
     }
 
-    pub fn open(&mut self, core: &mut Core) {
-        self.with_session(core, |session, port| {
+    pub fn open(&mut self, service: &mut S) {
+        self.with_session(service, |session, port| {
             session.opened(port);
             Ok(())
         });
     }
 
     /// Begins to end. The first reason holds.
-    pub fn end(&mut self, why: Close, core: &Core) {
+    pub fn end(&mut self, why: Close, service: &S) {
         if self.phase != Phase::Open {
             return;
         }
@@ -163,15 +163,15 @@ impl Connection {
         };
         self.held = Vec::new();
         self.why = Some(why);
-        self.ends_by_ns = core.now_ns().saturating_add(ENDING_NS_MAX);
+        self.ends_by_ns = service.now_ns().saturating_add(ENDING_NS_MAX);
     }
 
     /// Whether reading from it may bring something.
-    pub fn wants_reading(&mut self, core: &mut Core) -> bool {
+    pub fn wants_reading(&mut self, service: &mut S) -> bool {
         match self.phase {
             _ if self.gone => false,
             Phase::Open => {
-                let congested = Port::new(core, self.id, &mut self.load, &mut self.output).congested();
+                let congested = Port::new(service, self.id, &mut self.load, &mut self.output).congested();
                 (self.readable || self.has_more()) && self.session.wants_input() && !congested
             }
             Phase::Told | Phase::Draining => self.readable,
@@ -213,16 +213,16 @@ impl Connection {
     }
 
     /// Reads once and hands what came to the session; how many bytes.
-    pub fn read(&mut self, core: &mut Core, scratch: &mut [u8]) -> usize {
+    pub fn read(&mut self, service: &mut S, scratch: &mut [u8]) -> usize {
         if self.phase != Phase::Open {
             self.drop_input(scratch);
             return 0;
         }
         if self.has_more() {
-            self.receive_held(core);
+            self.receive_held(service);
             return 0;
         }
-        let short = core.hub.budget.is_short(core.bytes_held());
+        let short = service.hub().budget.is_short(service.bytes_held());
         let scratch = if short { &mut scratch[..SHORT_READ_BYTES] } else { scratch };
         let (landing, wanted, result) = match self.session.landing() {
             Some(landing) if landing.len() > LANDING_BYTES_MAX => {
@@ -240,18 +240,18 @@ impl Connection {
         match result {
             Ok(0) => {
                 self.readable = false;
-                self.end(Close::Finished, core);
+                self.end(Close::Finished, service);
             }
             Ok(count) => {
                 // A stream that gave less than was asked for has no more; the next bytes come with an event.
                 self.readable = count == wanted || self.half_closed;
-                core.hub.protocols[self.protocol].received_bytes += count as u64;
+                service.hub_mut().protocols[self.protocol].received_bytes += count as u64;
                 let landed = count.min(landing);
                 if landed > 0 {
-                    self.with_session(core, |session, port| session.landed(landed, port));
+                    self.with_session(service, |session, port| session.landed(landed, port));
                 }
                 if count > landed && self.phase == Phase::Open {
-                    self.receive(core, &scratch[..count - landed]);
+                    self.receive(service, &scratch[..count - landed]);
                 }
                 return count;
             }
@@ -262,10 +262,10 @@ impl Connection {
         0
     }
 
-    fn receive_held(&mut self, core: &mut Core) {
+    fn receive_held(&mut self, service: &mut S) {
         let mut held = std::mem::take(&mut self.held);
         let mut input = &held[..];
-        self.with_session(core, |session, port| session.receive(&mut input, port));
+        self.with_session(service, |session, port| session.receive(&mut input, port));
         if self.phase == Phase::Open && !input.is_empty() {
             let taken = held.len() - input.len();
             held.drain(..taken);
@@ -273,9 +273,9 @@ impl Connection {
         }
     }
 
-    fn receive(&mut self, core: &mut Core, bytes: &[u8]) {
+    fn receive(&mut self, service: &mut S, bytes: &[u8]) {
         let mut input = bytes;
-        self.with_session(core, |session, port| session.receive(&mut input, port));
+        self.with_session(service, |session, port| session.receive(&mut input, port));
         if self.phase == Phase::Open && !input.is_empty() {
             self.held = input.to_vec();
         }
@@ -298,35 +298,35 @@ impl Connection {
     }
 
     /// One of its operations has ended.
-    pub fn completed(&mut self, core: &mut Core, done: Done) {
+    pub fn completed(&mut self, service: &mut S, done: Done<Answer<S>>) {
         self.load.commands -= 1;
         self.answers.count += 1;
-        core.hub.protocols[self.protocol].commands += 1;
+        service.hub_mut().protocols[self.protocol].commands += 1;
         self.load.bytes -= done.bytes;
         if self.gone || matches!(self.phase, Phase::Refusing | Phase::Told) {
-            return core.hub.pool.give_back(done.completion.data);
+            return service.discard(done.answer);
         }
         let before = self.output.bytes();
-        self.with_session(core, |session, port| {
-            session.completed(done.route.token, done.completion, port);
+        self.with_session(service, |session, port| {
+            session.completed(done.route.token, done.answer, port);
             Ok(())
         });
         let large = large_part(done.bytes).min(self.output.bytes() - before);
         self.large_answers += large;
-        core.hub.budget.large += large;
+        service.hub_mut().budget.large += large;
     }
 
     /// What there may be of large answers in the output is no more than the output.
-    fn settle_large(&mut self, core: &mut Core) {
+    fn settle_large(&mut self, service: &mut S) {
         let left = self.large_answers.min(self.output.bytes());
-        core.hub.budget.large -= self.large_answers - left;
+        service.hub_mut().budget.large -= self.large_answers - left;
         self.large_answers = left;
     }
 
     /// Data that come in are awaited no more.
-    fn give_up_incoming(&mut self, core: &mut Core) {
-        core.hub.budget.incoming -= std::mem::take(&mut self.load.incoming);
-        core.hub.budget.large -= std::mem::take(&mut self.load.incoming_large);
+    fn give_up_incoming(&mut self, service: &mut S) {
+        service.hub_mut().budget.incoming -= std::mem::take(&mut self.load.incoming);
+        service.hub_mut().budget.large -= std::mem::take(&mut self.load.incoming_large);
     }
 
     /// The socket takes bytes again.
@@ -335,19 +335,19 @@ impl Connection {
     }
 
     /// Sends what can be sent.
-    pub fn send(&mut self, core: &mut Core) {
+    pub fn send(&mut self, service: &mut S) {
         if self.wants_sending() {
             let before = self.output.bytes();
-            match self.output.write_part(&mut self.stream, &mut core.hub.pool, SEND_BYTES_MAX) {
+            match self.output.write_part(&mut self.stream, &mut service.hub_mut().pool, SEND_BYTES_MAX) {
                 Ok(takes_more) => self.writable = takes_more,
                 Err(_) => self.gone = true,
             }
             let sent = before - self.output.bytes();
             self.load.moved += sent as u64;
             self.answers.bytes += sent;
-            core.hub.bytes_in_outputs -= sent;
-            core.hub.protocols[self.protocol].sent_bytes += sent as u64;
-            self.settle_large(core);
+            service.hub_mut().bytes_in_outputs -= sent;
+            service.hub_mut().protocols[self.protocol].sent_bytes += sent as u64;
+            self.settle_large(service);
         }
         if self.output.is_empty() {
             match self.phase {
@@ -362,30 +362,30 @@ impl Connection {
         }
     }
 
-    pub fn tick(&mut self, core: &mut Core, now_ns: u64) {
-        if self.is_stalled(core, now_ns) {
+    pub fn tick(&mut self, service: &mut S, now_ns: u64) {
+        if self.is_stalled(service, now_ns) {
             let what = if self.load.incoming > 0 { "sends no data" } else { "takes no answers" };
             self.why = Some(Close::Refused(format!("{what} while others wait for room for theirs")));
             self.gone = true;
             // At once, so that no more are sent away than are in the way.
-            self.give_up_incoming(core);
-            core.hub.bytes_in_outputs -= self.output.bytes();
-            self.output.discard(&mut core.hub.pool);
-            self.settle_large(core);
+            self.give_up_incoming(service);
+            service.hub_mut().bytes_in_outputs -= self.output.bytes();
+            self.output.discard(&mut service.hub_mut().pool);
+            self.settle_large(service);
         }
         if self.phase == Phase::Open && !self.gone {
-            self.with_session(core, |session, port| session.tick(now_ns, port));
+            self.with_session(service, |session, port| session.tick(now_ns, port));
         } else if now_ns >= self.ends_by_ns {
             self.gone = true;
         }
     }
 
     /// Whether it keeps budget from others and does not move what it holds there, as [`crate::budget`] has it.
-    fn is_stalled(&mut self, core: &Core, now_ns: u64) -> bool {
+    fn is_stalled(&mut self, service: &S, now_ns: u64) -> bool {
         let moved = self.stall.moved + std::mem::take(&mut self.load.moved);
         let held = self.output.bytes() + self.load.incoming;
         let enough = moved > 0 && moved * STALL_PART >= self.stall.held;
-        if held <= OWN_BYTES || enough || !core.hub.budget.is_short(core.bytes_held()) {
+        if held <= OWN_BYTES || enough || !service.hub().budget.is_short(service.bytes_held()) {
             self.stall = Stall { since_ns: now_ns, held: held as u64, moved: 0 };
             return false;
         }
@@ -394,10 +394,10 @@ impl Connection {
     }
 
     /// There is the memory budget that it waited for.
-    pub fn has_turn(&mut self, core: &mut Core) {
+    pub fn has_turn(&mut self, service: &mut S) {
         (self.load.waits, self.load.turn) = (false, true);
         if self.phase == Phase::Open && !self.gone {
-            self.with_session(core, |session, port| session.has_turn(port));
+            self.with_session(service, |session, port| session.has_turn(port));
         }
         self.load.turn = false;
     }
@@ -413,12 +413,12 @@ impl Connection {
     }
 
     /// Tells the session, and gives memory back. Says why the connection ended.
-    pub fn close(mut self, core: &mut Core) -> Option<Close> {
-        core.hub.bytes_in_outputs -= self.output.bytes();
-        self.give_up_incoming(core);
-        self.session.closed(&mut Port::new(core, self.id, &mut self.load, &mut self.output));
-        self.output.discard(&mut core.hub.pool);
-        self.settle_large(core);
+    pub fn close(mut self, service: &mut S) -> Option<Close> {
+        service.hub_mut().bytes_in_outputs -= self.output.bytes();
+        self.give_up_incoming(service);
+        self.session.closed(&mut Port::new(service, self.id, &mut self.load, &mut self.output));
+        self.output.discard(&mut service.hub_mut().pool);
+        self.settle_large(service);
         self.why
     }
 }

@@ -12,24 +12,24 @@
 mod damage;
 mod figures;
 mod offer;
+mod service;
 mod steps;
 mod targets;
 
 use crate::budget::large_part;
 use crate::drive::Served;
-use crate::engine::{Answered, Backend, Engine, Entry, Lead, Route, Submission, Time};
+use crate::engine::{Answered, Engine, Entry, Lead, Route, Submission, Time};
 use crate::event::Event;
 use crate::hub::Hub;
 use crate::plan::Plan;
-use crate::remote::{Remote, TOKENS};
+use crate::remote::Remote;
+use crate::service::{Done, Service};
 use crate::session::{Keeps, Namespace, Operation};
 use hdrhistogram::Histogram;
-use mio::{Poll, Token, Waker};
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, Command, Completion, Lba, Notice, Opcode, SimTime};
 use pellucid_monitor::Board;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use steps::Steps;
 use targets::TargetBook;
 
@@ -79,16 +79,6 @@ pub trait Observer {
     }
 }
 
-/// An operation that has ended.
-pub struct Done {
-    /// Where its completion goes.
-    pub route: Route,
-    /// Bytes of data it was submitted with.
-    pub bytes: usize,
-    /// The completion.
-    pub completion: Completion,
-}
-
 #[derive(Clone, Copy)]
 struct Operations {
     /// Submitted so far.
@@ -116,6 +106,8 @@ pub struct Core {
     /// There are drives in wall time.
     in_wall_time: bool,
     book: TargetBook,
+    /// Layers are being stopped.
+    resting: bool,
 }
 
 impl Core {
@@ -156,6 +148,7 @@ impl Core {
             board: None,
             untold: VecDeque::new(),
             book: TargetBook::default(),
+            resting: false,
         })
     }
 
@@ -222,28 +215,6 @@ impl Core {
         self.engine.backends()[drive].is_read_only(number)
     }
 
-    /// Lets the remote drives wake `poll`: each has as many tokens as [`TOKENS`](crate::remote::TOKENS) says, from `first` on.
-    pub(crate) fn attach(&mut self, poll: &Poll, first: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
-        for (at, drive) in self.engine.backends_mut().iter_mut().enumerate() {
-            drive.attach(poll, Token(first.0 + at * TOKENS), waker)?;
-        }
-        Ok(())
-    }
-
-    /// Something happened on a socket of a remote drive; `token` counts from the first of [`Core::attach`].
-    pub(crate) fn remote_ready(&mut self, token: usize) {
-        if let Some(drive) = self.engine.backends_mut().get_mut(token / TOKENS) {
-            drive.ready(token % TOKENS);
-        }
-    }
-
-    /// The server stops: nobody waits for modelled time, or for remote drives that are away.
-    pub(crate) fn stop(&mut self) {
-        self.hub.stopping = true;
-        self.engine.stop_pacing();
-        self.engine.backends_mut().iter_mut().for_each(Served::stop);
-    }
-
     /// See [`crate::session::Port::pop_notice`].
     pub(crate) fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, Notice)> {
         for (drive, served) in self.engine.backends_mut().iter_mut().enumerate() {
@@ -265,43 +236,9 @@ impl Core {
         self.engine.time()
     }
 
-    /// Wall time since the start.
-    pub fn now_ns(&self) -> u64 {
-        self.engine.now_ns()
-    }
-
     /// How late completions were handed out, in wall nanoseconds; empty unless paced.
     pub fn lateness_ns(&self) -> &Histogram<u64> {
         self.engine.lateness_ns()
-    }
-
-    /// Bytes of data that come in, are in drives, or are to be sent.
-    #[inline]
-    pub(crate) fn bytes_held(&self) -> usize {
-        self.hub.budget.incoming + self.engine.bytes() + self.hub.bytes_in_outputs
-    }
-
-    /// What the stores of the drives, and the observer, have to say goes to the log.
-    pub(crate) fn report_stores(&mut self) {
-        for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
-            while let Some(notice) = drive.device_mut().and_then(Device::store_notice) {
-                self.hub.events.push(Event::StoreNotice { drive: name.clone(), notice });
-            }
-        }
-        if let Some(why) = self.observer.as_mut().and_then(|observer| observer.failed()) {
-            self.hub.events.push(Event::RecordFailed { why });
-        }
-    }
-
-    /// Operations in the drives.
-    pub fn outstanding(&self) -> usize {
-        self.engine.outstanding()
-    }
-
-    /// All that was taken since [`Core::run`] has been sent, as far as the sockets took it.
-    #[inline]
-    pub(crate) fn handed_out(&mut self) {
-        self.engine.handed_out();
     }
 
     /// Hands an operation to a drive.
@@ -327,12 +264,6 @@ impl Core {
         if let Some(submission) = self.engine.offer(drive, tag, bytes, command) {
             self.enter(submission);
         }
-    }
-
-    /// Whether an operation waits to go into its drive.
-    #[inline]
-    pub(crate) fn has_waiting(&self) -> bool {
-        self.engine.has_waiting()
     }
 
     /// Gives the drives all that waits, because one is about to be changed.
@@ -406,19 +337,9 @@ impl Core {
         }
     }
 
-    /// Instant: runs a little of what the drives do by themselves while nobody waits. Returns whether there is more.
-    pub fn run_background(&mut self) -> bool {
-        self.engine.run_background()
-    }
-
-    /// Wall time, on the clock of [`Core::now_ns`], at which a drive next does something; `None`: not by itself.
-    pub fn next_due_ns(&self) -> Option<u64> {
-        self.engine.next_due_ns()
-    }
-
     /// The next operation that has ended.
     #[inline]
-    pub fn pop(&mut self) -> Option<Done> {
+    pub fn pop(&mut self) -> Option<Done<Completion>> {
         loop {
             let Answered { tag, at, answer: mut completion } = self.engine.take()?;
             let namespace = self.engine.entry(tag).namespace;
@@ -430,7 +351,7 @@ impl Core {
                 None => {
                     let Entry { route, bytes, .. } = self.engine.end(tag, at);
                     self.hub.budget.large -= large_part(bytes);
-                    return Some(Done { route, bytes, completion });
+                    return Some(Done { route, bytes, answer: completion });
                 }
             }
         }
@@ -450,89 +371,8 @@ impl Core {
         (answer, length)
     }
 
-    /// Layers bring to their drives what lets their next start find everything, which [`Core::is_at_rest`] says has ended.
-    pub(crate) fn begin_rest(&mut self) {
-        for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
-            if let Err(why) = drive.begin_rest() {
-                self.hub.events.push(Event::StopFailed { drive: name.clone(), why });
-            }
-        }
-    }
-
-    /// Whether no layer is being stopped any more. One that could not be is found as after a power cut.
-    pub(crate) fn is_at_rest(&mut self) -> bool {
-        let mut all = true;
-        for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
-            match drive.rested() {
-                None => all = false,
-                Some(Ok(())) => {}
-                Some(Err(why)) => self.hub.events.push(Event::StopFailed { drive: name.clone(), why }),
-            }
-        }
-        all
-    }
-
-    /// Makes file stores durable and tells the observer that all is over.
-    ///
-    /// # Errors
-    /// What a store or the observer says.
-    pub fn finish(&mut self) -> Result<(), String> {
-        let observed = self.observer.as_mut().map_or(Ok(()), |observer| observer.finished());
-        for (device, name) in self.engine.backends_mut().iter_mut().zip(&self.names) {
-            device.sync().map_err(|error| format!("{name}: {error}"))?;
-        }
-        observed.map_err(|error| format!("recording: {error}"))
-    }
-
     /// The drives of this process as they are now.
     pub fn into_devices(self) -> Vec<Device> {
         self.engine.into_backends().into_iter().filter_map(Served::into_device).collect()
-    }
-}
-
-impl Backend for Served {
-    type Ask = Command;
-    type Answer = Completion;
-
-    #[inline]
-    fn now(&self) -> SimTime {
-        Served::now(self)
-    }
-
-    #[inline]
-    fn submit(&mut self, at: SimTime, tag: u32, command: Command) {
-        debug_assert_eq!(command.tag, u64::from(tag), "a command is named as in the in-flight table");
-        Served::submit(self, at, command);
-    }
-
-    #[inline]
-    fn next_event(&self) -> Option<SimTime> {
-        Served::next_event(self)
-    }
-
-    #[inline]
-    fn advance(&mut self, now: SimTime) {
-        Served::advance(self, now);
-    }
-
-    #[inline]
-    fn outstanding(&self) -> usize {
-        self.outstanding_commands()
-    }
-
-    #[inline]
-    fn completed(&self) -> usize {
-        Served::completed(self)
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<Answered<Completion>> {
-        let completion = Served::pop(self)?;
-        Some(Answered { tag: completion.tag as u32, at: completion.completed, answer: completion })
-    }
-
-    #[inline]
-    fn is_in_wall_time(&self) -> bool {
-        Served::is_in_wall_time(self)
     }
 }

@@ -16,6 +16,7 @@ mod waiter;
 pub use bottom::Bottom;
 pub use waiter::{Pace, Waiter};
 
+use crate::engine::{Answered, Backend};
 use crate::event::Event;
 use crate::file_drive::FileDrive;
 use crate::remote::Remote;
@@ -393,5 +394,52 @@ fn of_device(device: &Device, namespace: u16) -> Keeps {
             Durability::Volatile => Keeps::Nothing,
             Durability::Journal { .. } => cached,
         },
+    }
+}
+
+impl Backend for Served {
+    type Ask = Command;
+    type Answer = Completion;
+
+    #[inline]
+    fn now(&self) -> SimTime {
+        Served::now(self)
+    }
+
+    #[inline]
+    fn submit(&mut self, at: SimTime, tag: u32, command: Command) {
+        debug_assert_eq!(command.tag, u64::from(tag), "a command is named as in the in-flight table");
+        Served::submit(self, at, command);
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<SimTime> {
+        Served::next_event(self)
+    }
+
+    #[inline]
+    fn advance(&mut self, now: SimTime) {
+        Served::advance(self, now);
+    }
+
+    #[inline]
+    fn outstanding(&self) -> usize {
+        self.outstanding_commands()
+    }
+
+    #[inline]
+    fn completed(&self) -> usize {
+        Served::completed(self)
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Answered<Completion>> {
+        let completion = Served::pop(self)?;
+        Some(Answered { tag: completion.tag as u32, at: completion.completed, answer: completion })
+    }
+
+    #[inline]
+    fn is_in_wall_time(&self) -> bool {
+        Served::is_in_wall_time(self)
     }
 }

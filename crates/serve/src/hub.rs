@@ -6,28 +6,28 @@ use crate::pool::Pool;
 use crate::session::{Close, ConnectionId};
 use pellucid_monitor::Protocol;
 
-/// See above.
+/// See above. Only this crate looks inside.
 #[derive(Default)]
-pub(crate) struct Hub {
-    pub budget: MemoryBudget,
+pub struct Hub {
+    pub(crate) budget: MemoryBudget,
     /// Bytes in the outputs of all connections.
-    pub bytes_in_outputs: usize,
+    pub(crate) bytes_in_outputs: usize,
     /// Buffers for later use.
-    pub pool: Pool,
+    pub(crate) pool: Pool,
     /// Connections whose sessions are to be called soon.
-    pub nudged: Vec<ConnectionId>,
+    pub(crate) nudged: Vec<ConnectionId>,
     /// Connections that are to end.
-    pub closing: Vec<(ConnectionId, Close)>,
+    pub(crate) closing: Vec<(ConnectionId, Close)>,
     /// For the log.
-    pub events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     /// Nothing new is begun.
-    pub stopping: bool,
+    pub(crate) stopping: bool,
     /// Connections that are open.
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Each protocol that is listened for.
-    pub protocols: Vec<Protocol>,
+    pub(crate) protocols: Vec<Protocol>,
     /// When something last came from a connection that is not one of control.
-    pub heard_ns: u64,
+    pub(crate) heard_ns: u64,
     /// When the time that answers to control requests may take is free again.
-    pub control_free_ns: u64,
+    pub(crate) control_free_ns: u64,
 }

@@ -17,8 +17,9 @@ mod table;
 
 use crate::attachment::{Attached, Attachment};
 use crate::connection::Connection;
-use crate::core::{Core, Done};
+use crate::core::Core;
 use crate::event::Event;
+use crate::service::{Answer, Done, Service};
 use crate::session::{Close, ConnectionId, Session};
 use crate::socket::{Address, Ends, Listener, Stream};
 use crate::timer::Timer;
@@ -66,7 +67,8 @@ const TURN_READ_BYTES_MAX: usize = 2 << 20;
 
 /// Makes the session of a new connection; the address is the one here that the peer connected to, `None` on a Unix socket. An error
 /// turns the peer away.
-pub type Accept = Box<dyn FnMut(ConnectionId, Option<SocketAddr>) -> Result<Box<dyn Session>, String>>;
+pub type Accept<S = Core> =
+    Box<dyn FnMut(ConnectionId, Option<SocketAddr>) -> Result<Box<dyn Session<S>>, String>>;
 
 /// Takes what happens.
 pub type Log = Box<dyn FnMut(&Event)>;
@@ -133,27 +135,27 @@ fn is_of_a_peer(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted)
 }
 
-struct Listening {
+struct Listening<S> {
     listener: Listener,
-    accept: Accept,
+    accept: Accept<S>,
     what: &'static str,
-    /// Its place in the core's list of protocols.
+    /// Its place in the hub's list of protocols.
     protocol: usize,
     /// Why connections cannot be accepted; it has been logged.
     failing: Option<String>,
 }
 
-/// A server of drives.
-pub struct Server {
-    core: Core,
+/// A server; without another service, of drives.
+pub struct Server<S: Service = Core> {
+    service: S,
     options: Options,
     log: Log,
     poll: Poll,
     timer: Timer,
     stopper: Stopper,
-    listeners: Vec<Listening>,
-    table: Table,
-    attachments: Vec<Attached>,
+    listeners: Vec<Listening<S>>,
+    table: Table<S>,
+    attachments: Vec<Attached<S>>,
     /// Connections that are being read from, or sent on; empty in between.
     at_hand: Vec<usize>,
     scratch: Vec<u8>,
@@ -168,18 +170,39 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of the drives in `core`, which listens nowhere yet.
+    /// Takes requests also from what is no stream socket.
+    ///
+    /// # Errors
+    /// When the system cannot wait for it.
+    pub fn attach(&mut self, attachment: Box<dyn Attachment>) -> io::Result<()> {
+        for descriptor in attachment.descriptors() {
+            let mut source = SourceFd(&descriptor);
+            self.poll.registry().register(&mut source, ATTACHMENTS, Interest::READABLE)?;
+        }
+        let protocol = self.protocol(attachment.protocol());
+        let namespace = attachment.namespace();
+        let attached = Attached::new(self.attachments.len(), protocol, attachment);
+        self.service.hub_mut().protocols[protocol].connections += 1;
+        self.service.hub_mut().protocols[protocol].connected += 1;
+        self.service.hold(attached.id, namespace);
+        self.attachments.push(attached);
+        Ok(())
+    }
+}
+
+impl<S: Service> Server<S> {
+    /// A server of `service`, which listens nowhere yet.
     ///
     /// # Errors
     /// When the system gives no event queue.
-    pub fn new(mut core: Core, options: Options, log: Log) -> Result<Server, ServeError> {
+    pub fn new(mut service: S, options: Options, log: Log) -> Result<Server<S>, ServeError> {
         let poll = Poll::new().map_err(ServeError::Poll)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(ServeError::Poll)?;
         let timer = Timer::new(poll.registry(), TIMER).map_err(ServeError::Poll)?;
         let waker = Arc::new(waker);
-        core.attach(&poll, Token(REMOTES), &waker).map_err(ServeError::Poll)?;
+        service.attach(&poll, Token(REMOTES), &waker).map_err(ServeError::Poll)?;
         Ok(Server {
-            core,
+            service,
             options: Options { connections_max: options.connections_max.min(CONNECTIONS_MAX), ..options },
             log,
             poll,
@@ -207,7 +230,7 @@ impl Server {
         &mut self,
         address: &Address,
         what: &'static str,
-        accept: Accept,
+        accept: Accept<S>,
     ) -> Result<Address, ServeError> {
         let refuse = |error| ServeError::Bind { address: address.clone(), error };
         let mut listener = Listener::bind(address).map_err(refuse)?;
@@ -220,45 +243,26 @@ impl Server {
         Ok(bound)
     }
 
-    /// Takes requests also from what is no stream socket.
-    ///
-    /// # Errors
-    /// When the system cannot wait for it.
-    pub fn attach(&mut self, attachment: Box<dyn Attachment>) -> io::Result<()> {
-        for descriptor in attachment.descriptors() {
-            let mut source = SourceFd(&descriptor);
-            self.poll.registry().register(&mut source, ATTACHMENTS, Interest::READABLE)?;
-        }
-        let protocol = self.protocol(attachment.protocol());
-        let namespace = attachment.namespace();
-        let attached = Attached::new(self.attachments.len(), protocol, attachment);
-        self.core.hub.protocols[protocol].connections += 1;
-        self.core.hub.protocols[protocol].connected += 1;
-        self.core.hold(attached.id, namespace);
-        self.attachments.push(attached);
-        Ok(())
+    /// What is served.
+    pub fn service(&self) -> &S {
+        &self.service
     }
 
-    /// The drives.
-    pub fn core(&self) -> &Core {
-        &self.core
-    }
-
-    /// The place of a protocol in the core's list.
+    /// The place of a protocol in the hub's list.
     fn protocol(&mut self, name: &'static str) -> usize {
-        let protocols = &mut self.core.hub.protocols;
+        let protocols = &mut self.service.hub_mut().protocols;
         protocols.iter().position(|p| p.name == name).unwrap_or_else(|| {
             protocols.push(Protocol { name, ..Protocol::default() });
             protocols.len() - 1
         })
     }
 
-    /// From now on the drives are watched, and shown on `board` when asked for.
+    /// From now on the figures are shown on `board` when asked for.
     pub fn show_on(&mut self, board: &Board) {
         let waker = self.stopper.waker.clone();
         // Without the wake-up the next turn notices.
         board.wake_with(move || drop(waker.wake()));
-        self.core.show_on(board.clone());
+        self.service.show_on(board.clone());
     }
 
     /// What stops it.
@@ -266,11 +270,11 @@ impl Server {
         self.stopper.clone()
     }
 
-    /// Serves until stopped; then drains, flushes the drives, and hands them back.
+    /// Serves until stopped; then drains, puts away what is served, and hands it back.
     ///
     /// # Errors
     /// When the event queue fails, or a store cannot be made durable.
-    pub fn run(mut self) -> Result<Core, ServeError> {
+    pub fn run(mut self) -> Result<S, ServeError> {
         let mut events = Events::with_capacity(1024);
         self.tell();
         while !self.is_over() {
@@ -278,13 +282,13 @@ impl Server {
             for event in &events {
                 self.ready(event);
             }
-            self.attachments.iter_mut().for_each(|attached| attached.take(&mut self.core));
+            self.attachments.iter_mut().for_each(|attached| attached.take(&mut self.service));
             self.read();
             self.answer();
             self.look_after();
         }
         self.put_away(&mut events)?;
-        Ok(self.core)
+        Ok(self.service)
     }
 
     /// Lets the drives work and sends what comes out of them. What has been read is answered, batch by batch, before more is read:
@@ -292,11 +296,11 @@ impl Server {
     fn answer(&mut self) {
         let mut bytes = 0;
         for _ in 0..BATCHES_MAX {
-            self.more = self.core.run();
+            self.more = self.service.run();
             bytes += self.deliver();
             self.send();
-            self.core.handed_out();
-            let enough = bytes > BATCHES_BYTES_MAX || self.core.now_ns() > self.turn_ns + BATCHES_NS_MAX;
+            self.service.engine_mut().handed_out();
+            let enough = bytes > BATCHES_BYTES_MAX || self.service.now_ns() > self.turn_ns + BATCHES_NS_MAX;
             if !self.more || enough {
                 return;
             }
@@ -308,8 +312,8 @@ impl Server {
         events.clear();
         self.asked = false;
         let busy =
-            self.more || self.table.has_readers() || self.table.has_touched() || self.core.has_waiting();
-        let now = self.core.now_ns();
+            self.more || self.table.has_readers() || self.table.has_touched() || self.service.has_waiting();
+        let now = self.service.now_ns();
         self.turn_ns = now;
         if busy {
             self.active_ns = now;
@@ -318,12 +322,12 @@ impl Server {
         if !polling {
             self.cool(true);
         }
-        let fault = self.core.next_fault_ns();
+        let fault = self.service.next_fault_ns();
         if fault.is_some_and(|at| at <= now) {
-            self.core.strike(None, now);
+            self.service.strike(now);
             return self.poll_now(events, Some(Duration::ZERO));
         }
-        let due = [self.core.next_due_ns(), fault].into_iter().flatten().min();
+        let due = [self.service.engine().next_due_ns(), fault].into_iter().flatten().min();
         let is_due = due.is_some_and(|due| due <= now + SPIN_NS);
         if busy || polling || is_due {
             self.turns = self.turns.wrapping_add(1);
@@ -335,7 +339,7 @@ impl Server {
             self.cool(false);
             return self.poll_now(events, Some(Duration::ZERO));
         }
-        if self.core.run_background() {
+        if self.service.engine_mut().run_background() {
             return self.poll_now(events, Some(Duration::ZERO));
         }
         if let Some(due) = due {
@@ -343,9 +347,9 @@ impl Server {
         }
         let tick = self.tick_ns.saturating_sub(now);
         let failing = self.listeners.iter().any(|listening| listening.failing.is_some());
-        let idle = self.core.hub.connections == 0 && !self.core.hub.stopping && !failing;
+        let idle = self.service.hub().connections == 0 && !self.service.hub().stopping && !failing;
         self.poll_now(events, if idle { None } else { Some(Duration::from_nanos(tick)) })?;
-        self.turn_ns = self.core.now_ns();
+        self.turn_ns = self.service.now_ns();
         Ok(())
     }
 
@@ -372,7 +376,7 @@ impl Server {
             Token(token) if token < CONNECTIONS => self.accept(token - LISTENERS),
             // They are looked at in every turn.
             ATTACHMENTS => {}
-            Token(token) if token >= REMOTES => self.core.remote_ready(token - REMOTES),
+            Token(token) if token >= REMOTES => self.service.remote_ready(token - REMOTES),
             Token(token) => {
                 let slot = token - CONNECTIONS;
                 let Some(connection) = self.table.get(slot) else { return };
@@ -416,7 +420,7 @@ impl Server {
         let protocol = *protocol;
         // The control socket accepts connections when the server is full, too.
         let reserve = if *what == CONTROL { CONTROL_RESERVE } else { 0 };
-        if self.core.hub.connections >= self.options.connections_max + reserve {
+        if self.service.hub().connections >= self.options.connections_max + reserve {
             return (self.log)(&Event::TurnedAway { peer, why: "too many connections".into() });
         }
         let (slot, id) = self.table.next();
@@ -429,10 +433,10 @@ impl Server {
         };
         (self.log)(&Event::Connected { connection: id, protocol: what, peer: peer.clone() });
         let mut connection = Box::new(Connection::new(id, stream, peer, protocol, session));
-        connection.open(&mut self.core);
-        self.core.hub.connections += 1;
-        self.core.hub.protocols[protocol].connections += 1;
-        self.core.hub.protocols[protocol].connected += 1;
+        connection.open(&mut self.service);
+        self.service.hub_mut().connections += 1;
+        self.service.hub_mut().protocols[protocol].connections += 1;
+        self.service.hub_mut().protocols[protocol].connected += 1;
         self.table.insert(slot, connection);
         self.table.touch(slot);
     }
@@ -451,11 +455,11 @@ impl Server {
                 continue;
             }
             let Some(connection) = self.table.get(slot) else { continue };
-            if connection.wants_reading(&mut self.core) {
-                let came = connection.read(&mut self.core, &mut self.scratch);
+            if connection.wants_reading(&mut self.service) {
+                let came = connection.read(&mut self.service, &mut self.scratch);
                 total += came;
-                if came > 0 && self.core.hub.protocols[connection.protocol].name != CONTROL {
-                    self.core.hub.heard_ns = self.turn_ns;
+                if came > 0 && self.service.hub_mut().protocols[connection.protocol].name != CONTROL {
+                    self.service.hub_mut().heard_ns = self.turn_ns;
                 }
                 self.table.touch(slot);
                 if came > 0 && !self.options.poll.is_zero() {
@@ -469,11 +473,11 @@ impl Server {
     /// Hands completions to their sessions; bytes of their data.
     fn deliver(&mut self) -> usize {
         let mut bytes = 0;
-        while let Some(done) = self.core.pop() {
+        while let Some(done) = self.service.pop() {
             bytes += done.bytes;
             match self.table.find(done.route.connection) {
                 Some((slot, connection)) => {
-                    connection.completed(&mut self.core, done);
+                    connection.completed(&mut self.service, done);
                     self.table.touch(slot);
                 }
                 None => self.deliver_elsewhere(done),
@@ -483,11 +487,11 @@ impl Server {
     }
 
     /// A completion that is no connection's: an attachment's, or of a connection that is gone.
-    fn deliver_elsewhere(&mut self, done: Done) {
+    fn deliver_elsewhere(&mut self, done: Done<Answer<S>>) {
         let attached = done.route.connection.attachment().and_then(|at| self.attachments.get_mut(at));
         match attached {
-            Some(attached) => attached.completed(&mut self.core, done),
-            None => self.core.hub.pool.give_back(done.completion.data),
+            Some(attached) => attached.completed(&mut self.service, done),
+            None => self.service.discard(done.answer),
         }
     }
 
@@ -501,12 +505,12 @@ impl Server {
         }
         for slot in touched.drain(..) {
             let Some(connection) = self.table.get(slot) else { continue };
-            connection.send(&mut self.core);
+            connection.send(&mut self.service);
             if connection.is_gone() {
                 self.remove(slot);
                 continue;
             }
-            let (sends, reads) = (connection.wants_sending(), connection.wants_reading(&mut self.core));
+            let (sends, reads) = (connection.wants_sending(), connection.wants_reading(&mut self.service));
             if sends {
                 self.table.touch(slot);
             }
@@ -519,12 +523,12 @@ impl Server {
 
     fn remove(&mut self, slot: usize) {
         let Some(mut connection) = self.table.remove(slot) else { return };
-        self.core.hub.connections -= 1;
-        self.core.hub.protocols[connection.protocol].connections -= 1;
+        self.service.hub_mut().connections -= 1;
+        self.service.hub_mut().protocols[connection.protocol].connections -= 1;
         let _ = connection.stream.deregister(self.poll.registry());
         let (id, peer) = (connection.id, std::mem::take(&mut connection.peer));
-        self.core.release(id);
-        let why = match connection.close(&mut self.core) {
+        self.service.release(id);
+        let why = match connection.close(&mut self.service) {
             Some(Close::Finished) => "finished".into(),
             Some(Close::Refused(why)) => why,
             None => "connection lost".into(),
@@ -534,26 +538,27 @@ impl Server {
 
     /// Ticks, and what sessions asked for about other connections.
     fn look_after(&mut self) {
-        self.core.settle_targets();
         self.tell();
-        while let Some(id) = self.core.hub.budget.next(self.core.bytes_held()) {
+        loop {
+            let held = self.service.bytes_held();
+            let Some(id) = self.service.hub_mut().budget.next(held) else { break };
             if let Some((slot, connection)) = self.table.find(id) {
-                connection.has_turn(&mut self.core);
+                connection.has_turn(&mut self.service);
                 self.table.touch(slot);
             }
         }
-        for (id, why) in std::mem::take(&mut self.core.hub.closing) {
+        for (id, why) in std::mem::take(&mut self.service.hub_mut().closing) {
             if let Some((slot, connection)) = self.table.find(id) {
-                connection.end(why, &self.core);
+                connection.end(why, &self.service);
                 self.table.touch(slot);
             }
         }
-        for id in std::mem::take(&mut self.core.hub.nudged) {
+        for id in std::mem::take(&mut self.service.hub_mut().nudged) {
             if let Some((slot, _)) = self.table.find(id) {
-                self.tick(slot, self.core.now_ns());
+                self.tick(slot, self.service.now_ns());
             }
         }
-        self.core.show();
+        self.service.show();
         let now = self.turn_ns;
         // A peer counts as silent only after everything was read that came while this process was busy, or stopped.
         if now >= self.tick_ns && self.asked {
@@ -566,7 +571,7 @@ impl Server {
                 self.accept(at);
             }
         }
-        if !self.core.hub.stopping && self.stopper.stop.load(Ordering::Acquire) {
+        if !self.service.hub().stopping && self.stopper.stop.load(Ordering::Acquire) {
             self.begin_stopping();
         }
         if self.table.has_touched() {
@@ -576,15 +581,15 @@ impl Server {
 
     fn tick(&mut self, slot: usize, now_ns: u64) {
         if let Some(connection) = self.table.get(slot) {
-            connection.tick(&mut self.core, now_ns);
+            connection.tick(&mut self.service, now_ns);
             self.table.touch(slot);
         }
     }
 
-    /// Logs what the drives have to say.
+    /// Logs what has happened.
     fn tell(&mut self) {
-        self.core.report_stores();
-        for event in self.core.hub.events.drain(..) {
+        self.service.look_after();
+        for event in self.service.hub_mut().events.drain(..) {
             (self.log)(&event);
         }
     }

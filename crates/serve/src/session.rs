@@ -17,8 +17,9 @@ use crate::engine::Route;
 use crate::event::Event;
 use crate::output::Output;
 use crate::pool::Pool;
+use crate::service::{Answer, Service};
 use pellucid_device::Device;
-use pellucid_flash::{ChunkInfo, Completion, Interface, Lba, Notice, Opcode, Vector};
+use pellucid_flash::{ChunkInfo, Interface, Lba, Notice, Opcode, Vector};
 use pellucid_ftl::MountReport;
 
 /// Commands that one connection may have in the drives before it is [congested](Port::congested).
@@ -68,10 +69,10 @@ pub enum Close {
     Refused(String),
 }
 
-/// The protocol state of one connection.
-pub trait Session {
+/// The protocol state of one connection to a service; without another, to drives.
+pub trait Session<S: Service = Core> {
     /// The connection is there. A protocol whose server speaks first puts its greeting into the output.
-    fn opened(&mut self, _port: &mut Port<'_>) {}
+    fn opened(&mut self, _port: &mut Port<'_, S>) {}
 
     /// Takes bytes off the front of `input`. It takes all of them, unless [`Port::congested`] says that no new command
     /// should start: then it returns early, and is called again with the rest when commands have completed. It may also return early
@@ -79,7 +80,7 @@ pub trait Session {
     ///
     /// # Errors
     /// When the connection must end.
-    fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close>;
+    fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_, S>) -> Result<(), Close>;
 
     /// Where the next bytes of a payload belong, if one is expected, so that they can be read from the socket straight to
     /// their place. Must be the part that is still missing and never empty.
@@ -91,7 +92,7 @@ pub trait Session {
     ///
     /// # Errors
     /// When the connection must end.
-    fn landed(&mut self, _bytes: usize, _port: &mut Port<'_>) -> Result<(), Close> {
+    fn landed(&mut self, _bytes: usize, _port: &mut Port<'_, S>) -> Result<(), Close> {
         Ok(())
     }
 
@@ -101,19 +102,19 @@ pub trait Session {
     }
 
     /// There is the memory budget that the session asked for, and its turn has come; until it returns [`Port::has_budget`] is true once.
-    fn has_turn(&mut self, _port: &mut Port<'_>) -> Result<(), Close> {
+    fn has_turn(&mut self, _port: &mut Port<'_, S>) -> Result<(), Close> {
         Ok(())
     }
 
-    /// The operation submitted under `token` has ended. `completion.data` is the operation's buffer: send it
-    /// ([`Output::data`]) or give it back ([`Port::give_back`]).
-    fn completed(&mut self, token: u64, completion: Completion, port: &mut Port<'_>);
+    /// What was submitted under `token` has been answered. A buffer in the answer, as [`Completion::data`](pellucid_flash::Completion::data), is the session's to send
+    /// ([`Output::data`]) or to give back ([`Port::give_back`]).
+    fn completed(&mut self, token: u64, answer: Answer<S>, port: &mut Port<'_, S>);
 
     /// Called about ten times a second, and soon after [`Port::nudge`]. `now_ns` is wall time since the server started.
     ///
     /// # Errors
     /// When the connection must end, for one because its keep-alive time is over.
-    fn tick(&mut self, _now_ns: u64, _port: &mut Port<'_>) -> Result<(), Close> {
+    fn tick(&mut self, _now_ns: u64, _port: &mut Port<'_, S>) -> Result<(), Close> {
         Ok(())
     }
 
@@ -124,7 +125,7 @@ pub trait Session {
     }
 
     /// The connection is gone, whichever end closed it, and nothing that it submitted is in the drives any more.
-    fn closed(&mut self, _port: &mut Port<'_>) {}
+    fn closed(&mut self, _port: &mut Port<'_, S>) {}
 }
 
 /// A command of a host, as [`pellucid_flash::Command`] without its tag.
@@ -249,23 +250,23 @@ pub struct Load {
     pub(crate) turn: bool,
 }
 
-/// A session's way to the server: its output, the drives, buffers, and other connections.
-pub struct Port<'a> {
-    core: &'a mut Core,
+/// A session's way to the server: its output, what is served, buffers, and other connections.
+pub struct Port<'a, S: Service = Core> {
+    service: &'a mut S,
     connection: ConnectionId,
     load: &'a mut Load,
     output: &'a mut Output,
 }
 
-impl<'a> Port<'a> {
+impl<'a, S: Service> Port<'a, S> {
     /// A port for `connection`.
     pub fn new(
-        core: &'a mut Core,
+        service: &'a mut S,
         connection: ConnectionId,
         load: &'a mut Load,
         output: &'a mut Output,
-    ) -> Port<'a> {
-        Port { core, connection, load, output }
+    ) -> Port<'a, S> {
+        Port { service, connection, load, output }
     }
 
     /// The connection that the session belongs to.
@@ -278,24 +279,13 @@ impl<'a> Port<'a> {
         self.output
     }
 
-    /// Hands an operation to a drive. Its end comes as [`Session::completed`] with `token`, which is the session's own
-    /// affair. An operation that makes no sense (range, length, buffer) is answered like any other, with its status.
-    ///
-    /// # Panics
-    /// When there is no such namespace.
-    pub fn submit(&mut self, namespace: usize, token: u64, operation: Operation) {
-        self.load.commands += 1;
-        self.load.bytes += operation.data.len();
-        self.core.submit(namespace, Route { connection: self.connection, token }, operation);
-    }
-
     /// Whether the connection has so much under way that it should start nothing new. It is never congested while it has
     /// nothing in the drives and nothing to send.
     pub fn congested(&self) -> bool {
         let bytes = self.load.bytes + self.output.bytes();
         self.load.commands >= COMMANDS_MAX
             || bytes >= BYTES_MAX
-            || (bytes > 0 && self.core.bytes_held() + OWN_BYTES > TOTAL_BYTES_MAX)
+            || (bytes > 0 && self.service.bytes_held() + OWN_BYTES > TOTAL_BYTES_MAX)
     }
 
     /// Whether there is memory budget for a request with so many bytes of data, which begins at once then. If not, the connection waits
@@ -306,13 +296,18 @@ impl<'a> Port<'a> {
         (bytes <= OWN_BYTES && self.load.incoming == 0) || self.has_common_budget(bytes)
     }
 
+    fn admits(&mut self, bytes: usize) -> bool {
+        let held = self.service.bytes_held();
+        self.service.hub_mut().budget.admits(held, bytes, self.load.turn)
+    }
+
     fn has_common_budget(&mut self, bytes: usize) -> bool {
-        if self.core.hub.budget.admits(self.core.bytes_held(), bytes, self.load.turn) {
+        if self.admits(bytes) {
             self.load.turn = false;
             return true;
         }
         if !std::mem::replace(&mut self.load.waits, true) {
-            self.core.hub.budget.wait(self.connection, bytes);
+            self.service.hub_mut().budget.wait(self.connection, bytes);
         }
         false
     }
@@ -321,9 +316,9 @@ impl<'a> Port<'a> {
     #[inline]
     pub fn expect(&mut self, bytes: usize) {
         self.load.incoming += bytes;
-        self.core.hub.budget.incoming += bytes;
+        self.service.hub_mut().budget.incoming += bytes;
         self.load.incoming_large += large_part(bytes);
-        self.core.hub.budget.large += large_part(bytes);
+        self.service.hub_mut().budget.large += large_part(bytes);
     }
 
     /// So many bytes of them have come.
@@ -336,9 +331,9 @@ impl<'a> Port<'a> {
     #[inline]
     pub fn release(&mut self, bytes: usize) {
         self.load.incoming -= bytes;
-        self.core.hub.budget.incoming -= bytes;
+        self.service.hub_mut().budget.incoming -= bytes;
         self.load.incoming_large -= large_part(bytes);
-        self.core.hub.budget.large -= large_part(bytes);
+        self.service.hub_mut().budget.large -= large_part(bytes);
     }
 
     /// What the connection has in the drives.
@@ -349,58 +344,118 @@ impl<'a> Port<'a> {
     /// A buffer of `length` bytes, whose content is unspecified (but never uninitialised). Memory of a large one is not
     /// touched before it is written to.
     pub fn take_buffer(&mut self, length: usize) -> Vec<u8> {
-        self.core.hub.pool.take(length)
+        self.service.hub_mut().pool.take(length)
     }
 
     /// Gives a buffer back for later use.
     pub fn give_back(&mut self, buffer: Vec<u8>) {
-        self.core.hub.pool.give_back(buffer);
+        self.service.hub_mut().pool.give_back(buffer);
+    }
+
+    /// Wall time since the server started, in nanoseconds; the clock of [`Session::tick`].
+    pub fn now_ns(&self) -> u64 {
+        self.service.now_ns()
+    }
+
+    /// Tells the log.
+    pub fn log(&mut self, event: Event) {
+        self.service.hub_mut().events.push(event);
+    }
+
+    /// Has [`Session::tick`] of another connection (or this one) called soon, so that it can send something.
+    pub fn nudge(&mut self, connection: ConnectionId) {
+        self.service.hub_mut().nudged.push(connection);
+    }
+
+    /// Ends another connection (or this one), after what is in its output has been sent.
+    pub fn close(&mut self, connection: ConnectionId, why: Close) {
+        self.service.hub_mut().closing.push((connection, why));
+    }
+
+    /// The same port with another output, for a layer between a session and its socket.
+    pub(crate) fn with_output<'b>(&'b mut self, output: &'b mut Output) -> Port<'b, S> {
+        Port { service: self.service, connection: self.connection, load: self.load, output }
+    }
+
+    /// The output, and buffers for later use.
+    pub(crate) fn output_and_pool(&mut self) -> (&mut Output, &mut Pool) {
+        (self.output, &mut self.service.hub_mut().pool)
+    }
+
+    /// What is served.
+    pub fn service(&mut self) -> &mut S {
+        self.service
+    }
+
+    /// A request with `bytes` bytes of data is about to be submitted to the service, which answers it to this connection.
+    #[inline]
+    pub(crate) fn submits(&mut self, bytes: usize) {
+        self.load.commands += 1;
+        self.load.bytes += bytes;
+    }
+
+    /// Whether the server is shutting down: new work should be refused.
+    pub fn stopping(&self) -> bool {
+        self.service.hub().stopping
+    }
+}
+
+/// What a session of drives asks.
+impl Port<'_> {
+    /// Hands an operation to a drive. Its end comes as [`Session::completed`] with `token`, which is the session's own
+    /// affair. An operation that makes no sense (range, length, buffer) is answered like any other, with its status.
+    ///
+    /// # Panics
+    /// When there is no such namespace.
+    pub fn submit(&mut self, namespace: usize, token: u64, operation: Operation) {
+        self.submits(operation.data.len());
+        self.service.submit(namespace, Route { connection: self.connection, token }, operation);
     }
 
     /// The namespaces; the number of one is its place here. NVMe's namespace identifiers are these plus 1.
     pub fn namespaces(&self) -> &[Namespace] {
-        self.core.namespaces()
+        self.service.namespaces()
     }
 
     /// This connection uses a namespace from now on: as long as it lives, a target is not taken away.
     pub fn hold(&mut self, namespace: usize) {
-        self.core.attach_to(self.connection, namespace);
+        self.service.attach_to(self.connection, namespace);
     }
 
     /// Counts changes of what targets there are among the namespaces.
     pub(crate) fn target_changes(&self) -> u64 {
-        self.core.target_changes()
+        self.service.target_changes()
     }
 
     /// What a report says of `count` chunks of an open-channel namespace from number `first` on.
     pub fn chunk_infos(&self, namespace: usize, first: u32, count: u32) -> Vec<ChunkInfo> {
-        self.core.chunk_infos(namespace, first, count)
+        self.service.chunk_infos(namespace, first, count)
     }
 
     /// The next thing that one of these namespaces tells without being asked, with the namespace.
     pub fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, Notice)> {
-        self.core.pop_notice(namespaces)
+        self.service.pop_notice(namespaces)
     }
 
     /// The drive behind a namespace, to be set up; `None`: it is remote.
     pub fn device_mut(&mut self, namespace: usize) -> Option<&mut Device> {
-        self.core.device_mut(namespace)
+        self.service.device_mut(namespace)
     }
 
     /// The drive behind a namespace: counters, wear, configuration; `None`: it is remote.
     pub fn device(&self, namespace: usize) -> Option<&Device> {
-        self.core.device(namespace)
+        self.service.device(namespace)
     }
 
     /// Whether a namespace takes no writes.
     pub fn is_read_only(&self, namespace: usize) -> bool {
-        self.core.is_read_only(namespace)
+        self.service.is_read_only(namespace)
     }
 
     /// Whether any of the mapping units that `sectors` touch holds data on the media or in the buffer, and how many
     /// sectors from `lba` on (at most `sectors`, at least 1) have the same answer.
     pub fn allocated(&self, namespace: usize, lba: Lba, sectors: u64) -> (bool, u64) {
-        self.core.allocated(namespace, lba, sectors)
+        self.service.allocated(namespace, lba, sectors)
     }
 
     /// Cuts the power of the drive behind a namespace and switches it on again. Operations in it end with
@@ -409,46 +464,6 @@ impl<'a> Port<'a> {
     /// # Errors
     /// When the drive cannot be mounted any more, or is remote.
     pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
-        self.core.power_cut(namespace)
-    }
-
-    /// Wall time since the server started, in nanoseconds; the clock of [`Session::tick`].
-    pub fn now_ns(&self) -> u64 {
-        self.core.now_ns()
-    }
-
-    /// Tells the log.
-    pub fn log(&mut self, event: Event) {
-        self.core.hub.events.push(event);
-    }
-
-    /// Has [`Session::tick`] of another connection (or this one) called soon, so that it can send something.
-    pub fn nudge(&mut self, connection: ConnectionId) {
-        self.core.hub.nudged.push(connection);
-    }
-
-    /// Ends another connection (or this one), after what is in its output has been sent.
-    pub fn close(&mut self, connection: ConnectionId, why: Close) {
-        self.core.hub.closing.push((connection, why));
-    }
-
-    /// The same port with another output, for a layer between a session and its socket.
-    pub(crate) fn with_output<'b>(&'b mut self, output: &'b mut Output) -> Port<'b> {
-        Port { core: self.core, connection: self.connection, load: self.load, output }
-    }
-
-    /// Buffers for later use.
-    pub(crate) fn pool(&mut self) -> &mut Pool {
-        &mut self.core.hub.pool
-    }
-
-    /// Everything else about the drives.
-    pub(crate) fn core(&mut self) -> &mut Core {
-        self.core
-    }
-
-    /// Whether the server is shutting down: new work should be refused.
-    pub fn stopping(&self) -> bool {
-        self.core.hub.stopping
+        self.service.power_cut(namespace)
     }
 }

@@ -7,10 +7,12 @@
 //! | `ca-cert.pem`     | who signs the certificates of clients, if they need one   |
 
 mod layer;
+mod records;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use layer::{Engine, Layer, refused};
+pub(crate) use records::Tls;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -8,7 +8,7 @@ use pellucid_device::Device;
 use pellucid_flash::{Command, Lba, Nanos, Opcode, Rng, Status};
 use pellucid_media::{Faults, StoreKind};
 use pellucid_serve::session::{ConnectionId, Operation, Port};
-use pellucid_serve::{Arrival, Attachment, Core, Observer, Options, Route, Server, Time};
+use pellucid_serve::{Arrival, Attachment, Core, Observer, Options, Route, Server, Service, Time};
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
@@ -163,7 +163,7 @@ fn damage_can_be_planned() {
         loop {
             core.run();
             match core.pop() {
-                Some(done) => break done.completion.status,
+                Some(done) => break done.answer.status,
                 None => continue,
             }
         }
@@ -203,7 +203,7 @@ fn what_waits_goes_in_before_a_change() {
     };
     let ended = |core: &mut Core| {
         while core.run() {}
-        std::iter::from_fn(|| core.pop()).map(|done| done.completion.status).collect::<Vec<Status>>()
+        std::iter::from_fn(|| core.pop()).map(|done| done.answer.status).collect::<Vec<Status>>()
     };
     for token in 0..8 {
         submit(&mut core, if token % 2 == 0 { Opcode::Write } else { Opcode::Read }, token);
@@ -241,7 +241,7 @@ fn a_long_discard_holds_nobody_up() {
         while core.outstanding() > 0 {
             core.run();
             if let Some(done) = core.pop() {
-                return (done.route.token, done.completion.status);
+                return (done.route.token, done.answer.status);
             }
         }
         panic!("nothing is under way")

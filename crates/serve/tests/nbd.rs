@@ -111,7 +111,7 @@ fn simple_replies_instead_of_structured_ones() {
         while core.run() {}
         let done = core.pop().expect("the read has ended");
         let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
-        session.completed(done.route.token, done.completion, &mut port);
+        session.completed(done.route.token, done.answer, &mut port);
         assert_eq!(output.take_all()[..4], magic);
     }
 }

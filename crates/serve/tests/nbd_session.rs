@@ -7,7 +7,7 @@ use pellucid_device::Device;
 use pellucid_media::StoreKind;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::session::{ConnectionId, Load, Port, Session};
-use pellucid_serve::{Core, Output, Time};
+use pellucid_serve::{Core, Output, Service, Time};
 use pellucid_wire::nbd::{
     Chunk, ClientHandshake, ClientHandshakeEvent, Command, Extent, Info, InfoRequest, MetaContextRequest,
     OptionKind, OptionReply, ReplyDecoder, ReplyEvent, Request, allocation, encode_client_flags,
@@ -76,7 +76,7 @@ impl Alone {
             while let Some(done) = self.core.pop() {
                 self.load.commands -= 1;
                 self.load.bytes -= done.bytes;
-                self.with(|session, port| session.completed(done.route.token, done.completion, port));
+                self.with(|session, port| session.completed(done.route.token, done.answer, port));
             }
         }
     }

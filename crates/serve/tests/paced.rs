@@ -7,7 +7,7 @@ use pellucid_device::Device;
 use pellucid_flash::{Command, Completion, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_media::StoreKind;
 use pellucid_serve::session::{ConnectionId, Operation};
-use pellucid_serve::{Arrival, Core, FioTrace, Lead, Observer, Options, Route, Time};
+use pellucid_serve::{Arrival, Core, FioTrace, Lead, Observer, Options, Route, Service, Time};
 use pellucid_wire::nbd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -136,13 +136,13 @@ fn a_lead_hands_completions_out_early() {
         core.run();
         let now_ns = core.now_ns();
         let done = core.pop().expect("everything takes less than the lead");
-        assert_eq!((done.route, done.completion.status), (route, Status::Success));
-        let latency = done.completion.completed - done.completion.submitted;
+        assert_eq!((done.route, done.answer.status), (route, Status::Success));
+        let latency = done.answer.completed - done.answer.submitted;
         assert!(!fua || latency.0 >= 100_000, "a program takes its time: {latency:?}");
-        assert!(done.completion.completed.0 <= now_ns + lead.as_nanos() as u64);
+        assert!(done.answer.completed.0 <= now_ns + lead.as_nanos() as u64);
         // Nobody awaits what the drive does after a completion, so the next command does not find it any further.
-        assert!(done.completion.submitted <= SimTime(arrived_ns).max(ahead), "stamped late");
-        ahead = done.completion.completed;
+        assert!(done.answer.submitted <= SimTime(arrived_ns).max(ahead), "stamped late");
+        ahead = done.answer.completed;
         core.run();
     }
 }

@@ -11,7 +11,7 @@ use pellucid_host::{
 };
 use pellucid_media::{Fault, StoreKind};
 use pellucid_serve::session::{ConnectionId, Operation};
-use pellucid_serve::{Core, Options, Remote, RemoteConfig, Route, Served, Server, Stopper, Time};
+use pellucid_serve::{Core, Options, Remote, RemoteConfig, Route, Served, Server, Service, Stopper, Time};
 use pellucid_wire::nbd::Command;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -338,7 +338,7 @@ fn the_drives_own_namespace_reaches_no_unit_of_a_target() {
         while core.outstanding() > 0 {
             core.run();
             if let Some(done) = core.pop() {
-                return done.completion.status;
+                return done.answer.status;
             }
         }
         panic!("no completion")
@@ -429,7 +429,7 @@ fn a_power_cut_that_is_the_end_of_a_host_ftl_leaves_nobody_waiting() {
             let mut all = Vec::new();
             while core.outstanding() > 0 {
                 core.run();
-                all.extend(std::iter::from_fn(|| core.pop()).map(|done| done.completion.status));
+                all.extend(std::iter::from_fn(|| core.pop()).map(|done| done.answer.status));
             }
             all
         };

@@ -418,7 +418,7 @@ impl Serve {
         for &namespace in blocks {
             let instead = "a block device comes also with --nvme-tcp PORT and `nvme connect`, or with --nbd PORT and `nbd-client`";
             let refuse = |error: UblkError| Failure::work(anyhow!("--ublk: {error}. {instead}"));
-            let device = BlockDevice::new(namespace, server.core()).map_err(refuse)?;
+            let device = BlockDevice::new(namespace, server.service()).map_err(refuse)?;
             server.attach(Box::new(device)).map_err(Failure::work)?;
         }
         Ok(())

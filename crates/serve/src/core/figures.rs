@@ -4,9 +4,10 @@
 
 use super::Core;
 use crate::drive::Served;
+use crate::service::Service;
 use crate::session::Namespace;
 use pellucid_device::Device;
-use pellucid_monitor::{Board, Figures, LayerSide, Serving, View};
+use pellucid_monitor::{Figures, LayerSide, Serving, View};
 use std::time::Duration;
 
 impl Core {
@@ -16,27 +17,13 @@ impl Core {
         devices.filter(|device| !device.is_watched()).for_each(Device::watch);
     }
 
-    /// From now on the drives are watched, and shown on `board` when asked for.
-    pub fn show_on(&mut self, board: Board) {
-        self.watch();
-        self.board = Some(board);
-    }
-
-    /// Shows everything as it is now, if somebody asks.
-    #[inline]
-    pub(crate) fn show(&self) {
-        if let Some(board) = self.board.as_ref().filter(|board| board.wanted()) {
-            board.publish(self.view());
-        }
-    }
-
     /// Everything as it is now, in the form that is sent.
     pub fn figures(&self) -> Figures {
         Figures::from(&self.view())
     }
 
     #[cold]
-    fn view(&self) -> View {
+    pub(super) fn view(&self) -> View {
         let mut lateness_ns = pellucid_device::Histogram::default();
         for late in self.engine.lateness_ns().iter_recorded() {
             lateness_ns.record(late.value_iterated_to(), late.count_at_value());

@@ -11,15 +11,13 @@
 //! Invariant: in transmission every request is answered exactly once, in the form (simple or structured) agreed on.
 
 mod handshake;
-mod tls;
 mod transmission;
 
 use crate::session::{Close, Port, Session};
-use crate::tls::TlsConfig;
+use crate::tls::{Tls, TlsConfig};
 use handshake::{Handshake, Step};
 use pellucid_flash::Completion;
 use pellucid_wire::nbd::NbdError;
-use tls::Tls;
 use transmission::Transmission;
 
 pub use transmission::errno;
@@ -86,7 +84,7 @@ impl NbdSession {
             return Err(Close::Refused("TLS: data in the clear behind STARTTLS".into()));
         }
         let Some(offer) = &self.offer else { return Ok(()) };
-        self.tls = Some(Box::new(tls::begin(offer)?));
+        self.tls = Some(Box::new(Tls::begin(offer)?));
         Ok(())
     }
 

@@ -13,6 +13,7 @@
 //! given to another connection only with another serial, so what was meant for one that is gone finds nobody.
 
 use crate::connection::Connection;
+use crate::service::Service;
 use crate::session::ConnectionId;
 use crate::socket::Stream;
 use mio::{Registry, Token};
@@ -32,9 +33,8 @@ struct Hot {
 }
 
 /// All connections.
-#[derive(Default)]
-pub(super) struct Table {
-    slots: Vec<Option<Box<Connection>>>,
+pub(super) struct Table<S: Service> {
+    slots: Vec<Option<Box<Connection<S>>>>,
     vacant: Vec<usize>,
     serial: u64,
     readers: Vec<usize>,
@@ -44,7 +44,21 @@ pub(super) struct Table {
     busy: Vec<usize>,
 }
 
-impl Table {
+impl<S: Service> Default for Table<S> {
+    fn default() -> Table<S> {
+        Table {
+            slots: Vec::new(),
+            vacant: Vec::new(),
+            serial: 0,
+            readers: Vec::new(),
+            touched: Vec::new(),
+            hot: Vec::new(),
+            busy: Vec::new(),
+        }
+    }
+}
+
+impl<S: Service> Table<S> {
     /// The slot and the number for a new connection; nothing is taken until [`Table::insert`].
     pub fn next(&mut self) -> (usize, ConnectionId) {
         let slot = self.vacant.last().copied().unwrap_or(self.slots.len());
@@ -53,7 +67,7 @@ impl Table {
     }
 
     /// Puts a connection into the slot that [`Table::next`] gave.
-    pub fn insert(&mut self, slot: usize, connection: Box<Connection>) {
+    pub fn insert(&mut self, slot: usize, connection: Box<Connection<S>>) {
         match self.vacant.pop() {
             Some(_) => self.slots[slot] = Some(connection),
             None => self.slots.push(Some(connection)),
@@ -61,7 +75,7 @@ impl Table {
     }
 
     /// Takes a connection out.
-    pub fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
+    pub fn remove(&mut self, slot: usize) -> Option<Box<Connection<S>>> {
         let connection = self.slots[slot].take()?;
         self.vacant.push(slot);
         self.hot.retain(|hot| hot.slot != slot);
@@ -76,13 +90,13 @@ impl Table {
 
     /// The connection in a slot.
     #[inline]
-    pub fn get(&mut self, slot: usize) -> Option<&mut Connection> {
+    pub fn get(&mut self, slot: usize) -> Option<&mut Connection<S>> {
         self.slots.get_mut(slot)?.as_deref_mut()
     }
 
     /// A connection that is still there, and its slot.
     #[inline]
-    pub fn find(&mut self, id: ConnectionId) -> Option<(usize, &mut Connection)> {
+    pub fn find(&mut self, id: ConnectionId) -> Option<(usize, &mut Connection<S>)> {
         let slot = (id.0 & ((1 << SLOT_BITS) - 1)) as usize;
         let connection = self.get(slot)?;
         (connection.id == id).then_some((slot, connection))

@@ -8,6 +8,8 @@
 //! what one call of the engine gives (some records).
 
 use crate::output::Output;
+use crate::pool::Pool;
+use crate::service::Service;
 use crate::session::{Close, Port};
 
 /// One end of a TLS connection, without its socket.
@@ -19,9 +21,9 @@ pub(crate) trait Engine {
     /// When the connection must end.
     fn decrypt(&mut self, input: &mut &[u8], received: &mut Vec<u8>) -> Result<bool, Close>;
 
-    /// Moves `plain` into records, and these, and what else is to be sent (of the handshake, an alert), to the port's output. Before
-    /// the handshake has ended there is no plain text.
-    fn encrypt(&mut self, plain: &mut Output, port: &mut Port<'_>);
+    /// Moves `plain` into records, and these, and what else is to be sent (of the handshake, an alert), to `out`. Before the handshake has
+    /// ended there is no plain text. The buffers of `plain` go to `pool`.
+    fn encrypt(&mut self, plain: &mut Output, out: &mut Output, pool: &mut Pool);
 }
 
 /// The TLS state of one connection.
@@ -37,11 +39,11 @@ impl<E: Engine> Layer<E> {
     }
 
     /// Takes records; `session` is given the plain text.
-    pub fn receive(
+    pub fn receive<S: Service>(
         &mut self,
         input: &mut &[u8],
-        port: &mut Port<'_>,
-        mut session: impl FnMut(&mut &[u8], &mut Port<'_>) -> Result<(), Close>,
+        port: &mut Port<'_, S>,
+        mut session: impl FnMut(&mut &[u8], &mut Port<'_, S>) -> Result<(), Close>,
     ) -> Result<(), Close> {
         let result = loop {
             if let Err(why) = self.hand_over(port, &mut session) {
@@ -55,14 +57,18 @@ impl<E: Engine> Layer<E> {
             }
         };
         // Also the alert that says why.
-        self.engine.encrypt(&mut self.plain, port);
+        self.encrypt(port);
         result
     }
 
     /// Lets the session work on something else than input.
-    pub fn with<T>(&mut self, port: &mut Port<'_>, work: impl FnOnce(&mut Port<'_>) -> T) -> T {
+    pub fn with<S: Service, T>(
+        &mut self,
+        port: &mut Port<'_, S>,
+        work: impl FnOnce(&mut Port<'_, S>) -> T,
+    ) -> T {
         let result = work(&mut port.with_output(&mut self.plain));
-        self.engine.encrypt(&mut self.plain, port);
+        self.encrypt(port);
         result
     }
 
@@ -71,16 +77,21 @@ impl<E: Engine> Layer<E> {
         !self.received.is_empty()
     }
 
+    fn encrypt<S: Service>(&mut self, port: &mut Port<'_, S>) {
+        let (out, pool) = port.output_and_pool();
+        self.engine.encrypt(&mut self.plain, out, pool);
+    }
+
     fn decrypt(&mut self, input: &mut &[u8]) -> Result<(), Close> {
         let before = self.received.len();
         let closed = self.engine.decrypt(input, &mut self.received)?;
         if closed && self.received.len() == before { Err(Close::Finished) } else { Ok(()) }
     }
 
-    fn hand_over(
+    fn hand_over<S: Service>(
         &mut self,
-        port: &mut Port<'_>,
-        session: &mut impl FnMut(&mut &[u8], &mut Port<'_>) -> Result<(), Close>,
+        port: &mut Port<'_, S>,
+        session: &mut impl FnMut(&mut &[u8], &mut Port<'_, S>) -> Result<(), Close>,
     ) -> Result<(), Close> {
         // What the session sees of the output is what it adds now: whether the peer takes what there is, only this port knows.
         if self.received.is_empty() || port.congested() {

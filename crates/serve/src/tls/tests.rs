@@ -2,6 +2,7 @@
 
 use super::layer::{Engine, Layer};
 use crate::output::Output;
+use crate::pool::Pool;
 use crate::session::{BYTES_MAX, Close, ConnectionId, Load, Port};
 use crate::{Core, Time, common};
 use pellucid_media::StoreKind;
@@ -15,8 +16,8 @@ impl Engine for Clear {
         Ok(false)
     }
 
-    fn encrypt(&mut self, plain: &mut Output, port: &mut Port<'_>) {
-        port.output().head(&plain.take_all());
+    fn encrypt(&mut self, plain: &mut Output, out: &mut Output, _: &mut Pool) {
+        out.head(&plain.take_all());
     }
 }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::common::drive;
 use crate::core::Core;
 use crate::engine::{Route, Time};
+use crate::service::Service;
 use crate::session::ConnectionId;
 use pellucid_flash::{SimTime, StageTimes};
 use pellucid_media::StoreKind;
@@ -38,7 +39,7 @@ fn ends(core: &mut Core) -> Vec<(u64, Opcode, Status)> {
     while core.outstanding() > 0 {
         core.run();
         while let Some(done) = core.pop() {
-            found.push((done.route.token, done.completion.opcode, done.completion.status));
+            found.push((done.route.token, done.answer.opcode, done.answer.status));
         }
     }
     found
@@ -57,7 +58,7 @@ fn is_zero(core: &mut Core) -> bool {
     loop {
         core.run();
         if let Some(done) = core.pop() {
-            return done.completion.data.iter().all(|&byte| byte == 0);
+            return done.answer.data.iter().all(|&byte| byte == 0);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::world::{CC_ENABLE, HOST, NQN, SECTOR, World, blocks, in_capsule};
 use crate::common;
 use crate::nvme::{ConfigError, SubsystemConfig, Target, serial_number};
 use crate::session::Close;
-use crate::{Core, Time};
+use crate::{Core, Service, Time};
 use pellucid_device::Device;
 use pellucid_media::StoreKind;
 use pellucid_wire::nvme::{

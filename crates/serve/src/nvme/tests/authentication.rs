@@ -1,6 +1,7 @@
 //! Hosts that must prove who they are. The host here computes its responses itself, from the text of the specification.
 
 use super::world::{CC_ENABLE, HOST, NQN, SECTOR, World, blocks};
+use crate::Service;
 use crate::common::drive;
 use crate::nvme::HostSecrets;
 use crate::session::Close;

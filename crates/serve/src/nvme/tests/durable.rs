@@ -4,7 +4,7 @@ use super::world::{SECTOR, World, blocks, in_capsule};
 use crate::common;
 use crate::event::Event;
 use crate::session::{ConnectionId, Keeps, Operation};
-use crate::{Core, Route, Served, Time};
+use crate::{Core, Route, Served, Service, Time};
 use pellucid_device::{Device, WritePolicy};
 use pellucid_flash::{DieId, Lba, Opcode, Status as DriveStatus};
 use pellucid_ftl::Durability;
@@ -245,6 +245,6 @@ fn what_nobody_was_told_before_a_power_cut_ends_with_it() {
     core.run();
     core.power_cut(0).expect("a mount");
     let done = core.pop().expect("its end");
-    assert_eq!((done.route.token, done.completion.status), (7, DriveStatus::PowerLoss));
+    assert_eq!((done.route.token, done.answer.status), (7, DriveStatus::PowerLoss));
     assert!(core.pop().is_none());
 }

@@ -3,7 +3,7 @@
 use super::world::{HOST, NQN, SECTOR, World, blocks, in_capsule};
 use crate::common;
 use crate::session::{Close, TOTAL_BYTES_MAX};
-use crate::{Core, Time};
+use crate::{Core, Service, Time};
 use pellucid_flash::{ChunkAddress, Drive, Interface};
 use pellucid_host::{HostFtlConfig, Target as Range, TargetKind, Targets};
 use pellucid_wire::nvme::{

@@ -5,7 +5,7 @@ mod groups;
 use super::world::{CC_ENABLE, SECTOR, World, blocks, in_capsule};
 use crate::common;
 use crate::session::Close;
-use crate::{Core, Time};
+use crate::{Core, Service, Time};
 use pellucid_device::Device;
 use pellucid_flash::{DieId, Interface};
 use pellucid_ftl::Management;

@@ -2,7 +2,7 @@
 
 use crate::nvme::{Connection, HostSecrets, SharedTarget, SubsystemConfig, Target};
 use crate::session::{Close, ConnectionId, Load, Port, Session};
-use crate::{Core, Output, Time};
+use crate::{Core, Output, Service, Time};
 use pellucid_device::Device;
 use pellucid_wire::nvme::{
     Completion, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyGet, PropertySet, QueueCount,
@@ -260,7 +260,7 @@ impl World {
                 self.links[link].load.commands -= 1;
                 self.links[link].load.bytes -= done.bytes;
                 if self.links[link].closed.is_none() {
-                    self.with(link, |s, port| s.completed(done.route.token, done.completion, port));
+                    self.with(link, |s, port| s.completed(done.route.token, done.answer, port));
                 }
             }
             while let Some(id) = self.core.hub.budget.next(self.core.bytes_held()) {

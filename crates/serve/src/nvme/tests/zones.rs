@@ -1,6 +1,7 @@
 //! A zoned namespace: its commands, and what a host learns of zones that fail.
 
 use super::world::{SECTOR, World, in_capsule};
+use crate::Service;
 use crate::common;
 use crate::nvme::zns::{changed_page, identify_controller};
 use pellucid_flash::{DieId, Interface, ZoneGeometry};

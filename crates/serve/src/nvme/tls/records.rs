@@ -11,7 +11,8 @@
 
 use super::key::{KeyHash, Peer, TlsKeys};
 use crate::output::Output;
-use crate::session::{Close, Port};
+use crate::pool::Pool;
+use crate::session::Close;
 use crate::tls::{Engine, refused};
 use openssl::error::ErrorStack;
 use openssl::ex_data::Index;
@@ -166,16 +167,16 @@ impl Engine for Records {
         Ok(closed)
     }
 
-    fn encrypt(&mut self, plain: &mut Output, port: &mut Port<'_>) {
+    fn encrypt(&mut self, plain: &mut Output, out: &mut Output, pool: &mut Pool) {
         if !self.failed && !plain.is_empty() {
             let mut writer = Writer { stream: &mut self.stream, scratch: &mut self.scratch };
-            self.failed |= plain.write_to(&mut writer, port.pool()).is_err();
+            self.failed |= plain.write_to(&mut writer, pool).is_err();
         }
         if self.failed {
-            plain.discard(port.pool());
+            plain.discard(pool);
         }
         let pipe = self.stream.get_mut();
-        port.output().encode(|out| out.append(&mut pipe.output));
+        out.encode(|out| out.append(&mut pipe.output));
     }
 }
 

@@ -1,24 +1,27 @@
-//! The records of TLS under NBD, which are rustls'.
+//! The records of TLS, which are rustls'.
 
+use super::{Engine, Layer, TlsConfig, refused};
 use crate::output::Output;
-use crate::session::{Close, Port};
-use crate::tls::{Engine, Layer, TlsConfig, refused};
+use crate::pool::Pool;
+use crate::session::Close;
 use rustls::ServerConnection;
 use std::io::Read;
 use std::sync::Arc;
 
 /// The TLS state of one connection.
-pub(super) type Tls = Layer<Records>;
+pub(crate) type Tls = Layer<Records>;
 
-/// TLS as `config` offers it, from its beginning.
-pub(super) fn begin(config: &TlsConfig) -> Result<Tls, Close> {
-    let mut connection = ServerConnection::new(Arc::clone(&config.0)).map_err(refused)?;
-    // What it holds is bounded by what the session may have under way.
-    connection.set_buffer_limit(None);
-    Ok(Layer::new(Records(connection)))
+impl Tls {
+    /// TLS as `config` offers it, from its beginning.
+    pub fn begin(config: &TlsConfig) -> Result<Tls, Close> {
+        let mut connection = ServerConnection::new(Arc::clone(&config.0)).map_err(refused)?;
+        // What it holds is bounded by what the session may have under way.
+        connection.set_buffer_limit(None);
+        Ok(Layer::new(Records(connection)))
+    }
 }
 
-pub(super) struct Records(ServerConnection);
+pub(crate) struct Records(ServerConnection);
 
 impl Engine for Records {
     fn decrypt(&mut self, input: &mut &[u8], received: &mut Vec<u8>) -> Result<bool, Close> {
@@ -31,13 +34,13 @@ impl Engine for Records {
         Ok(closed)
     }
 
-    fn encrypt(&mut self, plain: &mut Output, port: &mut Port<'_>) {
+    fn encrypt(&mut self, plain: &mut Output, out: &mut Output, pool: &mut Pool) {
         // Without a limit the connection takes all; before the handshake has ended there is nothing.
-        let all = plain.write_to(&mut self.0.writer(), port.pool());
+        let all = plain.write_to(&mut self.0.writer(), pool);
         debug_assert!(matches!(all, Ok(true)), "{all:?}");
         while self.0.wants_write() {
             let connection = &mut self.0;
-            port.output().encode(|out| {
+            out.encode(|out| {
                 // A vector takes everything.
                 let _ = connection.write_tls(out);
             });

@@ -1,0 +1,126 @@
+//! What the control socket is told of drives.
+
+use super::Request;
+use crate::core::Core;
+use crate::event::By;
+use crate::service::Service;
+use crate::session::{ConnectionId, Namespace};
+use pellucid_flash::Cause;
+use serde_json::{Value, json};
+
+impl Core {
+    /// See [`Service::control`].
+    pub(crate) fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
+        match request {
+            Request::Status => Ok(Some(status(self))),
+            Request::Watch => {
+                self.watch();
+                serde_json::to_value(self.figures()).map(Some).map_err(|error| error.to_string())
+            }
+            // Whoever owns the server stops it.
+            Request::Stop => Ok(Some(json!({}))),
+            Request::Break { drive, action } => {
+                let drive = named(drive.as_deref(), self.namespaces())?;
+                let outcome = action.carry_out(drive, By::Control(by), self)?;
+                Ok(Some(outcome.answer()))
+            }
+            Request::Targets { drive } => self.targets(self.drive_named(drive.as_deref())?).map(Some),
+            Request::TargetCreate { drive, target } => {
+                let drive = self.drive_named(drive.as_deref())?;
+                self.create_target(by, drive, target).map(|()| None)
+            }
+            Request::TargetRemove { drive, name } => {
+                let drive = self.drive_named(drive.as_deref())?;
+                self.remove_target(by, drive, &name).map(|()| None)
+            }
+        }
+    }
+}
+
+/// The drive of a name, which may be left out where there is only one: what breaks a drive must not take any of them.
+pub(crate) fn named(name: Option<&str>, namespaces: &[Namespace]) -> Result<usize, String> {
+    let there = || namespaces.iter().filter(|n| !n.gone);
+    let Some(name) = name else {
+        if there().all(|n| n.drive == namespaces[0].drive) {
+            return Ok(0);
+        }
+        let names: Vec<&str> = there().map(|n| n.name.as_str()).collect();
+        return Err(format!("drive: there are several; allowed: one of {}", names.join(", ")));
+    };
+    namespaces.iter().position(|n| !n.gone && n.name == name).ok_or_else(|| {
+        let names: Vec<&str> = there().map(|n| n.name.as_str()).collect();
+        format!("drive: {name:?}; allowed: {}", names.join(", "))
+    })
+}
+
+/// What can be told about all drives.
+fn status(core: &Core) -> Value {
+    let lateness = core.lateness_ns();
+    let drives: Vec<Value> = (0..core.namespaces().len())
+        .filter(|&namespace| !core.namespaces()[namespace].gone)
+        .map(|namespace| drive_status(core, namespace))
+        .collect();
+    json!({
+        "up_ns": core.now_ns(),
+        "connections": core.hub.connections,
+        "outstanding": core.outstanding(),
+        "bytes_held": core.bytes_held(),
+        "lateness_ns": {
+            "count": lateness.len(),
+            "p50": lateness.value_at_quantile(0.5),
+            "p99": lateness.value_at_quantile(0.99),
+            "max": lateness.max(),
+        },
+        "lead_ns": core.lead_ns(),
+        "hand_out_ns": core.hand_out_ns(),
+        "drives": drives,
+    })
+}
+
+fn drive_status(core: &Core, drive: usize) -> Value {
+    let namespace = &core.namespaces()[drive];
+    let Some(device) = core.device(drive) else {
+        return json!({
+            "name": namespace.name,
+            "bytes": namespace.bytes(),
+            "sector_bytes": namespace.sector_bytes,
+            "keeps": namespace.keeps.name(),
+            "read_only": core.is_read_only(drive),
+            "remote": core.remote_state(drive),
+        });
+    };
+    let counters = device.counters();
+    let programmed: u64 = counters.programmed_sectors.iter().sum();
+    let by_cause: serde_json::Map<String, Value> = Cause::listed(&counters.programmed_sectors)
+        .map(|cause| (cause.name().to_string(), counters.programmed_sectors[cause as usize].into()))
+        .collect();
+    let (mut count, mut sum, mut max) = (0u64, 0u64, 0u32);
+    for erases in device.erase_counts() {
+        (count, sum, max) = (count + 1, sum + u64::from(erases), max.max(erases));
+    }
+    let (factory_bad, grown_bad) = device.bad_blocks();
+    json!({
+        "name": namespace.name,
+        "bytes": namespace.bytes(),
+        "sector_bytes": namespace.sector_bytes,
+        "keeps": namespace.keeps.name(),
+        "simulated_ns": device.now().0,
+        "read_only": core.is_read_only(drive),
+        "host_read_sectors": counters.host_read_sectors,
+        "host_written_sectors": counters.host_written_sectors,
+        "programmed_sectors": by_cause,
+        "write_amplification": (counters.host_written_sectors > 0)
+            .then(|| programmed as f64 / counters.host_written_sectors as f64),
+        "erases": counters.erases,
+        "erases_mean": (count > 0).then(|| sum as f64 / count as f64),
+        "erases_max": max,
+        "free_blocks": device.free_blocks(),
+        "factory_bad_blocks": factory_bad,
+        "grown_bad_blocks": grown_bad,
+        "read_retries": counters.read_retries,
+        "uncorrectable_reads": counters.uncorrectable_reads,
+        "program_failures": counters.program_failures,
+        "erase_failures": counters.erase_failures,
+        "power_cuts": counters.power_cuts,
+    })
+}

@@ -1,0 +1,182 @@
+//! Drives as what a server serves: their turns, and their end.
+//!
+//! ```text
+//!  put away: flush each namespace ─► all have ended, no target changes ─► layers stop ─► at rest
+//! ```
+
+use super::Core;
+use crate::control::Request;
+use crate::drive::Served;
+use crate::engine::{Engine, Route};
+use crate::event::Event;
+use crate::hub::Hub;
+use crate::remote::TOKENS;
+use crate::service::{Done, Service};
+use crate::session::{ConnectionId, Operation};
+use mio::{Poll, Token, Waker};
+use pellucid_device::Device;
+use pellucid_flash::{Completion, Status};
+use pellucid_monitor::Board;
+use serde_json::Value;
+use std::sync::Arc;
+
+impl Service for Core {
+    type Backend = Served;
+
+    #[inline]
+    fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    #[inline]
+    fn hub_mut(&mut self) -> &mut Hub {
+        &mut self.hub
+    }
+
+    #[inline]
+    fn engine(&self) -> &Engine<Served> {
+        &self.engine
+    }
+
+    #[inline]
+    fn engine_mut(&mut self) -> &mut Engine<Served> {
+        &mut self.engine
+    }
+
+    #[inline]
+    fn run(&mut self) -> bool {
+        Core::run(self)
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Done<Completion>> {
+        Core::pop(self)
+    }
+
+    fn discard(&mut self, completion: Completion) {
+        self.hub.pool.give_back(completion.data);
+    }
+
+    fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
+        Core::control(self, by, request)
+    }
+
+    fn outcome(&mut self, by: ConnectionId) -> Option<Result<(), String>> {
+        Core::outcome(self, by)
+    }
+
+    fn show_on(&mut self, board: Board) {
+        self.watch();
+        self.board = Some(board);
+    }
+
+    #[inline]
+    fn show(&self) {
+        if let Some(board) = self.board.as_ref().filter(|board| board.wanted()) {
+            board.publish(self.view());
+        }
+    }
+
+    /// Also what the stores of the drives, and the observer, have to say goes to the log.
+    fn look_after(&mut self) {
+        self.settle_targets();
+        for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
+            while let Some(notice) = drive.device_mut().and_then(Device::store_notice) {
+                self.hub.events.push(Event::StoreNotice { drive: name.clone(), notice });
+            }
+        }
+        if let Some(why) = self.observer.as_mut().and_then(|observer| observer.failed()) {
+            self.hub.events.push(Event::RecordFailed { why });
+        }
+    }
+
+    fn release(&mut self, connection: ConnectionId) {
+        Core::release(self, connection);
+    }
+
+    /// Each remote drive has as many tokens as [`TOKENS`] says.
+    fn attach(&mut self, poll: &Poll, first: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
+        for (at, drive) in self.engine.backends_mut().iter_mut().enumerate() {
+            drive.attach(poll, Token(first.0 + at * TOKENS), waker)?;
+        }
+        Ok(())
+    }
+
+    fn remote_ready(&mut self, token: usize) {
+        if let Some(drive) = self.engine.backends_mut().get_mut(token / TOKENS) {
+            drive.ready(token % TOKENS);
+        }
+    }
+
+    fn next_fault_ns(&self) -> Option<u64> {
+        Core::next_fault_ns(self)
+    }
+
+    fn strike(&mut self, now_ns: u64) {
+        Core::strike(self, None, now_ns);
+    }
+
+    /// Nobody waits for remote drives that are away, either.
+    fn stop(&mut self) {
+        self.hub.stopping = true;
+        self.engine.stop_pacing();
+        self.engine.backends_mut().iter_mut().for_each(Served::stop);
+    }
+
+    fn put_away(&mut self) {
+        for namespace in 0..self.namespaces.len() {
+            if !self.namespaces[namespace].gone {
+                let route = Route { connection: ConnectionId(0), token: namespace as u64 };
+                self.submit(namespace, route, Operation::flush());
+            }
+        }
+    }
+
+    fn is_put_away(&mut self) -> bool {
+        while let Some(Done { route: Route { connection, token }, answer, .. }) = Core::pop(self) {
+            if connection == ConnectionId(0) && answer.status != Status::Success {
+                let drive = self.namespaces[token as usize].name.clone();
+                self.hub.events.push(Event::FlushFailed { drive, status: answer.status });
+            }
+        }
+        if self.outstanding() > 0 || self.is_changing() {
+            return false;
+        }
+        if !std::mem::replace(&mut self.resting, true) {
+            self.begin_rest();
+        }
+        self.is_at_rest()
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        let observed = self.observer.as_mut().map_or(Ok(()), |observer| observer.finished());
+        for (device, name) in self.engine.backends_mut().iter_mut().zip(&self.names) {
+            device.sync().map_err(|error| format!("{name}: {error}"))?;
+        }
+        observed.map_err(|error| format!("recording: {error}"))
+    }
+}
+
+impl Core {
+    /// Layers bring to their drives what lets their next start find everything, which [`Core::is_at_rest`] says has ended.
+    fn begin_rest(&mut self) {
+        for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
+            if let Err(why) = drive.begin_rest() {
+                self.hub.events.push(Event::StopFailed { drive: name.clone(), why });
+            }
+        }
+    }
+
+    /// Whether no layer is being stopped any more. One that could not be is found as after a power cut.
+    fn is_at_rest(&mut self) -> bool {
+        let mut all = true;
+        for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
+            match drive.rested() {
+                None => all = false,
+                Some(Ok(())) => {}
+                Some(Err(why)) => self.hub.events.push(Event::StopFailed { drive: name.clone(), why }),
+            }
+        }
+        all
+    }
+}
