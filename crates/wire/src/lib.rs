@@ -1,4 +1,4 @@
-//! Wire formats of the protocols that real hosts speak: NVMe structures, NVMe/TCP and NBD.
+//! Wire formats of the protocols that real hosts and clients speak: NVMe structures, NVMe/TCP, NBD, and memcached's.
 //!
 //! Codecs only: bytes in, typed messages out, and back. No sockets, clocks, threads or global state; whoever owns
 //! the connection feeds bytes and sends what the encoders return. Decoders take bytes in any fragmentation, hold at
@@ -13,6 +13,7 @@
 //! ignored when read and zero when written; after an error a decoder answers the same error for ever.
 
 mod layout;
+pub mod memcached;
 pub mod nbd;
 pub mod nvme;
 pub mod tcp;

@@ -1,0 +1,199 @@
+//! What a server says, appended to a buffer.
+
+use super::meta::Flags;
+
+/// A line that says what is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorLine {
+    /// No such command, or not with so many words.
+    Error,
+    /// A line longer than any command.
+    LineTooLong,
+    /// A key too long, a number that is none.
+    BadFormat,
+    /// What stands behind a value is no line end.
+    BadDataChunk,
+    /// The arguments of `delete`.
+    DeleteUsage,
+    /// An expiry that is no number.
+    BadExpiry,
+    /// What is to be added is no number.
+    BadDelta,
+    /// What is to be added to is no number.
+    NotNumber,
+    /// A key that is no base64.
+    BadBase64,
+    /// A meta flag that the command does not have.
+    InvalidFlag,
+    /// A meta flag given twice.
+    DuplicateFlag,
+    /// Either.
+    InvalidOrDuplicateFlag,
+    /// A meta flag whose token is no number.
+    BadToken,
+    /// An opaque token that is too long.
+    OpaqueTooLong,
+    /// `ms` with an M that there is not.
+    BadSetMode,
+    /// `ma` with an M that there is not.
+    BadArithmeticMode,
+    /// `stats cachedump` without its arguments.
+    BadLine,
+    /// `stats detail`.
+    StatsDetailUsage,
+    /// `shutdown`.
+    ShutdownNotEnabled,
+    /// The value is larger than the cache takes.
+    TooLarge,
+}
+
+impl ErrorLine {
+    /// The line with its end.
+    pub fn line(self) -> &'static [u8] {
+        match self {
+            ErrorLine::Error => b"ERROR\r\n",
+            ErrorLine::LineTooLong => b"CLIENT_ERROR line too long\r\n",
+            ErrorLine::BadFormat => b"CLIENT_ERROR bad command line format\r\n",
+            ErrorLine::BadDataChunk => b"CLIENT_ERROR bad data chunk\r\n",
+            ErrorLine::DeleteUsage => {
+                b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
+            }
+            ErrorLine::BadExpiry => b"CLIENT_ERROR invalid exptime argument\r\n",
+            ErrorLine::BadDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
+            ErrorLine::NotNumber => b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+            ErrorLine::BadBase64 => b"CLIENT_ERROR error decoding key\r\n",
+            ErrorLine::InvalidFlag => b"CLIENT_ERROR invalid flag\r\n",
+            ErrorLine::DuplicateFlag => b"CLIENT_ERROR duplicate flag\r\n",
+            ErrorLine::InvalidOrDuplicateFlag => b"CLIENT_ERROR invalid or duplicate flag\r\n",
+            ErrorLine::BadToken => b"CLIENT_ERROR bad token in command line format\r\n",
+            ErrorLine::OpaqueTooLong => b"CLIENT_ERROR opaque token too long\r\n",
+            ErrorLine::BadSetMode => b"CLIENT_ERROR invalid mode for ms M token\r\n",
+            ErrorLine::BadArithmeticMode => b"CLIENT_ERROR invalid mode for ma M token\r\n",
+            ErrorLine::BadLine => b"CLIENT_ERROR bad command line\r\n",
+            ErrorLine::StatsDetailUsage => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
+            ErrorLine::ShutdownNotEnabled => b"ERROR: shutdown not enabled\r\n",
+            ErrorLine::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
+        }
+    }
+}
+
+/// Appends a number in decimal digits.
+#[inline]
+pub fn answer_number(mut value: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            return out.extend_from_slice(&digits[at..]);
+        }
+    }
+}
+
+/// The line before the value of a `get`.
+#[inline]
+pub fn answer_value_head(key: &[u8], flags: u32, length: usize, cas: Option<u64>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    answer_number(flags.into(), out);
+    out.push(b' ');
+    answer_number(length as u64, out);
+    if let Some(cas) = cas {
+        out.push(b' ');
+        answer_number(cas, out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What an answer to a meta command can show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Version (c).
+    pub cas: u64,
+    /// Client flags (f).
+    pub flags: u32,
+    /// Seconds left (t); `None`: it does not expire.
+    pub left_s: Option<u32>,
+    /// Seconds since it was last asked for (l).
+    pub idle_s: u32,
+    /// It was asked for before (h).
+    pub fetched: bool,
+    /// Bytes of the value (s).
+    pub size: u32,
+    /// It is stale (X).
+    pub stale: bool,
+    /// The client is to fill it anew (W).
+    pub won: bool,
+    /// Another one is (Z).
+    pub taken: bool,
+}
+
+/// The line that answers a meta command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaAnswer<'a> {
+    /// `HD`, `NF` and so on.
+    pub code: &'static [u8],
+    /// The length of the value that follows; with it the code is `VA`.
+    pub length: Option<usize>,
+    /// The key as it came.
+    pub key: &'a [u8],
+    /// The flags of the command.
+    pub flags: Flags<'a>,
+    /// The item, where there is one.
+    pub shown: Option<Shown>,
+}
+
+impl MetaAnswer<'_> {
+    /// Appends the line.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self.length {
+            Some(length) => {
+                out.extend_from_slice(b"VA ");
+                answer_number(length as u64, out);
+            }
+            None => out.extend_from_slice(self.code),
+        }
+        for flag in self.flags.iter() {
+            match flag.letter {
+                b'O' => {
+                    out.extend_from_slice(b" O");
+                    out.extend_from_slice(flag.token);
+                }
+                b'k' => {
+                    out.extend_from_slice(b" k");
+                    out.extend_from_slice(self.key);
+                    if self.flags.base64 {
+                        out.extend_from_slice(b" b");
+                    }
+                }
+                letter => self.show(letter, out),
+            }
+        }
+        if let Some(Shown { stale, won, taken, .. }) = self.shown {
+            let marks = [(taken, &b" Z"[..]), (stale, b" X"), (won, b" W")];
+            marks.iter().filter(|(shown, _)| *shown).for_each(|(_, mark)| out.extend_from_slice(mark));
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn show(&self, letter: u8, out: &mut Vec<u8>) {
+        let Some(shown) = &self.shown else { return };
+        let value = match letter {
+            b'c' => shown.cas,
+            b'f' => shown.flags.into(),
+            b't' => match shown.left_s {
+                Some(left) => left.into(),
+                None => return out.extend_from_slice(b" t-1"),
+            },
+            b'l' => shown.idle_s.into(),
+            b'h' => shown.fetched.into(),
+            b's' => shown.size.into(),
+            _ => return,
+        };
+        out.extend_from_slice(&[b' ', letter]);
+        answer_number(value, out);
+    }
+}

@@ -1,0 +1,369 @@
+//! Bytes to [`Event`]s.
+//!
+//! ```text
+//!   input  ┌──────── a whole line ───────┐ value ...      a line that is here whole is read where it lies
+//!          │ the beginning of a line     │                one that is not is carried to the next input
+//! ```
+//! Invariants: `carry` holds less than [`LINE_BYTES_MAX`] and one piece of a key; `carry[at..]` comes before the input.
+
+use super::text;
+use super::{ErrorLine, Event, GetKind, KEY_BYTES_MAX, LINE_BYTES_MAX};
+
+/// A line that is longer than any command: the connection cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a line of more than {LINE_BYTES_MAX} bytes that is no get")]
+pub struct DecodeError;
+
+/// The most of a word that waits for its end: a key, and the first byte of a line end.
+const CARRIED_WORD_MAX: usize = KEY_BYTES_MAX + 1;
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Line,
+    /// Keys of a get.
+    Keys(GetKind),
+    /// So many bytes of a value.
+    Data(u64),
+    /// The line end behind it: how much of it has come, and whether that is right.
+    DataEnd {
+        came: u8,
+        good: bool,
+    },
+    /// So many bytes that are dropped.
+    Drop(u64),
+    /// A line of which nothing more is used.
+    SkipLine,
+    Failed,
+}
+
+/// The server's end of one connection.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    state: State,
+    carry: Vec<u8>,
+    /// What is before this in `carry` has been used.
+    at: usize,
+}
+
+/// A line without its end: `\n`, perhaps with `\r` before it.
+fn stripped(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// How the keys of a `get` line are answered, and where they begin; `None`: it is no such line, or not a good one.
+fn get_head(line: &[u8]) -> Option<(GetKind, usize)> {
+    let start = line.iter().position(|&byte| byte != b' ')?;
+    let (command, rest) = line[start..].split_at_checked(4)?;
+    let (kind, at) = match command {
+        b"get " => (GetKind::default(), start + 4),
+        b"gets" if rest.first() == Some(&b' ') => (GetKind { cas: true, touch: None }, start + 5),
+        _ => return None,
+    };
+    line[at..].iter().any(|&byte| byte != b' ').then_some((kind, at))
+}
+
+/// The same for `gat` and `gats`, or what is wrong with it.
+fn touch_head(line: &[u8]) -> Option<Result<(GetKind, usize), ErrorLine>> {
+    let mut words = text::Words::of(line);
+    let command = words.next()?;
+    if command != b"gat" && command != b"gats" {
+        return None;
+    }
+    let Some(expiry) = words.next() else { return Some(Err(ErrorLine::Error)) };
+    let Some(expiry) = text::signed(expiry) else { return Some(Err(ErrorLine::BadExpiry)) };
+    let at = line.len() - words.rest().len();
+    Some(Ok((GetKind { cas: command == b"gats", touch: Some(expiry) }, at)))
+}
+
+impl Decoder {
+    /// Takes what it can off the front of `input`; `None`: more is needed. Call it again until then.
+    ///
+    /// # Errors
+    /// A line that is too long; from then on always.
+    pub fn decode<'a>(&'a mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, DecodeError> {
+        loop {
+            return match self.state {
+                State::Failed => Err(DecodeError),
+                State::Line => self.line(input),
+                State::Keys(kind) => Ok(self.key(kind, input)),
+                State::Data(left) if left > 0 => {
+                    let count = left.min(input.len() as u64);
+                    let (data, rest) = input.split_at(count as usize);
+                    *input = rest;
+                    self.state = State::Data(left - count);
+                    Ok((count > 0).then_some(Event::Data(data)))
+                }
+                State::Data(_) => {
+                    self.state = State::DataEnd { came: 0, good: true };
+                    continue;
+                }
+                State::DataEnd { came, good } => {
+                    let Some((&byte, rest)) = input.split_first() else { return Ok(None) };
+                    *input = rest;
+                    let good = good && byte == b"\r\n"[usize::from(came)];
+                    if came == 1 {
+                        self.state = State::Line;
+                        return Ok(Some(Event::DataEnd { good }));
+                    }
+                    self.state = State::DataEnd { came: 1, good };
+                    continue;
+                }
+                State::Drop(left) => {
+                    let count = left.min(input.len() as u64);
+                    *input = &input[count as usize..];
+                    self.state = if left == count { State::Line } else { State::Drop(left - count) };
+                    if left > count {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+                State::SkipLine => {
+                    if !self.skip_line(input) {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+            };
+        }
+    }
+
+    /// Whether something that has been taken off the input gives another event without more of it.
+    pub fn has_more(&self) -> bool {
+        matches!(self.state, State::Keys(_)) && self.carry[self.at..].iter().any(|byte| b" \n".contains(byte))
+    }
+
+    /// Bytes of a value that have not come.
+    pub fn data_left(&self) -> u64 {
+        if let State::Data(left) = self.state { left } else { 0 }
+    }
+
+    /// `count` bytes of a value came another way, at most [`Decoder::data_left`].
+    pub fn came(&mut self, count: u64) {
+        if let State::Data(left) = &mut self.state {
+            *left -= count;
+        }
+    }
+
+    /// The value that follows is not wanted: it gives no events.
+    pub fn drop_data(&mut self) {
+        if let State::Data(left) = self.state {
+            self.state = State::Drop(left + 2);
+        }
+    }
+
+    /// Memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        self.carry.capacity()
+    }
+
+    /// What was carried has been used.
+    fn forget(&mut self) {
+        // What a long line took is not kept.
+        if self.carry.capacity() > LINE_BYTES_MAX / 4 {
+            self.carry = Vec::new();
+        }
+        self.carry.clear();
+        self.at = 0;
+    }
+
+    fn line<'a>(&'a mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, DecodeError> {
+        if self.at > 0 {
+            self.forget();
+        }
+        let carried = self.carry.len();
+        let end = input.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
+        // A longer line can only be a get, and that is read key by key.
+        if carried + end.unwrap_or(input.len()) > LINE_BYTES_MAX {
+            return self.long_line(input);
+        }
+        let Some(end) = end else {
+            self.carry.extend_from_slice(input);
+            *input = &[];
+            return Ok(None);
+        };
+        if carried > 0 {
+            self.carry.extend_from_slice(&input[..end]);
+        }
+        let line = stripped(if carried > 0 { &self.carry } else { &input[..end] });
+        match get_head(line).map(Ok).or_else(|| touch_head(line)) {
+            None => Ok(Some(self.command(carried > 0, end, input))),
+            Some(head) => Ok(self.get(head, carried > 0, end, input)),
+        }
+    }
+
+    /// A whole line, which is no get; its end is at `end` of the input.
+    fn command<'a>(&'a mut self, carried: bool, end: usize, input: &mut &'a [u8]) -> Event<'a> {
+        let (line, rest) = input.split_at(end);
+        *input = rest;
+        // All of it is used with the event.
+        self.at = self.carry.len();
+        let event = text::parse(stripped(if carried { &self.carry } else { line }));
+        self.state = match event {
+            Event::Store(store) => State::Data(store.length),
+            Event::Refused { dropped: Some(bytes), .. } => State::Drop(bytes + 2),
+            _ => State::Line,
+        };
+        event
+    }
+
+    /// A whole line, which is a get whose keys begin at the place that `head` has.
+    fn get<'a>(
+        &'a mut self,
+        head: Result<(GetKind, usize), ErrorLine>,
+        carried: bool,
+        end: usize,
+        input: &mut &'a [u8],
+    ) -> Option<Event<'a>> {
+        let line = stripped(if carried { &self.carry } else { &input[..end] });
+        let checked = head.and_then(|(kind, at)| {
+            let too_long = text::Words::of(&line[at..]).any(|key| key.len() > KEY_BYTES_MAX);
+            if too_long { Err(ErrorLine::BadFormat) } else { Ok((kind, at)) }
+        });
+        match checked {
+            Ok((kind, at)) if carried => {
+                *input = &input[end..];
+                self.at = at;
+                self.keys(kind, input)
+            }
+            Ok((kind, at)) => {
+                *input = &input[at..];
+                self.keys(kind, input)
+            }
+            Err(error) => {
+                *input = &input[end..];
+                self.forget();
+                Some(Event::Refused { error, noreply: false, dropped: None })
+            }
+        }
+    }
+
+    fn keys<'a>(&'a mut self, kind: GetKind, input: &mut &'a [u8]) -> Option<Event<'a>> {
+        self.state = State::Keys(kind);
+        self.key(kind, input)
+    }
+
+    #[cold]
+    fn long_line<'a>(&'a mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, DecodeError> {
+        // So much that the command can be seen, whatever came in which piece.
+        let missing = LINE_BYTES_MAX.saturating_sub(self.carry.len()).min(input.len());
+        self.carry.extend_from_slice(&input[..missing]);
+        *input = &input[missing..];
+        match get_head(&self.carry) {
+            Some((kind, at)) => {
+                self.at = at;
+                Ok(self.keys(kind, input))
+            }
+            None => {
+                self.state = State::Failed;
+                self.forget();
+                Err(DecodeError)
+            }
+        }
+    }
+
+    /// The next key. A word is known when what ends it is.
+    fn key<'a>(&'a mut self, kind: GetKind, input: &mut &'a [u8]) -> Option<Event<'a>> {
+        while self.carry.get(self.at) == Some(&b' ') {
+            self.at += 1;
+        }
+        if self.at < self.carry.len() {
+            return self.carried_key(kind, input);
+        }
+        self.forget();
+        let start = input.iter().position(|&byte| byte != b' ').unwrap_or(input.len());
+        let word = &input[start..];
+        let Some(end) = end_of_word(word) else {
+            *input = &[];
+            return match word.len() > CARRIED_WORD_MAX {
+                true => Some(self.refuse_line(false)),
+                false => {
+                    self.carry.extend_from_slice(word);
+                    None
+                }
+            };
+        };
+        let ends_line = word[end] == b'\n';
+        *input = &word[end + 1..];
+        let key = if ends_line { stripped(&word[..end]) } else { &word[..end] };
+        match self.is_key(key.len(), ends_line) {
+            true => Some(key_event(kind, key, ends_line)),
+            false => Some(self.refuse_line(ends_line)),
+        }
+    }
+
+    /// The same of a word that begins in `carry`.
+    #[cold]
+    fn carried_key<'a>(&'a mut self, kind: GetKind, input: &mut &'a [u8]) -> Option<Event<'a>> {
+        let start = self.at;
+        let end = match (end_of_word(&self.carry[start..]), end_of_word(input)) {
+            (Some(end), _) => start + end,
+            (None, Some(end)) if self.carry.len() - start + end <= CARRIED_WORD_MAX => {
+                self.carry.extend_from_slice(&input[..=end]);
+                *input = &input[end + 1..];
+                self.carry.len() - 1
+            }
+            (None, None) if self.carry.len() - start + input.len() <= CARRIED_WORD_MAX => {
+                self.carry.drain(..start);
+                self.at = 0;
+                self.carry.extend_from_slice(input);
+                *input = &[];
+                return None;
+            }
+            (None, _) => return Some(self.refuse_line(false)),
+        };
+        self.at = end + 1;
+        let ends_line = self.carry[end] == b'\n';
+        let length = if ends_line { stripped(&self.carry[start..end]).len() } else { end - start };
+        match self.is_key(length, ends_line) {
+            true => Some(key_event(kind, &self.carry[start..start + length], ends_line)),
+            false => Some(self.refuse_line(ends_line)),
+        }
+    }
+
+    /// Whether a word of this length is a key; the line may have ended with it.
+    #[inline]
+    fn is_key(&mut self, length: usize, ends_line: bool) -> bool {
+        if ends_line {
+            self.state = State::Line;
+        }
+        length <= KEY_BYTES_MAX
+    }
+
+    /// The rest of the line is not used.
+    #[cold]
+    fn refuse_line(&mut self, has_ended: bool) -> Event<'static> {
+        self.state = if has_ended { State::Line } else { State::SkipLine };
+        Event::Refused { error: ErrorLine::BadFormat, noreply: false, dropped: None }
+    }
+
+    /// Drops the rest of a line; returns whether its end was there.
+    fn skip_line(&mut self, input: &mut &[u8]) -> bool {
+        if let Some(end) = self.carry[self.at..].iter().position(|&byte| byte == b'\n') {
+            self.at += end + 1;
+            self.state = State::Line;
+            return true;
+        }
+        self.forget();
+        let end = input.iter().position(|&byte| byte == b'\n');
+        *input = &input[end.map_or(input.len(), |end| end + 1)..];
+        if end.is_some() {
+            self.state = State::Line;
+        }
+        end.is_some()
+    }
+}
+
+fn end_of_word(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|&byte| byte == b' ' || byte == b'\n')
+}
+
+#[inline]
+fn key_event(kind: GetKind, key: &[u8], last: bool) -> Event<'_> {
+    match key.is_empty() {
+        true => Event::GetEnd,
+        false => Event::Key { kind, key, last },
+    }
+}
