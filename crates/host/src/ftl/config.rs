@@ -3,7 +3,7 @@
 use crate::CpuCosts;
 use pellucid_ftl::{Durability, Separation, SetupError, Victim};
 
-/// The host's translation layer over a range of parallel units of an open-channel namespace.
+/// The host's translation layer over a range of parallel units of an open-channel namespace, and a range of the chunks of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostFtlConfig {
     /// Namespace of the drive.
@@ -12,6 +12,10 @@ pub struct HostFtlConfig {
     pub first_unit: u32,
     /// Parallel units; 0: all from the first on.
     pub units: u32,
+    /// First chunk of each parallel unit.
+    pub first_chunk: u32,
+    /// Chunks of each parallel unit; 0: all from the first on.
+    pub chunks: u32,
     /// Spare capacity as a share of the capacity offered, counted on what lines can hold.
     pub over_provisioning: f64,
     /// Capacity in bytes, instead of what over-provisioning yields.
@@ -51,6 +55,8 @@ impl Default for HostFtlConfig {
             namespace: 0,
             first_unit: 0,
             units: 0,
+            first_chunk: 0,
+            chunks: 0,
             over_provisioning: 0.11,
             capacity_bytes: None,
             buffer_sectors: 0,

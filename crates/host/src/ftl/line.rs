@@ -82,6 +82,8 @@ pub(crate) struct Lines {
     order: Vec<u32>,
     /// Parallel units.
     pub units: u32,
+    /// The chunks of each that are the target's.
+    range: Range<u32>,
     by_units: Divisor,
     /// Sectors of one write.
     pub stripe_sectors: u32,
@@ -105,6 +107,24 @@ fn rotation(geometry: &ChunkGeometry, range: Range<u32>) -> Vec<u32> {
     let mut order: Vec<u32> = range.collect();
     order.sort_by_key(|number| (number % geometry.units, number / geometry.units));
     order
+}
+
+/// The chunks of each parallel unit that are the target's.
+fn chunk_range(config: &HostFtlConfig, geometry: &ChunkGeometry) -> Result<Range<u32>, HostFtlError> {
+    let HostFtlConfig { first_chunk: first, chunks, .. } = *config;
+    let refuse = |key, value: u32, allowed| Err(HostFtlError::Setting { key, value: value.into(), allowed });
+    if first >= geometry.chunks {
+        return refuse("host.ftl.first_chunk", first, format!("0 to {}", geometry.chunks - 1));
+    }
+    let left = geometry.chunks - first;
+    if chunks > left {
+        return refuse(
+            "host.ftl.chunks",
+            chunks,
+            format!("1 to {left}, for each unit has {}", geometry.chunks),
+        );
+    }
+    Ok(first..first + if chunks == 0 { left } else { chunks })
 }
 
 impl std::ops::Index<BlockId> for Lines {
@@ -165,8 +185,10 @@ impl Lines {
             );
             return Err(refuse(key, limit.into(), allowed));
         }
-        if u64::from(config.spare_chunks) + 4 > geometry.chunks.into() {
-            let allowed = format!("0 to {}: 4 lines at least", geometry.chunks.saturating_sub(4));
+        let range = chunk_range(config, geometry)?;
+        let chunks = range.len() as u32;
+        if u64::from(config.spare_chunks) + 4 > chunks.into() {
+            let allowed = format!("0 to {}: 4 lines at least", chunks.saturating_sub(4));
             return Err(refuse("host.ftl.spare_chunks", config.spare_chunks.into(), allowed));
         }
         let rows = geometry.chunk_sectors / stripe;
@@ -183,7 +205,7 @@ impl Lines {
             meta::end_bytes(data, data * stripe) <= u64::from(tail) * stripe_bytes
         });
         let data = tail.map_or(0, |tail| total - 1 - tail);
-        let lines = geometry.chunks - config.spare_chunks;
+        let lines = chunks - config.spare_chunks;
         let sectors = u64::from(lines) * u64::from(data) * u64::from(stripe);
         if data == 0 || sectors >= u64::from(u32::MAX) {
             let allowed = "a range whose lines hold data, below 2^32 sectors in all".into();
@@ -210,6 +232,7 @@ impl Lines {
             geometry: *geometry,
             order: rotation(geometry, config.first_unit..config.first_unit + units),
             units,
+            range,
             by_units: Divisor::new(units),
             stripe_sectors: stripe,
             rows,
@@ -239,16 +262,21 @@ impl Lines {
         self.rows * self.units
     }
 
+    /// Chunks in the drive's own order from the target's first one to its last; not all are its own.
+    pub fn span(&self) -> u32 {
+        (self.units - 1) * self.geometry.chunks + self.range.len() as u32
+    }
+
     /// The target's first chunk in the drive's own order.
     pub fn first_chunk(&self) -> Lba {
         let number = self.order.iter().copied().min().unwrap_or(0);
         let (group, unit) = (number / self.geometry.units, number % self.geometry.units);
-        self.geometry.lba(ChunkAddress { group, unit, chunk: 0, sector: 0 })
+        self.geometry.lba(ChunkAddress { group, unit, chunk: self.range.start, sector: 0 })
     }
 
     /// The parallel unit of the target and the number of the chunk that begins at `lba`.
     pub fn unit_of(&self, lba: Lba) -> Option<(u32, u32)> {
-        let address = self.geometry.address(lba)?;
+        let address = self.geometry.address(lba).filter(|address| self.range.contains(&address.chunk))?;
         let number = address.group * self.geometry.units + address.unit;
         let unit = self.order.iter().position(|&n| n == number)?;
         Some((unit as u32, address.chunk))

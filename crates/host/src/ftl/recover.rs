@@ -125,7 +125,7 @@ impl HostFtl {
             start.phase = Phase::Report;
             start.began = self.now;
             start.under_way = 1;
-            let count = self.lines.units * self.lines.geometry.chunks;
+            let count = self.lines.span();
             let first = self.lines.first_chunk();
             self.starting = Some(start);
             return self.send(Command::new(TAG_START, Opcode::Report, first, count, Vec::new()));
@@ -185,9 +185,12 @@ impl HostFtl {
         let infos = completion.data.chunks_exact(ChunkInfo::BYTES);
         let infos: Option<Vec<ChunkInfo>> =
             infos.map(|bytes| ChunkInfo::decode(bytes.try_into().expect("exact chunks"))).collect();
-        let wanted = (self.lines.units * self.lines.geometry.chunks) as usize;
+        let wanted = self.lines.span() as usize;
         match infos.filter(|infos| completion.status == Status::Success && infos.len() == wanted) {
-            Some(infos) => start.chunks = infos.into_iter().map(|info| (info.start.0, info)).collect(),
+            Some(infos) => {
+                let own = infos.into_iter().filter(|info| self.lines.unit_of(info.start).is_some());
+                start.chunks = own.map(|info| (info.start.0, info)).collect();
+            }
             None => {
                 let sentence = format!("the drive did not report its chunks: {:?}", completion.status);
                 self.failure = Some(HostFtlError::Drive(sentence));

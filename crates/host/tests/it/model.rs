@@ -92,6 +92,35 @@ fn random_commands_match_a_plain_map() {
     }
 }
 
+/// A target has some of the chunks of each parallel unit, as many as a drive for itself has; the others stay as they are.
+#[test]
+fn a_range_of_chunks_is_like_a_drive_of_its_own() {
+    for seed in 40..52 {
+        let mut wide = drive(seed);
+        let chunks = wide.geometry.chunks;
+        let (before, behind) = (1 + seed as u32 % 5, seed as u32 % 3);
+        wide = Reference::new(ChunkGeometry { chunks: before + chunks + behind, ..wide.geometry }, seed);
+        let config = HostFtlConfig { first_chunk: before, chunks, ..config(seed) };
+        let mut world = exercise(World::new(&config, wide, seed), 1000);
+        assert_eq!((world.lost, world.refused), (0, 0), "seed {seed}");
+        let free = |chunk: &u32| (before..before + chunks).contains(&(chunk % (before + chunks + behind)));
+        assert!(world.host.drive.used().iter().all(free), "seed {seed}: {:?}", world.host.drive.used());
+        if config.durability != Durability::Volatile {
+            world.crash(&config);
+        }
+    }
+    let refused = |first_chunk, chunks| {
+        let config = HostFtlConfig { first_chunk, chunks, ..HostFtlConfig::default() };
+        let layer = HostFtl::new(&config, drive(1).interface(0), 512);
+        layer.expect_err("outside").to_string()
+    };
+    let has = drive(1).geometry.chunks;
+    let allowed = format!("host.ftl.first_chunk = {has}: allowed: 0 to {}", has - 1);
+    assert_eq!(refused(has, 0), allowed);
+    let allowed = format!("host.ftl.chunks = {has}: allowed: 1 to {}, for each unit has {has}", has - 1);
+    assert_eq!(refused(1, has), allowed);
+}
+
 #[test]
 fn failed_writes_and_resets_lose_nothing() {
     let faults = Faults { write: 0.004, reset: 0.002, read: 0.02 };

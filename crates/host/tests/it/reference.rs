@@ -104,6 +104,12 @@ impl Reference {
         self.chunks[number as usize].state = ChunkState::Offline;
     }
 
+    /// Chunks that are not free.
+    pub fn used(&self) -> Vec<u32> {
+        let chunks = (0..).zip(&self.chunks);
+        chunks.filter(|(_, chunk)| chunk.state != ChunkState::Free).map(|(number, _)| number).collect()
+    }
+
     fn address(&self, lba: Lba) -> ChunkAddress {
         self.geometry.address(lba).unwrap_or_else(|| panic!("sector {} does not exist", lba.0))
     }
