@@ -16,7 +16,7 @@
 //! |---|---|---|---|
 //! | [`Raw`] | application | application | application |
 //! | [`Function`] | application | application decides, library erases | library, asked |
-//! | policy | library | library, by a chosen policy | library |
+//! | [`Policy`] | library | library, by a chosen policy | library |
 
 mod address;
 pub mod blocking;
@@ -25,6 +25,7 @@ mod function;
 mod geometry;
 pub mod levels;
 mod monitor;
+mod policy;
 mod raw;
 
 pub use address::FlashAddress;
@@ -37,4 +38,5 @@ pub use geometry::{Space, SsdGeometry};
 pub use monitor::{
     Allocation, AppId, ApplicationInfo, LunWear, Monitor, MonitorConfig, MonitorError, Request, Statistics,
 };
+pub use policy::{Gc, Policy, PolicyConfig, PolicyError, RANGES_MAX};
 pub use raw::Raw;

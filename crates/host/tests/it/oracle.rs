@@ -2,7 +2,7 @@
 
 use crate::reference::Reference;
 use pellucid_flash::{Command, Completion, Drive, Lba, Opcode, Rng, SimTime, Status};
-use pellucid_host::{HostFtl, HostFtlConfig, Machine, MountCost, Stack};
+use pellucid_host::{HostFtl, HostFtlConfig, Layer, Machine, MountCost, Stack};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the layer stands on: an open-channel drive whose power can be cut.
@@ -15,6 +15,30 @@ impl Below for Reference {
     fn power_cut(mut self, _: SimTime) -> Reference {
         Reference::power_cut(&mut self);
         self
+    }
+}
+
+/// The layer that is tried: a block drive on what is below.
+pub trait Subject: Layer + Clone {
+    /// How it is described.
+    type Config;
+
+    /// Starts it.
+    fn start<D: Drive>(config: &Self::Config, drive: D, now: SimTime) -> Stack<Self, D>;
+
+    /// Walks its invariants.
+    fn check(&self);
+}
+
+impl Subject for HostFtl {
+    type Config = HostFtlConfig;
+
+    fn start<D: Drive>(config: &HostFtlConfig, drive: D, now: SimTime) -> Stack<HostFtl, D> {
+        start(config, drive, now)
+    }
+
+    fn check(&self) {
+        HostFtl::check(self);
     }
 }
 
@@ -51,8 +75,8 @@ enum Op {
 
 /// Random commands, and what may come of them.
 #[derive(Clone, Debug)]
-pub struct World<D = Reference> {
-    pub host: Stack<HostFtl, D>,
+pub struct World<D = Reference, L = HostFtl> {
+    pub host: Stack<L, D>,
     sectors: Vec<Sector>,
     in_flight: BTreeMap<u64, Op>,
     changing: BTreeSet<u64>,
@@ -73,12 +97,12 @@ pub fn start<D: Drive>(config: &HostFtlConfig, drive: D, now: SimTime) -> Stack<
     Stack::start(layer, drive, now).expect("the layer starts")
 }
 
-impl<D: Below> World<D> {
-    pub fn new(config: &HostFtlConfig, drive: D, seed: u64) -> World<D> {
-        let host = start(config, drive, SimTime::ZERO);
+impl<D: Below, L: Subject> World<D, L> {
+    pub fn of(config: &L::Config, drive: D, seed: u64) -> World<D, L> {
+        let host = L::start(config, drive, SimTime::ZERO);
         let sector = Sector { newest: 0, acknowledged: 0, possible: vec![0] };
         World {
-            sectors: vec![sector; host.layer.capacity_sectors() as usize],
+            sectors: vec![sector; host.layer.interface().capacity_sectors() as usize],
             now: host.now(),
             host,
             in_flight: BTreeMap::new(),
@@ -256,11 +280,11 @@ impl<D: Below> World<D> {
     }
 
     /// Cuts the power of drive and host, starts both again, and compares every sector.
-    pub fn crash(&mut self, config: &HostFtlConfig) {
+    pub fn crash(&mut self, config: &L::Config) {
         let drive = self.host.drive.clone().power_cut(self.now);
         self.in_flight.clear();
         self.changing.clear();
-        self.host = start(config, drive, self.now);
+        self.host = L::start(config, drive, self.now);
         self.now = self.host.now();
         self.host.layer.check();
         for at in 0..self.sectors.len() as u64 {
@@ -286,6 +310,43 @@ impl<D: Below> World<D> {
         for sector in &mut self.sectors {
             Self::durable(sector, sector.acknowledged);
         }
+    }
+
+    fn read(&mut self, lba: u64) -> Option<u32> {
+        let data = vec![0; self.host.image_bytes()];
+        self.host.submit(self.now, Command::new(u64::MAX, Opcode::Read, Lba(lba), 1, data));
+        loop {
+            if let Some(completion) = self.host.pop() {
+                return (completion.status == Status::Success)
+                    .then(|| Self::version_of(lba, &completion.data));
+            }
+            self.now = self.host.next_event().expect("a read ends");
+            self.host.advance(self.now);
+        }
+    }
+
+    /// Compares every sector with the newest acknowledged version; nothing is under way.
+    pub fn compare(&mut self) {
+        for at in 0..self.sectors.len() as u64 {
+            let Some(found) = self.read(at) else { continue };
+            let expected = self.sectors[at as usize].acknowledged;
+            let expected = if self.zeros.contains(&expected) { 0 } else { expected };
+            if self.refused == 0 {
+                assert_eq!(found, expected, "sector {at}");
+            }
+        }
+    }
+
+    pub fn check(&self) {
+        self.host.layer.check();
+        assert!(self.host.layer.failure().is_none());
+    }
+}
+
+impl<D: Below> World<D> {
+    /// With a host FTL.
+    pub fn new(config: &HostFtlConfig, drive: D, seed: u64) -> World<D> {
+        World::of(config, drive, seed)
     }
 
     /// Starts the layer anew on the drive as it is, and compares every sector; what the start cost.
@@ -318,35 +379,5 @@ impl<D: Below> World<D> {
             }
             layer.advance(now);
         }
-    }
-
-    fn read(&mut self, lba: u64) -> Option<u32> {
-        let data = vec![0; self.host.image_bytes()];
-        self.host.submit(self.now, Command::new(u64::MAX, Opcode::Read, Lba(lba), 1, data));
-        loop {
-            if let Some(completion) = self.host.pop() {
-                return (completion.status == Status::Success)
-                    .then(|| Self::version_of(lba, &completion.data));
-            }
-            self.now = self.host.next_event().expect("a read ends");
-            self.host.advance(self.now);
-        }
-    }
-
-    /// Compares every sector with the newest acknowledged version; nothing is under way.
-    pub fn compare(&mut self) {
-        for at in 0..self.sectors.len() as u64 {
-            let Some(found) = self.read(at) else { continue };
-            let expected = self.sectors[at as usize].acknowledged;
-            let expected = if self.zeros.contains(&expected) { 0 } else { expected };
-            if self.refused == 0 {
-                assert_eq!(found, expected, "sector {at}");
-            }
-        }
-    }
-
-    pub fn check(&self) {
-        self.host.layer.check();
-        assert!(self.host.layer.failure().is_none());
     }
 }

@@ -3,6 +3,10 @@
 mod allocation;
 mod blocking;
 mod function;
+#[path = "../../../host/tests/it/oracle.rs"]
+#[allow(dead_code, reason = "the host's tests use the rest")]
+mod oracle;
+mod policy;
 #[path = "../../../host/tests/it/reference.rs"]
 #[allow(dead_code, reason = "the host's tests use the rest")]
 mod reference;
