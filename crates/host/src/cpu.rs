@@ -60,14 +60,15 @@ impl Cpu {
     }
 }
 
-/// Steps on a layer's processor, in the order in which they take effect.
+/// Steps on a processor above the line, in the order in which they take effect.
 #[derive(Clone, Debug)]
-pub(crate) struct Steps<T> {
+pub struct Steps<T> {
     cpu: Cpu,
     steps: VecDeque<(SimTime, T)>,
 }
 
 impl<T> Steps<T> {
+    /// No steps, on `cores` idle cores.
     pub fn new(cores: u32) -> Steps<T> {
         Steps { cpu: Cpu::new(cores), steps: VecDeque::new() }
     }

@@ -21,7 +21,7 @@ mod tower;
 mod view;
 mod zones;
 
-pub use cpu::{Cpu, CpuCosts};
+pub use cpu::{Cpu, CpuCosts, Steps};
 pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, HostHoldings, MountCost};
 pub use layer::Layer;
 pub use machine::{Machine, TAG_PASSING};

@@ -46,7 +46,7 @@ impl fmt::Debug for Key {
 }
 
 /// One request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Ask {
     /// The caller's name for it; comes back with the answer.
     pub tag: u32,
@@ -98,6 +98,12 @@ pub enum What {
         /// When; in the future: everything stored before that moment goes at that moment. 0: now.
         at_s: u32,
     },
+}
+
+impl Default for What {
+    fn default() -> What {
+        What::Get(Get::default())
+    }
 }
 
 /// The details of a get.
@@ -213,7 +219,7 @@ pub struct Item {
     pub value: Vec<u8>,
     /// Bytes of the value.
     pub size: u32,
-    /// Seconds since it was last asked for; counted up to 12 days.
+    /// Seconds since it was last asked for; counted up to 6 days.
     pub idle_s: u32,
     /// Whether it was asked for before.
     pub fetched: bool,

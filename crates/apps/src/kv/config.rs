@@ -157,3 +157,37 @@ impl KvConfig {
         }
     }
 }
+
+impl KvConfig {
+    /// Whether the values are allowed.
+    ///
+    /// The error is a sentence.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let wrong =
+            |name: &str, value: String, allowed: &str| Err(format!("{name} = {value}: allowed: {allowed}"));
+        if !(1.01..=4.0).contains(&self.growth_factor) {
+            return wrong("growth_factor", self.growth_factor.to_string(), "1.01 to 4");
+        }
+        if !(48..=65_536).contains(&self.slot_min_bytes) {
+            return wrong("slot_min_bytes", self.slot_min_bytes.to_string(), "48 to 65536");
+        }
+        if !(1..=128 << 20).contains(&self.item_max_bytes) {
+            return wrong("item_max_bytes", self.item_max_bytes.to_string(), "1 byte to 128 MiB");
+        }
+        if self.slab_bytes != 0 && !(4096..=256 << 20).contains(&self.slab_bytes) {
+            return wrong("slab_bytes", self.slab_bytes.to_string(), "0, or 4 KiB to 256 MiB");
+        }
+        if let OverProvisioning::Fixed(share) = self.over_provisioning
+            && !(0.0..=0.9).contains(&share)
+        {
+            return wrong("over_provisioning", share.to_string(), "0 to 0.9, or \"dynamic\"");
+        }
+        if self.application.is_empty() {
+            return wrong("application", "\"\"".into(), "a name");
+        }
+        if self.costs.cores == 0 {
+            return wrong("cores", "0".into(), "1 or more");
+        }
+        Ok(())
+    }
+}

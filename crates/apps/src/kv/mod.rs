@@ -1,38 +1,188 @@
 //! A key-value cache on flash, in the manner of fatcache and DIDACache, with memcached's semantics.
+//!
+//! ```text
+//!   ask ─► index ─┬─ in a write buffer ───────────────────────────────────────► answer
+//!                 └─ on flash ─► one read of the sectors that hold the item ──► answer, if key, version and checksum agree
+//!
+//!   store ─► open slab of its class (memory) ─► full ─► engine ─► stored ─► evicted: what is kept is written again
+//! ```
+//! A store is answered when the item is in a write buffer. It waits only where no buffer is free; a get never waits for it, unless it is
+//! of the same key. Requests to one key are ordered: what needs several steps (a number on flash that is incremented, a store that waits)
+//! locks its key, and later requests to that key queue behind it.
+//!
+//! | file | job |
+//! |---|---|
+//! | `ask.rs`, `config.rs`, `statistics.rs` | what is asked and answered, set, counted |
+//! | `item.rs`, `classes.rs` | an item as it lies in a slot; sizes of slots |
+//! | `index.rs` | where each item lies |
+//! | `slabs.rs` | what each slab holds; write buffers |
+//! | `requests.rs`, `get.rs`, `store.rs` | requests, one by one; what each does |
+//! | `fill.rs` | slabs on their way to flash; reads |
+//! | `evict.rs`, `watermarks.rs` | victims; how much flash stays free |
+//! | `restart.rs`, `snapshot.rs` | start and stop |
+//! | `engine/` | the storage engines |
+//! | `system.rs` | the cache on a drive |
+//!
+//! What holds at every moment: an index entry names the newest version of its key, or there is none; what an entry names is in a write
+//! buffer or on flash and is not erased; an item is recognised by key, version and checksum, so damaged or foreign data are a miss.
 
 mod ask;
+mod check;
+mod classes;
 mod config;
+mod engine;
+mod evict;
+mod fill;
+mod get;
+mod index;
+mod item;
+mod requests;
+mod restart;
+mod slabs;
+mod snapshot;
 mod statistics;
+mod store;
 mod system;
+mod watermarks;
 
 pub use ask::{Answer, Ask, Get, Item, Key, Mode, Outcome, Store, What};
 pub use config::{EngineKind, Keep, KvConfig, KvCosts, OverProvisioning, Victim};
 pub use statistics::{ClassStatistics, KvStatistics};
 pub use system::{System, build};
 
-use pellucid_flash::{Command, Completion, Drive, SimTime};
-use pellucid_host::Machine;
+use classes::{Class, SLAB_HEADER};
+use engine::{Engine, Io, Shape};
+use evict::Eviction;
+use fill::Read;
+use index::{Entry, Index};
+use pellucid_flash::slab::Slab;
+use pellucid_flash::{Command, Completion, Drive, Figure, Nanos, Opcode, SimTime};
+use pellucid_host::{Machine, Steps};
+use requests::{Locks, Request};
+use restart::{Passage, Phase};
+use slabs::{Buffers, SlabRecord};
 use std::collections::VecDeque;
+use watermarks::Watermarks;
 
-/// The cache.
+/// Value buffers that are kept, and the largest of them.
+const VALUES_MAX: usize = 4096;
+const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// Work of the host's processor that is not done yet.
+#[derive(Clone, Debug)]
+enum Step {
+    Asked(Ask),
+    Send(Command),
+    Ended(Completion),
+}
+
+/// The cache. Clone it, with the drive below, to fork its future.
 #[derive(Clone, Debug)]
 pub struct Kv {
+    config: KvConfig,
     namespaces: [u16; 1],
-    statistics: KvStatistics,
+    shape: Shape,
+    phase: Phase,
+    now: SimTime,
+    time_s: u32,
+    /// The newest version given to an item.
+    cas: u64,
+    /// Counts orders and accesses of slabs.
+    ticks: u64,
+    /// When a flush that was asked for is due; 0: none.
+    flush_at_s: u32,
+    classes: Vec<Class>,
+    index: Index,
+    slabs: Vec<SlabRecord>,
+    vacant: Vec<u32>,
+    buffers: Buffers,
+    /// Slabs that wait for the engine.
+    full: VecDeque<u32>,
+    engine: Engine,
+    io: Io,
+    requests: Slab<Request>,
+    locks: Locks,
+    /// Requests that wait for a write buffer, in order.
+    waiting: VecDeque<u32>,
+    reads: Slab<Read>,
+    evictions: Vec<Eviction>,
+    /// Slabs that leave as soon as nobody reads them.
+    leaving: u32,
+    /// No slab has been filled since the last look for obsolete ones.
+    surveyed: bool,
+    watermarks: Watermarks,
+    /// No slab can be written any more.
+    dead: bool,
+    /// Why it cannot start.
+    failed: Option<&'static str>,
+    passage: Passage,
+    steps: Steps<Step>,
+    /// Commands whose cost has been paid.
+    paid: VecDeque<Command>,
     values: Vec<Vec<u8>>,
+    scratch: Vec<u8>,
     answers: VecDeque<Answer>,
+    statistics: KvStatistics,
 }
 
 impl Kv {
-    /// A cache on `drive`.
+    /// A cache on `drive`. It has to be started there: [`build`].
     ///
     /// The error is a sentence.
-    pub fn new(_config: &KvConfig, _drive: &impl Drive) -> Result<Kv, String> {
+    pub fn new(config: &KvConfig, drive: &impl Drive) -> Result<Kv, String> {
+        config.check()?;
+        let slab_least =
+            (SLAB_HEADER + item::bytes_of(Key::BYTES_MAX, config.item_max_bytes as usize)) as u32;
+        let engine = Engine::new(config, drive, slab_least)?;
+        Kv::with_engine(config.clone(), engine)
+    }
+
+    fn with_engine(config: KvConfig, engine: Engine) -> Result<Kv, String> {
+        let shape = engine.shape();
+        let buffers = (config.memory_bytes / u64::from(shape.slab_bytes)).clamp(4, 1 << 16) as u32;
+        if shape.slabs < 4 {
+            return Err(format!(
+                "the flash has room for {} slabs of {} bytes; a cache needs at least 4",
+                shape.slabs, shape.slab_bytes
+            ));
+        }
+        let numbers = shape.slabs.saturating_add(buffers).min(Entry::SLABS_MAX);
+        let items = u64::from(shape.slabs) * u64::from(shape.slab_bytes) / 512;
         Ok(Kv {
-            namespaces: [0],
-            statistics: KvStatistics::default(),
+            namespaces: [engine.namespace()],
+            phase: Phase::Starting,
+            now: SimTime::ZERO,
+            time_s: 0,
+            cas: 0,
+            ticks: 0,
+            flush_at_s: 0,
+            classes: classes::classes(&config, shape.slab_bytes),
+            index: Index::new(items),
+            slabs: vec![SlabRecord::default(); numbers as usize],
+            vacant: (0..numbers).rev().collect(),
+            buffers: Buffers::new(buffers, shape.slab_bytes as usize),
+            full: VecDeque::new(),
+            io: Io::default(),
+            requests: Slab::default(),
+            locks: Locks::default(),
+            waiting: VecDeque::new(),
+            reads: Slab::default(),
+            evictions: Vec::new(),
+            leaving: 0,
+            surveyed: false,
+            watermarks: Watermarks::new(&config, &shape),
+            dead: false,
+            failed: None,
+            passage: Passage::default(),
+            steps: Steps::new(config.costs.cores),
+            paid: VecDeque::new(),
             values: Vec::new(),
+            scratch: Vec::new(),
             answers: VecDeque::new(),
+            statistics: KvStatistics::default(),
+            shape,
+            engine,
+            config,
         })
     }
 
@@ -43,18 +193,87 @@ impl Kv {
 
     /// Takes back the buffer of an answer's value.
     pub fn give_back(&mut self, mut value: Vec<u8>) {
-        value.clear();
-        self.values.push(value);
+        if (1..=VALUE_BYTES_MAX).contains(&value.capacity()) && self.values.len() < VALUES_MAX {
+            value.clear();
+            self.values.push(value);
+        }
+    }
+
+    /// The largest value that fits with a key of this length.
+    pub fn value_max(&self, key_bytes: usize) -> usize {
+        let slot = self.classes.last().map_or(0, |class| class.slot_bytes as usize);
+        slot.saturating_sub(item::bytes_of(key_bytes, 0)).min(self.config.item_max_bytes as usize)
+    }
+
+    /// Whether nothing more can be stored.
+    pub fn is_read_only(&self) -> bool {
+        self.dead
     }
 
     /// What is counted.
     pub fn statistics(&self) -> KvStatistics {
-        self.statistics.clone()
+        let engine = self.engine.counters();
+        let tops: usize = self.slabs.iter().map(|slab| slab.tops.capacity() * size_of::<u32>()).sum();
+        let records = self.slabs.capacity() * size_of::<SlabRecord>();
+        KvStatistics {
+            erases: engine.erases,
+            failures: engine.failures,
+            retired_blocks: engine.retired,
+            flash_written_bytes: self.io.written_bytes,
+            flash_read_bytes: self.io.read_bytes,
+            items: self.index.len(),
+            item_bytes: self
+                .classes
+                .iter()
+                .map(|class| class.statistics.items * u64::from(class.slot_bytes))
+                .sum(),
+            index_bytes: self.index.bytes() + (tops + records) as u64,
+            slabs: self.slabs.iter().filter(|slab| !slab.tops.is_empty()).count() as u64,
+            slabs_total: self.shape.slabs.into(),
+            slabs_free: self.engine.free().into(),
+            watermarks: self.watermarks.marks().map(u64::from),
+            ..self.statistics.clone()
+        }
     }
 
     /// What is counted for each slab class.
     pub fn classes(&self) -> Vec<ClassStatistics> {
-        Vec::new()
+        let mut list: Vec<_> = self.classes.iter().map(|class| class.statistics).collect();
+        for slab in self.slabs.iter().filter(|slab| !slab.tops.is_empty()) {
+            list[usize::from(slab.class)].slabs += 1;
+        }
+        list
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.ticks += 1;
+        self.ticks
+    }
+
+    fn answer(&mut self, tag: u32, outcome: Outcome) {
+        self.answers.push_back(Answer { tag, at: self.now, outcome });
+    }
+
+    /// A request has been looked at by the processor.
+    fn asked(&mut self, ask: Ask) {
+        match self.phase {
+            Phase::Running => self.take(ask),
+            _ => self.asked_early(ask),
+        }
+    }
+
+    /// A completion has been looked at by the processor.
+    fn ended(&mut self, completion: &mut Completion) {
+        self.engine.complete(&mut self.io, completion);
+        self.run_events();
+        self.go_on();
+        if self.phase != Phase::Running {
+            self.pass();
+        }
+    }
+
+    fn moved_cost(&self, bytes: usize) -> Nanos {
+        Nanos(self.config.costs.kib_ns.0 * bytes as u64 / 1024)
     }
 }
 
@@ -67,19 +286,62 @@ impl Machine for Kv {
     }
 
     fn submit(&mut self, now: SimTime, ask: Ask) {
-        self.answers.push_back(Answer { tag: ask.tag, at: now, outcome: Outcome::Miss });
+        self.now = now;
+        if self.config.costs == KvCosts::FREE {
+            return self.asked(ask);
+        }
+        let moved = if let What::Store(store) = &ask.what { store.value.len() } else { 0 };
+        let cost = self.config.costs.ask_ns + self.moved_cost(moved);
+        if let Some(Step::Asked(ask)) = self.steps.give(now, cost, Step::Asked(ask)) {
+            self.asked(ask);
+        }
     }
 
-    fn complete(&mut self, _now: SimTime, _completion: &mut Completion) {}
+    fn complete(&mut self, now: SimTime, completion: &mut Completion) {
+        self.now = now;
+        if self.config.costs == KvCosts::FREE {
+            return self.ended(completion);
+        }
+        let moved = if completion.opcode == Opcode::Read { completion.data.len() } else { 0 };
+        let cost = self.config.costs.completion_ns + self.moved_cost(moved);
+        if let Some(Step::Ended(mut ended)) = self.steps.give(now, cost, Step::Ended(completion.take())) {
+            self.ended(&mut ended);
+        }
+    }
 
-    fn advance(&mut self, _now: SimTime) {}
+    fn advance(&mut self, now: SimTime) {
+        self.now = now;
+        while let Some((_, step)) = self.steps.due(now) {
+            match step {
+                Step::Asked(ask) => self.asked(ask),
+                Step::Send(command) => self.paid.push_back(command),
+                Step::Ended(mut completion) => self.ended(&mut completion),
+            }
+        }
+        if self.phase == Phase::Starting {
+            self.pass();
+        }
+    }
 
     fn next_event(&self) -> Option<SimTime> {
-        None
+        self.steps.next_event()
     }
 
     fn next_command(&mut self) -> Option<Command> {
-        None
+        if self.config.costs == KvCosts::FREE {
+            return self.engine.next_command(&mut self.io, &self.buffers);
+        }
+        loop {
+            if let Some(command) = self.paid.pop_front() {
+                return Some(command);
+            }
+            let command = self.engine.next_command(&mut self.io, &self.buffers)?;
+            let moved = if command.opcode == Opcode::Write { command.data.len() } else { 0 };
+            let cost = self.config.costs.command_ns + self.moved_cost(moved);
+            if let Some(Step::Send(command)) = self.steps.give(self.now, cost, Step::Send(command)) {
+                return Some(command);
+            }
+        }
     }
 
     fn pop(&mut self) -> Option<Answer> {
@@ -88,5 +350,31 @@ impl Machine for Kv {
 
     fn answered(&self) -> usize {
         self.answers.len()
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failed.map(String::from)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    fn stop(&mut self, now: SimTime) {
+        self.now = now;
+        self.begin_stop();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.phase == Phase::Stopped
+    }
+
+    fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        self.now = now;
+        self.begin_again()
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        statistics::figures(&self.statistics(), self.engine.figures())
     }
 }

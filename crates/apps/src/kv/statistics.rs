@@ -1,5 +1,7 @@
 //! What the cache counts.
 
+use pellucid_flash::Figure;
+
 /// Counters of a cache; all but the gauges at the end only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KvStatistics {
@@ -37,7 +39,7 @@ pub struct KvStatistics {
     pub expired: u64,
     /// Items lost to flash that failed.
     pub lost: u64,
-    /// Obsolete items whose space was reclaimed.
+    /// Slots reclaimed: of obsolete items, of evicted ones, and of those written again.
     pub reclaimed: u64,
     /// Items of victims that were written again.
     pub copied: u64,
@@ -61,7 +63,7 @@ pub struct KvStatistics {
     pub waits: u64,
     /// Items now.
     pub items: u64,
-    /// Bytes of valid items now, headers included.
+    /// Bytes of the slots of valid items now.
     pub item_bytes: u64,
     /// Memory of the index now.
     pub index_bytes: u64,
@@ -92,4 +94,60 @@ pub struct ClassStatistics {
     pub sets: u64,
     /// Valid items dropped to make room.
     pub evicted: u64,
+}
+
+/// What is counted, by name; `more`: what only the engine counts.
+pub(super) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
+    let count = Figure::count;
+    let mut list = vec![
+        count("kv_gets", "Gets answered.", s.gets),
+        count("kv_hits", "Gets that found an item.", s.hits),
+        count("kv_hits_in_memory", "Hits served from a write buffer.", s.hits_in_memory),
+        count("kv_misses_absent", "Gets of keys that the index does not have.", s.misses_absent),
+        count("kv_misses_expired", "Gets of items that had expired.", s.misses_expired),
+        count(
+            "kv_misses_damaged",
+            "Gets of items that flash did not return as they were written.",
+            s.misses_damaged,
+        ),
+        count("kv_misses_collided", "Gets of keys whose hash is another key's.", s.misses_collided),
+        count("kv_sets", "Stores that stored something.", s.sets),
+        count("kv_sets_refused", "Stores whose condition did not hold.", s.sets_refused),
+        count("kv_deletes", "Deletes that found an item.", s.deletes),
+        count("kv_touches", "Touches that found an item.", s.touches),
+        count("kv_arithmetic", "Increments and decrements that found a number.", s.arithmetic),
+        count("kv_flushes", "Calls of flush_all.", s.flushes),
+        Figure::bytes("kv_set_bytes", "Bytes of keys and values stored.", s.set_bytes),
+        count("kv_evicted", "Valid items dropped to make room.", s.evicted),
+        count("kv_expired", "Items dropped because they had expired.", s.expired),
+        count("kv_lost", "Items lost to flash that failed.", s.lost),
+        count("kv_reclaimed_slots", "Slots reclaimed.", s.reclaimed),
+        count("kv_copied", "Items of victims that were written again.", s.copied),
+        Figure::bytes("kv_copied_bytes", "Bytes of these items.", s.copied_bytes),
+        count("kv_slabs_evicted", "Slabs evicted.", s.slabs_evicted),
+        count("kv_slabs_written", "Slabs written to flash.", s.slabs_written),
+        Figure::bytes("kv_flash_written_bytes", "Bytes written to the drive.", s.flash_written_bytes),
+        Figure::bytes("kv_flash_read_bytes", "Bytes read from the drive.", s.flash_read_bytes),
+        count("kv_erases", "Blocks erased by the cache or, for it, by the library.", s.erases),
+        count("kv_failures", "Writes and erases of flash that failed.", s.failures),
+        count("kv_retired_blocks", "Blocks out of use.", s.retired_blocks).gauge(),
+        count("kv_waits", "Stores that waited for a write buffer.", s.waits),
+        count("kv_items", "Items now.", s.items).gauge(),
+        Figure::bytes("kv_item_bytes", "Bytes of the slots of these items.", s.item_bytes).gauge(),
+        Figure::bytes("kv_index_bytes", "Memory of the index.", s.index_bytes).gauge(),
+        count(
+            "kv_index_bytes_per_item",
+            "Memory of the index for each item.",
+            s.index_bytes / s.items.max(1),
+        )
+        .gauge(),
+        count("kv_slabs", "Slabs that hold items.", s.slabs).gauge(),
+        count("kv_slabs_total", "Slabs of flash.", s.slabs_total).gauge(),
+        count("kv_slabs_free", "Slabs of flash that can be written.", s.slabs_free).gauge(),
+        count("kv_low_watermark", "Free slabs below which eviction does not wait.", s.watermarks[0]).gauge(),
+        count("kv_high_watermark", "Free slabs up to which obsolete slabs are reclaimed.", s.watermarks[1])
+            .gauge(),
+    ];
+    list.extend(more);
+    list
 }

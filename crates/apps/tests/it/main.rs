@@ -1,1 +1,6 @@
-//! Tests of the programs.
+//! Tests of the programs, on a flash that breaks as it is told.
+
+mod exact;
+mod flash;
+mod kv;
+mod model;

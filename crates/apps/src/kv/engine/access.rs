@@ -1,0 +1,63 @@
+//! How commands to flash blocks are made: by the library's raw level, or without it.
+
+use pellucid_flash::{ChunkAddress, ChunkGeometry, Command, Opcode, Tag};
+use pellucid_prism::Raw;
+
+/// The way to the blocks of a namespace. Blocks are numbered through channels, LUNs and blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Access {
+    /// `raw`: calls of the library, which refuses what lies outside.
+    Library(Raw),
+    /// `direct`: commands of the port.
+    Commands(u16, ChunkGeometry),
+}
+
+impl Access {
+    pub fn namespace(&self) -> u16 {
+        match self {
+            Access::Library(raw) => raw.space().namespace,
+            Access::Commands(namespace, _) => *namespace,
+        }
+    }
+
+    pub fn geometry(&self) -> &ChunkGeometry {
+        match self {
+            Access::Library(raw) => &raw.space().chunks,
+            Access::Commands(_, geometry) => geometry,
+        }
+    }
+
+    fn command(
+        &self,
+        tag: Tag,
+        opcode: Opcode,
+        (block, sector): (u32, u32),
+        sectors: u32,
+        data: Vec<u8>,
+    ) -> Command {
+        let geometry = self.geometry();
+        let lba = geometry.lba(ChunkAddress { sector, ..geometry.chunk_at(block) });
+        Command { namespace: self.namespace(), ..Command::new(tag, opcode, lba, sectors, data) }
+    }
+
+    /// Describes the blocks of one LUN.
+    pub fn report(&self, tag: Tag, lun: u32) -> Command {
+        let chunks = self.geometry().chunks;
+        self.command(tag, Opcode::Report, (lun * chunks, 0), chunks, Vec::new())
+    }
+
+    /// Reads `sectors` sectors into `data`.
+    pub fn read(&self, tag: Tag, at: (u32, u32), sectors: u32, data: Vec<u8>) -> Command {
+        self.command(tag, Opcode::Read, at, sectors, data)
+    }
+
+    /// Writes whole pages.
+    pub fn write(&self, tag: Tag, at: (u32, u32), data: Vec<u8>, sector_bytes: u32) -> Command {
+        let sectors = data.len() as u32 / sector_bytes;
+        self.command(tag, Opcode::Write, at, sectors, data)
+    }
+
+    pub fn erase(&self, tag: Tag, block: u32) -> Command {
+        self.command(tag, Opcode::Reset, (block, 0), 0, Vec::new())
+    }
+}

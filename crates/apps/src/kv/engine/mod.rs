@@ -1,0 +1,270 @@
+//! Storage engines: where slabs lie, how they get there, and what becomes of their places.
+//!
+//! A slab is written as a whole, read in runs of sectors, and released as a whole; an engine does nothing else. It hands out commands and
+//! tells by [`Event`]s what has become of them. What differs between engines is who maps a slab to flash blocks, who erases, and
+//! therefore how much flash has to stay free.
+
+mod access;
+mod blocks;
+mod original;
+mod writer;
+
+use super::slabs::Buffers;
+use super::{EngineKind, KvConfig};
+use blocks::Blocks;
+use original::Original;
+use pellucid_flash::{Command, Completion, Drive, Figure, Tag};
+use std::collections::VecDeque;
+
+/// What a tag is for: its upper bits.
+pub(super) const KIND_SHIFT: u32 = 56;
+/// A read for the cache; the rest of the tag is the cache's.
+pub(super) const READ: Tag = 1 << KIND_SHIFT;
+/// A part of a slab, by the slab's number.
+const WRITE: Tag = 2 << KIND_SHIFT;
+const ERASE: Tag = 3 << KIND_SHIFT;
+const REPORT: Tag = 4 << KIND_SHIFT;
+/// Makes a slab's place unreadable.
+const WIPE: Tag = 5 << KIND_SHIFT;
+const FLUSH: Tag = 6 << KIND_SHIFT;
+const KIND: Tag = 0xff << KIND_SHIFT;
+
+/// The most that one command of a slab's write carries.
+const PIECE_BYTES: u32 = 256 << 10;
+
+/// What an engine tells the cache.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    /// A read has ended, with its buffer. `None`: the data are lost. A tag of [`READ`].
+    Read { tag: Tag, data: Option<Vec<u8>> },
+    /// A slab is on flash, or could not be written to the place that it was given.
+    Written { slab: u32, good: bool },
+    /// What a slab held can never be read again; it was released.
+    Wiped { good: bool },
+    /// What was written before is durable.
+    Flushed,
+}
+
+/// Sizes that an engine gives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub slab_bytes: u32,
+    pub sector_bytes: u32,
+    /// Slabs that flash has room for.
+    pub slabs: u32,
+    /// Numbers that say where a slab lies.
+    pub places_each: u32,
+    /// Units that work at the same time.
+    pub servers: u32,
+    /// Seconds that one of them needs to write a slab and erase its place; 0: not known.
+    pub service_s: f64,
+}
+
+/// Commands on their way down and buffers for them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Io {
+    pub down: VecDeque<Command>,
+    images: Vec<Vec<u8>>,
+    pub events: VecDeque<Event>,
+    pub written_bytes: u64,
+    pub read_bytes: u64,
+}
+
+/// Read buffers that are kept.
+const IMAGES_MAX: usize = 1024;
+
+impl Io {
+    /// A buffer of `bytes`, of any content.
+    #[inline]
+    fn image(&mut self, bytes: usize) -> Vec<u8> {
+        let mut image = self.images.pop().unwrap_or_default();
+        image.resize(bytes, 0);
+        image
+    }
+
+    /// A buffer with this content.
+    fn copy(&mut self, from: &[u8]) -> Vec<u8> {
+        let mut image = self.images.pop().unwrap_or_default();
+        image.clear();
+        image.extend_from_slice(from);
+        image
+    }
+
+    /// A buffer comes back.
+    #[inline]
+    pub fn put_back(&mut self, image: Vec<u8>) {
+        if image.capacity() > 0 && self.images.len() < IMAGES_MAX {
+            self.images.push(image);
+        }
+    }
+}
+
+/// What an engine counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EngineCounters {
+    pub erases: u64,
+    pub failures: u64,
+    pub retired: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Engine {
+    Original(Original),
+    Blocks(Blocks),
+}
+
+/// Evaluates an expression with the engine, whichever it is.
+macro_rules! each {
+    ($self:expr, $engine:ident => $do:expr) => {
+        match $self {
+            Engine::Original($engine) => $do,
+            Engine::Blocks($engine) => $do,
+        }
+    };
+}
+
+impl Engine {
+    /// The engine of `config` on `drive`.
+    ///
+    /// The error is a sentence.
+    pub fn new(config: &KvConfig, drive: &impl Drive, slab_least: u32) -> Result<Engine, String> {
+        if drive.image_bytes() < 512 {
+            return Err(
+                "a key-value cache needs a drive that keeps data (store = \"ram\" or \"file\")".into()
+            );
+        }
+        match config.engine {
+            EngineKind::Original => Ok(Engine::Original(Original::new(config, drive, slab_least)?)),
+            EngineKind::Direct | EngineKind::Raw => {
+                Ok(Engine::Blocks(Blocks::new(config, drive, slab_least)?))
+            }
+            EngineKind::Policy | EngineKind::Function => Err(format!(
+                "engine \"{}\" is not there yet; allowed: original, raw, direct",
+                config.engine.name()
+            )),
+        }
+    }
+
+    /// The same engine, which knows nothing of the flash.
+    pub fn fresh(&self) -> Engine {
+        match self {
+            Engine::Original(engine) => Engine::Original(engine.fresh()),
+            Engine::Blocks(engine) => Engine::Blocks(engine.fresh()),
+        }
+    }
+
+    /// The namespace that it uses.
+    pub fn namespace(&self) -> u16 {
+        each!(self, engine => engine.namespace())
+    }
+
+    pub fn shape(&self) -> Shape {
+        each!(self, engine => engine.shape())
+    }
+
+    /// Whether it knows what is on the flash, so that it can be used.
+    pub fn is_started(&self) -> bool {
+        each!(self, engine => engine.is_started())
+    }
+
+    /// Places that can be written, now or as soon as they are erased.
+    pub fn free(&self) -> u32 {
+        each!(self, engine => engine.free())
+    }
+
+    /// Whether a slab can begin to be written now.
+    pub fn is_ready(&self) -> bool {
+        each!(self, engine => engine.is_ready())
+    }
+
+    /// Whether nothing can ever be written any more unless a slab is released.
+    pub fn is_read_only(&self) -> bool {
+        each!(self, engine => engine.is_read_only())
+    }
+
+    /// Begins to write a slab from a write buffer. `forced`: past the drive's own buffers, too.
+    pub fn write(&mut self, slab: u32, buffer: u32, forced: bool) {
+        each!(self, engine => engine.write(slab, buffer, forced));
+    }
+
+    /// Reads a run of sectors of a slab. Returns how many reads it takes; they end as events in any order, and say in their tags the
+    /// number of each (from bit 32 on) beside what `tag` says.
+    #[inline]
+    pub fn read(&mut self, io: &mut Io, tag: Tag, slab: u32, sector: u32, sectors: u32) -> u32 {
+        each!(self, engine => engine.read(io, tag, slab, sector, sectors))
+    }
+
+    /// A slab's place is not needed any more.
+    pub fn release(&mut self, slab: u32) {
+        each!(self, engine => engine.release(slab));
+    }
+
+    /// As [`Engine::release`], and nothing of the slab shall ever be read again: [`Event::Wiped`] says when.
+    pub fn wipe(&mut self, io: &mut Io, slab: u32) {
+        each!(self, engine => engine.wipe(io, slab));
+    }
+
+    /// Makes everything written durable: [`Event::Flushed`].
+    pub fn flush(&mut self, io: &mut Io) {
+        let flush = Command::new(FLUSH, pellucid_flash::Opcode::Flush, pellucid_flash::Lba(0), 0, Vec::new());
+        io.down.push_back(Command { namespace: self.namespace(), ..flush });
+    }
+
+    /// Where a slab lies: `places_each` numbers.
+    pub fn places(&self, slab: u32) -> &[u32] {
+        each!(self, engine => engine.places(slab))
+    }
+
+    /// At a start: places at which a slab may begin, of which something may be kept.
+    pub fn candidates(&self) -> Vec<u32> {
+        each!(self, engine => engine.candidates())
+    }
+
+    /// At a start: reads the first sector of a place.
+    pub fn peek(&mut self, io: &mut Io, tag: Tag, place: u32) {
+        each!(self, engine => engine.peek(io, tag, place));
+    }
+
+    /// At a start: a slab lies there. `false`: that cannot be.
+    #[must_use]
+    pub fn adopt(&mut self, slab: u32, places: &[u32]) -> bool {
+        each!(self, engine => engine.adopt(slab, places))
+    }
+
+    /// At a start: nothing else is kept.
+    pub fn begin(&mut self) {
+        each!(self, engine => engine.begin());
+    }
+
+    /// The next command for the drive.
+    #[inline]
+    pub fn next_command(&mut self, io: &mut Io, buffers: &Buffers) -> Option<Command> {
+        if let Some(command) = io.down.pop_front() {
+            return Some(command);
+        }
+        each!(self, engine => engine.next_command(io, buffers))
+    }
+
+    /// A command has ended.
+    #[inline]
+    pub fn complete(&mut self, io: &mut Io, completion: &mut Completion) {
+        if completion.tag & KIND == FLUSH {
+            return io.events.push_back(Event::Flushed);
+        }
+        each!(self, engine => engine.complete(io, completion));
+    }
+
+    pub fn counters(&self) -> EngineCounters {
+        each!(self, engine => engine.counters())
+    }
+
+    /// What only this engine counts.
+    pub fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    /// Panics where an invariant is broken.
+    pub fn check(&self) {
+        each!(self, engine => engine.check());
+    }
+}

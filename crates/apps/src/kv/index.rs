@@ -1,0 +1,391 @@
+//! The index: where each item lies, by the hash of its key.
+//!
+//! ```text
+//!   hash   [ segment | home in the segment | ...                       ]      the upper 32 bits alone say segment and home
+//!   segment   entries in the order of their hashes, each at its home or behind it, with no gap between home and entry
+//! ```
+//! Open addressing in the order of hashes: a search ends at the first larger hash, so it is short for absent keys too, at a load of
+//! 7/8. A segment that is full is made an eighth larger, by itself. An entry has 24 bytes.
+//!
+//! Two keys with the same hash share one entry: the later one replaces the earlier.
+
+use pellucid_flash::slab::NIL;
+
+/// Where an item lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub slab: u32,
+    pub slot: u32,
+}
+
+/// What the index knows of an item.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub hash: u64,
+    /// From bit 0: slab + 1 (24 bits; 0: no entry), slot (16), hits (2), stale, won, fetched, second of the last access (19).
+    word: u64,
+    /// The lower half of the version.
+    pub cas: u32,
+    pub expires_s: u32,
+}
+
+const HITS: u32 = 40;
+const STALE: u64 = 1 << 42;
+const WON: u64 = 1 << 43;
+const FETCHED: u64 = 1 << 44;
+const ACCESS: u32 = 45;
+const ACCESS_MASK: u32 = (1 << 19) - 1;
+
+impl Entry {
+    /// Slabs that an entry can name.
+    pub const SLABS_MAX: u32 = (1 << 24) - 2;
+    /// Slots of a slab that an entry can name.
+    pub const SLOTS_MAX: u32 = 1 << 16;
+
+    pub fn new(hash: u64, place: Place, cas: u64, expires_s: u32, time_s: u32) -> Entry {
+        let word = u64::from(place.slab + 1) | u64::from(place.slot) << 24;
+        Entry { hash, word: word | u64::from(time_s & ACCESS_MASK) << ACCESS, cas: cas as u32, expires_s }
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.word == 0
+    }
+
+    #[inline]
+    pub fn place(&self) -> Place {
+        Place { slab: (self.word as u32 & 0xff_ffff) - 1, slot: (self.word >> 24) as u32 & 0xffff }
+    }
+
+    /// It as three words, for a snapshot.
+    pub fn words(&self) -> [u64; 3] {
+        [self.hash, self.word, u64::from(self.cas) | u64::from(self.expires_s) << 32]
+    }
+
+    /// The entry of these words; its slab has another number now, by `renumber`. `None`: it is none.
+    pub fn from_words([hash, word, rest]: [u64; 3], renumber: impl Fn(u32) -> Option<u32>) -> Option<Entry> {
+        let slab = renumber((word as u32 & 0xff_ffff).checked_sub(1)?)?;
+        let word = word >> 24 << 24 | u64::from(slab + 1);
+        Some(Entry { hash, word, cas: rest as u32, expires_s: (rest >> 32) as u32 })
+    }
+
+    /// It lies elsewhere from now on, and was not asked for since.
+    pub fn moved(&mut self, place: Place) {
+        let kept = self.word >> 42 << 42;
+        self.word = kept | u64::from(place.slab + 1) | u64::from(place.slot) << 24;
+    }
+
+    /// How often it was asked for since it was written, up to 3.
+    #[inline]
+    pub fn hits(&self) -> u32 {
+        (self.word >> HITS) as u32 & 3
+    }
+
+    /// Seconds since it was last asked for, or stored.
+    pub fn idle_s(&self, time_s: u32) -> u32 {
+        time_s.wrapping_sub((self.word >> ACCESS) as u32) & ACCESS_MASK
+    }
+
+    /// It is asked for.
+    #[inline]
+    pub fn access(&mut self, time_s: u32) {
+        let hits = (self.hits() + 1).min(3);
+        let kept = self.word & ((1 << HITS) - 1 | STALE | WON);
+        self.word = kept | FETCHED | u64::from(hits) << HITS | u64::from(time_s & ACCESS_MASK) << ACCESS;
+    }
+
+    /// Whether it was ever asked for.
+    pub fn is_fetched(&self) -> bool {
+        self.word & FETCHED != 0
+    }
+
+    pub fn is_stale(&self) -> bool {
+        self.word & STALE != 0
+    }
+
+    pub fn is_won(&self) -> bool {
+        self.word & WON != 0
+    }
+
+    /// Marks it as stale, to be won by the next that asks.
+    pub fn make_stale(&mut self) {
+        self.word = self.word & !WON | STALE;
+    }
+
+    pub fn win(&mut self) {
+        self.word |= WON;
+    }
+
+    #[inline]
+    pub fn is_expired(&self, time_s: u32) -> bool {
+        self.expires_s != 0 && self.expires_s <= time_s
+    }
+}
+
+/// The place of an entry in the index, until the index changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At {
+    segment: u32,
+    entry: u32,
+}
+
+/// Entries beyond the last home.
+const SLACK: usize = 32;
+
+#[derive(Clone, Debug, Default)]
+struct Segment {
+    entries: Vec<Entry>,
+    homes: u32,
+    used: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Index {
+    segments: Vec<Segment>,
+    /// Bits of a hash that say the segment.
+    bits: u32,
+    used: u64,
+}
+
+impl Index {
+    /// An index for about so many items; it grows by itself.
+    pub fn new(items: u64) -> Index {
+        let bits = (items / 2048).max(1).ilog2().min(16);
+        Index { segments: vec![Segment::default(); 1 << bits], bits, used: 0 }
+    }
+
+    #[inline]
+    fn segment(&self, top: u32) -> u32 {
+        (u64::from(top) << self.bits >> 32) as u32
+    }
+
+    #[inline]
+    fn home(bits: u32, homes: u32, top: u32) -> usize {
+        // The bits below those of the segment.
+        (u64::from(top << bits) * u64::from(homes) >> 32) as usize
+    }
+
+    /// Where `hash` is, or where it belongs.
+    #[inline]
+    fn search(&self, hash: u64) -> (At, bool) {
+        let top = (hash >> 32) as u32;
+        let number = self.segment(top);
+        let segment = &self.segments[number as usize];
+        let mut at = Index::home(self.bits, segment.homes, top);
+        let mut found = false;
+        while let Some(entry) = segment.entries.get(at) {
+            if entry.is_empty() || entry.hash >= hash {
+                found = !entry.is_empty() && entry.hash == hash;
+                break;
+            }
+            at += 1;
+        }
+        (At { segment: number, entry: at as u32 }, found)
+    }
+
+    #[inline]
+    pub fn find(&self, hash: u64) -> Option<At> {
+        let (at, found) = self.search(hash);
+        found.then_some(at)
+    }
+
+    /// The entry of the item that lies at `place`, by the upper half of its hash.
+    pub fn find_at(&self, top: u32, place: Place) -> Option<At> {
+        let (At { segment, mut entry }, _) = self.search(u64::from(top) << 32);
+        while let Some(found) = self.segments[segment as usize].entries.get(entry as usize) {
+            if found.is_empty() || (found.hash >> 32) as u32 != top {
+                break;
+            }
+            if found.place() == place {
+                return Some(At { segment, entry });
+            }
+            entry += 1;
+        }
+        None
+    }
+
+    #[inline]
+    pub fn get(&self, at: At) -> &Entry {
+        &self.segments[at.segment as usize].entries[at.entry as usize]
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, at: At) -> &mut Entry {
+        &mut self.segments[at.segment as usize].entries[at.entry as usize]
+    }
+
+    /// Adds an entry, or replaces the one with its hash, which is returned.
+    pub fn put(&mut self, new: Entry) -> Option<Entry> {
+        let (at, found) = self.search(new.hash);
+        if found {
+            return Some(std::mem::replace(self.get_mut(at), new));
+        }
+        let segment = &mut self.segments[at.segment as usize];
+        if (segment.used + 1) * 8 > segment.homes * 7 {
+            segment.grow(self.bits);
+            return self.put(new);
+        }
+        let from = at.entry as usize;
+        let Some(gap) = segment.entries[from..].iter().position(Entry::is_empty) else {
+            segment.grow(self.bits);
+            return self.put(new);
+        };
+        segment.entries.copy_within(from..from + gap, from + 1);
+        segment.entries[from] = new;
+        segment.used += 1;
+        self.used += 1;
+        None
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&mut self, at: At) -> Entry {
+        let segment = &mut self.segments[at.segment as usize];
+        let from = at.entry as usize;
+        let removed = segment.entries[from];
+        let homes = segment.homes;
+        let stays = |(at, entry): (usize, &Entry)| {
+            entry.is_empty() || Index::home(self.bits, homes, (entry.hash >> 32) as u32) == from + 1 + at
+        };
+        let behind = &segment.entries[from + 1..];
+        let moved = behind.iter().enumerate().position(stays).unwrap_or(behind.len());
+        segment.entries.copy_within(from + 1..from + 1 + moved, from);
+        segment.entries[from + moved] = Entry::default();
+        segment.used -= 1;
+        self.used -= 1;
+        removed
+    }
+
+    pub fn clear(&mut self) {
+        for segment in &mut self.segments {
+            segment.entries.fill(Entry::default());
+            segment.used = 0;
+        }
+        self.used = 0;
+    }
+
+    pub fn len(&self) -> u64 {
+        self.used
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.segments.iter().flat_map(|segment| &segment.entries).filter(|entry| !entry.is_empty())
+    }
+
+    /// Memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        let entries: usize = self.segments.iter().map(|segment| segment.entries.capacity()).sum();
+        (entries * size_of::<Entry>() + self.segments.capacity() * size_of::<Segment>()) as u64
+    }
+
+    /// Panics where an entry is not where it belongs.
+    pub fn check(&self) {
+        let mut used = 0;
+        for (number, segment) in self.segments.iter().enumerate() {
+            let mut last: Option<(usize, u64)> = None;
+            let present = segment.entries.iter().enumerate().filter(|(_, entry)| !entry.is_empty());
+            let mut count = 0;
+            for (at, entry) in present {
+                let top = (entry.hash >> 32) as u32;
+                assert_eq!(self.segment(top) as usize, number, "an entry in another's segment");
+                let home = Index::home(self.bits, segment.homes, top);
+                assert!(home <= at, "an entry before its home");
+                assert!(segment.entries[home..at].iter().all(|e| !e.is_empty()), "a gap before an entry");
+                assert!(last.is_none_or(|(_, hash)| hash < entry.hash), "entries out of order");
+                last = Some((at, entry.hash));
+                count += 1;
+            }
+            assert_eq!(count, segment.used);
+            used += u64::from(count);
+        }
+        assert_eq!(used, self.used);
+    }
+}
+
+impl Segment {
+    /// Makes it an eighth larger.
+    #[cold]
+    fn grow(&mut self, bits: u32) {
+        let homes = (self.homes + self.homes / 8).max(self.homes + 16);
+        assert!(homes < NIL / 2, "an index of more than 2^31 entries in a segment");
+        let mut entries = Vec::with_capacity(homes as usize + SLACK);
+        let mut next = 0;
+        for entry in self.entries.iter().filter(|entry| !entry.is_empty()) {
+            let at = Index::home(bits, homes, (entry.hash >> 32) as u32).max(next);
+            entries.resize(at, Entry::default());
+            entries.push(*entry);
+            next = at + 1;
+        }
+        entries.resize(next.max(homes as usize + SLACK), Entry::default());
+        (self.entries, self.homes) = (entries, homes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_flash::Rng;
+    use std::collections::BTreeMap;
+
+    /// Beside a plain map. Few distinct upper halves, so that runs are long and hashes with the same upper half meet.
+    #[test]
+    fn agrees_with_a_plain_map() {
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed);
+            let mut index = Index::new(rng.below(20_000));
+            let mut model = BTreeMap::new();
+            for step in 0..4_000u32 {
+                let (bits, shift) = (1 + rng.below(9), rng.below(2) * 28);
+                let hash = rng.below(1 << bits) << 55 | rng.below(1 << 9) << shift;
+                if rng.chance(0.6) {
+                    let place = Place { slab: step, slot: rng.below(1 << 16) as u32 };
+                    let entry = Entry::new(hash, place, rng.next_u64(), step, step);
+                    assert_eq!(index.put(entry), model.insert(hash, entry));
+                } else {
+                    let found = index.find(hash).map(|at| index.remove(at));
+                    assert_eq!(found, model.remove(&hash));
+                }
+                if step % 64 == 0 {
+                    index.check();
+                    for entry in model.values() {
+                        let at = index.find_at((entry.hash >> 32) as u32, entry.place()).expect("is there");
+                        assert_eq!(index.get(at), entry);
+                    }
+                    assert!(index.iter().eq(model.values()));
+                }
+            }
+            assert_eq!(index.len(), model.len() as u64);
+            index.clear();
+            index.check();
+            assert_eq!(index.len(), 0);
+        }
+    }
+
+    #[test]
+    fn an_entry_takes_less_than_32_bytes_of_memory() {
+        let mut index = Index::new(1 << 20);
+        let mut rng = Rng::new(1);
+        for size in [500_000, 1_000_000, 1_500_000] {
+            while index.len() < size {
+                let place = Place { slab: 1, slot: 1 };
+                index.put(Entry::new(rng.next_u64(), place, 0, 0, 0));
+            }
+            let each = index.bytes() as f64 / index.len() as f64;
+            assert!(each < 32.0, "{each} bytes an entry at {size}");
+        }
+    }
+
+    #[test]
+    fn what_an_entry_says_comes_back() {
+        let place = Place { slab: Entry::SLABS_MAX, slot: 65_535 };
+        let mut entry = Entry::new(3, place, 9, 100, 5);
+        assert_eq!((entry.place(), entry.hits(), entry.idle_s(25)), (place, 0, 20));
+        entry.make_stale();
+        (0..5).for_each(|_| entry.access(30));
+        assert_eq!((entry.hits(), entry.idle_s(31), entry.is_stale(), entry.is_won()), (3, 1, true, false));
+        entry.win();
+        let there = Place { slab: 0, slot: 0 };
+        entry.moved(there);
+        assert_eq!((entry.place(), entry.hits(), entry.is_won(), entry.idle_s(31)), (there, 0, true, 1));
+        assert!(entry.is_expired(100) && !entry.is_expired(99));
+    }
+}
