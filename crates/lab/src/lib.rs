@@ -4,6 +4,7 @@ pub mod conformance;
 pub mod drive;
 pub mod experiment;
 pub mod image;
+pub mod kv;
 pub mod output;
 pub mod report;
 pub mod reproduce;

@@ -28,6 +28,8 @@ pub enum Problem {
     Io(io::Error),
     /// No format fits the first line (an excerpt; empty when the trace has no line).
     Unrecognised(String),
+    /// No key-value format fits the first line (an excerpt; empty when the trace has no line).
+    UnrecognisedKeys(String),
     /// Several formats fit the first lines.
     Ambiguous(Vec<Format>),
     /// A field does not hold what it should.
@@ -142,6 +144,11 @@ impl fmt::Display for Problem {
                 write!(f, "no known format has a first line like {line:?}; name the format, one of: ")?;
                 list(f, &Format::ALL)
             }
+            Problem::UnrecognisedKeys(line) => write!(
+                f,
+                "no key-value trace has a first line like {line:?}; allowed: twitter \
+                 (timestamp,key,key size,value size,client id,operation,TTL), or cachelib (a header with key, op and size)"
+            ),
             Problem::Ambiguous(formats) => {
                 write!(
                     f,

@@ -46,6 +46,7 @@ mod comma;
 mod error;
 mod field;
 mod fio;
+pub mod kv;
 mod read_first;
 mod reader;
 mod recognise;

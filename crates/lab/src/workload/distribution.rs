@@ -46,7 +46,7 @@ pub enum Distribution {
 
 /// A law over `0..n`.
 #[derive(Clone, Debug)]
-pub(super) enum Sampler {
+pub(crate) enum Sampler {
     Uniform(u64),
     Zipf(Zipf, Permutation),
     /// `n - 1` and the exponent.
@@ -58,7 +58,7 @@ pub(super) enum Sampler {
 
 /// A zone in blocks.
 #[derive(Clone, Debug)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     /// Access shares of this zone and those before it, 0 to 1.
     until: f64,
     first: u64,
@@ -68,7 +68,7 @@ pub(super) struct Slots {
 impl Sampler {
     /// `law` over `n` blocks (`n > 0`) that start `step_bytes` apart. `scatter` gives the key of the
     /// permutation: equal streams scatter equally. `Err` says what is allowed.
-    pub(super) fn new(law: &Distribution, n: u64, step_bytes: u64, scatter: Rng) -> Result<Sampler, String> {
+    pub(crate) fn new(law: &Distribution, n: u64, step_bytes: u64, scatter: Rng) -> Result<Sampler, String> {
         let mut scatter = scatter;
         let mut scattered = || Permutation::new(n, &mut scatter);
         Ok(match law {
@@ -84,7 +84,7 @@ impl Sampler {
 
     /// Draws a block.
     #[inline]
-    pub(super) fn draw(&self, rng: &mut Rng) -> u64 {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
         match self {
             Sampler::Uniform(n) => rng.below(*n),
             // Above 2^53 blocks `f64` may round n up.
@@ -152,7 +152,7 @@ fn standard_normal(rng: &mut Rng) -> f64 {
 /// density, `H` its integral, and the area from `H(1.5) - h(1)` to `H(n + 0.5)` is what a uniform number is
 /// drawn from.
 #[derive(Clone, Debug)]
-pub(super) struct Zipf {
+pub(crate) struct Zipf {
     n: f64,
     theta: f64,
     area_low: f64,

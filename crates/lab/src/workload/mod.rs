@@ -81,6 +81,7 @@ mod placement;
 mod units;
 mod written;
 
+pub(crate) use distribution::Sampler;
 pub use distribution::{Distribution, Zone};
 pub use fio::{FioError, FioFile, Notice, Severity, parse_fio};
 pub use generate::{Generator, Io};
