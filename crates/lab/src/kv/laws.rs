@@ -176,7 +176,9 @@ enum RankLaw {
 impl Ranks {
     /// The error says what is allowed.
     pub(crate) fn new(popularity: Popularity, keys: u64, seed: u64) -> Result<Ranks, String> {
-        let drawn = |law: Distribution| Sampler::new(&law, keys, 1, Rng::stream(seed, "kv ranks")).map(RankDistribution::Drawn);
+        let drawn = |law: Distribution| {
+            Sampler::new(&law, keys, 1, Rng::stream(seed, "kv ranks")).map(RankLaw::Drawn)
+        };
         let law = match popularity {
             _ if keys == 0 => return Err("at least one key".into()),
             Popularity::Uniform => drawn(Distribution::Uniform)?,
@@ -184,7 +186,7 @@ impl Ranks {
             Popularity::Normal(share) => drawn(Distribution::Normal(100.0 * share))?,
             Popularity::Pareto { scale, shape } => {
                 let law = GeneralizedPareto { scale, shape };
-                RankDistribution::Pareto(law, law.cumulative(1.0))
+                RankLaw::Pareto(law, law.cumulative(1.0))
             }
         };
         Ok(Ranks { keys, law })
@@ -197,8 +199,8 @@ impl Ranks {
     #[inline]
     pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
         match &self.law {
-            RankDistribution::Drawn(sampler) => sampler.draw(rng),
-            RankDistribution::Pareto(law, all) => {
+            RankLaw::Drawn(sampler) => sampler.draw(rng),
+            RankLaw::Pareto(law, all) => {
                 let share = law.quantile(rng.unit_f64() * all);
                 ((share * self.keys as f64) as u64).min(self.keys - 1)
             }

@@ -127,8 +127,7 @@ impl KvReader {
     /// Opens a trace file; without a format it is recognised from its first line.
     pub fn open(path: impl AsRef<Path>, format: Option<KvFormat>) -> Result<KvReader, TraceError> {
         let name = path.as_ref().display().to_string();
-        let file =
-            File::open(path).map_err(|error| TraceError::new(&name, Position::Whole, error.into()))?;
+        let file = File::open(path).map_err(|error| TraceError::new(&name, Position::Whole, error.into()))?;
         KvReader::from_read(&name, file, format)
     }
 
@@ -253,7 +252,9 @@ fn twitter(line: &[u8], record: &mut KvRecord) -> Result<u64, Problem> {
     let (time, rest) = cut(line).ok_or_else(|| missing("key"))?;
     let mut fields: [&[u8]; 5] = [&[]; 5];
     let mut key = rest;
-    for (field, name) in fields.iter_mut().zip(["key size", "value size", "client id", "operation", "TTL"]).rev() {
+    for (field, name) in
+        fields.iter_mut().zip(["key size", "value size", "client id", "operation", "TTL"]).rev()
+    {
         let comma = key.iter().rposition(|&byte| byte == b',').ok_or_else(|| missing(name))?;
         (*field, key) = (key[comma + 1..].trim_ascii(), &key[..comma]);
     }

@@ -1,0 +1,360 @@
+//! Clients of a cache: a closed loop in virtual time.
+//!
+//! ```text
+//!  client   ─ think ─► request ─► answer ────────────────────────────────► think ...
+//!                          get misses └► database query ─► fill (a set) ─┘
+//! ```
+//! Each client has one request at a time, in the order in which the requests come. What a miss brings from the database is
+//! stored, and only then the client goes on, as one that looks aside does.
+//!
+//! Order at one moment: what the cache does at t runs before what a client does at t; clients act in the order in which they became
+//! ready. The outcome is a function of requests, configuration and the cache.
+//!
+//! A value is a pattern that follows from its key, so a hit with a wrong value is found without remembering values.
+
+use super::database::{Database, DatabaseConfig};
+use super::report::{Kind, KvSummary, Meter};
+use crate::trace::TraceError;
+use crate::trace::kv::{KvRecord, Operation};
+use pellucid_apps::kv::{Answer, Ask, Get, Key, Mode, Outcome, Store, System, What};
+use pellucid_flash::{Drive, Nanos, SimTime};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Where requests come from.
+pub trait Requests {
+    /// The next one into `record`; false when there is none.
+    fn next_into(&mut self, record: &mut KvRecord) -> Result<bool, TraceError>;
+}
+
+impl Requests for crate::trace::kv::KvReader {
+    fn next_into(&mut self, record: &mut KvRecord) -> Result<bool, TraceError> {
+        crate::trace::kv::KvReader::next_into(self, record)
+    }
+}
+
+/// A cache, as clients see it.
+pub trait Cache {
+    /// An empty buffer for a value.
+    fn buffer(&mut self) -> Vec<u8>;
+    /// Takes a buffer back.
+    fn give_back(&mut self, value: Vec<u8>);
+    /// Asks at `now`.
+    fn ask(&mut self, now: SimTime, ask: Ask);
+    /// The next answer.
+    fn answer(&mut self) -> Option<Answer>;
+    /// Runs everything that is due by `now`.
+    fn advance(&mut self, now: SimTime);
+    /// When something happens next by itself.
+    fn next_event(&self) -> Option<SimTime>;
+}
+
+impl<D: Drive> Cache for System<D> {
+    fn buffer(&mut self) -> Vec<u8> {
+        self.kv_mut().buffer()
+    }
+
+    fn give_back(&mut self, value: Vec<u8>) {
+        self.kv_mut().give_back(value);
+    }
+
+    fn ask(&mut self, now: SimTime, ask: Ask) {
+        System::ask(self, now, ask);
+    }
+
+    fn answer(&mut self) -> Option<Answer> {
+        System::answer(self)
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        System::advance(self, now);
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        System::next_event(self)
+    }
+}
+
+/// What follows a miss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMiss {
+    /// Nothing.
+    Nothing,
+    /// The value is stored, if its size is known. It costs nothing to have.
+    Store,
+    /// The value comes from a database, and is stored.
+    Query(DatabaseConfig),
+}
+
+/// Clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientsConfig {
+    /// How many; at least 1.
+    pub count: u32,
+    /// Between an answer and the next request: the client's work and the network, both ways.
+    pub think: Nanos,
+    /// What follows a miss.
+    pub on_miss: OnMiss,
+    /// Seed of the database.
+    pub seed: u64,
+}
+
+/// Why clients stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum KvRunError {
+    /// The requests cannot be read on.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The cache does not answer, and nothing will happen any more.
+    #[error("the cache does not answer")]
+    Stuck,
+}
+
+/// What a client waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// Its turn to ask.
+    Turn,
+    /// The answer to its request.
+    Answer,
+    /// The database.
+    Query,
+    /// The answer to the store of what the database returned.
+    Fill,
+}
+
+#[derive(Clone, Debug)]
+struct Client {
+    waits: Waits,
+    record: KvRecord,
+    /// Since when it waits, and when its request began.
+    since: SimTime,
+    began: SimTime,
+}
+
+/// Clients at work; they go on where they stopped with the next run.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    config: ClientsConfig,
+    database: Option<Database>,
+    clients: Vec<Client>,
+    /// Clients that act by themselves: when, in which order, who.
+    due: BinaryHeap<Reverse<(SimTime, u64, u32)>>,
+    made: u64,
+    now: SimTime,
+    /// Values were changed in place, so they are no patterns any more.
+    edited: bool,
+}
+
+impl Clients {
+    /// Clients that begin at `now`.
+    pub fn new(config: ClientsConfig, now: SimTime) -> Clients {
+        let client = Client { waits: Waits::Turn, record: KvRecord::default(), since: now, began: now };
+        let database = match config.on_miss {
+            OnMiss::Query(database) => Some(Database::new(database, config.seed)),
+            OnMiss::Nothing | OnMiss::Store => None,
+        };
+        let clients = vec![client; config.count.max(1) as usize];
+        Clients { config, database, clients, due: BinaryHeap::new(), made: 0, now, edited: false }
+    }
+
+    /// Runs so many requests, or all there are, to their answers.
+    ///
+    /// # Errors
+    /// The requests cannot be read; or the cache owes an answer and has nothing to do.
+    pub fn run(
+        &mut self,
+        cache: &mut impl Cache,
+        requests: &mut impl Requests,
+        count: u64,
+    ) -> Result<KvSummary, KvRunError> {
+        let mut meter = Meter::new(self.now);
+        let mut left = count;
+        for client in 0..self.clients.len() as u32 {
+            self.wake(client, self.now);
+        }
+        let mut working = 0;
+        loop {
+            // Several answers may come at one moment.
+            while let Some(answer) = cache.answer() {
+                self.answered(cache, answer, &mut meter);
+                working -= 1;
+            }
+            let own = self.due.peek().map(|Reverse((at, ..))| *at);
+            let next = match (own, cache.next_event()) {
+                (Some(own), Some(cache)) => own.min(cache),
+                (own, cache) => match own.or(cache) {
+                    Some(next) => next,
+                    None if working > 0 => return Err(KvRunError::Stuck),
+                    None => break,
+                },
+            };
+            if own.is_none() && working == 0 {
+                // What the cache does in the background is no request.
+                break;
+            }
+            self.now = self.now.max(next);
+            cache.advance(self.now);
+            if cache_has_priority(own, self.now) {
+                continue;
+            }
+            if let Some(Reverse((_, _, client))) = self.due.pop() {
+                working += u32::from(self.act(cache, requests, client, &mut left, &mut meter)?);
+            }
+        }
+        Ok(meter.summary(self.now))
+    }
+
+    /// Simulated time.
+    pub fn now(&self) -> SimTime {
+        self.now
+    }
+
+    fn wake(&mut self, client: u32, at: SimTime) {
+        self.made += 1;
+        self.due.push(Reverse((at, self.made, client)));
+    }
+
+    /// A client does what it is due to; says whether it asked the cache.
+    fn act(
+        &mut self,
+        cache: &mut impl Cache,
+        requests: &mut impl Requests,
+        at: u32,
+        left: &mut u64,
+        meter: &mut Meter,
+    ) -> Result<bool, KvRunError> {
+        let now = self.now;
+        let client = &mut self.clients[at as usize];
+        match client.waits {
+            Waits::Turn => {
+                if *left == 0 || !requests.next_into(&mut client.record)? {
+                    *left = 0;
+                    return Ok(false);
+                }
+                *left -= 1;
+                client.began = now;
+                client.waits = Waits::Answer;
+            }
+            Waits::Query => {
+                meter.record(Kind::Query, client.since, now);
+                client.waits = Waits::Fill;
+            }
+            Waits::Answer | Waits::Fill => unreachable!("a client that waits for the cache is not due"),
+        }
+        client.since = now;
+        self.edited |= !matches!(
+            client.record.operation,
+            Operation::Get | Operation::Set | Operation::Add | Operation::Replace | Operation::Delete
+        );
+        let fill = client.waits == Waits::Fill;
+        let operation = if fill { Operation::Set } else { client.record.operation };
+        let value = if stores(operation) { cache.buffer() } else { Vec::new() };
+        let ask = ask(operation, value, at, &client.record, now);
+        cache.ask(now, ask);
+        Ok(true)
+    }
+
+    fn answered(&mut self, cache: &mut impl Cache, answer: Answer, meter: &mut Meter) {
+        let at = answer.tag;
+        // Its time is when the cache had it; the client has it no earlier than it is now.
+        let now = self.now.max(answer.at);
+        let client = &mut self.clients[at as usize];
+        let (record, since) = (&client.record, client.since);
+        let kind = match (&answer.outcome, client.waits, record.operation) {
+            (_, Waits::Fill, _) => Kind::Fill,
+            (Outcome::Item(_), ..) => Kind::Hit,
+            (Outcome::Miss, ..) => Kind::Miss,
+            (_, _, Operation::Delete | Operation::Increment | Operation::Decrement) => Kind::Other,
+            _ => Kind::Store,
+        };
+        meter.record(kind, since, now);
+        match answer.outcome {
+            Outcome::Item(item) => {
+                meter.wrong_values += u64::from(!self.edited && !is_of(&item.value, &record.key));
+                cache.give_back(item.value);
+            }
+            Outcome::Failed(_) | Outcome::TooLarge => meter.failed += 1,
+            _ => {}
+        }
+        let known = record.value_bytes > 0;
+        match (kind, self.config.on_miss) {
+            (Kind::Miss, OnMiss::Store) if known => {
+                (client.waits, client.since) = (Waits::Query, now);
+                self.wake(at, now);
+            }
+            (Kind::Miss, OnMiss::Query(_)) => {
+                (client.waits, client.since) = (Waits::Query, now);
+                let end = self.database.as_mut().map_or(now, |database| database.query(now));
+                self.wake(at, end);
+            }
+            _ => {
+                meter.record(Kind::Request, client.began, now);
+                client.waits = Waits::Turn;
+                self.wake(at, now + self.config.think);
+            }
+        }
+    }
+}
+
+/// Nothing of the clients is due yet.
+fn cache_has_priority(own: Option<SimTime>, now: SimTime) -> bool {
+    own.is_none_or(|own| own > now)
+}
+
+/// Whether a request has a value.
+fn stores(operation: Operation) -> bool {
+    use Operation::{Add, Append, Prepend, Replace, Set};
+    matches!(operation, Set | Add | Replace | Append | Prepend)
+}
+
+/// `operation` on the key of a record: what the record says, or the set that follows its miss. `value` is empty.
+fn ask(operation: Operation, mut value: Vec<u8>, tag: u32, record: &KvRecord, now: SimTime) -> Ask {
+    // Generated requests have no time of their own. 0 is no second.
+    let time_s = record.at_s.max((now.0 / 1_000_000_000) as u32).saturating_add(1);
+    let key = Key::new(&record.key).unwrap_or_default();
+    let expires_s = if record.ttl_s == 0 { 0 } else { time_s.saturating_add(record.ttl_s) };
+    let mut store = |mode| {
+        pattern(&mut value, &record.key, record.value_bytes);
+        let value = std::mem::take(&mut value);
+        What::Store(Store { mode, expires_s, value, ..Store::default() })
+    };
+    let count = |decrement| What::Arithmetic { delta: 1, decrement, initial: None, touch: None, cas: None };
+    let what = match operation {
+        Operation::Get => What::Get(Get::default()),
+        Operation::Set => store(Mode::Set),
+        Operation::Add => store(Mode::Add),
+        Operation::Replace => store(Mode::Replace),
+        Operation::Append => store(Mode::Append),
+        Operation::Prepend => store(Mode::Prepend),
+        Operation::Delete => What::Delete { cas: None, invalidate: None },
+        Operation::Increment => count(false),
+        Operation::Decrement => count(true),
+    };
+    Ask { tag, time_s, key, what }
+}
+
+fn word(key: &[u8]) -> [u8; 8] {
+    let hash = key.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    hash.to_le_bytes()
+}
+
+/// The value of a key: its hash, again and again.
+fn pattern(value: &mut Vec<u8>, key: &[u8], bytes: u32) {
+    let word = word(key);
+    value.clear();
+    let bytes = bytes as usize;
+    value.extend(std::iter::repeat_n(word, bytes.div_ceil(word.len())).flatten());
+    value.truncate(bytes);
+}
+
+fn is_of(value: &[u8], key: &[u8]) -> bool {
+    let word = word(key);
+    value.chunks(word.len()).all(|part| part == &word[..part.len()])
+}
+
+#[cfg(test)]
+#[path = "clients_tests.rs"]
+mod tests;
