@@ -247,18 +247,17 @@ impl Layout {
 const TWITTER: &str = "timestamp,key,key size,value size,client id,operation,TTL";
 
 fn twitter(line: &[u8], record: &mut KvRecord) -> Result<u64, Problem> {
-    // The key, which may hold commas, is what lies between the first and the last five.
-    let missing = |field| Problem::Missing { field, layout: TWITTER };
-    let (time, rest) = cut(line).ok_or_else(|| missing("key"))?;
-    let mut fields: [&[u8]; 5] = [&[]; 5];
-    let mut key = rest;
-    for (field, name) in
-        fields.iter_mut().zip(["key size", "value size", "client id", "operation", "TTL"]).rev()
-    {
-        let comma = key.iter().rposition(|&byte| byte == b',').ok_or_else(|| missing(name))?;
-        (*field, key) = (key[comma + 1..].trim_ascii(), &key[..comma]);
+    const FIELDS: [&str; 7] = ["timestamp", "key", "key size", "value size", "client id", "operation", "TTL"];
+    let commas = line.iter().filter(|&&byte| byte == b',').count();
+    if let Some(&field) = FIELDS.get(commas + 1) {
+        return Err(Problem::Missing { field, layout: TWITTER });
     }
-    let [key_bytes, value_bytes, _client, operation, ttl] = fields;
+    // The key, which may hold commas, is what lies between the first field and the last five.
+    let mut fields = line.rsplitn(6, |&byte| byte == b',').map(<[u8]>::trim_ascii);
+    let last: [&[u8]; 5] = std::array::from_fn(|_| fields.next().unwrap_or_default());
+    let [ttl, operation, _client, value_bytes, key_bytes] = last;
+    let mut first = fields.next().unwrap_or_default().splitn(2, |&byte| byte == b',');
+    let (time, key) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
     record.operation = match operation {
         b"get" | b"gets" => Operation::Get,
         b"set" | b"cas" => Operation::Set,
@@ -278,11 +277,6 @@ fn twitter(line: &[u8], record: &mut KvRecord) -> Result<u64, Problem> {
     record.value_bytes = small("value size", value_bytes)?;
     record.ttl_s = small("TTL", ttl)?;
     number("timestamp", time.trim_ascii())
-}
-
-fn cut(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let comma = line.iter().position(|&byte| byte == b',')?;
-    Some((&line[..comma], &line[comma + 1..]))
 }
 
 /// Where the columns of a CacheLib trace stand.

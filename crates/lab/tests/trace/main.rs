@@ -1,6 +1,7 @@
 //! Block traces: every format by example, recognition, compression, shaping, writing, real traces, arbitrary bytes.
 
 mod formats;
+mod keys;
 mod properties;
 mod real;
 mod recognition;
