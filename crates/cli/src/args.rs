@@ -58,7 +58,7 @@ pub struct Global {
 }
 
 /// Which commands have which of the options of [`Global`], by the names of its fields.
-const COMMON: [(&str, &[&str]); 9] = [
+const COMMON: [(&str, &[&str]); 10] = [
     ("run", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
     ("replay", &["sets", "json", "report", "log", "verify", "quiet"]),
     ("compare", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
@@ -68,7 +68,10 @@ const COMMON: [(&str, &[&str]); 9] = [
     ("presets", &["json"]),
     ("serve", &["sets", "quiet"]),
     ("target", &["sets", "json"]),
+    ("kv", &["sets", "json", "quiet"]),
 ];
+/// Commands that have commands of their own.
+const GROUPS: [&str; 2] = ["target", "kv"];
 
 impl Global {
     fn of(matches: &ArgMatches) -> Global {
@@ -95,8 +98,7 @@ pub fn command() -> clap::Command {
     let mut command = Args::command();
     for (name, options) in COMMON {
         let has = |arg: &&clap::Arg| options.contains(&arg.get_id().as_str());
-        // `target` has commands of its own.
-        let args = common.get_arguments().filter(has).map(|arg| arg.clone().global(name == "target"));
+        let args = common.get_arguments().filter(has).map(|arg| arg.clone().global(GROUPS.contains(&name)));
         command = command.mut_subcommand(name, |sub| sub.args(args));
     }
     // A negative number is a value that may be wrong, not an option that nobody knows.

@@ -3,6 +3,8 @@
 mod age;
 mod compare;
 mod control;
+mod kv;
+mod kv_replay;
 mod presets;
 mod reference;
 mod replay;
@@ -29,6 +31,7 @@ pub enum Command {
     #[command(hide = true)]
     Reference(reference::Reference),
     Serve(Box<serve::Serve>),
+    Kv(kv::Kv),
     Target(target::TargetCommand),
     Top(top::Top),
     Status(control::Status),
@@ -48,6 +51,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Presets(command) => command.run(global),
         Command::Reference(command) => command.run(),
         Command::Serve(command) => command.run(global),
+        Command::Kv(command) => command.run(global),
         Command::Target(command) => command.run(global),
         Command::Top(command) => command.run(),
         Command::Status(command) => command.run(),

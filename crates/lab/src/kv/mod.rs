@@ -11,11 +11,13 @@
 
 mod clients;
 mod database;
+mod experiment;
 pub mod laws;
 mod report;
 mod workload;
 
 pub use clients::{Cache, Clients, ClientsConfig, KvRunError, OnMiss, Requests};
 pub use database::{Database, DatabaseConfig};
+pub use experiment::{CacheWork, Experiment, FlashWork, KvError, KvReport};
 pub use report::{KvSummary, Operations};
 pub use workload::{Workload, WorkloadConfig};

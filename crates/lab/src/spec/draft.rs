@@ -4,9 +4,11 @@
 //! fields of the draft, and the `resolve_*` module of their table puts these together.
 
 use super::document::Row;
+use super::resolve_kv::{KeepName, VictimName};
 use super::resolve_run::{Fill, Overwrite, Precondition, RunSpec};
 use super::schema::Typed;
 use crate::trace::AddressPolicy;
+use pellucid_apps::kv::{EngineKind, KvConfig};
 use pellucid_device::{
     Arbitration, Completes, DataBuffer, DeviceConfig, DieOrder, Firmware, FirmwareModel, HostInterface,
     Priorities, Scheduler, Solver, StepCost, WritePolicy,
@@ -54,6 +56,11 @@ pub(crate) struct Draft {
     pub host_ftl: HostFtlConfig,
     pub host_durability: Survives,
     pub zones: ZoneChunksConfig,
+    pub kv: KvConfig,
+    /// Share of the flash that the cache keeps free; `None`: the engine's way.
+    pub kv_spare: Option<f64>,
+    pub kv_victim: VictimName,
+    pub kv_keep: KeepName,
     pub jobs: Vec<Row>,
     pub precondition: Precondition,
     pub run: RunSpec,
@@ -194,6 +201,7 @@ take_word!(
     EccData,
     FirmwareModel,
     Isolation,
+    KeepName,
     Map,
     Mode,
     Placement,
@@ -202,6 +210,7 @@ take_word!(
     Survives,
     SyncTo,
     Turns,
+    VictimName,
     WritePolicy,
 );
 
@@ -311,6 +320,10 @@ impl Draft {
             host_ftl: HostFtlConfig::default(),
             host_durability: Survives::Volatile,
             zones: ZoneChunksConfig::default(),
+            kv: KvConfig::new(EngineKind::default()),
+            kv_spare: None,
+            kv_victim: VictimName::TwoModes,
+            kv_keep: KeepName::Engine,
             jobs: Vec::new(),
             precondition: Precondition {
                 fill: Fill::Share(0.0),

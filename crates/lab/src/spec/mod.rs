@@ -24,6 +24,7 @@ mod presets;
 mod resolve_controller;
 mod resolve_ftl;
 mod resolve_host;
+mod resolve_kv;
 mod resolve_media;
 mod resolve_namespaces;
 mod resolve_run;
@@ -44,6 +45,7 @@ pub use show::show;
 use crate::suggest::nearest;
 use document::{Document, Value};
 use draft::Draft;
+use pellucid_apps::kv::KvConfig;
 use pellucid_device::DeviceConfig;
 use pellucid_host::{HostFtlConfig, LayerConfig};
 use schema::{Key, Values};
@@ -60,6 +62,8 @@ pub struct Spec {
     pub host: Vec<LayerConfig>,
     /// `[host.ftl]`, whether or not such a layer stands above the drive.
     pub host_ftl: HostFtlConfig,
+    /// `[kv]`, whether or not a cache stands on the drive.
+    pub kv: KvConfig,
     /// What is done with it, in order.
     pub jobs: Vec<RawJob>,
     /// What is written to it before.
@@ -161,6 +165,7 @@ fn schema_keys() -> impl Iterator<Item = &'static Key> {
         resolve_ftl::KEYS,
         resolve_controller::KEYS,
         resolve_host::KEYS,
+        resolve_kv::KEYS,
         resolve_run::KEYS,
     ]
     .into_iter()
@@ -322,6 +327,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     resolve_ftl::finish(&mut draft, values, block_layout.as_ref())?;
     resolve_controller::finish(&mut draft, values, &layout)?;
     resolve_host::finish(&mut draft);
+    resolve_kv::finish(&mut draft);
     let host = resolve_host::layers(&draft, values)?;
     let jobs = resolve_run::jobs(&draft.jobs)?;
     resolve_run::check(&draft.precondition, values)?;
@@ -334,6 +340,6 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     if let Some(name) = provenance.entries.iter_mut().find(|entry| entry.key == "drive.name") {
         name.value = Value::Text(drive_name.clone()).to_toml();
     }
-    let Draft { drive, host_ftl, precondition, run, .. } = draft;
-    Ok(Spec { drive, drive_name, host, host_ftl, jobs, precondition, run, provenance })
+    let Draft { drive, host_ftl, kv, precondition, run, .. } = draft;
+    Ok(Spec { drive, drive_name, host, host_ftl, kv, jobs, precondition, run, provenance })
 }

@@ -21,6 +21,8 @@ const TABLES: &[&str] = &[
     "host",
     "host.ftl",
     "host.cpu",
+    "kv",
+    "kv.cpu",
     "precondition",
     "run",
 ];
@@ -30,7 +32,7 @@ const APART: &[&str] = &["drive.preset", "job"];
 
 /// Whether an entry need not be written: what nothing is said about stands above no drive.
 fn is_silent(entry: &Entry) -> bool {
-    entry.key.starts_with("host.") && entry.origin.place == Place::Default
+    (entry.key.starts_with("host.") || entry.key.starts_with("kv.")) && entry.origin.place == Place::Default
 }
 
 /// Where comments begin, if the line is not longer.

@@ -1,0 +1,97 @@
+//! `pellucid kv replay`: a key-value trace on a cache, in simulated time.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::output;
+use anyhow::anyhow;
+use pellucid_flash::Nanos;
+use pellucid_lab::kv::{ClientsConfig, Experiment, KvError, KvRunError, OnMiss};
+use pellucid_lab::spec;
+use pellucid_lab::trace::kv::{KvFormat, KvReader};
+use pellucid_media::StoreKind;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  pellucid kv replay cluster12.sort.zst --drive datacenter-tlc
+  pellucid kv replay kvcache_traces_1.csv --drive open-channel --set kv.engine=raw --clients 64
+  pellucid kv replay trace.csv.gz --format cachelib --limit 1000000 --json
+
+The drive holds data in memory, so it should be small: --set media.blocks=64. A get that misses stores the value behind it,
+as clients do, where the trace says how long it is.";
+
+/// Replay a key-value trace on a cache: Twitter's or CacheLib's; plain, gzip or zstd
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct KvReplay {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// A preset or a description in TOML; its [kv] says what the cache is like
+    #[arg(long, value_name = "DRIVE")]
+    drive: String,
+    /// Format of the trace: twitter or cachelib [default: what its first line says]
+    #[arg(long, value_name = "NAME")]
+    format: Option<String>,
+    /// Clients, each with one request at a time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    clients: u32,
+    /// What a client takes between an answer and its next request, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    think: u32,
+    /// Replay so many requests only
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Store nothing after a miss
+    #[arg(long)]
+    no_fill: bool,
+}
+
+impl KvReplay {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let format =
+            self.format.as_deref().map(str::parse::<KvFormat>).transpose().map_err(Failure::asked)?;
+        let mut requests = KvReader::open(&self.trace, format).map_err(Failure::asked)?;
+        let mut spec = spec::load(&self.drive, &global.sets)?;
+        if matches!(spec.drive.media.store, StoreKind::None) {
+            // A cache reads keys and values back.
+            spec.drive.media.store = StoreKind::Ram;
+        }
+        let clients = ClientsConfig {
+            count: self.clients,
+            think: Nanos::from_us(u64::from(self.think)),
+            on_miss: if self.no_fill { OnMiss::Nothing } else { OnMiss::Store },
+            seed: spec.run.seed,
+        };
+        let mut experiment = Experiment::new(&spec, clients).map_err(failure)?;
+        let work = format!(
+            "{} ({}), kv.engine = {}",
+            self.trace.display(),
+            requests.format(),
+            spec.kv.engine.name()
+        );
+        output::header(global, "kv replay", &spec.drive_name, &work)?;
+        let report = experiment.run(&mut requests, self.limit.unwrap_or(u64::MAX)).map_err(failure)?;
+        if global.json {
+            let json = serde_json::to_string_pretty(&report).map_err(Failure::work)?;
+            output::print(&format!("{json}\n"))?;
+        } else {
+            output::print(&report.to_text())?;
+        }
+        match report.summary.wrong_values {
+            0 => Ok(()),
+            wrong => Err(Failure::work(anyhow!(
+                "{wrong} gets returned a value that was never stored under their key"
+            ))),
+        }
+    }
+}
+
+fn failure(error: KvError) -> Failure {
+    match error {
+        KvError::Device(_) | KvError::Cache { .. } | KvError::Run(KvRunError::Trace(_)) => {
+            Failure::asked(error)
+        }
+        KvError::Run(KvRunError::Stuck) => Failure::work(error),
+    }
+}

@@ -1,0 +1,229 @@
+//! A cache on a described drive, with clients: what `pellucid kv replay` and the published claims run.
+
+use super::clients::{Clients, ClientsConfig, KvRunError, Requests};
+use super::report::KvSummary;
+use crate::report::format::{self, count};
+use crate::spec::Spec;
+use pellucid_apps::kv::{KvStatistics, System, build};
+use pellucid_device::{Counters, Device, DeviceError};
+use pellucid_flash::{Cause, SimTime};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Why an experiment could not be made or run.
+#[derive(Debug, thiserror::Error)]
+pub enum KvError {
+    /// The drive cannot be made.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The cache cannot stand on the drive.
+    #[error("kv.engine = {engine}: {sentence}")]
+    Cache {
+        /// The engine.
+        engine: &'static str,
+        /// Why not.
+        sentence: String,
+    },
+    /// The clients stopped.
+    #[error(transparent)]
+    Run(#[from] KvRunError),
+}
+
+/// A cache with its drive and its clients.
+pub struct Experiment {
+    system: System<Device>,
+    clients: Clients,
+    sector_bytes: u64,
+}
+
+impl Experiment {
+    /// Makes the drive of a description and puts the cache of its `[kv]` on it.
+    pub fn new(spec: &Spec, clients: ClientsConfig) -> Result<Experiment, KvError> {
+        let device = Device::new(&spec.drive)?;
+        let sector_bytes = u64::from(device.layout().sector_bytes);
+        let system = build(device, &spec.kv, SimTime::ZERO)
+            .map_err(|sentence| KvError::Cache { engine: spec.kv.engine.name(), sentence })?;
+        let clients = Clients::new(clients, system.now());
+        Ok(Experiment { system, clients, sector_bytes })
+    }
+
+    /// Runs so many requests, or all there are, and says what they did to cache and flash.
+    pub fn run(&mut self, requests: &mut impl Requests, count: u64) -> Result<KvReport, KvError> {
+        let (cache, drive) = (self.system.statistics(), self.system.drive().counters());
+        let summary = self.clients.run(&mut self.system, requests, count)?;
+        let flash = FlashWork::new(&self.system.drive().counters().since(&drive), self.sector_bytes);
+        Ok(KvReport { summary, cache: CacheWork::new(&self.system.statistics(), &cache), flash })
+    }
+
+    /// Other clients, from now on.
+    pub fn set_clients(&mut self, config: ClientsConfig) {
+        self.clients = Clients::new(config, self.clients.now());
+    }
+
+    /// The cache.
+    pub fn system(&self) -> &System<Device> {
+        &self.system
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KvReport {
+    /// What clients saw.
+    pub summary: KvSummary,
+    /// What the cache did.
+    pub cache: CacheWork,
+    /// What the drive did.
+    pub flash: FlashWork,
+}
+
+/// What a cache did in a run, and what it holds at its end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CacheWork {
+    /// Items that clients stored.
+    pub sets: u64,
+    /// Bytes of their keys and values.
+    pub set_bytes: u64,
+    /// Items of evicted slabs that were written again.
+    pub copied: u64,
+    /// Their bytes.
+    pub copied_bytes: u64,
+    /// Valid items that were dropped to make room.
+    pub evicted: u64,
+    /// Items whose time was over.
+    pub expired: u64,
+    /// Items lost to flash that failed.
+    pub lost: u64,
+    /// Slabs written.
+    pub slabs_written: u64,
+    /// Slabs evicted.
+    pub slabs_evicted: u64,
+    /// Bytes written to the drive.
+    pub written_bytes: u64,
+    /// Bytes written to the drive for each set; absent without sets.
+    pub written_bytes_per_set: Option<f64>,
+    /// Bytes read from the drive.
+    pub read_bytes: u64,
+    /// Blocks erased by the cache or, for it, by the library.
+    pub erases: u64,
+    /// Stores that had to wait for a write buffer.
+    pub waits: u64,
+    /// Items at the end.
+    pub items: u64,
+    /// Their bytes.
+    pub item_bytes: u64,
+    /// Slabs of flash.
+    pub slabs_total: u64,
+    /// Slabs that hold items at the end.
+    pub slabs: u64,
+    /// Memory of the index at the end.
+    pub index_bytes: u64,
+}
+
+impl CacheWork {
+    fn new(now: &KvStatistics, before: &KvStatistics) -> CacheWork {
+        let sets = now.sets - before.sets;
+        let written_bytes = now.flash_written_bytes - before.flash_written_bytes;
+        CacheWork {
+            sets,
+            set_bytes: now.set_bytes - before.set_bytes,
+            copied: now.copied - before.copied,
+            copied_bytes: now.copied_bytes - before.copied_bytes,
+            evicted: now.evicted - before.evicted,
+            expired: now.expired - before.expired,
+            lost: now.lost - before.lost,
+            slabs_written: now.slabs_written - before.slabs_written,
+            slabs_evicted: now.slabs_evicted - before.slabs_evicted,
+            written_bytes,
+            written_bytes_per_set: (sets > 0).then(|| written_bytes as f64 / sets as f64),
+            read_bytes: now.flash_read_bytes - before.flash_read_bytes,
+            erases: now.erases - before.erases,
+            waits: now.waits - before.waits,
+            items: now.items,
+            item_bytes: now.item_bytes,
+            slabs_total: now.slabs_total,
+            slabs: now.slabs,
+            index_bytes: now.index_bytes,
+        }
+    }
+}
+
+/// What a drive did in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FlashWork {
+    /// Bytes programmed, whatever for.
+    pub programmed_bytes: u64,
+    /// Bytes that the drive's own garbage collection programmed: copies of valid pages.
+    pub copied_bytes: u64,
+    /// Blocks erased, whatever for.
+    pub erases: u64,
+}
+
+impl FlashWork {
+    fn new(counters: &Counters, sector_bytes: u64) -> FlashWork {
+        FlashWork {
+            programmed_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector_bytes,
+            copied_bytes: counters.programmed_sectors[Cause::Collection as usize] * sector_bytes,
+            erases: counters.erases.iter().sum(),
+        }
+    }
+}
+
+impl KvReport {
+    /// As text for people.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        let mut line = |name: &str, text: String| {
+            let _ = writeln!(out, "{name:20}{text}");
+        };
+        let KvReport { summary, cache, flash } = self;
+        let ratio = format::optional(summary.hit_ratio, format::percent);
+        line("requests", format!("{} in {}", count(summary.requests), format::span(summary.seconds)));
+        line("throughput", format!("{}/s", format::significant(summary.requests_per_second)));
+        line("hit ratio", ratio);
+        let operations = &summary.operations;
+        for (name, latency) in [
+            ("request", &operations.request),
+            ("hit", &operations.hit),
+            ("miss", &operations.miss),
+            ("store", &operations.store),
+            ("fill", &operations.fill),
+            ("query", &operations.query),
+            ("other", &operations.other),
+        ] {
+            let (Some(mean), Some(p99), Some(max)) = (latency.mean_ns, latency.p99_ns, latency.max_ns) else {
+                continue;
+            };
+            let [mean, p99, max] = [mean, p99 as f64, max as f64].map(format::duration);
+            line(name, format!("{} of mean {mean}, p99 {p99}, max {max}", count(latency.count)));
+        }
+        let per_set = format::optional(cache.written_bytes_per_set, format::bytes);
+        line(
+            "flash writes",
+            format!("{}, {per_set} for each set", format::bytes(cache.written_bytes as f64)),
+        );
+        line(
+            "copied items",
+            format!("{}, {}", count(cache.copied), format::bytes(cache.copied_bytes as f64)),
+        );
+        line(
+            "dropped items",
+            format!(
+                "{} valid, {} expired, {} lost",
+                count(cache.evicted),
+                count(cache.expired),
+                count(cache.lost)
+            ),
+        );
+        line("copied pages", format!("{} by the drive", format::bytes(flash.copied_bytes as f64)));
+        line("erases", count(flash.erases));
+        line("holds", format!("{} items, {}", count(cache.items), format::bytes(cache.item_bytes as f64)));
+        if summary.failed > 0 {
+            line("refused", count(summary.failed));
+        }
+        if summary.wrong_values > 0 {
+            line("WRONG VALUES", count(summary.wrong_values));
+        }
+        out
+    }
+}
