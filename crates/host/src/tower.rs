@@ -8,7 +8,10 @@
 //! One type for what is run and what is served, over any drive `D` at the bottom. A new layer is a variant of [`LayerConfig`] and one of
 //! [`AnyLayer`].
 
-use crate::{CpuCosts, HostFtl, HostFtlConfig, Layer, Machine, Shared, Stack, ZoneChunks, ZoneChunksConfig};
+use crate::{
+    BlockChunks, BlockChunksConfig, CpuCosts, HostFtl, HostFtlConfig, Layer, Machine, Shared, Stack,
+    ZoneChunks, ZoneChunksConfig,
+};
 use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Nanos, Notice, SimTime};
 
 /// A layer as it is described.
@@ -18,6 +21,8 @@ pub enum LayerConfig {
     HostFtl(HostFtlConfig),
     /// Chunks made of the zones of a zoned namespace.
     ZoneChunks(ZoneChunksConfig),
+    /// Chunks made of the sectors of a block namespace.
+    BlockChunks(BlockChunksConfig),
 }
 
 impl LayerConfig {
@@ -33,6 +38,10 @@ impl LayerConfig {
                 let layer = ZoneChunks::new(config, drive.interface(config.namespace), images);
                 layer.map(AnyLayer::ZoneChunks).map_err(|error| error.to_string())
             }
+            LayerConfig::BlockChunks(config) => {
+                let layer = BlockChunks::new(config, drive.interface(config.namespace), images);
+                layer.map(AnyLayer::BlockChunks).map_err(|error| error.to_string())
+            }
         }
     }
 
@@ -45,6 +54,7 @@ impl LayerConfig {
             LayerConfig::ZoneChunks(config) => {
                 LayerConfig::ZoneChunks(ZoneChunksConfig { cpu, ..config.clone() })
             }
+            LayerConfig::BlockChunks(_) => self.clone(),
         }
     }
 }
@@ -57,6 +67,8 @@ pub enum AnyLayer {
     HostFtl(HostFtl),
     /// Chunks made of the zones of a zoned namespace.
     ZoneChunks(ZoneChunks),
+    /// Chunks made of the sectors of a block namespace.
+    BlockChunks(BlockChunks),
 }
 
 /// Calls the layer of each kind.
@@ -65,6 +77,7 @@ macro_rules! each {
         match $self {
             AnyLayer::HostFtl($layer) => $call,
             AnyLayer::ZoneChunks($layer) => $call,
+            AnyLayer::BlockChunks($layer) => $call,
         }
     };
 }
@@ -75,6 +88,7 @@ impl AnyLayer {
         match self {
             AnyLayer::HostFtl(_) => "host-ftl",
             AnyLayer::ZoneChunks(_) => "zone-log",
+            AnyLayer::BlockChunks(_) => "block-chunks",
         }
     }
 
@@ -82,7 +96,7 @@ impl AnyLayer {
     pub fn host_ftl(&self) -> Option<&HostFtl> {
         match self {
             AnyLayer::HostFtl(ftl) => Some(ftl),
-            AnyLayer::ZoneChunks(_) => None,
+            AnyLayer::ZoneChunks(_) | AnyLayer::BlockChunks(_) => None,
         }
     }
 
@@ -90,13 +104,18 @@ impl AnyLayer {
     pub fn zone_chunks(&self) -> Option<&ZoneChunks> {
         match self {
             AnyLayer::ZoneChunks(zones) => Some(zones),
-            AnyLayer::HostFtl(_) => None,
+            AnyLayer::HostFtl(_) | AnyLayer::BlockChunks(_) => None,
         }
     }
 
     /// Time of the host's processor spent so far.
     pub fn cpu_busy(&self) -> Nanos {
-        each!(self, layer => layer.cpu_busy())
+        match self {
+            AnyLayer::HostFtl(layer) => layer.cpu_busy(),
+            AnyLayer::ZoneChunks(layer) => layer.cpu_busy(),
+            // For plain drives in real time.
+            AnyLayer::BlockChunks(_) => Nanos::ZERO,
+        }
     }
 
     /// Bytes of the host's memory.

@@ -148,8 +148,8 @@ impl Age {
                 );
             }
             Some(LayerConfig::HostFtl(config)) => config.durability,
-            Some(LayerConfig::ZoneChunks(_)) => {
-                return refuse("no sectors to fill; allowed: a host FTL above the zones");
+            Some(LayerConfig::ZoneChunks(_) | LayerConfig::BlockChunks(_)) => {
+                return refuse("no sectors to fill; allowed: a host FTL above the chunks");
             }
         };
         match durability {

@@ -186,16 +186,17 @@ impl ZoneChunks {
         let images = command.sectors as usize * self.image_bytes;
         let oob = command.sectors as usize * Vector::METADATA_BYTES;
         let listed = command.vector.as_ref().is_some_and(|v| !v.addresses.is_empty());
+        let metadata_fits = metadata == 0 || metadata == oob;
         let good = match command.opcode {
             Opcode::Write => {
                 let whole = address.sector.is_multiple_of(self.shape.data)
                     && command.sectors.is_multiple_of(self.shape.data)
                     && address.sector + command.sectors <= geometry.chunk_sectors;
-                whole && command.sectors > 0 && command.data.len() == images && metadata == oob && !listed
+                whole && command.sectors > 0 && command.data.len() == images && metadata_fits && !listed
             }
             Opcode::Read => {
                 let data = command.data.is_empty() || command.data.len() == images;
-                data && (metadata == 0 || metadata == oob) && command.sectors > 0
+                data && metadata_fits && command.sectors > 0
             }
             Opcode::Report => {
                 let chunks = geometry.units * geometry.chunks;
@@ -245,9 +246,13 @@ impl ZoneChunks {
     fn start_write(&mut self, op: u32) {
         let mut data = self.buffers.pop().unwrap_or_default();
         data.clear();
-        let Op { command: Some(command), .. } = &self.ops[op] else { unreachable!("a command under way") };
+        let Op { command: Some(command), .. } = &mut self.ops[op] else {
+            unreachable!("a command under way")
+        };
         let place = self.shape.place(command.lba).expect("checked at submission");
-        let metadata = &command.vector.as_ref().expect("checked at submission").metadata;
+        let metadata = &mut command.vector.get_or_insert_default().metadata;
+        // Zeros, where there are none.
+        metadata.resize(command.sectors as usize * Vector::METADATA_BYTES, 0);
         let (images, oob) =
             (self.shape.data as usize * self.image_bytes, self.shape.data as usize * Vector::METADATA_BYTES);
         let batches = place.batch..place.batch + command.sectors / self.shape.data;

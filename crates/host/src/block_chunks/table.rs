@@ -1,0 +1,103 @@
+//! What is kept of a chunk beside its data: how far it is written, and the out-of-band data of each write.
+//!
+//! ```text
+//!  head    0 "PLBLCHNK"   8 crc32c of what follows   12 six words of the shape   36 epoch u64
+//!  table   0 "PLBT"   4 crc32c of what follows   8 epoch u64   16 generation u64   24 chunk u32   28 writes u32
+//!          32 out-of-band data of each write, in order
+//! ```
+//! All little endian. A table counts only with the epoch of the head: formatting makes a new one. Each reset of a chunk gives it the next
+//! generation, in the first sector of its table; further sectors count only with the same. Sectors are filled in order, and the last one is
+//! written again with each write: a block drive writes a sector as a whole or not at all.
+
+pub(super) const HEADER_BYTES: usize = 32;
+const HEAD_MAGIC: &[u8; 8] = b"PLBLCHNK";
+const MAGIC: &[u8; 4] = b"PLBT";
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// Packs a head into one sector.
+pub(super) fn head(shape: [u32; 6], epoch: u64, sector_bytes: usize) -> Vec<u8> {
+    let mut out = vec![0; 12];
+    shape.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+    out.extend_from_slice(&epoch.to_le_bytes());
+    let checksum = crc32c::crc32c(&out[12..]);
+    out[..8].copy_from_slice(HEAD_MAGIC);
+    out[8..12].copy_from_slice(&checksum.to_le_bytes());
+    out.resize(sector_bytes, 0);
+    out
+}
+
+/// Shape and epoch of a head; `None`: it is none.
+pub(super) fn parse_head(bytes: &[u8]) -> Option<([u32; 6], u64)> {
+    let good = bytes.starts_with(HEAD_MAGIC) && word(bytes, 8)? == crc32c::crc32c(bytes.get(12..44)?);
+    let mut shape = [0; 6];
+    for (at, value) in (12..).step_by(4).zip(&mut shape) {
+        *value = word(bytes, at)?;
+    }
+    good.then_some((shape, long(bytes, 36)?))
+}
+
+/// What a sector of a table says, beside the out-of-band data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub epoch: u64,
+    pub generation: u64,
+    pub chunk: u32,
+    pub writes: u32,
+}
+
+/// Finishes a sector whose out-of-band data stand behind the place of the header.
+pub(super) fn seal(sector: &mut Vec<u8>, header: Header, sector_bytes: usize) {
+    sector.resize(sector_bytes, 0);
+    sector[..4].copy_from_slice(MAGIC);
+    sector[8..16].copy_from_slice(&header.epoch.to_le_bytes());
+    sector[16..24].copy_from_slice(&header.generation.to_le_bytes());
+    sector[24..28].copy_from_slice(&header.chunk.to_le_bytes());
+    sector[28..32].copy_from_slice(&header.writes.to_le_bytes());
+    let checksum = crc32c::crc32c(&sector[8..]);
+    sector[4..8].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The header of a sector of a table; `None`: it is none, or damaged.
+pub(super) fn parse(bytes: &[u8]) -> Option<Header> {
+    let good = bytes.starts_with(MAGIC) && word(bytes, 4)? == crc32c::crc32c(bytes.get(8..)?);
+    let header = Header {
+        epoch: long(bytes, 8)?,
+        generation: long(bytes, 16)?,
+        chunk: word(bytes, 24)?,
+        writes: word(bytes, 28)?,
+    };
+    good.then_some(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_and_tables_come_back_and_damage_is_seen() {
+        let good = head([1, 2, 3, 4, 5, 6], 7, 512);
+        assert_eq!(parse_head(&good), Some(([1, 2, 3, 4, 5, 6], 7)));
+        for at in 0..44 {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            assert_eq!(parse_head(&bad), None, "byte {at}");
+        }
+        let header = Header { epoch: 1, generation: 2, chunk: 3, writes: 4 };
+        let mut sector = vec![9; HEADER_BYTES + 64];
+        seal(&mut sector, header, 512);
+        assert_eq!((parse(&sector), sector.len()), (Some(header), 512));
+        for at in 0..512 {
+            let mut bad = sector.clone();
+            bad[at] ^= 1;
+            assert_eq!(parse(&bad), None, "byte {at}");
+        }
+        assert_eq!((parse(&[]), parse_head(&[0; 512])), (None, None));
+    }
+}
