@@ -95,11 +95,12 @@ impl Kv {
         loop {
             self.start_writes();
             self.make_room();
-            let waited = self.waiting.len();
-            if waited > 0 {
+            let before = (self.waiting.len(), self.full.len());
+            if before.0 > 0 {
                 self.run_waiting();
             }
-            if self.waiting.len() == waited {
+            // A request may have filled a slab, or closed one so that a buffer becomes free.
+            if before == (self.waiting.len(), self.full.len()) {
                 return;
             }
         }

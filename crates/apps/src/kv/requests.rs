@@ -94,6 +94,10 @@ impl Kv {
     /// Time passes for items.
     fn set_time(&mut self, time_s: u32) {
         self.time_s = self.time_s.max(time_s);
+        if self.cas == 0 {
+            // No version of before a crash is given again.
+            self.cas = u64::from(time_s) << 24;
+        }
         if self.flush_at_s != 0 && self.flush_at_s <= self.time_s {
             self.flush_at_s = 0;
             self.drop_all();
