@@ -5,7 +5,7 @@
 //!                            two modes: the slab with most obsolete items, if that is worth it; what is valid, or hot, is written again
 //!                ── low ───
 //!                            the slab that was asked for longest ago; what is hot is written again
-//!                ── none ──  the same, and nothing is written again
+//!                ── none, or no write buffer ──  the same, and nothing is written again
 //! ```
 //! An item is kept or dropped by its index entry, and only where that names this very slot: a stale copy of an item says nothing about
 //! the live one.
@@ -88,7 +88,12 @@ impl Kv {
         let gains = obsolete(slab) * 4 >= u64::from(self.shape.slab_bytes);
         let by_space = space || self.config.victim == Victim::MostObsolete;
         let keep = match self.config.keep {
-            _ if self.engine.free() == 0 => Keep::Nothing,
+            // A stop closes slabs as they are.
+            _ if self.phase != Phase::Running => Keep::Nothing,
+            // What is written again needs buffers, and must not take those of stores that wait: slabs would be closed half empty.
+            _ if self.engine.free() == 0 || !self.waiting.is_empty() || self.buffers.vacant() < 2 => {
+                Keep::Nothing
+            }
             Keep::Valid if !by_space || !gains => Keep::Hot,
             keep => keep,
         };

@@ -227,7 +227,7 @@ impl Kv {
                 let empty = slab.valid == 0;
                 self.give_up_buffer(number);
                 self.statistics.slabs_written += 1;
-                self.watermarks.written(self.now);
+                self.watermarks.written(self.now, self.statistics.set_bytes);
                 if empty {
                     self.leave(number);
                 }

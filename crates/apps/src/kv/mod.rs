@@ -116,6 +116,8 @@ pub struct Kv {
     /// Why it cannot start.
     failed: Option<&'static str>,
     passage: Passage,
+    /// Commands with the drive.
+    outstanding: u32,
     steps: Steps<Step>,
     /// Commands whose cost has been paid.
     paid: VecDeque<Command>,
@@ -174,6 +176,7 @@ impl Kv {
             dead: false,
             failed: None,
             passage: Passage::default(),
+            outstanding: 0,
             steps: Steps::new(config.costs.cores),
             paid: VecDeque::new(),
             values: Vec::new(),
@@ -272,6 +275,14 @@ impl Kv {
         }
     }
 
+    /// The next command. After a stop only reads go on.
+    fn produce(&mut self) -> Option<Command> {
+        match self.phase {
+            Phase::Stopped => self.io.down.pop_front(),
+            _ => self.engine.next_command(&mut self.io, &self.buffers),
+        }
+    }
+
     fn moved_cost(&self, bytes: usize) -> Nanos {
         Nanos(self.config.costs.kib_ns.0 * bytes as u64 / 1024)
     }
@@ -299,6 +310,7 @@ impl Machine for Kv {
 
     fn complete(&mut self, now: SimTime, completion: &mut Completion) {
         self.now = now;
+        self.outstanding -= 1;
         if self.config.costs == KvCosts::FREE {
             return self.ended(completion);
         }
@@ -329,13 +341,16 @@ impl Machine for Kv {
 
     fn next_command(&mut self) -> Option<Command> {
         if self.config.costs == KvCosts::FREE {
-            return self.engine.next_command(&mut self.io, &self.buffers);
+            let command = self.produce()?;
+            self.outstanding += 1;
+            return Some(command);
         }
         loop {
             if let Some(command) = self.paid.pop_front() {
                 return Some(command);
             }
-            let command = self.engine.next_command(&mut self.io, &self.buffers)?;
+            let command = self.produce()?;
+            self.outstanding += 1;
             let moved = if command.opcode == Opcode::Write { command.data.len() } else { 0 };
             let cost = self.config.costs.command_ns + self.moved_cost(moved);
             if let Some(Step::Send(command)) = self.steps.give(self.now, cost, Step::Send(command)) {
@@ -366,7 +381,7 @@ impl Machine for Kv {
     }
 
     fn is_stopped(&self) -> bool {
-        self.phase == Phase::Stopped
+        self.phase == Phase::Stopped && self.outstanding == 0
     }
 
     fn restart(&mut self, now: SimTime) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! How many slabs of flash stay free.
 //!
 //! With a fixed share, or a drive that has its own spare space, the marks do not move. Dynamic over-provisioning follows the rate at which
-//! slabs are written, as DIDACache does: every channel is a server of an M/D/1 queue (reconstructed from the paper's text).
+//! clients store, in slabs, as DIDACache does: every channel is a server of an M/D/1 queue (reconstructed from the paper's text).
 //!
 //! ```text
 //!   rho = rate * service / servers        L_q = rho^2 / (2 (1 - rho))        low = servers * (L_q + rho)        high = low + burst
@@ -30,7 +30,9 @@ pub(super) struct Watermarks {
     service_s: f64,
     since: SimTime,
     written: u32,
-    /// Slabs in a second.
+    set_bytes: u64,
+    slab_bytes: f64,
+    /// Slabs that clients fill in a second.
     rate: f64,
 }
 
@@ -51,6 +53,8 @@ impl Watermarks {
             service_s: shape.service_s,
             since: SimTime::ZERO,
             written: 0,
+            set_bytes: 0,
+            slab_bytes: f64::from(shape.slab_bytes),
             rate: 0.0,
         }
     }
@@ -60,16 +64,16 @@ impl Watermarks {
         [self.low, self.low + self.burst]
     }
 
-    /// A slab has been written.
-    pub fn written(&mut self, now: SimTime) {
+    /// A slab has been written; `set_bytes`: what clients have stored so far.
+    pub fn written(&mut self, now: SimTime, set_bytes: u64) {
         self.written += 1;
         if !self.dynamic || self.written < PERIOD {
             return;
         }
         let passed = now.since(self.since).as_secs_f64().max(1e-9);
-        let rate = f64::from(self.written) / passed;
+        let rate = (set_bytes - self.set_bytes) as f64 / self.slab_bytes / passed;
         self.rate = if self.rate == 0.0 { rate } else { 0.75 * self.rate + 0.25 * rate };
-        (self.since, self.written) = (now, 0);
+        (self.since, self.written, self.set_bytes) = (now, 0, set_bytes);
         let needed = self.servers * queued_and_served(self.rate * self.service_s / self.servers);
         self.low = (needed.ceil() as u32).clamp(LEAST.min(self.most), self.most);
     }
@@ -104,11 +108,12 @@ mod tests {
             service_s: 0.010,
         };
         let mut marks = Watermarks::new(&KvConfig::new(EngineKind::Raw), &shape);
-        let mut now = 0;
+        let (mut now, mut set_bytes) = (0, 0);
         let mut low_at = |slabs_per_s: u64| {
             for _ in 0..PERIOD * 40 {
                 now += 1_000_000_000 / slabs_per_s;
-                marks.written(SimTime(now));
+                set_bytes += 1 << 20;
+                marks.written(SimTime(now), set_bytes);
             }
             marks.marks()[0]
         };

@@ -1,8 +1,8 @@
 //! A drive with one namespace, of blocks or of chunks, that checks the rules of flash, takes random times, loses power and fails.
 
 use pellucid_flash::{
-    ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng,
-    SimTime, StageTimes, Status,
+    ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos,
+    Opcode, Rng, SimTime, StageTimes, Status,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -90,7 +90,16 @@ impl Flash {
 
     /// What is under way has happened, in part or not at all, and nobody is told.
     pub fn power_cut(&mut self) {
+        let mut lost = BTreeSet::new();
         for (_, (_, command)) in std::mem::take(&mut self.pending) {
+            // What is behind a lost write of a chunk is lost, too.
+            let chunk = self
+                .geometry
+                .and_then(|geometry| Some(geometry.chunk_number(geometry.address(command.lba)?)));
+            if command.opcode == Opcode::Write && chunk.is_some_and(|chunk| lost.contains(&chunk)) {
+                continue;
+            }
+            lost.extend(chunk);
             match (command.opcode, self.geometry) {
                 (Opcode::Write, None) if self.rng.chance(0.5) => {
                     self.carry_out(command);
@@ -248,7 +257,10 @@ impl Drive for Flash {
         if let Some(geometry) = self.geometry {
             let at = geometry.address(command.lba).expect("there is such a sector");
             let inside = at.sector + command.sectors <= geometry.chunk_sectors;
-            assert!(inside || matches!(command.opcode, Opcode::Report | Opcode::Flush), "over the end of a chunk");
+            assert!(
+                inside || matches!(command.opcode, Opcode::Report | Opcode::Flush),
+                "over the end of a chunk"
+            );
         }
         self.serial += 1;
         let base = match command.opcode {
@@ -274,7 +286,12 @@ impl Drive for Flash {
             let (submitted, command) = first.remove();
             let (command, status) = self.carry_out(command);
             let stages = StageTimes::default();
-            self.done.push_back(Completion { submitted, completed, stages, ..command.refused(completed, status) });
+            self.done.push_back(Completion {
+                submitted,
+                completed,
+                stages,
+                ..command.refused(completed, status)
+            });
         }
     }
 

@@ -5,7 +5,8 @@
 
 use crate::flash::{Faults, Flash, geometry};
 use pellucid_apps::kv::{
-    Answer, Ask, EngineKind, Get, Keep, Key, KvConfig, Mode, Outcome, OverProvisioning, Store, System, Victim, What, build,
+    Answer, Ask, EngineKind, Get, Keep, Key, KvConfig, Mode, Outcome, OverProvisioning, Store, System,
+    Victim, What, build,
 };
 use pellucid_flash::{Nanos, Rng, SimTime};
 use std::collections::BTreeMap;
@@ -162,26 +163,31 @@ impl Model {
                 self.hits += 1;
                 self.system.kv_mut().give_back(item.value);
             }
-            (What::Get(_), Outcome::Miss) => {
-                known.value = None;
-                self.misses += 1;
-            }
+            // What could not be read may have been written again elsewhere, so it is not gone for good.
+            (What::Get(_), Outcome::Miss) => self.misses += 1,
             (What::Touch { expires_s }, Outcome::Touched) => {
                 assert!(known.value.is_some());
                 known.expires_s = expires_s;
             }
             (What::Store(store), Outcome::Stored { cas }) => {
                 assert!(cas > known.cas);
-                assert!(store.cas.is_none_or(|wanted| wanted == known.cas && known.value.is_some()), "key {key}");
+                assert!(
+                    store.cas.is_none_or(|wanted| wanted == known.cas && known.value.is_some()),
+                    "key {key}"
+                );
                 let (value, flags, expires_s) = match (store.mode, known.value.take()) {
                     (Mode::Append, Some(old)) => ([old, store.value].concat(), known.flags, known.expires_s),
                     (Mode::Prepend, Some(old)) => ([store.value, old].concat(), known.flags, known.expires_s),
-                    (Mode::Append | Mode::Prepend | Mode::Replace, None) => panic!("key {key} is there again"),
+                    (Mode::Append | Mode::Prepend | Mode::Replace, None) => {
+                        panic!("key {key} is there again")
+                    }
                     _ => (store.value, store.flags, store.expires_s),
                 };
                 *known = Known { value: Some(value), flags, expires_s, cas };
             }
-            (What::Store(store), Outcome::NotStored) if store.mode == Mode::Add => assert!(known.value.is_some()),
+            (What::Store(store), Outcome::NotStored) if store.mode == Mode::Add => {
+                assert!(known.value.is_some())
+            }
             (What::Store(store), Outcome::NotStored) => {
                 assert!(store.mode != Mode::Set);
                 known.value = None;
@@ -195,11 +201,16 @@ impl Model {
                 known.value = None;
             }
             (What::Arithmetic { delta, decrement, initial, .. }, Outcome::Number { value, cas, .. }) => {
-                let old = known.value.as_ref().and_then(|value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
+                let old = known
+                    .value
+                    .as_ref()
+                    .and_then(|value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
                 let next = old.map(|old| if decrement { old.saturating_sub(delta) } else { old + delta });
                 match (next, initial) {
                     (Some(next), _) if next == value => {}
-                    (_, Some((first, expires_s))) if first == value => (known.flags, known.expires_s) = (0, expires_s),
+                    (_, Some((first, expires_s))) if first == value => {
+                        (known.flags, known.expires_s) = (0, expires_s)
+                    }
                     _ => panic!("key {key}: {old:?} became {value}"),
                 }
                 (known.value, known.cas) = (Some(value.to_string().into_bytes()), cas);
@@ -210,7 +221,9 @@ impl Model {
                 known.value = None;
             }
             (_, Outcome::NotFound) => known.value = None,
-            (What::FlushAll { .. }, Outcome::Done) => self.known.values_mut().for_each(|known| known.value = None),
+            (What::FlushAll { .. }, Outcome::Done) => {
+                self.known.values_mut().for_each(|known| known.value = None)
+            }
             (_, outcome) => panic!("key {key}: answered {outcome:?}"),
         }
     }
@@ -239,7 +252,9 @@ impl Model {
     /// Until nothing is under way.
     pub fn settle(&mut self) {
         self.take_answers();
-        while let Some(next) = self.system.next_event() {
+        for turn in 0.. {
+            let Some(next) = self.system.next_event() else { break };
+            assert!(turn < 100_000, "it never rests: {:?}", self.system.statistics());
             self.system.advance(next);
             self.take_answers();
         }
@@ -298,6 +313,9 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 fn each_seed(count: u64, run: impl Fn(EngineKind, u64) + std::panic::RefUnwindSafe) {
     for seed in seeds(count) {
         for engine in ENGINES {
+            if option_env!("KV_LOUD").is_some() {
+                eprintln!("{seed} {engine:?}");
+            }
             let done = std::panic::catch_unwind(|| run(engine, seed));
             assert!(done.is_ok(), "engine {}, KV_SEED={seed}", engine.name());
         }
@@ -360,6 +378,7 @@ fn a_clean_stop_keeps_everything_and_a_crash_nothing_old() {
         for _ in 0..12 {
             for _ in 0..rng.below(400) {
                 model.step();
+                model.system.kv().check();
             }
             if rng.chance(0.5) {
                 model.settle();

@@ -466,7 +466,11 @@ impl Blocks {
             }
         }
         self.places.iter().filter(|&&block| block != NIL).for_each(|&block| seen[block as usize] += 1);
-        assert!(seen.iter().all(|&count| count <= 1), "a block has two uses");
+        if let Some(block) = seen.iter().position(|&count| count > 1) {
+            let used = self.places.iter().position(|&place| place == block as u32);
+            let lun = &self.luns[self.lun_of(block as u32) as usize];
+            panic!("block {block} has two uses: in {lun:?}, and in slab {used:?}");
+        }
         assert_eq!(dirty as u32, self.dirty);
         let chunks = self.access.geometry().chunks;
         for (block, &good) in (0..).zip(&self.good) {
