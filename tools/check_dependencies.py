@@ -25,6 +25,7 @@ ALLOWED = {
     "lab": {"apps", "prism", "device", "host", "media", "ftl", "flash"},
     "prism-c": ANYTHING,
     "cli": ANYTHING,
+    "prism-c": ANYTHING,
     "python": ANYTHING,
 }
 

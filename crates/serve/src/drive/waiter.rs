@@ -31,6 +31,8 @@ pub enum Pace {
 /// Lets time pass for a drive, its owner being blocked.
 pub struct Waiter {
     pace: Pace,
+    /// Whether it waits at all.
+    patient: bool,
     began: Instant,
     /// The drive's time then.
     first: SimTime,
@@ -53,7 +55,13 @@ impl Waiter {
             }
             _ => None,
         };
-        Ok(Waiter { pace, began: Instant::now(), first: drive.now(), sockets, why: None })
+        Ok(Waiter { pace, patient: true, began: Instant::now(), first: drive.now(), sockets, why: None })
+    }
+
+    /// Impatient, it only looks what has happened: [`Waiter::wait`] returns at once with the time that it is, or `None` where that does not go
+    /// on by itself.
+    pub fn set_patient(&mut self, patient: bool) {
+        self.patient = patient;
     }
 
     /// The time that it is now, where it is that of the wall clock.
@@ -64,11 +72,12 @@ impl Waiter {
     /// Waits for the drive's next event, which is at `next` if that is known. Returns the time that it is then; `None`: it is of no use
     /// to wait any longer.
     pub fn wait(&mut self, drive: &mut Bottom, next: Option<SimTime>) -> Option<SimTime> {
+        let longest = if self.patient { LOOK } else { Duration::ZERO };
         match drive {
             Bottom::Device(_) => self.wait_for_model(next),
             Bottom::Remote(remote) => {
                 if next.is_none_or(|at| at > self.now()) {
-                    self.poll(LOOK)?.iter().for_each(|event| remote.ready(event.token().0));
+                    self.poll(longest)?.iter().for_each(|event| remote.ready(event.token().0));
                 }
                 let now = self.now();
                 remote.advance(now);
@@ -77,11 +86,11 @@ impl Waiter {
             }
             Bottom::File(file) => {
                 if next.is_none_or(|at| at > self.now()) && file.outstanding() > 0 {
-                    file.wait(LOOK);
+                    file.wait(longest);
                 }
                 let now = self.now();
                 file.advance(now);
-                (next.is_some() || file.outstanding() + file.completed() > 0).then_some(now)
+                (next.is_some() || !self.patient || file.outstanding() + file.completed() > 0).then_some(now)
             }
         }
     }
@@ -92,11 +101,16 @@ impl Waiter {
     }
 
     fn wait_for_model(&self, next: Option<SimTime>) -> Option<SimTime> {
-        let next = next?;
-        if self.pace == Pace::Real {
-            std::thread::sleep(Duration::from_nanos(next.0.saturating_sub(self.now().0)));
+        match (self.pace, self.patient) {
+            (Pace::Virtual, true) => next,
+            (Pace::Virtual, false) => None,
+            (Pace::Real, false) => Some(self.now()),
+            (Pace::Real, true) => {
+                let next = next?;
+                std::thread::sleep(Duration::from_nanos(next.0.saturating_sub(self.now().0)));
+                Some(next)
+            }
         }
-        Some(next)
     }
 
     fn poll(&mut self, longest: Duration) -> Option<&Events> {
