@@ -1,12 +1,14 @@
 //! The functions of the C interface, from which the header is made.
-#![expect(unsafe_code, reason = "pointers of C are what they are said to be, or there would be no C interface")]
-#![expect(non_snake_case, reason = "the names of the paper")]
+#![expect(
+    unsafe_code,
+    reason = "pointers of C are what they are said to be, or there would be no C interface"
+)]
 
 use crate::failure::{self, Failure};
 use crate::session::{Done, Kind, Opened, Session, Work};
 use crate::types::{
-    PRISM_API_VERSION, PRISM_FORMAT, PRISM_REAL_TIME, PrismAddress, PrismCompletion, PrismFound, PrismGeometry,
-    PrismMapping, PrismOperation, PrismRequest, PrismStatistics, PrismStatus,
+    PRISM_API_VERSION, PRISM_FORMAT, PRISM_REAL_TIME, PrismAddress, PrismCompletion, PrismFound,
+    PrismGeometry, PrismMapping, PrismOperation, PrismRequest, PrismStatistics, PrismStatus,
 };
 use pellucid_prism::{FlashAddress, Mapping};
 use pellucid_serve::Pace;
@@ -120,7 +122,9 @@ fn mapping_of(mapping: u32) -> Result<Mapping, Failure> {
     match mapping {
         _ if mapping == PrismMapping::Page as u32 => Ok(Mapping::Page),
         _ if mapping == PrismMapping::Block as u32 => Ok(Mapping::Block),
-        _ => Err(Failure::invalid(format!("mapping {mapping}; allowed: PRISM_MAPPING_PAGE, PRISM_MAPPING_BLOCK"))),
+        _ => Err(Failure::invalid(format!(
+            "mapping {mapping}; allowed: PRISM_MAPPING_PAGE, PRISM_MAPPING_BLOCK"
+        ))),
     }
 }
 
@@ -182,7 +186,9 @@ pub unsafe extern "C" fn prism_open(
         // SAFETY: as said above.
         let uri = unsafe { text(uri, "uri") }?;
         if drive.is_null() || flags & !(PRISM_REAL_TIME | PRISM_FORMAT) != 0 {
-            return Err(Failure::invalid(format!("flags {flags}; allowed: 0, PRISM_REAL_TIME, PRISM_FORMAT")));
+            return Err(Failure::invalid(format!(
+                "flags {flags}; allowed: 0, PRISM_REAL_TIME, PRISM_FORMAT"
+            )));
         }
         let pace = if flags & PRISM_REAL_TIME != 0 { Pace::Real } else { Pace::Virtual };
         let session = Session::open(uri, pace, flags & PRISM_FORMAT != 0)?;

@@ -32,9 +32,10 @@ pub(crate) fn of_drive(status: Status) -> PrismStatus {
         Status::UnrecoveredRead => PrismStatus::ReadError,
         Status::ReadOnly => PrismStatus::ReadOnly,
         Status::InvalidField | Status::InvalidOpcode => PrismStatus::Invalid,
-        Status::ChunkOutOfOrder | Status::ChunkWriteInvalid | Status::ChunkInvalidReset | Status::Unwritten => {
-            PrismStatus::Order
-        }
+        Status::ChunkOutOfOrder
+        | Status::ChunkWriteInvalid
+        | Status::ChunkInvalidReset
+        | Status::Unwritten => PrismStatus::Order,
         _ => PrismStatus::WriteError,
     }
 }

@@ -37,7 +37,8 @@ pub(crate) fn open(uri: &str, pace: Pace) -> Result<(Tower<Bottom>, Clock), Fail
     let layers = layers(&bottom).map_err(|why| Failure::invalid(format!("{uri}: {why}")))?;
     let now = bottom.now();
     let wait = |drive: &mut Bottom, next| clock.with(|waiter| waiter.wait(drive, next));
-    let tower = Tower::build_by(bottom, &layers, now, wait).map_err(|why| unreachable(&format!("{uri}: {why}")))?;
+    let tower =
+        Tower::build_by(bottom, &layers, now, wait).map_err(|why| unreachable(&format!("{uri}: {why}")))?;
     Ok((tower, clock))
 }
 
@@ -86,7 +87,10 @@ fn layers(drive: &impl Drive) -> Result<Vec<LayerConfig>, &'static str> {
     }
     let zoned = interfaces().find(|(_, interface)| matches!(interface, Interface::Zoned(_)));
     if let Some((namespace, _)) = zoned {
-        return Ok(vec![LayerConfig::ZoneChunks(ZoneChunksConfig { namespace, ..ZoneChunksConfig::default() })]);
+        return Ok(vec![LayerConfig::ZoneChunks(ZoneChunksConfig {
+            namespace,
+            ..ZoneChunksConfig::default()
+        })]);
     }
     Err("no open-channel or zoned namespace; the flash library needs channels, LUNs and blocks")
 }

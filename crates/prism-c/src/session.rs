@@ -71,7 +71,8 @@ impl<K> Session<K> {
             (false, None) => tower.bottom().now(),
         };
         let config = MonitorConfig { format, ..MonitorConfig::default() };
-        let wait = |tower: &mut Tower<Bottom>, next| clock.with(|waiter| waiter.wait(tower.bottom_mut(), next));
+        let wait =
+            |tower: &mut Tower<Bottom>, next| clock.with(|waiter| waiter.wait(tower.bottom_mut(), next));
         let monitor = Monitor::start_by(tower, config, now, wait)?;
         let now = monitor.now();
         let own = clock.clone();
@@ -105,7 +106,12 @@ impl<K> Session<K> {
         (self.flash.drive().free_luns(), self.flash.drive().lun_bytes())
     }
 
-    pub fn allocate(&mut self, name: &str, capacity_bytes: u64, over_provisioning: f64) -> Result<(), Failure> {
+    pub fn allocate(
+        &mut self,
+        name: &str,
+        capacity_bytes: u64,
+        over_provisioning: f64,
+    ) -> Result<(), Failure> {
         let request = Request { capacity_bytes, over_provisioning };
         self.act(|monitor, wait| monitor.allocate_by(name, request, wait).map(drop))
     }
@@ -168,7 +174,8 @@ impl<K> Session<K> {
 
     /// Closes a level; what was submitted to it is waited for, and forgotten.
     pub fn close_level(&mut self, opened: &Opened) -> Result<(), Failure> {
-        let busy = || Failure::new(PrismStatus::Busy, format!("{}: operations are under way", opened.application));
+        let busy =
+            || Failure::new(PrismStatus::Busy, format!("{}: operations are under way", opened.application));
         self.flash.close(opened.number).then_some(()).ok_or_else(busy)?;
         Ok(self.flash.act_on_drive(|monitor| monitor.close(&opened.application))?)
     }
@@ -176,18 +183,27 @@ impl<K> Session<K> {
     fn raw(&self, opened: &Opened) -> Result<RawId, Failure> {
         match opened.kind {
             Kind::Raw => Ok(RawId(opened.number)),
-            kind => Err(Failure::invalid(format!("this is a call of the raw level, and the level is {kind:?}"))),
+            kind => {
+                Err(Failure::invalid(format!("this is a call of the raw level, and the level is {kind:?}")))
+            }
         }
     }
 
     fn function(&self, opened: &Opened) -> Result<FunctionId, Failure> {
         match opened.kind {
             Kind::Function => Ok(FunctionId(opened.number)),
-            kind => Err(Failure::invalid(format!("this is a call of the function level, and the level is {kind:?}"))),
+            kind => Err(Failure::invalid(format!(
+                "this is a call of the function level, and the level is {kind:?}"
+            ))),
         }
     }
 
-    pub fn page_read(&mut self, opened: &Opened, address: FlashAddress, data: &mut [u8]) -> Result<(), Failure> {
+    pub fn page_read(
+        &mut self,
+        opened: &Opened,
+        address: FlashAddress,
+        data: &mut [u8],
+    ) -> Result<(), Failure> {
         let id = self.raw(opened)?;
         self.catch_up();
         Ok(self.flash.page_read(id, address, data)?)
@@ -298,7 +314,9 @@ impl<K> Session<K> {
             Work::PageRead { address, bytes } => {
                 self.raw(opened)?;
                 if !bytes.is_multiple_of(page_bytes) {
-                    return Err(Failure::invalid(format!("{bytes} bytes: allowed: whole pages of {page_bytes}")));
+                    return Err(Failure::invalid(format!(
+                        "{bytes} bytes: allowed: whole pages of {page_bytes}"
+                    )));
                 }
                 let pages = u32::try_from(bytes / page_bytes).unwrap_or(u32::MAX);
                 LevelCall::Raw(opened.raw.page_read(0, address, pages, Vec::new())?)

@@ -110,11 +110,8 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
 
     /// Lets time pass until nothing is under way: neither calls nor erases in the background.
     pub fn rest(&mut self) {
-        while let Some(next) = self.stack.next_event() {
-            match (self.wait)(&mut self.stack.drive, Some(next)) {
-                Some(now) => self.stack.advance(now),
-                None => break,
-            }
+        while !self.stack.layer.is_at_rest() && self.pass() {
+            self.take_answers();
         }
         self.take_answers();
     }

@@ -204,6 +204,11 @@ impl Levels {
         self.levels.get_mut(level as usize)?.as_mut()
     }
 
+    /// Whether no level has anything under way with the drive.
+    pub fn is_at_rest(&self) -> bool {
+        self.under_way.iter().all(|&commands| commands == 0) && self.next_event().is_none()
+    }
+
     fn open_levels(&self) -> impl Iterator<Item = &Level> {
         self.levels.iter().flatten()
     }
