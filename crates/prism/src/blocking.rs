@@ -1,7 +1,7 @@
 //! The library as plain calls that return when they are done: what C, examples and whoever has one thread of control use.
 //!
 //! ```text
-//!   Flash ─► open_raw, open_function ─► page_read, flash_write, ...      each runs the drive until its answer is there
+//!   Flash ─► open_raw, open_function, open_policy ─► page_read, flash_write, ...      each runs the drive until its answer is there
 //!         └► submit ... poll                                            the same without waiting; both may be mixed
 //! ```
 //! `wait` lets time pass, as in [`Stack::call_by`]: it is given the drive and the time of its next event, and returns the time that it is
@@ -11,12 +11,13 @@
 
 use crate::levels::{Level, LevelAnswer, LevelAsk, LevelCall, LevelOutcome, Levels};
 use crate::{
-    Allocated, FlashAddress, Found, Function, FunctionCall, FunctionOutcome, LevelError, Levelled, Mapping,
-    Raw, Space, SsdGeometry,
+    Allocated, FlashAddress, Found, Function, FunctionCall, FunctionOutcome, Gc, LevelError, Levelled,
+    Mapping, Policy, PolicyConfig, PolicyError, Raw, Space, SsdGeometry,
 };
-use pellucid_flash::{Completion, Drive, Interface, SimTime, Status, Tag};
+use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Opcode, SimTime, Status, Tag};
 use pellucid_host::Stack;
 use std::collections::VecDeque;
+use std::ops::Range;
 use thiserror::Error;
 
 /// Why a call has not done what it should.
@@ -25,6 +26,9 @@ pub enum FlashError {
     /// It was refused; nothing was sent.
     #[error(transparent)]
     Refused(#[from] LevelError),
+    /// A range was refused; nothing has changed.
+    #[error(transparent)]
+    Range(#[from] PolicyError),
     /// The drive has ended it so.
     #[error("the drive ended it with {0:?}")]
     Drive(Status),
@@ -43,6 +47,10 @@ pub struct RawId(pub u32);
 /// A function level that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FunctionId(pub u32);
+
+/// A policy level that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PolicyId(pub u32);
 
 /// Virtual time passes at once: the `wait` of whoever has all the time of a simulated drive.
 pub fn at_once<D>(_drive: &mut D, next: Option<SimTime>) -> Option<SimTime> {
@@ -102,8 +110,27 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.start(namespace, Level::Function(function)).map(FunctionId)
     }
 
-    /// Closes a level that nothing is under way on; `false`: something is. Erases in the background are waited for.
+    /// Opens the policy level on a namespace, and waits until it has found which ranges there are.
+    pub fn open_policy(&mut self, namespace: u16, config: &PolicyConfig) -> Result<PolicyId, FlashError> {
+        let (interface, image) = self.namespace(namespace);
+        let policy = Policy::new(namespace, interface, image, config)?;
+        self.start(namespace, Level::Policy(policy)).map(PolicyId)
+    }
+
+    /// Closes a level that nothing is under way on; `false`: something is. Erases in the background, and what makes its next start cheap,
+    /// are waited for.
     pub fn close(&mut self, level: u32) -> bool {
+        self.rest();
+        let now = self.stack.now();
+        if let Some(level) = self.stack.layer.get_mut(level) {
+            level.stop(now);
+            self.stack.advance(now);
+        }
+        let stopped = |levels: &Levels| levels.get(level).is_none_or(Level::is_stopped);
+        // One that cannot be stopped in order is found as after a power cut.
+        while !stopped(&self.stack.layer) && !self.stack.layer.is_at_rest() && self.pass() {
+            self.take_answers();
+        }
         self.rest();
         self.stack.layer.close(level)
     }
@@ -345,6 +372,99 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
             },
             outcome => unreachable!("the function level answers {outcome:?}"),
         }
+    }
+}
+
+/// The policy level.
+impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W> {
+    /// The policy level itself.
+    ///
+    /// # Panics
+    /// When it is not open.
+    pub fn policy(&self, id: PolicyId) -> &Policy {
+        match self.stack.layer.get(id.0) {
+            Some(Level::Policy(policy)) => policy,
+            _ => panic!("{id:?} is not open"),
+        }
+    }
+
+    /// `FTL_Ioctl`: sets a range of bytes up, and waits until it has found its data.
+    pub fn ftl_ioctl(
+        &mut self,
+        id: PolicyId,
+        mapping: Mapping,
+        gc: Gc,
+        range: Range<u64>,
+        over_provisioning: f64,
+    ) -> Result<(), FlashError> {
+        let Some(Level::Policy(policy)) = self.stack.layer.get_mut(id.0) else {
+            panic!("{id:?} is not open")
+        };
+        policy.ftl_ioctl(mapping, gc, range, over_provisioning)?;
+        self.stack.advance(self.stack.now());
+        let started = |levels: &Levels| {
+            levels.get(id.0).is_none_or(|level| level.is_ready() || level.failure().is_some())
+        };
+        if !self.stack.run_until(started, &mut self.wait) {
+            return Err(FlashError::Silent);
+        }
+        match self.stack.layer.get(id.0).and_then(Level::failure) {
+            Some(sentence) => Err(FlashError::Level(sentence)),
+            None => Ok(()),
+        }
+    }
+
+    /// The command for the sectors from byte `at` on; its data are put in by the caller.
+    pub fn ftl_command(
+        &self,
+        id: PolicyId,
+        opcode: Opcode,
+        at: u64,
+        bytes: u64,
+    ) -> Result<Command, FlashError> {
+        let Space { namespace, image_bytes, .. } = *self.policy(id).space();
+        let sector = image_bytes as u64;
+        if !at.is_multiple_of(sector) || !bytes.is_multiple_of(sector) {
+            let allowed = format!("multiples of the {sector} of a sector, as their address is");
+            return Err(LevelError::Length { what: "a range", bytes: bytes as usize, allowed }.into());
+        }
+        let sectors = u32::try_from(bytes / sector).unwrap_or(u32::MAX);
+        Ok(Command { namespace, ..Command::new(0, opcode, Lba(at / sector), sectors, Vec::new()) })
+    }
+
+    fn ftl_call(&mut self, id: PolicyId, command: Command) -> Result<Completion, FlashError> {
+        match self.call(id.0, LevelCall::Policy(command))? {
+            LevelOutcome::Policy(completion) if completion.status == Status::Success => Ok(completion),
+            LevelOutcome::Policy(completion) => Err(FlashError::Drive(completion.status)),
+            outcome => unreachable!("the policy level answers {outcome:?}"),
+        }
+    }
+
+    /// `FTL_Read`: fills `data` from byte `at` on.
+    pub fn ftl_read(&mut self, id: PolicyId, at: u64, data: &mut [u8]) -> Result<(), FlashError> {
+        let command = self.ftl_command(id, Opcode::Read, at, data.len() as u64)?;
+        let command = Command { data: vec![0; data.len()], ..command };
+        data.copy_from_slice(&self.ftl_call(id, command)?.data);
+        Ok(())
+    }
+
+    /// `FTL_Write`. What was written survives a crash after [`Flash::ftl_flush`].
+    pub fn ftl_write(&mut self, id: PolicyId, at: u64, data: &[u8]) -> Result<(), FlashError> {
+        let command = self.ftl_command(id, Opcode::Write, at, data.len() as u64)?;
+        self.ftl_call(id, Command { data: data.to_vec(), ..command }).map(drop)
+    }
+
+    /// TRIM: nothing in these bytes is needed any more.
+    pub fn ftl_trim(&mut self, id: PolicyId, range: Range<u64>) -> Result<(), FlashError> {
+        let bytes = range.end.saturating_sub(range.start);
+        let command = self.ftl_command(id, Opcode::Trim, range.start, bytes)?;
+        self.ftl_call(id, command).map(drop)
+    }
+
+    /// Brings everything that was written before to the flash.
+    pub fn ftl_flush(&mut self, id: PolicyId) -> Result<(), FlashError> {
+        let command = self.ftl_command(id, Opcode::Flush, 0, 0)?;
+        self.ftl_call(id, command).map(drop)
     }
 }
 

@@ -5,7 +5,7 @@
 //! ```
 //! Invariant: a level's own tags are below 2^32, so that a completion says whose it is.
 
-use crate::{Function, FunctionAnswer, FunctionAsk, FunctionCall, Raw};
+use crate::{Function, FunctionAnswer, FunctionAsk, FunctionCall, Policy, Raw};
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{Command, Completion, Notice, SimTime, Tag};
 use pellucid_host::Machine;
@@ -25,6 +25,8 @@ pub enum Level {
     Raw(RawQueue),
     /// Flash functions.
     Function(Function),
+    /// A translation by policies.
+    Policy(Policy),
 }
 
 /// What a level is asked.
@@ -34,6 +36,8 @@ pub enum LevelCall {
     Raw(Command),
     /// Of the function level.
     Function(FunctionCall),
+    /// Of the policy level: a command of a block drive.
+    Policy(Command),
 }
 
 /// An ask of a level.
@@ -54,6 +58,8 @@ pub enum LevelOutcome {
     Raw(Completion),
     /// Of the function level.
     Function(FunctionAnswer),
+    /// Of the policy level.
+    Policy(Completion),
 }
 
 /// The answer to an ask.
@@ -104,6 +110,7 @@ macro_rules! each {
         match $self {
             Level::Raw($queue) => $raw,
             Level::Function($machine) => $call,
+            Level::Policy($machine) => $call,
         }
     };
 }
@@ -130,6 +137,16 @@ impl Level {
         each!(self, _queue => None, machine => machine.failure())
     }
 
+    /// Begins to bring to the flash what makes the next start cheap; see [`Machine::stop`].
+    pub fn stop(&mut self, now: SimTime) {
+        each!(self, _queue => (), machine => machine.stop(now));
+    }
+
+    /// Whether that is there.
+    pub fn is_stopped(&self) -> bool {
+        each!(self, _queue => true, machine => machine.is_stopped())
+    }
+
     /// Whether it has started.
     pub fn is_ready(&self) -> bool {
         each!(self, _queue => true, machine => machine.is_ready())
@@ -141,6 +158,7 @@ impl Level {
             Level::Function(function) => {
                 function.pop().map(|answer| (answer.tag, LevelOutcome::Function(answer)))
             }
+            Level::Policy(policy) => policy.pop().map(|done| (done.tag, LevelOutcome::Policy(done))),
         }
     }
 }
@@ -232,6 +250,9 @@ impl Machine for Levels {
             (Some(Level::Function(function)), LevelCall::Function(call)) => {
                 function.submit(now, FunctionAsk { tag, call });
             }
+            (Some(Level::Policy(policy)), LevelCall::Policy(command)) => {
+                policy.submit(now, Command { tag, ..command });
+            }
             (_, call) => panic!("level {level} has no {call:?}"),
         }
     }
@@ -300,6 +321,7 @@ impl Machine for Levels {
             match level {
                 Level::Raw(queue) => *queue = RawQueue::new(queue.raw),
                 Level::Function(function) => Machine::restart(function, now)?,
+                Level::Policy(policy) => Machine::restart(policy, now)?,
             }
         }
         Ok(())

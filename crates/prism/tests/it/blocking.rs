@@ -4,7 +4,7 @@ use crate::reference::{Reference, geometry};
 use pellucid_flash::{SimTime, Status};
 use pellucid_prism::blocking::{Flash, FlashError, at_once};
 use pellucid_prism::levels::{LevelCall, LevelOutcome};
-use pellucid_prism::{FlashAddress, FunctionCall, LevelError, Mapping};
+use pellucid_prism::{FlashAddress, FunctionCall, Gc, LevelError, Mapping, PolicyConfig};
 
 #[test]
 fn the_function_example_collects_and_goes_on() {
@@ -100,4 +100,32 @@ fn function_calls_and_asks_that_do_not_wait_are_mixed() {
     assert_eq!((found.len(), found[0].address, found[0].mark, found[0].pages), (1, block, Some(77), 1));
     flash.recover(level, &[block]).expect("it was found");
     flash.flash_write(level, FlashAddress { page: 1, ..block }, 77, &page(1)).expect("it goes on");
+}
+
+#[test]
+fn policy_calls_return_what_was_written_and_so_they_do_after_a_close() {
+    let mut flash = Flash::new(Reference::new(geometry(2, 2, 16, 32, 4), 1), SimTime::ZERO, at_once);
+    let id = flash.open_policy(0, &PolicyConfig::default()).expect("blank flash");
+    let range = 0..256 * 512;
+    let outside = flash.ftl_write(id, 0, &page(0)).unwrap_err();
+    assert_eq!(outside, FlashError::Drive(Status::LbaOutOfRange), "no range is configured");
+    flash.ftl_ioctl(id, Mapping::Page, Gc::Greedy, range.clone(), 0.5).expect("it fits");
+    for p in 0..64 {
+        flash.ftl_write(id, u64::from(p) * 2048, &page(p)).expect("inside");
+    }
+    let mut data = vec![0; 2048];
+    flash.ftl_read(id, 63 * 2048, &mut data).expect("it was written");
+    assert_eq!(data, page(63));
+    flash.ftl_trim(id, 0..2048).expect("inside");
+    assert!(flash.ftl_read(id, 100, &mut data).unwrap_err().to_string().contains("multiples of the 512"));
+    assert!(flash.close(id.0));
+    let id = flash.open_policy(0, &PolicyConfig::default()).expect("it has a record");
+    let other = flash.ftl_ioctl(id, Mapping::Page, Gc::Fifo, 0..512, 0.5).unwrap_err();
+    assert!(matches!(other, FlashError::Range(_)), "{other}");
+    flash.ftl_ioctl(id, Mapping::Page, Gc::Fifo, range, 0.5).expect("the same range");
+    for p in 1..64 {
+        flash.ftl_read(id, u64::from(p) * 2048, &mut data).expect("it was written");
+        assert_eq!(data, page(p));
+    }
+    flash.ftl_flush(id).expect("nothing to do");
 }
