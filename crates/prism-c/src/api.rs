@@ -7,10 +7,10 @@
 use crate::failure::{self, Failure};
 use crate::session::{Done, Kind, Opened, Session, Work};
 use crate::types::{
-    PRISM_API_VERSION, PRISM_FORMAT, PRISM_REAL_TIME, PrismAddress, PrismCompletion, PrismFound,
+    PRISM_API_VERSION, PRISM_FORMAT, PRISM_REAL_TIME, PrismAddress, PrismCompletion, PrismFound, PrismGc,
     PrismGeometry, PrismMapping, PrismOperation, PrismRequest, PrismStatistics, PrismStatus,
 };
-use pellucid_prism::{FlashAddress, Mapping};
+use pellucid_prism::{FlashAddress, Gc, Mapping};
 use pellucid_serve::Pace;
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -124,6 +124,18 @@ fn mapping_of(mapping: u32) -> Result<Mapping, Failure> {
         _ if mapping == PrismMapping::Block as u32 => Ok(Mapping::Block),
         _ => Err(Failure::invalid(format!(
             "mapping {mapping}; allowed: PRISM_MAPPING_PAGE, PRISM_MAPPING_BLOCK"
+        ))),
+    }
+}
+
+fn gc_of(gc: u32) -> Result<Gc, Failure> {
+    match gc {
+        _ if gc == PrismGc::Greedy as u32 => Ok(Gc::Greedy),
+        _ if gc == PrismGc::Fifo as u32 => Ok(Gc::Fifo),
+        _ if gc == PrismGc::Lru as u32 => Ok(Gc::Lru),
+        _ if gc == PrismGc::CostBenefit as u32 => Ok(Gc::CostBenefit),
+        _ => Err(Failure::invalid(format!(
+            "gc {gc}; allowed: PRISM_GC_GREEDY, PRISM_GC_FIFO, PRISM_GC_LRU, PRISM_GC_COST_BENEFIT"
         ))),
     }
 }
@@ -377,6 +389,20 @@ pub unsafe extern "C" fn prism_open_function(
 ) -> PrismStatus {
     // SAFETY: as said above.
     unsafe { open_level(drive, name, Kind::Function, level) }
+}
+
+/// Opens the policy level on the flash of an application. Nothing can be read or written before `FTL_Ioctl` has set a range up.
+///
+/// # Safety
+/// A handle that is open, and a string; a pointer can be stored at `level`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prism_open_policy(
+    drive: *const PrismDrive,
+    name: *const c_char,
+    level: *mut *mut PrismLevel,
+) -> PrismStatus {
+    // SAFETY: as said above.
+    unsafe { open_level(drive, name, Kind::Policy, level) }
 }
 
 /// Closes a level, after what is under way on it. Null is nothing. Where it ends with `PRISM_STATUS_BUSY` the level is open still.
@@ -669,6 +695,99 @@ pub unsafe extern "C" fn prism_recover(
     }
 }
 
+// ---- Policy level
+
+/// Sets up the bytes from `begin` to before `end`: how they are mapped (a `prism_mapping`), which block garbage collection empties next (a
+/// `prism_gc`), and how many percent of flash they have beside their size. It waits until the range has found its data: a range that was
+/// set up before has to be the same in everything but `gc`. A level has 8 ranges at most, which do not overlap.
+///
+/// # Safety
+/// A handle that is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prism_ftl_ioctl(
+    level: *const PrismLevel,
+    mapping: u32,
+    gc: u32,
+    begin: u64,
+    end: u64,
+    over_provisioning_percent: u32,
+) -> PrismStatus {
+    // SAFETY: as said above.
+    unsafe {
+        on_level(level, |session, opened| {
+            let (mapping, gc) = (mapping_of(mapping)?, gc_of(gc)?);
+            let share = f64::from(over_provisioning_percent) / 100.0;
+            session.ftl_ioctl(opened, mapping, gc, begin..end, share)
+        })
+    }
+}
+
+/// As `prism_ftl_ioctl`, with 25 % of over-provisioning.
+///
+/// # Safety
+/// A handle that is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FTL_Ioctl(
+    level: *const PrismLevel,
+    mapping: u32,
+    gc: u32,
+    begin: u64,
+    end: u64,
+) -> PrismStatus {
+    // SAFETY: as said above.
+    unsafe { prism_ftl_ioctl(level, mapping, gc, begin, end, 25) }
+}
+
+/// Reads `length` bytes, whole sectors, from byte `at` on. What was never written is zeros.
+///
+/// # Safety
+/// A handle that is open; so many bytes can be stored at `data`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FTL_Read(
+    level: *const PrismLevel,
+    at: u64,
+    data: *mut c_void,
+    length: u64,
+) -> PrismStatus {
+    // SAFETY: as said above.
+    unsafe { on_level(level, |session, opened| session.ftl_read(opened, at, many_mut(data.cast(), length)?)) }
+}
+
+/// Writes `length` bytes, whole sectors, from byte `at` on. They survive a crash once `FTL_Flush` has ended.
+///
+/// # Safety
+/// A handle that is open; so many bytes are at `data`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FTL_Write(
+    level: *const PrismLevel,
+    at: u64,
+    data: *const c_void,
+    length: u64,
+) -> PrismStatus {
+    // SAFETY: as said above.
+    unsafe { on_level(level, |session, opened| session.ftl_write(opened, at, many(data.cast(), length)?)) }
+}
+
+/// Says that nothing in `length` bytes, whole sectors, from byte `at` on is needed any more. They read as zeros.
+///
+/// # Safety
+/// A handle that is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FTL_Trim(level: *const PrismLevel, at: u64, length: u64) -> PrismStatus {
+    // SAFETY: as said above.
+    unsafe { on_level(level, |session, opened| session.ftl_trim(opened, at, length)) }
+}
+
+/// Brings everything that was written before to the flash.
+///
+/// # Safety
+/// A handle that is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FTL_Flush(level: *const PrismLevel) -> PrismStatus {
+    // SAFETY: as said above.
+    unsafe { on_level(level, |session, opened| session.ftl_flush(opened)) }
+}
+
 // ---- Without waiting
 
 /// Begins an operation and does not wait for its end, which `prism_poll` tells. An operation that is refused here is not told there.
@@ -684,7 +803,8 @@ pub unsafe extern "C" fn prism_submit(level: *const PrismLevel, request: *const 
             let PrismRequest { token, operation, mark, address, offset, data, length: bytes } = *request;
             let address = address.into();
             let is = |wanted: PrismOperation| operation == wanted as u32;
-            let reads = is(PrismOperation::PageRead) || is(PrismOperation::FlashRead);
+            let reads = [PrismOperation::PageRead, PrismOperation::FlashRead, PrismOperation::FtlRead];
+            let reads = reads.into_iter().any(is);
             if reads && data.is_null() && bytes > 0 {
                 return Err(Failure::invalid("data: a null pointer"));
             }
@@ -699,6 +819,14 @@ pub unsafe extern "C" fn prism_submit(level: *const PrismLevel, request: *const 
                 Work::FlashRead { address, offset, bytes: length(bytes)? }
             } else if is(PrismOperation::FlashWrite) {
                 Work::FlashWrite { address, mark, data: copy()? }
+            } else if is(PrismOperation::FtlRead) {
+                Work::FtlRead { at: offset, bytes: length(bytes)? }
+            } else if is(PrismOperation::FtlWrite) {
+                Work::FtlWrite { at: offset, data: copy()? }
+            } else if is(PrismOperation::FtlTrim) {
+                Work::FtlTrim { at: offset, bytes }
+            } else if is(PrismOperation::FtlFlush) {
+                Work::FtlFlush
             } else {
                 return Err(Failure::invalid(format!("operation {operation}: allowed: a prism_operation")));
             };

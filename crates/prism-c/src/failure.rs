@@ -3,7 +3,7 @@
 use crate::types::PrismStatus;
 use pellucid_flash::Status;
 use pellucid_prism::blocking::FlashError;
-use pellucid_prism::{LevelError, MonitorError};
+use pellucid_prism::{LevelError, MonitorError, PolicyError};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 
@@ -58,10 +58,23 @@ impl From<LevelError> for Failure {
     }
 }
 
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Failure {
+        let status = match error {
+            PolicyError::NotReady => PrismStatus::Busy,
+            PolicyError::Overlaps { .. } => PrismStatus::Exists,
+            PolicyError::TooMany | PolicyError::NoRoom { .. } => PrismStatus::NoSpace,
+            PolicyError::Bounds { .. } | PolicyError::OverProvisioning(_) => PrismStatus::Invalid,
+        };
+        Failure::new(status, error)
+    }
+}
+
 impl From<FlashError> for Failure {
     fn from(error: FlashError) -> Failure {
         match error {
             FlashError::Refused(refused) => refused.into(),
+            FlashError::Range(refused) => refused.into(),
             FlashError::Drive(status) => Failure::new(of_drive(status), error),
             FlashError::Level(_) => Failure::new(PrismStatus::Exists, error),
             FlashError::Silent => Failure::new(PrismStatus::Unreachable, error),

@@ -3,12 +3,13 @@
 use crate::failure::{Failure, of_drive};
 use crate::open::{self, Clock};
 use crate::types::{PrismFound, PrismGeometry, PrismStatistics, PrismStatus};
-use pellucid_flash::{SimTime, Tag};
+use pellucid_flash::{Command, Drive, Opcode, SimTime, Tag};
 use pellucid_host::Tower;
-use pellucid_prism::blocking::{Flash, FunctionId, RawId};
+use pellucid_prism::blocking::{Flash, FunctionId, PolicyId, RawId};
 use pellucid_prism::levels::{LevelAnswer, LevelCall, LevelOutcome};
 use pellucid_prism::{
-    AppId, FlashAddress, FunctionCall, FunctionOutcome, Mapping, Monitor, MonitorConfig, Raw, Request,
+    AppId, FlashAddress, FunctionCall, FunctionOutcome, Gc, Mapping, Monitor, MonitorConfig, PolicyConfig,
+    Raw, Request,
 };
 use pellucid_serve::{Bottom, Pace};
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ type Wait = Box<dyn FnMut(&mut Below, Option<SimTime>) -> Option<SimTime> + Send
 pub(crate) enum Kind {
     Raw,
     Function,
+    Policy,
 }
 
 /// A level that is open.
@@ -42,6 +44,10 @@ pub(crate) enum Work {
     BlockErase { address: FlashAddress },
     FlashRead { address: FlashAddress, offset: u64, bytes: usize },
     FlashWrite { address: FlashAddress, mark: u32, data: Vec<u8> },
+    FtlRead { at: u64, bytes: usize },
+    FtlWrite { at: u64, data: Vec<u8> },
+    FtlTrim { at: u64, bytes: u64 },
+    FtlFlush,
 }
 
 /// How it ended; `keep` is what it was submitted with.
@@ -160,13 +166,16 @@ impl<K> Session<K> {
     pub fn open_level(&mut self, name: &str, kind: Kind) -> Result<Opened, Failure> {
         let AppId(namespace) = self.flash.act_on_drive(|monitor| monitor.open(name))?;
         let drive = self.flash.drive();
-        let (interface, image) =
-            (pellucid_flash::Drive::interface(drive, namespace), pellucid_flash::Drive::image_bytes(drive));
+        let (interface, image) = (drive.interface(namespace), drive.image_bytes());
         let raw = Raw::new(namespace, interface, image)?;
         self.catch_up();
         let opened = match kind {
             Kind::Raw => self.flash.open_raw(namespace).map(|RawId(number)| number),
             Kind::Function => self.flash.open_function(namespace).map(|FunctionId(number)| number),
+            Kind::Policy => {
+                let config = PolicyConfig::default();
+                self.flash.open_policy(namespace, &config).map(|PolicyId(number)| number)
+            }
         };
         let geometry = PrismGeometry::new(&raw.geometry(), raw.space().chunks.sector_bytes);
         Ok(Opened { kind, application: name.into(), geometry, number: opened?, raw })
@@ -180,22 +189,23 @@ impl<K> Session<K> {
         Ok(self.flash.act_on_drive(|monitor| monitor.close(&opened.application))?)
     }
 
+    /// The number of a level, if it is of that kind.
+    fn number(&self, opened: &Opened, kind: Kind) -> Result<u32, Failure> {
+        let refuse =
+            || Failure::invalid(format!("a call of the {kind:?} level, and this level is {:?}", opened.kind));
+        (opened.kind == kind).then_some(opened.number).ok_or_else(refuse)
+    }
+
     fn raw(&self, opened: &Opened) -> Result<RawId, Failure> {
-        match opened.kind {
-            Kind::Raw => Ok(RawId(opened.number)),
-            kind => {
-                Err(Failure::invalid(format!("this is a call of the raw level, and the level is {kind:?}")))
-            }
-        }
+        self.number(opened, Kind::Raw).map(RawId)
     }
 
     fn function(&self, opened: &Opened) -> Result<FunctionId, Failure> {
-        match opened.kind {
-            Kind::Function => Ok(FunctionId(opened.number)),
-            kind => Err(Failure::invalid(format!(
-                "this is a call of the function level, and the level is {kind:?}"
-            ))),
-        }
+        self.number(opened, Kind::Function).map(FunctionId)
+    }
+
+    fn policy(&self, opened: &Opened) -> Result<PolicyId, Failure> {
+        self.number(opened, Kind::Policy).map(PolicyId)
     }
 
     pub fn page_read(
@@ -298,6 +308,43 @@ impl<K> Session<K> {
         Ok(self.flash.recover(id, blocks)?)
     }
 
+    pub fn ftl_ioctl(
+        &mut self,
+        opened: &Opened,
+        mapping: Mapping,
+        gc: Gc,
+        range: std::ops::Range<u64>,
+        over_provisioning: f64,
+    ) -> Result<(), Failure> {
+        let id = self.policy(opened)?;
+        self.catch_up();
+        Ok(self.flash.ftl_ioctl(id, mapping, gc, range, over_provisioning)?)
+    }
+
+    pub fn ftl_read(&mut self, opened: &Opened, at: u64, data: &mut [u8]) -> Result<(), Failure> {
+        let id = self.policy(opened)?;
+        self.catch_up();
+        Ok(self.flash.ftl_read(id, at, data)?)
+    }
+
+    pub fn ftl_write(&mut self, opened: &Opened, at: u64, data: &[u8]) -> Result<(), Failure> {
+        let id = self.policy(opened)?;
+        self.catch_up();
+        Ok(self.flash.ftl_write(id, at, data)?)
+    }
+
+    pub fn ftl_trim(&mut self, opened: &Opened, at: u64, bytes: u64) -> Result<(), Failure> {
+        let id = self.policy(opened)?;
+        self.catch_up();
+        Ok(self.flash.ftl_trim(id, at..at.saturating_add(bytes))?)
+    }
+
+    pub fn ftl_flush(&mut self, opened: &Opened) -> Result<(), Failure> {
+        let id = self.policy(opened)?;
+        self.catch_up();
+        Ok(self.flash.ftl_flush(id)?)
+    }
+
     // ---- without waiting
 
     pub fn submit(&mut self, opened: &Opened, work: Work, keep: K) -> Result<(), Failure> {
@@ -306,6 +353,19 @@ impl<K> Session<K> {
         let tag = self.flash.submit(opened.number, call);
         self.under_way.insert(tag, keep);
         Ok(())
+    }
+
+    /// A command of the policy level.
+    fn block(
+        &self,
+        opened: &Opened,
+        opcode: Opcode,
+        at: u64,
+        bytes: u64,
+        data: Vec<u8>,
+    ) -> Result<LevelCall, Failure> {
+        let command = self.flash.ftl_command(self.policy(opened)?, opcode, at, bytes)?;
+        Ok(LevelCall::Policy(Command { data, ..command }))
     }
 
     fn call(&self, opened: &Opened, work: Work) -> Result<LevelCall, Failure> {
@@ -338,6 +398,12 @@ impl<K> Session<K> {
                 self.function(opened)?;
                 LevelCall::Function(FunctionCall::Write { address, mark, data })
             }
+            Work::FtlRead { at, bytes } => {
+                self.block(opened, Opcode::Read, at, bytes as u64, vec![0; bytes])?
+            }
+            Work::FtlWrite { at, data } => self.block(opened, Opcode::Write, at, data.len() as u64, data)?,
+            Work::FtlTrim { at, bytes } => self.block(opened, Opcode::Trim, at, bytes, Vec::new())?,
+            Work::FtlFlush => self.block(opened, Opcode::Flush, 0, 0, Vec::new())?,
         })
     }
 
@@ -368,7 +434,7 @@ impl<K> Session<K> {
 
 fn done<K>(answer: LevelAnswer, keep: K, now: SimTime) -> Done<K> {
     match answer.outcome {
-        LevelOutcome::Raw(completion) => Done {
+        LevelOutcome::Raw(completion) | LevelOutcome::Policy(completion) => Done {
             keep,
             at: completion.completed,
             status: of_drive(completion.status),
@@ -395,5 +461,5 @@ fn sectors(opened: &Opened, bytes: u64) -> Result<u32, Failure> {
 }
 
 fn sector_bytes(monitor: &Below) -> u32 {
-    pellucid_flash::Drive::image_bytes(monitor) as u32
+    monitor.image_bytes() as u32
 }

@@ -87,6 +87,20 @@ pub enum PrismMapping {
     Block = 1,
 }
 
+/// How the policy level chooses what it empties next.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrismGc {
+    /// What costs the fewest copies.
+    Greedy = 0,
+    /// What was begun first.
+    Fifo = 1,
+    /// What was changed last the longest ago.
+    Lru = 2,
+    /// What is worth most by age and cost.
+    CostBenefit = 3,
+}
+
 /// What a block was found to hold when the function level was opened.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,6 +157,14 @@ pub enum PrismOperation {
     FlashRead = 3,
     /// As `Flash_Write`: `address`, `data`, `length`, `mark`.
     FlashWrite = 4,
+    /// As `FTL_Read`: `offset`, `data`, `length`.
+    FtlRead = 5,
+    /// As `FTL_Write`: the same.
+    FtlWrite = 6,
+    /// As `FTL_Trim`: `offset`, `length`.
+    FtlTrim = 7,
+    /// As `FTL_Flush`.
+    FtlFlush = 8,
 }
 
 /// An operation that is not waited for.
@@ -157,7 +179,7 @@ pub struct PrismRequest {
     pub mark: u32,
     /// Where, at the raw and function levels.
     pub address: PrismAddress,
-    /// `FLASH_READ`: bytes behind the beginning of the page, whole sectors.
+    /// `FLASH_READ`: bytes behind the beginning of the page, whole sectors. At the policy level: the first byte.
     pub offset: u64,
     /// Where the data come from, or go to. What is written is copied before `prism_submit` returns. What is read is put here by the
     /// `prism_poll` that tells of it, so the memory must be there until then.
