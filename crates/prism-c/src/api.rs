@@ -323,7 +323,7 @@ pub unsafe extern "C" fn prism_release(drive: *const PrismDrive, name: *const c_
 /// # Safety
 /// A handle that is open, and a string; the statistics can be stored.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn prism_statistics(
+pub unsafe extern "C" fn prism_statistics_of(
     drive: *const PrismDrive,
     name: *const c_char,
     statistics: *mut PrismStatistics,
@@ -376,7 +376,7 @@ pub unsafe extern "C" fn prism_open_raw(
     unsafe { open_level(drive, name, Kind::Raw, level) }
 }
 
-/// Opens the function level on the flash of an application. What it finds there is listed by `prism_found`; calls but that one and
+/// Opens the function level on the flash of an application. What it finds there is listed by `prism_found_blocks`; calls but that one and
 /// `prism_recover` are refused until `prism_recover` has said what of it is still needed, unless nothing was found.
 ///
 /// # Safety
@@ -631,7 +631,7 @@ pub unsafe extern "C" fn Flash_Write(
     unsafe { prism_flash_write_marked(level, address, 0, length, data) }
 }
 
-/// As `Flash_Write`; the application's own word stands beside the data, and is listed by `prism_found` after a restart.
+/// As `Flash_Write`; the application's own word stands beside the data, and is listed by `prism_found_blocks` after a restart.
 ///
 /// # Safety
 /// A handle that is open; so many bytes are at `data`.
@@ -657,7 +657,7 @@ pub unsafe extern "C" fn prism_flash_write_marked(
 /// # Safety
 /// A handle that is open; so many blocks can be stored at `blocks`, and their number at `count`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn prism_found(
+pub unsafe extern "C" fn prism_found_blocks(
     level: *const PrismLevel,
     blocks: *mut PrismFound,
     room: u32,

@@ -113,6 +113,18 @@ typedef enum prism_mapping {
     PRISM_MAPPING_BLOCK = 1,
 } prism_mapping;
 
+/* How the policy level chooses what it empties next. */
+typedef enum prism_gc {
+    /* What costs the fewest copies. */
+    PRISM_GC_GREEDY = 0,
+    /* What was begun first. */
+    PRISM_GC_FIFO = 1,
+    /* What was changed last the longest ago. */
+    PRISM_GC_LRU = 2,
+    /* What is worth most by age and cost. */
+    PRISM_GC_COST_BENEFIT = 3,
+} prism_gc;
+
 /* What a block was found to hold when the function level was opened. */
 typedef struct prism_found {
     /* The block. */
@@ -163,6 +175,14 @@ typedef enum prism_operation {
     PRISM_OPERATION_FLASH_READ = 3,
     /* As `Flash_Write`: `address`, `data`, `length`, `mark`. */
     PRISM_OPERATION_FLASH_WRITE = 4,
+    /* As `FTL_Read`: `offset`, `data`, `length`. */
+    PRISM_OPERATION_FTL_READ = 5,
+    /* As `FTL_Write`: the same. */
+    PRISM_OPERATION_FTL_WRITE = 6,
+    /* As `FTL_Trim`: `offset`, `length`. */
+    PRISM_OPERATION_FTL_TRIM = 7,
+    /* As `FTL_Flush`. */
+    PRISM_OPERATION_FTL_FLUSH = 8,
 } prism_operation;
 
 /* An operation that is not waited for. */
@@ -175,7 +195,10 @@ typedef struct prism_request {
     uint32_t mark;
     /* Where, at the raw and function levels. */
     prism_address address;
-    /* `FLASH_READ`: bytes behind the beginning of the page, whole sectors. */
+    /*
+     * `FLASH_READ`: bytes behind the beginning of the page, whole sectors. At the policy level: the first
+     * byte.
+     */
     uint64_t offset;
     /*
      * Where the data come from, or go to. What is written is copied before `prism_submit` returns. What is
@@ -293,7 +316,7 @@ prism_status prism_release(const prism_drive *drive, const char *name);
  *
  * Needs: A handle that is open, and a string; the statistics can be stored.
  */
-prism_status prism_statistics(const prism_drive *drive, const char *name, prism_statistics *statistics);
+prism_status prism_statistics_of(const prism_drive *drive, const char *name, prism_statistics *statistics);
 
 /* ---- Levels */
 
@@ -305,13 +328,21 @@ prism_status prism_statistics(const prism_drive *drive, const char *name, prism_
 prism_status prism_open_raw(const prism_drive *drive, const char *name, prism_level **level);
 
 /*
- * Opens the function level on the flash of an application. What it finds there is listed by `prism_found`;
- * calls but that one and `prism_recover` are refused until `prism_recover` has said what of it is still
- * needed, unless nothing was found.
+ * Opens the function level on the flash of an application. What it finds there is listed by
+ * `prism_found_blocks`; calls but that one and `prism_recover` are refused until `prism_recover` has said
+ * what of it is still needed, unless nothing was found.
  *
  * Needs: A handle that is open, and a string; a pointer can be stored at `level`.
  */
 prism_status prism_open_function(const prism_drive *drive, const char *name, prism_level **level);
+
+/*
+ * Opens the policy level on the flash of an application. Nothing can be read or written before `FTL_Ioctl`
+ * has set a range up.
+ *
+ * Needs: A handle that is open, and a string; a pointer can be stored at `level`.
+ */
+prism_status prism_open_policy(const prism_drive *drive, const char *name, prism_level **level);
 
 /*
  * Closes a level, after what is under way on it. Null is nothing. Where it ends with `PRISM_STATUS_BUSY` the
@@ -412,8 +443,8 @@ prism_status Flash_Read(const prism_level *level, prism_address address, uint64_
 prism_status Flash_Write(const prism_level *level, prism_address address, uint64_t length, const void *data);
 
 /*
- * As `Flash_Write`; the application's own word stands beside the data, and is listed by `prism_found` after a
- * restart.
+ * As `Flash_Write`; the application's own word stands beside the data, and is listed by `prism_found_blocks`
+ * after a restart.
  *
  * Needs: A handle that is open; so many bytes are at `data`.
  */
@@ -425,7 +456,7 @@ prism_status prism_flash_write_marked(const prism_level *level, prism_address ad
  *
  * Needs: A handle that is open; so many blocks can be stored at `blocks`, and their number at `count`.
  */
-prism_status prism_found(const prism_level *level, prism_found *blocks, uint32_t room, uint32_t *count);
+prism_status prism_found_blocks(const prism_level *level, prism_found *blocks, uint32_t room, uint32_t *count);
 
 /*
  * Says which of the blocks that were found are still needed. They are mapped from now on; all others are
@@ -434,6 +465,54 @@ prism_status prism_found(const prism_level *level, prism_found *blocks, uint32_t
  * Needs: A handle that is open; so many addresses are at `blocks`.
  */
 prism_status prism_recover(const prism_level *level, const prism_address *blocks, uint32_t count);
+
+/* ---- Policy level */
+
+/*
+ * Sets up the bytes from `begin` to before `end`: how they are mapped (a `prism_mapping`), which block
+ * garbage collection empties next (a `prism_gc`), and how many percent of flash they have beside their size.
+ * It waits until the range has found its data: a range that was set up before has to be the same in
+ * everything but `gc`. A level has 8 ranges at most, which do not overlap.
+ *
+ * Needs: A handle that is open.
+ */
+prism_status prism_ftl_ioctl(const prism_level *level, uint32_t mapping, uint32_t gc, uint64_t begin, uint64_t end, uint32_t over_provisioning_percent);
+
+/*
+ * As `prism_ftl_ioctl`, with 25 % of over-provisioning.
+ *
+ * Needs: A handle that is open.
+ */
+prism_status FTL_Ioctl(const prism_level *level, uint32_t mapping, uint32_t gc, uint64_t begin, uint64_t end);
+
+/*
+ * Reads `length` bytes, whole sectors, from byte `at` on. What was never written is zeros.
+ *
+ * Needs: A handle that is open; so many bytes can be stored at `data`.
+ */
+prism_status FTL_Read(const prism_level *level, uint64_t at, void *data, uint64_t length);
+
+/*
+ * Writes `length` bytes, whole sectors, from byte `at` on. They survive a crash once `FTL_Flush` has ended.
+ *
+ * Needs: A handle that is open; so many bytes are at `data`.
+ */
+prism_status FTL_Write(const prism_level *level, uint64_t at, const void *data, uint64_t length);
+
+/*
+ * Says that nothing in `length` bytes, whole sectors, from byte `at` on is needed any more. They read as
+ * zeros.
+ *
+ * Needs: A handle that is open.
+ */
+prism_status FTL_Trim(const prism_level *level, uint64_t at, uint64_t length);
+
+/*
+ * Brings everything that was written before to the flash.
+ *
+ * Needs: A handle that is open.
+ */
+prism_status FTL_Flush(const prism_level *level);
 
 /* ---- Without waiting */
 

@@ -1,0 +1,106 @@
+//! The example in C, compiled with AddressSanitizer, on every kind of drive.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("pellucid-prism-c-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("a temporary directory");
+    path
+}
+
+/// What was said, if it went wrong.
+fn run(command: &mut Command) -> Result<Output, String> {
+    let output = command.output().map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(output),
+        false => Err(format!(
+            "{command:?}: {}\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        )),
+    }
+}
+
+/// The example, made once; `None`: there is no C compiler here.
+fn example() -> Option<&'static Path> {
+    static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let Some(compiler) = ["cc", "gcc", "clang"].into_iter().find(|name| {
+            Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
+        }) else {
+            eprintln!("SKIPPED: no C compiler; the C interface is not tested");
+            return None;
+        };
+        let directory = scratch("example");
+        // The library lies where the tests lie, under the name that cargo gives it.
+        let mine = std::env::current_exe().expect("this test");
+        let built = mine.parent().expect("a directory").join("libpellucid_prism_c.so");
+        for name in ["libpellucid-prism.so", "libpellucid-prism.so.1"] {
+            let link = directory.join(name);
+            let _ = std::fs::remove_file(&link);
+            std::os::unix::fs::symlink(&built, link).expect("a link");
+        }
+        let program = directory.join("levels");
+        let mut compile = Command::new(compiler);
+        compile.args([
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pedantic",
+            "-g",
+            "-fsanitize=address,undefined",
+        ]);
+        compile.arg(root().join("examples/c/levels.c")).arg("-o").arg(&program);
+        compile.arg("-I").arg(root().join("crates/prism-c/include")).arg("-L").arg(&directory);
+        compile.arg("-lpellucid-prism").arg(format!("-Wl,-rpath,{}", directory.display()));
+        if let Err(why) = run(&mut compile) {
+            panic!("the example does not compile: {why}");
+        }
+        Some(program)
+    })
+    .as_deref()
+}
+
+/// Runs the example; it checks what it reads itself.
+fn levels(arguments: &[&str]) {
+    let Some(program) = example() else { return };
+    let output = run(Command::new(program).args(arguments)).unwrap_or_else(|why| panic!("{why}"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("policy wrote"), "{said}");
+}
+
+/// Modelled: 8 LUNs, 64 MiB.
+const SMALL: &str = "open-channel,drive.media.channels=2,drive.media.ways=4,drive.media.planes=1,\
+                     drive.media.multi_plane=false,drive.media.blocks=64,drive.media.pages=16";
+
+#[test]
+fn in_process_in_virtual_time() {
+    levels(&[]);
+}
+
+#[test]
+fn in_process_in_real_time() {
+    levels(&[SMALL, "all", "real"]);
+}
+
+#[test]
+fn mistakes_get_a_sentence() {
+    let Some(program) = example() else { return };
+    let missing = Command::new(program).arg("file:/nonexistent/drive").output().expect("it runs");
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert!(
+        !missing.status.success() && said.contains("prism_open: unreachable: /nonexistent/drive"),
+        "{said}"
+    );
+    let unknown = Command::new(program).arg("open-chanel").output().expect("it runs");
+    let said = String::from_utf8_lossy(&unknown.stderr);
+    assert!(said.contains("prism_open: invalid") && said.contains("open-channel"), "{said}");
+}
