@@ -53,6 +53,8 @@ pub struct Reference {
     serial: u64,
     rng: Rng,
     pub faults: Faults,
+    /// Chunks whose writes and resets all fail.
+    dying: std::ops::Range<u32>,
     now: SimTime,
     done: VecDeque<Completion>,
     /// Commands by kind: reads, writes, resets.
@@ -92,11 +94,17 @@ impl Reference {
             serial: 0,
             rng: Rng::stream(seed, "reference"),
             faults: Faults::default(),
+            dying: 0..0,
             now: SimTime::ZERO,
             done: VecDeque::new(),
             commands: [0; 3],
             too_many_open: 0,
         }
+    }
+
+    /// From now on no write or reset of these chunks ends well.
+    pub fn kill(&mut self, chunks: std::ops::Range<u32>) {
+        self.dying = chunks;
     }
 
     /// Takes a chunk out of use before anybody uses the drive.
@@ -214,7 +222,7 @@ impl Reference {
                 if opens && self.is_full(command.lba) {
                     self.too_many_open += 1;
                     status = Status::ChunkWriteInvalid;
-                } else if self.rng.chance(self.faults.write) {
+                } else if self.dying.contains(&number) || self.rng.chance(self.faults.write) {
                     // The chunk is closed, or the next write goes behind the failed one.
                     let closed = self.rng.chance(0.5);
                     status = if closed { Status::ChunkClosedEarly } else { Status::ChunkWriteFailed };
@@ -231,7 +239,7 @@ impl Reference {
             Opcode::Reset => {
                 let number = self.geometry.chunk_number(self.address(command.lba));
                 self.writing[number as usize] = false;
-                let fails = self.rng.chance(self.faults.reset);
+                let fails = self.dying.contains(&number) || self.rng.chance(self.faults.reset);
                 let chunk = self.chunk(command.lba);
                 match chunk.state {
                     ChunkState::Offline => status = Status::ChunkOffline,

@@ -56,6 +56,9 @@ use pellucid_flash::Status;
 /// Commands that the monitor has under way by itself at a time, when nobody else is served.
 const BATCH: usize = 64;
 
+/// Chunks that the monitor has open: of records, and those that are filled while LUNs change places.
+const OPEN_CHUNKS: u32 = 4;
+
 /// An application that is open.
 #[derive(Clone, Debug)]
 struct Opened {
@@ -72,8 +75,8 @@ enum Commit {
     Place { app: u16, block: u32, chunk: u32 },
     /// This command ends.
     Answer(u32),
-    /// The blocks that the leveller has copied have changed places.
-    Swapped,
+    /// The blocks that the leveller has copied have new places.
+    Moved,
 }
 
 /// A drive divided among applications. Clone it to fork the future of both.
@@ -293,6 +296,9 @@ impl<D: Drive> Monitor<D> {
     /// Opens an application that has flash: its namespace is there from now on.
     pub fn open(&mut self, name: &str) -> Result<AppId, MonitorError> {
         let id = self.known(name)?;
+        if self.records.dead {
+            return Err(MonitorError::NoState);
+        }
         self.open_now(id);
         Ok(id)
     }
@@ -330,7 +336,10 @@ impl<D: Drive> Monitor<D> {
     }
 
     fn at_rest(&self, id: AppId, name: &str) -> Result<(), MonitorError> {
-        match self.opened.get(usize::from(id.0)).and_then(Option::as_ref).map_or(0, |app| app.under_way) {
+        let under_way =
+            self.opened.get(usize::from(id.0)).and_then(Option::as_ref).map_or(0, |app| app.under_way);
+        let held = self.held.iter().filter(|(_, command)| command.namespace == id.0).count();
+        match under_way + held {
             0 => Ok(()),
             commands => Err(MonitorError::Busy { name: name.into(), commands }),
         }
@@ -362,14 +371,20 @@ impl<D: Drive> Monitor<D> {
         }
     }
 
-    /// What an application sees, as the state has it. Where the drive limits open chunks it may have its share.
+    /// What an application sees, as the state has it. Where the drive limits open chunks it may have its share, beside those that the
+    /// monitor needs for itself.
     fn view_of(&self, app: &Application) -> ChunkView {
-        let share = self.geometry.open_chunks_max * app.luns.len() as u32 / self.geometry.parallel_units();
+        let share = |max: u32, luns: u32, of: u32| match max {
+            0 => 0,
+            max => (max.saturating_sub(OPEN_CHUNKS) * luns / of).max(1),
+        };
+        let luns = app.luns.len() as u32;
         let own = ChunkGeometry {
             groups: app.channels,
-            units: app.luns.len() as u32 / app.channels,
+            units: luns / app.channels,
             chunks: self.state.shown,
-            open_chunks_max: share.max(self.geometry.open_chunks_max.min(1)),
+            open_chunks_max: share(self.geometry.open_chunks_max, luns, self.geometry.parallel_units()),
+            open_chunks_per_unit_max: share(self.geometry.open_chunks_per_unit_max, 1, 1),
             ..self.geometry
         };
         let mut view = ChunkView::listed(self.geometry, own);
@@ -537,7 +552,8 @@ impl<D: Drive> Monitor<D> {
     /// A chunk of a LUN is bad: a spare takes its place, if it was shown. Returns whether the LUN shows as many good ones as before.
     fn put_aside(&mut self, lun: u32, chunk: u32) -> bool {
         let place = self.state.luns[lun as usize].shown.iter().position(|&shown| shown == chunk);
-        let spare = self.spares(lun).find(|&spare| spare != chunk && !self.leveller.uses(lun, spare));
+        let number = lun * self.geometry.chunks;
+        let spare = self.spares(lun).find(|&spare| spare != chunk && !self.leveller.uses(number + spare));
         let record = &mut self.state.luns[lun as usize];
         match (place, spare) {
             (Some(_), None) => return false,
@@ -569,6 +585,13 @@ impl<D: Drive> Monitor<D> {
                 let chunk = opened.view.chunk_on_drive(block).expect("each block is a chunk");
                 assert!(seen.insert(chunk), "chunk {chunk} is seen twice, by {} as block {block}", app.name);
                 assert!(!self.records.keeps(chunk), "{} sees a record", app.name);
+                let lun = app.luns[(block / self.state.shown) as usize];
+                let known = self.chunk_of(lun, block % self.state.shown);
+                assert!(
+                    chunk == known || !self.commits.is_empty() || self.records.dead,
+                    "{}: block {block}",
+                    app.name
+                );
             }
         }
     }

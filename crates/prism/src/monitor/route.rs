@@ -22,8 +22,8 @@ pub(super) enum What {
     Call(usize),
     /// Pages of a record of the state, or the reset before them.
     Record { ring: usize, pages: u32 },
-    /// Of the two LUNs that change places.
-    Level,
+    /// Of two LUNs that change places: which one, or which chunk.
+    Level(u32),
 }
 
 /// A command to the drive.
@@ -50,7 +50,7 @@ impl<D: Drive> Monitor<D> {
     /// Hands a command of the monitor's own to the drive.
     pub(super) fn send(&mut self, what: What, command: Command) {
         let op = self.ops.take();
-        self.ops[op] = Op { what, ..Op::default() };
+        self.ops[op] = Op { what, sectors: command.sectors, ..Op::default() };
         self.drive.submit(self.now, Command { tag: op.into(), ..command });
     }
 
@@ -127,14 +127,27 @@ impl<D: Drive> Monitor<D> {
         let first = own.address(command.lba).map(|address| own.chunk_number(address));
         let inside = |first: &u32| u64::from(*first) + u64::from(command.sectors) <= view.chunks().into();
         let Some(first) = first.filter(inside) else {
+            self.opened[usize::from(app)].as_mut().expect("it is open").statistics.refused += 1;
             return self.up.push_back(command.refused(submitted, Status::LbaOutOfRange));
         };
         if command.sectors == 0 || command.vector.is_some() {
             return self.up.push_back(command.refused(submitted, Status::InvalidField));
         }
+        command.data.clear();
+        command.data.resize(command.sectors as usize * ChunkInfo::BYTES, 0);
+        let op = self.take_op(app, &command, submitted);
+        self.ops[op].first = first;
+        self.ops[op].ended = Some(command.refused(submitted, Status::Success));
+        self.ask_parts(op);
+    }
+
+    /// Asks each LUN that has blocks of a report.
+    fn ask_parts(&mut self, report: u32) {
+        let Op { app, first, sectors, .. } = self.ops[report];
+        let view = &self.opened[usize::from(app)].as_ref().expect("it has a command").view;
         // LUN, first and last chunk.
         let mut runs: Vec<(u32, u32, u32)> = Vec::new();
-        for block in first..first + command.sectors {
+        for block in first..first + sectors {
             let chunk = view.chunk_on_drive(block).expect("each block is a chunk");
             let lun = chunk / self.geometry.chunks;
             match runs.iter_mut().rev().find(|run| run.0 == lun) {
@@ -142,14 +155,10 @@ impl<D: Drive> Monitor<D> {
                 None => runs.push((lun, chunk, chunk)),
             }
         }
-        command.data.clear();
-        command.data.resize(command.sectors as usize * ChunkInfo::BYTES, 0);
-        let op = self.take_op(app, &command, submitted);
-        (self.ops[op].left, self.ops[op].first) = (runs.len() as u32, first);
-        self.ops[op].ended = Some(command.refused(submitted, Status::Success));
+        self.ops[report].left = runs.len() as u32;
         for (_, from, to) in runs {
             let part = self.own(Opcode::Report, from, 0, to - from + 1, Vec::new());
-            self.send(What::Part(op), part);
+            self.send(What::Part(report), part);
         }
     }
 
@@ -164,11 +173,11 @@ impl<D: Drive> Monitor<D> {
         }
         self.ops.release(op);
         match what {
-            What::Part(report) => self.part_ended(report, &completion),
+            What::Part(report) => self.part_ended(report, self.ops[op].sectors, &completion),
             What::Look { op, at } => self.looked(op, at, &completion),
             What::Call(at) => self.answers[at] = Some(completion),
             What::Record { ring, pages } => self.record_ended(ring, pages, &completion),
-            What::Level => self.level_ended(completion),
+            What::Level(of) => self.level_ended(of, completion),
             What::Nothing | What::Command => {}
         }
     }
@@ -222,7 +231,8 @@ impl<D: Drive> Monitor<D> {
         self.up.push_back(completion);
     }
 
-    fn part_ended(&mut self, report: u32, part: &Completion) {
+    /// The drive has told of `chunks` chunks.
+    fn part_ended(&mut self, report: u32, chunks: u32, part: &Completion) {
         let (app, first, count) = (self.ops[report].app, self.ops[report].first, self.ops[report].sectors);
         let record = &mut self.ops[report];
         record.left -= 1;
@@ -230,6 +240,9 @@ impl<D: Drive> Monitor<D> {
         let whole = record.ended.as_mut().expect("a report under way");
         whole.completed = part.completed;
         match (&self.opened[usize::from(app)], part.status) {
+            (_, Status::Success) if part.data.len() != chunks as usize * ChunkInfo::BYTES => {
+                whole.status = Status::InvalidField;
+            }
             (Some(opened), Status::Success) => {
                 let (view, own) = (&opened.view, opened.view.geometry());
                 for info in part.data.as_chunks().0.iter().filter_map(ChunkInfo::decode) {
@@ -248,10 +261,17 @@ impl<D: Drive> Monitor<D> {
             }
             (_, status) => whole.status = status,
         }
-        if left == 0 {
-            let whole = self.ops[report].ended.take().expect("a report under way");
-            self.finish(report, whole);
+        if left > 0 {
+            return;
         }
+        // A block that has moved meanwhile is asked for again.
+        if whole.status == Status::Success
+            && whole.data.iter().step_by(ChunkInfo::BYTES).any(|&state| state == 0)
+        {
+            return self.ask_parts(report);
+        }
+        let whole = self.ops[report].ended.take().expect("a report under way");
+        self.finish(report, whole);
     }
 
     // ---- erases, and blocks that cannot be erased
@@ -275,8 +295,10 @@ impl<D: Drive> Monitor<D> {
             };
             let chunk = self.reset_chunk(op, &completion, at);
             if !failed && matches!(completion.status, Status::Success | Status::ChunkOffline) {
-                self.count_erase(chunk / self.geometry.chunks);
-                self.leveller.note_erase(chunk / self.geometry.chunks);
+                let lun = chunk / self.geometry.chunks;
+                self.count_erase(lun);
+                let erases = self.state.luns[lun as usize].erases;
+                self.leveller.note_erase(lun, erases.is_multiple_of(self.state.shown.into()));
                 if let Some(opened) = &mut self.opened[app] {
                     opened.statistics.erases += 1;
                 }
@@ -366,7 +388,7 @@ impl<D: Drive> Monitor<D> {
                 }
                 self.finish(op, ended);
             }
-            Commit::Swapped => self.swapped(),
+            Commit::Moved => self.moved(),
         }
     }
 

@@ -106,6 +106,7 @@ impl<D: Drive> Monitor<D> {
         format: bool,
         mut wait: impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
     ) -> Result<(), MonitorError> {
+        self.leveller.paused = true;
         let chunks = self.geometry.chunks;
         let runs = (0..self.geometry.parallel_units()).map(|lun| (lun * chunks, chunks)).collect();
         let infos = self.infos_by(runs, &mut wait)?;
@@ -150,6 +151,8 @@ impl<D: Drive> Monitor<D> {
                 (opened, _) => *opened = None,
             }
         }
+        self.leveller.paused = false;
+        self.pump();
         Ok(())
     }
 

@@ -69,12 +69,6 @@ impl State {
         }
     }
 
-    /// LUN and block that a chunk of a LUN stands for, from the owner's side; `None`: it is not shown.
-    pub fn meaning(&self, lun: u32, chunk: u32) -> Option<(u32, u32)> {
-        let block = self.luns[lun as usize].shown.iter().position(|&shown| shown == chunk)? as u32;
-        Some((self.home(lun, block), block))
-    }
-
     /// Whether a LUN may be given away.
     pub fn is_free(&self, lun: u32) -> bool {
         let swaps = self.swap.as_ref().is_some_and(|swap| swap.luns.contains(&lun));

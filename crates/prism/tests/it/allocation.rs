@@ -165,7 +165,7 @@ fn no_command_reaches_beyond_the_allocation() {
     for lba in [beyond, hole, 1 << 40, u64::MAX, u64::MAX - 3] {
         bad.extend([read(a.0, lba), write(a.0, lba, 9), reset(a.0, lba)].map(|command| (command, 1)));
         let report = Command::new(1, Opcode::Report, Lba(lba), 1, Vec::new());
-        bad.push((Command { namespace: a.0, ..report }, 0));
+        bad.push((Command { namespace: a.0, ..report }, 1));
         // One bad address of a list refuses all of it.
         let listed = |opcode, destinations: Vec<Lba>| {
             let vector = Vector { addresses: vec![Lba(0), Lba(lba)], destinations, metadata: Vec::new() };
@@ -185,7 +185,7 @@ fn no_command_reaches_beyond_the_allocation() {
     // Runs that leave their block, and reports that leave the flash.
     bad.push((Command { sectors: 5, ..read(a.0, 60) }, 1));
     bad.push((Command { sectors: u32::MAX, ..read(a.0, 0) }, 1));
-    bad.push((Command { namespace: a.0, ..Command::new(1, Opcode::Report, Lba(0), 23, Vec::new()) }, 0));
+    bad.push((Command { namespace: a.0, ..Command::new(1, Opcode::Report, Lba(0), 23, Vec::new()) }, 1));
     let mut refused = 0;
     for (command, counted) in bad {
         let text = format!("{command:?}");
