@@ -218,9 +218,8 @@ fn ranges_that_differ_are_refused_until_a_format() {
 
     // Somebody else's data.
     let mut drive = drive_with_foreign_data();
-    assert!(
-        open(&PolicyConfig::default(), drive.clone(), SimTime::ZERO).unwrap_err().contains("formatted first")
-    );
+    let refused = open(&PolicyConfig::default(), drive.clone(), SimTime::ZERO).unwrap_err();
+    assert!(refused.contains("formatted first"), "{refused}");
     drive = open(&format, drive, SimTime::ZERO).expect("it is formatted").drive;
     assert!(open(&PolicyConfig::default(), drive, SimTime::ZERO).is_ok());
 }
@@ -233,5 +232,8 @@ fn drive_with_foreign_data() -> Reference {
     );
     (0..200).for_each(|_| world.submit());
     world.drain();
-    world.host.drive
+    let mut drive = world.host.drive;
+    // Nothing of the host FTL is under way any more.
+    drive.power_cut();
+    drive
 }
