@@ -1,7 +1,7 @@
 //! The shape of an application's flash, and the one place where its addresses become those of the port.
 
 use crate::{FlashAddress, LevelError};
-use pellucid_flash::{ChunkAddress, ChunkGeometry, Interface, Lba};
+use pellucid_flash::{ChunkAddress, ChunkGeometry, Interface, Layout, Lba, Split};
 use std::fmt;
 
 /// `SSD_geometry` of the paper (its figure 3): what every level shows.
@@ -52,6 +52,29 @@ impl SsdGeometry {
     /// Bytes in all.
     pub const fn bytes(&self) -> u64 {
         self.blocks() as u64 * self.block_bytes()
+    }
+
+    /// What a [`Pool`](pellucid_ftl::Pool) of the blocks has to know: a LUN is a die, and a block has its number.
+    pub(crate) fn layout(&self) -> Layout {
+        let SsdGeometry { channel_count, luns_each_channel, blocks_each_lun, pages_each_block, page_bytes } =
+            *self;
+        Layout {
+            channels: channel_count,
+            dies_per_channel: luns_each_channel,
+            dies: self.luns(),
+            blocks_per_die: blocks_each_lun,
+            blocks: self.blocks(),
+            stripes_per_block: pages_each_block,
+            units_per_stripe: 1,
+            units_per_block: pages_each_block,
+            units: self.blocks().saturating_mul(pages_each_block),
+            sectors_per_unit: 1,
+            sector_bytes: page_bytes,
+            unit_bytes: page_bytes,
+            spare_bytes_per_unit: 0,
+            pages_per_unit: 1,
+            split: Split::new(pages_each_block, 1, blocks_each_lun, 1),
+        }
     }
 
     /// Whether there is such a page.

@@ -13,7 +13,7 @@
 
 use crate::SsdGeometry;
 use pellucid_flash::slab::List;
-use pellucid_flash::{BlockId, DieId, Layout, Split};
+use pellucid_flash::{BlockId, DieId};
 use pellucid_ftl::Pool;
 use std::collections::VecDeque;
 
@@ -108,7 +108,7 @@ impl Blocks {
         let of_channel = geometry.luns_each_channel * geometry.blocks_each_lun;
         let counts = Counts { good: of_channel, mapped: of_channel, held: 0 };
         Blocks {
-            pool: Pool::new(&layout(&geometry), 0..geometry.blocks_each_lun),
+            pool: Pool::new(&geometry.layout(), 0..geometry.blocks_each_lun),
             luns: vec![Lun::default(); geometry.luns() as usize],
             blocks,
             counts: vec![counts; geometry.channel_count as usize],
@@ -290,28 +290,5 @@ impl std::ops::IndexMut<u32> for Blocks {
     #[inline]
     fn index_mut(&mut self, block: u32) -> &mut Block {
         &mut self.blocks[block as usize]
-    }
-}
-
-/// What the pool has to know: a LUN is a die.
-fn layout(geometry: &SsdGeometry) -> Layout {
-    let SsdGeometry { channel_count, luns_each_channel, blocks_each_lun, pages_each_block, page_bytes } =
-        *geometry;
-    Layout {
-        channels: channel_count,
-        dies_per_channel: luns_each_channel,
-        dies: geometry.luns(),
-        blocks_per_die: blocks_each_lun,
-        blocks: geometry.blocks(),
-        stripes_per_block: pages_each_block,
-        units_per_stripe: 1,
-        units_per_block: pages_each_block,
-        units: geometry.blocks().saturating_mul(pages_each_block),
-        sectors_per_unit: 1,
-        sector_bytes: page_bytes,
-        unit_bytes: page_bytes,
-        spare_bytes_per_unit: 0,
-        pages_per_unit: 1,
-        split: Split::new(pages_each_block, 1, blocks_each_lun, 1),
     }
 }

@@ -20,9 +20,11 @@
 //! the same range finds its data again, in whatever order they come; one that overlaps another that is remembered is refused. A range that
 //! is remembered and not configured stays as it is. With [`PolicyConfig::format`] a start forgets everything.
 
+mod block_map;
 mod record;
 
 use crate::{LevelError, Mapping, Space, SsdGeometry};
+use block_map::BlockMap;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
     Command, Completion, Figure, Interface, Lba, Notice, Opcode, SimTime, Stage, StageTimes, Status, Tag,
@@ -130,6 +132,7 @@ pub enum PolicyError {
 #[derive(Clone, Debug)]
 enum Work {
     Page(Box<HostFtl>),
+    Block(Box<BlockMap>),
 }
 
 /// Calls the layer of each kind.
@@ -137,6 +140,7 @@ macro_rules! each {
     ($self:expr, $layer:ident => $call:expr) => {
         match $self {
             Work::Page($layer) => $call,
+            Work::Block($layer) => $call,
         }
     };
 }
@@ -288,8 +292,9 @@ impl Policy {
 
     /// The most bytes that another range could have, about.
     pub fn room_for(&self, mapping: Mapping, over_provisioning: f64) -> u64 {
-        let rows = self.free_rows();
-        let spec = Spec { sectors: 0..0, mapping, gc: Gc::Greedy, over_provisioning, rows, id: 0 };
+        let free = self.free_rows();
+        let rows = free.len() as u64;
+        let spec = Spec { sectors: 0..0, mapping, gc: Gc::Greedy, over_provisioning, rows: free, id: 0 };
         let sectors = match mapping {
             Mapping::Page => {
                 let config = HostFtlConfig { capacity_bytes: None, ..self.host_ftl_config(&spec) };
@@ -308,7 +313,11 @@ impl Policy {
                     Err(_) => 0,
                 }
             }
-            Mapping::Block => 0,
+            Mapping::Block => {
+                let chunks = rows * u64::from(self.geometry().luns());
+                let blocks = block_map::most_blocks(chunks, over_provisioning);
+                blocks * u64::from(self.space.chunks.chunk_sectors)
+            }
         };
         sectors * u64::from(self.space.chunks.sector_bytes)
     }
@@ -328,6 +337,7 @@ impl Policy {
         let range = self.ranges.iter().find(|range| range.spec.sectors.contains(&sector))?;
         match &range.work {
             Work::Page(ftl) => Some(ftl),
+            Work::Block(_) => None,
         }
     }
 
@@ -426,7 +436,11 @@ impl Policy {
     fn build(&self, spec: &Spec) -> Result<Work, String> {
         match spec.mapping {
             Mapping::Page => self.build_pages(spec).map(|ftl| Work::Page(Box::new(ftl))),
-            Mapping::Block => Err("block mapping".into()),
+            Mapping::Block => {
+                let (sectors, rows) = (spec.sectors.end - spec.sectors.start, spec.rows.clone());
+                let map = BlockMap::new(self.space, rows, sectors, spec.gc, spec.id);
+                map.map(|map| Work::Block(Box::new(map)))
+            }
         }
     }
 
@@ -635,10 +649,16 @@ impl Machine for Policy {
 
     /// What was configured has commands for the drive now.
     fn next_event(&self) -> Option<SimTime> {
-        if self.record.has_command() || (self.record.is_kept() && self.unsent) {
-            return Some(self.now);
+        match self.record.is_kept() {
+            _ if self.record.has_command() => Some(self.now),
+            // Ranges wait for the record.
+            false => None,
+            true if self.unsent => Some(self.now),
+            true => {
+                let works = self.ranges.iter().map(|range| &range.work);
+                works.filter_map(|work| each!(work, layer => layer.next_event())).min()
+            }
         }
-        self.ranges.iter().filter_map(|range| each!(&range.work, layer => layer.next_event())).min()
     }
 
     fn next_command(&mut self) -> Option<Command> {

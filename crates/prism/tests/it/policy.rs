@@ -69,6 +69,23 @@ fn pages(seed: u64) -> Config {
     Config { policy: PolicyConfig { format: false, host_ftl }, ranges }
 }
 
+/// Two ranges of blocks; the second one has hardly more chunks than blocks.
+fn blocks(seed: u64) -> Config {
+    let mut config = pages(seed);
+    for (mapping, ..) in &mut config.ranges {
+        *mapping = Mapping::Block;
+    }
+    config.ranges[1].3 = 0.0;
+    config
+}
+
+/// One of each.
+fn both(seed: u64) -> Config {
+    let mut config = pages(seed);
+    config.ranges[seed as usize % 2].0 = Mapping::Block;
+    config
+}
+
 fn exercise(config: &Config, seed: u64, faults: Faults, steps: u32) -> World<Reference, Policy> {
     let mut world: World<Reference, Policy> = World::of(config, drive(seed, faults), seed);
     for _ in 0..steps {
@@ -85,17 +102,29 @@ fn exercise(config: &Config, seed: u64, faults: Faults, steps: u32) -> World<Ref
     world
 }
 
-fn matches_a_plain_map(config: impl Fn(u64) -> Config) {
+/// What the layer counts under a name.
+fn figure(layer: &Policy, name: &str) -> u64 {
+    layer.figures().iter().filter(|figure| figure.name == name).map(|figure| figure.value).sum()
+}
+
+/// Returns figures of all runs.
+fn matches_a_plain_map<const N: usize>(config: impl Fn(u64) -> Config, names: [&str; N]) -> [u64; N] {
+    let mut sums = [0; N];
     for seed in 0..12 {
         let world = exercise(&config(seed), seed, Faults::default(), 2500);
         assert_eq!((world.lost, world.refused), (0, 0), "seed {seed}");
+        (0..N).for_each(|i| sums[i] += figure(&world.host.layer, names[i]));
     }
+    sums
 }
 
 fn loses_nothing_on_failing_flash(config: impl Fn(u64) -> Config) {
+    let mut failures = 0;
     for seed in 100..112 {
-        exercise(&config(seed), seed, Faults { write: 0.003, reset: 0.002, read: 0.01 }, 1500);
+        let world = exercise(&config(seed), seed, Faults { write: 0.003, reset: 0.002, read: 0.01 }, 1500);
+        failures += figure(&world.host.layer, "write_failures");
     }
+    assert!(failures > 20, "{failures} writes failed");
 }
 
 fn survives_cuts(config: impl Fn(u64) -> Config, seeds: Range<u64>, faults: Faults, warm: u32, events: u32) {
@@ -125,7 +154,8 @@ fn survives_cuts(config: impl Fn(u64) -> Config, seeds: Range<u64>, faults: Faul
 
 #[test]
 fn ranges_of_pages_match_a_plain_map() {
-    matches_a_plain_map(pages);
+    let [lines] = matches_a_plain_map(pages, ["erased_lines"]);
+    assert!(lines > 100, "{lines} lines were erased");
 }
 
 #[test]
@@ -137,6 +167,34 @@ fn ranges_of_pages_lose_nothing_on_failing_flash() {
 fn ranges_of_pages_survive_a_power_cut_at_any_event() {
     survives_cuts(pages, 20..24, Faults::default(), 600, 80);
     survives_cuts(pages, 24..26, Faults::default(), 0, 80);
+}
+
+#[test]
+fn ranges_of_blocks_match_a_plain_map() {
+    let names =
+        ["block_map_merges", "block_map_erases", "block_map_copied_bytes", "block_map_programmed_bytes"];
+    let [merges, erases, copied, programmed] = matches_a_plain_map(blocks, names);
+    assert!(merges > 500 && erases > 5000, "{merges} merges, {erases} erases");
+    assert!(0 < copied && copied < programmed, "{copied} of {programmed} bytes were copies");
+}
+
+#[test]
+fn ranges_of_blocks_lose_nothing_on_failing_flash() {
+    loses_nothing_on_failing_flash(blocks);
+}
+
+#[test]
+fn ranges_of_blocks_survive_a_power_cut_at_any_event() {
+    survives_cuts(blocks, 30..36, Faults::default(), 300, 100);
+    survives_cuts(blocks, 36..38, Faults::default(), 0, 100);
+    survives_cuts(blocks, 40..44, Faults { write: 0.003, reset: 0.002, read: 0.0 }, 300, 80);
+}
+
+#[test]
+fn ranges_of_both_kinds_share_the_flash() {
+    let [lines, erases] = matches_a_plain_map(both, ["erased_lines", "block_map_erases"]);
+    assert!(lines > 50 && erases > 1000, "{lines} lines, {erases} blocks");
+    survives_cuts(both, 50..54, Faults::default(), 300, 60);
 }
 
 /// The record is written while ranges are configured: at each event of that, a start finds the ranges that were there, or one more.
