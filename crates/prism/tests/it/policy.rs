@@ -174,7 +174,7 @@ fn ranges_of_blocks_match_a_plain_map() {
     let names =
         ["block_map_merges", "block_map_erases", "block_map_copied_bytes", "block_map_programmed_bytes"];
     let [merges, erases, copied, programmed] = matches_a_plain_map(blocks, names);
-    assert!(merges > 500 && erases > 5000, "{merges} merges, {erases} erases");
+    assert!(merges > 500 && erases > 4000, "{merges} merges, {erases} erases");
     assert!(0 < copied && copied < programmed, "{copied} of {programmed} bytes were copies");
 }
 
