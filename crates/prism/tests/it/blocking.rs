@@ -12,6 +12,35 @@ fn the_function_example_collects_and_goes_on() {
     assert!(said.contains(" erased") && !said.contains(" 0 erased"), "{said}");
 }
 
+#[test]
+fn the_policy_example_finds_its_data_again() {
+    let said = crate::init_policy::run().expect("it runs");
+    assert_eq!(said, "102400 bytes mapped by blocks, 921600 by pages; both found again");
+}
+
+#[test]
+fn policy_calls_read_what_was_written_and_refuse_the_rest() {
+    let mut flash = Flash::new(Reference::new(geometry(2, 2, 64, 16, 4), 1), SimTime::ZERO, at_once);
+    let level = flash.open_policy(0, &PolicyConfig::default()).expect("flash");
+    flash.ftl_ioctl(level, Mapping::Page, Gc::Greedy, 0..64 << 10, 0.5).expect("it fits");
+    flash.ftl_write(level, 1024, &page(1)).expect("it is configured");
+    flash.ftl_trim(level, 1024..1536).expect("whole sectors");
+    let mut found = vec![1; 2048];
+    flash.ftl_read(level, 1024, &mut found).expect("it is configured");
+    assert_eq!((&found[..512], &found[512..]), (&[0; 512][..], &page(1)[512..]));
+    assert_eq!(flash.ftl_write(level, 64 << 10, &[0; 512]), Err(FlashError::Drive(Status::LbaOutOfRange)));
+    let odd = flash.ftl_read(level, 100, &mut found).unwrap_err().to_string();
+    assert_eq!(odd, "2048 bytes from byte 100 on: allowed: whole sectors of 512 bytes");
+    let again = flash.ftl_ioctl(level, Mapping::Block, Gc::Lru, 0..512, 0.5).unwrap_err().to_string();
+    assert_eq!(again, "range 0 to 512: it overlaps one that is configured");
+    flash.ftl_stop(level).expect("there is room for the map");
+    assert!(flash.close(level.0));
+    // What is there is the policy level's: to the function level it has no marks.
+    let level = flash.open_function(0).expect("flash");
+    let found = flash.found(level);
+    assert!(!found.is_empty() && found.iter().all(|found| found.mark.is_none()), "{found:?}");
+}
+
 fn page(at: u32) -> Vec<u8> {
     (0..4 * 512).map(|byte| (byte as u32 + 31 * at) as u8).collect()
 }

@@ -15,3 +15,7 @@ mod reference;
 #[path = "../../examples/gc_function.rs"]
 #[allow(dead_code, reason = "its main")]
 mod gc_function;
+
+#[path = "../../examples/init_policy.rs"]
+#[allow(dead_code, reason = "its main")]
+mod init_policy;
