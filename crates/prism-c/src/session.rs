@@ -69,7 +69,7 @@ pub(crate) struct Session<K> {
 
 impl<K> Session<K> {
     pub fn open(uri: &str, pace: Pace, format: bool) -> Result<Session<K>, Failure> {
-        let (tower, clock) = open::open(uri, pace)?;
+        let (tower, clock) = open::open(uri, pace, format)?;
         let is_real = tower.bottom().is_in_wall_time();
         let now = match (is_real, tower.stack()) {
             (true, _) => clock.with(|waiter| waiter.now()),

@@ -1,8 +1,14 @@
 //! The example in C, compiled with AddressSanitizer, on every kind of drive.
 
+use pellucid_device::Device;
+use pellucid_serve::event::Event;
+use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
+use pellucid_serve::{Address, Core, Options, Server, Time};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{OnceLock, mpsc};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -89,6 +95,64 @@ fn in_process_in_virtual_time() {
 #[test]
 fn in_process_in_real_time() {
     levels(&[SMALL, "all", "real"]);
+}
+
+#[test]
+fn on_a_file_whose_data_are_found_again() {
+    let path = scratch("file").join("flash.img");
+    let _ = std::fs::remove_file(&path);
+    levels(&[&format!("file:{},size=160MiB", path.display()), "write"]);
+    levels(&[&format!("file:{}", path.display()), "check"]);
+    let _ = std::fs::remove_file(&path);
+}
+
+#[test]
+fn on_a_block_drive_in_process() {
+    let drive =
+        "cosmos-plus,drive.media.channels=2,drive.media.ways=2,drive.media.blocks=64,drive.media.pages=32";
+    levels(&[drive]);
+}
+
+/// Serves a modelled drive over NVMe/TCP while `run` does something with its URI.
+fn served(name: &str, sets: &[&str], run: impl FnOnce(&str)) {
+    let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
+    let spec = pellucid_lab::spec::load(name, &sets).expect("a description");
+    let (tell, told) = mpsc::channel();
+    let serving = std::thread::spawn(move || {
+        let device = Device::new(&spec.drive).expect("a drive");
+        let core = Core::new(vec![("drive".into(), device)], Time::Instant).expect("a core");
+        let subsystem = SubsystemConfig {
+            nqn: "nqn.2026-01.org.pellucid:drive".into(),
+            serial: "1".into(),
+            model: "test".into(),
+            namespaces: vec![0],
+            hosts: None,
+            secrets: BTreeMap::new(),
+        };
+        let target = Target::new(vec![subsystem]).expect("a target");
+        let mut server = Server::new(core, Options::default(), Box::new(|_: &Event| ())).expect("a server");
+        let accept = Box::new(move |_, local: Option<SocketAddr>| {
+            Ok(Box::new(Connection::new(&target, local.expect("TCP"))) as _)
+        });
+        let address = server.listen(&"127.0.0.1:0".parse().expect("an address"), "nvme-tcp", accept);
+        tell.send((address.expect("a port"), server.stopper())).expect("somebody listens");
+        server.run().map(drop)
+    });
+    let (address, stopper) = told.recv().expect("the server starts");
+    let Address::Tcp(address) = address else { panic!("a TCP address") };
+    run(&format!("nvme+tcp://{address}"));
+    stopper.stop();
+    serving.join().expect("the server").expect("stopped");
+}
+
+#[test]
+fn on_a_remote_open_channel_drive_whose_data_are_found_again() {
+    let (name, sets) = SMALL.split_once(',').expect("settings");
+    let sets: Vec<&str> = sets.split(',').chain(["drive.media.store=ram"]).collect();
+    served(name, &sets, |uri| {
+        levels(&[uri, "write"]);
+        levels(&[uri, "check"]);
+    });
 }
 
 #[test]
