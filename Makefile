@@ -15,12 +15,15 @@ TLS = $(shell pkg-config --exists openssl 2>/dev/null && echo --features pelluci
 export PYTHONPYCACHEPREFIX := target/pycache
 
 .NOTPARALLEL:
-.PHONY: help run build test quick check test-tools test-fuzz build-tests test-clients client-tools long-run fuzz advisories \
+PREFIX ?= /usr/local
+
+.PHONY: help run build install-lib test quick check test-tools test-fuzz build-tests test-clients client-tools long-run fuzz advisories \
     bench bench-small bench-curves prerequisites
 
 help:
 	@echo 'make run          build, and replay the example trace on cosmos-plus with a report'
 	@echo 'make test         all checks and tests; tools they need are put into .tools'
+	@echo 'make install-lib  the flash library for C: header, libraries and pkg-config file under PREFIX (/usr/local)'
 	@echo 'make quick        formatting, dependency rules, and all tests of the crates but the slowest: for the inner loop'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
 	@echo 'make long-run     half an hour of serving with faults, power cuts and kills; nothing flushed may be lost'
@@ -36,6 +39,11 @@ run: build
 
 build: prerequisites
 	cargo build --release --locked --bin pellucid
+
+# DESTDIR as usual: what is written goes there, and says PREFIX all the same.
+install-lib: prerequisites
+	cargo build --release --locked --package pellucid-prism-c
+	sh tools/install_lib.sh target/release $(PREFIX) $(DESTDIR)
 
 # The tests of the crates come last, so that the output ends with their result. Everything is compiled once, with the checks of a debug
 # build: the tests, the command that the real clients attach to, and the small benchmarks.

@@ -34,6 +34,20 @@ fn run(command: &mut Command) -> Result<Output, String> {
     }
 }
 
+/// What pkg-config says, or would say if it were here.
+fn flags(prefix: &Path) -> Vec<String> {
+    let mut ask = Command::new("pkg-config");
+    ask.args(["--cflags", "--libs", "pellucid-prism"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    match run(&mut ask) {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).split_whitespace().map(String::from).collect(),
+        Err(why) => {
+            eprintln!("pkg-config is not used: {why}");
+            let prefix = prefix.display();
+            vec![format!("-I{prefix}/include"), format!("-L{prefix}/lib"), "-lpellucid-prism".into()]
+        }
+    }
+}
+
 /// The example, made once; `None`: there is no C compiler here.
 fn example() -> Option<&'static Path> {
     static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -44,16 +58,27 @@ fn example() -> Option<&'static Path> {
             eprintln!("SKIPPED: no C compiler; the C interface is not tested");
             return None;
         };
-        let directory = scratch("example");
-        // The library lies where the tests lie, under the name that cargo gives it.
+        // Every test may be a process of its own; one of them makes it, and later runs use it again.
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prism-c");
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let lock = std::fs::File::create(directory.join("lock")).expect("a file");
+        lock.lock().expect("its turn");
         let mine = std::env::current_exe().expect("this test");
-        let built = mine.parent().expect("a directory").join("libpellucid_prism_c.so");
-        for name in ["libpellucid-prism.so", "libpellucid-prism.so.1"] {
-            let link = directory.join(name);
-            let _ = std::fs::remove_file(&link);
-            std::os::unix::fs::symlink(&built, link).expect("a link");
-        }
+        let built = mine.parent().expect("a directory");
+        let source = root().join("examples/c/levels.c");
+        let header = root().join("crates/prism-c/include/pellucid/prism.h");
         let program = directory.join("levels");
+        let made = |path: &Path| std::fs::metadata(path).and_then(|there| there.modified()).ok();
+        let parts =
+            [&built.join("libpellucid_prism_c.so"), &source, &header, &root().join("tools/install_lib.sh")];
+        if made(&program)
+            .is_some_and(|made_at| parts.iter().all(|part| made(part).is_some_and(|at| at < made_at)))
+        {
+            return Some(program);
+        }
+        let mut install = Command::new("sh");
+        install.arg(root().join("tools/install_lib.sh")).arg(built).arg(&directory);
+        run(&mut install).unwrap_or_else(|why| panic!("it cannot be installed: {why}"));
         let mut compile = Command::new(compiler);
         compile.args([
             "-std=c11",
@@ -64,9 +89,8 @@ fn example() -> Option<&'static Path> {
             "-g",
             "-fsanitize=address,undefined",
         ]);
-        compile.arg(root().join("examples/c/levels.c")).arg("-o").arg(&program);
-        compile.arg("-I").arg(root().join("crates/prism-c/include")).arg("-L").arg(&directory);
-        compile.arg("-lpellucid-prism").arg(format!("-Wl,-rpath,{}", directory.display()));
+        compile.arg(&source).arg("-o").arg(&program);
+        compile.args(flags(&directory)).arg(format!("-Wl,-rpath,{}/lib", directory.display()));
         if let Err(why) = run(&mut compile) {
             panic!("the example does not compile: {why}");
         }

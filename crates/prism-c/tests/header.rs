@@ -242,8 +242,7 @@ fn reference(declared: &[Declared]) -> String {
          `#include <pellucid/prism.h>`; [how to link it](../how-to/link-the-flash-library.md), and \
          [which level to choose](../explanation/flash-library.md). This page is made from the sources, as the header is: \
          `PELLUCID_WRITE_REFERENCE=1 cargo test -p pellucid-prism-c --test header`.\n\n\
-         A function that returns a `prism_status` has done nothing unless it says otherwise where that is not \
-         `PRISM_STATUS_OK`; `prism_error()` then has a sentence. Any function may be called by any thread at any time, with \
+         Where a function does not return `PRISM_STATUS_OK`, `prism_error()` has a sentence. Any function may be called by any thread at any time, with \
          any handle that is open; calls on one drive and its levels take turns. *Needs* says what the caller answers for: the \
          library cannot check a pointer.\n",
     );
