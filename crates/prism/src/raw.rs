@@ -50,6 +50,22 @@ impl Raw {
         Ok(self.command(tag, Opcode::Read, lba, pages * self.space.page_sectors(), buffer))
     }
 
+    /// As [`Raw::page_read`], for `sectors` sectors of one block, from `sector` sectors behind the beginning of the page on: flash that can
+    /// transfer a part of a page brings no more than that.
+    pub fn sectors_read(
+        &self,
+        tag: Tag,
+        address: FlashAddress,
+        sector: u32,
+        sectors: u32,
+        mut buffer: Vec<u8>,
+    ) -> Result<Command, LevelError> {
+        let pages = (sector + sectors).div_ceil(self.space.page_sectors());
+        let lba = self.space.run(address, pages.max(1))?;
+        buffer.resize(sectors as usize * self.space.image_bytes, 0);
+        Ok(self.command(tag, Opcode::Read, pellucid_flash::Lba(lba.0 + u64::from(sector)), sectors, buffer))
+    }
+
     /// As [`Raw::page_read`], with the out-of-band data: [`Vector::METADATA_BYTES`] of each sector, in the completion's vector.
     pub fn page_read_with_oob(
         &self,

@@ -268,6 +268,11 @@ impl Kv {
     /// A completion has been looked at by the processor.
     fn ended(&mut self, completion: &mut Completion) {
         self.engine.complete(&mut self.io, completion);
+        self.happened();
+    }
+
+    /// Something happened below: what follows from it.
+    fn happened(&mut self) {
         self.run_events();
         self.go_on();
         if self.phase != Phase::Running {
@@ -275,12 +280,19 @@ impl Kv {
         }
     }
 
+    #[inline]
+    fn set_now(&mut self, now: SimTime) {
+        (self.now, self.io.now) = (now, now);
+    }
+
     /// The next command. After a stop only reads go on.
     fn produce(&mut self) -> Option<Command> {
-        match self.phase {
-            Phase::Stopped => self.io.down.pop_front(),
-            _ => self.engine.next_command(&mut self.io, &self.buffers),
+        if !self.io.events.is_empty() {
+            // A level has refused something at once.
+            self.happened();
         }
+        let stopped = self.phase == Phase::Stopped;
+        self.engine.next_command(&mut self.io, &self.buffers, stopped)
     }
 
     fn moved_cost(&self, bytes: usize) -> Nanos {
@@ -297,7 +309,7 @@ impl Machine for Kv {
     }
 
     fn submit(&mut self, now: SimTime, ask: Ask) {
-        self.now = now;
+        self.set_now(now);
         if self.config.costs == KvCosts::FREE {
             return self.asked(ask);
         }
@@ -309,7 +321,7 @@ impl Machine for Kv {
     }
 
     fn complete(&mut self, now: SimTime, completion: &mut Completion) {
-        self.now = now;
+        self.set_now(now);
         self.outstanding -= 1;
         if self.config.costs == KvCosts::FREE {
             return self.ended(completion);
@@ -322,7 +334,7 @@ impl Machine for Kv {
     }
 
     fn advance(&mut self, now: SimTime) {
-        self.now = now;
+        self.set_now(now);
         while let Some((_, step)) = self.steps.due(now) {
             match step {
                 Step::Asked(ask) => self.asked(ask),
@@ -330,13 +342,17 @@ impl Machine for Kv {
                 Step::Ended(mut completion) => self.ended(&mut completion),
             }
         }
-        if self.phase == Phase::Starting {
-            self.pass();
+        self.engine.advance(&mut self.io);
+        if !self.io.events.is_empty() || self.phase != Phase::Running {
+            self.happened();
         }
     }
 
     fn next_event(&self) -> Option<SimTime> {
-        self.steps.next_event()
+        match (self.steps.next_event(), self.engine.next_event()) {
+            (Some(step), Some(level)) => Some(step.min(level)),
+            (step, level) => step.or(level),
+        }
     }
 
     fn next_command(&mut self) -> Option<Command> {
@@ -368,7 +384,7 @@ impl Machine for Kv {
     }
 
     fn failure(&self) -> Option<String> {
-        self.failed.map(String::from)
+        self.failed.map(String::from).or_else(|| self.engine.failure())
     }
 
     fn is_ready(&self) -> bool {
@@ -376,7 +392,7 @@ impl Machine for Kv {
     }
 
     fn stop(&mut self, now: SimTime) {
-        self.now = now;
+        self.set_now(now);
         self.begin_stop();
     }
 
@@ -385,7 +401,7 @@ impl Machine for Kv {
     }
 
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
-        self.now = now;
+        self.set_now(now);
         self.begin_again()
     }
 

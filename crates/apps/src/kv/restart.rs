@@ -346,10 +346,10 @@ impl Kv {
     /// Power was lost below: everything in memory is gone, and what was asked is answered as failed.
     pub(super) fn begin_again(&mut self) -> Result<(), String> {
         const LOST: Outcome = Outcome::Failed("power was lost");
-        let engine = self.engine.fresh();
+        let engine = self.engine.fresh(self.now);
         let fresh = Kv::with_engine(self.config.clone(), engine)?;
         let old = std::mem::replace(self, fresh);
-        self.now = old.now;
+        self.set_now(old.now);
         self.time_s = old.time_s;
         self.answers = old.answers;
         for request in old.requests.iter().filter(|request| request.live) {

@@ -1,8 +1,9 @@
 //! The cache on a drive: what a server or an experiment runs.
 
-use super::{Answer, Ask, ClassStatistics, Kv, KvConfig, KvStatistics};
+use super::{Answer, Ask, ClassStatistics, EngineKind, Kv, KvConfig, KvStatistics};
 use pellucid_flash::{Drive, Figure, SimTime};
 use pellucid_host::{Machine, Stack};
+use pellucid_prism::{Monitor, MonitorConfig, MonitorError, Request};
 
 /// A cache on a drive. Calls are those of [`Stack`]: `ask` and `advance` move time forward, `answer` hands out answers, `next_event` says
 /// when to come back.
@@ -10,6 +11,8 @@ use pellucid_host::{Machine, Stack};
 pub enum System<D> {
     /// No library between: `original` and `direct`.
     Plain(Stack<Kv, D>),
+    /// On the flash library: `policy`, `function` and `raw`.
+    Library(Stack<Kv, Monitor<D>>),
 }
 
 /// Evaluates an expression with the stack, whichever it is.
@@ -17,6 +20,7 @@ macro_rules! each {
     ($system:expr, $stack:ident => $do:expr) => {
         match $system {
             System::Plain($stack) => $do,
+            System::Library($stack) => $do,
         }
     };
 }
@@ -25,8 +29,23 @@ macro_rules! each {
 ///
 /// The error is a sentence.
 pub fn build<D: Drive>(drive: D, config: &KvConfig, now: SimTime) -> Result<System<D>, String> {
-    let kv = Kv::new(config, &drive)?;
-    Ok(System::Plain(Stack::start(kv, drive, now)?))
+    if matches!(config.engine, EngineKind::Original | EngineKind::Direct) {
+        let kv = Kv::new(config, &drive)?;
+        return Ok(System::Plain(Stack::start(kv, drive, now)?));
+    }
+    let sentence = |why: MonitorError| why.to_string();
+    let mut monitor = Monitor::start(drive, MonitorConfig::default(), now).map_err(sentence)?;
+    let known = monitor.applications().any(|application| application.name == config.application);
+    if known {
+        monitor.open(&config.application).map_err(sentence)?;
+    } else {
+        let all = u64::from(monitor.free_luns()) * monitor.lun_bytes();
+        let capacity_bytes = if config.capacity_bytes == 0 { all } else { config.capacity_bytes };
+        let request = Request { capacity_bytes, over_provisioning: 0.0 };
+        monitor.allocate(&config.application, request).map_err(sentence)?;
+    }
+    let (kv, now) = (Kv::new(config, &monitor)?, monitor.now());
+    Ok(System::Library(Stack::start(kv, monitor, now)?))
 }
 
 impl<D: Drive> System<D> {
@@ -85,6 +104,7 @@ impl<D: Drive> System<D> {
     pub fn drive(&self) -> &D {
         match self {
             System::Plain(stack) => &stack.drive,
+            System::Library(stack) => &stack.drive.drive,
         }
     }
 
@@ -92,6 +112,7 @@ impl<D: Drive> System<D> {
     pub fn act_on_drive<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
         match self {
             System::Plain(stack) => stack.act_on_drive(now, act),
+            System::Library(stack) => stack.act_on_drive(now, |monitor| monitor.act_on_drive(now, act)),
         }
     }
 
@@ -106,6 +127,7 @@ impl<D: Drive> System<D> {
     pub fn into_drive(self) -> D {
         match self {
             System::Plain(stack) => stack.drive,
+            System::Library(stack) => stack.drive.drive,
         }
     }
 

@@ -129,10 +129,6 @@ impl Flash {
         self.ends.clear();
     }
 
-    pub fn erases(&self) -> u64 {
-        self.chunks.iter().map(|&(_, _, erases)| u64::from(erases)).sum()
-    }
-
     fn lun(&self, lba: Lba) -> u32 {
         let address = self.geometry.and_then(|geometry| Some((geometry, geometry.address(lba)?)));
         address.map_or(u32::MAX, |(geometry, at)| at.group * geometry.units + at.unit)

@@ -49,7 +49,7 @@ pub fn config(engine: EngineKind, rng: &mut Rng) -> KvConfig {
     let keeps = [Keep::Nothing, Keep::Hot, Keep::Valid];
     let dynamic = engine.owns_blocks() && rng.chance(0.5);
     KvConfig {
-        slab_bytes: if engine == EngineKind::Original { 16 << 10 } else { 0 },
+        slab_bytes: if engine.owns_blocks() { 0 } else { 16 << 10 },
         memory_bytes: (4 + rng.below(12)) * (16 << 10),
         item_max_bytes: 12 << 10,
         over_provisioning: if dynamic { OverProvisioning::Dynamic } else { OverProvisioning::Fixed(0.25) },
@@ -299,7 +299,7 @@ impl Model {
     }
 }
 
-pub const ENGINES: [EngineKind; 3] = [EngineKind::Original, EngineKind::Raw, EngineKind::Direct];
+pub const ENGINES: [EngineKind; 5] = EngineKind::ALL;
 
 /// Set `KV_SEED` to look at one.
 fn seeds(count: u64) -> std::ops::Range<u64> {

@@ -309,6 +309,11 @@ impl Function {
         Ok(self.blocks.erases(self.number(address)?))
     }
 
+    /// Whether nothing of a block can be read any more: it is erased, or out of use.
+    pub fn is_erased(&self, address: FlashAddress) -> Result<bool, LevelError> {
+        Ok(matches!(self.blocks[self.number(address)?].state, State::Free | State::Bad))
+    }
+
     /// What it did so far.
     pub fn counters(&self) -> FunctionCounters {
         self.counters

@@ -1,7 +1,9 @@
 //! How commands to flash blocks are made: by the library's raw level, or without it.
 
 use pellucid_flash::{ChunkAddress, ChunkGeometry, Command, Opcode, Tag};
-use pellucid_prism::Raw;
+use pellucid_prism::{FlashAddress, Raw};
+
+const INSIDE: &str = "slabs lie in the application's flash";
 
 /// The way to the blocks of a namespace. Blocks are numbered through channels, LUNs and blocks.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +29,13 @@ impl Access {
         }
     }
 
+    /// The page that holds a sector of a block, and the sector in it.
+    fn page(raw: &Raw, (block, sector): (u32, u32)) -> (FlashAddress, u32) {
+        let page_sectors = raw.space().page_sectors();
+        let page = sector / page_sectors;
+        (FlashAddress { page, ..raw.geometry().block_at(block) }, sector % page_sectors)
+    }
+
     fn command(
         &self,
         tag: Tag,
@@ -48,16 +57,24 @@ impl Access {
 
     /// Reads `sectors` sectors into `data`.
     pub fn read(&self, tag: Tag, at: (u32, u32), sectors: u32, data: Vec<u8>) -> Command {
-        self.command(tag, Opcode::Read, at, sectors, data)
+        let Access::Library(raw) = self else { return self.command(tag, Opcode::Read, at, sectors, data) };
+        let (address, sector) = Access::page(raw, at);
+        raw.sectors_read(tag, address, sector, sectors, data).expect(INSIDE)
     }
 
     /// Writes whole pages.
     pub fn write(&self, tag: Tag, at: (u32, u32), data: Vec<u8>, sector_bytes: u32) -> Command {
+        if let Access::Library(raw) = self {
+            return raw.page_write(tag, Access::page(raw, at).0, data).expect(INSIDE);
+        }
         let sectors = data.len() as u32 / sector_bytes;
         self.command(tag, Opcode::Write, at, sectors, data)
     }
 
     pub fn erase(&self, tag: Tag, block: u32) -> Command {
-        self.command(tag, Opcode::Reset, (block, 0), 0, Vec::new())
+        match self {
+            Access::Library(raw) => raw.block_erase(tag, raw.geometry().block_at(block)).expect(INSIDE),
+            Access::Commands(..) => self.command(tag, Opcode::Reset, (block, 0), 0, Vec::new()),
+        }
     }
 }

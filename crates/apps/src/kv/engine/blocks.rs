@@ -11,12 +11,12 @@
 
 use super::access::Access;
 use super::writer::Writer;
-use super::{ERASE, EngineCounters, Event, Io, KIND, READ, REPORT, Shape, WRITE};
+use super::{ERASE, EngineCounters, Event, FLUSH, Io, KIND, READ, REPORT, Shape, WRITE};
 use crate::kv::index::Entry;
 use crate::kv::slabs::Buffers;
 use crate::kv::{EngineKind, KvConfig};
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Status, Tag};
+use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Drive, Status, Tag};
 use pellucid_prism::Raw;
 use std::collections::VecDeque;
 
@@ -88,14 +88,7 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     pub fn new(config: &KvConfig, drive: &impl Drive, slab_least: u32) -> Result<Blocks, String> {
-        let name = config.engine.name();
-        let found = (0..drive.namespaces()).find_map(|number| match drive.interface(number) {
-            Some(Interface::OpenChannel(geometry)) => Some((number, geometry)),
-            _ => None,
-        });
-        let Some((namespace, geometry)) = found else {
-            return Err(format!("engine \"{name}\" needs an open-channel namespace, and the drive has none"));
-        };
+        let (namespace, geometry) = super::flash_of(drive, config.engine)?;
         let access = match config.engine {
             EngineKind::Raw => {
                 let raw = Raw::new(namespace, drive.interface(namespace), drive.image_bytes());
@@ -321,7 +314,13 @@ impl Blocks {
         self.begun = true;
     }
 
-    pub fn next_command(&mut self, io: &mut Io, buffers: &Buffers) -> Option<Command> {
+    pub fn next_command(&mut self, io: &mut Io, buffers: &Buffers, stopped: bool) -> Option<Command> {
+        if let Some(command) = io.down.pop_front() {
+            return Some(command);
+        }
+        if stopped {
+            return None;
+        }
         if self.reports_left > 0 {
             let lun = self.reports_sent;
             self.reports_sent += 1;
@@ -379,6 +378,7 @@ impl Blocks {
                 io.put_back(data);
                 self.written(io, tag as u32, (tag >> PART_SHIFT & 63) as u32, good);
             }
+            FLUSH => io.events.push_back(Event::Flushed),
             ERASE => self.erased(io, tag as u32, good),
             _ => self.reported(tag as u32, &data, good),
         }

@@ -6,14 +6,18 @@
 
 mod access;
 mod blocks;
+mod function;
 mod original;
+mod policy;
 mod writer;
 
 use super::slabs::Buffers;
 use super::{EngineKind, KvConfig};
 use blocks::Blocks;
+use function::FunctionEngine;
 use original::Original;
-use pellucid_flash::{Command, Completion, Drive, Figure, Tag};
+use policy::PolicyEngine;
+use pellucid_flash::{ChunkGeometry, Command, Completion, Drive, Figure, Interface, Lba, Opcode, SimTime, Tag};
 use std::collections::VecDeque;
 
 /// What a tag is for: its upper bits.
@@ -63,6 +67,7 @@ pub(super) struct Shape {
 /// Commands on their way down and buffers for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Io {
+    pub now: SimTime,
     pub down: VecDeque<Command>,
     images: Vec<Vec<u8>>,
     pub events: VecDeque<Event>,
@@ -110,6 +115,8 @@ pub(super) struct EngineCounters {
 #[derive(Clone, Debug)]
 pub(super) enum Engine {
     Original(Original),
+    Policy(PolicyEngine),
+    Function(FunctionEngine),
     Blocks(Blocks),
 }
 
@@ -118,6 +125,8 @@ macro_rules! each {
     ($self:expr, $engine:ident => $do:expr) => {
         match $self {
             Engine::Original($engine) => $do,
+            Engine::Policy($engine) => $do,
+            Engine::Function($engine) => $do,
             Engine::Blocks($engine) => $do,
         }
     };
@@ -138,17 +147,17 @@ impl Engine {
             EngineKind::Direct | EngineKind::Raw => {
                 Ok(Engine::Blocks(Blocks::new(config, drive, slab_least)?))
             }
-            EngineKind::Policy | EngineKind::Function => Err(format!(
-                "engine \"{}\" is not there yet; allowed: original, raw, direct",
-                config.engine.name()
-            )),
+            EngineKind::Policy => Ok(Engine::Policy(PolicyEngine::new(config, drive, slab_least)?)),
+            EngineKind::Function => Ok(Engine::Function(FunctionEngine::new(config, drive, slab_least)?)),
         }
     }
 
     /// The same engine, which knows nothing of the flash.
-    pub fn fresh(&self) -> Engine {
+    pub fn fresh(&self, now: SimTime) -> Engine {
         match self {
             Engine::Original(engine) => Engine::Original(engine.fresh()),
+            Engine::Policy(engine) => Engine::Policy(engine.fresh(now)),
+            Engine::Function(engine) => Engine::Function(engine.fresh(now)),
             Engine::Blocks(engine) => Engine::Blocks(engine.fresh()),
         }
     }
@@ -206,7 +215,11 @@ impl Engine {
 
     /// Makes everything written durable: [`Event::Flushed`].
     pub fn flush(&mut self, io: &mut Io) {
-        let flush = Command::new(FLUSH, pellucid_flash::Opcode::Flush, pellucid_flash::Lba(0), 0, Vec::new());
+        if let Engine::Function(_) = self {
+            // What the level has acknowledged is on the media.
+            return io.events.push_back(Event::Flushed);
+        }
+        let flush = Command::new(FLUSH, Opcode::Flush, Lba(0), 0, Vec::new());
         io.down.push_back(Command { namespace: self.namespace(), ..flush });
     }
 
@@ -236,22 +249,44 @@ impl Engine {
         each!(self, engine => engine.begin());
     }
 
-    /// The next command for the drive.
+    /// The next command for the drive. `stopped`: of reads alone.
     #[inline]
-    pub fn next_command(&mut self, io: &mut Io, buffers: &Buffers) -> Option<Command> {
-        if let Some(command) = io.down.pop_front() {
-            return Some(command);
-        }
-        each!(self, engine => engine.next_command(io, buffers))
+    pub fn next_command(&mut self, io: &mut Io, buffers: &Buffers, stopped: bool) -> Option<Command> {
+        each!(self, engine => engine.next_command(io, buffers, stopped))
     }
 
     /// A command has ended.
     #[inline]
     pub fn complete(&mut self, io: &mut Io, completion: &mut Completion) {
-        if completion.tag & KIND == FLUSH {
-            return io.events.push_back(Event::Flushed);
-        }
         each!(self, engine => engine.complete(io, completion));
+    }
+
+    /// Runs what is due in the level.
+    pub fn advance(&mut self, io: &mut Io) {
+        match self {
+            Engine::Policy(engine) => engine.advance(io),
+            Engine::Function(engine) => engine.advance(io),
+            Engine::Original(_) | Engine::Blocks(_) => {}
+        }
+    }
+
+    /// When the level does something by itself.
+    #[inline]
+    pub fn next_event(&self) -> Option<SimTime> {
+        match self {
+            Engine::Policy(engine) => engine.next_event(),
+            Engine::Function(engine) => engine.next_event(),
+            Engine::Original(_) | Engine::Blocks(_) => None,
+        }
+    }
+
+    /// Why it can not be used, in a sentence.
+    pub fn failure(&self) -> Option<String> {
+        match self {
+            Engine::Policy(engine) => engine.failure(),
+            Engine::Function(engine) => engine.failure(),
+            Engine::Original(_) | Engine::Blocks(_) => None,
+        }
     }
 
     pub fn counters(&self) -> EngineCounters {
@@ -260,11 +295,25 @@ impl Engine {
 
     /// What only this engine counts.
     pub fn figures(&self) -> Vec<Figure> {
-        Vec::new()
+        match self {
+            Engine::Policy(engine) => engine.figures(),
+            Engine::Function(engine) => engine.figures(),
+            Engine::Original(_) | Engine::Blocks(_) => Vec::new(),
+        }
     }
 
     /// Panics where an invariant is broken.
     pub fn check(&self) {
         each!(self, engine => engine.check());
     }
+}
+
+/// The first open-channel namespace of a drive.
+fn flash_of(drive: &impl Drive, engine: EngineKind) -> Result<(u16, ChunkGeometry), String> {
+    let found = (0..drive.namespaces()).find_map(|number| match drive.interface(number) {
+        Some(Interface::OpenChannel(geometry)) => Some((number, geometry)),
+        _ => None,
+    });
+    let name = engine.name();
+    found.ok_or_else(|| format!("engine \"{name}\" needs an open-channel namespace, and the drive has none"))
 }

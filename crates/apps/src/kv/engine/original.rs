@@ -4,7 +4,7 @@
 //! overwritten when its next slab comes; nothing is trimmed.
 
 use super::writer::Writer;
-use super::{EngineCounters, Event, Io, KIND, READ, Shape, WIPE, WRITE};
+use super::{EngineCounters, Event, FLUSH, Io, KIND, READ, Shape, WIPE, WRITE};
 use crate::kv::index::Entry;
 use crate::kv::slabs::Buffers;
 use crate::kv::{KvConfig, OverProvisioning};
@@ -44,11 +44,16 @@ impl Original {
         let (namespace, sectors) =
             found.ok_or("engine \"original\" needs a block namespace, and the drive has none")?;
         let sector_bytes = drive.image_bytes() as u32;
+        let bytes = sectors * u64::from(sector_bytes);
         let wanted = match config.slab_bytes {
             0 => slab_least.max(1 << 20).next_multiple_of(ALIGNMENT),
             bytes => bytes,
         };
-        let slab_bytes = wanted.next_multiple_of(sector_bytes);
+        Original::on(config, namespace, sector_bytes, wanted.next_multiple_of(sector_bytes), bytes)
+    }
+
+    /// Slabs on a range of `all` bytes of a block interface.
+    pub fn on(config: &KvConfig, namespace: u16, sector_bytes: u32, slab_bytes: u32, all: u64) -> Result<Original, String> {
         let share = match config.over_provisioning {
             OverProvisioning::Fixed(share) => share,
             OverProvisioning::Dynamic => {
@@ -57,7 +62,6 @@ impl Original {
                     .into());
             }
         };
-        let all = sectors * u64::from(sector_bytes);
         let bytes = if config.capacity_bytes == 0 { all } else { all.min(config.capacity_bytes) };
         let slabs = (bytes as f64 * (1.0 - share) / f64::from(slab_bytes)) as u64;
         let slabs = slabs.min(Entry::SLABS_MAX.into()) as u32;
@@ -186,7 +190,13 @@ impl Original {
         self.free = (0..self.shape.slabs).filter(|place| !kept[*place as usize] || !held(place)).collect();
     }
 
-    pub fn next_command(&mut self, io: &mut Io, buffers: &Buffers) -> Option<Command> {
+    pub fn next_command(&mut self, io: &mut Io, buffers: &Buffers, stopped: bool) -> Option<Command> {
+        if let Some(command) = io.down.pop_front() {
+            return Some(command);
+        }
+        if stopped {
+            return None;
+        }
         if self.read_only {
             return None;
         }
@@ -207,6 +217,7 @@ impl Original {
                 io.put_back(data);
                 io.events.push_back(Event::Read { tag, data: None });
             }
+            FLUSH => io.events.push_back(Event::Flushed),
             WIPE => {
                 io.put_back(data);
                 self.release(tag as u32);
