@@ -287,12 +287,15 @@ impl Kv {
 
     /// The next command. After a stop only reads go on.
     fn produce(&mut self) -> Option<Command> {
-        if !self.io.events.is_empty() {
-            // A level has refused something at once.
+        loop {
+            let stopped = self.phase == Phase::Stopped;
+            let command = self.engine.next_command(&mut self.io, &self.buffers, stopped);
+            if command.is_some() || self.io.events.is_empty() {
+                return command;
+            }
+            // A level has answered at once.
             self.happened();
         }
-        let stopped = self.phase == Phase::Stopped;
-        self.engine.next_command(&mut self.io, &self.buffers, stopped)
     }
 
     fn moved_cost(&self, bytes: usize) -> Nanos {

@@ -120,7 +120,14 @@ impl<D: Drive> System<D> {
     ///
     /// The error is a sentence; the next start is then an empty one.
     pub fn stop(&mut self) -> Result<(), String> {
-        each!(self, stack => stack.stop())
+        each!(self, stack => stack.stop())?;
+        // What the library does in the background ends, so that the drive can be handed on.
+        while self.drive().outstanding() > 0
+            && let Some(next) = self.next_event()
+        {
+            self.advance(next);
+        }
+        Ok(())
     }
 
     /// The drive with what is on it.

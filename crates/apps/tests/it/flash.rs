@@ -2,7 +2,7 @@
 
 use pellucid_flash::{
     ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos,
-    Opcode, Rng, SimTime, StageTimes, Status,
+    Opcode, Rng, SimTime, StageTimes, Status, Vector,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,6 +27,8 @@ pub struct Flash {
     sectors: u64,
     sector_bytes: usize,
     data: BTreeMap<u64, Vec<u8>>,
+    /// Out-of-band data.
+    spare: BTreeMap<u64, [u8; Vector::METADATA_BYTES]>,
     /// State, sectors written, erases.
     chunks: Vec<(ChunkState, u32, u32)>,
     /// Sectors that cannot be read.
@@ -39,6 +41,14 @@ pub struct Flash {
     /// Commands carried out.
     pub carried_out: u64,
     rng: Rng,
+}
+
+/// The sectors of a command.
+fn lbas(command: &Command) -> Vec<u64> {
+    match &command.vector {
+        Some(vector) if !vector.addresses.is_empty() => vector.addresses.iter().map(|lba| lba.0).collect(),
+        _ => (command.lba.0..command.lba.0 + u64::from(command.sectors)).collect(),
+    }
 }
 
 /// Channels, LUNs of each, chunks of each, sectors of a chunk.
@@ -68,6 +78,7 @@ impl Flash {
             sectors,
             sector_bytes: 512,
             data: BTreeMap::new(),
+            spare: BTreeMap::new(),
             chunks: Vec::new(),
             torn: BTreeSet::new(),
             pending: BTreeMap::new(),
@@ -135,18 +146,24 @@ impl Flash {
     }
 
     fn read(&mut self, command: &mut Command) -> Status {
-        let range = command.lba.0..command.lba.0 + u64::from(command.sectors);
-        if self.rng.chance(self.faults.read) || self.torn.range(range.clone()).next().is_some() {
+        let lbas = lbas(command);
+        if self.rng.chance(self.faults.read) || lbas.iter().any(|lba| self.torn.contains(lba)) {
             return Status::UnrecoveredRead;
         }
+        if let Some(vector) = &mut command.vector {
+            let spares = vector.metadata.as_chunks_mut::<{ Vector::METADATA_BYTES }>().0;
+            for (lba, spare) in lbas.iter().zip(spares) {
+                *spare = self.spare.get(lba).copied().unwrap_or_default();
+            }
+        }
         let images = command.data.chunks_exact_mut(self.sector_bytes);
-        for (lba, image) in range.zip(images) {
-            match self.data.get(&lba) {
+        for (lba, image) in lbas.iter().zip(images) {
+            match self.data.get(lba) {
                 Some(sector) => image.copy_from_slice(sector),
                 None => image.fill(0),
             }
         }
-        if self.rng.chance(self.faults.corrupt) {
+        if !command.data.is_empty() && self.rng.chance(self.faults.corrupt) {
             let at = self.rng.below(command.data.len() as u64) as usize;
             command.data[at] ^= 1 << self.rng.below(8);
         }
@@ -173,6 +190,10 @@ impl Flash {
         } else if self.rng.chance(self.faults.program) {
             return Status::WriteFault;
         }
+        if let Some(vector) = &command.vector {
+            let spares = vector.metadata.as_chunks::<{ Vector::METADATA_BYTES }>().0;
+            self.spare.extend((command.lba.0..).zip(spares.iter().copied()));
+        }
         let images = command.data.chunks_exact(self.sector_bytes);
         for (lba, image) in (command.lba.0..).zip(images) {
             self.torn.remove(&lba);
@@ -193,6 +214,7 @@ impl Flash {
         let from = geometry.lba(ChunkAddress { sector: 0, ..address }).0;
         for sector in from..from + u64::from(geometry.chunk_sectors) {
             self.data.remove(&sector);
+            self.spare.remove(&sector);
             self.torn.remove(&sector);
         }
         if fails { Status::ChunkOffline } else { Status::Success }
@@ -250,13 +272,12 @@ impl Drive for Flash {
     fn submit(&mut self, now: SimTime, command: Command) {
         let end = command.lba.0 + u64::from(command.sectors);
         assert!(end <= self.sectors || command.opcode == Opcode::Report, "beyond the end");
-        if let Some(geometry) = self.geometry {
+        let listed = command.vector.as_ref().is_some_and(|vector| !vector.addresses.is_empty());
+        assert!(!listed || command.opcode == Opcode::Read, "only reads are listed");
+        if let Some(geometry) = self.geometry.filter(|_| !listed && command.opcode != Opcode::Flush) {
             let at = geometry.address(command.lba).expect("there is such a sector");
             let inside = at.sector + command.sectors <= geometry.chunk_sectors;
-            assert!(
-                inside || matches!(command.opcode, Opcode::Report | Opcode::Flush),
-                "over the end of a chunk"
-            );
+            assert!(inside || command.opcode == Opcode::Report, "over the end of a chunk");
         }
         self.serial += 1;
         let base = match command.opcode {

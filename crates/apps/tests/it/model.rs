@@ -64,9 +64,9 @@ pub fn config(engine: EngineKind, rng: &mut Rng) -> KvConfig {
 /// Flash for an engine: about half a megabyte.
 pub fn flash(engine: EngineKind, seed: u64) -> Flash {
     match engine {
-        EngineKind::Original => Flash::blocks(1200, seed),
+        EngineKind::Original => Flash::blocks(2000, seed),
         // Slabs of one chunk, or of several.
-        _ => Flash::chunks(geometry(2, 2, 12, if seed.is_multiple_of(2) { 32 } else { 16 }), seed),
+        _ => Flash::chunks(geometry(2, 2, 20, if seed.is_multiple_of(2) { 32 } else { 16 }), seed),
     }
 }
 
@@ -324,7 +324,7 @@ fn each_seed(count: u64, run: impl Fn(EngineKind, u64) + std::panic::RefUnwindSa
 
 #[test]
 fn gets_answer_the_newest_value_or_miss() {
-    each_seed(30, |engine, seed| {
+    each_seed(12, |engine, seed| {
         let config = config(engine, &mut Rng::new(seed));
         let mut model = Model::new(flash(engine, seed), &config, seed);
         for _ in 0..3000 {
@@ -339,7 +339,7 @@ fn gets_answer_the_newest_value_or_miss() {
 
 #[test]
 fn failing_flash_costs_items_and_never_gives_a_wrong_value() {
-    each_seed(30, |engine, seed| {
+    each_seed(12, |engine, seed| {
         let mut rng = Rng::stream(seed, "faults");
         let config = config(engine, &mut Rng::new(seed));
         let mut model = Model::new(flash(engine, seed), &config, seed);
@@ -370,7 +370,7 @@ fn failing_flash_costs_items_and_never_gives_a_wrong_value() {
 
 #[test]
 fn a_clean_stop_keeps_everything_and_a_crash_nothing_old() {
-    each_seed(30, |engine, seed| {
+    each_seed(12, |engine, seed| {
         let mut rng = Rng::stream(seed, "restarts");
         let config = KvConfig { warm_restart: true, ..config(engine, &mut Rng::new(seed)) };
         let mut model = Model::new(flash(engine, seed), &config, seed);

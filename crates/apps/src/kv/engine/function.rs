@@ -12,7 +12,9 @@ use crate::kv::{EngineKind, KvConfig};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Completion, Drive, Figure, SimTime, Tag};
 use pellucid_host::Machine;
-use pellucid_prism::{FlashAddress, Function, FunctionAsk, FunctionCall, FunctionOutcome, Mapping, SsdGeometry};
+use pellucid_prism::{
+    FlashAddress, Function, FunctionAsk, FunctionCall, FunctionOutcome, Mapping, SsdGeometry,
+};
 
 /// Pieces of a slab on their way at a time.
 const DEPTH: u32 = 2;
@@ -73,7 +75,8 @@ impl FunctionEngine {
         let unit_bytes = chunks.write_optimal_sectors.max(chunks.write_min_sectors) * sector_bytes;
         let slab_bytes = each * block_bytes;
         let programs = f64::from(slab_bytes) / f64::from(unit_bytes);
-        let service_ns = programs * chunks.write_ns[0].0 as f64 + f64::from(each) * chunks.reset_ns[0].0 as f64;
+        let service_ns =
+            programs * chunks.write_ns[0].0 as f64 + f64::from(each) * chunks.reset_ns[0].0 as f64;
         let shape = Shape {
             slab_bytes,
             sector_bytes,
@@ -162,7 +165,8 @@ impl FunctionEngine {
         self.turn = channel + 1;
         self.channels[channel as usize].writes += 1;
         for part in 0..self.each {
-            let block = self.level.address_mapper(channel, Mapping::Block).expect("it has free blocks").address;
+            let block =
+                self.level.address_mapper(channel, Mapping::Block).expect("it has free blocks").address;
             self.place_mut(slab)[part as usize] = self.geometry.block_number(block);
         }
         self.writer.begin(slab, buffer, forced);

@@ -16,8 +16,10 @@ use super::{EngineKind, KvConfig};
 use blocks::Blocks;
 use function::FunctionEngine;
 use original::Original;
+use pellucid_flash::{
+    ChunkGeometry, Command, Completion, Drive, Figure, Interface, Lba, Opcode, SimTime, Tag,
+};
 use policy::PolicyEngine;
-use pellucid_flash::{ChunkGeometry, Command, Completion, Drive, Figure, Interface, Lba, Opcode, SimTime, Tag};
 use std::collections::VecDeque;
 
 /// What a tag is for: its upper bits.

@@ -53,7 +53,13 @@ impl Original {
     }
 
     /// Slabs on a range of `all` bytes of a block interface.
-    pub fn on(config: &KvConfig, namespace: u16, sector_bytes: u32, slab_bytes: u32, all: u64) -> Result<Original, String> {
+    pub fn on(
+        config: &KvConfig,
+        namespace: u16,
+        sector_bytes: u32,
+        slab_bytes: u32,
+        all: u64,
+    ) -> Result<Original, String> {
         let share = match config.over_provisioning {
             OverProvisioning::Fixed(share) => share,
             OverProvisioning::Dynamic => {

@@ -27,13 +27,15 @@ impl PolicyEngine {
     pub fn new(config: &KvConfig, drive: &impl Drive, slab_least: u32) -> Result<PolicyEngine, String> {
         let (namespace, geometry) = flash_of(drive, EngineKind::Policy)?;
         let sector_bytes = drive.image_bytes() as u32;
-        let level = Policy::new(namespace, drive.interface(namespace), drive.image_bytes(), &PolicyConfig::default());
+        let level =
+            Policy::new(namespace, drive.interface(namespace), drive.image_bytes(), &PolicyConfig::default());
         let level = Box::new(level.map_err(|why| why.to_string())?);
         let block_bytes = geometry.chunk_sectors * sector_bytes;
         let wanted = if config.slab_bytes == 0 { slab_least } else { config.slab_bytes };
         let row = u64::from(geometry.parallel_units()) * u64::from(block_bytes);
         let bytes = u64::from(geometry.chunks.saturating_sub(ROWS_KEPT)) * row;
-        let slabs = Original::on(config, namespace, sector_bytes, wanted.next_multiple_of(block_bytes), bytes)?;
+        let slabs =
+            Original::on(config, namespace, sector_bytes, wanted.next_multiple_of(block_bytes), bytes)?;
         let OverProvisioning::Fixed(share) = config.over_provisioning else { unreachable!("refused above") };
         // What is left beside the range, as a share of the range, less what rounding to rows may take.
         let range = u64::from(slabs.shape().slabs) * u64::from(slabs.shape().slab_bytes);
