@@ -1,6 +1,6 @@
 //! What can be seen of a drive from outside, and set: sizes, counters, wear, use. Reading changes nothing.
 //!
-//! Where no namespace is named, what is said of a block namespace is said of the first one.
+//! Calls that name a namespace are about that one; the others are about the whole drive, and sum over its namespaces.
 
 use crate::block::BlockNamespace;
 use crate::block::placement::PlacementStatistics;
@@ -40,51 +40,51 @@ impl Device {
         self.namespaces.iter().filter_map(Namespace::block)
     }
 
-    /// The first block namespace.
-    fn first(&self) -> Option<&BlockNamespace> {
-        self.blocks().next()
-    }
-
-    fn first_mut(&mut self) -> Option<&mut BlockNamespace> {
-        self.namespaces.iter_mut().find_map(Namespace::block_mut)
-    }
-
     fn block(&self, namespace: u16) -> Option<&BlockNamespace> {
         self.namespaces.get(usize::from(namespace))?.block()
+    }
+
+    fn block_mut(&mut self, namespace: u16) -> Option<&mut BlockNamespace> {
+        self.namespaces.get_mut(usize::from(namespace))?.block_mut()
     }
 
     fn chunks(&self, namespace: u16) -> Option<&ChunkNamespace> {
         self.namespaces.get(usize::from(namespace))?.chunks()
     }
 
+    /// Numbers of the block namespaces.
+    pub fn block_namespaces(&self) -> impl Iterator<Item = u16> + use<'_> {
+        (0..).zip(&self.namespaces).filter(|(_, namespace)| namespace.block().is_some()).map(|(n, _)| n)
+    }
+
     /// Whether one of the namespaces is a block namespace.
     pub fn has_block_namespace(&self) -> bool {
-        self.first().is_some()
+        self.block_namespaces().next().is_some()
     }
 
-    /// Host sectors.
-    pub fn capacity_sectors(&self) -> u64 {
-        self.first().map_or(0, |block| block.capacity_sectors(&self.shared.layout))
+    /// Host sectors of a block namespace; 0 for any other.
+    pub fn capacity_sectors(&self, namespace: u16) -> u64 {
+        self.block(namespace).map_or(0, |block| block.capacity_sectors(&self.shared.layout))
     }
 
-    /// Host bytes.
+    /// Host bytes of all block namespaces.
     pub fn capacity_bytes(&self) -> u64 {
-        self.capacity_sectors() * u64::from(self.shared.layout.sector_bytes)
+        let sectors: u64 = self.blocks().map(|block| block.capacity_sectors(&self.shared.layout)).sum();
+        sectors * u64::from(self.shared.layout.sector_bytes)
     }
 
     /// Announces that a command for `lba` will come soon. Changes nothing but the simulator's own speed.
     #[inline]
-    pub fn announce(&self, lba: Lba) {
-        if let Some(block) = self.first() {
+    pub fn prefetch(&self, namespace: u16, lba: Lba) {
+        if let Some(block) = self.block(namespace) {
             block.translation.prefetch(Lpn(self.shared.layout.unit_of(lba.0).0));
         }
     }
 
-    /// Announces that a read from `lba` on will come at once; the map entry should have been [announced](Device::announce) before. Of
-    /// reads that come together each is announced before the first is submitted: the processor waits for the memory of all of
-    /// them at the same time then.
+    /// Announces that a read from `lba` on will come at once; its map entry should have been [prefetched](Device::prefetch). Reads that
+    /// come together are all announced before the first is submitted, so that the processor waits for their memory at the same time.
     #[inline]
-    pub fn announce_read(&self, namespace: u16, lba: Lba) {
+    pub fn prefetch_read(&self, namespace: u16, lba: Lba) {
         let Some(block) = self.block(namespace) else { return };
         if lba.0 >= block.capacity_sectors(&self.shared.layout) {
             return;
@@ -101,39 +101,65 @@ impl Device {
         self.namespaces.iter().any(Namespace::takes_no_writes)
     }
 
-    /// The same of one namespace.
+    /// As [`Device::is_read_only`], of one namespace.
     pub fn takes_no_writes(&self, namespace: u16) -> bool {
         self.namespaces.get(usize::from(namespace)).is_some_and(Namespace::takes_no_writes)
     }
 
     /// Where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies
     /// beyond the end.
-    pub fn locate(&self, lpn: Lpn) -> Option<Ppa> {
-        self.first()?.locate(lpn)
+    pub fn locate(&self, namespace: u16, lpn: Lpn) -> Option<Ppa> {
+        self.block(namespace)?.locate(lpn)
     }
 
     /// Whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer. A page without data
     /// reads as zeros.
-    pub fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.first().is_some_and(|block| block.is_mapped(lpn))
+    pub fn is_mapped(&self, namespace: u16, lpn: Lpn) -> bool {
+        self.block(namespace).is_some_and(|block| block.is_mapped(lpn))
     }
 
-    /// Blocks of the SLC cache, and those of them that are not free.
-    pub fn cache_use(&self) -> (u32, u32) {
-        let uses = self.blocks().map(|block| block.translation.cache_use());
+    /// Blocks of the SLC caches of these namespaces, and those of them that are not free.
+    pub fn cache_use(&self, namespaces: impl IntoIterator<Item = u16>) -> (u32, u32) {
+        let blocks = namespaces.into_iter().filter_map(|namespace| self.block(namespace));
+        let uses = blocks.map(|block| block.translation.cache_use());
         uses.fold((0, 0), |sum, cache| (sum.0 + cache.0, sum.1 + cache.1))
     }
 
-    /// What translation decided; since the drive was made.
+    /// What the translations of all block namespaces decided, since the drive was made.
     pub fn ftl_counters(&self) -> FtlCounters {
-        self.first().map_or_else(FtlCounters::default, |block| block.translation.counters())
+        let mut sum = FtlCounters::default();
+        self.blocks().for_each(|block| sum.add(&block.translation.counters()));
+        sum
+    }
+
+    /// What the translation of a namespace decided, since the drive was made; nothing where it has none.
+    pub fn ftl_counters_of(&self, namespace: u16) -> FtlCounters {
+        self.block(namespace).map_or_else(FtlCounters::default, |block| block.translation.counters())
+    }
+
+    /// What a namespace counted, since the drive was made.
+    pub fn counters_of(&self, namespace: u16) -> Counters {
+        self.shared.counters_of(namespace)
+    }
+
+    /// Erased blocks that are waiting, of a namespace.
+    pub fn free_blocks_of(&self, namespace: u16) -> u32 {
+        self.namespaces.get(usize::from(namespace)).map_or(0, Namespace::free_blocks)
     }
 
     /// What the last mount did, and how long its reads keep the busiest die, each at the slowest page type. The clock does
     /// not run meanwhile. `None`: the media were empty.
     pub fn last_mount(&self) -> Option<(MountReport, Nanos)> {
+        self.timed(add_up(self.blocks().filter_map(|block| block.mounted))?)
+    }
+
+    /// As [`Device::last_mount`], of one namespace.
+    pub fn last_mount_of(&self, namespace: u16) -> Option<(MountReport, Nanos)> {
+        self.timed(self.block(namespace)?.mounted?)
+    }
+
+    fn timed(&self, mount: MountReport) -> Option<(MountReport, Nanos)> {
         let read_ns = self.shared.config.media.timing.read_ns.iter().copied().max().unwrap_or_default();
-        let mount = add_up(self.blocks().filter_map(|block| block.mounted))?;
         Some((mount, Nanos(mount.busiest_die_reads.saturating_mul(read_ns.0))))
     }
 
@@ -181,36 +207,40 @@ impl Device {
         }
     }
 
-    /// What a host knows of placement; `None` where the drive has one handle, which is no placement.
-    pub fn placement(&self) -> Option<PlacementGeometry> {
-        self.first()?.geometry(&self.shared.layout)
+    /// What a host knows of the placement of a namespace; `None` where it has one handle, which is no placement.
+    pub fn placement(&self, namespace: u16) -> Option<PlacementGeometry> {
+        self.block(namespace)?.geometry(&self.shared.layout)
     }
 
     /// State of a handle; `None` if there is no such handle.
-    pub fn handle_info(&self, handle: u16) -> Option<HandleInfo> {
-        self.first()?.handle_info(&self.shared.layout, handle)
+    pub fn handle_info(&self, namespace: u16, handle: u16) -> Option<HandleInfo> {
+        self.block(namespace)?.handle_info(&self.shared.layout, handle)
     }
 
-    /// What happened to handles, oldest first; the newest 1024.
-    pub fn placement_events(&self) -> impl DoubleEndedIterator<Item = &PlacementEvent> {
-        self.first().into_iter().flat_map(|block| &block.placement.events)
+    /// What happened to handles of a namespace, oldest first; the newest 1024.
+    pub fn placement_events(
+        &self,
+        namespace: u16,
+    ) -> impl DoubleEndedIterator<Item = &PlacementEvent> + use<'_> {
+        self.block(namespace).into_iter().flat_map(|block| &block.placement.events)
     }
 
-    /// Kinds of events that are kept, a [bit](pellucid_flash::PlacementEventKind::bit) for each.
-    pub fn enabled_placement_events(&self) -> u8 {
-        self.first().map_or(0, |block| block.placement.enabled)
+    /// Kinds of events that a namespace keeps, a [bit](pellucid_flash::PlacementEventKind::bit) for each.
+    pub fn enabled_placement_events(&self, namespace: u16) -> u8 {
+        self.block(namespace).map_or(0, |block| block.placement.enabled)
     }
 
-    /// From now on events of these kinds are kept, and no others.
-    pub fn enable_placement_events(&mut self, kinds: u8) {
-        if let Some(block) = self.first_mut() {
+    /// From now on a namespace keeps events of these kinds, and no others.
+    pub fn enable_placement_events(&mut self, namespace: u16, kinds: u8) {
+        if let Some(block) = self.block_mut(namespace) {
             block.placement.enabled = kinds;
         }
     }
 
-    /// What was written, erased and read for the block namespace since the counters were last reset.
-    pub fn placement_statistics(&self) -> PlacementStatistics {
-        self.first().map_or_else(PlacementStatistics::default, |n| n.placement_statistics(&self.shared))
+    /// What was written, erased and read for a block namespace since the counters were last reset.
+    pub fn placement_statistics(&self, namespace: u16) -> PlacementStatistics {
+        let block = self.block(namespace);
+        block.map_or_else(PlacementStatistics::default, |n| n.placement_statistics(&self.shared))
     }
 
     /// Writes one mapping unit; `image` holds the sector images of the unit. Call [`Device::fill_end`] after the last.
@@ -230,10 +260,7 @@ impl Device {
     #[inline]
     fn fills(&mut self, filler: &Filler) -> Result<(&mut BlockNamespace, &mut Shared), NoRoom> {
         let Device { shared, namespaces } = self;
-        let found = match filler.namespace {
-            Some(namespace) => namespaces.get_mut(usize::from(namespace)).and_then(Namespace::block_mut),
-            None => namespaces.iter_mut().find_map(Namespace::block_mut),
-        };
+        let found = namespaces.get_mut(usize::from(filler.namespace)).and_then(Namespace::block_mut);
         Ok((found.ok_or(NoRoom)?, shared))
     }
 }

@@ -23,6 +23,15 @@ pub enum Interface {
 }
 
 impl Interface {
+    /// Its name in descriptions and reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Interface::Block { .. } => "block",
+            Interface::Zoned(_) => "zoned",
+            Interface::OpenChannel(_) => "open-channel",
+        }
+    }
+
     /// Sectors that can hold data.
     pub fn capacity_sectors(&self) -> u64 {
         match self {

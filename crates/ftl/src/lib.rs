@@ -7,6 +7,7 @@ mod block_manager;
 mod chunk_refresh;
 mod chunks;
 mod config;
+mod counters;
 mod damage;
 mod demand;
 mod gc;

@@ -6,8 +6,8 @@
 //! ```
 
 use crate::drive::{
-    self, Ageing, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError, Source, Target, Trace,
-    Unwatched,
+    self, Ageing, BlockNamespace, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError, Source,
+    Target, Trace, Unwatched,
 };
 use crate::output::{OutputError, OutputFile};
 use crate::report::{HostCost, Report, RequestLog, Workload};
@@ -123,8 +123,8 @@ pub struct Aged {
     pub device: Device,
     /// Bytes that can be addressed, of the drive or of the layers on it.
     pub capacity_bytes: u64,
-    /// How it went.
-    pub ageing: Ageing,
+    /// How it went, for each namespace that was filled.
+    pub ageing: Vec<Ageing>,
 }
 
 /// Makes the drive of a description and preconditions it, through its layers if it has any. The layers are stopped, so that
@@ -132,15 +132,15 @@ pub struct Aged {
 pub fn age(spec: &Spec, onlooker: &mut dyn Onlooker) -> Result<Aged, RunError> {
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
     if spec.host.is_empty() {
-        let ageing = drive::precondition(&mut device, &spec.precondition, None, onlooker)?;
         let capacity_bytes = device.capacity_bytes();
+        let ageing = drive::precondition(&mut device, &spec.precondition, None, onlooker)?;
         return Ok(Aged { device, capacity_bytes, ageing });
     }
     let mut stack = stack(spec, device)?;
     let ageing = drive::precondition_stack(&mut stack, &spec.precondition, None, onlooker)?;
     stack.stop().map_err(RunError::Host)?;
     let capacity_bytes = stack.capacity_bytes();
-    Ok(Aged { device: stack.into_bottom(), capacity_bytes, ageing })
+    Ok(Aged { device: stack.into_bottom(), capacity_bytes, ageing: vec![ageing] })
 }
 
 /// Puts the layers of a description on a drive.
@@ -150,7 +150,7 @@ pub fn stack(spec: &Spec, device: Device) -> Result<Tower<Device>, RunError> {
 
 /// The oracle that the description asks for, for a drive of this size; `in_use`: earlier runs have written to it.
 fn oracle(spec: &Spec, target: &impl Target, in_use: bool) -> Option<Oracle> {
-    let sectors = target.capacity_bytes() / u64::from(target.device().layout().sector_bytes);
+    let sectors = target.block_namespaces().iter().map(|namespace| namespace.sectors).sum();
     let make = if in_use { Oracle::of_unknown } else { Oracle::new };
     spec.run.verify.then(|| make(sectors))
 }
@@ -286,13 +286,18 @@ fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, St
             return Err(ExperimentError::NoWork);
         }
         check_jobs(device, spec, jobs)?;
-        let source =
-            Jobs::new(jobs, device.capacity_bytes(), sector_bytes, handles(device)).map_err(RunError::Job)?;
+        let source = Jobs::new(jobs, &device.block_namespaces(), sector_bytes).map_err(RunError::Job)?;
         return Ok((Source::Jobs(source), jobs_summary(jobs)));
     };
     let (shaped, summary) = open_trace(device, spec, path)?;
-    let trace = Trace::new(shaped, spec.run.closed_loop, sector_bytes, device.device().config().host.queues);
+    let queues = device.device().config().host.queues;
+    let trace = Trace::new(shaped, traced(device), spec.run.closed_loop, sector_bytes, queues);
     Ok((Source::Trace(Box::new(trace)), summary))
+}
+
+/// The namespace that a trace is replayed into: the first.
+fn traced(target: &impl Target) -> BlockNamespace {
+    target.block_namespaces().first().copied().unwrap_or_default()
 }
 
 /// The trace of a description, as it suits the drive, and its name with its format.
@@ -306,7 +311,7 @@ fn open_trace(target: &impl Target, spec: &Spec, path: &Path) -> Result<(Shaped,
     let held_by = spec.run.trace_copy.as_deref().unwrap_or(path);
     let reader =
         TraceReader::open_copy(&path.display().to_string(), held_by, &options).map_err(RunError::Trace)?;
-    let mut shaping = Shaping::new(target.capacity_bytes(), sector_bytes);
+    let mut shaping = Shaping::new(traced(target).sectors * u64::from(sector_bytes), sector_bytes);
     shaping.time_scale = spec.run.time_scale;
     shaping.addresses = spec.run.address;
     shaping.stream = spec.run.stream;
@@ -316,25 +321,16 @@ fn open_trace(target: &impl Target, spec: &Spec, path: &Path) -> Result<(Shaped,
     Ok((shaped, summary))
 }
 
-/// Placement handles of a target. A layer of the host offers none.
-fn handles(target: &impl Target) -> u16 {
-    if target.host().is_some() { 1 } else { target.device().config().ftl.handles }
-}
-
 /// Refuses jobs that do not suit the drive, with the place where the key was written; none are looked at where a trace is the work.
 fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
     if spec.run.trace.is_some() {
         return Ok(());
     }
     let queues = target.device().config().host.queues;
+    let namespaces = target.block_namespaces();
     for job in jobs {
         let suits = match job.queue < queues {
-            true => Jobs::check(
-                job,
-                target.capacity_bytes(),
-                target.device().layout().sector_bytes,
-                handles(target),
-            ),
+            true => Jobs::check(job, &namespaces, target.device().layout().sector_bytes),
             false => {
                 let allowed = format!("0 to {}", queues - 1);
                 Err(JobError::Value { key: "queue", value: job.queue.to_string(), allowed })

@@ -128,6 +128,11 @@ pub fn write(mut file: OutputFile, spec: &Spec, device: &Device) -> Result<u64, 
     Ok(bytes)
 }
 
+/// Host sectors of all block namespaces.
+fn sectors(device: &Device) -> u64 {
+    device.capacity_bytes() / u64::from(device.layout().sector_bytes)
+}
+
 fn write_all(file: &mut OutputFile, spec: &Spec, device: &Device) -> io::Result<u64> {
     let text = spec::show(&Spec { jobs: Vec::new(), ..spec.clone() });
     let mut out = Hashed::new(BufWriter::with_capacity(BUFFER_BYTES, file));
@@ -135,7 +140,7 @@ fn write_all(file: &mut OutputFile, spec: &Spec, device: &Device) -> io::Result<
     out.write_all(&VERSION.to_le_bytes())?;
     out.write_all(&(text.len() as u32).to_le_bytes())?;
     out.write_all(text.as_bytes())?;
-    out.write_all(&device.capacity_sectors().to_le_bytes())?;
+    out.write_all(&sectors(device).to_le_bytes())?;
     device.media().export(&spec.drive.media, &mut out).map_err(|error| match error {
         SnapshotError::Io(error) => error,
         other => io::Error::other(other),
@@ -218,7 +223,7 @@ impl Image {
             return Err(ImageProblem::Checksum);
         }
         let device = Device::restore(&spec.drive, media).map_err(ImageProblem::Device)?;
-        let described = device.capacity_sectors();
+        let described = sectors(&device);
         if described != found {
             return Err(ImageProblem::Capacity { described, found });
         }

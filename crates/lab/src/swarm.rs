@@ -40,7 +40,7 @@ impl Subject for Device {
     }
 
     fn capacity_sectors(&self) -> u64 {
-        Device::capacity_sectors(self)
+        Device::capacity_sectors(self, 0)
     }
 
     fn now(&self) -> SimTime {
@@ -199,7 +199,7 @@ impl<T: Subject> Swarm<T> {
             Opcode::Trim | Opcode::WriteZeroes => {
                 self.oracle.submit_change(opcode, lba, sectors);
             }
-            Opcode::Flush => covered = self.oracle.submit_flush(),
+            Opcode::Flush => covered = self.oracle.submit_flush(0..u64::MAX),
             _ => unreachable!("block commands only"),
         }
         if self.canary && opcode == Opcode::Flush {

@@ -146,7 +146,7 @@ fn blocks_buffer_and_capacity_are_divided() {
     let [small, large] = [0, 1].map(|n| sectors(&device, n));
     assert!(small > 0 && large > small, "{small} and {large}");
     assert_eq!(device.namespaces(), 2);
-    assert_eq!(device.capacity_sectors(), small, "the first one");
+    assert_eq!(device.capacity_sectors(0), small, "the first one");
     device.check();
 }
 
@@ -194,7 +194,7 @@ fn two_namespaces_keep_what_they_promise_through_gc_trims_flushes_and_power_cuts
 fn filling_one_namespace_leaves_the_other_empty() {
     let mut device = drive(&["ftl.over_provisioning=1.5"]);
     // Fill the second one without simulated time, and leave the first one empty.
-    let mut filler = Filler::default().of_namespace(1);
+    let mut filler = Filler::new(1);
     let unit = vec![9; device.layout().sectors_per_unit as usize * device.image_bytes()];
     let units = sectors(&device, 1) / u64::from(device.layout().sectors_per_unit);
     for lpn in 0..units as u32 {
@@ -202,7 +202,7 @@ fn filling_one_namespace_leaves_the_other_empty() {
     }
     device.fill_end(&mut filler).expect("room");
     device.check();
-    assert!(!device.is_mapped(Lpn(0)), "of the first namespace");
+    assert!(!device.is_mapped(0, Lpn(0)), "of the first namespace");
     let mut run = Run::new(device, 4);
     run.units[1].fill(Unit(vec![9]));
     run.settle();

@@ -20,8 +20,8 @@ fn settle(device: &mut Device) {
 fn collect(sets: &[&str]) -> (u64, u64) {
     let mut device = drive(sets);
     let mut rng = Rng::new(1);
-    for _ in 0..6 * device.capacity_sectors() {
-        let lba = Lba(rng.below(device.capacity_sectors()));
+    for _ in 0..6 * device.capacity_sectors(0) {
+        let lba = Lba(rng.below(device.capacity_sectors(0)));
         let data = vec![0; device.image_bytes()];
         device.submit(device.now(), Command::new(0, Opcode::Write, lba, 1, data));
         settle(&mut device);
@@ -51,7 +51,7 @@ fn a_die_that_waits_for_its_first_command_is_idle() {
     let before = device.die_busy();
     for die in 0..2 {
         let lies_there =
-            |lpn: &u32| device.locate(Lpn(*lpn)).is_some_and(|p| device.layout().die_of(p).0 == die);
+            |lpn: &u32| device.locate(0, Lpn(*lpn)).is_some_and(|p| device.layout().die_of(p).0 == die);
         let lpn = (0..8).find(lies_there).expect("every die has some");
         device.submit(device.now(), Command::new(0, Opcode::Read, Lba(4 * u64::from(lpn)), 4, Vec::new()));
     }

@@ -89,7 +89,7 @@ fn writes_are_as_quick_as_slc_until_the_cache_is_full() {
     // Three pages of 200 us one after the other, or one program of 1500 us.
     assert!(cached.iter().all(|time| (600_000..700_000).contains(&time.0)), "{cached:?}");
     assert!(direct.iter().all(|time| time.0 > 1_500_000), "{direct:?}");
-    assert_eq!(device.cache_use(), (8, 8), "blocks of the cache, and those in use");
+    assert_eq!(device.cache_use([0]), (8, 8), "blocks of the cache, and those in use");
     let counters = device.ftl_counters();
     assert_eq!((counters.cached_units, counters.direct_units), (CACHE * 12, 4 * 12));
     device.check();
@@ -119,7 +119,7 @@ fn an_idle_drive_folds_its_cache_and_a_busy_one_does_not() {
     rest(&mut device, Nanos(40_000_000));
     assert_eq!(device.counters().erases[Cause::Fold as usize], 0, "a write came in between");
     rest(&mut device, Nanos(500_000_000));
-    assert_eq!(device.cache_use(), (8, 0), "every block of the cache was folded and erased");
+    assert_eq!(device.cache_use([0]), (8, 0), "every block of the cache was folded and erased");
     let counters = device.counters();
     assert_eq!(counters.erases[Cause::Fold as usize], 8);
     assert_eq!(counters.programmed_sectors[Cause::Fold as usize], CACHE * 12, "everything was moved once");

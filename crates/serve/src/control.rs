@@ -20,7 +20,6 @@ mod drives;
 mod request;
 
 pub use crate::action::{Action, Chances};
-pub(crate) use drives::named;
 pub use request::Request;
 
 use crate::server::Stopper;

@@ -291,13 +291,13 @@ impl Core {
         let reads = || {
             self.engine.chosen().filter(|submission| submission.ask.opcode == Opcode::Read).filter_map(
                 |submission| {
-                    let device = self.engine.backends()[submission.backend].to_announce()?;
+                    let device = self.engine.backends()[submission.backend].to_prefetch()?;
                     Some((device, submission.ask.namespace, submission.ask.lba))
                 },
             )
         };
-        reads().for_each(|(device, _, lba)| device.announce(lba));
-        reads().for_each(|(device, number, lba)| device.announce_read(number, lba));
+        reads().for_each(|(device, number, lba)| device.prefetch(number, lba));
+        reads().for_each(|(device, number, lba)| device.prefetch_read(number, lba));
     }
 
     #[inline]

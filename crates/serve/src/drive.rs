@@ -219,7 +219,7 @@ impl Served {
     pub(crate) fn is_mapped(&self, namespace: u16, unit: u32) -> bool {
         match self.tower.layer_of(namespace) {
             Some(layer) => layer.holds(Lba(unit.into())),
-            None => self.device().is_none_or(|device| device.is_mapped(Lpn(unit))),
+            None => self.device().is_none_or(|device| device.is_mapped(namespace, Lpn(unit))),
         }
     }
 
@@ -240,9 +240,9 @@ impl Served {
         }
     }
 
-    /// The plain drive, which it helps to announce commands to.
+    /// The plain drive, whose reads it helps to prefetch for.
     #[inline]
-    pub(crate) fn to_announce(&self) -> Option<&Device> {
+    pub(crate) fn to_prefetch(&self) -> Option<&Device> {
         match &self.tower {
             Tower::Drive(drive) => drive.device(),
             _ => None,

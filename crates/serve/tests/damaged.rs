@@ -225,7 +225,7 @@ fn a_journalled_block_drive() {
         ..described.clone()
     })
     .expect("a good configuration")
-    .capacity_sectors()
+    .capacity_sectors(0)
         / u64::from(UNIT_SECTORS);
     let mut rng = Rng::stream(1, "addresses");
     let all = (0..units).map(|unit| unit * u64::from(UNIT_SECTORS));

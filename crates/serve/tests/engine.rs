@@ -56,7 +56,7 @@ fn a_healthy_drive_fulfils_every_command() {
     for seed in [1, 2, 3, 275] {
         let mut device = drive(StoreKind::Ram);
         let mut rng = Rng::new(seed);
-        let slot_sectors = device.capacity_sectors() / SLOTS;
+        let slot_sectors = device.capacity_sectors(0) / SLOTS;
         for round in 0..250 {
             let what = format!("seed {seed}, round {round}");
             for slot in 0..SLOTS {
@@ -89,7 +89,7 @@ fn slow_decoding_never_brings_the_data_of_another_page() {
         config.media.timing.program_ns = vec![Nanos::from_us(1)];
         config.media.timing.erase_ns = Nanos::from_us(1);
         let mut device = Device::new(&config).expect("a good configuration");
-        let pages = device.capacity_sectors() / 8;
+        let pages = device.capacity_sectors(0) / 8;
         // Each page says in all its bytes which one it is.
         let write = |device: &mut Device, page: u64| {
             let data = vec![(page % 251) as u8; 4096];
@@ -260,14 +260,16 @@ fn a_long_discard_holds_nobody_up() {
         expected.insert(2, 0);
         assert_eq!(*arrivals.borrow(), expected, "{opcode:?}");
         assert_eq!(core.outstanding(), 0);
-        assert!(!core.device(0).expect("of this process").is_mapped(pellucid_flash::Lpn(sectors as u32 - 1)));
+        assert!(
+            !core.device(0).expect("of this process").is_mapped(0, pellucid_flash::Lpn(sectors as u32 - 1))
+        );
     }
     // What passes the end changes nothing.
     submit(&mut core, 1, Opcode::Write, 0, 8);
     assert_eq!(next(&mut core), (1, Status::Success));
     submit(&mut core, 4, Opcode::Trim, 0, sectors + 1);
     assert_eq!(next(&mut core), (4, Status::LbaOutOfRange));
-    assert!(core.device(0).expect("of this process").is_mapped(pellucid_flash::Lpn(0)));
+    assert!(core.device(0).expect("of this process").is_mapped(0, pellucid_flash::Lpn(0)));
     // Without power the rest is not forgotten, and the operation has failed.
     submit(&mut core, 5, Opcode::Trim, 0, sectors);
     core.run();

@@ -184,7 +184,7 @@ const LINES: usize = 12;
 struct Summary<'a> {
     spec: &'a Spec,
     device: &'a Device,
-    ageing: Ageing,
+    ageing: Vec<Ageing>,
     /// Of the drive, or of the layers on it.
     capacity_bytes: u64,
     path: PathBuf,
@@ -220,9 +220,18 @@ impl Summary<'_> {
         )
     }
 
-    /// Pass after pass, at most [`LINES`] of them, and why it ended.
+    /// Of each namespace that was filled.
     fn evidence(&self) -> String {
-        let passes = &self.ageing.passes;
+        let label = |ageing: &Ageing| match self.ageing.len() {
+            1 => "ageing".to_string(),
+            _ => format!("ageing of {}", ageing.namespace),
+        };
+        self.ageing.iter().map(|ageing| self.evidence_of(ageing, &label(ageing))).collect()
+    }
+
+    /// Pass after pass, at most [`LINES`] of them, and why it ended.
+    fn evidence_of(&self, ageing: &Ageing, label: &str) -> String {
+        let passes = &ageing.passes;
         let most = passes.iter().filter_map(|pass| pass.write_amplification).fold(1.0, f64::max);
         let every = passes.len().div_ceil(LINES).max(1);
         let mut lines = String::new();
@@ -238,7 +247,7 @@ impl Summary<'_> {
         }
         let head = if lines.is_empty() { "" } else { "  overwritten, write amplification of the pass\n" };
         let victim = self.spec.drive.ftl.victim;
-        format!("{:20}{}, victim policy {victim}\n{head}{lines}\n", "ageing", self.ageing.reason())
+        format!("{label:20}{}, victim policy {victim}\n{head}{lines}\n", ageing.reason())
     }
 
     fn json(&self) -> String {
@@ -248,26 +257,39 @@ impl Summary<'_> {
                 "write_amplification": pass.write_amplification,
             })
         };
+        let of = |ageing: &Ageing| {
+            serde_json::json!({
+                "passes": ageing.passes.iter().map(pass).collect::<Vec<_>>(),
+                "stopped": ageing.stopped.name(),
+                "reason": ageing.reason(),
+                "last_change": ageing.last_change(),
+                "steady_below": STEADY_SHARE,
+                "passes_max": STEADY_PASSES_MAX,
+                "victim": self.spec.drive.ftl.victim.to_string(),
+            })
+        };
         let erases = self.erases();
-        let value = serde_json::json!({
+        let nothing = Ageing::default();
+        let first = self.ageing.first().unwrap_or(&nothing);
+        let mut value = serde_json::json!({
             "drive": self.spec.drive_name,
             "image": self.path.display().to_string(),
             "image_bytes": self.bytes,
             "capacity_bytes": self.capacity_bytes,
             "fill": self.spec.precondition.fill.share(),
-            "ageing": {
-                "passes": self.ageing.passes.iter().map(pass).collect::<Vec<_>>(),
-                "stopped": self.ageing.stopped.name(),
-                "reason": self.ageing.reason(),
-                "last_change": self.ageing.last_change(),
-                "steady_below": STEADY_SHARE,
-                "passes_max": STEADY_PASSES_MAX,
-                "victim": self.spec.drive.ftl.victim.to_string(),
-            },
+            "ageing": of(first),
             "erases": { "total": erases.total, "min": erases.min, "mean": erases.mean, "max": erases.max },
             "free_blocks": self.device.free_blocks(),
             "wall_seconds": self.seconds,
         });
+        // The first one stands above for itself; with several, each has its number.
+        if self.ageing.len() > 1 {
+            let each = self
+                .ageing
+                .iter()
+                .map(|ageing| serde_json::json!({ "namespace": ageing.namespace, "ageing": of(ageing) }));
+            value["namespaces"] = each.collect();
+        }
         format!("{value:#}\n")
     }
 }

@@ -31,7 +31,7 @@ impl Show {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let spec = Subject::open(&self.drive, None, global)?.spec;
         if !global.json {
-            let text = namespaces(&spec.drive)? + &spec::show(&spec);
+            let text = namespaces(&spec.drive, &spec.drive_name)? + &spec::show(&spec);
             return Ok(output::print(&text)?);
         }
         let entries = spec.provenance.entries.iter().map(|entry| {
@@ -44,7 +44,7 @@ impl Show {
 
 /// What hosts see of each namespace that the description names, as comment lines. Asked of a new drive with these
 /// settings: geometry depends on nothing that was written.
-fn namespaces(config: &DeviceConfig) -> Result<String, Failure> {
+fn namespaces(config: &DeviceConfig, drive: &str) -> Result<String, Failure> {
     if config.namespaces.is_empty() {
         return Ok(String::new());
     }
@@ -58,15 +58,19 @@ fn namespaces(config: &DeviceConfig) -> Result<String, Failure> {
     let lines = (0..device.namespaces()).filter_map(|number| {
         let interface = device.interface(number)?;
         let (name, geometry) = match interface {
-            Interface::Block { .. } => match device.placement() {
+            Interface::Block { .. } => match device.placement(number) {
                 Some(placement) => ("fdp", handles(&placement)),
-                None => ("block", String::new()),
+                None => (interface.name(), String::new()),
             },
-            Interface::OpenChannel(geometry) => ("open-channel", chunks(&geometry)),
-            Interface::Zoned(geometry) => ("zoned", zones(&geometry)),
+            Interface::OpenChannel(geometry) => (interface.name(), chunks(&geometry)),
+            Interface::Zoned(geometry) => (interface.name(), zones(&geometry)),
         };
         let capacity = capacity(interface.capacity_sectors(), sector_bytes);
-        Some(format!("# namespace {number}: {name}, {capacity}\n{geometry}"))
+        let served = match device.namespaces() {
+            1 => String::new(),
+            _ => format!(" ({drive}.{} when it is served)", number + 1),
+        };
+        Some(format!("# namespace {number}{served}: {name}, {capacity}\n{geometry}"))
     });
     Ok(lines.collect::<String>() + "\n")
 }

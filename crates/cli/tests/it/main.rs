@@ -3,6 +3,7 @@
 mod common;
 mod images;
 mod mistakes;
+mod namespaces;
 mod options;
 mod outputs;
 mod policies;

@@ -22,10 +22,10 @@ impl std::fmt::Display for NoRoom {
 
 impl std::error::Error for NoRoom {}
 
-/// Units on their way into a stripe.
+/// Units on their way into a superpage of one block namespace.
 #[derive(Debug, Default)]
 pub struct Filler {
-    pub(crate) namespace: Option<u16>,
+    pub(crate) namespace: u16,
     handle: u16,
     lpns: Vec<Lpn>,
     images: Vec<u8>,
@@ -37,14 +37,14 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// One whose units carry a placement handle, which must be one of the drive's.
-    pub fn placed(handle: u16) -> Filler {
-        Filler { handle, ..Filler::default() }
+    /// Of a block namespace.
+    pub fn new(namespace: u16) -> Filler {
+        Filler { namespace, ..Filler::default() }
     }
 
-    /// As this one, for another block namespace than the drive's first.
-    pub fn of_namespace(self, namespace: u16) -> Filler {
-        Filler { namespace: Some(namespace), ..self }
+    /// One whose units carry a placement handle, which must be one of the namespace's.
+    pub fn placed(self, handle: u16) -> Filler {
+        Filler { handle, ..self }
     }
 }
 

@@ -65,18 +65,6 @@ pub struct MergeCounters {
     pub erases: u64,
 }
 
-impl MergeCounters {
-    /// What was counted since `before`.
-    pub fn since(&self, before: &MergeCounters) -> MergeCounters {
-        MergeCounters {
-            merges: self.merges - before.merges,
-            copied_units: self.copied_units - before.copied_units,
-            padded_units: self.padded_units - before.padded_units,
-            erases: self.erases - before.erases,
-        }
-    }
-}
-
 /// A block whose data have to leave it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Evacuation {

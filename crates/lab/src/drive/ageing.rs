@@ -10,9 +10,11 @@ pub const STEADY_SHARE: f64 = 0.01;
 /// ... and for no more passes than this.
 pub const STEADY_PASSES_MAX: u32 = 20;
 
-/// What preconditioning did to a drive.
+/// What preconditioning did to a namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ageing {
+    /// Its number.
+    pub namespace: u16,
     /// Passes of random overwriting, in order. Each but the last overwrites what was filled once.
     pub passes: Vec<Pass>,
     /// Why it ended.
@@ -100,8 +102,11 @@ pub(super) trait Overwrites {
     /// Writes `count` random pieces of the first `filled`.
     fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError>;
 
-    /// Pieces that garbage collection has copied so far.
+    /// Pieces that GC has copied so far.
     fn moved(&self) -> u64;
+
+    /// Where they are.
+    fn namespace(&self) -> u16;
 }
 
 /// Overwrites what has been filled, as described.
@@ -110,6 +115,7 @@ pub(super) fn overwrite(
     what: &Precondition,
     filled: u64,
 ) -> Result<Ageing, RunError> {
+    let namespace = writer.namespace();
     let mut rng = Rng::stream(what.seed, "precondition");
     let mut passes = Vec::new();
     let mut pass = |count: u64| -> Result<Option<f64>, RunError> {
@@ -144,7 +150,7 @@ pub(super) fn overwrite(
             stopped
         }
     };
-    Ok(Ageing { passes, stopped })
+    Ok(Ageing { namespace, passes, stopped })
 }
 
 #[cfg(test)]
@@ -164,6 +170,10 @@ mod tests {
 
         fn moved(&self) -> u64 {
             self.1
+        }
+
+        fn namespace(&self) -> u16 {
+            0
         }
     }
 

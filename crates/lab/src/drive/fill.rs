@@ -22,7 +22,7 @@ pub fn precondition_stack(
     oracle: Option<&mut Oracle>,
     onlooker: &mut dyn Onlooker,
 ) -> Result<Ageing, RunError> {
-    let sectors = stack.capacity_bytes() / u64::from(stack.device().layout().sector_bytes);
+    let sectors: u64 = stack.block_namespaces().iter().map(|namespace| namespace.sectors).sum();
     let filled = (sectors as f64 * what.fill.share()) as u64;
     let mut ageing = Ageing::default();
     if filled > 0 {
@@ -66,6 +66,7 @@ struct Writer<'a> {
     stack: &'a mut Tower<Device>,
     oracle: Option<&'a mut Oracle>,
     now: SimTime,
+    namespace: u16,
     /// By tag: what is being written.
     in_flight: Vec<Option<(Lba, u32)>>,
     idle: Vec<usize>,
@@ -82,6 +83,7 @@ impl<'a> Writer<'a> {
     ) -> Writer<'a> {
         Writer {
             now: stack.now(),
+            namespace: stack.block_namespaces().first().map_or(0, |namespace| namespace.number),
             stack,
             oracle,
             in_flight: vec![None; OUTSTANDING],
@@ -119,8 +121,7 @@ impl<'a> Writer<'a> {
         fill_images(&mut data, image_bytes, lba, self.version);
         self.in_flight[tag] = Some((lba, sectors));
         let command = Command::new(tag as u64, Opcode::Write, lba, sectors, data);
-        let namespace = self.stack.namespace();
-        self.stack.submit(self.now, Command { namespace, ..command });
+        self.stack.submit(self.now, Command { namespace: self.namespace, ..command });
         self.collect()
     }
 
@@ -172,5 +173,9 @@ impl Overwrites for Writer<'_> {
 
     fn moved(&self) -> u64 {
         self.stack.host().map_or(0, |host| host.ftl.relocated_units)
+    }
+
+    fn namespace(&self) -> u16 {
+        self.namespace
     }
 }

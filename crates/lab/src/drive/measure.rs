@@ -1,16 +1,17 @@
 //! From what was measured to the report.
 
+use super::namespaces::NamespaceUse;
 use super::target::{HostUse, Target};
 use super::{Jobs, Run, RunError, Source, busy};
 use crate::report::format::{duration, percent};
 use crate::report::{
     ByCause, Collection, Drive, EraseCounts, FirmwareModules, GroupResult, HostCost, HostLayer, JobResult,
-    MapCache, MapPages, MediaHealth, Merges, Mount, Replay, Report, RequestRecorder, Requests, Series,
-    SlcCache, Span, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
+    MapCache, MapPages, MediaHealth, Merges, Mount, NamespaceResult, Replay, Report, RequestRecorder,
+    Requests, Series, SlcCache, Span, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
-use pellucid_device::{Counters, Device, FirmwareModule, Namespace};
-use pellucid_flash::{Cause, MapReason, Nanos, SimTime};
-use pellucid_ftl::{FtlCounters, MAP_ENTRY_BYTES, Map, MapCounters};
+use pellucid_device::{Counters, Device, FirmwareModule};
+use pellucid_flash::{Cause, Drive as _, Interface, MapReason, Nanos, SimTime};
+use pellucid_ftl::{FtlCounters, MAP_ENTRY_BYTES, Map, MapCounters, MountReport};
 use pellucid_host::HostCounters;
 use std::collections::BTreeMap;
 
@@ -31,6 +32,8 @@ pub struct Measured {
     pub chunks_by_wrong_bits: Vec<u64>,
     /// What translation decided meanwhile.
     pub ftl: FtlCounters,
+    /// What each namespace of several counted meanwhile.
+    pub namespaces: Vec<NamespaceUse>,
     /// What the host's layers did meanwhile, and hold.
     pub host: Option<HostUse>,
     /// Busy time of channels, dies, link (to the drive, to the host) and firmware meanwhile, ns.
@@ -73,7 +76,12 @@ impl Measured {
                 run.device.device().chunks_by_wrong_bits().to_vec(),
                 &run.wrong_bits_before,
             ),
-            ftl: ftl_difference(&run.device.device().ftl_counters(), &run.ftl_before),
+            ftl: run.device.device().ftl_counters().since(&run.ftl_before),
+            namespaces: NamespaceUse::all(run.device)
+                .into_iter()
+                .zip(&run.namespaces_before)
+                .map(|(now, before)| now.since(before))
+                .collect(),
             host: run.device.host().zip(run.host_before).map(|(now, before)| host_difference(now, &before)),
             channel_busy: since(channels, &run.busy_before.0),
             die_busy: since(dies, &run.busy_before.1),
@@ -157,35 +165,9 @@ fn host_difference(now: HostUse, before: &HostUse) -> HostUse {
             read_retries: n.read_retries - b.read_retries,
             lost_reads: n.lost_reads - b.lost_reads,
         },
-        ftl: ftl_difference(&now.ftl, &before.ftl),
+        ftl: now.ftl.since(&before.ftl),
         cpu_busy: Nanos(now.cpu_busy.0 - before.cpu_busy.0),
         ..now
-    }
-}
-
-fn ftl_difference(now: &FtlCounters, before: &FtlCounters) -> FtlCounters {
-    FtlCounters {
-        victims: std::array::from_fn(|i| now.victims[i] - before.victims[i]),
-        victim_valid_units: now.victim_valid_units - before.victim_valid_units,
-        relocated_units: now.relocated_units - before.relocated_units,
-        grown_bad: now.grown_bad - before.grown_bad,
-        emergency_victims: now.emergency_victims - before.emergency_victims,
-        refreshed: now.refreshed - before.refreshed,
-        cached_units: now.cached_units - before.cached_units,
-        direct_units: now.direct_units - before.direct_units,
-        merges: std::array::from_fn(|kind| now.merges[kind].since(&before.merges[kind])),
-        map: map_difference(&now.map, &before.map),
-    }
-}
-
-fn map_difference(now: &MapCounters, before: &MapCounters) -> MapCounters {
-    let each =
-        |n: &[u64; MapReason::COUNT], b: &[u64; MapReason::COUNT]| std::array::from_fn(|i| n[i] - b[i]);
-    MapCounters {
-        lookups: now.lookups - before.lookups,
-        hits: now.hits - before.hits,
-        reads: each(&now.reads, &before.reads),
-        writes: each(&now.writes, &before.writes),
     }
 }
 
@@ -203,19 +185,12 @@ pub fn report(
     let sector = u64::from(layout.sector_bytes);
     let counters = measured.counters;
     let (written, programmed) = whole_stack(&counters, measured.host.as_ref());
-    let bytes = ByCause(programmed).map(|s| s * sector);
-    let mut amplification = WriteAmplification::new(written * sector, bytes);
-    amplification.programs = ByCause(counters.programs);
-    amplification.flash_reads = ByCause(counters.reads);
-    amplification.copybacks = counters.copybacks;
+    let amplification = amplification(sector, written, programmed, &counters);
     let ftl = measured.host.map_or(measured.ftl, |host| host.ftl);
     let block_units = measured.host.map_or(layout.units_per_block, |host| host.units_per_block);
-    let victims = ftl.victims.iter().sum::<u64>() - ftl.victims[Cause::Fold as usize];
     let utilisation = utilisation(device, &measured);
-    let slc_cache = slc_cache(device, &measured.ftl, &counters);
-    let map_cache = map_cache(device, &measured.ftl.map);
-    let merges = matches!(device.config().ftl.map, Map::Bast { .. } | Map::Fast { .. });
-    let merges = merges.then(|| Merges::new(&measured.ftl.merges));
+    let all: Vec<u16> = device.block_namespaces().collect();
+    let translated = translated(device, &all, &measured.ftl, &counters);
     Report {
         warnings: warnings(&measured),
         drive: Drive {
@@ -236,21 +211,9 @@ pub fn report(
         jobs: measured.jobs,
         groups: measured.groups,
         write_amplification: amplification,
-        collection: Collection {
-            collections: victims,
-            erased_blocks: ByCause(counters.erases),
-            emergency_victims: ftl.emergency_victims,
-            victim_valid_share: (victims > 0)
-                .then(|| ftl.victim_valid_units as f64 / (victims as f64 * f64::from(block_units))),
-            relocated_units: ftl.relocated_units,
-        },
+        collection: collection(&ftl, &counters, block_units),
         wear: measured.wear,
-        mount: device.last_mount().map(|(mount, time)| Mount {
-            duration_ns: time.0,
-            scanned_stripes: mount.header_reads + mount.replay_reads,
-            journal_stripes: mount.segment_reads,
-            mapped_units: mount.mapped_units,
-        }),
+        mount: device.last_mount().map(mount),
         media: MediaHealth {
             read_retries: counters.read_retries,
             corrected_reads: counters.corrected_reads,
@@ -266,9 +229,10 @@ pub fn report(
             suspensions: counters.suspensions,
         },
         utilisation,
-        map_cache,
-        merges,
-        slc_cache,
+        map_cache: translated.map_cache,
+        merges: translated.merges,
+        slc_cache: translated.slc_cache,
+        namespaces: measured.namespaces.iter().map(|used| namespace(device, used)).collect(),
         host_layer: measured.host.map(|host| host_layer(&host, measured.simulated)),
         replay: measured.replay,
         series: measured.series,
@@ -297,12 +261,95 @@ fn warnings(measured: &Measured) -> Vec<String> {
     warnings
 }
 
-fn map_cache(device: &Device, counters: &MapCounters) -> Option<MapCache> {
+fn amplification(
+    sector: u64,
+    written: u64,
+    programmed: [u64; Cause::COUNT],
+    counters: &Counters,
+) -> WriteAmplification {
+    WriteAmplification {
+        programs: ByCause(counters.programs),
+        flash_reads: ByCause(counters.reads),
+        copybacks: counters.copybacks,
+        ..WriteAmplification::new(written * sector, ByCause(programmed).map(|s| s * sector))
+    }
+}
+
+fn collection(ftl: &FtlCounters, counters: &Counters, block_units: u32) -> Collection {
+    let victims = ftl.victims.iter().sum::<u64>() - ftl.victims[Cause::Fold as usize];
+    Collection {
+        collections: victims,
+        erased_blocks: ByCause(counters.erases),
+        emergency_victims: ftl.emergency_victims,
+        victim_valid_share: (victims > 0)
+            .then(|| ftl.victim_valid_units as f64 / (victims as f64 * f64::from(block_units))),
+        relocated_units: ftl.relocated_units,
+    }
+}
+
+fn mount((mount, time): (MountReport, Nanos)) -> Mount {
+    Mount {
+        duration_ns: time.0,
+        scanned_stripes: mount.header_reads + mount.replay_reads,
+        journal_stripes: mount.segment_reads,
+        mapped_units: mount.mapped_units,
+    }
+}
+
+/// One namespace of several: what was done for it.
+fn namespace(device: &Device, used: &NamespaceUse) -> NamespaceResult {
+    let (sector, number) = (u64::from(device.layout().sector_bytes), used.number);
+    let interface = device.interface(number);
+    let block = matches!(interface, Some(Interface::Block { .. }));
+    let counters = &used.counters;
+    let translated = translated(device, &[number], &used.ftl, counters);
+    NamespaceResult {
+        number,
+        interface: interface.map_or("", |interface| interface.name()).into(),
+        capacity_bytes: interface.map_or(0, |interface| interface.capacity_sectors()) * sector,
+        free_blocks: used.free_blocks.into(),
+        read_only: used.read_only,
+        write_amplification: amplification(
+            sector,
+            counters.host_written_sectors,
+            counters.programmed_sectors,
+            counters,
+        ),
+        collection: block.then(|| collection(&used.ftl, counters, device.layout().units_per_block)),
+        mount: device.last_mount_of(number).map(mount),
+        map_cache: translated.map_cache.filter(|_| block),
+        merges: translated.merges.filter(|_| block),
+        slc_cache: translated.slc_cache.filter(|_| block),
+    }
+}
+
+/// What translations did that not every kind of them does.
+struct Translated {
+    map_cache: Option<MapCache>,
+    merges: Option<Merges>,
+    slc_cache: Option<SlcCache>,
+}
+
+/// Of these block namespaces, which counted so much.
+fn translated(device: &Device, namespaces: &[u16], ftl: &FtlCounters, counters: &Counters) -> Translated {
+    let map = device.config().ftl.map;
+    let merges = matches!(map, Map::Bast { .. } | Map::Fast { .. });
+    Translated {
+        map_cache: map_cache(device, namespaces, &ftl.map),
+        merges: merges.then(|| Merges::new(&ftl.merges)),
+        slc_cache: slc_cache(device, namespaces, ftl, counters),
+    }
+}
+
+/// Each namespace has a cached table of its own.
+fn map_cache(device: &Device, namespaces: &[u16], counters: &MapCounters) -> Option<MapCache> {
     let Map::Demand { cache_bytes } = device.config().ftl.map else { return None };
     let MapCounters { lookups, hits, reads, writes } = counters;
+    let per_unit = u64::from(device.layout().sectors_per_unit);
+    let fits =
+        |&number: &u16| (cache_bytes / MAP_ENTRY_BYTES).min(device.capacity_sectors(number) / per_unit);
     Some(MapCache {
-        entries: (cache_bytes / MAP_ENTRY_BYTES)
-            .min(device.capacity_bytes() / u64::from(device.layout().unit_bytes)),
+        entries: namespaces.iter().map(fits).sum(),
         lookups: *lookups,
         hit_ratio: (*lookups > 0).then(|| *hits as f64 / *lookups as f64),
         lookup_reads: reads[MapReason::Lookup as usize],
@@ -311,11 +358,16 @@ fn map_cache(device: &Device, counters: &MapCounters) -> Option<MapCache> {
     })
 }
 
-fn slc_cache(device: &Device, ftl: &FtlCounters, counters: &Counters) -> Option<SlcCache> {
+fn slc_cache(
+    device: &Device,
+    namespaces: &[u16],
+    ftl: &FtlCounters,
+    counters: &Counters,
+) -> Option<SlcCache> {
     device.config().ftl.slc_cache?;
     let layout = device.layout();
     let (sector, unit) = (u64::from(layout.sector_bytes), u64::from(layout.unit_bytes));
-    let (blocks, used) = device.cache_use();
+    let (blocks, used) = device.cache_use(namespaces.iter().copied());
     Some(SlcCache {
         host_bytes: ftl.cached_units * unit,
         direct_bytes: ftl.direct_units * unit,
@@ -403,11 +455,11 @@ pub fn summary(device: &Device) -> String {
     let geometry = &config.media.geometry;
     let translation = if device.has_block_namespace() {
         // Beside others, a block namespace has a part of each die.
-        let mut namespaces = config.namespaces.iter();
-        let own = namespaces.find(|namespace| matches!(namespace, Namespace::Block { .. }));
-        let blocks = own.map_or(layout.blocks_per_die, |namespace| namespace.blocks().len() as u32);
-        let own_bytes = layout.with_blocks_per_die(blocks - config.ftl.cache_blocks()).media_bytes();
+        let all = config.block_namespaces().collect::<Vec<_>>();
+        let blocks: u32 = all.iter().map(|blocks| blocks.len() as u32 - config.ftl.cache_blocks()).sum();
+        let own_bytes = layout.with_blocks_per_die(blocks).media_bytes();
         let spare = own_bytes as f64 / device.capacity_bytes() as f64 - 1.0;
+        let several = if all.len() > 1 { format!("{} namespaces, each ", all.len()) } else { String::new() };
         let victim = config.ftl.victim;
         let unit = f64::from(layout.unit_bytes) / 1024.0;
         let cache = config.ftl.slc_cache.map_or(String::new(), |cache| {
@@ -423,7 +475,7 @@ pub fn summary(device: &Device) -> String {
             Map::Bast { log_blocks } => format!("BAST with {log_blocks} log blocks in each die"),
             Map::Fast { log_blocks } => format!("FAST with {log_blocks} log blocks in each die"),
         };
-        format!("{map}, {:.1} % over-provisioning{cache}", spare * 100.0)
+        format!("{several}{map}, {:.1} % over-provisioning{cache}", spare * 100.0)
     } else {
         "no map in the drive".to_string()
     };

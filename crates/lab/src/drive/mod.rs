@@ -10,6 +10,7 @@
 mod ageing;
 mod fill;
 mod measure;
+mod namespaces;
 mod oracle;
 mod precondition;
 mod source;
@@ -18,6 +19,7 @@ mod target;
 pub use ageing::{Ageing, Pass, STEADY_PASSES_MAX, STEADY_SHARE, Stopped};
 pub use fill::{precondition_sectors_stack, precondition_stack};
 pub use measure::{Measured, report};
+pub use namespaces::{BlockNamespace, NamespaceUse};
 pub use oracle::{Mismatch, ORACLE_BYTES_PER_SECTOR, Oracle, Promise, fill_images, stamp, version_of};
 pub use precondition::{precondition, precondition_sectors};
 pub use source::{JobName, Jobs, Next, Request, Source, Trace};
@@ -86,6 +88,7 @@ pub enum RunError {
 #[derive(Clone, Debug, Default)]
 struct InFlight {
     owner: u32,
+    namespace: BlockNamespace,
     lba: Lba,
     sectors: u32,
     fua: bool,
@@ -103,6 +106,7 @@ pub struct Run<'a, T: Target = Device> {
     measured_from: SimTime,
     before: Counters,
     ftl_before: FtlCounters,
+    namespaces_before: Vec<NamespaceUse>,
     wrong_bits_before: Vec<u64>,
     host_before: Option<HostUse>,
     busy_before: (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule::COUNT]),
@@ -124,7 +128,7 @@ pub struct Run<'a, T: Target = Device> {
 
 /// Looks on while a run goes on. A closure that takes [`Progress`] is one.
 pub trait Onlooker {
-    /// Whether the drive's taps should be on; asked once, before the first request.
+    /// Whether the drive's probes should be on; asked once, before the first request.
     fn watches(&self) -> bool {
         false
     }
@@ -199,6 +203,7 @@ impl<'a, T: Target> Run<'a, T> {
         let start = device.now();
         let before = device.device().counters();
         let ftl_before = device.device().ftl_counters();
+        let namespaces_before = NamespaceUse::all(device);
         let host_before = device.host();
         let series = TimeSeries::new(start, sample(device, start));
         let busy_before = busy(device.device());
@@ -213,6 +218,7 @@ impl<'a, T: Target> Run<'a, T> {
             start,
             measured_from: start,
             ftl_before,
+            namespaces_before,
             wrong_bits_before,
             before,
             host_before,
@@ -305,6 +311,7 @@ impl<'a, T: Target> Run<'a, T> {
         self.measured_from = at;
         self.before = self.device.device().counters();
         self.ftl_before = self.device.device().ftl_counters();
+        self.namespaces_before = NamespaceUse::all(self.device);
         self.wrong_bits_before = self.device.device().chunks_by_wrong_bits().to_vec();
         self.host_before = self.device.host();
         self.busy_before = busy(self.device.device());
@@ -345,7 +352,7 @@ impl<'a, T: Target> Run<'a, T> {
                     if let Source::Jobs(jobs) = &self.source
                         && let Some(lba) = jobs.ahead(request.owner)
                     {
-                        self.device.announce(lba);
+                        self.device.prefetch(request.namespace.number, lba);
                     }
                     // Refused commands complete at once.
                     while let Some(mut completion) = self.device.pop() {
@@ -363,35 +370,37 @@ impl<'a, T: Target> Run<'a, T> {
 
     #[inline]
     fn submit(&mut self, now: SimTime, request: Request) {
-        let Request { opcode, lba, sectors, fua, queue, handle, owner } = request;
+        let Request { opcode, namespace, lba, sectors, fua, queue, handle, owner } = request;
+        let stamped = namespace.stamped(lba);
         let tag = self.idle_tags.pop().unwrap_or_else(|| {
             self.in_flight.push(InFlight::default());
             self.in_flight.len() as u32 - 1
         });
         let slot = &mut self.in_flight[tag as usize];
-        (slot.owner, slot.lba, slot.sectors, slot.fua) = (owner, lba, sectors, fua);
+        (slot.owner, slot.namespace, slot.lba) = (owner, namespace, lba);
+        (slot.sectors, slot.fua) = (sectors, fua);
         let image_bytes = self.device.image_bytes();
         let mut data = self.pool.pop().unwrap_or_default();
         match opcode {
             Opcode::Write => {
                 self.version = (self.version + 1) & 0x7fff_ffff;
                 let version = match &mut self.oracle {
-                    Some(oracle) => oracle.submit_change(opcode, lba, sectors),
+                    Some(oracle) => oracle.submit_change(opcode, stamped, sectors),
                     None => self.version,
                 };
                 data.resize(sectors as usize * image_bytes, 0);
-                fill_images(&mut data, image_bytes, lba, version);
+                fill_images(&mut data, image_bytes, stamped, version);
             }
             Opcode::Read => match &self.oracle {
                 Some(oracle) => {
-                    oracle.submit_read(lba, sectors, &mut slot.promise);
+                    oracle.submit_read(stamped, sectors, &mut slot.promise);
                     data.resize(sectors as usize * image_bytes, 0);
                 }
                 None => data.clear(),
             },
             Opcode::Trim | Opcode::WriteZeroes => {
                 if let Some(oracle) = &mut self.oracle {
-                    oracle.submit_change(opcode, lba, sectors);
+                    oracle.submit_change(opcode, stamped, sectors);
                 }
                 data.clear();
             }
@@ -405,7 +414,7 @@ impl<'a, T: Target> Run<'a, T> {
             }
             Opcode::Flush => {
                 if let Some(oracle) = &mut self.oracle {
-                    slot.covered = oracle.submit_flush();
+                    slot.covered = oracle.submit_flush(namespace.numbered());
                 }
                 data.clear();
             }
@@ -417,7 +426,7 @@ impl<'a, T: Target> Run<'a, T> {
                 queue,
                 fua,
                 handle,
-                namespace: self.device.namespace(),
+                namespace: namespace.number,
                 ..Command::new(tag.into(), opcode, lba, sectors, data)
             },
         );
@@ -466,9 +475,10 @@ impl<'a, T: Target> Run<'a, T> {
         let Some(oracle) = &mut self.oracle else { return Ok(()) };
         let slot = &self.in_flight[tag];
         let ok = completion.status == Status::Success;
+        let stamped = slot.namespace.stamped(slot.lba);
         match completion.opcode {
             Opcode::Read if ok => oracle
-                .check_read(slot.lba, self.device.image_bytes(), &completion.data, &slot.promise)
+                .check_read(stamped, self.device.image_bytes(), &completion.data, &slot.promise)
                 .map_err(RunError::Mismatch)?,
             Opcode::Read => {}
             Opcode::Flush if ok => {
@@ -476,7 +486,7 @@ impl<'a, T: Target> Run<'a, T> {
                 oracle.complete_flush(&covered);
             }
             Opcode::Flush => {}
-            _ => oracle.complete_change(slot.lba, slot.sectors, ok, slot.fua),
+            _ => oracle.complete_change(stamped, slot.sectors, ok, slot.fua),
         }
         Ok(())
     }

@@ -13,10 +13,12 @@
 //! Writes in flight together may take effect in any order, so the lower bound is the oldest of such a group. After a power
 //! cut the lower bound falls back to what a flush or a forced write had made durable.
 
+use super::namespaces::BlockNamespace;
 use pellucid_device::Device;
 use pellucid_flash::{Lba, Lpn, Opcode};
 use pellucid_media::ReadResult;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::ops::{Index, IndexMut};
 
 /// The bytes that stand for one sector of `version`. Versions start at 1.
@@ -156,21 +158,25 @@ impl Oracle {
     /// # Panics
     /// With a file store.
     pub fn of_drive(device: &Device) -> Oracle {
-        let mut oracle = Oracle::new(device.capacity_sectors());
+        let namespaces = BlockNamespace::all(device);
+        let mut oracle = Oracle::new(namespaces.iter().map(|namespace| namespace.sectors).sum());
         let sectors = u64::from(device.layout().sectors_per_unit);
         let image_bytes = device.image_bytes();
         let mut images = vec![0; image_bytes * sectors as usize];
         // Reading draws from the streams of faults: from a copy, so that the run that follows is the same as without.
         let mut media = device.media().clone();
-        for lpn in 0..(device.capacity_sectors() / sectors) as u32 {
-            let Some(ppa) = device.locate(Lpn(lpn)) else { continue };
+        let units = namespaces
+            .iter()
+            .flat_map(|namespace| (0..(namespace.sectors / sectors) as u32).map(move |lpn| (namespace, lpn)));
+        for (namespace, lpn) in units {
+            let Some(ppa) = device.locate(namespace.number, Lpn(lpn)) else { continue };
             let attempts = 0..=device.config().scheduler.read_retries;
             let found = attempts.map(|attempt| media.read(ppa, 0, &mut images, attempt));
             if !found.into_iter().any(|result| matches!(result, ReadResult::Ok { .. })) {
                 continue;
             }
             for (i, image) in images.chunks_exact(image_bytes).enumerate() {
-                let lba = Lba(u64::from(lpn) * sectors + i as u64);
+                let lba = namespace.stamped(Lba(u64::from(lpn) * sectors + i as u64));
                 oracle.observed(lba, version_of(lba, image).unwrap_or(0));
             }
         }
@@ -217,9 +223,9 @@ impl Oracle {
         }
     }
 
-    /// A flush is submitted: returns what it will make durable.
-    pub fn submit_flush(&mut self) -> Vec<(u64, u32)> {
-        self.unflushed.clone()
+    /// A flush of these sectors is submitted: returns what it will make durable.
+    pub fn submit_flush(&mut self, sectors: Range<u64>) -> Vec<(u64, u32)> {
+        self.unflushed.iter().filter(|(at, _)| sectors.contains(at)).copied().collect()
     }
 
     /// The flush completed with success.

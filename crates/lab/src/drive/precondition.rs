@@ -1,6 +1,7 @@
 //! Preconditioning: what is written to a drive before the measurement, without simulating time.
 
 use super::ageing::{Ageing, Overwrites, overwrite};
+use super::namespaces::BlockNamespace;
 use super::oracle::{Oracle, fill_images};
 use super::{Onlooker, Prepared, RunError};
 use crate::spec::Precondition;
@@ -8,23 +9,29 @@ use crate::trace::SectorSet;
 use pellucid_device::{Device, Filler};
 use pellucid_flash::{Lba, Lpn, Opcode, Rng};
 
-/// Fills and overwrites the block namespace of `device` as described. With an oracle, its expectations follow.
+/// Fills and overwrites each block namespace of `device` as described, one after the other. With an oracle, its expectations follow.
 pub fn precondition(
     device: &mut Device,
     what: &Precondition,
-    oracle: Option<&mut Oracle>,
+    mut oracle: Option<&mut Oracle>,
     onlooker: &mut dyn Onlooker,
-) -> Result<Ageing, RunError> {
+) -> Result<Vec<Ageing>, RunError> {
     let share = what.fill.share();
     if share > 0.0 && !device.has_block_namespace() {
         return Err(RunError::NoBlock);
     }
-    let units = device.capacity_sectors() / u64::from(device.layout().sectors_per_unit);
-    let filled = (units as f64 * share) as u64;
-    let mut ageing = Ageing::default();
-    if filled > 0 {
-        let bytes = what.written_bytes(filled * u64::from(device.layout().unit_bytes));
-        ageing = write(device, what, filled, oracle, Prepared::new(onlooker, bytes))?;
+    let namespaces = BlockNamespace::all(device);
+    let per_unit = u64::from(device.layout().sectors_per_unit);
+    let filled = |namespace: &BlockNamespace| ((namespace.sectors / per_unit) as f64 * share) as u64;
+    let units: u64 = namespaces.iter().map(filled).sum();
+    let mut ageing = Vec::new();
+    if units > 0 {
+        let bytes = what.written_bytes(units * u64::from(device.layout().unit_bytes));
+        let mut prepared = Prepared::new(onlooker, bytes);
+        for namespace in &namespaces {
+            let writer = Writer::new(device, *namespace, oracle.as_deref_mut(), &mut prepared);
+            ageing.push(writer.fill(what, filled(namespace))?);
+        }
         device.reset_counters();
     }
     // What a file holds from earlier runs grows older, too.
@@ -32,7 +39,7 @@ pub fn precondition(
     Ok(ageing)
 }
 
-/// Writes the mapping units that these sectors lie in, in order, unless they have data. With an oracle, its expectations follow.
+/// Writes the mapping units of the first block namespace that these sectors lie in, in order, unless they have data. With an oracle, its expectations follow.
 pub fn precondition_sectors(
     device: &mut Device,
     sectors: &SectorSet,
@@ -40,11 +47,13 @@ pub fn precondition_sectors(
     onlooker: &mut dyn Onlooker,
 ) -> Result<(), RunError> {
     let per_unit = u64::from(device.layout().sectors_per_unit);
-    let mut writer = Writer::new(device, oracle, Prepared::new(onlooker, None));
+    let namespace = BlockNamespace::all(device).first().copied().unwrap_or_default();
+    let mut prepared = Prepared::new(onlooker, None);
+    let mut writer = Writer::new(device, namespace, oracle, &mut prepared);
     let mut next = 0;
     for (first, count) in sectors.runs() {
         for unit in next.max(first / per_unit)..(first + count).div_ceil(per_unit) {
-            if writer.device.locate(Lpn(unit as u32)).is_none() {
+            if writer.device.locate(namespace.number, Lpn(unit as u32)).is_none() {
                 writer.write(Lpn(unit as u32))?;
             }
             next = unit + 1;
@@ -55,43 +64,43 @@ pub fn precondition_sectors(
     Ok(())
 }
 
-/// Fills so many units, and overwrites them.
-fn write<'a>(
+struct Writer<'a, 'o> {
     device: &'a mut Device,
-    what: &Precondition,
-    filled: u64,
-    oracle: Option<&'a mut Oracle>,
-    prepared: Prepared<'a>,
-) -> Result<Ageing, RunError> {
-    let mut writer = Writer::new(device, oracle, prepared);
-    for lpn in 0..filled {
-        writer.write(Lpn(lpn as u32))?;
-    }
-    let ageing = overwrite(&mut writer, what, filled)?;
-    writer.end()?;
-    Ok(ageing)
-}
-
-struct Writer<'a> {
-    device: &'a mut Device,
+    namespace: BlockNamespace,
     oracle: Option<&'a mut Oracle>,
     filler: Filler,
     image: Vec<u8>,
     version: u32,
-    prepared: Prepared<'a>,
+    prepared: &'a mut Prepared<'o>,
 }
 
-impl<'a> Writer<'a> {
-    fn new(device: &'a mut Device, oracle: Option<&'a mut Oracle>, prepared: Prepared<'a>) -> Writer<'a> {
+impl<'a, 'o> Writer<'a, 'o> {
+    fn new(
+        device: &'a mut Device,
+        namespace: BlockNamespace,
+        oracle: Option<&'a mut Oracle>,
+        prepared: &'a mut Prepared<'o>,
+    ) -> Writer<'a, 'o> {
         let image = vec![0; device.image_bytes() * device.layout().sectors_per_unit as usize];
-        Writer { device, oracle, filler: Filler::default(), image, version: 0, prepared }
+        let filler = Filler::new(namespace.number);
+        Writer { device, namespace, oracle, filler, image, version: 0, prepared }
+    }
+
+    /// Fills so many units, and overwrites them.
+    fn fill(mut self, what: &Precondition, filled: u64) -> Result<Ageing, RunError> {
+        for lpn in 0..filled {
+            self.write(Lpn(lpn as u32))?;
+        }
+        let ageing = overwrite(&mut self, what, filled)?;
+        self.end()?;
+        Ok(ageing)
     }
 
     #[inline]
     fn write(&mut self, lpn: Lpn) -> Result<(), RunError> {
         self.prepared.add(self.device.layout().unit_bytes.into());
         let sectors = self.device.layout().sectors_per_unit;
-        let lba = Lba(u64::from(lpn.0) * u64::from(sectors));
+        let lba = self.namespace.stamped(Lba(u64::from(lpn.0) * u64::from(sectors)));
         let image_bytes = self.device.image_bytes();
         self.version = match &mut self.oracle {
             Some(oracle) => {
@@ -110,17 +119,17 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Overwrites for Writer<'_> {
+impl Overwrites for Writer<'_, '_> {
     /// They are drawn in batches, so that the drive can be told.
     fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError> {
+        let sectors = u64::from(self.device.layout().sectors_per_unit);
         let mut batch = [Lpn(0); 16];
         let mut left = count;
         while left > 0 {
             let here = left.min(batch.len() as u64) as usize;
             for lpn in &mut batch[..here] {
                 *lpn = Lpn(rng.below(filled) as u32);
-                self.device
-                    .announce(Lba(u64::from(lpn.0) * u64::from(self.device.layout().sectors_per_unit)));
+                self.device.prefetch(self.namespace.number, Lba(u64::from(lpn.0) * sectors));
             }
             for &lpn in &batch[..here] {
                 self.write(lpn)?;
@@ -131,6 +140,10 @@ impl Overwrites for Writer<'_> {
     }
 
     fn moved(&self) -> u64 {
-        self.device.ftl_counters().relocated_units
+        self.device.ftl_counters_of(self.namespace.number).relocated_units
+    }
+
+    fn namespace(&self) -> u16 {
+        self.namespace.number
     }
 }

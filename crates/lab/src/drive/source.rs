@@ -1,5 +1,6 @@
 //! Where requests come from: jobs, or a trace.
 
+use super::namespaces::BlockNamespace;
 use crate::trace::{Shaped, TraceError};
 use crate::workload::{Generator, Handles, Io, IoLimit, Job, JobError, Rate};
 use pellucid_flash::{Lba, Nanos, Opcode, SimTime};
@@ -9,6 +10,8 @@ use pellucid_flash::{Lba, Nanos, Opcode, SimTime};
 pub struct Request {
     /// What to do.
     pub opcode: Opcode,
+    /// Where.
+    pub namespace: BlockNamespace,
     /// First sector.
     pub lba: Lba,
     /// Sectors.
@@ -45,6 +48,7 @@ pub const STANDSTILL_REQUESTS: u64 = 1 << 21;
 /// One job at work.
 struct Worker {
     job: Job,
+    namespace: BlockNamespace,
     generator: Generator,
     handles: Handles,
     started: bool,
@@ -75,6 +79,20 @@ pub struct JobName {
     pub instances: u32,
 }
 
+/// The namespace that a job works on: the one that it names, or the first.
+fn namespace_of(job: &Job, namespaces: &[BlockNamespace]) -> Result<BlockNamespace, JobError> {
+    let Some(number) = job.namespace else { return Ok(namespaces.first().copied().unwrap_or_default()) };
+    let found = namespaces.iter().find(|namespace| namespace.number == number);
+    found.copied().ok_or_else(|| {
+        let numbers: Vec<String> = namespaces.iter().map(|namespace| namespace.number.to_string()).collect();
+        let allowed = match numbers.is_empty() {
+            true => "none: the drive has no block namespace".into(),
+            false => format!("{}: block namespaces of the drive", numbers.join(", ")),
+        };
+        JobError::Value { key: "namespace", value: number.to_string(), allowed }
+    })
+}
+
 /// Several jobs side by side; a job with `stonewall` starts when all before it have ended, one with `wait_for` when the
 /// job of that name has.
 pub struct Jobs {
@@ -89,14 +107,15 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Whether a job suits such a drive.
-    pub fn check(job: &Job, capacity_bytes: u64, sector_bytes: u32, handles: u16) -> Result<(), JobError> {
-        Generator::new(job, capacity_bytes, sector_bytes)?;
-        Handles::new(job, handles).map(drop)
+    /// Whether a job suits a drive with such namespaces.
+    pub fn check(job: &Job, namespaces: &[BlockNamespace], sector_bytes: u32) -> Result<(), JobError> {
+        let namespace = namespace_of(job, namespaces)?;
+        Generator::new(job, namespace.sectors * u64::from(sector_bytes), sector_bytes)?;
+        Handles::new(job, namespace.handles).map(drop)
     }
 
-    /// Puts jobs on a drive with so many placement handles.
-    pub fn new(jobs: &[Job], capacity_bytes: u64, sector_bytes: u32, handles: u16) -> Result<Jobs, JobError> {
+    /// Puts jobs on a drive with such namespaces.
+    pub fn new(jobs: &[Job], namespaces: &[BlockNamespace], sector_bytes: u32) -> Result<Jobs, JobError> {
         let mut results: Vec<JobName> = Vec::new();
         let mut worker = |job: &Job| {
             match results.last_mut().filter(|_| job.clone_index > 0) {
@@ -115,10 +134,12 @@ impl Jobs {
                     results.push(JobName { name, group, instances: 1 });
                 }
             }
+            let namespace = namespace_of(job, namespaces)?;
             Ok(Worker {
-                generator: Generator::new(job, capacity_bytes, sector_bytes)?,
-                handles: Handles::new(job, handles)?,
+                generator: Generator::new(job, namespace.sectors * u64::from(sector_bytes), sector_bytes)?,
+                handles: Handles::new(job, namespace.handles)?,
                 job: job.clone(),
+                namespace,
                 started: false,
                 ended: false,
                 final_flush_sent: false,
@@ -218,6 +239,7 @@ impl Jobs {
                 worker.in_flight += 1;
                 Next::Now(Request {
                     opcode: io.op,
+                    namespace: worker.namespace,
                     lba: io.lba,
                     sectors: io.sectors,
                     fua: worker.job.fua && io.op == Opcode::Write,
@@ -309,6 +331,7 @@ impl Worker {
             self.in_flight += 1;
             return Next::Now(Request {
                 opcode: Opcode::Flush,
+                namespace: self.namespace,
                 lba: Lba(0),
                 sectors: 0,
                 fua: false,
@@ -325,6 +348,7 @@ impl Worker {
 /// A trace: each request at its time, or as fast as `depth` requests in flight allow.
 pub struct Trace {
     shaped: Shaped,
+    namespace: BlockNamespace,
     depth: Option<u32>,
     in_flight: u32,
     start: Option<SimTime>,
@@ -337,10 +361,17 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Replays `shaped` on a drive. `depth`: closed loop.
-    pub fn new(shaped: Shaped, depth: Option<u32>, sector_bytes: u32, queues: u16) -> Trace {
+    /// Replays `shaped` into a namespace. `depth`: closed loop.
+    pub fn new(
+        shaped: Shaped,
+        namespace: BlockNamespace,
+        depth: Option<u32>,
+        sector_bytes: u32,
+        queues: u16,
+    ) -> Trace {
         Trace {
             shaped,
+            namespace,
             depth,
             in_flight: 0,
             start: None,
@@ -386,6 +417,7 @@ impl Trace {
         self.in_flight += 1;
         Ok(Next::Now(Request {
             opcode,
+            namespace: self.namespace,
             lba: Lba(if opcode == Opcode::Flush {
                 0
             } else {

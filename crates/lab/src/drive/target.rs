@@ -2,6 +2,7 @@
 //!
 //! A run is generic over this, so that the plain drive is called without a detour.
 
+use super::namespaces::BlockNamespace;
 use pellucid_device::Device;
 use pellucid_flash::{Cause, Drive, Lba, Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
@@ -15,14 +16,15 @@ pub trait Target: Drive {
     fn device_mut(&mut self) -> &mut Device;
     /// Simulated time.
     fn now(&self) -> SimTime;
-    /// The namespace that takes the commands.
-    fn namespace(&self) -> u16 {
-        0
-    }
+    /// The block namespaces that take commands; without one, what a run does is refused.
+    fn block_namespaces(&self) -> Vec<BlockNamespace>;
     /// Bytes that can be addressed.
-    fn capacity_bytes(&self) -> u64;
+    fn capacity_bytes(&self) -> u64 {
+        let sectors: u64 = self.block_namespaces().iter().map(|namespace| namespace.sectors).sum();
+        sectors * u64::from(self.device().layout().sector_bytes)
+    }
     /// A command for `lba` will come soon; changes nothing but the simulator's own speed.
-    fn announce(&self, lba: Lba);
+    fn prefetch(&self, namespace: u16, lba: Lba);
     /// Whether nothing more can be written: the drive, or the layer above it, has no good blocks left for it.
     fn is_read_only(&self) -> bool {
         self.device().is_read_only()
@@ -66,13 +68,13 @@ impl Target for Device {
         Device::now(self)
     }
 
-    fn capacity_bytes(&self) -> u64 {
-        Device::capacity_bytes(self)
+    fn block_namespaces(&self) -> Vec<BlockNamespace> {
+        BlockNamespace::all(self)
     }
 
     #[inline]
-    fn announce(&self, lba: Lba) {
-        Device::announce(self, lba);
+    fn prefetch(&self, namespace: u16, lba: Lba) {
+        Device::prefetch(self, namespace, lba);
     }
 }
 
@@ -98,18 +100,15 @@ impl Target for Tower<Device> {
         self.stack().map_or_else(|| self.bottom().now(), Stack::now)
     }
 
-    #[inline]
-    fn namespace(&self) -> u16 {
-        self.stack().map_or(0, Stack::namespace)
-    }
-
-    fn capacity_bytes(&self) -> u64 {
-        let sectors = self.interface(self.namespace()).map_or(0, |interface| interface.capacity_sectors());
-        sectors * u64::from(self.device().layout().sector_bytes)
+    /// That of the uppermost layer.
+    fn block_namespaces(&self) -> Vec<BlockNamespace> {
+        let number = self.stack().map_or(0, Stack::namespace);
+        let sectors = self.interface(number).map_or(0, |interface| interface.capacity_sectors());
+        vec![BlockNamespace { number, sectors, handles: 1, base: 0 }]
     }
 
     #[inline]
-    fn announce(&self, lba: Lba) {
+    fn prefetch(&self, _namespace: u16, lba: Lba) {
         if let Some(stack) = self.stack() {
             stack.layer.prefetch(lba);
         }

@@ -104,6 +104,9 @@ pub struct Report {
     /// What went through the SLC cache; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slc_cache: Option<SlcCache>,
+    /// What was done for each namespace; absent where the drive has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<NamespaceResult>,
     /// The layer of the host above the drive; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_layer: Option<HostLayer>,
@@ -210,6 +213,36 @@ pub struct SlcCache {
     pub blocks: u64,
     /// Those that were not free at the end.
     pub used_blocks: u64,
+}
+
+/// What was done for one namespace of several, as the drive counts it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct NamespaceResult {
+    /// Its number, from 0.
+    pub number: u16,
+    /// `block`, `zoned` or `open-channel`.
+    pub interface: String,
+    /// Bytes that hosts can write.
+    pub capacity_bytes: u64,
+    /// Its erased blocks, ready for new data.
+    pub free_blocks: u64,
+    /// Whether it refuses writes: too few good blocks are left.
+    pub read_only: bool,
+    /// Why bytes were programmed.
+    pub write_amplification: WriteAmplification,
+    /// Garbage collection, of a block namespace.
+    pub collection: Option<Collection>,
+    /// Its last mount; absent when it started empty.
+    pub mount: Option<Mount>,
+    /// Its cached mapping table; absent where the map is in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map_cache: Option<MapCache>,
+    /// Merges of its log blocks; absent without log blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub merges: Option<Merges>,
+    /// Its SLC cache; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slc_cache: Option<SlcCache>,
 }
 
 /// What a layer of the host did and holds.

@@ -202,6 +202,7 @@ pub(crate) fn report() -> Report {
         map_cache: None,
         merges: None,
         slc_cache: None,
+        namespaces: Vec::new(),
         host_layer: None,
         replay: None,
         series,

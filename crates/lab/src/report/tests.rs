@@ -101,6 +101,12 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
         let same = match path.as_str() {
             "jobs[].directions" | "groups[].directions" => Some("directions"),
             "jobs[].reads" | "groups[].reads" => Some("reads"),
+            "namespaces[].write_amplification" => Some("write_amplification"),
+            "namespaces[].collection" => Some("collection"),
+            "namespaces[].mount" => Some("mount"),
+            "namespaces[].map_cache" => Some("map_cache"),
+            "namespaces[].merges" => Some("merges"),
+            "namespaces[].slc_cache" => Some("slc_cache"),
             "reads.mapped" | "reads.unmapped" => Some("directions.<direction>"),
             _ => None,
         };
@@ -118,7 +124,16 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
     let (slc_cache, map_cache) = (Some(SlcCache::default()), Some(MapCache::default()));
     let host_layer = Some(HostLayer::default());
     let merges = Some(Merges::default());
-    let report = Report { host_layer, slc_cache, map_cache, merges, replay, jobs, groups, ..report() };
+    let namespaces = vec![NamespaceResult {
+        collection: Some(Collection::default()),
+        mount: Some(Mount::default()),
+        map_cache,
+        merges,
+        slc_cache,
+        ..NamespaceResult::default()
+    }];
+    let report =
+        Report { host_layer, slc_cache, map_cache, merges, replay, jobs, groups, namespaces, ..report() };
     let json: Value = serde_json::from_str(&report.to_json(true)).unwrap();
     let mut written = BTreeSet::new();
     paths(&json, "", &mut written);

@@ -2,7 +2,7 @@
 //! asked (down to 60 columns).
 
 use super::format::{bytes, count, duration, optional, percent, quantity, significant, span};
-use super::{Direction, Report, jobs};
+use super::{Direction, NamespaceResult, Report, jobs};
 use std::fmt::Write;
 
 /// What is said of a partial report.
@@ -47,6 +47,9 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, "map cache", &map_cache(report));
     labelled(&mut out, width, "merges", &merges(report));
     labelled(&mut out, width, "SLC cache", &slc_cache(report));
+    for namespace in &report.namespaces {
+        labelled(&mut out, width, &format!("namespace {}", namespace.number), &one_namespace(namespace));
+    }
     labelled(&mut out, width, "wear", &wear(report));
     labelled(&mut out, width, "busy", &busy(report));
     labelled(&mut out, width, "firmware time", &firmware(report));
@@ -183,6 +186,23 @@ fn collection(report: &Report) -> Vec<String> {
     ];
     if collection.emergency_victims > 0 {
         items.push(format!("   {} against the victim policy", count(collection.emergency_victims)));
+    }
+    items
+}
+
+fn one_namespace(namespace: &NamespaceResult) -> Vec<String> {
+    let mut items = vec![format!("{} {}   ", namespace.interface, bytes(namespace.capacity_bytes as f64))];
+    if let Some(total) = namespace.write_amplification.total {
+        let written = bytes(namespace.write_amplification.host_written_bytes as f64);
+        items.push(format!("{written} written, {} programmed per host byte   ", significant(total)));
+    }
+    if let Some(collection) = namespace.collection.filter(|collection| collection.collections > 0) {
+        let valid = optional(collection.victim_valid_share, percent);
+        items.push(format!("{} blocks collected, {valid} valid   ", count(collection.collections)));
+    }
+    items.push(format!("{} free blocks", count(namespace.free_blocks)));
+    if namespace.read_only {
+        items.push("   read-only".into());
     }
     items
 }

@@ -136,7 +136,7 @@ fn amplification(bench: &Bench, point: &Point) -> Result<Measured, ReproduceErro
     let sets = [format!("ftl.over_provisioning={spare:?}")];
     let spec = spec::from_str(DRIVE, "the drive of B2", &bench.sets_with(&sets))?;
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
-    let units = device.capacity_sectors() as f64 * utilisation;
+    let units = device.capacity_sectors(0) as f64 * utilisation;
     let small = (units * SMALL_SPACE) as u32;
     let regions = (units as u32 - small) / REGION_UNITS;
     let mut cache = Cache {
@@ -146,7 +146,7 @@ fn amplification(bench: &Bench, point: &Point) -> Result<Measured, ReproduceErro
         image: vec![0; device.image_bytes()],
         rng: Rng::stream(bench.seed(), "reproduce cache"),
         buckets: Filler::default(),
-        regions: Filler::placed(u16::from(apart).min(spec.drive.ftl.handles - 1)),
+        regions: Filler::new(0).placed(u16::from(apart).min(spec.drive.ftl.handles - 1)),
     };
     let round = f64::from(cache.large) / (1.0 - SMALL_WRITES);
     cache.write(&mut device, (round * SETTLE) as u64)?;

@@ -170,9 +170,8 @@ impl Hybrid {
         let (ftl, counters) = (self.device.ftl_counters(), self.device.counters());
         let programs = |all: &[u64]| all.iter().sum::<u64>();
         let programmed = programs(&counters.programs) - programs(&before.1.programs);
-        let merges = std::array::from_fn(|kind| ftl.merges[kind].since(&before.0.merges[kind]));
         Cost {
-            ftl: FtlCounters { merges, ..ftl },
+            ftl: FtlCounters { merges: ftl.since(&before.0).merges, ..ftl },
             programs_per_write: programmed as f64 / writes.max(1) as f64,
         }
     }

@@ -174,7 +174,7 @@ pub(super) fn isolation(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let latencies = bench.map(&points, |&(mix, streams)| {
         let share = MIXES[mix].1;
         let units = |first| Place::Units { geometry, first, count: half, next: 0 };
-        let place = || Place::Block { sectors: (block.capacity_sectors() as f64 * BLOCK_FILL) as u64 };
+        let place = || Place::Block { sectors: (block.capacity_sectors(0) as f64 * BLOCK_FILL) as u64 };
         let (mut device, reads, writes) = match streams {
             Streams::Apart => (open_channel.clone(), units(0), units(half)),
             Streams::Together => (open_channel.clone(), units(0), units(0)),

@@ -137,6 +137,7 @@ const KEYS: &[KeyDoc] = &[
     key("stonewall", &["wait_for_previous"], "1", "starts when all jobs before it have ended"),
     key("new_group", &[], "1", "begins another group in the report, as stonewall does"),
     key("wait_for", &[], "prepare", "starts when the jobs of this name have ended"),
+    key("namespace", &[], "1", "block namespace that the job works on, counted from 0 (default: the first)"),
     key("queue", &[], "0", "submission queue of the drive that the job uses"),
     key("fdp", &[], "1", "1: writes carry placement handles, those of plids or all that the drive has"),
     key("dataplacement", &[], "fdp", "none, or fdp, which is fdp=1"),
@@ -217,6 +218,7 @@ impl JobBuilder {
             stonewall: false,
             new_group: false,
             wait_for: None,
+            namespace: None,
             queue: 0,
             handles: HandleList::Off,
             handle_select: HandleSelect::RoundRobin,
@@ -335,6 +337,7 @@ impl JobBuilder {
             "stonewall" => job.stonewall = boolean(value)?,
             "new_group" => job.new_group = boolean(value)?,
             "wait_for" => job.wait_for = Some(text(value)?),
+            "namespace" => job.namespace = Some(count(value, base, 0, u16::MAX.into())? as u16),
             "queue" => job.queue = count(value, base, 0, u16::MAX.into())? as u16,
             "fdp" => self.placement = Some(boolean(value)?),
             "dataplacement" => {

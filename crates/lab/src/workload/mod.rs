@@ -330,6 +330,8 @@ pub struct Job {
     pub new_group: bool,
     /// `wait_for`: starts when every job of this name has ended.
     pub wait_for: Option<String>,
+    /// `namespace` (ours): the block namespace that it works on; `None`: the first of the drive.
+    pub namespace: Option<u16>,
     /// `queue` (ours): the submission queue that its commands arrive in.
     pub queue: u16,
     /// `fdp`, `plids`: placement handles of its writes.

@@ -4,8 +4,8 @@ use super::Request;
 use crate::core::Core;
 use crate::event::By;
 use crate::service::Service;
-use crate::session::{ConnectionId, Namespace};
-use pellucid_flash::Cause;
+use crate::session::ConnectionId;
+use pellucid_flash::{Cause, Drive};
 use serde_json::{Value, json};
 
 impl Core {
@@ -20,7 +20,7 @@ impl Core {
             // Whoever owns the server stops it.
             Request::Stop => Ok(Some(json!({}))),
             Request::Break { drive, action } => {
-                let drive = named(drive.as_deref(), self.namespaces())?;
+                let drive = self.namespace_named(drive.as_deref())?;
                 let outcome = action.carry_out(drive, By::Control(by), self)?;
                 Ok(Some(outcome.answer()))
             }
@@ -35,22 +35,6 @@ impl Core {
             }
         }
     }
-}
-
-/// The drive of a name, which may be left out where there is only one: what breaks a drive must not take any of them.
-pub(crate) fn named(name: Option<&str>, namespaces: &[Namespace]) -> Result<usize, String> {
-    let there = || namespaces.iter().filter(|n| !n.gone);
-    let Some(name) = name else {
-        if there().all(|n| n.drive == namespaces[0].drive) {
-            return Ok(0);
-        }
-        let names: Vec<&str> = there().map(|n| n.name.as_str()).collect();
-        return Err(format!("drive: there are several; allowed: one of {}", names.join(", ")));
-    };
-    namespaces.iter().position(|n| !n.gone && n.name == name).ok_or_else(|| {
-        let names: Vec<&str> = there().map(|n| n.name.as_str()).collect();
-        format!("drive: {name:?}; allowed: {}", names.join(", "))
-    })
 }
 
 /// What can be told about all drives.
@@ -89,7 +73,13 @@ fn drive_status(core: &Core, drive: usize) -> Value {
             "remote": core.remote_state(drive),
         });
     };
-    let counters = device.counters();
+    // Of several namespaces each tells what was done for it; erases of blocks and failures of media are told for the whole drive.
+    let several = device.namespaces() > 1 && namespace.number < device.namespaces();
+    let counters = match several {
+        true => device.counters_of(namespace.number),
+        false => device.counters(),
+    };
+    let free_blocks = if several { device.free_blocks_of(namespace.number) } else { device.free_blocks() };
     let programmed: u64 = counters.programmed_sectors.iter().sum();
     let by_cause: serde_json::Map<String, Value> = Cause::listed(&counters.programmed_sectors)
         .map(|cause| (cause.name().to_string(), counters.programmed_sectors[cause as usize].into()))
@@ -114,13 +104,13 @@ fn drive_status(core: &Core, drive: usize) -> Value {
         "erases": counters.erases,
         "erases_mean": (count > 0).then(|| sum as f64 / count as f64),
         "erases_max": max,
-        "free_blocks": device.free_blocks(),
+        "free_blocks": free_blocks,
         "factory_bad_blocks": factory_bad,
         "grown_bad_blocks": grown_bad,
         "read_retries": counters.read_retries,
         "uncorrectable_reads": counters.uncorrectable_reads,
         "program_failures": counters.program_failures,
         "erase_failures": counters.erase_failures,
-        "power_cuts": counters.power_cuts,
+        "power_cuts": device.counters().power_cuts,
     })
 }

@@ -9,7 +9,6 @@
 mod tests;
 
 use super::Core;
-use crate::control;
 use crate::engine::Backend;
 use crate::event::{By, Event};
 use crate::plan::PlannedFault;
@@ -23,7 +22,7 @@ impl Core {
     /// # Errors
     /// A drive that is not there, or damage that cannot be done to it.
     pub fn plan(&mut self, fault: PlannedFault) -> Result<(), String> {
-        let namespace = control::named(fault.drive.as_deref(), &self.namespaces)?;
+        let namespace = self.namespace_named(fault.drive.as_deref())?;
         fault.action.check(namespace, self)?;
         self.plan.add(fault, namespace, self.operations[namespace].had);
         self.operations[namespace].strike = self.plan.next_operation(namespace);

@@ -11,7 +11,6 @@
 mod tests;
 
 use super::{Core, Operations};
-use crate::control;
 use crate::drive::Served;
 use crate::event::{Event, User};
 use crate::session::{ConnectionId, NQN_PREFIX, Namespace};
@@ -343,8 +342,24 @@ impl Core {
     pub(crate) fn drive_named(&self, name: Option<&str>) -> Result<usize, String> {
         match name.and_then(|name| self.names.iter().position(|drive| drive == name)) {
             Some(drive) => Ok(drive),
-            None => Ok(self.namespaces[control::named(name, &self.namespaces)?].drive),
+            None => Ok(self.namespaces[self.namespace_named(name)?].drive),
         }
+    }
+
+    /// The namespace of a request: by its own name, or the first of the drive of this name. Without a name there must be one drive only,
+    /// as damage must not hit any of several.
+    pub(crate) fn namespace_named(&self, name: Option<&str>) -> Result<usize, String> {
+        let there = || self.namespaces.iter().enumerate().filter(|(_, namespace)| !namespace.gone);
+        let names = || there().map(|(_, namespace)| namespace.name.as_str()).collect::<Vec<_>>().join(", ");
+        let Some(name) = name else {
+            let one = there().all(|(_, namespace)| namespace.drive == self.namespaces[0].drive);
+            let several = || format!("drive: there are several; allowed: one of {}", names());
+            return if one { Ok(0) } else { Err(several()) };
+        };
+        let drive = self.names.iter().position(|drive| drive == name);
+        let found = there().find(|(_, namespace)| namespace.name == name);
+        let found = found.or_else(|| there().find(|(_, namespace)| Some(namespace.drive) == drive));
+        found.map(|(index, _)| index).ok_or_else(|| format!("drive: {name:?}; allowed: {}", names()))
     }
 }
 

@@ -7,7 +7,7 @@ use super::io::{Kind, Request, Special, Volume, no};
 use super::subsystem::Subsystem;
 use crate::session::{Operation, Port};
 use pellucid_device::{Device, WritePolicy};
-use pellucid_flash::{HandleInfo, Lba, Opcode, PlacementEvent, PlacementEventKind};
+use pellucid_flash::{HandleInfo, Lba, Opcode, PlacementEvent, PlacementEventKind, PlacementGeometry};
 use pellucid_wire::nvme::fdp::{
     Configuration, ConfigurationsHeader, DIRECTIVE_IDENTIFY, DIRECTIVE_PLACEMENT, Directives, Event,
     EventsHeader, HandleDescriptor, HandleStatusHeader, HandleUsage, HandleUsageHeader, RECEIVE_DIRECTIVES,
@@ -89,12 +89,29 @@ pub(super) fn status(report: &[u8], length: u32) -> Vec<u8> {
     bytes
 }
 
-/// The namespace with placement that an endurance group is.
-pub(super) fn group<'a>(subsystem: &Subsystem, id: u16, port: &'a Port<'_>) -> Result<&'a Device, Status> {
-    let namespace = subsystem.namespace(id.into()).ok_or(no(Status::INVALID_FIELD))?;
-    let placed = port.namespaces()[namespace].handles() > 1;
-    let device = port.device(namespace).filter(|device| placed && device.placement().is_some());
-    device.ok_or(no(Status::FDP_DISABLED))
+/// An endurance group: a namespace with placement, and the drive that it is on.
+#[derive(Clone, Copy)]
+pub(super) struct Group<'a> {
+    pub device: &'a Device,
+    /// The number of the namespace on the drive.
+    pub number: u16,
+    pub placement: PlacementGeometry,
+}
+
+impl<'a> Group<'a> {
+    /// The group of this identifier.
+    pub fn find(subsystem: &Subsystem, id: u16, port: &'a Port<'_>) -> Result<Group<'a>, Status> {
+        let index = subsystem.namespace(id.into()).ok_or(no(Status::INVALID_FIELD))?;
+        let namespace = &port.namespaces()[index];
+        let (number, placed) = (namespace.number, namespace.handles() > 1);
+        let device = port.device(index).filter(|_| placed).ok_or(no(Status::FDP_DISABLED))?;
+        let placement = device.placement(number).ok_or(no(Status::FDP_DISABLED))?;
+        Ok(Group { device, number, placement })
+    }
+
+    fn enabled_events(&self) -> u8 {
+        self.device.enabled_placement_events(self.number)
+    }
 }
 
 /// Logs 20h to 23h; `None` for any other page.
@@ -104,23 +121,22 @@ pub(super) fn log(
     port: &Port<'_>,
 ) -> Option<Result<Vec<u8>, Status>> {
     let id = LogId::from_raw(arguments.log_id)?;
-    let page: fn(&Device) -> Vec<u8> = match id {
+    let group = Group::find(subsystem, arguments.specific_id, port);
+    let page: fn(Group<'_>) -> Vec<u8> = match id {
         LogId::FdpConfigurations => configurations,
         LogId::FdpHandleUsage => usage,
         LogId::FdpStatistics => statistics,
         LogId::FdpEvents => {
-            return Some(
-                group(subsystem, arguments.specific_id, port)
-                    .map(|device| events(device, arguments.specific & 1 == 1, arguments.specific_id)),
-            );
+            let by_host = arguments.specific & 1 == 1;
+            return Some(group.map(|group| events(group, by_host, arguments.specific_id)));
         }
         _ => return None,
     };
-    Some(group(subsystem, arguments.specific_id, port).map(page))
+    Some(group.map(page))
 }
 
-fn configurations(device: &Device) -> Vec<u8> {
-    let Some(placement) = device.placement() else { return Vec::new() };
+fn configurations(group: Group<'_>) -> Vec<u8> {
+    let Group { device, placement, .. } = group;
     let handles = usize::from(placement.handles);
     let cached = device.config().buffer.write == WritePolicy::WriteBack;
     let descriptor = (Configuration::BYTES + handles * HandleDescriptor::BYTES).next_multiple_of(8);
@@ -147,16 +163,16 @@ fn configurations(device: &Device) -> Vec<u8> {
     page
 }
 
-fn usage(device: &Device) -> Vec<u8> {
-    let handles = device.placement().map_or(0, |placement| placement.handles);
+fn usage(group: Group<'_>) -> Vec<u8> {
+    let handles = group.placement.handles;
     let mut page = HandleUsageHeader { handles }.encode().to_vec();
     // All are in the namespace's list: hosts may name them.
     (0..handles).for_each(|_| page.extend(HandleUsage { attributes: 1 }.encode()));
     page
 }
 
-fn statistics(device: &Device) -> Vec<u8> {
-    let bytes = device.placement_statistics();
+fn statistics(group: Group<'_>) -> Vec<u8> {
+    let bytes = group.device.placement_statistics(group.number);
     let page = Statistics {
         host_bytes: bytes.host_bytes.into(),
         media_bytes: bytes.media_bytes.into(),
@@ -165,8 +181,8 @@ fn statistics(device: &Device) -> Vec<u8> {
     page.encode().to_vec()
 }
 
-fn events(device: &Device, by_host: bool, nsid: u16) -> Vec<u8> {
-    let all = device.placement_events();
+fn events(group: Group<'_>, by_host: bool, nsid: u16) -> Vec<u8> {
+    let all = group.device.placement_events(group.number);
     let found: Vec<&PlacementEvent> = all.filter(|event| event.kind.is_by_host() == by_host).collect();
     let mut page = EventsHeader { events: found.len() as u32 }.encode().to_vec();
     for event in found {
@@ -213,23 +229,19 @@ pub(super) fn directives(
 
 /// Feature 1Dh: placement is enabled, with configuration 0.
 pub(super) fn feature(subsystem: &Subsystem, group_id: u16, port: &Port<'_>) -> Result<u32, Status> {
-    group(subsystem, group_id, port).map(|_| 1)
+    Group::find(subsystem, group_id, port).map(|_| 1)
 }
 
-/// The drive that feature 1Eh is about, which has the placement handle that the command names.
+/// The group that feature 1Eh is about, which has the placement handle that the command names.
 fn events_of<'a>(
     subsystem: &Subsystem,
     entry: &SubmissionEntry,
     port: &'a Port<'_>,
-) -> Result<(usize, &'a Device), Status> {
+) -> Result<Group<'a>, Status> {
     let invalid = no(Status::INVALID_FIELD);
     let id = u16::try_from(entry.nsid()).map_err(|_| invalid)?;
-    let device = group(subsystem, id, port)?;
-    let handles = device.placement().map_or(0, |placement| placement.handles);
-    if entry.cdw(11) as u16 >= handles {
-        return Err(invalid);
-    }
-    Ok((subsystem.namespace(id.into()).ok_or(invalid)?, device))
+    let group = Group::find(subsystem, id, port)?;
+    if entry.cdw(11) as u16 >= group.placement.handles { Err(invalid) } else { Ok(group) }
 }
 
 /// Feature 1Eh: the kinds of events, and whether each is enabled; and how many kinds there are. The list is cut to what the host asks
@@ -240,9 +252,9 @@ pub(super) fn event_feature(
     select: FeatureSelect,
     port: &Port<'_>,
 ) -> Result<(Vec<u8>, u32), Status> {
-    let (_, device) = events_of(subsystem, entry, port)?;
+    let group = events_of(subsystem, entry, port)?;
     // The default is that no event is kept, and so is the saved value.
-    let enabled = if select == FeatureSelect::Current { device.enabled_placement_events() } else { 0 };
+    let enabled = if select == FeatureSelect::Current { group.enabled_events() } else { 0 };
     let asked = (entry.cdw(11) >> 16 & 0xFF) as usize;
     let room = entry.sgl().pointer().map_or(0, |pointer| pointer.length_bytes() as usize / 2);
     let kinds = PlacementEventKind::ALL.iter().take(asked.min(room));
@@ -257,15 +269,18 @@ pub(super) fn set_events(
     list: &[u8],
     port: &mut Port<'_>,
 ) -> Result<(), Status> {
-    let (namespace, device) = events_of(subsystem, entry, port)?;
+    let invalid = no(Status::INVALID_FIELD);
+    let index = subsystem.namespace(entry.nsid()).ok_or(invalid)?;
+    let group = events_of(subsystem, entry, port)?;
+    let (number, before) = (group.number, group.enabled_events());
     let enable = entry.cdw(12) & 1 == 1;
-    let enabled = list.iter().try_fold(device.enabled_placement_events(), |mask, &raw| {
+    let enabled = list.iter().try_fold(before, |mask, &raw| {
         let kind = PlacementEventKind::ALL.into_iter().find(|&kind| kind as u8 == raw);
-        let bit = kind.ok_or(no(Status::INVALID_FIELD))?.bit();
+        let bit = kind.ok_or(invalid)?.bit();
         Ok(if enable { mask | bit } else { mask & !bit })
     })?;
-    if let Some(device) = port.device_mut(namespace) {
-        device.enable_placement_events(enabled);
+    if let Some(device) = port.device_mut(index) {
+        device.enable_placement_events(number, enabled);
     }
     Ok(())
 }

@@ -15,6 +15,7 @@
 
 use super::controller::Controller;
 use super::discovery;
+use super::fdp::Group;
 use super::history::Owner;
 use super::identify::FIRMWARE;
 use super::subsystem::Subsystem;
@@ -269,8 +270,8 @@ fn worn(available_spare: u8, percentage_used: u8, read_only: bool) -> u8 {
 fn endurance_group(subsystem: &Subsystem, id: u16, port: &Port<'_>) -> Result<EnduranceGroupLog, Status> {
     let invalid = Status::INVALID_FIELD.do_not_retry();
     let namespace = subsystem.namespace(id.into()).ok_or(invalid)?;
-    let device = fdp::group(subsystem, id, port).map_err(|_| invalid)?;
-    let traffic = device.placement_statistics();
+    let Group { device, number, .. } = Group::find(subsystem, id, port).map_err(|_| invalid)?;
+    let traffic = device.placement_statistics(number);
     let billions = |bytes: u64| u128::from(bytes.div_ceil(1_000_000_000));
     let (available_spare, percentage_used) = (spare_percent(device), used_percent(device));
     Ok(EnduranceGroupLog {
@@ -294,7 +295,7 @@ fn endurance_group(subsystem: &Subsystem, id: u16, port: &Port<'_>) -> Result<En
 fn spare_percent(device: &Device) -> u8 {
     let layout = device.layout();
     let (factory, grown) = device.bad_blocks();
-    let user_units = device.capacity_sectors() / u64::from(layout.sectors_per_unit);
+    let user_units = device.capacity_bytes() / u64::from(layout.unit_bytes);
     let user_blocks = user_units.div_ceil(layout.units_per_block.into());
     let spare = u64::from(layout.blocks - factory).saturating_sub(user_blocks).max(1);
     (spare.saturating_sub(grown.into()) * 100 / spare) as u8

@@ -1,0 +1,85 @@
+//! The block namespaces that requests can go to, and what each namespace of a drive counts.
+
+use super::target::Target;
+use pellucid_device::{Counters, Device};
+use pellucid_flash::{Drive, Lba};
+use pellucid_ftl::FtlCounters;
+use std::ops::Range;
+
+/// A block namespace of a drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockNamespace {
+    /// Its number.
+    pub number: u16,
+    /// Its size.
+    pub sectors: u64,
+    /// Its placement handles; 1: none are offered.
+    pub handles: u16,
+    /// Where its sectors begin when those of all block namespaces are numbered through, as stamps and the oracle do.
+    pub base: u64,
+}
+
+impl BlockNamespace {
+    /// The block namespaces of a drive, in the order of their numbers.
+    pub fn all(device: &Device) -> Vec<BlockNamespace> {
+        let mut base = 0;
+        let one = |number| {
+            let sectors = device.capacity_sectors(number);
+            base += sectors;
+            let handles = device.config().ftl.handles;
+            BlockNamespace { number, sectors, handles, base: base - sectors }
+        };
+        device.block_namespaces().map(one).collect()
+    }
+
+    /// Its sectors among those of all.
+    pub fn numbered(&self) -> Range<u64> {
+        self.base..self.base + self.sectors
+    }
+
+    /// One of its sectors among those of all.
+    #[inline]
+    pub fn stamped(&self, lba: Lba) -> Lba {
+        Lba(self.base + lba.0)
+    }
+}
+
+/// What a namespace of several has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceUse {
+    /// Its number.
+    pub number: u16,
+    /// Flash operations and commands.
+    pub counters: Counters,
+    /// What its translation decided.
+    pub ftl: FtlCounters,
+    /// Its erased blocks that are waiting, at this moment.
+    pub free_blocks: u32,
+    /// Whether it takes no writes any more.
+    pub read_only: bool,
+}
+
+impl NamespaceUse {
+    /// Of each namespace; none where the drive has only one.
+    pub(super) fn all(target: &impl Target) -> Vec<NamespaceUse> {
+        let device = target.device();
+        let numbers = 0..device.namespaces();
+        let of = |number| NamespaceUse {
+            number,
+            counters: device.counters_of(number),
+            ftl: device.ftl_counters_of(number),
+            free_blocks: device.free_blocks_of(number),
+            read_only: device.takes_no_writes(number),
+        };
+        if numbers.len() > 1 { numbers.map(of).collect() } else { Vec::new() }
+    }
+
+    /// What was counted since `before`.
+    pub(super) fn since(self, before: &NamespaceUse) -> NamespaceUse {
+        NamespaceUse {
+            counters: self.counters.since(&before.counters),
+            ftl: self.ftl.since(&before.ftl),
+            ..self
+        }
+    }
+}
