@@ -7,6 +7,7 @@ use crate::block::BlockNamespace;
 use crate::block::mount::Source;
 use crate::build::DeviceError;
 use crate::config::{self, DeviceConfig};
+use crate::direct::DirectPath;
 use crate::direct::chunks::ChunkNamespace;
 use crate::direct::zone_buffer::ZoneNamespace;
 use crate::direct::zone_save::{SaveArea, save_bytes};

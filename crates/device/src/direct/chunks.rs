@@ -11,8 +11,7 @@
 use crate::back::scheduler::{FlashOp, OpKind, Owner, Token};
 use crate::config::Feedback;
 use crate::direct::chunk_refresh::Refresh;
-use crate::direct::{Taken, address, bits};
-use crate::firmware::Task;
+use crate::direct::{DirectPath, Taken, address, bits};
 use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::{
@@ -52,6 +51,31 @@ impl Purpose {
     }
 }
 
+impl DirectPath for ChunkNamespace {
+    /// The firmware has looked at a slice.
+    fn slice_known(&mut self, shared: &mut Shared, slice: u32) {
+        shared.slices[slice].book(Stage::Firmware, shared.now);
+        match shared.slices[slice].route {
+            Route::Read | Route::CopyRead => self.issue(shared, slice, OpKind::Read),
+            Route::Erase => self.issue(shared, slice, OpKind::Erase),
+            Route::CopyProgram => {
+                let moved = shared.works[shared.slices[slice].work].command.data.is_empty();
+                self.issue(shared, slice, if moved { OpKind::Copyback } else { OpKind::Program });
+            }
+            Route::Program | Route::Tell => self.ask_dma(shared, slice),
+            Route::Page | Route::Stage => unreachable!("of another kind of namespace"),
+        }
+    }
+
+    /// A slice's data have crossed the host link.
+    fn dma_done(&mut self, shared: &mut Shared, slice: u32) {
+        match shared.slices[slice].route {
+            Route::Program => self.issue(shared, slice, OpKind::Program),
+            _ => shared.slice_done(slice, Status::Success),
+        }
+    }
+}
+
 impl ChunkNamespace {
     pub fn new(number: u16, chunks: Chunks, feedback: Feedback) -> ChunkNamespace {
         ChunkNamespace { number, chunks, feedback, refresh: Refresh::default(), plans: Vec::new() }
@@ -78,59 +102,8 @@ impl ChunkNamespace {
         shared.part_done(work);
     }
 
-    /// Makes a slice and lets it start. `number`: the chunk concerned.
-    fn direct_slice(
-        &mut self,
-        shared: &mut Shared,
-        work: u32,
-        route: Route,
-        place: (Place, u32),
-        data: (u32, u32),
-        number: u32,
-    ) {
-        let slice = shared.direct_slice(work, route, place, data, number);
-        if shared.grants(Task::Slice(slice)) {
-            self.slice_known(shared, slice);
-        }
-    }
-
-    fn ask_dma(&mut self, shared: &mut Shared, slice: u32) {
-        if shared.grants(Task::Dma(slice)) {
-            self.start_dma(shared, slice);
-        }
-    }
-
-    /// The firmware has looked at a slice.
-    pub fn slice_known(&mut self, shared: &mut Shared, slice: u32) {
-        shared.slices[slice].book(Stage::Firmware, shared.now);
-        match shared.slices[slice].route {
-            Route::Read | Route::CopyRead => self.issue(shared, slice, OpKind::Read),
-            Route::Erase => self.issue(shared, slice, OpKind::Erase),
-            Route::CopyProgram => {
-                let moved = shared.works[shared.slices[slice].work].command.data.is_empty();
-                self.issue(shared, slice, if moved { OpKind::Copyback } else { OpKind::Program });
-            }
-            Route::Program | Route::Tell => self.ask_dma(shared, slice),
-            Route::Page | Route::Stage => unreachable!("of another kind of namespace"),
-        }
-    }
-
     fn issue(&mut self, shared: &mut Shared, slice: u32, kind: OpKind) {
         shared.issue_direct(self.owner(Purpose::Slice(slice)), slice, kind);
-    }
-
-    pub fn start_dma(&mut self, shared: &mut Shared, slice: u32) {
-        if shared.start_dma(slice) {
-            self.dma_done(shared, slice);
-        }
-    }
-
-    /// A slice's data have crossed the host link.
-    pub fn dma_done(&mut self, shared: &mut Shared, slice: u32) {
-        match shared.slices[slice].route {
-            Route::Program => self.issue(shared, slice, OpKind::Program),
-            _ => shared.slice_done(slice, Status::Success),
-        }
     }
 
     /// The array starts on an operation: the media change. For how long.

@@ -19,10 +19,13 @@ pub(crate) mod chunks;
 mod zone_actions;
 pub(crate) mod zone_buffer;
 mod zone_log;
+mod zone_read;
 pub(crate) mod zone_save;
+mod zone_write;
 mod zones;
 
 use crate::back::scheduler::{FlashOp, OpKind, Owner};
+use crate::firmware::Task;
 use crate::front::commands::{Place, Route, Slice};
 use crate::front::host_interface::Direction;
 use crate::shared::Shared;
@@ -60,6 +63,44 @@ pub(crate) fn address(command: &Command, i: u32) -> Lba {
 pub(crate) fn bits(first: u32, count: u32) -> u64 {
     let below = |n: u32| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
     below(first + count) & !below(first)
+}
+
+/// What a namespace on this path does with its slices.
+pub(crate) trait DirectPath {
+    /// The firmware has looked at a slice.
+    fn slice_known(&mut self, shared: &mut Shared, slice: u32);
+
+    /// A slice's data have crossed the host link.
+    fn dma_done(&mut self, shared: &mut Shared, slice: u32);
+
+    /// Makes a slice and lets it start. `number`: the chunk or zone concerned.
+    fn direct_slice(
+        &mut self,
+        shared: &mut Shared,
+        work: u32,
+        route: Route,
+        place: (Place, u32),
+        data: (u32, u32),
+        number: u32,
+    ) {
+        let slice = shared.direct_slice(work, route, place, data, number);
+        if shared.grants(Task::Slice(slice)) {
+            self.slice_known(shared, slice);
+        }
+    }
+
+    fn ask_dma(&mut self, shared: &mut Shared, slice: u32) {
+        if shared.grants(Task::Dma(slice)) {
+            self.start_dma(shared, slice);
+        }
+    }
+
+    /// The firmware has the data of a slice moved.
+    fn start_dma(&mut self, shared: &mut Shared, slice: u32) {
+        if shared.start_dma(slice) {
+            self.dma_done(shared, slice);
+        }
+    }
 }
 
 impl Shared {

@@ -9,6 +9,7 @@
 //! ```
 //! Invariant: until stripe 0 is erased a reset has not happened.
 
+use crate::direct::DirectPath;
 use crate::direct::zone_buffer::ZoneNamespace;
 use crate::front::commands::{Place, Route};
 use crate::shared::Shared;

@@ -1,0 +1,379 @@
+//! Writes and appends of zones: from the rules to the slot of a superpage, its program, and the writes that are acknowledged with it.
+
+use crate::back::scheduler::{FlashOp, OpKind, Owner};
+use crate::direct::DirectPath;
+use crate::direct::zone_buffer::{Slot, ZoneNamespace};
+use crate::direct::zones::Purpose;
+use crate::front::commands::{Place, Route, Slice};
+use crate::shared::Shared;
+use pellucid_flash::slab::{List, NIL};
+use pellucid_flash::{Cause, Command, Lpn, Nanos, Opcode, Ppa, Stage, Status};
+use pellucid_ftl::LOG;
+use pellucid_media::Outcome;
+
+impl ZoneNamespace {
+    pub(super) fn zone_write(&mut self, shared: &mut Shared, work: u32) {
+        let Command { opcode, lba, sectors, .. } = shared.works[work].command;
+        let (zone, first) = match self.zones.accept(lba, sectors, opcode == Opcode::Append) {
+            Ok(at) => at,
+            Err(status) => return shared.merge_status(work, status, 0),
+        };
+        let start = self.zones.info(zone).start.0;
+        let stripe = self.zones.stripe_sectors();
+        let mut done = 0;
+        while done < sectors {
+            let at = first + done;
+            let here = (stripe - at % stripe).min(sectors - done);
+            self.runs[zone as usize].inbound += 1;
+            self.direct_slice(
+                shared,
+                work,
+                Route::Stage,
+                (Place::Stripe(at / stripe), at % stripe),
+                (done, here),
+                zone,
+            );
+            done += here;
+        }
+        if opcode == Opcode::Append {
+            shared.works[work].result = start + u64::from(first);
+        }
+    }
+
+    /// A slice gets its slot, or waits for one; `in_turn`: it has waited.
+    pub(crate) fn stage(&mut self, shared: &mut Shared, slice: u32, in_turn: bool) {
+        let (zone, stripe, first) = {
+            let s = &shared.slices[slice];
+            (s.number, s.place.stripe(), s.first)
+        };
+        if (!in_turn && !self.starved.is_empty()) || (first == 0 && self.is_full()) {
+            let mut starved = self.starved;
+            match in_turn {
+                true => starved.push_front(&mut shared.slices, slice),
+                false => starved.push_back(&mut shared.slices, slice),
+            }
+            self.starved = starved;
+            return;
+        }
+        if first == 0 {
+            let slot = self.take(zone, stripe);
+            self.runs[zone as usize].tail = slot;
+        }
+        let slot = self.runs[zone as usize].tail;
+        debug_assert_eq!((self.slots[slot].zone, self.slots[slot].stripe), (zone, stripe));
+        self.slots[slot].coming += shared.slices[slice].sectors;
+        shared.slices[slice].place = Place::Slot(slot);
+        shared.slices[slice].book(Stage::Buffer, shared.now);
+        self.ask_dma(shared, slice);
+    }
+
+    /// A slot became vacant: those who wait go on in their order.
+    pub(crate) fn feed_stage(&mut self, shared: &mut Shared) {
+        loop {
+            if self.starved.is_empty() || self.is_full() {
+                return;
+            }
+            let mut starved = self.starved;
+            let slice = starved.pop(&mut shared.slices).expect("not empty");
+            self.starved = starved;
+            self.stage(shared, slice, true);
+        }
+    }
+
+    /// The data of a slice are in the controller.
+    pub(crate) fn staged(&mut self, shared: &mut Shared, slice: u32) {
+        let (work, slot, zone, first, sectors, data_at) = {
+            let s = &shared.slices[slice];
+            (s.work, s.place.slot(), s.number, s.first, s.sectors, s.data_at)
+        };
+        let Command { fua, .. } = shared.works[work].command;
+        let image = shared.image_bytes;
+        let data = &shared.works[work].command.data[data_at as usize * image..][..sectors as usize * image];
+        self.images_mut(slot)[first as usize * image..][..sectors as usize * image].copy_from_slice(data);
+        let stripe = self.zones.stripe_sectors();
+        let record = &mut self.slots[slot];
+        record.arrived += sectors;
+        record.coming -= sectors;
+        let full = record.arrived == stripe;
+        self.runs[zone as usize].inbound -= 1;
+        let through = fua || shared.config.buffer.write == crate::config::WritePolicy::WriteThrough;
+        // Protected, the buffer is as good as the media.
+        if self.protected {
+            let number = record.stripe;
+            let status =
+                if self.keep(slot, &mut shared.media) { self.kept(zone, number) } else { Status::WriteFault };
+            shared.slice_done(slice, status);
+        } else if through {
+            // It may come to wait with the slot of a stripe in front of its own.
+            shared.slices[slice].place = Place::Stripe(record.stripe);
+            let mut list = record.acknowledge;
+            list.push_back(&mut shared.slices, slice);
+            self.slots[slot].acknowledge = list;
+        } else {
+            shared.slice_done(slice, Status::Success);
+        }
+        if full {
+            let run = &mut self.runs[zone as usize];
+            // The next stripe may have a slot already.
+            run.tail = if run.tail == slot { NIL } else { run.tail };
+            self.program_stage(shared, slot);
+        } else if !self.slots[slot].acknowledge.is_empty() {
+            self.log(shared, slot);
+        }
+        self.zone_quiet(shared, zone);
+    }
+
+    /// Plans the program of a slot.
+    pub(crate) fn program_stage(&mut self, shared: &mut Shared, slot: u32) {
+        let (zone, stripe) = (self.slots[slot].zone, self.slots[slot].stripe);
+        if !std::mem::replace(&mut self.slots[slot].programming, true) {
+            self.runs[zone as usize].programs += 1;
+        }
+        match self.zones.place(zone, stripe) {
+            Some(first) => self.issue_stage(shared, Purpose::Stage(slot), first, Cause::Host),
+            None => self.lose_stage(shared, slot),
+        }
+    }
+
+    pub(super) fn issue_stage(&mut self, shared: &mut Shared, purpose: Purpose, first: Ppa, cause: Cause) {
+        let die = shared.layout.die_of(first).0;
+        let kind = if purpose == Purpose::LogErase { OpKind::Erase } else { OpKind::Program };
+        let owner = Owner { namespace: self.number, token: purpose.token() };
+        let op = FlashOp::new(kind, cause, owner, die, first, shared.layout.units_per_stripe, shared.now);
+        let op = shared.scheduler.ops.insert(op);
+        shared.ask_issue(op);
+    }
+
+    /// The array starts on a slot's stripe, unless its block has failed since it was planned.
+    pub(crate) fn stage_begins(&mut self, shared: &mut Shared, slot: u32, first: Ppa) -> Nanos {
+        let arrived = self.slots[slot].arrived;
+        self.slot_begins(shared, slot, first, None, arrived)
+    }
+
+    pub(crate) fn log_begins(&mut self, shared: &mut Shared, slot: u32, first: Ppa) -> Nanos {
+        let record = &mut self.slots[slot];
+        let sectors = record.arrived;
+        record.logging = Some(sectors);
+        self.slot_begins(shared, slot, first, Some(LOG), sectors)
+    }
+
+    fn slot_begins(
+        &mut self,
+        shared: &mut Shared,
+        slot: u32,
+        first: Ppa,
+        lpn: Option<Lpn>,
+        sectors: u32,
+    ) -> Nanos {
+        if self.zones.is_condemned(shared.layout.block_of(first)) {
+            self.slots[slot].skipped = true;
+            return Nanos::ZERO;
+        }
+        let sequence = self.zones.next_sequence();
+        shared
+            .media
+            .program_begin(first, sequence)
+            .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+        let (lpn, mark) = (lpn.unwrap_or(Lpn(self.slots[slot].zone)), self.mark(slot, sectors));
+        self.put(slot, lpn, mark, first, &mut shared.media, &shared.layout);
+        shared.media.program_ns(first)
+    }
+
+    /// Ends the operation of a slot; whether its stripe is on the media, and the stages of the operation.
+    pub(crate) fn slot_ended(
+        &mut self,
+        shared: &mut Shared,
+        op: u32,
+        slot: u32,
+        cause: Cause,
+    ) -> (bool, pellucid_flash::StageTimes) {
+        let (first, stages) = (shared.scheduler.ops[op].ppa, shared.scheduler.ops[op].stages);
+        let skipped = std::mem::take(&mut self.slots[slot].skipped);
+        let ok = !skipped && shared.media.program_end(first) == Outcome::Ok;
+        if !skipped {
+            let data = if self.slots[slot].is_data() { self.slots[slot].arrived } else { 0 };
+            let stripe = self.zones.stripe_sectors();
+            shared.counts(self.number).media_operations += 1;
+            shared.counts(self.number).programs[cause as usize] += 1;
+            shared.counts(self.number).programmed_sectors[cause as usize] += u64::from(data);
+            shared.counts(self.number).programmed_sectors[Cause::Padding as usize] +=
+                u64::from(stripe - data);
+            shared.counts(self.number).program_failures += u64::from(!ok);
+            if !ok {
+                shared.retire_block(shared.layout.block_of(first));
+            }
+        }
+        shared.let_go(op);
+        (ok, stages)
+    }
+
+    /// The program of a slot has ended.
+    pub(crate) fn stage_ended(&mut self, shared: &mut Shared, op: u32, slot: u32) {
+        let block = shared.layout.block_of(shared.scheduler.ops[op].ppa);
+        let (ok, stages) = self.slot_ended(shared, op, slot, Cause::Host);
+        let (zone, stripe) = (self.slots[slot].zone, self.slots[slot].stripe);
+        if !ok {
+            self.zones.program_failed(zone, stripe, block);
+            return self.program_stage(shared, slot);
+        }
+        self.runs[zone as usize].programs -= 1;
+        self.slots[slot].programming = false;
+        let finish = self.slots[slot].finish;
+        match self.programmed_before(zone, stripe) {
+            // Written for good is what would come back: not before all that is in front of it.
+            Some(earlier) => {
+                let list = self.slots[slot].acknowledge.take();
+                self.hand_on(shared, list, earlier);
+            }
+            None => self.acknowledge_stage(shared, slot, Some(&stages), Status::Success),
+        }
+        if finish {
+            self.zones.finish_end(zone);
+            self.end_action(shared, zone, Status::Success);
+        }
+        let awaited = self.end_flushing(shared, slot);
+        self.retire_slot(shared, slot);
+        if awaited {
+            self.flush_part(shared);
+        }
+        self.log_waiting(shared, zone);
+        self.zone_quiet(shared, zone);
+    }
+
+    /// What waited for another slot waits for this one, in front of it, from now on: for the log program that is under way, if that takes
+    /// all there is.
+    pub(crate) fn hand_on(&mut self, shared: &mut Shared, mut list: List, to: u32) {
+        let record = &self.slots[to];
+        let logged = record.stranded && record.logging.is_some_and(|n| n == 0 || n == record.arrived);
+        let mut waiting = if logged { record.with_log } else { record.acknowledge };
+        while let Some(slice) = list.pop(&mut shared.slices) {
+            waiting.push_back(&mut shared.slices, slice);
+        }
+        let record = &mut self.slots[to];
+        *(if logged { &mut record.with_log } else { &mut record.acknowledge }) = waiting;
+    }
+
+    /// Completes the slices that wait for a slot's program.
+    pub(crate) fn acknowledge_stage(
+        &mut self,
+        shared: &mut Shared,
+        slot: u32,
+        stages: Option<&pellucid_flash::StageTimes>,
+        status: Status,
+    ) {
+        let list = self.slots[slot].acknowledge.take();
+        self.acknowledge_list(shared, list, stages, status);
+    }
+
+    /// What waited ends with `status`, or with a fault where a stripe in front of its own is lost.
+    pub(crate) fn acknowledge_list(
+        &mut self,
+        shared: &mut Shared,
+        mut list: List,
+        stages: Option<&pellucid_flash::StageTimes>,
+        status: Status,
+    ) {
+        while let Some(slice) = list.pop(&mut shared.slices) {
+            match stages {
+                Some(stages) => shared.slices[slice].add_stages(stages, shared.now),
+                None => shared.slices[slice].book(Stage::Buffer, shared.now),
+            }
+            let Slice { work, number: zone, place, .. } = shared.slices[slice];
+            let kept = self.kept(zone, place.stripe());
+            shared.merge_status(work, status, 0);
+            shared.merge_status(work, kept, 0);
+            shared.slice_done(slice, Status::Success);
+        }
+    }
+
+    /// A slot whose stripe is on the media is given back, if its log program has ended too.
+    pub(crate) fn retire_slot(&mut self, shared: &mut Shared, slot: u32) {
+        let record = &mut self.slots[slot];
+        record.wants_log = false;
+        if record.logging.is_some() {
+            // Nothing will be asked of it but the end of that program.
+            record.finish = true;
+            return;
+        }
+        self.vacate(slot, &mut shared.media);
+        self.reap_log(shared);
+        self.feed_stage(shared);
+    }
+
+    /// The media let a zone down, of which the log keeps a record.
+    pub(crate) fn fail_zone(&mut self, shared: &mut Shared, zone: u32) {
+        self.zones.fail(zone);
+        let state = self.zones.state(zone);
+        if let Some(slot) = self.pronounce(zone, state) {
+            self.log(shared, slot);
+        }
+    }
+
+    /// No block is left for a slot's stripe: the zone is read-only from now on, and the stripe stays in the log.
+    fn lose_stage(&mut self, shared: &mut Shared, slot: u32) {
+        let (zone, arrived) = (self.slots[slot].zone, self.slots[slot].arrived);
+        self.runs[zone as usize].programs -= 1;
+        let record = &mut self.slots[slot];
+        (record.programming, record.finish) = (false, false);
+        // What a flush waited for as a program, it waits for as a log entry now; for one that holds nothing it waits no longer.
+        let awaited = record.flushing != 0;
+        record.flushing = if awaited { arrived } else { 0 };
+        let run = &mut self.runs[zone as usize];
+        run.tail = if run.tail == slot { NIL } else { run.tail };
+        let action = run.action;
+        self.fail_zone(shared, zone);
+        // What the log has of it may have been promised.
+        let keeps = arrived > 0 && (self.slots[slot].logged > 0 || self.log_may_keep_more());
+        if action != NIL {
+            self.end_action(shared, zone, Status::WriteFault);
+        }
+        if keeps {
+            self.strand(slot);
+            self.log(shared, slot);
+            // It is not one of those any more that will become vacant.
+            self.feed_stage(shared);
+        } else {
+            self.drop_stage(shared, slot);
+        }
+        if awaited && arrived == 0 {
+            self.flush_part(shared);
+        }
+        self.log_waiting(shared, zone);
+        self.zone_quiet(shared, zone);
+    }
+
+    /// Neither its zone nor the log has room for what a slot holds.
+    pub(crate) fn drop_stage(&mut self, shared: &mut Shared, slot: u32) {
+        let silent = self.acknowledged_in(shared, slot);
+        self.acknowledge_stage(shared, slot, None, Status::WriteFault);
+        let awaited = self.fail_flush(shared, slot);
+        self.flush.lost |= silent && !awaited;
+        let Slot { zone, stripe, .. } = self.slots[slot];
+        let run = &mut self.runs[zone as usize];
+        run.hole = run.hole.min(stripe);
+        if std::mem::take(&mut self.slots[slot].stranded) {
+            self.runs[self.slots[slot].zone as usize].stranded -= 1;
+        }
+        self.retire_slot(shared, slot);
+        if awaited {
+            self.flush_part(shared);
+        }
+        self.lose_waiting(shared, zone);
+    }
+
+    /// A stripe of a zone is lost: what waited behind it to be logged would come back without what stands in front of it.
+    fn lose_waiting(&mut self, shared: &mut Shared, zone: u32) {
+        let tail = self.runs[zone as usize].tail;
+        if tail != NIL && std::mem::take(&mut self.slots[tail].wants_log) {
+            self.lose_log(shared, tail);
+        }
+    }
+
+    /// Whether a slot holds sectors whose writes have been acknowledged.
+    fn acknowledged_in(&mut self, shared: &mut Shared, slot: u32) -> bool {
+        let (arrived, waiting) = (self.slots[slot].arrived, self.slots[slot].acknowledge);
+        let mut told = 0;
+        waiting.for_each(&mut shared.slices, |slice| told += slice.sectors);
+        arrived > told
+    }
+}
