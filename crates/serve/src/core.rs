@@ -25,7 +25,6 @@ use crate::plan::Plan;
 use crate::remote::Remote;
 use crate::service::{Done, Service};
 use crate::session::{Keeps, Namespace, Operation};
-use hdrhistogram::Histogram;
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, Command, Completion, Lba, Notice, Opcode, SimTime};
 use pellucid_monitor::Board;
@@ -237,7 +236,7 @@ impl Core {
     }
 
     /// How late completions were handed out, in wall nanoseconds; empty unless paced.
-    pub fn lateness_ns(&self) -> &Histogram<u64> {
+    pub fn lateness_ns(&self) -> &pellucid_device::Histogram {
         self.engine.lateness_ns()
     }
 

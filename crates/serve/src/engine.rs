@@ -28,8 +28,8 @@ mod tests;
 
 use crate::session::ConnectionId;
 use completion::CompletionBatch;
-use hdrhistogram::Histogram;
 use in_flight::InFlight;
+use pellucid_device::Histogram;
 use pellucid_flash::SimTime;
 use std::collections::VecDeque;
 use submission::SubmissionBatch;
@@ -372,7 +372,7 @@ impl<M: Backend> Engine<M> {
     }
 
     /// How late answers were handed out, in wall nanoseconds; empty unless paced.
-    pub fn lateness_ns(&self) -> &Histogram<u64> {
+    pub fn lateness_ns(&self) -> &Histogram {
         &self.pacer.lateness_ns
     }
 

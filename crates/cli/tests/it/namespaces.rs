@@ -134,7 +134,7 @@ fn show_and_the_control_socket_name_each_namespace() {
     assert!(shown.contains("# namespace 1 (two.2 when it is served): block, "), "{shown}");
     let serve =
         "serve two.toml --set drive.media.store=ram --time instant --nbd 127.0.0.1:0 --control d.control";
-    let mut server = Serving::new(&folder, &format!("exec \"$0\" {serve}"));
+    let _server = Serving::new(&folder, &format!("exec \"$0\" {serve}"));
     eventually("the control socket", || folder.path("d.control").exists());
     let status = folder.run(&["status", "--control", "d.control"]).json();
     let drives = status["drives"].as_array().unwrap();
@@ -147,5 +147,4 @@ fn show_and_the_control_socket_name_each_namespace() {
     let done = folder.run(&["fault", "--control", "d.control", "--drive", "two.3", "--read-fail", "0.5"]);
     assert!(done.stderr.contains("allowed: two.1, two.2"), "{}", done.stderr);
     folder.run(&["power-cut", "--control", "d.control", "--drive", "two.2"]).answer();
-    server.wait();
 }

@@ -62,8 +62,8 @@ impl Histogram {
         self.sum = self.sum.saturating_add(value.saturating_mul(weight));
     }
 
-    /// Counts one `value` without its sum, which whoever keeps several sums side by side [adds later](Histogram::set_sum): a sum is a
-    /// cache line of its own.
+    /// Counts one `value` without its sum. A caller that keeps several sums side by side [adds them later](Histogram::set_sum), because a
+    /// sum is a cache line of its own.
     #[inline]
     pub(super) fn count(&mut self, value: u64) {
         self.weights[bucket_of(value, FINE_BITS, BUCKETS)] += 1;
@@ -81,6 +81,17 @@ impl Histogram {
     /// The sum of value times weight.
     pub fn sum(&self) -> u64 {
         self.sum
+    }
+
+    /// The value that this share of all weights does not exceed, up to a sixteenth too large; 0 when empty.
+    pub fn quantile(&self, share: f64) -> u64 {
+        let rank = (share * self.total() as f64).ceil();
+        let mut seen = 0;
+        let reached = self.buckets().find(|(_, weight)| {
+            seen += weight;
+            seen as f64 >= rank
+        });
+        reached.map_or(0, |(upper, _)| upper)
     }
 
     /// Buckets that are not empty, smallest first: largest value, weight.
@@ -167,6 +178,11 @@ mod tests {
             histogram.record(value, weight);
         }
         assert_eq!(histogram.sum(), 15 + 2_000);
+        assert_eq!(
+            [0.0, 0.5, 0.6, 2.0 / 3.0, 0.7, 1.0].map(|share| histogram.quantile(share)),
+            [0, 0, 15, 15, 1_023, 1_023]
+        );
+        assert_eq!(Histogram::default().quantile(0.5), 0);
         histogram.record(u64::MAX, 5);
         assert_eq!(histogram.total(), 11);
         assert_eq!(histogram.sum(), u64::MAX);

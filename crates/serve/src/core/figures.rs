@@ -24,10 +24,6 @@ impl Core {
 
     #[cold]
     pub(super) fn view(&self) -> View {
-        let mut lateness_ns = pellucid_device::Histogram::default();
-        for late in self.engine.lateness_ns().iter_recorded() {
-            lateness_ns.record(late.value_iterated_to(), late.count_at_value());
-        }
         let drives = self.names.iter().zip(self.engine.backends());
         let drives = drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.snapshot())));
         View {
@@ -38,7 +34,7 @@ impl Core {
                 layers: self.layers(),
                 keeps: self.present().map(|n| (n.name.clone(), n.keeps.name())).collect(),
                 held_bytes: self.bytes_held() as u64,
-                lateness_ns,
+                lateness_ns: self.engine.lateness_ns().clone(),
             }),
             work: None,
         }

@@ -14,12 +14,10 @@
 //! Invariants: the estimate of the cost is at most [`COST_NS_MAX`], and moves by one step for each completion that is handed out alone;
 //! that of the way is at most [`WAY_NS_MAX`], and moves for each command that is the first after the only one was answered.
 
-use hdrhistogram::Histogram;
+use pellucid_device::Histogram;
 use pellucid_flash::SimTime;
 use std::time::{Duration, Instant};
 
-/// Lateness above this is counted as this.
-const LATENESS_MAX_NS: u64 = 60_000_000_000;
 /// A step of an estimate, up or down: it settles at the median, on which a turn that was interrupted has no more weight than another.
 const STEP_NS: u64 = 50;
 /// So many steps up for one down: it settles where nine of ten are below.
@@ -87,7 +85,7 @@ pub(crate) struct Pacer {
     looked_ns: u64,
     taken: u32,
     /// How late completions were taken, in wall time; empty unless paced.
-    pub lateness_ns: Histogram<u64>,
+    pub lateness_ns: Histogram,
 }
 
 impl Pacer {
@@ -101,7 +99,7 @@ impl Pacer {
             cost_ns: 0,
             looked_ns: 0,
             taken: 0,
-            lateness_ns: Histogram::new_with_bounds(1, LATENESS_MAX_NS, 2).expect("constant bounds"),
+            lateness_ns: Histogram::default(),
         }
     }
 
@@ -168,7 +166,7 @@ impl Pacer {
     pub fn took(&mut self, completed: SimTime) {
         if let Time::Paced { .. } = self.time {
             let late = self.drive_now().since(completed);
-            self.lateness_ns.saturating_record(self.wall_ns(late.0).max(1));
+            self.lateness_ns.record(self.wall_ns(late.0), 1);
             self.taken += 1;
         }
     }
@@ -292,7 +290,7 @@ mod tests {
     fn instant_time_knows_no_clock() {
         let mut pacer = Pacer::new(Time::Instant);
         hand_out(&mut pacer, 10, 1, 1000);
-        assert_eq!((pacer.cost_ns, pacer.lateness_ns.len()), (0, 0));
+        assert_eq!((pacer.cost_ns, pacer.lateness_ns.total()), (0, 0));
         assert_eq!((pacer.drive_now(), pacer.arrives()), (SimTime::ZERO, SimTime::ZERO));
     }
 }
