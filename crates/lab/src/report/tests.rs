@@ -91,7 +91,7 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
             "seeds" => "<name>",
             "overrides" => "<key>",
             "series" | "utilisation" => name,
-            "" => name,
+            "" | "namespaces[]" => name,
             _ if cause.is_some() => "<cause>",
             _ if stage.is_some() => "<stage>",
             _ => name,
