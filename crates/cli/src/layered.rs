@@ -7,7 +7,7 @@ use crate::subject::Subject;
 use anyhow::anyhow;
 use pellucid_device::Device;
 use pellucid_flash::{Drive, Interface};
-use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, Targets};
+use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, Targets, ZoneChunksConfig};
 use pellucid_lab::spec;
 use pellucid_lab::targets::{Hold, RegistryError, load, registry_path, save};
 use pellucid_serve::nvme::HostSecrets;
@@ -174,8 +174,17 @@ pub fn open_remote(
         format!("{last}-host")
     });
     let refuse = |why: String| Failure::work(anyhow!("remote drive {from}: {why}"));
-    let layer = LayerConfig::HostFtl(HostFtlConfig { namespace: 0, ..config }).in_real_time();
-    let drive = Served::on_remote(remote, &[layer]).map_err(refuse)?;
+    let ftl = HostFtlConfig { namespace: 0, ..config };
+    // Zones are made to chunks first, as "zone-log" does.
+    let layers = match Drive::interface(&remote, 0) {
+        Some(Interface::Zoned(_)) => vec![
+            LayerConfig::ZoneChunks(ZoneChunksConfig::default()),
+            LayerConfig::HostFtl(HostFtlConfig { finish_chunks: true, ..ftl }),
+        ],
+        _ => vec![LayerConfig::HostFtl(ftl)],
+    };
+    let layers: Vec<LayerConfig> = layers.iter().map(LayerConfig::in_real_time).collect();
+    let drive = Served::on_remote(remote, &layers).map_err(refuse)?;
     Ok(Opened { name, drive, registry: None, unprepared: false, from })
 }
 

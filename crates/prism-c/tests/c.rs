@@ -179,6 +179,30 @@ fn on_a_remote_open_channel_drive_whose_data_are_found_again() {
     });
 }
 
+/// Zones of 512 KiB, 32 of them active.
+fn zoned(name: &str) -> String {
+    let path = scratch(name).join("zoned.toml");
+    let text = "[drive]\npreset = \"open-channel\"\n\
+                namespace = [{ interface = \"zoned\", active_max = 32, buffer = \"protected\" }]\n\
+                [drive.media]\nchannels = 1\nways = 2\nplanes = 1\nmulti_plane = false\nblocks = 700\npages = 16\n\
+                store = \"ram\"\n";
+    std::fs::write(&path, text).expect("a file");
+    path.display().to_string()
+}
+
+#[test]
+fn on_a_zoned_drive_in_process() {
+    levels(&[&zoned("zones")]);
+}
+
+#[test]
+fn on_a_remote_zoned_drive_whose_data_are_found_again() {
+    served(&zoned("remote-zones"), &[], |uri| {
+        levels(&[uri, "write"]);
+        levels(&[uri, "check"]);
+    });
+}
+
 #[test]
 fn mistakes_get_a_sentence() {
     let Some(program) = example() else { return };

@@ -10,8 +10,10 @@
 
 use super::connect::{Link, chunks_entry, parse_chunks};
 use super::queue::{Ended, Payload};
-use super::{KEEP_ALIVE_TOKEN, Remote, STAGE_TOKEN, State, TRIES_MAX, place};
-use pellucid_flash::{ChunkGeometry, ChunkInfo, ChunkState, Command, Lba, Opcode, SimTime, Status, Vector};
+use super::{KEEP_ALIVE_TOKEN, Remote, STAGE_TOKEN, State, TRIES_MAX, place, zones};
+use pellucid_flash::{
+    ChunkGeometry, ChunkInfo, ChunkState, Command, Lba, Opcode, SimTime, Status, Vector, ZoneAction,
+};
 use pellucid_wire::nvme::open_channel::{VectorCommand, VectorData, VectorOpcode, profile};
 use pellucid_wire::nvme::{NvmOpcode, Status as NvmeStatus, SubmissionEntry};
 
@@ -25,16 +27,16 @@ pub(super) struct Work {
     /// Rises from command to command.
     pub order: u64,
     /// Sectors (chunks of a reset or a report) that are done,
-    done: u32,
+    pub done: u32,
     /// and of the part that was sent last.
-    part: u32,
+    pub part: u32,
     sent: bool,
     /// A part of it may or may not have been carried out.
     pub in_doubt: bool,
     /// The part was sent before, on a connection that was lost.
     resent: bool,
     /// The part reads back what may have been written.
-    verifying: bool,
+    pub verifying: bool,
     tries: u32,
     /// The worst that a read has met so far.
     status: Status,
@@ -69,6 +71,11 @@ impl Work {
         self.busy && self.sent
     }
 
+    /// A part of it is sent.
+    pub fn send(&mut self) {
+        self.sent = true;
+    }
+
     /// The connection went away under it.
     pub fn interrupted(&mut self) {
         (self.sent, self.in_doubt) = (false, true);
@@ -82,9 +89,9 @@ impl Work {
     }
 
     /// Everything that it consists of.
-    fn total(&self) -> u32 {
+    pub fn total(&self) -> u32 {
         match (self.command.opcode, &self.command.vector) {
-            (Opcode::Flush, _) => 1,
+            (Opcode::Flush | Opcode::Zone(_), _) => 1,
             (Opcode::Reset, Some(vector)) => vector.addresses.len() as u32,
             (Opcode::Reset, None) => 1,
             _ => self.command.sectors,
@@ -98,7 +105,7 @@ impl Work {
     }
 
     /// The first address from `done` on.
-    fn first(&self) -> Lba {
+    pub fn first(&self) -> Lba {
         match self.addresses() {
             Some(list) => list[0],
             None => Lba(self.command.lba.0 + u64::from(self.done)),
@@ -123,7 +130,7 @@ impl Work {
     }
 
     /// The blocks of the part under way, as they lie on the wire.
-    fn blocks(&self, sector_bytes: usize) -> Vec<u8> {
+    pub fn blocks(&self, sector_bytes: usize) -> Vec<u8> {
         let (from, to) = (self.done as usize, (self.done + self.part) as usize);
         let data = &self.command.data[from * sector_bytes..to * sector_bytes];
         let Some(vector) = self.command.vector.as_ref().filter(|vector| !vector.metadata.is_empty()) else {
@@ -207,11 +214,17 @@ impl Remote {
             }
             self.waiting.pop_front();
             let (work, geometry) = (&mut self.works[at as usize], &self.identity.geometry);
-            if work.command.opcode == Opcode::Reset {
+            if matches!(work.command.opcode, Opcode::Reset | Opcode::Zone(ZoneAction::Reset)) {
                 // Whether it is carried out may never be known.
                 work.chunks(geometry).for_each(|chunk| self.written[chunk as usize] = 0);
             }
-            send(link, queue, work, at, geometry);
+            match self.identity.zones {
+                Some(_) => {
+                    work.send();
+                    zones::send(link, queue, work, at, geometry);
+                }
+                None => send(link, queue, work, at, geometry),
+            }
         }
     }
 
@@ -226,7 +239,7 @@ impl Remote {
         let work = &mut self.works[at as usize];
         work.sent = false;
         let opcode = work.command.opcode;
-        let mut met = drive_status(status, opcode);
+        let mut met = drive_status(status, opcode, self.identity.zones.is_some());
         // Data that have not come are not good.
         if opcode == Opcode::Read && filled < data.len() {
             met = met.filter(|met| !matches!(met, Status::Success | Status::HighEcc));
@@ -253,6 +266,13 @@ impl Remote {
             return None;
         }
         match opcode {
+            Opcode::Report if self.identity.zones.is_some() => match zones::parse(&data[..filled]) {
+                Some(_) => work.command.data.extend_from_slice(&data[zones::HEADER_BYTES..filled]),
+                None => {
+                    self.finish(at, Status::WriteFault);
+                    return None;
+                }
+            },
             Opcode::Report if parse_chunks(&data).is_some() => work.command.data.extend_from_slice(&data),
             Opcode::Report => {
                 self.finish(at, Status::WriteFault);
@@ -342,7 +362,7 @@ impl Remote {
 fn send(link: &mut Link, queue: usize, work: &mut Work, at: u32, geometry: &ChunkGeometry) {
     let (nsid, token) = (link.identity.nsid, u64::from(at));
     let left = work.total() - work.done;
-    work.sent = true;
+    work.send();
     if work.verifying {
         let (each, oob) = work.data_kind().bytes(geometry.sector_bytes, Vector::METADATA_BYTES as u32);
         let command = VectorCommand { count: work.part, is_run: true, ..vector(VectorOpcode::Read, work) };
@@ -447,8 +467,8 @@ fn put_list(bytes: &mut Vec<u8>, list: &[Lba]) {
 }
 
 /// What a layer is told; `None`: nothing, because the command may be sent again when the drive is back.
-fn drive_status(status: NvmeStatus, opcode: Opcode) -> Option<Status> {
-    const TABLE: [(NvmeStatus, Status); 12] = [
+fn drive_status(status: NvmeStatus, opcode: Opcode, is_zoned: bool) -> Option<Status> {
+    const TABLE: [(NvmeStatus, Status); 20] = [
         (NvmeStatus::SUCCESS, Status::Success),
         (NvmeStatus::OC_HIGH_ECC, Status::HighEcc),
         (NvmeStatus::OC_OFFLINE_CHUNK, Status::ChunkOffline),
@@ -461,6 +481,14 @@ fn drive_status(status: NvmeStatus, opcode: Opcode) -> Option<Status> {
         (NvmeStatus::INVALID_FIELD, Status::InvalidField),
         (NvmeStatus::INVALID_OPCODE, Status::InvalidOpcode),
         (NvmeStatus::WRITE_PROTECTED, Status::ReadOnly),
+        (NvmeStatus::ZONE_BOUNDARY, Status::ZoneBoundary),
+        (NvmeStatus::ZONE_FULL, Status::ZoneFull),
+        (NvmeStatus::ZONE_READ_ONLY, Status::ZoneReadOnly),
+        (NvmeStatus::ZONE_OFFLINE, Status::ZoneOffline),
+        (NvmeStatus::ZONE_INVALID_WRITE, Status::ZoneInvalidWrite),
+        (NvmeStatus::ZONE_TOO_MANY_ACTIVE, Status::TooManyActiveZones),
+        (NvmeStatus::ZONE_TOO_MANY_OPEN, Status::TooManyOpenZones),
+        (NvmeStatus::ZONE_INVALID_TRANSITION, Status::ZoneInvalidTransition),
     ];
     if let Some(&(_, met)) = TABLE.iter().find(|(known, _)| status.is(*known)) {
         return Some(met);
@@ -471,7 +499,7 @@ fn drive_status(status: NvmeStatus, opcode: Opcode) -> Option<Status> {
     Some(match opcode {
         Opcode::Read => Status::UnrecoveredRead,
         // 280h is what a write to a chunk that takes none ends with.
-        Opcode::Write if status.is(NvmeStatus::WRITE_FAULT) => Status::ChunkWriteInvalid,
+        Opcode::Write if !is_zoned && status.is(NvmeStatus::WRITE_FAULT) => Status::ChunkWriteInvalid,
         _ => Status::WriteFault,
     })
 }

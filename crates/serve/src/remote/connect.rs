@@ -9,11 +9,13 @@
 //! This blocks, with time limits, so it is done before serving begins or in a thread of its own.
 
 use super::queue::{Broken, Ended, Payload, Queue};
+use super::zones;
 use crate::nvme::HostSecrets;
 use crate::nvme::dhchap::{self, HostStep};
-use pellucid_flash::{ChunkGeometry, ChunkInfo, Nanos, Vector};
+use pellucid_flash::{ChunkGeometry, ChunkInfo, Nanos, Vector, ZoneGeometry, ZoneInfo};
 use pellucid_wire::nvme::auth::{AUTH_PROTOCOL, AUTH_SPECIFIC};
 use pellucid_wire::nvme::open_channel::{GEOMETRY_OPCODE, Geometry};
+use pellucid_wire::nvme::zns::ZonedNamespace;
 use pellucid_wire::nvme::{
     AdminOpcode, AuthArguments, Capabilities, Connect, ConnectData, ConnectReply, DISCOVERY_NQN,
     DYNAMIC_CONTROLLER, DiscoveryEntry, FabricsType, FeatureId, GetLogPage, IdentifyController,
@@ -41,6 +43,12 @@ const AUTH_MESSAGE_BYTES: u32 = 4096;
 const CHUNKS: u8 = 0xCA;
 /// Enabled, entry sizes of 64 and 16 bytes, NVM command set.
 const ENABLE: u64 = 0x0046_0001;
+/// The same with all command sets that the drive has: zones are one of their own.
+const ENABLE_ALL_SETS: u64 = ENABLE | 6 << 4;
+/// The command set of zones.
+const ZONED_SET: u32 = 2;
+/// Identify Namespace of a command set.
+const IDENTIFY_OF_SET: u32 = 5;
 
 /// Which drive, and as whom.
 #[derive(Clone, Debug)]
@@ -74,7 +82,10 @@ pub struct RemoteError {
 pub(super) struct Identity {
     pub nqn: String,
     pub nsid: u32,
+    /// Chunks; of zones, their extents.
     pub geometry: ChunkGeometry,
+    /// Where the namespace is a zoned one.
+    pub zones: Option<ZoneGeometry>,
     /// Bytes of sectors that one command can move.
     pub data_max: u32,
 }
@@ -86,7 +97,7 @@ pub(super) struct Link {
     pub admin: Queue,
     /// At least one.
     pub io: Vec<Queue>,
-    /// Every chunk as it was after connecting.
+    /// Every chunk, or zone, as it was after connecting.
     pub chunks: Vec<ChunkInfo>,
 }
 
@@ -129,14 +140,23 @@ impl RemoteConfig {
         let host_id = host_id(&self.host_nqn);
         let (mut admin, id) = self.admin_queue(&subsystem, host_id)?;
         let capabilities = property(&mut admin, Property::Capabilities)?;
-        enable(&mut admin)?;
+        let has_sets = Capabilities::decode(capabilities).other_command_sets;
+        enable(&mut admin, if has_sets { ENABLE_ALL_SETS } else { ENABLE })?;
         let controller = identify(&mut admin, 1, 0)?;
         let controller = IdentifyController::decode(&controller);
         let data_max = match controller.transfer_max_shift {
             0 => DATA_MAX,
             shift => (4096u64 << shift.min(20)).min(DATA_MAX.into()) as u32,
         };
-        let (nsid, geometry) = self.open_channel(&mut admin, &subsystem, controller.namespaces)?;
+        let found = self.open_channel(&mut admin, &subsystem, controller.namespaces);
+        let (nsid, geometry, zones) = match (found, has_sets) {
+            (Ok((nsid, geometry)), _) => (nsid, geometry, None),
+            (Err(why), true) => {
+                let (nsid, zones) = self.zoned(&mut admin, controller.namespaces)?.ok_or(why)?;
+                (nsid, zones::extents(&zones), Some(zones))
+            }
+            (Err(why), false) => return Err(why),
+        };
         let sectors_max = (data_max / geometry.sector_bytes).min(Vector::ADDRESSES_MAX as u32);
         if geometry.write_min_sectors > sectors_max {
             let least = geometry.write_min_sectors;
@@ -144,9 +164,12 @@ impl RemoteConfig {
                 "its least write of {least} sectors is more than one command moves ({sectors_max})"
             ));
         }
-        let identity = Identity { nqn: subsystem.clone(), nsid, geometry, data_max };
-        let io = self.io_queues(&mut admin, capabilities, &controller, (&identity, id))?;
-        let chunks = chunk_log(&mut admin, &identity)?;
+        let mut identity = Identity { nqn: subsystem.clone(), nsid, geometry, zones, data_max };
+        let mut io = self.io_queues(&mut admin, capabilities, &controller, (&identity, id))?;
+        let chunks = match zones {
+            None => chunk_log(&mut admin, &identity)?,
+            Some(_) => zone_log(&mut io[0], &mut identity)?,
+        };
         for queue in io.iter().chain([&admin]) {
             queue.set_nonblocking().map_err(|error| error.to_string())?;
         }
@@ -278,7 +301,7 @@ impl RemoteConfig {
     fn only_subsystem(&self) -> Result<String, String> {
         const IO_SUBSYSTEM: u8 = 2;
         let (mut admin, _) = self.admin_queue(DISCOVERY_NQN, host_id(&self.host_nqn))?;
-        enable(&mut admin)?;
+        enable(&mut admin, ENABLE)?;
         let entry = GetLogPage::entry(LogId::Discovery.raw(), 64 * 1024, 0, 0, 0);
         let log = done(admin.ask(entry, Payload::In(vec![0; 64 * 1024])), "discovery log")?.data;
         let mut names = Vec::new();
@@ -298,6 +321,52 @@ impl RemoteConfig {
                 many.join(", ")
             )),
         }
+    }
+
+    /// The zoned namespace, if there is one that can be used. What a zone can hold is that of the report to come.
+    fn zoned(&self, admin: &mut Queue, namespaces: u32) -> Result<Option<(u32, ZoneGeometry)>, String> {
+        let nsids = match self.nsid {
+            Some(nsid) => nsid..=nsid,
+            None => 1..=namespaces.min(1024),
+        };
+        for nsid in nsids {
+            let page = IdentifyNamespace::decode(&identify(admin, 0, nsid)?);
+            let ask = SubmissionEntry::new(AdminOpcode::Identify.raw(), 0, nsid)
+                .with_cdw(10, IDENTIFY_OF_SET)
+                .with_cdw(11, ZONED_SET << 24);
+            let answer = admin.ask(ask, Payload::In(vec![0; 4096])).map_err(|broken| broken.to_string())?;
+            if page.size_blocks == 0 || !answer.status.is_success() {
+                continue;
+            }
+            let own = ZonedNamespace::decode(answer.data.first_chunk().expect("as many bytes as asked for"));
+            let format = usize::from(page.format & 0xF);
+            let (zone_sectors, shift) =
+                (own.formats[format].zone_blocks, page.format_list[format].data_shift);
+            let zones = page.size_blocks.checked_div(zone_sectors).unwrap_or(0);
+            let sound = zone_sectors.is_power_of_two()
+                && zone_sectors <= 1 << 24
+                && (1..=CHUNKS_MAX).contains(&zones)
+                && (SECTOR_SHIFT_MIN..=SECTOR_SHIFT_MAX).contains(&shift);
+            if !sound {
+                return Err(format!(
+                    "its {zones} zones of {zone_sectors} sectors of 2^{shift} bytes; allowed: at most 2^24 zones, of a power of \
+                     two of sectors up to 2^24, of 2^{SECTOR_SHIFT_MIN} to 2^{SECTOR_SHIFT_MAX} bytes"
+                ));
+            }
+            // All ones is no limit.
+            let limit = |less_one: u32| less_one.wrapping_add(1);
+            let geometry = ZoneGeometry {
+                zones: zones as u32,
+                zone_sectors,
+                capacity_sectors: zone_sectors,
+                sector_bytes: 1 << shift,
+                open_max: limit(own.open_max),
+                active_max: limit(own.active_max),
+                append_max_sectors: 1,
+            };
+            return Ok(Some((nsid, geometry)));
+        }
+        Ok(None)
     }
 
     /// The open-channel namespace.
@@ -419,8 +488,8 @@ fn property(admin: &mut Queue, property: Property) -> Result<u64, String> {
     done(admin.ask(get.entry(0), Payload::In(Vec::new())), "Property Get").map(|ended| ended.result)
 }
 
-fn enable(admin: &mut Queue) -> Result<(), String> {
-    let set = PropertySet { is_8_bytes: false, offset: Property::Configuration.raw(), value: ENABLE };
+fn enable(admin: &mut Queue, value: u64) -> Result<(), String> {
+    let set = PropertySet { is_8_bytes: false, offset: Property::Configuration.raw(), value };
     done(admin.ask(set.entry(0), Payload::In(Vec::new())), "Property Set")?;
     let began = Instant::now();
     while property(admin, Property::Status)? & 1 == 0 {
@@ -461,6 +530,27 @@ fn chunk_log(admin: &mut Queue, identity: &Identity) -> Result<Vec<ChunkInfo>, S
         chunks.extend(parse_chunks(&page).ok_or("chunk log: a descriptor makes no sense")?);
     }
     Ok(chunks)
+}
+
+/// All zones, as extents; the capacity of the first becomes known.
+fn zone_log(queue: &mut Queue, identity: &mut Identity) -> Result<Vec<ChunkInfo>, String> {
+    let Some(zones) = &mut identity.zones else { return Ok(Vec::new()) };
+    let at_once = (identity.data_max as usize - zones::HEADER_BYTES) / ZoneInfo::BYTES;
+    let mut found = Vec::with_capacity(zones.zones as usize);
+    while (found.len() as u32) < zones.zones {
+        let count = (at_once as u32).min(zones.zones - found.len() as u32);
+        let (entry, bytes) = zones::report(identity.nsid, found.len() as u64 * zones.zone_sectors, count);
+        let ended = done(queue.ask(entry, Payload::In(vec![0; bytes])), "zone report")?;
+        let (reported, extents) =
+            zones::parse(&ended.data[..ended.filled]).ok_or("zone report: it makes no sense")?;
+        let first = reported.first().ok_or("zone report: fewer zones than there are")?;
+        if found.is_empty() {
+            zones.capacity_sectors = first.capacity_sectors;
+        }
+        found.extend(extents);
+    }
+    found.truncate(zones.zones as usize);
+    Ok(found)
 }
 
 /// The same for all queues of one host, and for no other host of the same name: processes of one machine differ by number.

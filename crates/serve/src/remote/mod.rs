@@ -1,4 +1,4 @@
-//! An open-channel drive of another process or machine, over NVMe/TCP: what a layer of this host can stand on.
+//! An open-channel or zoned drive of another process or machine, over NVMe/TCP: what a layer of this host can stand on.
 //!
 //! ```text
 //!                    lost, or a command in doubt
@@ -19,6 +19,7 @@
 mod command;
 mod connect;
 mod queue;
+mod zones;
 
 pub use connect::{RemoteConfig, RemoteError};
 
@@ -66,7 +67,7 @@ struct Reactor {
     waker: Arc<Waker>,
 }
 
-/// A remote drive with one open-channel namespace. Its time is wall time.
+/// A remote drive with one open-channel or zoned namespace. Its time is wall time.
 pub struct Remote {
     config: Arc<RemoteConfig>,
     identity: Identity,
@@ -127,7 +128,7 @@ impl Remote {
         &self.identity.nqn
     }
 
-    /// What the namespace consists of.
+    /// What the namespace consists of; zones are the chunks of one parallel unit.
     pub fn geometry(&self) -> &ChunkGeometry {
         &self.identity.geometry
     }
@@ -384,7 +385,11 @@ impl Drive for Remote {
     }
 
     fn interface(&self, namespace: u16) -> Option<Interface> {
-        (namespace == 0).then_some(Interface::OpenChannel(self.identity.geometry))
+        let interface = match self.identity.zones {
+            Some(zones) => Interface::Zoned(zones),
+            None => Interface::OpenChannel(self.identity.geometry),
+        };
+        (namespace == 0).then_some(interface)
     }
 
     fn image_bytes(&self) -> usize {
@@ -393,7 +398,10 @@ impl Drive for Remote {
 
     fn submit(&mut self, now: SimTime, command: Command) {
         self.now = now;
-        let status = command::refuse(&command, &self.identity.geometry);
+        let status = match self.identity.zones {
+            Some(_) => zones::refuse(&command, &self.identity.geometry),
+            None => command::refuse(&command, &self.identity.geometry),
+        };
         let at = self.begin(command);
         match (status, &self.state) {
             (Some(status), _) => self.finish(at, status),
