@@ -3,6 +3,7 @@
 mod allocation;
 mod blocking;
 mod function;
+mod gc;
 mod monitor;
 #[path = "../../../host/tests/it/oracle.rs"]
 #[allow(dead_code, reason = "the host's tests use the rest")]

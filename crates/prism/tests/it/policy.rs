@@ -103,7 +103,7 @@ fn exercise(config: &Config, seed: u64, faults: Faults, steps: u32) -> World<Ref
 }
 
 /// What the layer counts under a name.
-fn figure(layer: &Policy, name: &str) -> u64 {
+pub fn figure(layer: &Policy, name: &str) -> u64 {
     layer.figures().iter().filter(|figure| figure.name == name).map(|figure| figure.value).sum()
 }
 
