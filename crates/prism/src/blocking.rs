@@ -226,7 +226,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.raw(id).geometry()
     }
 
-    fn raw_call(&mut self, id: RawId, command: pellucid_flash::Command) -> Result<Completion, FlashError> {
+    fn raw_call(&mut self, id: RawId, command: Command) -> Result<Completion, FlashError> {
         match self.call(id.0, LevelCall::Raw(command))? {
             LevelOutcome::Raw(completion) => match completion.status {
                 Status::Success | Status::HighEcc => Ok(completion),

@@ -19,7 +19,6 @@ pub const LEVELS_MAX: usize = 128;
 
 /// A level that is open.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there are a few")]
 pub enum Level {
     /// Raw flash.
     Raw(RawQueue),

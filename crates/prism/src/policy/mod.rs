@@ -68,18 +68,12 @@ impl Gc {
 }
 
 /// A policy level as it is described.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicyConfig {
     /// Whether a start erases everything, whoever wrote it.
     pub format: bool,
     /// The host FTL of page-mapped ranges: write buffer, spare chunks, costs. What a range says itself, and where it lies, does not count.
     pub host_ftl: HostFtlConfig,
-}
-
-impl Default for PolicyConfig {
-    fn default() -> Self {
-        PolicyConfig { format: false, host_ftl: HostFtlConfig::default() }
-    }
 }
 
 /// Why a range is refused.

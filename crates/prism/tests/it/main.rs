@@ -1,5 +1,7 @@
 //! Tests of the flash library over the reference drive of the host's tests, which checks every rule of flash.
 
+#![allow(clippy::duplicate_mod, reason = "each example brings the drive that it runs on")]
+
 mod allocation;
 mod blocking;
 mod function;

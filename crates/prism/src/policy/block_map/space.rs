@@ -63,7 +63,7 @@ impl BlockMap {
             Gc::CostBenefit => blocks.max_by_key(|&(number, _, copies, freed, touched)| {
                 let age = u128::from(self.clock - touched + 1);
                 // Whole numbers keep it exact and repeatable.
-                ((age * u128::from(freed) << 16) / u128::from(copies + 1), u32::MAX - number)
+                (((age * u128::from(freed)) << 16) / u128::from(copies + 1), u32::MAX - number)
             }),
         };
         victim.map(|(number, ..)| number)
