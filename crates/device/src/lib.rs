@@ -15,6 +15,7 @@ mod direct;
 mod events;
 mod firmware;
 mod front;
+mod losses;
 mod namespaces;
 mod port;
 mod probes;

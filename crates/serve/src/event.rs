@@ -363,6 +363,8 @@ impl Event {
             Event::StoreNotice { notice: StoreNotice::Refused { .. }, .. } => "store-refused",
             Event::StoreNotice { notice: StoreNotice::CutOff { .. }, .. } => "store-cut-off",
             Event::StoreNotice { notice: StoreNotice::Recovered { .. }, .. } => "store-recovered",
+            Event::StoreNotice { notice: StoreNotice::Blank { .. }, .. } => "store-blank",
+            Event::StoreNotice { notice: StoreNotice::Exposed { .. }, .. } => "store-exposed",
             Event::Mounted { .. } | Event::LayerMounted { .. } => "mounted",
             Event::MountFailed { .. } => "mount-failed",
             Event::PromisesNothing { .. } => "promises-nothing",

@@ -180,3 +180,27 @@ fn a_power_cut_of_one_of_several_drives_names_it() {
     }
     assert!(control(&folder, r#"{"do":"power-cut","drive":"other"}"#).contains("true"));
 }
+
+/// A media file that held nothing comes up as a new drive, and one that others may read is used; the log says both.
+#[test]
+fn an_empty_media_file_and_one_that_others_read_are_logged() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::with_drive();
+    folder.write("kept.img", "");
+    let set_mode = |mode| {
+        std::fs::set_permissions(folder.path("kept.img"), std::fs::Permissions::from_mode(mode)).unwrap()
+    };
+    set_mode(0o644);
+    let script = "exec \"$0\" serve tiny.toml --set media.store=file:kept.img --set ftl.durability=journal --nbd unix:nbd";
+    for (mode, blank, exposed) in [(0o644, 1, 1), (0o600, 0, 0)] {
+        set_mode(mode);
+        let _ = std::fs::remove_file(folder.path("nbd"));
+        let _server = Serving::new(&folder, script);
+        let log = || std::fs::read_to_string(folder.path("log")).unwrap();
+        eventually("the server listens", || folder.path("nbd").exists());
+        let _client = UnixStream::connect(folder.path("nbd")).unwrap();
+        eventually("the client is logged", || log().contains("event=connected"));
+        let count = |event: &str| log().matches(event).count();
+        assert_eq!((count("event=store-blank"), count("event=store-exposed")), (blank, exposed), "{}", log());
+    }
+}

@@ -68,6 +68,8 @@ pub(crate) struct Entry {
     pub listed: bool,
     /// The flush in progress waits for it.
     pub flushing: bool,
+    /// Sectors were written since then, which that flush does not promise.
+    pub renewed: bool,
     /// Trimmed while packed: nobody needs the data.
     pub dropped: bool,
     /// Placement handle of the newest write.
@@ -109,6 +111,7 @@ const VACANT: Entry = Entry {
     mapping: false,
     listed: false,
     flushing: false,
+    renewed: false,
     dropped: false,
     handle: 0,
     beside: NIL,

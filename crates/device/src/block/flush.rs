@@ -11,6 +11,7 @@
 use super::BlockNamespace;
 use super::buffer::{Content, Phase};
 use super::write::SuperpageUnit;
+use crate::losses::Losses;
 use crate::shared::Shared;
 use pellucid_flash::{Lpn, Stage, Status};
 use pellucid_ftl::{Durability, FlushPoint, Located, MapJob};
@@ -26,8 +27,7 @@ pub(crate) struct Flushes {
     /// Marked entries that are not programmed yet.
     entries_left: u32,
     failed: bool,
-    /// Data that had been acknowledged could not be stored, and no flush has said so yet.
-    pub lost: bool,
+    losses: Losses,
     /// The last marked entry is settled, and the flush has not gone on yet.
     settled: bool,
     /// GC was asked to make space for metadata and has not returned.
@@ -44,6 +44,11 @@ impl Flushes {
     #[inline]
     pub fn take_settled(&mut self) -> bool {
         std::mem::take(&mut self.settled) && self.running.is_some()
+    }
+
+    /// Data that had been acknowledged are lost. `untold`: the flush in progress does not promise all of them.
+    pub fn lose(&mut self, untold: bool) {
+        self.losses.note(self.waiting.len(), untold);
     }
 }
 
@@ -63,11 +68,11 @@ impl BlockNamespace {
         let Some(work) = self.flushes.waiting.pop_front() else { return };
         self.flushes.running = Some(work);
         self.flushes.trims = self.translation.flush_point();
-        self.flushes.failed = std::mem::take(&mut self.flushes.lost);
+        self.flushes.failed = self.flushes.losses.tell();
         for entry in 0..self.buffer.count() {
             let record = &mut self.buffer[entry];
             if record.dirty != 0 && !record.dropped && !record.flushing {
-                record.flushing = true;
+                (record.flushing, record.renewed) = (true, false);
                 self.flushes.entries_left += 1;
             }
         }
@@ -162,6 +167,7 @@ impl BlockNamespace {
     pub(crate) fn fail_flushes(&mut self, shared: &mut Shared) {
         let running = self.flushes.running.take();
         let waiting = std::mem::take(&mut self.flushes.waiting);
+        self.flushes.losses.told(waiting.len());
         for work in running.into_iter().chain(waiting) {
             let record = &mut shared.works[work];
             record.stages.add(Stage::Media, shared.now - record.mark);

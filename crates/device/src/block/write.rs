@@ -147,6 +147,7 @@ impl BlockNamespace {
         let record = &mut self.buffer[entry];
         record.valid |= mask;
         record.dirty |= mask;
+        record.renewed |= record.flushing;
         record.content = Content::Data;
         record.handle = handle;
     }
@@ -490,7 +491,8 @@ impl BlockNamespace {
                 }
                 self.buffer[newer].acknowledge = list;
                 if self.buffer[entry].flushing && !self.buffer[newer].flushing {
-                    self.buffer[newer].flushing = true;
+                    // The newer one has sectors that came later.
+                    (self.buffer[newer].flushing, self.buffer[newer].renewed) = (true, true);
                     self.buffer[entry].flushing = false;
                 }
                 self.dispatch(shared, newer);
@@ -539,10 +541,13 @@ impl BlockNamespace {
         let mut told = 0;
         waiting.for_each(&mut shared.slices, |slice| told |= slice.mask());
         let record = &mut self.buffer[entry];
-        // What nobody waits for was acknowledged: the next flush says so.
-        let silent = record.dirty & !told != 0 && !record.dropped && !record.flushing;
+        // What no write waits for was acknowledged: the flush in progress says so, unless it was written since that began.
+        let acknowledged = record.dirty & !told != 0 && !record.dropped;
+        let untold = !record.flushing || record.renewed;
         (record.dirty, record.wanted) = (0, false);
-        self.flushes.lost |= silent;
+        if acknowledged {
+            self.flushes.lose(untold);
+        }
         record.valid = 0;
         self.acknowledge(shared, entry, None, Status::WriteFault);
         self.flush_failed(entry);

@@ -20,6 +20,7 @@
 
 use crate::block::mount::Source;
 use crate::direct::zone_save::SaveArea;
+use crate::losses::Losses;
 use crate::namespaces::erase_now;
 use pellucid_flash::slab::{List, NIL, Slab};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa, Status, ZoneState};
@@ -155,8 +156,7 @@ pub(crate) struct ZoneFlush {
     pub running: u32,
     /// Slots that it waits for.
     pub left: u32,
-    /// Acknowledged data were lost while no flush waited for them: the next one fails.
-    pub lost: bool,
+    pub losses: Losses,
 }
 
 impl ZoneNamespace {
@@ -194,7 +194,7 @@ impl ZoneNamespace {
             log: found.log.iter().copied().collect(),
             log_first: 1,
             log_erasing: false,
-            flush: ZoneFlush { waiting: VecDeque::new(), running: NIL, left: 0, lost: false },
+            flush: ZoneFlush { waiting: VecDeque::new(), running: NIL, left: 0, losses: Losses::default() },
             spare: vec![0; layout.sectors_per_unit as usize * media.metadata_bytes()],
         };
         for &zone in &found.logged {

@@ -202,7 +202,7 @@ impl ZoneNamespace {
 
     pub(crate) fn zone_flush(&mut self, shared: &mut Shared, work: u32) {
         if self.protected {
-            if std::mem::take(&mut self.flush.lost) {
+            if self.flush.losses.tell() {
                 shared.merge_status(work, Status::WriteFault, 0);
             }
             return;
@@ -218,7 +218,7 @@ impl ZoneNamespace {
         }
         let Some(work) = self.flush.waiting.pop_front() else { return };
         self.flush.running = work;
-        if std::mem::take(&mut self.flush.lost) {
+        if self.flush.losses.tell() {
             shared.merge_status(work, Status::WriteFault, 0);
         }
         // Held until every slot has been asked.

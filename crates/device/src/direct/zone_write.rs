@@ -317,7 +317,7 @@ impl ZoneNamespace {
         (record.programming, record.finish) = (false, false);
         // What a flush waited for as a program, it waits for as a log entry now; for one that holds nothing it waits no longer.
         let awaited = record.flushing != 0;
-        record.flushing = if awaited { arrived } else { 0 };
+        record.flushing = record.flushing.min(arrived);
         let run = &mut self.runs[zone as usize];
         run.tail = if run.tail == slot { NIL } else { run.tail };
         let action = run.action;
@@ -345,9 +345,13 @@ impl ZoneNamespace {
     /// Neither its zone nor the log has room for what a slot holds.
     pub(crate) fn drop_stage(&mut self, shared: &mut Shared, slot: u32) {
         let silent = self.acknowledged_in(shared, slot);
+        // What came behind the part that the flush in progress waits for is the next one's to tell.
+        let untold = self.slots[slot].flushing < self.slots[slot].arrived;
         self.acknowledge_stage(shared, slot, None, Status::WriteFault);
         let awaited = self.fail_flush(shared, slot);
-        self.flush.lost |= silent && !awaited;
+        if silent {
+            self.flush.losses.note(self.flush.waiting.len(), untold);
+        }
         let Slot { zone, stripe, .. } = self.slots[slot];
         let run = &mut self.runs[zone as usize];
         run.hole = run.hole.min(stripe);

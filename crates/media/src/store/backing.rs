@@ -19,7 +19,7 @@ use crate::error::StoreError;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Notices that wait to be taken; more are not kept.
@@ -61,13 +61,22 @@ impl Backing {
             Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: path.into() }),
             Err(TryLockError::Error(source)) => return Err(io("lock the image")(source)),
         }
-        let bytes = file.metadata().map_err(io("ask for the length"))?.len();
-        let (path, held, notices) = (path.into(), VecDeque::new(), VecDeque::new());
+        let found = file.metadata().map_err(io("ask for the length"))?;
+        let (bytes, mode) = (found.len(), found.permissions().mode() & 0o777);
+        let (path, held, mut notices): (PathBuf, _, _) = (path.into(), VecDeque::new(), VecDeque::new());
+        if !new && mode & 0o077 != 0 {
+            notices.push_back(StoreNotice::Exposed { path: path.clone(), mode });
+        }
         Ok((Backing { path, file, new, held, fault: None, dirty: false, notices }, bytes))
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether there was no file.
+    pub fn is_new(&self) -> bool {
+        self.new
     }
 
     /// Takes a file away whose image was not completed; one that was there before is empty again.

@@ -112,6 +112,9 @@ impl FileStore {
             shape,
         };
         if created {
+            if !store.backing.is_new() {
+                store.backing.tell(StoreNotice::Blank { path: path.into(), found });
+            }
             store.create(config).inspect_err(|_| store.discard())?;
         } else {
             store.load()?;

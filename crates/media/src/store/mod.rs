@@ -137,6 +137,20 @@ pub enum StoreNotice {
         /// What it should have.
         bytes: u64,
     },
+    /// The file was there, and held no drive: a new one was made in it.
+    Blank {
+        /// The image file.
+        path: PathBuf,
+        /// What it had.
+        found: u64,
+    },
+    /// Others than the owner of the file may read or write it.
+    Exposed {
+        /// The image file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// It has taken everything.
     Recovered {
         /// The image file.
@@ -162,6 +176,23 @@ impl fmt::Display for StoreNotice {
                 f,
                 "{}: the file was cut off at {found} of {bytes} bytes; what was behind that is lost, hosts are refused everything \
                  but reads, and the next start refuses the image",
+                path.display()
+            ),
+            StoreNotice::Blank { path, found: 0 } => {
+                write!(
+                    f,
+                    "{}: the file was there and empty; a new drive without data was made in it",
+                    path.display()
+                )
+            }
+            StoreNotice::Blank { path, .. } => write!(
+                f,
+                "{}: the file was begun and never completed; a new drive without data was made in it",
+                path.display()
+            ),
+            StoreNotice::Exposed { path, mode } => write!(
+                f,
+                "{}: others than its owner may read or write what the drive holds (mode {mode:o}); a new file would have mode 600",
                 path.display()
             ),
             StoreNotice::Recovered { path } => {
