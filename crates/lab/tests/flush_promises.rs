@@ -3,7 +3,7 @@
 //! flush that failed.
 
 use pellucid_device::Device;
-use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, Status};
+use pellucid_flash::{Command, Lba, Opcode, Rng, Status};
 use pellucid_lab::swarm::tiny;
 use pellucid_media::Faults;
 use std::collections::HashMap;
