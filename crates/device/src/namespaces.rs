@@ -94,7 +94,7 @@ impl Namespace {
     /// Erased blocks that are waiting.
     pub fn free_blocks(&self) -> u32 {
         match self {
-            Namespace::Block(n) => n.translation.free_blocks(),
+            Namespace::Block(n) => n.translation.view().free_blocks,
             Namespace::Chunks(n) => n.chunks.free_blocks(),
             Namespace::Zones(n) => n.zones.free_blocks(),
         }

@@ -164,7 +164,7 @@ impl Shared {
     }
 }
 
-fn units_of_a_sense(media: &MediaConfig, layout: &Layout) -> Divisor {
+pub(crate) fn units_of_a_sense(media: &MediaConfig, layout: &Layout) -> Divisor {
     let geometry = &media.geometry;
     let planes = if media.independent_plane_reads && geometry.multi_plane { geometry.planes } else { 1 };
     let pages = geometry.one_shot_pages * planes;

@@ -17,7 +17,7 @@ use pellucid_flash::{
     BlockId, ChunkInfo, Drive, HandleInfo, Layout, Lba, Lpn, Nanos, PlacementEvent, PlacementGeometry, Ppa,
     SimTime,
 };
-use pellucid_ftl::{FtlCounters, Located, MountReport};
+use pellucid_ftl::{FtlCounters, Located, MountReport, Soon};
 use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, StoreError, StoreNotice};
 
 /// What several mounts did that come one after the other; `None`: there was none.
@@ -77,7 +77,7 @@ impl Device {
     #[inline]
     pub fn prefetch(&self, namespace: u16, lba: Lba) {
         if let Some(block) = self.block(namespace) {
-            block.translation.prefetch(Lpn(self.shared.layout.unit_of(lba.0).0));
+            block.translation.prefetch(Soon::Lookup(Lpn(self.shared.layout.unit_of(lba.0).0)));
         }
     }
 
@@ -121,20 +121,20 @@ impl Device {
     /// Blocks of the SLC caches of these namespaces, and those of them that are not free.
     pub fn cache_use(&self, namespaces: impl IntoIterator<Item = u16>) -> (u32, u32) {
         let blocks = namespaces.into_iter().filter_map(|namespace| self.block(namespace));
-        let uses = blocks.map(|block| block.translation.cache_use());
-        uses.fold((0, 0), |sum, cache| (sum.0 + cache.0, sum.1 + cache.1))
+        let uses = blocks.map(|block| block.translation.view().cache);
+        uses.fold((0, 0), |sum, cache| (sum.0 + cache.blocks, sum.1 + cache.used))
     }
 
     /// What the translations of all block namespaces decided, since the drive was made.
     pub fn ftl_counters(&self) -> FtlCounters {
         let mut sum = FtlCounters::default();
-        self.blocks().for_each(|block| sum.add(&block.translation.counters()));
+        self.blocks().for_each(|block| sum.add(&block.translation.view().counters));
         sum
     }
 
     /// What the translation of a namespace decided, since the drive was made; nothing where it has none.
     pub fn ftl_counters_of(&self, namespace: u16) -> FtlCounters {
-        self.block(namespace).map_or_else(FtlCounters::default, |block| block.translation.counters())
+        self.block(namespace).map_or_else(FtlCounters::default, |block| block.translation.view().counters)
     }
 
     /// What a namespace counted, since the drive was made.
@@ -449,7 +449,7 @@ impl Device {
     pub fn memory_bytes(&self) -> Vec<(&'static str, u64)> {
         let shared = &self.shared;
         vec![
-            ("translation", self.blocks().map(|block| block.translation.memory_bytes()).sum()),
+            ("translation", self.blocks().map(|block| block.translation.view().memory_bytes).sum()),
             ("media", shared.media.memory_bytes()),
             ("buffer", self.blocks().map(|block| block.buffer.memory_bytes()).sum()),
             ("namespaces", self.namespaces.iter().map(Namespace::memory_bytes).sum()),

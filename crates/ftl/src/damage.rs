@@ -22,7 +22,7 @@ impl PageMap {
             return false;
         }
         if state == BlockState::Victim {
-            self.lose_victim(block);
+            self.gc.lose_victim(&mut self.blocks, block);
         } else {
             self.blocks.mark_failed(block);
             self.fail_block(block);
@@ -38,10 +38,10 @@ impl PageMap {
     }
 
     /// `die` is dead: its programs and erases will fail, and its data cannot be read. Programs that are planned there end
-    /// as failed ones do.
-    pub fn kill_die(&mut self, die: DieId) {
+    /// as failed ones do. `false`: that was known.
+    pub fn kill_die(&mut self, die: DieId) -> bool {
         if !self.blocks.kill_die(die) {
-            return;
+            return false;
         }
         for block in self.blocks.of_die(die) {
             match self.blocks.state(block) {
@@ -54,6 +54,7 @@ impl PageMap {
         }
         self.gc.stop(die);
         self.empty_dead(die);
+        true
     }
 
     /// Blocks of a dead die come out of [`PageMap::next_erase`] once they hold nothing valid.
@@ -62,7 +63,7 @@ impl PageMap {
         for block in self.gc.take_retiring(die, |block| blocks.is_settled(block)) {
             self.blocks.choose(block);
             if self.blocks.valid(block) == 0 {
-                self.gc.emptied.push(block);
+                self.gc.note_emptied(block);
             }
         }
     }

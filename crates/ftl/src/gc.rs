@@ -1,34 +1,55 @@
 //! Garbage collection (GC): which copies leave a die's victims, and which blocks are erased.
 //!
-//! A die collects by itself, into itself: a victim's valid units are moved one by one ([`PageMap::next_gc`]) and
-//! programmed elsewhere in the die. When the last copy has ended, the block comes out of [`PageMap::next_erase`].
-//! A block with an unreadable unit stays where it is (its readable data leave; reads of the rest keep failing honestly)
-//! and is retired if the host ever overwrites what was lost.
+//! A die collects by itself, into itself: a victim's valid units are moved one by one and programmed elsewhere in the die. When the
+//! last copy has ended, the block can be erased. A block with an unreadable unit stays where it is (its readable data leave; reads of
+//! the rest keep failing honestly) and is retired if the host ever overwrites what was lost.
+//!
+//! [`Gc`] has the victims and decides; the mapping table, the block manager and what else it needs are given to each call. What the rest
+//! of the map does about its decisions is `page_map/collect.rs`.
 //!
 //! ```text
 //!  wants_gc ─► victim (victim.rs) ─► Move, unit by unit ─► arrived ─┬─ Keep ─► is_current ─► place (of its stream)
 //!                                                                   ├─ Metadata: written anew (translation_pages.rs)
 //!                                                                   └─ Drop, Lost
-//!  last valid unit gone ─► emptied ─► its trims are on the media? ─► Reclaim::Erase ─► erase_ended ─► free
+//!  last valid unit gone ─► emptied ─► its trims are on the media? ─► Reclaim::Erase ─► erased ─► free
 //! ```
 
-use crate::Isolation;
-use crate::block_manager::BlockState;
-use crate::page_map::PageMap;
-use crate::translation::{Arrival, Arrived, GcJob, Move, Reclaim, Stream};
-use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa};
-use std::ops::Range;
+use crate::block_manager::{BlockManager, BlockState};
+use crate::handles::Handles;
+use crate::mapping_table::MappingTable;
+use crate::translation::{Load, Move, Reclaim, Stream};
+use crate::translation_pages::TranslationPages;
+use crate::{FtlConfig, FtlCounters, Isolation};
+use pellucid_flash::{BlockId, Cause, DieId, Divisor, Layout, Ppa, Rng};
 
-/// What GC keeps between steps.
+/// Garbage collection of a page map.
 #[derive(Clone, Debug)]
 pub(crate) struct Gc {
+    pub(crate) config: FtlConfig,
+    pub(crate) layout: Layout,
     dies: Vec<DieGc>,
     /// Victims and cached blocks that hold nothing valid.
-    pub emptied: Vec<BlockId>,
-    /// The SLC cache is being folded.
-    pub folding: bool,
-    /// GC has made room that host data were turned away for.
-    pub released: bool,
+    emptied: Vec<BlockId>,
+    /// Units that one sense brings, and those that move next.
+    sense: Divisor,
+    moves: Vec<Move>,
+    /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
+    pub cut_reserve: u32,
+    /// It has made space that host data were turned away for.
+    pub(crate) released: bool,
+}
+
+/// The parts of a map that GC works on when it goes on.
+#[derive(Debug)]
+pub(crate) struct Parts<'a> {
+    pub table: &'a MappingTable,
+    pub blocks: &'a mut BlockManager,
+    pub pages: &'a mut TranslationPages,
+    pub handles: &'a mut Handles,
+    pub counters: &'a mut FtlCounters,
+    pub rng: &'a mut Rng,
+    /// Number of the next program.
+    pub sequence: u64,
 }
 
 /// GC of one die.
@@ -84,13 +105,22 @@ struct Current {
 }
 
 impl Gc {
-    pub fn new(layout: &Layout) -> Gc {
+    pub fn new(config: &FtlConfig, layout: &Layout) -> Gc {
         Gc {
+            config: config.clone(),
+            layout: layout.clone(),
             dies: vec![DieGc::default(); layout.dies as usize],
             emptied: Vec::new(),
-            folding: false,
+            sense: Divisor::new(1),
+            moves: Vec::new(),
+            cut_reserve: 0,
             released: false,
         }
+    }
+
+    /// Units that one sense brings move together.
+    pub fn set_sense(&mut self, sense: Divisor) {
+        self.sense = sense;
     }
 
     #[inline]
@@ -109,17 +139,23 @@ impl Gc {
         !self.emptied.is_empty()
     }
 
+    /// This block holds nothing valid any more.
+    #[inline]
+    pub fn note_emptied(&mut self, block: BlockId) {
+        self.emptied.push(block);
+    }
+
     /// A copy in this victim is its page's newest again, as the program of its successor has failed.
-    pub fn revisit(&mut self, layout: &Layout, block: BlockId) {
-        let again = &mut self.die_mut(layout.die_of_block(block)).again;
+    pub fn revisit(&mut self, block: BlockId) {
+        let again = &mut self.dies[self.layout.die_of_block(block).0 as usize].again;
         if !again.contains(&block) {
             again.push(block);
         }
     }
 
     /// `block` is to be emptied and retired.
-    pub fn retire(&mut self, layout: &Layout, block: BlockId) {
-        let retiring = &mut self.die_mut(layout.die_of_block(block)).retiring;
+    pub fn retire(&mut self, block: BlockId) {
+        let retiring = &mut self.dies[self.layout.die_of_block(block).0 as usize].retiring;
         if !retiring.contains(&block) {
             retiring.push(block);
         }
@@ -144,10 +180,10 @@ impl Gc {
 
     /// The program of a copy that replaces the one at `old` in a victim was planned, or has ended.
     #[inline]
-    pub fn note_moving(&mut self, layout: &Layout, old: Ppa, planned: bool) {
+    pub fn note_moving(&mut self, old: Ppa, planned: bool) {
         if old.is_some() {
-            let block = layout.block_of(old);
-            let outgoing = &mut self.die_mut(layout.die_of_block(block)).outgoing;
+            let block = self.layout.block_of(old);
+            let outgoing = &mut self.dies[self.layout.die_of_block(block).0 as usize].outgoing;
             if let Some(victim) = outgoing.iter_mut().find(|victim| victim.block == block) {
                 victim.planned = if planned { victim.planned + 1 } else { victim.planned.saturating_sub(1) };
             }
@@ -215,124 +251,129 @@ impl Gc {
     }
 }
 
-impl PageMap {
-    /// Whether `die` should collect: in the foreground when few blocks are free, in the background (`idle`) until
-    /// `gc_high_blocks` are.
-    pub(crate) fn wants_space(&self, die: DieId, idle: bool) -> bool {
-        let coming = self.blocks.free_count(die) + self.gc.coming_back(die);
+/// Which victim, and which of its units.
+impl Gc {
+    /// Whether `die` should collect: in the foreground when few blocks are free, in the background until `gc_high_blocks` are.
+    pub(crate) fn wants_space(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
+        let coming = blocks.free_count(die) + self.coming_back(die);
+        let map = self.config.common_blocks();
         // What host data may not take must not keep them waiting.
-        let short = self.blocks.free_total() <= self.blocks.live_dies() + self.meta_reserve();
-        let failed = u32::from(!self.gc.retiring(die).is_empty());
-        let low = 1 + failed + self.cut_reserve + if short { self.meta_reserve() } else { 0 };
+        let short = blocks.free_total() <= blocks.live_dies() + map;
+        let failed = u32::from(!self.retiring(die).is_empty());
+        let low = 1 + failed + self.cut_reserve + if short { map } else { 0 };
         let wants = coming <= self.config.gc_low_blocks.max(low)
-            || (idle && coming < self.config.gc_high_blocks)
+            || (load != Load::Busy && coming < self.config.gc_high_blocks)
             // Where the data of most lie still, those that have free blocks must make space for all.
-            || (short && self.gc.all_coming_back() == 0);
-        wants && !self.waits_for_victims(die)
+            || (short && self.all_coming_back() == 0);
+        wants && !self.waits_for_victims(blocks, die)
     }
 
-    /// Whether the victims that there are must be erased first, in `die` too. Each may take a free block, and before it is erased a map
-    /// segment may have to be written: without a block for that no erase would give one back.
-    fn waits_for_victims(&self, die: DieId) -> bool {
-        let free = self.blocks.free_total();
-        self.gc.coming_back(die) > 0
-            && free <= self.blocks.live_dies() + self.meta_reserve()
-            && free <= self.gc.all_coming_back()
-            && self.map_needs_block()
+    /// Whether the victims that there are must be erased first, in `die` too. Each may take a free block, and before it is erased a
+    /// translation page may have to be written: without a block for that no erase would give one back.
+    fn waits_for_victims(&self, blocks: &BlockManager, die: DieId) -> bool {
+        let free = blocks.free_total();
+        self.coming_back(die) > 0
+            && free <= blocks.live_dies() + self.config.common_blocks()
+            && free <= self.all_coming_back()
+            && self.map_needs_block(blocks)
     }
 
-    /// Whether [`PageMap::next_gc`] has something to do in `die`.
+    /// Whether the next translation page needs a free block.
+    fn map_needs_block(&self, blocks: &BlockManager) -> bool {
+        let open = |die| blocks.open_block(DieId(die), Stream::Meta.place());
+        self.config.common_blocks() > 0 && (0..self.layout.dies).all(|die| open(die).is_none())
+    }
+
+    /// Whether there is something to do in `die`.
     #[inline]
-    pub fn wants_gc(&self, die: DieId, idle: bool) -> bool {
-        let gc = self.gc.die(die);
-        if self.blocks.is_dead(die) {
+    pub fn wants(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
+        let gc = self.die(die);
+        if blocks.is_dead(die) {
             return false;
         }
-        let spare = || self.blocks.free_count(die) > self.config.gc_low_blocks;
+        let spare = || blocks.free_count(die) > self.config.gc_low_blocks;
         gc.current.is_some()
             || !gc.again.is_empty()
             || !gc.retiring.is_empty()
             || (gc.level && spare())
             || (!gc.refreshing.is_empty() && spare())
-            || self.wants_folding(die)
-            || self.wants_space(die, idle)
+            || self.wants_folding(blocks, die, load)
+            || self.wants_space(blocks, die, load)
     }
 
-    /// A die without a free block gives back first what needs no relocation: its closed blocks without valid units.
-    #[inline]
-    pub fn reap(&mut self, die: DieId) {
-        if self.blocks.is_dead(die) {
-            self.empty_dead(die);
-        } else if self.blocks.empty_closed(die) > 0 && self.blocks.free_count(die) == 0 {
-            self.reap_empty(die);
-        }
-    }
-
+    /// Makes victims of the closed blocks of `die` without valid units: they need no copy.
     #[cold]
-    fn reap_empty(&mut self, die: DieId) {
-        let empty = |map: &PageMap, b: &BlockId| {
-            map.blocks.state(*b) == BlockState::Closed && map.blocks.valid(*b) == 0
+    pub fn reap(&mut self, parts: &mut Parts<'_>, die: DieId) {
+        let empty = |blocks: &BlockManager, b: &BlockId| {
+            blocks.state(*b) == BlockState::Closed && blocks.valid(*b) == 0
         };
-        while let Some(block) = self.blocks.of_die(die).find(|b| empty(self, b)) {
-            let current = self.gc.die(die).current;
-            self.start(die, block, Cause::Collection);
-            self.gc.die_mut(die).current = current;
+        while let Some(block) = parts.blocks.of_die(die).find(|b| empty(parts.blocks, b)) {
+            let current = self.die(die).current;
+            self.start(parts, die, block, Cause::Collection);
+            self.die_mut(die).current = current;
         }
     }
 
-    /// The next copy that GC wants in `die`, choosing a victim first if need be. `None`: nothing to do now.
-    #[inline]
-    pub fn next_gc(&mut self, die: DieId, idle: bool) -> Option<GcJob> {
-        // Asked often, and mostly there is nothing to do.
-        if self.wants_gc(die, idle) { self.next_copy(die, idle).map(GcJob::Move) } else { None }
-    }
-
-    fn next_copy(&mut self, die: DieId, idle: bool) -> Option<Move> {
-        while self.gc.die(die).current.is_none() {
-            let Some(victim) = self.gc.die_mut(die).again.pop() else { break };
-            if self.blocks.state(victim) == BlockState::Victim {
-                self.gc.die_mut(die).current = Some(Current { victim, cursor: 0, cause: Cause::Retirement });
+    /// Finds the next units that leave a victim of `die` ([`Gc::moves`]), choosing one first if need be; gives the stream that takes
+    /// them. `None`: nothing to do now.
+    pub fn next_moves(&mut self, parts: &mut Parts<'_>, die: DieId, load: Load) -> Option<Stream> {
+        self.moves.clear();
+        if let Some(Current { victim, cursor, cause }) = self.current(parts, die, load) {
+            match self.next_valid(parts.table, victim, cursor) {
+                Some(first) => self.move_from(parts, die, first, cause),
+                // Everything is on its way. The next victim is chosen at the next call, if still needed.
+                None => self.die_mut(die).current = None,
             }
         }
-        if self.gc.die(die).current.is_none() {
-            let (victim, cause) = self.choose_victim(die, idle)?;
-            self.start(die, victim, cause);
+        self.moves.first().map(|moved| moved.to)
+    }
+
+    /// What [`Gc::next_moves`] found.
+    pub fn moves(&mut self) -> &mut [Move] {
+        &mut self.moves
+    }
+
+    /// The victim of `die` that is being read.
+    fn current(&mut self, parts: &mut Parts<'_>, die: DieId, load: Load) -> Option<Current> {
+        while self.die(die).current.is_none() {
+            let Some(victim) = self.die_mut(die).again.pop() else { break };
+            if parts.blocks.state(victim) == BlockState::Victim {
+                self.die_mut(die).current = Some(Current { victim, cursor: 0, cause: Cause::Retirement });
+            }
         }
-        let Current { victim, cursor, cause } = self.gc.die(die).current.expect("started above");
-        let Some(from) = self.next_valid(victim, cursor) else {
-            // Everything is on its way. The next victim is chosen at the next call, if still needed.
-            self.gc.die_mut(die).current = None;
-            return None;
-        };
-        Some(self.move_next(die, from, cause))
+        if self.die(die).current.is_none() {
+            let (victim, cause) = self.choose_victim(parts, die, load)?;
+            self.start(parts, die, victim, cause);
+        }
+        self.die(die).current
     }
 
-    /// The next unit of the victim of `die`, if there is one in `places`: what a sense brings anyhow.
-    pub fn next_gc_in(&mut self, die: DieId, places: Range<Ppa>) -> Option<Move> {
-        let Current { victim, cursor, cause } = self.gc.die(die).current?;
-        let from = self.next_valid(victim, cursor).filter(|from| places.contains(from))?;
-        Some(self.move_next(die, from, cause))
+    /// The first valid unit of `block` at or after unit `from`.
+    fn next_valid(&self, table: &MappingTable, block: BlockId, from: u32) -> Option<Ppa> {
+        let end = self.layout.ppa(block, self.layout.units_per_block);
+        table.next_valid(self.layout.ppa(block, from)..end)
     }
 
-    /// `from`, in the victim of `die`, is the unit that moves.
+    /// The unit at `first` in the victim of `die` moves, and what else of the victim the same sense brings.
     #[inline]
-    fn move_next(&mut self, die: DieId, from: Ppa, cause: Cause) -> Move {
-        let (victim, cursor) = (self.layout.block_of(from), self.layout.index_in_block(from) + 1);
-        self.gc.die_mut(die).current = Some(Current { victim, cursor, cause });
-        if self.blocks.is_meta(victim) {
-            self.pages.reading += 1;
-            return Move { from, cause, to: Stream::Meta, inside: false };
+    fn move_from(&mut self, parts: &mut Parts<'_>, die: DieId, first: Ppa, cause: Cause) {
+        let victim = self.layout.block_of(first);
+        let of_map = parts.blocks.is_meta(victim);
+        let to = if of_map { Stream::Meta } else { self.stream_of(parts.blocks, victim, cause) };
+        let end = Ppa(first.0 - self.sense.remainder(first.0) + self.sense.get());
+        let mut next = Some(first);
+        while let Some(from) = next {
+            self.moves.push(Move { from, cause, to, inside: false });
+            let cursor = self.layout.index_in_block(from) + 1;
+            self.die_mut(die).current = Some(Current { victim, cursor, cause });
+            next = parts.table.next_valid(Ppa(from.0 + 1)..end);
         }
-        let to = self.relocation_stream(victim, cause);
-        // The die moves whole stripes.
-        let inside =
-            self.config.copyback && self.layout.units_per_stripe == 1 && self.room(die, to).is_some();
-        Move { from, cause, to, inside }
+        parts.pages.reading += if of_map { self.moves.len() as u32 } else { 0 };
     }
 
     /// Where data of `block` go when they are moved.
-    fn relocation_stream(&self, block: BlockId, cause: Cause) -> Stream {
-        match self.blocks.owner(block) {
+    fn stream_of(&self, blocks: &BlockManager, block: BlockId, cause: Cause) -> Stream {
+        match blocks.owner(block) {
             handle if handle > 0 && self.config.isolation == Isolation::Persistent => {
                 Stream::PlacedCollected(handle)
             }
@@ -342,110 +383,45 @@ impl PageMap {
     }
 
     /// Whose open block takes what leaves `block`.
-    pub(crate) fn gc_stream(&self, block: BlockId, cause: Cause) -> Stream {
-        match self.blocks.is_meta(block) {
+    pub(crate) fn shared_stream(&self, blocks: &BlockManager, block: BlockId, cause: Cause) -> Stream {
+        match blocks.is_meta(block) {
             true => Stream::Meta,
-            false => self.shared(self.relocation_stream(block, cause)),
+            false => self.config.shared(self.stream_of(blocks, block, cause)),
         }
     }
 
-    /// Whether the victim of `die` has been read to its end, so that a partial stripe of GC copies should not wait.
-    pub fn gc_rests(&self, die: DieId) -> bool {
-        match self.gc.die(die).current {
-            Some(current) => self.next_valid(current.victim, current.cursor).is_none(),
+    /// Whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
+    pub fn rests(&self, table: &MappingTable, die: DieId) -> bool {
+        match self.die(die).current {
+            Some(current) => self.next_valid(table, current.victim, current.cursor).is_none(),
             None => true,
         }
     }
+}
 
-    /// Whether the copy at `from`, whose spare area names this page, is still needed; if not, there is nothing to move. Without a
-    /// spare area it is unreadable, or overwritten and already being erased.
-    #[inline]
-    pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
-        match named.map(|mark| self.named(mark)) {
-            Some(lpn) => lpn.0 < self.table.pages() && self.copy_of(lpn) == from,
-            None => self.is_valid(from),
-        }
-    }
-
-    /// The read of a unit of a victim has ended: what becomes of it. `named`: what its spare area says.
-    #[inline]
-    pub fn arrived(&mut self, moved: &Move, named: Option<Lpn>, arrival: Arrival) -> Arrived {
-        let of_map = moved.to == Stream::Meta;
-        self.pages.reading -= u32::from(of_map);
-        let page = named.map(|mark| self.named(mark));
-        let outcome = match (arrival, page) {
-            (Arrival::Outdated, _) => Arrived::Drop,
-            (Arrival::Read, Some(lpn)) if lpn.0 < self.user_units => return Arrived::Keep(lpn),
-            // The content of a translation page is in memory.
-            _ => match page.or_else(|| self.map_page_at(moved.from)) {
-                Some(lpn) if lpn.0 >= self.user_units => {
-                    if self.copy_of(lpn) == moved.from {
-                        self.rewrite_map_page(lpn, moved.cause);
-                    }
-                    Arrived::Metadata
-                }
-                _ => {
-                    self.relocation_lost(moved.from);
-                    Arrived::Lost
-                }
-            },
-        };
-        if of_map && outcome == Arrived::Drop { Arrived::Metadata } else { outcome }
-    }
-
-    /// GC copies were placed; for callers that do not say so to [`PageMap::place`].
-    pub fn count_relocated(&mut self, units: u32) {
-        self.counters.relocated_units += u64::from(units);
-    }
-
-    /// A unit of a victim could not be read: its block stays, see the module's head.
-    fn relocation_lost(&mut self, from: Ppa) {
-        let block = self.layout.block_of(from);
-        if !self.blocks.failed(block) {
-            self.lose_victim(block);
-        } else {
-            self.end_outgoing(block);
-        }
-    }
-
-    /// A victim will not come back as a free block.
-    pub(crate) fn lose_victim(&mut self, block: BlockId) {
-        self.blocks.mark_failed(block);
-        self.end_outgoing(block);
-    }
-
-    /// A victim has come back as a free block or is retired, or it stays where it is, as not all of it can be read.
-    fn end_outgoing(&mut self, block: BlockId) {
-        let outgoing = &mut self.gc.die_mut(self.layout.die_of_block(block)).outgoing;
-        if let Some(at) = outgoing.iter().position(|victim| victim.block == block) {
-            outgoing.swap_remove(at);
-            // The reserve may be smaller now.
-            self.blocks.space_came();
-        }
-        self.gc_went_on(block);
-    }
-
-    fn start(&mut self, die: DieId, victim: BlockId, cause: Cause) {
-        let valid = self.blocks.valid(victim);
-        self.counters.victims[cause as usize] += 1;
+/// Victims from choice to erase.
+impl Gc {
+    fn start(&mut self, parts: &mut Parts<'_>, die: DieId, victim: BlockId, cause: Cause) {
+        let valid = parts.blocks.valid(victim);
+        parts.counters.victims[cause as usize] += 1;
         if cause != Cause::Fold {
-            self.counters.victim_valid_units += u64::from(valid);
+            parts.counters.victim_valid_units += u64::from(valid);
         }
-        if valid > 0 && self.handles.count() > 1 {
-            self.handles.moved(self.blocks.owner(victim), valid);
+        if valid > 0 && parts.handles.count() > 1 {
+            parts.handles.moved(parts.blocks.owner(victim), valid);
         }
-        let cached = self.blocks.is_cache(victim);
-        let back = !self.blocks.failed(victim) && !cached;
-        let outgoing = Outgoing::new(victim, valid, self.gc_stream(victim, cause), back);
-        self.blocks.choose(victim);
+        let cached = parts.blocks.is_cache(victim);
+        let back = !parts.blocks.failed(victim) && !cached;
+        let stream = self.shared_stream(parts.blocks, victim, cause);
+        parts.blocks.choose(victim);
         if !back {
             // The reserve may be smaller now.
-            self.blocks.space_came();
+            parts.blocks.space_came();
         }
-        let gc = self.gc.die_mut(die);
-        // What of the cache holds nothing needs no room.
+        let gc = self.die_mut(die);
+        // What of the cache holds nothing needs no space.
         if !cached || valid > 0 {
-            gc.outgoing.push(outgoing);
+            gc.outgoing.push(Outgoing::new(victim, valid, stream, back));
         }
         gc.retiring.retain(|&b| b != victim);
         gc.refreshing.retain(|&b| b != victim);
@@ -456,50 +432,55 @@ impl PageMap {
             _ => {}
         }
         if valid == 0 {
-            self.gc.emptied.push(victim);
+            self.emptied.push(victim);
         }
-        self.gc_went_on(victim);
+        self.went_on(parts.blocks, victim);
     }
 
-    /// Blocks of `die` that static wear levelling compares: good ones whose cells hold all their bits.
-    pub(crate) fn levelled(&self, die: DieId) -> impl Iterator<Item = BlockId> + '_ {
-        let good = |b: &BlockId| self.blocks.state(*b) != BlockState::Bad && !self.blocks.is_cache(*b);
-        self.blocks.of_die(die).filter(good)
+    /// A victim will not come back as a free block.
+    pub fn lose_victim(&mut self, blocks: &mut BlockManager, block: BlockId) {
+        blocks.mark_failed(block);
+        self.end_outgoing(blocks, block);
     }
 
-    /// The next block that holds nothing valid any more, and no copy that only an unsaved trim made invalid.
-    #[inline]
-    pub fn next_erase(&mut self) -> Option<Reclaim> {
-        if self.gc.has_emptied() { Some(self.take_emptied()) } else { None }
+    /// A victim has come back as a free block or is retired, or it stays where it is, as not all of it can be read.
+    pub fn end_outgoing(&mut self, blocks: &mut BlockManager, block: BlockId) {
+        let outgoing = &mut self.dies[self.layout.die_of_block(block).0 as usize].outgoing;
+        if let Some(at) = outgoing.iter().position(|victim| victim.block == block) {
+            outgoing.swap_remove(at);
+            // The reserve may be smaller now.
+            blocks.space_came();
+        }
+        self.went_on(blocks, block);
     }
 
-    fn take_emptied(&mut self) -> Reclaim {
-        let saved = self.pages.saved_before();
-        let Some(at) = self.gc.emptied.iter().rposition(|&b| self.blocks.last_trim(b) < saved) else {
-            self.want_trimmed();
+    /// The next block that holds nothing valid any more, and no copy that only an unsaved trim made invalid. There must be an emptied
+    /// one.
+    pub fn reclaim(&mut self, parts: &mut Parts<'_>) -> Reclaim {
+        let saved = parts.pages.saved_before();
+        let Some(at) = self.emptied.iter().rposition(|&b| parts.blocks.last_trim(b) < saved) else {
             return Reclaim::AwaitsTrims;
         };
-        let block = self.gc.emptied.remove(at);
+        let block = self.emptied.remove(at);
         let die = self.layout.die_of_block(block);
-        let current = &mut self.gc.die_mut(die).current;
+        let current = &mut self.die_mut(die).current;
         if current.is_some_and(|c| c.victim == block) {
             *current = None;
         }
-        self.victim_left(die);
-        if self.blocks.failed(block) {
-            self.blocks.retire(block);
-            self.counters.grown_bad += 1;
-            self.end_outgoing(block);
+        if parts.blocks.failed(block) {
+            parts.blocks.retire(block);
+            parts.counters.grown_bad += 1;
+            self.end_outgoing(parts.blocks, block);
             return Reclaim::Retire(block);
         }
-        self.blocks.erasing(block);
-        let gc = self.gc.die_mut(die);
+        parts.blocks.erasing(block);
+        let gc = self.die_mut(die);
         let cause = if remove(&mut gc.leveling, block) {
             Cause::WearLevel
         } else if remove(&mut gc.refreshed, block) {
-            self.counters.refreshed += 1;
+            parts.counters.refreshed += 1;
             Cause::Refresh
-        } else if self.blocks.is_cache(block) {
+        } else if parts.blocks.is_cache(block) {
             Cause::Fold
         } else {
             Cause::Collection
@@ -507,23 +488,23 @@ impl PageMap {
         Reclaim::Erase(block, cause)
     }
 
-    /// The erase of a block ended. Failed: the block is retired.
-    pub fn erase_ended(&mut self, block: BlockId, ok: bool) {
+    /// The erase of a victim has ended: it is free or retired.
+    pub fn erased(&mut self, blocks: &mut BlockManager, block: BlockId) {
+        self.end_outgoing(blocks, block);
         let die = self.layout.die_of_block(block);
-        if ok {
-            self.blocks.erased(block);
-        } else {
-            self.blocks.retire(block);
-            self.counters.grown_bad += 1;
-        }
-        self.end_outgoing(block);
         if let Some(gap) = self.config.wear.static_gap {
-            let good = || self.levelled(die);
-            let most = good().map(|b| self.blocks.erases(b)).max().unwrap_or(0);
-            let least = good().map(|b| self.blocks.erases(b)).min().unwrap_or(0);
-            self.gc.set_levelling(die, most - least > gap);
+            let good = || levelled(blocks, die);
+            let most = good().map(|b| blocks.erases(b)).max().unwrap_or(0);
+            let least = good().map(|b| blocks.erases(b)).min().unwrap_or(0);
+            self.set_levelling(die, most - least > gap);
         }
     }
+}
+
+/// Blocks of `die` that static wear levelling compares: good ones whose cells hold all their bits.
+pub(crate) fn levelled(blocks: &BlockManager, die: DieId) -> impl Iterator<Item = BlockId> + '_ {
+    let good = |b: &BlockId| blocks.state(*b) != BlockState::Bad && !blocks.is_cache(*b);
+    blocks.of_die(die).filter(good)
 }
 
 /// Takes `block` out of a short list; whether it was there.

@@ -43,8 +43,8 @@ pub use mount::{MountReport, MountSource};
 pub use page_map::{FtlCounters, MapCounters, PageMap, SetupError};
 pub use pool::Pool;
 pub use translation::{
-    Arrival, Arrived, CopyId, FlushPoint, GcJob, Located, MapJob, MapPage, Move, Outdated, Plan, ProgramId,
-    Reclaim, Stream, Translation,
+    Arrival, Arrived, CacheUse, Caller, CopyId, Damage, FlushPoint, Full, GcJob, Load, Located, MapJob,
+    MapPage, Move, Operation, Outdated, Plan, ProgramId, Reclaim, Soon, Start, Stream, Translation, View,
 };
 pub use zone_mount::{LOG, SavedStripe, Staged, StagedIn, Verdict, ZoneMount};
 pub use zones::{Mark, ZoneConfig, ZoneWork, Zones};

@@ -13,7 +13,7 @@
 
 use crate::block_manager::OpenBlock;
 use crate::page_map::{PageMap, SetupError, split_sequence};
-use crate::translation::Stream;
+use crate::translation::{Start, Stream};
 use crate::translation_pages::parse;
 use crate::{Durability, FtlConfig, Isolation};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
@@ -83,6 +83,27 @@ fn spare(source: &impl MountSource, ppa: Ppa) -> Option<(Lpn, u64)> {
 }
 
 impl PageMap {
+    /// Translation for these media, and what mounting them took.
+    pub(crate) fn start<S: MountSource>(
+        config: &FtlConfig,
+        layout: &Layout,
+        from: Start<'_, S>,
+    ) -> Result<(PageMap, Option<MountReport>), SetupError> {
+        match from {
+            Start::Empty { bad, erases } => {
+                let mut map = PageMap::new(config, layout, bad)?;
+                (0..layout.blocks).for_each(|block| map.blocks.set_erases(BlockId(block), erases));
+                Ok((map, None))
+            }
+            Start::Mount(source) => {
+                PageMap::mount(config, layout, source).map(|(map, report)| (map, Some(report)))
+            }
+            Start::Restore(source) => {
+                PageMap::restore(config, layout, source).map(|(map, report)| (map, Some(report)))
+            }
+        }
+    }
+
     /// Rebuilds translation from the media. With [`Durability::Volatile`] the drive starts empty: blocks that hold
     /// anything are emptied and erased by collection.
     pub fn mount(
@@ -152,7 +173,7 @@ impl PageMap {
         let good = self.layout.blocks - self.blocks.bad_count();
         let most =
             self.config.units_max(&self.layout, good, self.blocks.live_dies(), self.config.working_blocks());
-        self.cut_reserve = u32::from(u64::from(self.table.pages()) <= most);
+        self.gc.cut_reserve = u32::from(u64::from(self.table.pages()) <= most);
     }
 
     fn unit_of_stripe(&self, block: BlockId, stripe: u32, unit: u32) -> Ppa {
@@ -313,6 +334,6 @@ impl PageMap {
 
     /// `block` can take data of `stream` from `stripe` on, if no other one is open for it.
     fn reopen(&mut self, block: BlockId, stream: Stream, stripe: u32) -> bool {
-        self.blocks.reopen(self.shared(stream).place(), OpenBlock { block, stripe })
+        self.blocks.reopen(self.config.shared(stream).place(), OpenBlock { block, stripe })
     }
 }

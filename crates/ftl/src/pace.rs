@@ -19,44 +19,47 @@
 //! Room is a level and no account of credits, so nothing is owed after a failure, a trim or a power cut.
 //!
 //! Invariants: a die keeps host stripes waiting only while a victim of its own is being emptied or erased, for which no host data are
-//! needed, or for programs of its own; so the wait ends. Whoever was turned away hears of it ([`PageMap::take_released`]).
+//! needed, or for programs of its own; so the wait ends. What was turned away hears of it ([`crate::Translation::take_released`]).
 
 use crate::Separation;
-use crate::page_map::PageMap;
+use crate::block_manager::BlockManager;
+use crate::gc::Gc;
 use crate::translation::Stream;
 use pellucid_flash::{BlockId, DieId};
 
 /// Host stripes that keep a die busy: one at work, and one that waits.
 const TURNS: u32 = 2;
 
-impl PageMap {
+impl Gc {
     /// Whether the next host stripe for the open block of `shared` in `die` waits for collection.
     #[inline]
-    pub(crate) fn outpaced(&self, die: DieId, shared: Stream) -> bool {
-        self.config.gc_pacing && self.waits(die, shared)
+    pub(crate) fn outpaced(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
+        self.config.gc_pacing && self.waits(blocks, die, shared)
     }
 
     // Apart, so that a drive that is not paced has nothing of it in its way.
     #[inline(never)]
-    fn waits(&self, die: DieId, shared: Stream) -> bool {
-        self.collects(die) && (self.has_turns(die, shared) || self.is_short_of_room(die))
+    fn waits(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
+        self.collects(blocks, die)
+            && (self.has_turns(blocks, die, shared) || self.is_short_of_room(blocks, die))
     }
 
-    fn collects(&self, die: DieId) -> bool {
-        self.blocks.free_count(die) <= self.config.gc_low_blocks && self.gc.coming_back(die) > 0
+    fn collects(&self, blocks: &BlockManager, die: DieId) -> bool {
+        blocks.free_count(die) <= self.config.gc_low_blocks && self.coming_back(die) > 0
     }
 
     /// More would only go ahead of erases and of translation pages, for which all wait.
-    fn has_turns(&self, die: DieId, shared: Stream) -> bool {
-        self.open_block(die, shared).is_some_and(|open| self.blocks.in_flight(open.block) >= TURNS)
+    fn has_turns(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
+        let open = blocks.open_block(die, shared.place());
+        open.is_some_and(|open| blocks.in_flight(open.block) >= TURNS)
     }
 
-    fn is_short_of_room(&self, die: DieId) -> bool {
+    fn is_short_of_room(&self, blocks: &BlockManager, die: DieId) -> bool {
         let block = u64::from(self.layout.units_per_block);
-        let mut room = u64::from(self.blocks.free_count(die)) * block + self.left_open(die);
+        let mut room = u64::from(blocks.free_count(die)) * block + self.left_open(blocks, die);
         let mut emptying = false;
-        for victim in self.gc.outgoing(die).iter().filter(|victim| victim.back) {
-            let valid = u64::from(self.blocks.valid(victim.block));
+        for victim in self.outgoing(die).iter().filter(|victim| victim.back) {
+            let valid = u64::from(blocks.valid(victim.block));
             emptying |= valid > 0;
             room += block - (block * valid).checked_div(victim.valid.into()).unwrap_or(0);
         }
@@ -70,41 +73,35 @@ impl PageMap {
     }
 
     /// Units that the open blocks of `die` for data of the host, moved or not, can take.
-    fn left_open(&self, die: DieId) -> u64 {
+    fn left_open(&self, blocks: &BlockManager, die: DieId) -> u64 {
         let others = [Stream::Worn.place(), Stream::Meta.place(), Stream::Cached.place()];
-        let open = self.blocks.open_in(die).filter(|(place, _)| !others.contains(place));
+        let open = blocks.open_in(die).filter(|(place, _)| !others.contains(place));
         let stripes: u32 = open.map(|(_, open)| self.layout.stripes_per_block - open.stripe).sum();
         u64::from(stripes) * u64::from(self.layout.units_per_stripe)
     }
 
     /// `die` had no room for host data. While it collects this may change without a block coming free.
     #[inline]
-    pub(crate) fn turned_away(&mut self, die: DieId) {
+    pub(crate) fn turned_away(&mut self, blocks: &BlockManager, die: DieId) {
         if self.config.gc_pacing {
-            self.gc.set_waited_for(die, self.collects(die));
+            self.set_waited_for(die, self.collects(blocks, die));
         }
     }
 
     /// A victim in the die of `block` has fewer valid units, there is one more or less, or a program has ended.
     #[inline]
-    pub(crate) fn gc_went_on(&mut self, block: BlockId) {
+    pub(crate) fn went_on(&mut self, blocks: &mut BlockManager, block: BlockId) {
         if self.config.gc_pacing {
-            self.release(self.layout.die_of_block(block));
+            self.release(blocks, self.layout.die_of_block(block));
         }
     }
 
     #[inline(never)]
-    fn release(&mut self, die: DieId) {
-        if self.gc.is_waited_for(die) {
-            self.gc.set_waited_for(die, false);
-            self.blocks.space_came();
-            self.gc.released = true;
+    fn release(&mut self, blocks: &mut BlockManager, die: DieId) {
+        if self.is_waited_for(die) {
+            self.set_waited_for(die, false);
+            blocks.space_came();
+            self.released = true;
         }
-    }
-
-    /// Whether since the last call a die that had turned host data away may have room for them, though no block has come free.
-    #[inline]
-    pub fn take_released(&mut self) -> bool {
-        std::mem::take(&mut self.gc.released)
     }
 }

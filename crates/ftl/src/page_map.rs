@@ -3,7 +3,7 @@
 //! ```text
 //!   MappingTable       where each page lies, which copies are valid           mapping_table.rs
 //!   BlockManager       free, open, closed, retired; wear; valid counts        block_manager.rs
-//!   Gc                 which block is emptied next: copies and erases         gc.rs, victim.rs, pace.rs
+//!   Gc                 which block is emptied next: copies and erases         gc.rs, victim.rs, pace.rs; page_map/collect.rs
 //!   TranslationPages   the part of the table that is written to the media     translation_pages.rs, map_writes.rs
 //!   MapCache           what of it is in memory, with the map in flash         demand.rs, page_map/map_cache.rs
 //! ```
@@ -11,6 +11,7 @@
 //! not ended (`page_map/programs.rs`). Its calls are those of [`crate::translation`].
 
 mod cache;
+mod collect;
 mod full;
 mod map_cache;
 mod place;
@@ -27,7 +28,7 @@ use crate::handles::Handles;
 use crate::log_block::merge::{MergeCounters, MergeKind};
 use crate::mapping_table::MappingTable;
 use crate::temperature::Temperature;
-use crate::translation::{Located, Outdated, Stream};
+use crate::translation::{Caller, Located, Outdated, Stream};
 use crate::translation_pages::TranslationPages;
 use crate::{Durability, FtlConfig, Separation, Victim};
 use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa, Rng};
@@ -45,7 +46,7 @@ impl Stream {
             Stream::Cached => 5,
             Stream::Placed(handle) => 4 + 2 * handle as usize,
             Stream::PlacedCollected(handle) => 5 + 2 * handle as usize,
-            Stream::Log(_) => panic!("a page map has no log blocks"),
+            Stream::Log(_) | Stream::Merge(_) => panic!("a page map has no log blocks"),
         }
     }
 
@@ -172,8 +173,6 @@ pub struct PageMap {
     map_cache: Option<MapCache>,
     pub(crate) handles: Handles,
     placement: place::Order,
-    /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
-    pub(crate) cut_reserve: u32,
     pub(crate) sequence: u64,
     programs: Programs,
     /// Copies that became invalid and were not taken.
@@ -248,12 +247,11 @@ impl PageMap {
             user_units,
             table: MappingTable::new(user_units + map_pages, layout.units),
             blocks,
-            gc: Gc::new(layout),
+            gc: Gc::new(config, layout),
             pages: TranslationPages::new(map_pages, config.durability, layout),
             map_cache: MapCache::of(config, user_units, map_pages, layout),
             handles: Handles::new(config.handles, layout),
             placement: place::Order::new(config.placement, layout),
-            cut_reserve: 0,
             sequence: 1,
             programs: Programs::new(layout.units_per_stripe),
             outdated: Vec::new(),
@@ -308,12 +306,6 @@ impl PageMap {
         self.table.is_valid(ppa)
     }
 
-    /// The first valid unit of `block` at or after unit `from`.
-    pub(crate) fn next_valid(&self, block: BlockId, from: u32) -> Option<Ppa> {
-        let end = self.layout.ppa(block, self.layout.units_per_block);
-        self.table.next_valid(self.layout.ppa(block, from)..end)
-    }
-
     /// Which stream a host write of `lpn` with placement handle `handle` belongs to; counts the write if data are separated by
     /// frequency. What the host places is not separated further.
     #[inline]
@@ -327,13 +319,13 @@ impl PageMap {
 
     /// The block that `stream` has open in `die`, and its next stripe.
     pub fn open_stripe(&self, die: DieId, stream: Stream) -> Option<(BlockId, u32)> {
-        self.open_block(die, self.shared(stream)).map(|open| (open.block, open.stripe))
+        self.open_block(die, self.config.shared(stream)).map(|open| (open.block, open.stripe))
     }
 
     /// The block that `stream` has open in `die` takes no more data.
     pub(crate) fn close_open(&mut self, die: DieId, stream: Stream) {
         if let Some(block) = self.blocks.close_open(die, stream.place(), self.sequence) {
-            self.gc_went_on(block);
+            self.gc.went_on(&mut self.blocks, block);
         }
     }
 
@@ -363,15 +355,16 @@ impl PageMap {
         }
         if self.blocks.state(block) == BlockState::Victim {
             if self.blocks.valid(block) == 0 {
-                self.gc.emptied.push(block);
+                self.gc.note_emptied(block);
             }
-            self.gc_went_on(block);
+            self.gc.went_on(&mut self.blocks, block);
         }
     }
 
-    /// From now on [`PageMap::take_outdated`] names the copies that become invalid.
-    pub fn name_outdated(&mut self) {
-        self.names_outdated = true;
+    /// Works for such a caller from now on.
+    pub fn serve(&mut self, caller: Caller) {
+        self.gc.set_sense(caller.sense);
+        self.names_outdated = caller.takes_outdated;
     }
 
     /// Copies that became invalid since the last time, and why, if there are any: nothing that is read from now on lies there.
@@ -436,11 +429,6 @@ impl PageMap {
     /// Sets the counters: to zero, or to what the map before a power cut had counted.
     pub fn set_counters(&mut self, counters: FtlCounters) {
         self.counters = counters;
-    }
-
-    /// All blocks have been erased so often before the drive was made.
-    pub fn set_erases(&mut self, erases: u32) {
-        (0..self.layout.blocks).for_each(|block| self.blocks.set_erases(BlockId(block), erases));
     }
 
     /// How often `block` was erased.

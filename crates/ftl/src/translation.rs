@@ -4,13 +4,14 @@
 //!
 //! ```text
 //!  reads    lookup ─► Located ─► (readable) ─► read
-//!  writes   stream ─► queue of that stream ─► place ─► Plan ─► program_started ─► program_ended
-//!  GC       next_gc ─► GcJob::Move ─► read ─► arrived ─► queue of the job's stream ─► is_current ─► place
-//!                   └► GcJob::Copy ─► read copy_sources ─► place_copy ─► Plan ─► program_ended
-//!           next_erase ─► Reclaim::Erase ─► erase ─► erase_ended
-//!  map      next_map_job ─► MapJob::Program ─► metadata ─► program_ended
-//!                        └► MapJob::Read ─► map_page_read
+//!  writes   stream ─► queue of that stream ─► place ─► Plan ─► ended(Program)
+//!  GC       next_gc ─► GcJob ─► read ─► is_current ─► arrived ─► queue of the unit's stream ─► is_current ─► place
+//!           next_erase ─► Reclaim::Erase ─► erase ─► ended(Erase)
+//!  map      next_map_job ─► MapJob::Program ─► metadata ─► ended(Program)
+//!                        └► MapJob::Read ─► ended(Read)
 //! ```
+//! These calls are the data path. Beside them: [`Translation::start`], damage, placement handles, and one [`View`] of what reports ask.
+//!
 //! GC copies are throttled by the caller, die by die; erases and metadata are not.
 //!
 //! The rule that everything rests on: **a copy is invalidated only when its successor's program has ended**, and a block is erased only
@@ -18,8 +19,7 @@
 
 use crate::handles::Handles;
 use crate::{FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError};
-use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa};
-use std::ops::Range;
+use pellucid_flash::{BlockId, Cause, DieId, Divisor, Layout, Lpn, Ppa};
 
 /// Where a logical page lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub enum Stream {
     PlacedCollected(u16),
     /// Host data that share a log block: those of a logical block, or of a die ([`crate::LogBlock::stream`]).
     Log(u32),
+    /// The units of a merge, which has a place for each.
+    Merge(CopyId),
 }
 
 /// Names a planned program until `program_ended`.
@@ -81,13 +83,32 @@ pub struct Plan {
     pub sequence: u64,
 }
 
-/// A GC copy to carry out in a die.
+/// What else the caller has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GcJob {
-    /// One unit, whose destination is bound when its data are at hand.
-    Move(Move),
-    /// Up to a stripe of units to a fixed place, in order: read all of `copy_sources`, then `place_copy`.
-    Copy(CopyId),
+pub enum Load {
+    /// Hosts wait for it.
+    Busy,
+    /// No command is under way.
+    Idle,
+    /// None has been for so long that the SLC cache is folded.
+    Rested,
+}
+
+/// GC copies to carry out in a die: read the units, say of each that it has [`arrived`](Translation::arrived), and place them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GcJob<'a> {
+    /// Units that one sense brings, at least one. Their destination is bound when a superpage of their stream is at hand.
+    Move(&'a [Move]),
+    /// Up to a superpage of units for fixed places. Those that are still current when all have arrived are placed together, as
+    /// [`Stream::Merge`].
+    Copy {
+        /// Names it until it is placed.
+        id: CopyId,
+        /// Why.
+        cause: Cause,
+        /// Where they lie, by position; [`Ppa::NONE`]: the position takes nothing.
+        sources: &'a [Ppa],
+    },
 }
 
 /// A valid unit of a victim that has to leave it.
@@ -97,13 +118,13 @@ pub struct Move {
     pub from: Ppa,
     /// Why it moves.
     pub cause: Cause,
-    /// Whose open block takes it.
+    /// Which stream takes it.
     pub to: Stream,
     /// Copyback: the die may move it by itself.
     pub inside: bool,
 }
 
-/// Names a fixed copy until its program has ended.
+/// Names a [`GcJob::Copy`] until it is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyId(pub u32);
 
@@ -118,7 +139,7 @@ pub enum Arrival {
     Unreadable,
 }
 
-/// What becomes of a unit that was read to be moved.
+/// What becomes of a unit that was read by GC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// It goes to the stream of its [`Move`], as this page.
@@ -134,7 +155,7 @@ pub enum Arrived {
 /// A block that holds nothing valid any more, and no copy that only an unsaved trim made invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaim {
-    /// Erase it, then call `erase_ended`.
+    /// Erase it, then report [`Operation::Erase`].
     Erase(BlockId, Cause),
     /// It has failed and was retired; mark it on the media.
     Retire(BlockId),
@@ -156,7 +177,7 @@ pub enum MapJob {
         /// The same units by what each was wanted for.
         by_cause: [u32; Cause::COUNT],
     },
-    /// Read a translation page, then call `map_page_read`.
+    /// Read a translation page, then report [`Operation::Read`].
     Read {
         /// Which.
         page: MapPage,
@@ -182,6 +203,99 @@ pub enum Outdated {
     Trimmed,
 }
 
+/// No space now. There is some when a block was erased, or when [`Translation::take_released`] says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// GC in this die makes the space; `None`: in any.
+    pub die: Option<DieId>,
+}
+
+/// A flash operation that translation asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A planned program. Ended well, the copies that it replaced are invalid. Failed, the map points back to the old copies, and the
+    /// caller places its data again; but not metadata, nor units of a merge.
+    Program(ProgramId),
+    /// An erase. Failed, the block is retired.
+    Erase(BlockId),
+    /// The read of a translation page. Look-ups that asked for the page are to be repeated now. Failed, translation writes the page anew
+    /// from what it knows.
+    Read(MapPage),
+}
+
+/// Flash that goes bad before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// The die is dead: nothing is planned there any more. Programs that are planned there end as failed ones do.
+    Dead(DieId),
+    /// Data of the block could not be read: what can be is moved out, and it is retired when nothing valid is left.
+    Unreadable(BlockId),
+    /// The data of the block are to be written anew before they become unreadable.
+    Weak(BlockId),
+}
+
+/// What the simulator's caller will touch soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Soon {
+    /// The map entry of a page.
+    Lookup(Lpn),
+    /// What the end of a planned program changes.
+    End(ProgramId),
+}
+
+/// What translation starts from.
+#[derive(Clone, Copy, Debug)]
+pub enum Start<'a, S> {
+    /// Empty media.
+    Empty {
+        /// Blocks retired from the start.
+        bad: &'a [BlockId],
+        /// How often all others have been erased.
+        erases: u32,
+    },
+    /// What is on them is mounted; nothing of it with [`crate::Durability::Volatile`].
+    Mount(&'a S),
+    /// The same for media that were saved on purpose: what they hold is kept with any durability.
+    Restore(&'a S),
+}
+
+/// How the caller works.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Units that one sense of a die brings: GC moves them together.
+    pub sense: Divisor,
+    /// It calls [`Translation::take_outdated`].
+    pub takes_outdated: bool,
+}
+
+/// What reports and hosts may ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Mapping units the host may use.
+    pub user_units: u32,
+    /// Free blocks in all.
+    pub free_blocks: u32,
+    /// Whether so many blocks are bad that the host's data no longer fit: the drive must refuse writes.
+    pub worn_out: bool,
+    /// What translation decided so far.
+    pub counters: FtlCounters,
+    /// The SLC cache.
+    pub cache: CacheUse,
+    /// Bytes of memory that a drive would need for map and block tables, as held here.
+    pub memory_bytes: u64,
+}
+
+/// Blocks of the SLC cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// All.
+    pub blocks: u32,
+    /// Those that are not free.
+    pub used: u32,
+    /// Those that can be folded.
+    pub full: u32,
+}
+
 /// The translation of one drive. Clone it to fork its future.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a namespace has one, and looks pages up in it all the time")]
@@ -202,7 +316,7 @@ macro_rules! each {
     };
 }
 
-/// Where pages lie.
+/// Reads and writes.
 impl Translation {
     /// Where `lpn` lies, for an access of the host: it counts as a use of its entry.
     #[inline]
@@ -223,26 +337,6 @@ impl Translation {
         each!(self, it => it.readable(ppa))
     }
 
-    /// Prefetches the map entry of `lpn`. It changes nothing but the simulator's own speed.
-    #[inline]
-    pub fn prefetch(&self, lpn: Lpn) {
-        each!(self, it => it.prefetch(lpn));
-    }
-
-    /// Forgets a page.
-    pub fn trim(&mut self, lpn: Lpn) {
-        each!(self, it => it.trim(lpn));
-    }
-
-    /// Copies that nobody needs any more since the last call, if there are any; none, unless [`Translation::name_outdated`] was called.
-    #[inline]
-    pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
-        each!(self, it => it.take_outdated())
-    }
-}
-
-/// Writes.
-impl Translation {
     /// Which stream a host write of `lpn` with placement handle `handle` belongs to; counts the write. Callers keep a queue for each
     /// stream.
     #[inline]
@@ -250,18 +344,17 @@ impl Translation {
         each!(self, it => it.stream(lpn, handle))
     }
 
-    /// Plans the program of `lpns`, at most a stripe's worth ([`Lpn::NONE`]: a unit that nobody needs any more), now that their data are
-    /// at hand. The map points to the new copies at once. `near`: these are GC copies of that die. `None`: there is no space now.
+    /// Plans the program of `lpns`, at most a superpage's worth ([`Lpn::NONE`]: a unit that nobody needs any more), now that their data
+    /// are at hand. The map points to the new copies at once. `near`: these are GC copies of that die. A merge that is not placed is
+    /// given again by [`Translation::next_gc`], if it still has to be copied.
     #[inline]
-    pub fn place(&mut self, stream: Stream, near: Option<DieId>, lpns: &[Lpn]) -> Option<Plan> {
-        each!(self, it => it.place(stream, near, lpns))
-    }
-
-    /// The die in which GC makes space for a stream; `None`: in any.
-    pub fn die_of_stream(&self, stream: Stream) -> Option<DieId> {
+    pub fn place(&mut self, stream: Stream, near: Option<DieId>, lpns: &[Lpn]) -> Result<Plan, Full> {
         match self {
-            Translation::PageMap(_) => None,
-            Translation::LogBlock(it) => it.die_of_stream(stream),
+            Translation::PageMap(it) => it.place(stream, near, lpns).ok_or(Full { die: None }),
+            Translation::LogBlock(it) => match it.place(stream, lpns) {
+                Some(plan) => Ok(plan),
+                None => Err(Full { die: it.die_of_stream(stream) }),
+            },
         }
     }
 
@@ -271,17 +364,25 @@ impl Translation {
         each!(self, it => it.checkpoint())
     }
 
-    /// A planned program has reached its die. It changes nothing but the simulator's own speed.
-    #[inline]
-    pub fn program_started(&self, id: ProgramId) {
-        each!(self, it => it.program_started(id));
+    /// Forgets a page.
+    pub fn trim(&mut self, lpn: Lpn) {
+        each!(self, it => it.trim(lpn));
     }
 
-    /// A program ended. `ok`: the copies it replaced are invalid now. Otherwise the map points back to the old copies, and the caller,
-    /// who has the data still, places them again; but not metadata.
+    /// A flash operation has ended, well or not.
     #[inline]
-    pub fn program_ended(&mut self, id: ProgramId, ok: bool) {
-        each!(self, it => it.program_ended(id, ok));
+    pub fn ended(&mut self, operation: Operation, ok: bool) {
+        each!(self, it => match operation {
+            Operation::Program(id) => it.program_ended(id, ok),
+            Operation::Erase(block) => it.erase_ended(block, ok),
+            Operation::Read(page) => it.map_page_read(page, ok),
+        });
+    }
+
+    /// Copies that nobody needs any more since the last call, if there are any; none, unless [`Caller::takes_outdated`].
+    #[inline]
+    pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
+        each!(self, it => it.take_outdated())
     }
 
     /// Whether space came, since the last call, for host data that were turned away, though no block was erased.
@@ -289,32 +390,23 @@ impl Translation {
     pub fn take_released(&mut self) -> bool {
         each!(self, it => it.take_released())
     }
+
+    /// Prefetches what will be touched soon. It changes nothing but the simulator's own speed.
+    #[inline]
+    pub fn prefetch(&self, soon: Soon) {
+        each!(self, it => match soon {
+            Soon::Lookup(lpn) => it.prefetch(lpn),
+            Soon::End(id) => it.program_started(id),
+        });
+    }
 }
 
 /// GC.
 impl Translation {
-    /// A die without a free block gives back what needs no copy. To be called before [`Translation::next_gc`].
+    /// The next GC copies of `die`. Callers limit how many are in flight.
     #[inline]
-    pub fn reap(&mut self, die: DieId) {
-        each!(self, it => it.reap(die));
-    }
-
-    /// Whether [`Translation::next_gc`] has something to do; it asks that itself.
-    #[inline]
-    pub fn wants_gc(&self, die: DieId, idle: bool) -> bool {
-        each!(self, it => it.wants_gc(die, idle))
-    }
-
-    /// The next GC copy of `die`, `idle` while the drive has nothing to do for hosts. Callers limit how many are in flight.
-    #[inline]
-    pub fn next_gc(&mut self, die: DieId, idle: bool) -> Option<GcJob> {
-        each!(self, it => it.next_gc(die, idle))
-    }
-
-    /// The next unit of the same victim that lies in `places`, which one sense brings anyhow.
-    #[inline]
-    pub fn next_gc_in(&mut self, die: DieId, places: Range<Ppa>) -> Option<Move> {
-        each!(self, it => it.next_gc_in(die, places))
+    pub fn next_gc(&mut self, die: DieId, load: Load) -> Option<GcJob<'_>> {
+        each!(self, it => it.next_gc(die, load))
     }
 
     /// Whether the copy at `from`, whose spare area names this page, is still needed.
@@ -323,64 +415,28 @@ impl Translation {
         each!(self, it => it.is_current(from, named))
     }
 
-    /// The read of a [`Move`] has ended: what becomes of the unit. `named`: what its spare area says.
+    /// The read of a unit of a [`GcJob`] has ended: what becomes of it. `named`: what its spare area says.
     #[inline]
     pub fn arrived(&mut self, moved: &Move, named: Option<Lpn>, arrival: Arrival) -> Arrived {
         each!(self, it => it.arrived(moved, named, arrival))
     }
 
-    /// Whether no further [`Move`] of `die` comes by itself, so that partial stripes of GC copies should not wait.
+    /// Whether no further [`Move`] of `die` comes by itself, so that partial superpages of GC copies should not wait.
     #[inline]
     pub fn gc_rests(&self, die: DieId) -> bool {
         each!(self, it => it.gc_rests(die))
     }
 
-    /// The sources of a fixed copy by position; [`Ppa::NONE`]: the position takes nothing.
-    ///
-    /// # Panics
-    /// When this translation gives no such copies.
-    pub fn copy_sources(&self, id: CopyId) -> &[Ppa] {
-        match self {
-            Translation::LogBlock(it) => it.copy_sources(id),
-            Translation::PageMap(_) => panic!("{id:?} in a page map"),
-        }
-    }
-
-    /// Why a fixed copy takes place.
-    pub fn copy_cause(&self, id: CopyId) -> Cause {
-        match self {
-            Translation::LogBlock(it) => it.copy_cause(id),
-            Translation::PageMap(_) => panic!("{id:?} in a page map"),
-        }
-    }
-
-    /// The source of a fixed copy at `position` cannot be read: its page is lost until it is written again. Whether anybody needs it.
-    pub fn copy_lost(&mut self, id: CopyId, position: u32) -> bool {
-        match self {
-            Translation::LogBlock(it) => it.copy_lost(id, position),
-            Translation::PageMap(_) => panic!("{id:?} in a page map"),
-        }
-    }
-
-    /// The sources of a fixed copy are at hand: binds their place. Gives the page of each position, [`Lpn::NONE`] for padding. `None`:
-    /// nothing is to be programmed now; if it still has to be copied, [`Translation::next_gc`] gives it again. A program that fails is
-    /// not planned again by the caller.
-    pub fn place_copy(&mut self, id: CopyId, lpns: &mut Vec<Lpn>) -> Option<Plan> {
-        match self {
-            Translation::LogBlock(it) => it.place_copy(id, lpns),
-            Translation::PageMap(_) => panic!("{id:?} in a page map"),
-        }
+    /// A die without a free block gives back what needs no copy. To be called before [`Translation::next_gc`].
+    #[inline]
+    pub fn reap(&mut self, die: DieId) {
+        each!(self, it => it.reap(die));
     }
 
     /// The next block that can be erased, or retired.
     #[inline]
     pub fn next_erase(&mut self) -> Option<Reclaim> {
         each!(self, it => it.next_erase())
-    }
-
-    /// The erase of a block ended; a failed one is retired.
-    pub fn erase_ended(&mut self, block: BlockId, ok: bool) {
-        each!(self, it => it.erase_ended(block, ok));
     }
 }
 
@@ -390,12 +446,6 @@ impl Translation {
     #[inline]
     pub fn next_map_job(&mut self) -> Option<MapJob> {
         each!(self, it => it.next_map_job())
-    }
-
-    /// The read of a [`MapJob::Read`] has ended; look-ups that asked for the page are to be repeated now. Not `ok`: it cannot be read, and
-    /// translation writes it anew from what it knows.
-    pub fn map_page_read(&mut self, page: MapPage, ok: bool) {
-        each!(self, it => it.map_page_read(page, ok));
     }
 
     /// Whether look-ups or ended programs have left something to do for [`Translation::next_map_job`].
@@ -420,32 +470,40 @@ impl Translation {
     }
 }
 
-/// Damage.
+/// What is seldom asked.
 impl Translation {
-    /// `die` is dead: nothing is planned there any more. Programs that are planned there end as failed ones do.
-    pub fn kill_die(&mut self, die: DieId) {
-        each!(self, it => it.kill_die(die));
+    /// Translation for these media, and what mounting them took.
+    pub fn start<S: MountSource>(
+        config: &FtlConfig,
+        layout: &Layout,
+        caller: Caller,
+        from: Start<'_, S>,
+    ) -> Result<(Translation, Option<MountReport>), SetupError> {
+        Ok(match config.map {
+            Map::Page | Map::Demand { .. } => {
+                let (mut map, report) = PageMap::start(config, layout, from)?;
+                map.serve(caller);
+                (Translation::PageMap(map), report)
+            }
+            Map::Bast { .. } | Map::Fast { .. } => {
+                let (mut map, report) = LogBlock::start(config, layout, from)?;
+                map.serve(caller);
+                (Translation::LogBlock(map), report)
+            }
+        })
     }
 
-    /// Data of `block` could not be read: what can be is moved out, and it is retired when nothing valid is left. `false`: that was known.
-    pub fn retire_block(&mut self, block: BlockId) -> bool {
-        each!(self, it => it.retire_block(block))
+    /// Flash goes bad. `false`: that was known, or there is nothing to do.
+    pub fn damage(&mut self, damage: Damage) -> bool {
+        each!(self, it => match damage {
+            Damage::Dead(die) => it.kill_die(die),
+            Damage::Unreadable(block) => it.retire_block(block),
+            Damage::Weak(block) => it.refresh_block(block),
+        })
     }
 
-    /// The data of `block` are to be written anew before they become unreadable. `false`: nothing to do, or known.
-    pub fn refresh_block(&mut self, block: BlockId) -> bool {
-        each!(self, it => it.refresh_block(block))
-    }
-
-    /// Whether so many blocks are bad that the host's data no longer fit: the drive must refuse writes.
-    pub fn worn_out(&self) -> bool {
-        each!(self, it => it.worn_out())
-    }
-}
-
-/// Placement handles and the SLC cache.
-impl Translation {
     /// The placement handles.
+    #[inline]
     pub fn handles(&self) -> &Handles {
         each!(self, it => it.handles())
     }
@@ -470,86 +528,16 @@ impl Translation {
         each!(self, it => it.pass_cache(past));
     }
 
-    /// Whether blocks of the SLC cache are emptied that hold something.
-    pub fn fold(&mut self, on: bool) {
-        each!(self, it => it.fold(on));
-    }
-
-    /// Whether any die has something to fold.
-    pub fn has_cached(&self) -> bool {
-        each!(self, it => it.has_cached())
-    }
-
-    /// Blocks of the SLC cache, and those of them that are not free.
-    pub fn cache_use(&self) -> (u32, u32) {
-        each!(self, it => it.cache_use())
-    }
-}
-
-/// Setting up, and views.
-impl Translation {
-    /// Translation for empty media on which `bad` blocks are retired from the start.
-    pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<Translation, SetupError> {
-        match config.map {
-            Map::Page | Map::Demand { .. } => PageMap::new(config, layout, bad).map(Translation::PageMap),
-            Map::Bast { .. } | Map::Fast { .. } => {
-                LogBlock::new(config, layout, bad).map(Translation::LogBlock)
-            }
-        }
-    }
-
-    /// Rebuilt from what the media hold; empty with [`crate::Durability::Volatile`].
-    pub fn mount(
-        config: &FtlConfig,
-        layout: &Layout,
-        source: &impl MountSource,
-    ) -> Result<(Translation, MountReport), SetupError> {
-        match config.map {
-            Map::Page | Map::Demand { .. } => PageMap::mount(config, layout, source)
-                .map(|(map, report)| (Translation::PageMap(map), report)),
-            Map::Bast { .. } | Map::Fast { .. } => LogBlock::mount(config, layout, source)
-                .map(|(map, report)| (Translation::LogBlock(map), report)),
-        }
-    }
-
-    /// The same for media that were saved on purpose: what they hold is kept with any durability.
-    pub fn restore(
-        config: &FtlConfig,
-        layout: &Layout,
-        source: &impl MountSource,
-    ) -> Result<(Translation, MountReport), SetupError> {
-        match config.map {
-            Map::Page | Map::Demand { .. } => PageMap::restore(config, layout, source)
-                .map(|(map, report)| (Translation::PageMap(map), report)),
-            Map::Bast { .. } | Map::Fast { .. } => LogBlock::restore(config, layout, source)
-                .map(|(map, report)| (Translation::LogBlock(map), report)),
-        }
-    }
-
-    /// All blocks have been erased so often before the drive was made.
-    pub fn set_erases(&mut self, erases: u32) {
-        each!(self, it => it.set_erases(erases));
-    }
-
-    /// From now on [`Translation::take_outdated`] names the copies that become invalid.
-    pub fn name_outdated(&mut self) {
-        each!(self, it => it.name_outdated());
-    }
-
-    /// Mapping units the host may use.
-    #[inline]
-    pub fn user_units(&self) -> u32 {
-        each!(self, it => it.user_units())
-    }
-
-    /// Free blocks in all.
-    pub fn free_blocks(&self) -> u32 {
-        each!(self, it => it.free_blocks())
-    }
-
-    /// What translation decided so far.
-    pub fn counters(&self) -> FtlCounters {
-        each!(self, it => it.counters())
+    /// What reports and hosts may ask.
+    pub fn view(&self) -> View {
+        each!(self, it => View {
+            user_units: it.user_units(),
+            free_blocks: it.free_blocks(),
+            worn_out: it.worn_out(),
+            counters: it.counters(),
+            cache: it.cache_use(),
+            memory_bytes: it.memory_bytes(),
+        })
     }
 
     /// Sets the counters: to zero, or to what translation had counted before a power cut.
@@ -557,18 +545,12 @@ impl Translation {
         each!(self, it => it.set_counters(counters));
     }
 
-    /// Bytes of memory that a drive would need for map and block tables, as held here.
-    pub fn memory_bytes(&self) -> u64 {
-        each!(self, it => it.memory_bytes())
-    }
-
-    /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.
-    pub fn check(&self) {
-        each!(self, it => it.check());
-    }
-
-    /// Panics where translation relies on metadata that the media do not hold. Cost: all metadata.
-    pub fn check_media(&self, source: &impl MountSource) {
-        each!(self, it => it.check_media(source));
+    /// Walks every invariant and panics, naming it, where one is broken, or where the media do not hold what translation relies on.
+    /// Cost: the whole drive.
+    pub fn check(&self, source: &impl MountSource) {
+        each!(self, it => {
+            it.check();
+            it.check_media(source);
+        });
     }
 }

@@ -9,7 +9,7 @@
 //! A victim takes at most one block of its GC stream and gives one back. So a die can carry out any choice, a full block too, if
 //! one free block is there when the victim is chosen and nobody else takes it:
 //!
-//! - host data and translation pages leave one free block in each die, and one for each victim under way ([`PageMap::reserve`]);
+//! - host data and translation pages leave one free block in each die, and one for each victim under way ([`Gc::reserve`]);
 //! - a further victim is chosen only when it fits beside those under way;
 //! - a block with a failed program gives nothing back, so it is emptied when a second block is free, or when the die has nothing
 //!   else to collect. While it waits, host data leave two.
@@ -18,134 +18,138 @@
 //! middle of a victim, or translation pages that erases wait for had no other place.
 
 use crate::Victim;
-use crate::block_manager::BlockState;
-use crate::gc::Outgoing;
-use crate::page_map::PageMap;
-use crate::translation::Stream;
+use crate::block_manager::{BlockManager, BlockState};
+use crate::gc::{Gc, Outgoing, Parts, levelled};
+use crate::translation::{Load, Stream};
 use pellucid_flash::{BlockId, Cause, DieId};
 
-impl PageMap {
+impl Gc {
     /// The block of `die` to be emptied next and why; `None`: nothing to do, or it has to wait for a victim under way.
-    pub(crate) fn choose_victim(&mut self, die: DieId, idle: bool) -> Option<(BlockId, Cause)> {
-        if let Some(block) = self.empty_cached(die) {
+    pub(crate) fn choose_victim(
+        &mut self,
+        parts: &mut Parts<'_>,
+        die: DieId,
+        load: Load,
+    ) -> Option<(BlockId, Cause)> {
+        if let Some(block) = self.empty_cached(parts.blocks, die) {
             return Some((block, Cause::Fold));
         }
-        let failed = self.failed_closed(die);
+        let failed = self.failed_closed(parts.blocks, die);
         if let Some(block) = failed
-            && self.fits(die, block, Cause::Retirement, 1)
+            && self.fits(parts.blocks, die, block, Cause::Retirement, 1)
         {
             return Some((block, Cause::Retirement));
         }
-        if self.blocks.free_count(die) > self.config.gc_low_blocks
-            && let Some(victim) = self.choose_for_upkeep(die)
+        if parts.blocks.free_count(die) > self.config.gc_low_blocks
+            && let Some(victim) = self.choose_for_upkeep(parts.blocks, die, load)
         {
             return Some(victim);
         }
-        if !self.wants_space(die, idle) {
-            return failed
-                .filter(|_| self.gc.outgoing(die).is_empty())
-                .map(|block| (block, Cause::Retirement));
+        if !self.wants_space(parts.blocks, die, load) {
+            return failed.filter(|_| self.outgoing(die).is_empty()).map(|block| (block, Cause::Retirement));
         }
-        match self.choose_for_space(die) {
+        match self.choose_for_space(parts, die) {
             Some(victim) => Some((victim, Cause::Collection)),
-            None => failed.filter(|_| !self.waits_for_erase(die)).map(|block| (block, Cause::Retirement)),
+            None => {
+                failed.filter(|_| !self.waits_for_erase(parts, die)).map(|block| (block, Cause::Retirement))
+            }
         }
     }
 
     /// A block with a failed program whose last programs have ended.
-    fn failed_closed(&self, die: DieId) -> Option<BlockId> {
-        let mut blocks = self.gc.retiring(die).iter().copied();
-        blocks.find(|&block| self.blocks.is_settled(block))
+    fn failed_closed(&self, blocks: &BlockManager, die: DieId) -> Option<BlockId> {
+        self.retiring(die).iter().copied().find(|&block| blocks.is_settled(block))
     }
 
     /// Wear levelling, refresh and folding, which free no space and so need some to spare.
-    fn choose_for_upkeep(&mut self, die: DieId) -> Option<(BlockId, Cause)> {
-        if self.gc.wants_levelling(die) {
-            match self.least_worn_closed(die) {
-                Some(block) if self.fits(die, block, Cause::WearLevel, 0) => {
-                    self.gc.set_levelling(die, false);
+    fn choose_for_upkeep(
+        &mut self,
+        blocks: &BlockManager,
+        die: DieId,
+        load: Load,
+    ) -> Option<(BlockId, Cause)> {
+        if self.wants_levelling(die) {
+            match self.least_worn_closed(blocks, die) {
+                Some(block) if self.fits(blocks, die, block, Cause::WearLevel, 0) => {
+                    self.set_levelling(die, false);
                     return Some((block, Cause::WearLevel));
                 }
                 Some(_) => {}
-                None => self.gc.set_levelling(die, false),
+                None => self.set_levelling(die, false),
             }
         }
-        while let Some(block) = self.gc.next_refresh(die) {
+        while let Some(block) = self.next_refresh(die) {
             // It may have been collected since it was found to need it. That it frees no space is no reason: what nobody
             // overwrites needs it most.
-            if self.blocks.state(block) != BlockState::Closed {
-                self.gc.drop_refresh(die, block);
-            } else if self.fits(die, block, Cause::Refresh, 0) {
+            if blocks.state(block) != BlockState::Closed {
+                self.drop_refresh(die, block);
+            } else if self.fits(blocks, die, block, Cause::Refresh, 0) {
                 return Some((block, Cause::Refresh));
             } else {
                 break;
             }
         }
-        let cached = self.next_fold(die).filter(|&block| self.fits(die, block, Cause::Fold, 1));
+        let cached = self.next_fold(blocks, die, load);
+        let cached = cached.filter(|&block| self.fits(blocks, die, block, Cause::Fold, 1));
         cached.map(|block| (block, Cause::Fold))
     }
 
-    fn choose_for_space(&mut self, die: DieId) -> Option<BlockId> {
-        if self.blocks.giving(die) == 0 {
+    fn choose_for_space(&mut self, parts: &mut Parts<'_>, die: DieId) -> Option<BlockId> {
+        if parts.blocks.giving(die) == 0 {
             return None;
         }
         // Chosen anew at every look, a random choice that has to fit would be the emptiest one.
-        let kept = self.gc.candidate(die).take().filter(|&block| self.blocks.may_be_victim(block));
+        let kept = self.candidate(die).take().filter(|&block| parts.blocks.may_be_victim(block));
         let choice = match kept {
             Some(block) if self.config.victim != Victim::Greedy => block,
-            _ => self.policy_choice(die)?,
+            _ => self.policy_choice(parts, die)?,
         };
-        if self.fits(die, choice, Cause::Collection, 0) {
+        if self.fits(parts.blocks, die, choice, Cause::Collection, 0) {
             return Some(choice);
         }
-        if self.waits_for_erase(die) {
-            *self.gc.candidate(die) = Some(choice);
+        if self.waits_for_erase(parts, die) {
+            *self.candidate(die) = Some(choice);
             return None;
         }
-        let emptiest = self.emptiest(die)?;
-        self.counters.emergency_victims += u64::from(emptiest != choice);
+        let emptiest = self.emptiest(parts.blocks, die)?;
+        parts.counters.emergency_victims += u64::from(emptiest != choice);
         Some(emptiest)
     }
 
-    fn policy_choice(&mut self, die: DieId) -> Option<BlockId> {
+    fn policy_choice(&self, parts: &mut Parts<'_>, die: DieId) -> Option<BlockId> {
+        let blocks = &mut *parts.blocks;
         match self.config.victim {
-            Victim::Greedy => match self.blocks.fewest_valid(die) {
-                Some(block) if self.blocks.may_be_victim(block) && self.blocks.frees_space(block) => {
-                    Some(block)
-                }
-                _ => self.emptiest(die),
+            Victim::Greedy => match blocks.fewest_valid(die) {
+                Some(block) if blocks.may_be_victim(block) && blocks.frees_space(block) => Some(block),
+                _ => self.emptiest(blocks, die),
             },
-            Victim::Fifo => self.closed_min_by(die, |map, b| map.blocks.closed_at(b)),
-            Victim::Lru => self.closed_min_by(die, |map, b| map.blocks.touched_at(b)),
+            Victim::Fifo => closed_min_by(blocks, die, |b| blocks.closed_at(b)),
+            Victim::Lru => closed_min_by(blocks, die, |b| blocks.touched_at(b)),
             Victim::CostBenefit => {
-                let (now, full) = (self.sequence, u64::from(self.layout.units_per_block));
-                self.closed_min_by(die, |map, b| {
-                    let valid = u64::from(map.blocks.valid(b));
-                    let age = now - map.blocks.closed_at(b) + 1;
+                let (now, full) = (parts.sequence, u64::from(self.layout.units_per_block));
+                closed_min_by(blocks, die, |b| {
+                    let valid = u64::from(blocks.valid(b));
+                    let age = now - blocks.closed_at(b) + 1;
                     // Highest age * (1 - u) / 2u first; whole numbers keep it exact and repeatable.
                     let benefit = u128::from(age) * u128::from(full - valid);
                     u128::MAX - (benefit << 32) / u128::from(2 * valid + 1)
                 })
             }
-            Victim::Random => self.random_closed(die, 1),
-            Victim::DChoices(d) => self.random_closed(die, d),
+            Victim::Random => self.random_closed(parts, die, 1),
+            Victim::DChoices(d) => self.random_closed(parts, die, d),
         }
     }
 
-    fn closed_min_by<K: Ord>(&self, die: DieId, key: impl Fn(&PageMap, BlockId) -> K) -> Option<BlockId> {
-        self.blocks.of_die(die).filter(|&b| self.blocks.may_be_victim(b)).min_by_key(|&b| key(self, b))
-    }
-
     /// The one with the fewest valid units among `d` random closed blocks.
-    fn random_closed(&mut self, die: DieId, d: u32) -> Option<BlockId> {
+    fn random_closed(&self, parts: &mut Parts<'_>, die: DieId, d: u32) -> Option<BlockId> {
         let first = self.layout.first_block(die).0;
         let mut best: Option<BlockId> = None;
         let mut found = 0;
         // Rejection sampling; a die with hardly any candidate is searched in order instead.
         for _ in 0..8 * self.layout.blocks_per_die {
-            let block = BlockId(first + self.rng.below(self.layout.blocks_per_die.into()) as u32);
-            if self.blocks.may_be_victim(block) {
-                if best.is_none_or(|b| self.blocks.valid(block) < self.blocks.valid(b)) {
+            let block = BlockId(first + parts.rng.below(self.layout.blocks_per_die.into()) as u32);
+            if parts.blocks.may_be_victim(block) {
+                if best.is_none_or(|b| parts.blocks.valid(block) < parts.blocks.valid(b)) {
                     best = Some(block);
                 }
                 found += 1;
@@ -154,78 +158,76 @@ impl PageMap {
                 }
             }
         }
-        best.or_else(|| self.emptiest(die))
+        best.or_else(|| self.emptiest(parts.blocks, die))
     }
 
     /// The block with the fewest valid units that frees space.
-    fn emptiest(&self, die: DieId) -> Option<BlockId> {
-        let may = |block: BlockId| self.blocks.may_be_victim(block) && self.blocks.frees_space(block);
+    fn emptiest(&self, blocks: &BlockManager, die: DieId) -> Option<BlockId> {
+        let may = |block: BlockId| blocks.may_be_victim(block) && blocks.frees_space(block);
         match self.config.victim {
-            Victim::Greedy => self.blocks.fewest_valid_where(die, may),
-            _ => self.blocks.of_die(die).filter(|&b| may(b)).min_by_key(|&b| self.blocks.valid(b)),
+            Victim::Greedy => blocks.fewest_valid_where(die, may),
+            _ => blocks.of_die(die).filter(|&b| may(b)).min_by_key(|&b| blocks.valid(b)),
         }
     }
 
     /// The least worn closed block of `die`, if it lags behind the most worn one by more than the gap. (The least worn of
     /// all may be free or open; moving the data of others would not help it and would not end.)
-    fn least_worn_closed(&self, die: DieId) -> Option<BlockId> {
+    fn least_worn_closed(&self, blocks: &BlockManager, die: DieId) -> Option<BlockId> {
         let gap = self.config.wear.static_gap?;
-        let good = self.levelled(die);
-        let most = good.map(|b| self.blocks.erases(b)).max()?;
-        self.blocks
-            .of_die(die)
-            .filter(|&b| self.blocks.state(b) == BlockState::Closed)
-            .min_by_key(|&b| (self.blocks.erases(b), b))
-            .filter(|&b| most - self.blocks.erases(b) > gap)
+        let most = levelled(blocks, die).map(|b| blocks.erases(b)).max()?;
+        let closed = blocks.of_die(die).filter(|&b| blocks.state(b) == BlockState::Closed);
+        let least = closed.min_by_key(|&b| (blocks.erases(b), b));
+        least.filter(|&b| most - blocks.erases(b) > gap)
     }
 
     /// Free blocks of `die` that host data and translation pages leave to GC.
     #[inline]
     pub(crate) fn reserve(&self, die: DieId) -> u32 {
-        let failed = u32::from(!self.gc.retiring(die).is_empty());
-        (1 + failed).max(self.gc.outgoing(die).len() as u32)
+        let failed = u32::from(!self.retiring(die).is_empty());
+        (1 + failed).max(self.outgoing(die).len() as u32)
     }
 
     /// Whether a victim of `die` will come back as a free block without another one being chosen before.
-    fn waits_for_erase(&self, die: DieId) -> bool {
-        let saved = self.pages.saved_before();
+    fn waits_for_erase(&self, parts: &Parts<'_>, die: DieId) -> bool {
+        let (blocks, saved) = (&parts.blocks, parts.pages.saved_before());
         let held = |block| {
-            let emptied = self.blocks.valid(block) == 0 && self.blocks.state(block) == BlockState::Victim;
-            emptied && self.blocks.last_trim(block) >= saved
+            let emptied = blocks.valid(block) == 0 && blocks.state(block) == BlockState::Victim;
+            emptied && blocks.last_trim(block) >= saved
         };
-        self.gc.outgoing(die).iter().any(|victim| victim.back && !held(victim.block))
+        self.outgoing(die).iter().any(|victim| victim.back && !held(victim.block))
     }
 
     /// Whether what is still to be moved from the victims of `die` and from `block` fits into the open blocks of the GC streams and the
     /// free blocks, of which `leave` stay free.
-    fn fits(&self, die: DieId, block: BlockId, cause: Cause, leave: u32) -> bool {
-        let new = Outgoing::new(block, self.blocks.valid(block), self.gc_stream(block, cause), false);
-        let victims = || self.gc.outgoing(die).iter().chain([&new]);
+    fn fits(&self, blocks: &BlockManager, die: DieId, block: BlockId, cause: Cause, leave: u32) -> bool {
+        let stream = self.shared_stream(blocks, block, cause);
+        let new = Outgoing::new(block, blocks.valid(block), stream, false);
+        let victims = || self.outgoing(die).iter().chain([&new]);
         let mut needed = leave;
         for (at, victim) in victims().enumerate() {
             let same = |other: &&Outgoing| other.stream == victim.stream;
             if victims().take(at).any(|other| same(&other)) {
                 continue;
             }
-            let stripes: u32 = victims().filter(same).map(|v| self.stripes_to_move(v)).sum();
+            let stripes: u32 = victims().filter(same).map(|v| self.stripes_to_move(blocks, v)).sum();
             needed += match victim.stream {
-                Stream::Meta => self.blocks_for_map(die, stripes),
-                stream => self.blocks_for(stripes, self.stripes_left(die, stream)),
+                Stream::Meta => self.blocks_for_map(blocks, die, stripes),
+                stream => self.blocks_for(stripes, self.stripes_left(blocks, die, stream)),
             };
         }
         // Alone, a victim needs no more than one block, and what fits into open blocks needs none.
-        needed <= self.blocks.free_count(die).max(leave)
+        needed <= blocks.free_count(die).max(leave)
     }
 
-    fn stripes_to_move(&self, victim: &Outgoing) -> u32 {
-        let units = self.blocks.valid(victim.block).saturating_sub(victim.planned);
+    fn stripes_to_move(&self, blocks: &BlockManager, victim: &Outgoing) -> u32 {
+        let units = blocks.valid(victim.block).saturating_sub(victim.planned);
         // Each translation page may be written in a stripe of its own.
         let packed = if victim.stream == Stream::Meta { 1 } else { self.layout.units_per_stripe };
         units.div_ceil(packed).min(self.layout.stripes_per_block)
     }
 
-    fn stripes_left(&self, die: DieId, stream: Stream) -> u32 {
-        self.open_block(die, stream).map_or(0, |open| self.layout.stripes_per_block - open.stripe)
+    fn stripes_left(&self, blocks: &BlockManager, die: DieId, stream: Stream) -> u32 {
+        blocks.open_block(die, stream.place()).map_or(0, |open| self.layout.stripes_per_block - open.stripe)
     }
 
     fn blocks_for(&self, stripes: u32, left: u32) -> u32 {
@@ -233,11 +235,16 @@ impl PageMap {
     }
 
     /// Blocks of `die` that its translation pages need: they may go to any die that has one to spare.
-    fn blocks_for_map(&self, die: DieId, stripes: u32) -> u32 {
+    fn blocks_for_map(&self, blocks: &BlockManager, die: DieId, stripes: u32) -> u32 {
         let dies = || (0..self.layout.dies).map(DieId);
-        let left = dies().map(|die| self.stripes_left(die, Stream::Meta)).sum();
+        let left = dies().map(|die| self.stripes_left(blocks, die, Stream::Meta)).sum();
         let others = dies().filter(|&other| other != die);
-        let spare: u32 = others.map(|d| self.blocks.free_count(d).saturating_sub(self.reserve(d))).sum();
+        let spare: u32 = others.map(|d| blocks.free_count(d).saturating_sub(self.reserve(d))).sum();
         self.blocks_for(stripes, left).saturating_sub(spare)
     }
+}
+
+/// The block of `die` that may be a victim with the lowest key.
+fn closed_min_by<K: Ord>(blocks: &BlockManager, die: DieId, key: impl Fn(BlockId) -> K) -> Option<BlockId> {
+    blocks.of_die(die).filter(|&b| blocks.may_be_victim(b)).min_by_key(|&b| key(b))
 }

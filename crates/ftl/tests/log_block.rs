@@ -3,8 +3,8 @@
 mod common;
 
 use common::log_drive::Drive;
-use pellucid_flash::{BlockId, DieId, Layout, Ppa};
-use pellucid_ftl::{Durability, FtlConfig, Located, LogBlock, Map, SetupError, WearLevelling};
+use pellucid_flash::{BlockId, DieId, Divisor, Layout, Ppa};
+use pellucid_ftl::{Caller, Durability, FtlConfig, Located, LogBlock, Map, SetupError, WearLevelling};
 
 const SCHEMES: [fn(u32) -> Map; 2] =
     [|log_blocks| Map::Bast { log_blocks }, |log_blocks| Map::Fast { log_blocks }];
@@ -201,8 +201,8 @@ fn a_dead_die_takes_nothing_more() {
         drive.map.check();
         let stream = drive.map.stream(pellucid_flash::Lpn(layout.units_per_block), 0);
         let lpns = [pellucid_flash::Lpn(layout.units_per_block)];
-        assert_eq!(drive.map.place(stream, None, &lpns), None, "a page of the dead die");
-        assert!(!drive.map.wants_gc(DieId(1), true));
+        assert_eq!(drive.map.place(stream, &lpns), None, "a page of the dead die");
+        assert!(!drive.map.wants_gc(DieId(1)));
         drive.verify();
     }
 }
@@ -239,7 +239,7 @@ fn outdated_copies_are_named() {
     for scheme in SCHEMES {
         let layout = common::layout(1, 16, 4, 2);
         let mut drive = Drive::new(&config(scheme(2), &layout, 8, Durability::Volatile), &layout, &[], 12);
-        drive.map.name_outdated();
+        drive.map.serve(Caller { sense: Divisor::new(1), takes_outdated: true });
         exercise(&mut drive, 400);
         let live: Vec<Ppa> = (0..drive.user_units())
             .filter_map(|lpn| match drive.map.peek(pellucid_flash::Lpn(lpn)) {

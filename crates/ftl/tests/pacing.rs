@@ -4,7 +4,7 @@
 mod common;
 
 use pellucid_flash::{DieId, Lpn, Rng};
-use pellucid_ftl::{FtlConfig, Move, PageMap, Plan, ProgramId, Reclaim, Separation, Stream, Victim};
+use pellucid_ftl::{FtlConfig, Load, Move, PageMap, Plan, ProgramId, Reclaim, Separation, Stream, Victim};
 use std::collections::VecDeque;
 
 const STRIPE: u32 = 4;
@@ -60,7 +60,7 @@ impl Die {
     }
 
     fn collect(&mut self) {
-        while self.relocating.is_none() && self.map.wants_gc(DIE, false) {
+        while self.relocating.is_none() && self.map.wants_gc(DIE, Load::Busy) {
             let next = common::next_move(&mut self.map, DIE);
             self.moved.extend(next);
             let ends = next.is_none() || self.map.gc_rests(DIE);

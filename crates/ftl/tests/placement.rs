@@ -5,7 +5,7 @@ mod common;
 
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, PlacementEventKind, Ppa, Rng};
 use pellucid_ftl::{
-    Durability, FtlConfig, Isolation, MountSource, PageMap, Reclaim, Separation, Stream, WearLevelling,
+    Durability, FtlConfig, Isolation, Load, MountSource, PageMap, Reclaim, Separation, Stream, WearLevelling,
 };
 use std::collections::BTreeSet;
 
@@ -151,7 +151,7 @@ impl World {
             self.erase();
             let mut pages = Vec::new();
             for _ in 0..20 * self.layout.units_per_block {
-                if !self.map.wants_gc(die, false) {
+                if !self.map.wants_gc(die, Load::Busy) {
                     break;
                 }
                 let moved = common::next_move(&mut self.map, die);

@@ -4,7 +4,7 @@
 mod common;
 
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
-use pellucid_ftl::{FtlConfig, PageMap, Plan, Reclaim, Separation, Stream, Victim, WearLevelling};
+use pellucid_ftl::{FtlConfig, Load, PageMap, Plan, Reclaim, Separation, Stream, Victim, WearLevelling};
 use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl World {
     fn collect(&mut self, die: DieId) {
         let at = die.0 as usize;
         self.map.reap(die);
-        while self.relocating[at] == 0 && self.map.wants_gc(die, false) {
+        while self.relocating[at] == 0 && self.map.wants_gc(die, Load::Busy) {
             if self.moved[at].len() == self.stripe && !self.program_moved(die) {
                 break;
             }

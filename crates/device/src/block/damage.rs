@@ -12,13 +12,14 @@
 use super::BlockNamespace;
 use crate::shared::Shared;
 use pellucid_flash::Ppa;
+use pellucid_ftl::Damage;
 
 impl BlockNamespace {
     /// A chunk of the unit at `ppa` had `bits` wrong bits: above the threshold its block is written anew in time.
     pub(crate) fn refresh_if_due(&mut self, shared: &mut Shared, ppa: Ppa, bits: u32) {
         let Some(threshold) = shared.config.scheduler.refresh_above else { return };
         let block = shared.layout.block_of(ppa);
-        if bits > threshold && self.translation.refresh_block(block) {
+        if bits > threshold && self.translation.damage(Damage::Weak(block)) {
             self.pump(shared, shared.layout.die_of_block(block));
         }
     }
@@ -30,8 +31,8 @@ impl BlockNamespace {
         let block = shared.layout.block_of(ppa);
         // What the store has lost says nothing about the flash.
         let emptied = match shared.media.was_damaged() {
-            true => self.translation.refresh_block(block),
-            false => self.translation.retire_block(block),
+            true => self.translation.damage(Damage::Weak(block)),
+            false => self.translation.damage(Damage::Unreadable(block)),
         };
         if emptied {
             self.pump(shared, shared.layout.die_of_block(block));

@@ -10,6 +10,7 @@ use super::BlockNamespace;
 use crate::events::Event;
 use crate::shared::Shared;
 use pellucid_flash::SimTime;
+use pellucid_ftl::Load;
 
 /// Whether the drive is idle, and since when.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +18,8 @@ pub(crate) struct Idle {
     since: Option<SimTime>,
     /// An event is to come.
     awaited: bool,
+    /// It has been for so long that the cache is folded.
+    rested: bool,
 }
 
 impl BlockNamespace {
@@ -28,8 +31,16 @@ impl BlockNamespace {
     /// A command has come.
     #[inline]
     pub(crate) fn end_idleness(&mut self) {
-        if self.idle.since.take().is_some() {
-            self.translation.fold(false);
+        (self.idle.since, self.idle.rested) = (None, false);
+    }
+
+    /// What the drive has to do beside GC.
+    #[inline]
+    pub(super) fn load(&self, shared: &Shared) -> Load {
+        match shared.active {
+            _ if self.idle.rested => Load::Rested,
+            0 => Load::Idle,
+            _ => Load::Busy,
         }
     }
 
@@ -45,7 +56,7 @@ impl BlockNamespace {
     /// The drive is idle since `since`.
     fn await_folding(&mut self, shared: &mut Shared, since: SimTime) {
         let Some(cache) = self.config.ftl.slc_cache else { return };
-        if !self.idle.awaited && self.translation.has_cached() {
+        if !self.idle.awaited && self.translation.view().cache.full > 0 {
             self.idle.awaited = true;
             shared.events.at(since + cache.fold_after, Event::Idle(self.number.into()));
         }
@@ -58,7 +69,7 @@ impl BlockNamespace {
         if shared.now < since + cache.fold_after {
             return self.await_folding(shared, since);
         }
-        self.translation.fold(true);
+        self.idle.rested = true;
         self.pump_all(shared);
     }
 }

@@ -16,7 +16,7 @@ use crate::back::scheduler::{FlashOp, OpKind};
 use crate::shared::Shared;
 use pellucid_flash::slab::{Linked, List, NIL, Slab};
 use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa};
-use pellucid_ftl::{Arrival, Arrived, CopyId, FtlConfig, GcJob, Isolation, Move, Reclaim, Stream};
+use pellucid_ftl::{Arrival, Arrived, FtlConfig, GcJob, Isolation, Move, Operation, Reclaim, Soon, Stream};
 use pellucid_media::ReadResult;
 
 /// A unit being moved.
@@ -25,8 +25,6 @@ pub(super) struct GcCopy {
     pub(super) moved: Move,
     pub(super) lpn: Lpn,
     pub(super) die: u32,
-    /// It belongs to a fixed copy, at this position.
-    pub(super) fixed: Option<(CopyId, u32)>,
     /// The next one that the same sense brings.
     pub(super) next: u32,
 }
@@ -34,7 +32,7 @@ pub(super) struct GcCopy {
 impl Default for GcCopy {
     fn default() -> GcCopy {
         let moved = Move { from: Ppa::NONE, cause: Cause::Collection, to: Stream::Collected, inside: false };
-        GcCopy { moved, lpn: Lpn::NONE, die: 0, fixed: None, next: NIL }
+        GcCopy { moved, lpn: Lpn::NONE, die: 0, next: NIL }
     }
 }
 
@@ -97,6 +95,19 @@ impl Gc {
         &mut self.packers[die.0 as usize]
     }
 
+    /// Units of a die are read together; gives the first.
+    pub(super) fn enter(&mut self, die: DieId, moves: &[Move]) -> u32 {
+        let (mut units, mut head) = (List::EMPTY, NIL);
+        for &moved in moves {
+            let unit = self.copies.insert(GcCopy { moved, die: die.0, ..GcCopy::default() });
+            units.push_back(&mut self.copies, unit);
+            head = if head == NIL { unit } else { head };
+        }
+        self.moving[die.0 as usize] += moves.len() as u32;
+        self.reading[die.0 as usize] += moves.len() as u32;
+        head
+    }
+
     pub(super) fn image_mut(&mut self, copy: u32) -> &mut [u8] {
         let at = copy as usize * self.unit_images;
         if self.images.len() < at + self.unit_images {
@@ -127,14 +138,24 @@ impl BlockNamespace {
     }
 
     pub(super) fn start_copies(&mut self, shared: &mut Shared, die: DieId) {
-        let idle = shared.active == 0;
+        let load = self.load(shared);
         while self.gc.moving[die.0 as usize] < self.gc.moving_max
-            && let Some(job) = self.translation.next_gc(die, idle)
+            && let Some(job) = self.translation.next_gc(die, load)
         {
             match job {
-                GcJob::Move(moved) if moved.inside && self.copy_inside(shared, die, &moved) => {}
-                GcJob::Move(moved) => self.read_copies(shared, die, moved),
-                GcJob::Copy(id) => self.read_sources(shared, die, id),
+                GcJob::Move(&[moved]) if moved.inside => {
+                    if !self.copy_inside(shared, die, &moved) {
+                        self.read_copy(shared, die, moved);
+                    }
+                }
+                GcJob::Move(moves) => {
+                    let (head, count) = (self.gc.enter(die, moves), moves.len() as u32);
+                    self.read_copies(shared, die, head, count);
+                }
+                GcJob::Copy { id, cause, sources } => {
+                    self.gc.fixed.take_in(sources);
+                    self.read_sources(shared, die, id, cause);
+                }
             }
         }
     }
@@ -153,24 +174,23 @@ impl BlockNamespace {
         }
     }
 
-    /// Reads a unit, and what else the same sense brings of those that move.
-    fn read_copies(&mut self, shared: &mut Shared, die: DieId, moved: Move) {
-        let (Move { from: first, cause, .. }, sense) = (moved, shared.sense);
-        let begin = first.0 - sense.remainder(first.0);
-        let (mut units, mut head, mut count) = (List::EMPTY, NIL, 0);
-        let mut next = Some(moved);
-        while let Some(moved) = next {
-            if let Some(lpn) = shared.media.page_in_turn(moved.from) {
-                self.translation.prefetch(lpn);
+    /// Reads a unit through the controller.
+    fn read_copy(&mut self, shared: &mut Shared, die: DieId, moved: Move) {
+        let head = self.gc.enter(die, &[moved]);
+        self.read_copies(shared, die, head, 1);
+    }
+
+    /// Reads what one sense brings: `head` and those behind it.
+    pub(super) fn read_copies(&mut self, shared: &mut Shared, die: DieId, head: u32, count: u32) {
+        let Move { from: first, cause, .. } = self.gc.copies[head].moved;
+        let mut at = head;
+        while at != NIL {
+            let unit = &self.gc.copies[at];
+            if let Some(lpn) = shared.media.page_in_turn(unit.moved.from) {
+                self.translation.prefetch(Soon::Lookup(lpn));
             }
-            let unit = self.gc.copies.insert(GcCopy { moved, die: die.0, ..GcCopy::default() });
-            units.push_back(&mut self.gc.copies, unit);
-            head = if count == 0 { unit } else { head };
-            count += 1;
-            next = self.translation.next_gc_in(die, Ppa(begin)..Ppa(begin + sense.get()));
+            at = unit.next;
         }
-        self.gc.moving[die.0 as usize] += count;
-        self.gc.reading[die.0 as usize] += count;
         let owner = self.owner(Purpose::Move(head));
         let op = FlashOp::new(OpKind::Read, cause, owner, die.0, first, count, shared.now);
         let op = shared.scheduler.ops.insert(op);
@@ -184,7 +204,7 @@ impl BlockNamespace {
         if !self.translation.is_current(from, Some(lpn)) || shared.media.is_condemned(from) {
             return false;
         }
-        let Some(plan) = self.translation.place(to, Some(die), &[lpn]) else { return false };
+        let Ok(plan) = self.translation.place(to, Some(die), &[lpn]) else { return false };
         self.gc.moving[die.0 as usize] += 1;
         self.reserve(shared, &plan, 1);
         self.set_unit(shared, plan.id, 0, SuperpageUnit::Copyback { from, lpn, to });
@@ -202,7 +222,7 @@ impl BlockNamespace {
         self.gc.moving[die.0 as usize] -= 1;
         // After a failure the data go through the controller.
         if !ok && self.translation.is_current(moved.from, Some(lpn)) {
-            self.read_copies(shared, die, moved);
+            self.read_copy(shared, die, moved);
         }
     }
 
@@ -235,10 +255,7 @@ impl BlockNamespace {
 
     /// Takes in a unit that was read; `false`: it must be read again.
     fn take_copy(&mut self, shared: &mut Shared, copy: u32, attempts: u32) -> bool {
-        let GcCopy { moved, die, fixed, .. } = self.gc.copies[copy];
-        if let Some((id, position)) = fixed {
-            return self.take_source(shared, copy, id, position, attempts);
-        }
+        let GcCopy { moved, die, .. } = self.gc.copies[copy];
         let named = shared.media.page(moved.from);
         let mut arrival = Arrival::Outdated;
         if self.translation.is_current(moved.from, named) {
@@ -255,7 +272,10 @@ impl BlockNamespace {
         match self.translation.arrived(&moved, named, arrival) {
             Arrived::Keep(lpn) => {
                 self.gc.copies[copy].lpn = lpn;
-                self.gc.packer(DieId(die)).pack(moved.to, copy);
+                match moved.to {
+                    Stream::Merge(id) => self.source_arrived(shared, id),
+                    _ => _ = self.gc.packer(DieId(die)).pack(moved.to, copy),
+                }
                 return true;
             }
             Arrived::Metadata => self.write_map(shared),
@@ -263,6 +283,10 @@ impl BlockNamespace {
             Arrived::Drop => {}
         }
         self.drop_copy(copy);
+        if let Stream::Merge(id) = moved.to {
+            self.gc.fixed.drop_source(id, copy);
+            self.source_arrived(shared, id);
+        }
         true
     }
 
@@ -331,7 +355,7 @@ impl BlockNamespace {
         let plan = self.translation.place(self.gc.packers[die.0 as usize].stream(queue), Some(die), &lpns);
         let count = lpns.len();
         self.gc.lpns = lpns;
-        let Some(plan) = plan else {
+        let Ok(plan) = plan else {
             self.gc.stalled = true;
             return false;
         };
@@ -348,9 +372,9 @@ impl BlockNamespace {
     }
 
     pub(crate) fn copy_programmed(&mut self, shared: &mut Shared, copy: u32, ok: bool, programmed_in: DieId) {
-        let GcCopy { moved: Move { from, to, .. }, lpn, die, fixed, .. } = self.gc.copies[copy];
+        let GcCopy { moved: Move { from, to, .. }, lpn, die, .. } = self.gc.copies[copy];
         // Translation plans fixed copies again by itself.
-        if ok || fixed.is_some() || !self.translation.is_current(from, Some(lpn)) {
+        if ok || matches!(to, Stream::Merge(_)) || !self.translation.is_current(from, Some(lpn)) {
             self.drop_copy(copy);
         } else {
             self.gc.copies[copy].moved.cause = Cause::Retirement;
@@ -370,7 +394,7 @@ impl BlockNamespace {
                 Reclaim::Erase(block, cause) => self.issue_erase(shared, block, cause),
                 Reclaim::Retire(block) => {
                     shared.retire_block(block);
-                    self.read_only |= self.translation.worn_out();
+                    self.read_only |= self.is_worn_out();
                 }
                 Reclaim::AwaitsTrims => return self.write_map(shared),
             }
@@ -391,8 +415,8 @@ impl BlockNamespace {
             (shared.layout.block_of(shared.scheduler.ops[op].ppa), shared.scheduler.ops[op].cause);
         let ok = shared.end_erase(self.number, block, cause);
         shared.let_go(op);
-        self.translation.erase_ended(block, ok);
-        self.read_only |= !ok && self.translation.worn_out();
+        self.translation.ended(Operation::Erase(block), ok);
+        self.read_only |= !ok && self.is_worn_out();
         if std::mem::take(&mut self.gc.stalled) {
             self.pump_all(shared);
         }

@@ -11,7 +11,7 @@ use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::shared::Shared;
 use pellucid_flash::{Cause, Lpn, Ppa, Stage};
-use pellucid_ftl::{Located, MapPage};
+use pellucid_ftl::{Located, MapPage, Operation};
 use pellucid_media::ReadResult;
 
 /// What becomes of an entry when its address is known.
@@ -65,7 +65,7 @@ impl BlockNamespace {
     pub(super) fn map_page_arrived(&mut self, shared: &mut Shared, op: u32, page: MapPage) {
         let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
         // One that was written anew meanwhile was in the controller for that.
-        let lpn = Lpn(self.translation.user_units() + page.0);
+        let lpn = Lpn(self.user_units + page.0);
         let current = self.translation.peek(lpn) == Located::At(ppa);
         let readable = match shared.media.read(ppa, 0, &mut [], attempts) {
             ReadResult::Ok { corrected_bits, .. } => {
@@ -79,7 +79,7 @@ impl BlockNamespace {
         shared.tap_operation(op);
         let stages = shared.scheduler.ops[op].stages;
         shared.scheduler.ops.release(op);
-        self.translation.map_page_read(page, readable);
+        self.translation.ended(Operation::Read(page), readable);
         let mut known = std::mem::take(&mut self.map_reads.known);
         for waiting in self.map_reads.waiting.extract_if(.., |waiting| waiting.page == page) {
             let located = self.translation.lookup(self.buffer[waiting.entry].lpn);

@@ -52,6 +52,8 @@ pub(crate) struct BlockNamespace {
     number: u16,
     config: BlockConfig,
     pub translation: Translation,
+    /// Mapping units that hosts may use.
+    user_units: u32,
     pub buffer: Buffer,
     writes: Writes,
     flushes: Flushes,
@@ -271,13 +273,18 @@ impl BlockNamespace {
         self.read_only
     }
 
+    /// Whether too few good blocks are left for the data of hosts.
+    fn is_worn_out(&self) -> bool {
+        self.translation.view().worn_out
+    }
+
     pub fn capacity_sectors(&self, layout: &Layout) -> u64 {
-        u64::from(self.translation.user_units()) * u64::from(layout.sectors_per_unit)
+        u64::from(self.user_units) * u64::from(layout.sectors_per_unit)
     }
 
     /// Where the newest programmed copy of a logical page lies.
     pub fn locate(&self, lpn: Lpn) -> Option<Ppa> {
-        let inside = lpn.0 < self.translation.user_units();
+        let inside = lpn.0 < self.user_units;
         match inside.then(|| self.translation.peek(lpn)) {
             Some(Located::At(ppa)) => Some(ppa),
             _ => None,
@@ -286,13 +293,12 @@ impl BlockNamespace {
 
     /// Whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
-        let programmed = lpn.0 < self.translation.user_units() && self.translation.peek(lpn) != Located::Zero;
+        let programmed = lpn.0 < self.user_units && self.translation.peek(lpn) != Located::Zero;
         programmed || self.buffer.find(lpn).is_some_and(|entry| self.buffer[entry].dirty != 0)
     }
 
     pub fn check(&self, shared: &Shared) {
-        self.translation.check();
-        self.translation.check_media(&mount::Source::of(&shared.layout, &shared.media));
+        self.translation.check(&mount::Source::of(&shared.layout, &shared.media));
         self.buffer.check();
     }
 }

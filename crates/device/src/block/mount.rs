@@ -8,9 +8,10 @@ use super::write::Writes;
 use super::{BlockConfig, BlockNamespace, Buffer};
 use crate::build::DeviceError;
 use crate::config::DeviceConfig;
+use crate::shared::units_of_a_sense;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
-use pellucid_ftl::{FtlConfig, MountReport, MountSource, Translation};
+use pellucid_ftl::{Caller, Damage, FtlConfig, MountReport, MountSource, Start, Translation};
 use pellucid_media::{Health, Media};
 use std::ops::Range;
 
@@ -74,7 +75,10 @@ impl BlockNamespace {
         let source = Source { media, blocks: blocks.clone(), blocks_per_die: layout.blocks_per_die };
         // What good blocks had behind them when the media were made.
         let worn_in = config.media.integrity.cycles;
-        let (translation, mounted) = mount(&ftl, layout, &source, worn_in, keep)?;
+        let sense = units_of_a_sense(&config.media, layout);
+        let caller = Caller { sense, takes_outdated: media.forgets() };
+        let (translation, mounted) = mount(&ftl, layout, caller, &source, worn_in, keep)?;
+        let view = translation.view();
         let image_bytes = media.image_bytes();
         Ok(BlockNamespace {
             number,
@@ -85,7 +89,8 @@ impl BlockNamespace {
             gc: Gc::new(&ftl, layout, image_bytes),
             discards: Discards::default(),
             placement: Placement::default(),
-            read_only: translation.worn_out(),
+            user_units: view.user_units,
+            read_only: view.worn_out,
             idle: Default::default(),
             starved: Default::default(),
             starved_count: 0,
@@ -98,7 +103,7 @@ impl BlockNamespace {
 
     /// It has been mounted anew after a power cut, and goes on counting where `before` had come to.
     pub fn follow(&mut self, before: BlockNamespace, media: &Media) {
-        self.translation.set_counters(before.translation.counters());
+        self.translation.set_counters(before.translation.view().counters);
         self.mounted = self.mounted.or(before.mounted);
         self.placement = before.placement;
         self.read_only = false;
@@ -109,10 +114,10 @@ impl BlockNamespace {
     pub fn bury_dead_dies(&mut self, media: &Media) {
         for die in (0..media.layout().dies).map(DieId) {
             if media.is_dead(die) {
-                self.translation.kill_die(die);
+                self.translation.damage(Damage::Dead(die));
             }
         }
-        self.read_only |= self.translation.worn_out() || media.spent();
+        self.read_only |= self.is_worn_out() || media.spent();
     }
 }
 
@@ -120,6 +125,7 @@ impl BlockNamespace {
 fn mount(
     ftl: &FtlConfig,
     layout: &Layout,
+    caller: Caller,
     source: &Source<'_>,
     worn_in: u32,
     keep: bool,
@@ -128,22 +134,11 @@ fn mount(
     let blocks = || (0..layout.blocks).map(BlockId);
     let cycles = |b| if media.health(b) == Health::FactoryBad { 0 } else { worn_in };
     let empty = |b| media.next_stripe(b) == 0 && media.erase_count(b) == cycles(b);
-    let (mut translation, report) = if blocks().all(|b| source.is_foreign(b) || empty(b)) {
-        let bad: Vec<BlockId> = blocks().filter(|&b| source.is_bad(b)).collect();
-        let mut translation = Translation::new(ftl, layout, &bad).map_err(DeviceError::Translation)?;
-        translation.set_erases(worn_in);
-        (translation, None)
-    } else {
-        let mounted = match keep {
-            true => Translation::restore(ftl, layout, source),
-            false => Translation::mount(ftl, layout, source),
-        };
-        let (translation, report) = mounted.map_err(DeviceError::Translation)?;
-        (translation, Some(report))
+    let bad: Vec<BlockId> = blocks().filter(|&b| source.is_bad(b)).collect();
+    let from = match blocks().all(|b| source.is_foreign(b) || empty(b)) {
+        true => Start::Empty { bad: &bad, erases: worn_in },
+        false if keep => Start::Restore(source),
+        false => Start::Mount(source),
     };
-    if media.forgets() {
-        // Where that saves memory, translation says which copies are outdated.
-        translation.name_outdated();
-    }
-    Ok((translation, report))
+    Translation::start(ftl, layout, caller, from).map_err(DeviceError::Translation)
 }

@@ -5,8 +5,10 @@
 
 use super::BlockNamespace;
 use crate::shared::Shared;
-use pellucid_flash::{DieId, Lpn, Ppa};
-use pellucid_ftl::{Arrival, Arrived, CopyId, GcJob, MapJob, Plan, Reclaim, Stream, Translation};
+use pellucid_flash::{Cause, DieId, Lpn, Ppa};
+use pellucid_ftl::{
+    Arrival, Arrived, CopyId, Full, GcJob, Load, MapJob, Move, Operation, Plan, Reclaim, Stream, Translation,
+};
 use pellucid_media::{Outcome, ReadResult};
 use std::collections::BTreeMap;
 
@@ -114,7 +116,7 @@ impl BlockNamespace {
         let Some((lpns, images)) = filler.parts.remove(&log) else { return Ok(()) };
         filler.part_units -= lpns.len();
         loop {
-            let Some(plan) = self.translation.place(Stream::Log(log), None, &lpns) else {
+            let Ok(plan) = self.translation.place(Stream::Log(log), None, &lpns) else {
                 let mut went_on = false;
                 for die in (0..shared.layout.dies).map(DieId) {
                     went_on |= self.collect_now(shared, die, filler)?;
@@ -133,26 +135,41 @@ impl BlockNamespace {
     }
 
     /// Carries out a fixed copy.
-    fn copy_now(&mut self, shared: &mut Shared, filler: &mut Filler, id: CopyId) {
+    fn copy_now(
+        &mut self,
+        shared: &mut Shared,
+        filler: &mut Filler,
+        die: DieId,
+        (id, cause): (CopyId, Cause),
+        sources: &[Ppa],
+    ) {
         let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
-        let sources = self.translation.copy_sources(id).to_vec();
-        filler.moved_images.resize(shared.layout.units_per_stripe as usize * unit, 0);
-        for (position, &from) in sources.iter().enumerate().filter(|(_, from)| from.is_some()) {
-            let readable = (0..=shared.config.scheduler.read_retries).any(|attempt| {
-                let image = &mut filler.moved_images[position * unit..][..unit];
-                let result = shared.media.read(from, 0, image, attempt);
-                matches!(result, ReadResult::Ok { .. })
-            });
-            if !readable {
-                self.translation.copy_lost(id, position as u32);
-            }
-        }
+        filler.moved_images.resize(sources.len() * unit, 0);
         let mut lpns = std::mem::take(&mut self.writes.lpns);
-        if let Some(plan) = self.translation.place_copy(id, &mut lpns) {
-            self.program_now(shared, &plan, &lpns, &filler.moved_images[..lpns.len() * unit]);
+        lpns.clear();
+        for (&from, image) in sources.iter().zip(filler.moved_images.chunks_exact_mut(unit)) {
+            let moved = Move { from, cause, to: Stream::Merge(id), inside: false };
+            let arrived = from.is_some().then(|| self.read_now(shared, &moved, image));
+            lpns.push(if let Some(Arrived::Keep(lpn)) = arrived { lpn } else { Lpn::NONE });
+        }
+        if let Ok(plan) = self.translation.place(Stream::Merge(id), Some(die), &lpns) {
+            self.program_now(shared, &plan, &lpns, &filler.moved_images);
         }
         self.writes.lpns = lpns;
         filler.moved_images.clear();
+    }
+
+    /// Reads a unit that GC wants; what becomes of it.
+    fn read_now(&mut self, shared: &mut Shared, moved: &Move, image: &mut [u8]) -> Arrived {
+        let named = shared.media.spare(moved.from).map(|spare| spare.lpn);
+        let readable = (0..=shared.config.scheduler.read_retries)
+            .any(|attempt| matches!(shared.media.read(moved.from, 0, image, attempt), ReadResult::Ok { .. }));
+        let arrival = match readable {
+            _ if !self.translation.is_current(moved.from, named) => Arrival::Outdated,
+            true => Arrival::Read,
+            false => Arrival::Unreadable,
+        };
+        self.translation.arrived(moved, named, arrival)
     }
 
     fn fill_stripe(&mut self, shared: &mut Shared, filler: &mut Filler) -> Result<(), NoRoom> {
@@ -162,7 +179,7 @@ impl BlockNamespace {
             self.translation.pass_cache(true);
             let plan = self.translation.place(stream, None, &filler.lpns);
             self.translation.pass_cache(false);
-            let plan = plan.ok_or(NoRoom)?;
+            let plan = plan.map_err(|Full { .. }| NoRoom)?;
             let ok = self.program_now(shared, &plan, &filler.lpns, &filler.images);
             self.collect_now(shared, plan.die, filler)?;
             self.write_map_now(shared)?;
@@ -186,7 +203,7 @@ impl BlockNamespace {
             shared.media.put_unit(Ppa(plan.first.0 + i as u32), lpn, image);
         }
         let ok = shared.media.program_end(plan.first) == Outcome::Ok;
-        self.translation.program_ended(plan.id, ok);
+        self.translation.ended(Operation::Program(plan.id), ok);
         self.forget_outdated(shared);
         ok
     }
@@ -195,53 +212,50 @@ impl BlockNamespace {
     fn collect_now(&mut self, shared: &mut Shared, die: DieId, filler: &mut Filler) -> Result<bool, NoRoom> {
         let mut some = self.erase_now(shared)?;
         let (mut stream, mut missed) = (Stream::Collected, false);
-        while self.translation.wants_gc(die, false) {
-            let Some(job) = self.translation.next_gc(die, false) else {
-                self.move_now(shared, die, stream, filler)?;
-                // A victim that has been read to its end is followed by another one, if there is one.
-                let erased = self.erase_now(shared)?;
-                some |= erased;
-                if !erased && missed {
-                    break;
-                }
-                missed = true;
-                continue;
-            };
-            (some, missed) = (true, false);
-            let moved = match job {
-                GcJob::Move(moved) => moved,
-                GcJob::Copy(id) => {
-                    self.copy_now(shared, filler, id);
+        let mut moves = Vec::new();
+        loop {
+            match self.translation.next_gc(die, Load::Busy) {
+                None => {
+                    self.move_now(shared, die, stream, filler)?;
+                    // A victim that has been read to its end is followed by another one, if there is one.
+                    let erased = self.erase_now(shared)?;
+                    some |= erased;
+                    if !erased && missed {
+                        break;
+                    }
+                    missed = true;
                     continue;
                 }
-            };
-            let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
-            let at = filler.moved.len() * unit;
-            filler.moved_images.resize(at + unit, 0);
-            let named = shared.media.spare(moved.from).map(|spare| spare.lpn);
-            let readable = (0..=shared.config.scheduler.read_retries).any(|attempt| {
-                let result = shared.media.read(moved.from, 0, &mut filler.moved_images[at..], attempt);
-                matches!(result, ReadResult::Ok { .. })
-            });
-            let arrival = match readable {
-                _ if !self.translation.is_current(moved.from, named) => Arrival::Outdated,
-                true => Arrival::Read,
-                false => Arrival::Unreadable,
-            };
-            match self.translation.arrived(&moved, named, arrival) {
-                Arrived::Keep(lpn) => {
-                    // All units of a victim go the same way.
-                    stream = moved.to;
-                    filler.moved.push((lpn, moved.from));
+                Some(GcJob::Copy { id, cause, sources }) => {
+                    let sources = sources.to_vec();
+                    self.copy_now(shared, filler, die, (id, cause), &sources);
                 }
-                Arrived::Metadata => _ = self.write_map_now(shared)?,
-                Arrived::Drop | Arrived::Lost => {}
+                Some(GcJob::Move(some)) => moves.extend_from_slice(some),
             }
-            if filler.moved.len() == shared.layout.units_per_stripe as usize || self.translation.gc_rests(die)
-            {
-                self.move_now(shared, die, stream, filler)?;
-                self.erase_now(shared)?;
+            (some, missed) = (true, false);
+            for (at, moved) in moves.iter().enumerate() {
+                let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
+                let start = filler.moved.len() * unit;
+                filler.moved_images.resize(start + unit, 0);
+                let mut images = std::mem::take(&mut filler.moved_images);
+                let arrived = self.read_now(shared, moved, &mut images[start..]);
+                filler.moved_images = images;
+                match arrived {
+                    Arrived::Keep(lpn) => {
+                        // All units of a victim go the same way.
+                        stream = moved.to;
+                        filler.moved.push((lpn, moved.from));
+                    }
+                    Arrived::Metadata => _ = self.write_map_now(shared)?,
+                    Arrived::Drop | Arrived::Lost => {}
+                }
+                let full = filler.moved.len() == shared.layout.units_per_stripe as usize;
+                if full || (at + 1 == moves.len() && self.translation.gc_rests(die)) {
+                    self.move_now(shared, die, stream, filler)?;
+                    self.erase_now(shared)?;
+                }
             }
+            moves.clear();
         }
         Ok(some)
     }
@@ -253,7 +267,7 @@ impl BlockNamespace {
             let (plan, units) = match job {
                 MapJob::Program { plan, units, .. } => (plan, units),
                 MapJob::Read { page, .. } => {
-                    self.translation.map_page_read(page, true);
+                    self.translation.ended(Operation::Read(page), true);
                     continue;
                 }
                 MapJob::NeedsSpace => return Err(NoRoom),
@@ -267,7 +281,7 @@ impl BlockNamespace {
                 shared.media.put_segment(Ppa(plan.first.0 + unit), mark, content);
             }
             let ok = shared.media.program_end(plan.first) == Outcome::Ok;
-            self.translation.program_ended(plan.id, ok);
+            self.translation.ended(Operation::Program(plan.id), ok);
             self.forget_outdated(shared);
             some = true;
         }
@@ -286,7 +300,7 @@ impl BlockNamespace {
             lpns.clear();
             lpns.extend(filler.moved.iter().map(|m| m.0));
             let plan = self.translation.place(stream, Some(die), &lpns);
-            let ok = plan.map(|plan| {
+            let ok = plan.ok().map(|plan| {
                 let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
                 let images = std::mem::take(&mut filler.moved_images);
                 let ok = self.program_now(shared, &plan, &lpns, &images[..lpns.len() * unit]);
@@ -312,7 +326,7 @@ impl BlockNamespace {
                         .erase_begin(block)
                         .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
                     let ok = shared.media.erase_end(block) == Outcome::Ok;
-                    self.translation.erase_ended(block, ok);
+                    self.translation.ended(Operation::Erase(block), ok);
                 }
                 Reclaim::Retire(block) => shared.media.retire(block),
                 Reclaim::AwaitsTrims if self.write_map_now(shared)? => {}

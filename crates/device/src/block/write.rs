@@ -20,7 +20,7 @@ use crate::front::commands::{Place, Route, Slice, Work};
 use crate::shared::Shared;
 use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status, copy_images};
-use pellucid_ftl::{Located, Move, Plan, ProgramId, Stream};
+use pellucid_ftl::{Full, Located, Move, Operation, Plan, ProgramId, Soon, Stream};
 use pellucid_media::Outcome;
 
 /// What stands where in the superpage of a planned program.
@@ -268,16 +268,17 @@ impl BlockNamespace {
             let count = lpns.len();
             let plan = self.translation.place(self.writes.packer.stream(queue), None, &lpns);
             self.writes.lpns = lpns;
-            let Some(plan) = plan else {
-                self.writes.stalled = true;
-                let stream = self.writes.packer.stream(queue);
-                self.writes.packer.stall(queue);
-                // A drive that was just switched on may have to collect before it can take anything.
-                match self.translation.die_of_stream(stream) {
-                    Some(die) => self.pump(shared, die),
-                    None => self.pump_all(shared),
+            let plan = match plan {
+                Ok(plan) => plan,
+                Err(Full { die }) => {
+                    self.writes.stalled = true;
+                    self.writes.packer.stall(queue);
+                    // A drive that was just switched on may have to collect before it can take anything.
+                    return match die {
+                        Some(die) => self.pump(shared, die),
+                        None => self.pump_all(shared),
+                    };
                 }
-                return;
             };
             self.reserve(shared, &plan, count as u32);
             for i in 0..count {
@@ -354,7 +355,7 @@ impl BlockNamespace {
 
     #[inline]
     pub(super) fn begin_program(&mut self, shared: &mut Shared, id: ProgramId, first: Ppa) -> Nanos {
-        self.translation.program_started(id);
+        self.translation.prefetch(Soon::End(id));
         let sequence = self.writes.sequences[id.0 as usize];
         shared
             .media
@@ -420,7 +421,7 @@ impl BlockNamespace {
         let mut ended = std::mem::take(&mut self.writes.ended);
         ended.clear();
         ended.extend_from_slice(self.units(shared, id));
-        self.translation.program_ended(id, ok);
+        self.translation.ended(Operation::Program(id), ok);
         self.forget_outdated(shared);
         for &unit in &ended {
             match unit {
@@ -435,7 +436,7 @@ impl BlockNamespace {
             }
         }
         self.writes.ended = ended;
-        if !ok && self.translation.worn_out() {
+        if !ok && self.is_worn_out() {
             self.read_only = true;
         }
         self.erase_emptied(shared);

@@ -43,9 +43,10 @@ impl LogBlock {
     }
 
     /// `die` is dead: its programs and erases will fail, and its data cannot be read.
-    pub fn kill_die(&mut self, die: DieId) {
+    /// `false`: that was known.
+    pub fn kill_die(&mut self, die: DieId) -> bool {
         if std::mem::replace(&mut self.dies[die.0 as usize].dead, true) {
-            return;
+            return false;
         }
         self.dies[die.0 as usize].evacuations.clear();
         self.fail_merge(die);
@@ -55,6 +56,7 @@ impl LogBlock {
             }
         }
         (self.released, self.map_jobs) = (true, true);
+        true
     }
 
     /// Whether the drive must refuse writes: a die is dead, or has too few good blocks for its data and the least that is needed

@@ -21,7 +21,7 @@ use super::LogBlock;
 use super::blocks::Role;
 use super::mark::Kind;
 use super::programs::Content;
-use crate::translation::{CopyId, GcJob, Outdated, Plan};
+use crate::translation::{Arrival, Arrived, CopyId, GcJob, Load, Move, Outdated, Plan, Stream};
 use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
 
 /// The kinds of merges.
@@ -253,7 +253,7 @@ impl LogBlock {
             None => (MergeKind::Switch, next),
             Some(last) => (MergeKind::Partial, last as u32 / self.layout.units_per_stripe),
         };
-        self.start(die, lbn, own, kind, cause, (next, end))
+        self.start_merge(die, lbn, own, kind, cause, (next, end))
     }
 
     fn begin_full(&mut self, die: DieId, lbn: u32, cause: Cause) -> Begun {
@@ -267,10 +267,10 @@ impl LogBlock {
         let worn = cause == Cause::WearLevel;
         let Some(target) = self.blocks.take(die, Role::Destination, worn) else { return Begun::Later };
         let end = last as u32 / self.layout.units_per_stripe;
-        self.start(die, lbn, target, MergeKind::Full, cause, (0, end))
+        self.start_merge(die, lbn, target, MergeKind::Full, cause, (0, end))
     }
 
-    fn start(
+    fn start_merge(
         &mut self,
         die: DieId,
         lbn: u32,
@@ -314,7 +314,7 @@ impl LogBlock {
 
     /// Whether [`LogBlock::next_gc`] has work.
     #[inline]
-    pub fn wants_gc(&self, die: DieId, _idle: bool) -> bool {
+    pub fn wants_gc(&self, die: DieId) -> bool {
         let state = &self.dies[die.0 as usize];
         !state.dead && (state.merge.is_some() || !state.evacuations.is_empty())
     }
@@ -327,7 +327,7 @@ impl LogBlock {
     }
 
     /// The next superpage to copy in `die`.
-    pub fn next_gc(&mut self, die: DieId, _idle: bool) -> Option<GcJob> {
+    pub fn next_gc(&mut self, die: DieId, _load: Load) -> Option<GcJob<'_>> {
         self.step(die);
         let merge = self.dies[die.0 as usize].merge.as_ref()?;
         let Merge { kind, next, end, reading, programming, failed, .. } = *merge;
@@ -340,6 +340,7 @@ impl LogBlock {
         let state = &mut self.dies[die.0 as usize];
         let merge = state.merge.as_mut().expect("looked at above");
         merge.reading = true;
+        let cause = merge.cause;
         let per_stripe = self.layout.units_per_stripe as usize;
         let first = next as usize * per_stripe;
         state.sources.clear();
@@ -353,7 +354,7 @@ impl LogBlock {
                 *source = Ppa::NONE;
             }
         }
-        Some(GcJob::Copy(CopyId(die.0 * 2 + next % 2)))
+        Some(GcJob::Copy { id: CopyId(die.0 * 2 + next % 2), cause, sources: &state.sources })
     }
 
     /// Whether a program under way replaces a source of superpage `stripe` of the merge, so that it may be needed again.
@@ -374,32 +375,34 @@ impl LogBlock {
         DieId(id.0 / 2)
     }
 
-    /// Sources of a copy by position; [`Ppa::NONE`]: the position takes nothing.
-    pub fn copy_sources(&self, id: CopyId) -> &[Ppa] {
-        &self.dies[self.die_of_copy(id).0 as usize].sources
-    }
-
-    /// Why a copy takes place.
-    pub fn copy_cause(&self, id: CopyId) -> Cause {
-        self.dies[self.die_of_copy(id).0 as usize]
-            .merge
-            .as_ref()
-            .map_or(Cause::Collection, |merge| merge.cause)
-    }
-
-    /// The source at `position` cannot be read: its page is lost, until it is written again. Whether anybody needs it.
-    pub fn copy_lost(&mut self, id: CopyId, position: u32) -> bool {
+    /// The read of a source has ended.
+    ///
+    /// # Panics
+    /// When it is not of a merge.
+    pub fn arrived(&mut self, moved: &Move, _named: Option<Lpn>, arrival: Arrival) -> Arrived {
+        let Stream::Merge(id) = moved.to else { panic!("{:?} is not of a merge", moved.to) };
         let die = self.die_of_copy(id);
-        let per_stripe = self.layout.units_per_stripe;
-        let Some(merge) = &self.dies[die.0 as usize].merge else { return false };
-        let (lbn, at) = (merge.lbn, merge.next * per_stripe + position);
-        let state = &mut self.dies[die.0 as usize];
-        let Some(from) = state.from.get_mut(at as usize) else { return false };
-        let source = std::mem::replace(from, Ppa::NONE);
-        let lpn = self.lpn(lbn, at);
-        if !source.is_some() {
-            return false;
+        match (arrival, self.source_at(die, moved.from)) {
+            (Arrival::Read, Some(lpn)) => Arrived::Keep(lpn),
+            (Arrival::Unreadable, Some(lpn)) if self.source_lost(die, lpn, moved.from) => Arrived::Lost,
+            _ => Arrived::Drop,
         }
+    }
+
+    /// The page whose copy at `from` the superpage that is being read takes.
+    fn source_at(&self, die: DieId, from: Ppa) -> Option<Lpn> {
+        let state = &self.dies[die.0 as usize];
+        let merge = state.merge.as_ref()?;
+        let first = merge.next * self.layout.units_per_stripe;
+        let of_superpage = state.from.iter().skip(first as usize).take(self.layout.units_per_stripe as usize);
+        let at = of_superpage.into_iter().position(|&source| source == from)?;
+        Some(self.lpn(merge.lbn, first + at as u32))
+    }
+
+    /// The copy of `lpn` at `source` cannot be read: the page is lost, until it is written again. Whether anybody needs it.
+    fn source_lost(&mut self, die: DieId, lpn: Lpn, source: Ppa) -> bool {
+        let (_, at) = self.lbn(lpn);
+        self.dies[die.0 as usize].from[at as usize] = Ppa::NONE;
         let current = self.map.get(lpn) == source;
         if current {
             self.map.set(lpn, Ppa::LOST);
@@ -413,10 +416,9 @@ impl LogBlock {
         current
     }
 
-    /// The sources of a copy were read: binds their place. Gives the page of each position, [`Lpn::NONE`] for padding. `None`: nothing is
-    /// to be programmed; if it still has to be copied, [`LogBlock::next_gc`] gives it again.
-    pub fn place_copy(&mut self, id: CopyId, lpns: &mut Vec<Lpn>) -> Option<Plan> {
-        lpns.clear();
+    /// The sources of a copy were read: binds their place. `lpns`: the page of each position whose source is current, [`Lpn::NONE`] for
+    /// the others. `None`: nothing is to be programmed; if it still has to be copied, [`LogBlock::next_gc`] gives it again.
+    pub(super) fn place_copy(&mut self, id: CopyId, lpns: &[Lpn]) -> Option<Plan> {
         let die = self.die_of_copy(id);
         let merge = self.dies[die.0 as usize].merge.as_mut().filter(|merge| merge.reading)?;
         merge.reading = false;
@@ -431,17 +433,20 @@ impl LogBlock {
         }
         let per_stripe = self.layout.units_per_stripe;
         let mut copied = 0;
-        for at in next * per_stripe..(next + 1) * per_stripe {
+        for (at, &lpn) in (next * per_stripe..).zip(lpns) {
             let from = self.dies[die.0 as usize].from.get(at as usize).copied().unwrap_or(Ppa::NONE);
             let keep = from.is_some() && self.map.get(self.lpn(lbn, at)) == from;
+            if keep && lpn == Lpn::NONE {
+                // It was being replaced when it was read, and that has failed.
+                return None;
+            }
+            debug_assert_eq!(lpn, if keep { self.lpn(lbn, at) } else { Lpn::NONE }, "position {at}");
             if from.is_some() && !keep {
                 self.dies[die.0 as usize].from[at as usize] = Ppa::NONE;
             }
-            lpns.push(if keep { self.lpn(lbn, at) } else { Lpn::NONE });
             copied += u64::from(keep);
         }
         if self.ends_early(die) {
-            lpns.clear();
             return None;
         }
         let merge = self.dies[die.0 as usize].merge.as_mut().expect("looked at above");

@@ -355,17 +355,18 @@ impl LogBlock {
         }
     }
 
-    /// Binds a destination for host data of one stream, at most a superpage of them ([`Lpn::NONE`] for units that lost their page
-    /// meanwhile). `None`: no space now; a merge has to end first.
+    /// Binds a destination for data of one stream, at most a superpage of them ([`Lpn::NONE`] for units that lost their page
+    /// meanwhile). `None`: no space now; a merge has to end first. For units of a merge, see [`GcJob::Copy`].
     ///
     /// # Panics
     /// With a stream that this translation has not given.
-    pub fn place(&mut self, stream: Stream, _near: Option<DieId>, lpns: &[Lpn]) -> Option<Plan> {
+    pub fn place(&mut self, stream: Stream, lpns: &[Lpn]) -> Option<Plan> {
         debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_stripe as usize);
-        let Stream::Log(group) = stream else { panic!("{stream:?} is no stream of log blocks") };
-        match self.scheme {
-            Scheme::Bast => self.place_bast(group, lpns),
-            Scheme::Fast => self.place_fast(group, lpns),
+        match (stream, self.scheme) {
+            (Stream::Log(lbn), Scheme::Bast) => self.place_bast(lbn, lpns),
+            (Stream::Log(group), Scheme::Fast) => self.place_fast(group, lpns),
+            (Stream::Merge(copy), _) => self.place_copy(copy, lpns),
+            _ => panic!("{stream:?} is no stream of log blocks"),
         }
     }
 
@@ -495,11 +496,6 @@ impl LogBlock {
         std::mem::take(&mut self.released)
     }
 
-    /// From now on [`LogBlock::take_outdated`] names the copies that become invalid.
-    pub fn name_outdated(&mut self) {
-        self.names_outdated = true;
-    }
-
     /// Copies that became invalid since the last time, and why, if there are any.
     #[inline]
     pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
@@ -520,11 +516,6 @@ impl LogBlock {
     /// How often `block` was erased.
     pub fn erases(&self, block: BlockId) -> u32 {
         self.blocks.erases(block)
-    }
-
-    /// All blocks have been erased so often before the drive was made.
-    pub fn set_erases(&mut self, erases: u32) {
-        (0..self.layout.blocks).for_each(|block| self.blocks.set_erases(BlockId(block), erases));
     }
 
     /// Whether `block` takes data before it is erased again.

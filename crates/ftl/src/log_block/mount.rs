@@ -15,6 +15,7 @@ use super::mark::{self, Kind};
 use super::{Log, LogBlock, Scheme};
 use crate::mount::{MountReport, MountSource};
 use crate::page_map::SetupError;
+use crate::translation::Start;
 use crate::{Durability, FtlConfig};
 use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa};
 use std::collections::BTreeMap;
@@ -43,6 +44,27 @@ struct Trims {
 }
 
 impl LogBlock {
+    /// Translation for these media, and what mounting them took.
+    pub(crate) fn start<S: MountSource>(
+        config: &FtlConfig,
+        layout: &Layout,
+        from: Start<'_, S>,
+    ) -> Result<(LogBlock, Option<MountReport>), SetupError> {
+        match from {
+            Start::Empty { bad, erases } => {
+                let mut map = LogBlock::new(config, layout, bad)?;
+                (0..layout.blocks).for_each(|block| map.blocks.set_erases(BlockId(block), erases));
+                Ok((map, None))
+            }
+            Start::Mount(source) => {
+                LogBlock::mount(config, layout, source).map(|(map, report)| (map, Some(report)))
+            }
+            Start::Restore(source) => {
+                LogBlock::restore(config, layout, source).map(|(map, report)| (map, Some(report)))
+            }
+        }
+    }
+
     /// Rebuilds translation from the media. With [`Durability::Volatile`] the drive starts empty.
     pub fn mount(
         config: &FtlConfig,

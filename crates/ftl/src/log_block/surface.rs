@@ -3,30 +3,23 @@
 
 use super::LogBlock;
 use crate::handles::Handles;
-use crate::translation::{Arrival, Arrived, MapPage, Move};
+use crate::translation::{CacheUse, Caller, MapPage};
 use pellucid_flash::{DieId, Lpn, Ppa};
-use std::ops::Range;
 
 impl LogBlock {
-    /// Whether the copy at `from`, whose spare area names this page, is still needed.
+    /// Works for such a caller from now on.
+    pub fn serve(&mut self, caller: Caller) {
+        self.names_outdated = caller.takes_outdated;
+    }
+
+    /// Whether the copy at `from`, whose spare area names this page, is still needed. Without a spare area it is unreadable, or
+    /// replaced and erased.
     #[inline]
     pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
-        named.is_some_and(|lpn| lpn.0 < self.user_units && self.map.get(lpn) == from)
+        named.is_none_or(|lpn| lpn.0 < self.user_units && self.map.get(lpn) == from)
     }
 
     /// Nothing moves unit by unit.
-    #[inline]
-    pub fn next_gc_in(&mut self, _die: DieId, _places: Range<Ppa>) -> Option<Move> {
-        None
-    }
-
-    /// The same.
-    #[inline]
-    pub fn arrived(&mut self, _moved: &Move, _named: Option<Lpn>, _arrival: Arrival) -> Arrived {
-        Arrived::Drop
-    }
-
-    /// The same.
     #[inline]
     pub fn gc_rests(&self, _die: DieId) -> bool {
         true
@@ -69,15 +62,7 @@ impl LogBlock {
     pub fn pass_cache(&mut self, _past: bool) {}
 
     /// The same.
-    pub fn fold(&mut self, _on: bool) {}
-
-    /// The same.
-    pub fn has_cached(&self) -> bool {
-        false
-    }
-
-    /// The same.
-    pub fn cache_use(&self) -> (u32, u32) {
-        (0, 0)
+    pub fn cache_use(&self) -> CacheUse {
+        CacheUse::default()
     }
 }

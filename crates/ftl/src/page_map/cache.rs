@@ -16,7 +16,9 @@
 //! Invariants: a block of the cache is open only for [`Stream::Cached`], and no other is; translation pages never go there.
 
 use super::PageMap;
-use crate::translation::Stream;
+use crate::block_manager::BlockManager;
+use crate::gc::Gc;
+use crate::translation::{CacheUse, Load, Stream};
 use pellucid_flash::{BlockId, DieId};
 
 impl PageMap {
@@ -64,45 +66,15 @@ impl PageMap {
         self.placement.past_cache = past;
     }
 
-    /// Whether `die` should empty a block of its SLC cache: one that holds nothing always, another one while the drive folds.
-    #[inline]
-    pub(crate) fn wants_folding(&self, die: DieId) -> bool {
-        self.config.slc_cache.is_some() && {
-            let (cached, empty) = self.blocks.cached(die);
-            empty > 0
-                || (self.gc.folding
-                    && cached > 0
-                    && self.blocks.free_count(die) > self.config.gc_low_blocks.max(1 + self.cut_reserve))
+    /// Blocks of the SLC cache, those that are not free, and those that can be folded.
+    pub fn cache_use(&self) -> CacheUse {
+        if self.config.slc_cache.is_none() {
+            return CacheUse::default();
         }
-    }
-
-    /// A full block of the SLC cache of `die` that holds nothing.
-    #[inline]
-    pub(crate) fn empty_cached(&self, die: DieId) -> Option<BlockId> {
-        (self.blocks.cached(die).1 > 0).then(|| self.blocks.next_cached(die))?
-    }
-
-    /// The block of the SLC cache of `die` that is folded next, while the drive folds.
-    pub(crate) fn next_fold(&self, die: DieId) -> Option<BlockId> {
-        if self.gc.folding { self.blocks.next_cached(die) } else { None }
-    }
-
-    /// Whether blocks of the SLC cache are emptied that hold something.
-    pub fn fold(&mut self, on: bool) {
-        self.gc.folding = on;
-    }
-
-    /// Whether any die has something to fold.
-    pub fn has_cached(&self) -> bool {
-        self.config.slc_cache.is_some()
-            && (0..self.layout.dies)
-                .any(|die| !self.blocks.is_dead(DieId(die)) && self.blocks.cached(DieId(die)).0 > 0)
-    }
-
-    /// Blocks of the SLC cache, and those of them that are not free.
-    pub fn cache_use(&self) -> (u32, u32) {
         let blocks = self.config.cache_blocks() * self.layout.dies;
-        (blocks, blocks - self.blocks.cache_free())
+        let live = (0..self.layout.dies).map(DieId).filter(|&die| !self.blocks.is_dead(die));
+        let full = live.map(|die| self.blocks.cached(die).0).sum();
+        CacheUse { blocks, used: blocks - self.blocks.cache_free(), full }
     }
 
     /// Part of [`PageMap::check`]: the cache is open for host data alone.
@@ -115,5 +87,30 @@ impl PageMap {
                 block.0
             );
         }
+    }
+}
+
+impl Gc {
+    /// Whether `die` should empty a block of its SLC cache: one that holds nothing always, another one while the drive folds.
+    #[inline]
+    pub(crate) fn wants_folding(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
+        self.config.slc_cache.is_some() && {
+            let (cached, empty) = blocks.cached(die);
+            empty > 0
+                || (load == Load::Rested
+                    && cached > 0
+                    && blocks.free_count(die) > self.config.gc_low_blocks.max(1 + self.cut_reserve))
+        }
+    }
+
+    /// A full block of the SLC cache of `die` that holds nothing.
+    #[inline]
+    pub(crate) fn empty_cached(&self, blocks: &BlockManager, die: DieId) -> Option<BlockId> {
+        (blocks.cached(die).1 > 0).then(|| blocks.next_cached(die))?
+    }
+
+    /// The block of the SLC cache of `die` that is folded next, while the drive folds.
+    pub(crate) fn next_fold(&self, blocks: &BlockManager, die: DieId, load: Load) -> Option<BlockId> {
+        if load == Load::Rested { blocks.next_cached(die) } else { None }
     }
 }

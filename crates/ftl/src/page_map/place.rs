@@ -9,7 +9,7 @@ use super::PageMap;
 use super::full::FullDies;
 use crate::block_manager::{BlockKind, OpenBlock};
 use crate::translation::Stream;
-use crate::{Durability, Isolation, Placement, Separation};
+use crate::{Durability, FtlConfig, Isolation, Placement, Separation};
 use pellucid_flash::{BlockId, DieId, Layout, Ppa};
 
 /// In which order dies take stripes, and whose turn it is.
@@ -46,9 +46,10 @@ impl Order {
     }
 }
 
-impl PageMap {
+impl FtlConfig {
+    /// Whose open blocks `stream` uses.
     pub(crate) fn shared(&self, stream: Stream) -> Stream {
-        match (self.config.separation, stream) {
+        match (self.separation, stream) {
             (Separation::Off, Stream::Collected | Stream::HostCold) => Stream::Host,
             (Separation::Off, Stream::PlacedCollected(handle)) => Stream::Placed(handle),
             (Separation::Collected, Stream::HostCold) => Stream::Host,
@@ -56,7 +57,9 @@ impl PageMap {
             _ => stream,
         }
     }
+}
 
+impl PageMap {
     #[inline]
     pub(crate) fn open_block(&self, die: DieId, stream: Stream) -> Option<OpenBlock> {
         self.blocks.open_block(die, stream.place())
@@ -66,7 +69,7 @@ impl PageMap {
     /// no block is free, as GC must come to an end.
     #[inline]
     pub(super) fn slot(&self, die: DieId, stream: Stream) -> Stream {
-        let shared = self.shared(stream);
+        let shared = self.config.shared(stream);
         let last_resort = stream.is_relocation()
             && shared != Stream::Meta
             && self.open_block(die, shared).is_none()
@@ -105,28 +108,21 @@ impl PageMap {
     #[inline]
     fn takes(&self, die: DieId, stream: Stream, shared: Stream, free: u32) -> bool {
         let relocation = stream.is_relocation();
-        if self.outpaced(die, shared) && !relocation && shared != Stream::Meta {
+        if self.gc.outpaced(&self.blocks, die, shared) && !relocation && shared != Stream::Meta {
             return false;
         }
         let mixed =
             self.config.separation == Separation::Off && matches!(shared, Stream::Host | Stream::Placed(_));
         match self.open_block(die, shared) {
             Some(_) if relocation || !mixed => true,
-            Some(_) => free >= self.reserve(die) + self.cut_reserve && self.map_has_space(),
+            Some(_) => free >= self.gc.reserve(die) + self.gc.cut_reserve && self.map_has_space(),
             None if relocation => free > 0,
-            None if shared == Stream::Meta => free > self.reserve(die),
+            None if shared == Stream::Meta => free > self.gc.reserve(die),
             None => {
-                free > self.reserve(die) + self.cut_reserve
-                    && self.blocks.free_total() > self.blocks.live_dies() + self.meta_reserve()
+                free > self.gc.reserve(die) + self.gc.cut_reserve
+                    && self.blocks.free_total() > self.blocks.live_dies() + self.config.common_blocks()
             }
         }
-    }
-
-    /// Whether the next translation page needs a free block.
-    pub(crate) fn map_needs_block(&self) -> bool {
-        let none_open =
-            || (0..self.layout.dies).all(|die| self.open_block(DieId(die), Stream::Meta).is_none());
-        self.config.durability != Durability::Volatile && none_open()
     }
 
     /// Whether a translation page finds room without what the dies need to collect. Erases may wait for one, so that host data
@@ -147,17 +143,12 @@ impl PageMap {
         (self.layout.stripes_per_block / 4).max(1)
     }
 
-    /// Blocks of the drive, beside one in each die, that host data leave free: GC may wait for a translation page.
-    pub(crate) fn meta_reserve(&self) -> u32 {
-        u32::from(self.config.durability != Durability::Volatile)
-    }
-
     /// As [`PageMap::room`], for data that another die's full blocks have to leave, without touching what this one needs to
     /// collect.
     fn guest_room(&self, die: DieId, stream: Stream) -> Option<Stream> {
         let shared = self.slot(die, stream);
         let open = self.open_block(die, shared).is_some();
-        (self.blocks.free_count(die) >= self.reserve(die) + u32::from(!open)).then_some(shared)
+        (self.blocks.free_count(die) >= self.gc.reserve(die) + u32::from(!open)).then_some(shared)
     }
 
     /// Where data go that have to leave the full blocks of another die.
@@ -198,7 +189,7 @@ impl PageMap {
             if let Some(shared) = room(self, die) {
                 return Some((die, shared));
             }
-            self.turned_away(die);
+            self.gc.turned_away(&self.blocks, die);
         }
         None
     }
@@ -215,7 +206,7 @@ impl PageMap {
                 return Some((die, shared));
             }
             self.placement.full.note(at);
-            self.turned_away(die);
+            self.gc.turned_away(&self.blocks, die);
         }
         None
     }

@@ -142,7 +142,7 @@ impl PageMap {
         self.blocks.add_valid(block, gained);
         if gc {
             for unit in self.programs.units(id) {
-                self.gc.note_moving(&self.layout, unit.old, true);
+                self.gc.note_moving(unit.old, true);
             }
         }
         let stored = sequence | u64::from(shared.owner()) << OWNER_SHIFT;
@@ -175,7 +175,7 @@ impl PageMap {
                 continue;
             }
             if gc {
-                self.gc.note_moving(&self.layout, old, false);
+                self.gc.note_moving(old, false);
             }
             if ok {
                 self.entry_changed(lpn, gc.then_some(if old.is_some() { old } else { first }));
@@ -188,7 +188,7 @@ impl PageMap {
             }
         }
         self.blocks.settled(block, !ok, self.sequence);
-        self.gc_went_on(block);
+        self.gc.went_on(&mut self.blocks, block);
         if !ok {
             self.fail_block(block);
         }
@@ -213,7 +213,7 @@ impl PageMap {
             self.table.set(lpn, old);
             // GC has perhaps passed it by, as it had a successor.
             if old.is_some() && self.blocks.state(self.layout.block_of(old)) == BlockState::Victim {
-                self.gc.revisit(&self.layout, self.layout.block_of(old));
+                self.gc.revisit(self.layout.block_of(old));
             }
         } else {
             let replaces = |unit: &ProgramUnit| unit.lpn == lpn && unit.old == failed;
@@ -237,8 +237,8 @@ impl PageMap {
     /// Closes a block early: it takes no more data, and is emptied and retired.
     pub(crate) fn fail_block(&mut self, block: BlockId) {
         self.blocks.close_failed(block, self.sequence);
-        self.gc.retire(&self.layout, block);
-        self.gc_went_on(block);
+        self.gc.retire(block);
+        self.gc.went_on(&mut self.blocks, block);
     }
 
     /// Where the page at `ppa` can be read now: there, or while its program has not ended the copy that this one replaces.

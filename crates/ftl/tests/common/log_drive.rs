@@ -5,7 +5,10 @@
 
 use super::nand::{Data, Nand};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa, Rng};
-use pellucid_ftl::{CopyId, FtlConfig, GcJob, Located, LogBlock, MapJob, Plan, ProgramId, Reclaim, Stream};
+use pellucid_ftl::{
+    Arrival, Arrived, CopyId, FtlConfig, GcJob, Load, Located, LogBlock, MapJob, Move, Plan, ProgramId,
+    Reclaim, Stream,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A media operation in the line of its die.
@@ -13,6 +16,14 @@ use std::collections::{BTreeMap, VecDeque};
 enum Op {
     Program { plan: Plan, units: Vec<(Lpn, Data)>, host: bool },
     Erase(BlockId),
+}
+
+/// A source of a copy, its page and its data.
+#[derive(Clone, Debug)]
+struct Source {
+    from: Ppa,
+    lpn: Lpn,
+    data: Data,
 }
 
 /// What a page may hold after a power cut: versions from the flushed one on; version 0 is nothing.
@@ -35,7 +46,7 @@ pub struct Drive {
     queues: BTreeMap<u32, VecDeque<(Lpn, u64)>>,
     lines: Vec<VecDeque<Op>>,
     /// Copies whose sources were read.
-    read: Vec<(CopyId, Vec<Data>)>,
+    read: Vec<(CopyId, Vec<Option<Source>>)>,
     pages: Vec<Page>,
     version: u64,
     /// One program, or erase, in so many fails; 0: none.
@@ -113,7 +124,7 @@ impl Drive {
             {
                 let units: Vec<(Lpn, u64)> = queue.iter().take(per_stripe).copied().collect();
                 let lpns: Vec<Lpn> = units.iter().map(|unit| unit.0).collect();
-                let Some(plan) = self.map.place(Stream::Log(stream), None, &lpns) else { break };
+                let Some(plan) = self.map.place(Stream::Log(stream), &lpns) else { break };
                 queue.drain(..units.len());
                 let units = units.into_iter().map(|(lpn, version)| (lpn, Data::Version(version))).collect();
                 self.lines[plan.die.0 as usize].push_back(Op::Program { plan, units, host: true });
@@ -129,23 +140,27 @@ impl Drive {
         self.plan(pad);
         for die in (0..self.layout.dies).map(pellucid_flash::DieId) {
             self.map.reap(die);
-            while self.map.wants_gc(die, false)
-                && let Some(GcJob::Copy(id)) = self.map.next_gc(die, false)
+            while self.map.wants_gc(die)
+                && let Some(GcJob::Copy { id, cause, sources }) = self.map.next_gc(die, Load::Busy)
             {
-                let sources = self.map.copy_sources(id).to_vec();
-                let mut data = vec![Data::Padding; sources.len()];
-                for (position, source) in sources.into_iter().enumerate().filter(|(_, s)| s.is_some()) {
-                    match self.nand.read(source) {
-                        Some((_, found)) => data[position] = found,
-                        None => {
-                            let lpn = self.page_at(source);
-                            if self.map.copy_lost(id, position as u32) {
-                                self.pages[lpn.0 as usize].may_be_lost = true;
-                            }
+                let sources = sources.to_vec();
+                let mut read = vec![None; sources.len()];
+                for (read, from) in read.iter_mut().zip(sources).filter(|(_, from)| from.is_some()) {
+                    let moved = Move { from, cause, to: Stream::Merge(id), inside: false };
+                    let found = self.nand.read(from);
+                    let arrival = if found.is_some() { Arrival::Read } else { Arrival::Unreadable };
+                    let page = self.page_at(from);
+                    match self.map.arrived(&moved, Some(page), arrival) {
+                        Arrived::Keep(lpn) => {
+                            let (named, data) = found.expect("it was read");
+                            assert_eq!((lpn, named), (page, page), "unit {} holds another page", from.0);
+                            *read = Some(Source { from, lpn, data });
                         }
+                        Arrived::Lost => self.pages[page.0 as usize].may_be_lost = true,
+                        other => panic!("{other:?} of a source that is current"),
                     }
                 }
-                self.read.push((id, data));
+                self.read.push((id, read));
             }
         }
         self.reclaim();
@@ -201,11 +216,15 @@ impl Drive {
             let op = self.lines[busy[choice]].pop_front().expect("a line that is not empty");
             self.carry_out(op);
         } else {
-            let (id, data) = self.read.remove(choice - busy.len());
-            let mut lpns = Vec::new();
-            if let Some(plan) = self.map.place_copy(id, &mut lpns) {
-                let unit = |(lpn, data)| if lpn == Lpn::NONE { (lpn, Data::Padding) } else { (lpn, data) };
-                let units = lpns.into_iter().zip(data).map(unit).collect();
+            let (id, read) = self.read.remove(choice - busy.len());
+            let current = |source: &Source| self.map.is_current(source.from, Some(source.lpn));
+            let unit = |source: Option<Source>| match source.filter(current) {
+                Some(Source { lpn, data, .. }) => (lpn, data),
+                None => (Lpn::NONE, Data::Padding),
+            };
+            let units: Vec<(Lpn, Data)> = read.into_iter().map(unit).collect();
+            let lpns: Vec<Lpn> = units.iter().map(|unit| unit.0).collect();
+            if let Some(plan) = self.map.place(Stream::Merge(id), &lpns) {
                 self.lines[plan.die.0 as usize].push_back(Op::Program { plan, units, host: false });
             }
         }

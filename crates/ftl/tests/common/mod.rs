@@ -6,7 +6,7 @@ pub mod nand;
 
 use pellucid_flash::{DieId, Geometry, Layout, Lpn, Ppa};
 use pellucid_ftl::{
-    Durability, FtlConfig, GcJob, Isolation, Located, Map, MapJob, Move, PageMap, Placement, ProgramId,
+    Durability, FtlConfig, GcJob, Isolation, Load, Located, Map, MapJob, Move, PageMap, Placement, ProgramId,
     Separation, Victim, WearLevelling,
 };
 
@@ -64,9 +64,9 @@ pub fn place_of(map: &PageMap, lpn: Lpn) -> Ppa {
 
 /// The next unit that GC moves in `die`.
 pub fn next_move(map: &mut PageMap, die: DieId) -> Option<Move> {
-    map.next_gc(die, false).map(|job| match job {
-        GcJob::Move(moved) => moved,
-        GcJob::Copy(id) => panic!("{id:?} in a page map"),
+    map.next_gc(die, Load::Busy).map(|job| match job {
+        GcJob::Move(&[moved]) => moved,
+        other => panic!("{other:?}, but a sense brings one unit"),
     })
 }
 

@@ -10,7 +10,7 @@ use super::HostFtl;
 use super::meta;
 use super::ring::Origin;
 use pellucid_flash::{Completion, DieId, Lpn, Ppa, Status, Vector};
-use pellucid_ftl::{Arrival, Arrived, GcJob, Move, Reclaim};
+use pellucid_ftl::{Arrival, Arrived, GcJob, Load, Move, Reclaim};
 
 /// Collection reads on when one part in so many of its share of the ring is free, so that its vectors are long while the rest is at work.
 const BATCHES: u32 = 4;
@@ -38,7 +38,7 @@ impl HostFtl {
         let least = self.lines.stripe_sectors.min(most);
         loop {
             let room = self.ring.size() - self.ring.held() - self.collect.reading;
-            if room < least || self.rests() || !self.ftl.wants_gc(DIE, false) {
+            if room < least || self.rests() || !self.ftl.wants_gc(DIE, Load::Busy) {
                 break;
             }
             let share = self.rate.collection(self.ftl.free_blocks());
@@ -63,7 +63,7 @@ impl HostFtl {
         let mut relocations = std::mem::take(&mut self.reads[read].relocations);
         relocations.clear();
         while (relocations.len() as u32) < count
-            && let Some(GcJob::Move(moved)) = self.ftl.next_gc(DIE, false)
+            && let Some(GcJob::Move(&[moved])) = self.ftl.next_gc(DIE, Load::Busy)
         {
             let line = self.lines.line_of(moved.from);
             self.lines[line].holds += 1;
@@ -83,7 +83,7 @@ impl HostFtl {
     /// Whether nothing more is coming that could fill a stripe of collected data.
     pub(super) fn collection_rests(&self) -> bool {
         // A victim that has to wait for the erase of another one brings nothing before.
-        self.collect.reading == 0 && (self.collect.unfinished || !self.ftl.wants_gc(DIE, false))
+        self.collect.reading == 0 && (self.collect.unfinished || !self.ftl.wants_gc(DIE, Load::Busy))
     }
 
     fn is_held_back(&self, read: u32) -> bool {
