@@ -70,6 +70,8 @@ pub(crate) struct BlockNamespace {
     starved_count: u32,
     /// The last read for a host whose sense has not begun, and its command: what else of that command lies there joins it.
     gathering: (u32, u32),
+    /// GC copies that wait for a superpage while the drive is being filled.
+    gathered: precondition::Gathered,
     /// What the last mount did; none yet where the media were empty.
     pub mounted: Option<MountReport>,
 }

@@ -95,6 +95,7 @@ impl BlockNamespace {
             starved: Default::default(),
             starved_count: 0,
             gathering: (NIL, NIL),
+            gathered: Default::default(),
             mounted,
             config: BlockConfig { ftl, buffer },
             translation,

@@ -2,12 +2,19 @@
 //!
 //! A drive that has been written this way is in a state that it could have reached by commands; only the clock, the counters
 //! of work and the busy times stay untouched. The drive must be at rest.
+//!
+//! ```text
+//!  fill_unit ─► superpage full ─► place ─┬─► program ─► GC of its die: moves are gathered by stream ─► superpage full ─► program
+//!                                        └─ no space: what is gathered is padded, every die collects ─► again
+//!  fill_end ─► padded
+//! ```
+//! GC copies that fill no superpage wait for the next victim, as at work.
 
 use super::BlockNamespace;
 use crate::shared::Shared;
 use pellucid_flash::{Cause, DieId, Lpn, Ppa};
 use pellucid_ftl::{
-    Arrival, Arrived, CopyId, Full, GcJob, Load, MapJob, Move, Operation, Plan, Reclaim, Stream, Translation,
+    Arrival, Arrived, CopyId, GcJob, Load, MapJob, Move, Operation, Plan, Reclaim, Stream, Translation,
 };
 use pellucid_media::{Outcome, ReadResult};
 use std::collections::BTreeMap;
@@ -34,8 +41,60 @@ pub struct Filler {
     /// Of log blocks: superpages that are not full, by stream, and the units in them.
     parts: BTreeMap<u32, (Vec<Lpn>, Vec<u8>)>,
     part_units: usize,
-    moved: Vec<(Lpn, Ppa)>,
-    moved_images: Vec<u8>,
+}
+
+/// GC copies that have been read and wait for a superpage.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gathered {
+    /// By die; of a die, by stream.
+    dies: Vec<Vec<Batch>>,
+    moves: Vec<Move>,
+    /// The unit that was read last.
+    image: Vec<u8>,
+    /// GC makes space for metadata.
+    for_map: bool,
+}
+
+/// Copies of one stream. Until they are programmed, the units that they were read from are valid.
+#[derive(Clone, Debug)]
+struct Batch {
+    stream: Stream,
+    units: Vec<(Lpn, Ppa)>,
+    images: Vec<u8>,
+}
+
+impl Gathered {
+    fn is_empty(&self) -> bool {
+        self.dies.iter().flatten().all(|batch| batch.units.is_empty())
+    }
+
+    /// Takes in the unit that was read last; gives the number of its batch.
+    fn add(&mut self, die: DieId, stream: Stream, lpn: Lpn, from: Ppa) -> usize {
+        let at = die.0 as usize;
+        if self.dies.len() <= at {
+            self.dies.resize(at + 1, Vec::new());
+        }
+        let batches = &mut self.dies[at];
+        let known = batches.iter().position(|batch| batch.stream == stream);
+        let number = known.unwrap_or_else(|| {
+            batches.push(Batch { stream, units: Vec::new(), images: Vec::new() });
+            batches.len() - 1
+        });
+        batches[number].units.push((lpn, from));
+        batches[number].images.extend_from_slice(&self.image);
+        number
+    }
+
+    fn waiting(&self, die: DieId) -> usize {
+        self.dies[die.0 as usize].iter().map(|batch| batch.units.len()).sum()
+    }
+
+    /// The batch of `die` with most units; `None`: there are none.
+    fn fullest(&self, die: DieId) -> Option<usize> {
+        let batches = self.dies.get(die.0 as usize)?;
+        let fullest = (0..batches.len()).max_by_key(|&number| batches[number].units.len())?;
+        (!batches[fullest].units.is_empty()).then_some(fullest)
+    }
 }
 
 impl Filler {
@@ -67,7 +126,7 @@ impl BlockNamespace {
         filler.lpns.push(lpn);
         filler.images.extend_from_slice(image);
         if filler.lpns.len() == shared.layout.units_per_stripe as usize {
-            self.fill_stripe(shared, filler)
+            self.fill_superpage(shared, filler)
         } else {
             Ok(())
         }
@@ -78,7 +137,15 @@ impl BlockNamespace {
         while let Some((&log, _)) = filler.parts.first_key_value() {
             self.fill_superpage_of(shared, filler, log)?;
         }
-        if filler.lpns.is_empty() { Ok(()) } else { self.fill_stripe(shared, filler) }
+        if !filler.lpns.is_empty() {
+            self.fill_superpage(shared, filler)?;
+        }
+        for die in (0..shared.layout.dies).map(DieId) {
+            self.pad_gathered(shared, die)?;
+        }
+        debug_assert!(self.gathered.is_empty());
+        self.erase_now(shared)?;
+        self.write_map_now(shared).map(|_| ())
     }
 
     /// Gathers a unit with others of its log block. As many wait as the data buffer would hold; then the fullest superpage is padded.
@@ -117,17 +184,11 @@ impl BlockNamespace {
         filler.part_units -= lpns.len();
         loop {
             let Ok(plan) = self.translation.place(Stream::Log(log), None, &lpns) else {
-                let mut went_on = false;
-                for die in (0..shared.layout.dies).map(DieId) {
-                    went_on |= self.collect_now(shared, die, filler)?;
-                }
-                if went_on || self.translation.take_released() {
-                    continue;
-                }
-                return Err(NoRoom);
+                self.make_space(shared)?;
+                continue;
             };
             let ok = self.program_now(shared, &plan, &lpns, &images);
-            self.collect_now(shared, plan.die, filler)?;
+            self.collect_now(shared, plan.die)?;
             if ok {
                 return Ok(());
             }
@@ -135,28 +196,21 @@ impl BlockNamespace {
     }
 
     /// Carries out a fixed copy.
-    fn copy_now(
-        &mut self,
-        shared: &mut Shared,
-        filler: &mut Filler,
-        die: DieId,
-        (id, cause): (CopyId, Cause),
-        sources: &[Ppa],
-    ) {
+    fn copy_now(&mut self, shared: &mut Shared, die: DieId, (id, cause): (CopyId, Cause), sources: &[Ppa]) {
         let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
-        filler.moved_images.resize(sources.len() * unit, 0);
+        let mut images = std::mem::take(&mut self.gathered.image);
+        images.resize(sources.len() * unit, 0);
         let mut lpns = std::mem::take(&mut self.writes.lpns);
         lpns.clear();
-        for (&from, image) in sources.iter().zip(filler.moved_images.chunks_exact_mut(unit)) {
+        for (&from, image) in sources.iter().zip(images.chunks_exact_mut(unit)) {
             let moved = Move { from, cause, to: Stream::Merge(id), inside: false };
             let arrived = from.is_some().then(|| self.read_now(shared, &moved, image));
             lpns.push(if let Some(Arrived::Keep(lpn)) = arrived { lpn } else { Lpn::NONE });
         }
         if let Ok(plan) = self.translation.place(Stream::Merge(id), Some(die), &lpns) {
-            self.program_now(shared, &plan, &lpns, &filler.moved_images);
+            self.program_now(shared, &plan, &lpns, &images);
         }
-        self.writes.lpns = lpns;
-        filler.moved_images.clear();
+        (self.writes.lpns, self.gathered.image) = (lpns, images);
     }
 
     /// Reads a unit that GC wants; what becomes of it.
@@ -172,16 +226,20 @@ impl BlockNamespace {
         self.translation.arrived(moved, named, arrival)
     }
 
-    fn fill_stripe(&mut self, shared: &mut Shared, filler: &mut Filler) -> Result<(), NoRoom> {
+    fn fill_superpage(&mut self, shared: &mut Shared, filler: &mut Filler) -> Result<(), NoRoom> {
         let stream = self.translation.stream(filler.lpns[0], filler.handle);
         loop {
             // As after an idle time, in which an SLC cache was folded.
             self.translation.pass_cache(true);
             let plan = self.translation.place(stream, None, &filler.lpns);
             self.translation.pass_cache(false);
-            let plan = plan.map_err(|Full { .. }| NoRoom)?;
+            let Ok(plan) = plan else {
+                self.make_space(shared)?;
+                continue;
+            };
             let ok = self.program_now(shared, &plan, &filler.lpns, &filler.images);
-            self.collect_now(shared, plan.die, filler)?;
+            self.translation.checkpoint();
+            self.collect_now(shared, plan.die)?;
             self.write_map_now(shared)?;
             if ok {
                 break;
@@ -190,6 +248,16 @@ impl BlockNamespace {
         filler.lpns.clear();
         filler.images.clear();
         Ok(())
+    }
+
+    /// There is no space for host data: nothing is gathered any longer, and every die collects.
+    fn make_space(&mut self, shared: &mut Shared) -> Result<(), NoRoom> {
+        let mut went_on = self.translation.take_released();
+        for die in (0..shared.layout.dies).map(DieId) {
+            went_on |= self.pad_gathered(shared, die)?;
+            went_on |= self.collect_now(shared, die)?;
+        }
+        if went_on { Ok(()) } else { Err(NoRoom) }
     }
 
     fn program_now(&mut self, shared: &mut Shared, plan: &Plan, lpns: &[Lpn], images: &[u8]) -> bool {
@@ -208,54 +276,74 @@ impl BlockNamespace {
         ok
     }
 
-    /// Foreground GC of a die, to its end; whether there was any.
-    fn collect_now(&mut self, shared: &mut Shared, die: DieId, filler: &mut Filler) -> Result<bool, NoRoom> {
+    /// Foreground GC of a die, until it needs no more space; whether there was any.
+    fn collect_now(&mut self, shared: &mut Shared, die: DieId) -> Result<bool, NoRoom> {
         let mut some = self.erase_now(shared)?;
-        let (mut stream, mut missed) = (Stream::Collected, false);
-        let mut moves = Vec::new();
+        let mut missed = false;
         loop {
             match self.translation.next_gc(die, Load::Busy) {
+                // Most often there is nothing to do.
+                None if !some => return Ok(false),
                 None => {
-                    self.move_now(shared, die, stream, filler)?;
                     // A victim that has been read to its end is followed by another one, if there is one.
+                    let written = self.write_map_now(shared)?;
                     let erased = self.erase_now(shared)?;
                     some |= erased;
-                    if !erased && missed {
-                        break;
+                    if !written && !erased && missed {
+                        return Ok(some);
                     }
                     missed = true;
                     continue;
                 }
                 Some(GcJob::Copy { id, cause, sources }) => {
                     let sources = sources.to_vec();
-                    self.copy_now(shared, filler, die, (id, cause), &sources);
+                    self.copy_now(shared, die, (id, cause), &sources);
                 }
-                Some(GcJob::Move(some)) => moves.extend_from_slice(some),
+                Some(GcJob::Move(moves)) => {
+                    let mut list = std::mem::take(&mut self.gathered.moves);
+                    list.extend_from_slice(moves);
+                    for moved in &list {
+                        self.gather(shared, die, moved)?;
+                    }
+                    list.clear();
+                    self.gathered.moves = list;
+                }
             }
             (some, missed) = (true, false);
-            for (at, moved) in moves.iter().enumerate() {
-                let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
-                let start = filler.moved.len() * unit;
-                filler.moved_images.resize(start + unit, 0);
-                let mut images = std::mem::take(&mut filler.moved_images);
-                let arrived = self.read_now(shared, moved, &mut images[start..]);
-                filler.moved_images = images;
-                match arrived {
-                    Arrived::Keep(lpn) => {
-                        // All units of a victim go the same way.
-                        stream = moved.to;
-                        filler.moved.push((lpn, moved.from));
-                    }
-                    Arrived::Metadata => _ = self.write_map_now(shared)?,
-                    Arrived::Drop | Arrived::Lost => {}
-                }
-                let full = filler.moved.len() == shared.layout.units_per_stripe as usize;
-                if full || (at + 1 == moves.len() && self.translation.gc_rests(die)) {
-                    self.move_now(shared, die, stream, filler)?;
-                    self.erase_now(shared)?;
+        }
+    }
+
+    /// Reads a unit of a victim; a superpage of them is programmed.
+    fn gather(&mut self, shared: &mut Shared, die: DieId, moved: &Move) -> Result<(), NoRoom> {
+        let mut image = std::mem::take(&mut self.gathered.image);
+        image.resize(shared.layout.sectors_per_unit as usize * shared.image_bytes, 0);
+        let arrived = self.read_now(shared, moved, &mut image);
+        self.gathered.image = image;
+        match arrived {
+            Arrived::Keep(lpn) => {
+                let batch = self.gathered.add(die, moved.to, lpn, moved.from);
+                let superpage = shared.layout.units_per_stripe as usize;
+                if self.gathered.dies[die.0 as usize][batch].units.len() == superpage {
+                    self.move_now(shared, die, batch)?;
+                } else if self.gathered.waiting(die)
+                    >= superpage * self.config.ftl.gc_parallel.max(1) as usize
+                    && let Some(fullest) = self.gathered.fullest(die)
+                {
+                    self.move_now(shared, die, fullest)?;
                 }
             }
-            moves.clear();
+            // Written when its victim has been read to its end, with others.
+            Arrived::Metadata | Arrived::Drop | Arrived::Lost => {}
+        }
+        Ok(())
+    }
+
+    /// Programs what is gathered of a die; whether there was anything.
+    fn pad_gathered(&mut self, shared: &mut Shared, die: DieId) -> Result<bool, NoRoom> {
+        let mut some = false;
+        while let Some(fullest) = self.gathered.fullest(die) {
+            self.move_now(shared, die, fullest)?;
+            some = true;
         }
         Ok(some)
     }
@@ -270,7 +358,15 @@ impl BlockNamespace {
                     self.translation.ended(Operation::Read(page), true);
                     continue;
                 }
-                MapJob::NeedsSpace => return Err(NoRoom),
+                // GC comes back here when it needs space for metadata itself.
+                MapJob::NeedsSpace if self.gathered.for_map => return Ok(some),
+                MapJob::NeedsSpace => {
+                    self.gathered.for_map = true;
+                    let made = self.make_space(shared);
+                    self.gathered.for_map = false;
+                    made?;
+                    continue;
+                }
             };
             shared
                 .media
@@ -288,31 +384,40 @@ impl BlockNamespace {
         Ok(some)
     }
 
-    fn move_now(
-        &mut self,
-        shared: &mut Shared,
-        die: DieId,
-        stream: Stream,
-        filler: &mut Filler,
-    ) -> Result<(), NoRoom> {
-        while !filler.moved.is_empty() {
-            let mut lpns = std::mem::take(&mut self.writes.lpns);
+    /// Programs a batch of `die`, as far as it is still needed.
+    fn move_now(&mut self, shared: &mut Shared, die: DieId, batch: usize) -> Result<(), NoRoom> {
+        let Batch { stream, units, images } = &mut self.gathered.dies[die.0 as usize][batch];
+        let (stream, mut units, mut images) = (*stream, std::mem::take(units), std::mem::take(images));
+        let bytes = shared.layout.sectors_per_unit as usize * shared.image_bytes;
+        let mut lpns = std::mem::take(&mut self.writes.lpns);
+        let mut done = Ok(());
+        loop {
             lpns.clear();
-            lpns.extend(filler.moved.iter().map(|m| m.0));
-            let plan = self.translation.place(stream, Some(die), &lpns);
-            let ok = plan.ok().map(|plan| {
-                let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
-                let images = std::mem::take(&mut filler.moved_images);
-                let ok = self.program_now(shared, &plan, &lpns, &images[..lpns.len() * unit]);
-                filler.moved_images = images;
-                ok
-            });
-            self.writes.lpns = lpns;
-            if ok.ok_or(NoRoom)? {
-                filler.moved.clear();
+            for (at, &(lpn, from)) in units.iter().enumerate() {
+                if self.translation.is_current(from, Some(lpn)) {
+                    images.copy_within(at * bytes..(at + 1) * bytes, lpns.len() * bytes);
+                    lpns.push(lpn);
+                }
+            }
+            units.retain(|&(lpn, from)| self.translation.is_current(from, Some(lpn)));
+            if units.is_empty() {
+                break;
+            }
+            let Ok(plan) = self.translation.place(stream, Some(die), &lpns) else {
+                done = Err(NoRoom);
+                break;
+            };
+            if self.program_now(shared, &plan, &lpns, &images[..lpns.len() * bytes]) {
+                break;
             }
         }
-        Ok(())
+        units.clear();
+        images.clear();
+        self.writes.lpns = lpns;
+        let kept = &mut self.gathered.dies[die.0 as usize][batch];
+        (kept.units, kept.images) = (units, images);
+        done?;
+        self.erase_now(shared).map(|_| ())
     }
 
     /// Erases what can be erased; whether there was anything.
