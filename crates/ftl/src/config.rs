@@ -128,8 +128,14 @@ pub enum Durability {
     },
 }
 
-/// Which translation a drive has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Which translation a drive has. Its kind, [`MapKind`], has the name that a description says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumDiscriminants)]
+#[strum_discriminants(
+    name(MapKind),
+    doc = "The kinds of translations.",
+    derive(strum::EnumString, strum::VariantNames),
+    strum(serialize_all = "kebab-case")
+)]
 pub enum Map {
     /// A page map, all of it in DRAM.
     #[default]

@@ -32,7 +32,7 @@ mod zones;
 pub use chunk_refresh::ChunkMove;
 pub use chunks::{ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, WriteFailure};
 pub use config::{
-    Durability, FtlConfig, HANDLES_MAX, Isolation, Map, Placement, Separation, SlcCache, Victim,
+    Durability, FtlConfig, HANDLES_MAX, Isolation, Map, MapKind, Placement, Separation, SlcCache, Victim,
     WearLevelling,
 };
 pub use demand::{CachedTable, MAP_ENTRY_BYTES};

@@ -43,7 +43,7 @@ fn a_drive_that_was_aged_is_as_steady_as_one_that_was_worked_in() {
         "media.blocks=128",
         "buffer.entries=512",
         "media.pages=96",
-        "ftl.over_provisioning=0.2",
+        "ftl.over_provisioning=0.145",
         "precondition.fill=1.0",
         "precondition.overwrite=steady",
     ];

@@ -14,7 +14,7 @@ use pellucid_device::{
     Priorities, Scheduler, Solver, StepCost, WritePolicy,
 };
 use pellucid_flash::{Geometry, Nanos};
-use pellucid_ftl::{Durability, FtlConfig, Isolation, Placement, Separation, Victim, WearLevelling};
+use pellucid_ftl::{Durability, FtlConfig, Isolation, MapKind, Placement, Separation, Victim, WearLevelling};
 use pellucid_host::{HostFtlConfig, ZoneChunksConfig};
 use pellucid_media::{
     BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo,
@@ -39,7 +39,7 @@ pub(crate) struct Draft {
     pub ecc: Ecc,
     pub bit_errors_enabled: bool,
     pub bit_errors: BitErrors,
-    pub map: Map,
+    pub map: MapKind,
     /// Bytes of the cached mapping table.
     pub map_cache: u64,
     pub log_blocks: u32,
@@ -94,16 +94,6 @@ impl Store {
 pub(crate) enum EccCode {
     None,
     Bch,
-}
-
-/// Which translation a drive has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
-#[strum(serialize_all = "kebab-case")]
-pub(crate) enum Map {
-    Page,
-    Demand,
-    Bast,
-    Fast,
 }
 
 /// What survives a power cut.
@@ -202,7 +192,7 @@ take_word!(
     FirmwareModel,
     Isolation,
     KeepName,
-    Map,
+    MapKind,
     Mode,
     Placement,
     Separation,
@@ -306,7 +296,7 @@ impl Draft {
             ecc: Ecc { chunk_bytes: 0, correctable: 0, data: EccData::Drawn },
             bit_errors_enabled: false,
             bit_errors: BitErrors { factor: 0.0, retry_factor: 0.0, retry_floor: 0.0 },
-            map: Map::Page,
+            map: MapKind::Page,
             map_cache: 0,
             log_blocks: 0,
             durability: Survives::Volatile,

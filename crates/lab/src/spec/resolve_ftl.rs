@@ -1,13 +1,14 @@
 //! `[drive.ftl]`: translation.
 
-use super::draft::{Draft, Map, Survives};
+use super::draft::{Draft, Survives};
 use super::error::SpecError;
 use super::schema::Fallback::{Flag, Real, Whole, Word};
 use super::schema::{Kind, TIME, Values, count, keys, word};
 use super::value::Quantity;
 use pellucid_flash::Layout;
 use pellucid_ftl::{
-    FtlConfig, HANDLES_MAX, Isolation, LogBlock, MAP_ENTRY_BYTES, Placement, Separation, SlcCache, Victim,
+    FtlConfig, HANDLES_MAX, Isolation, LogBlock, MAP_ENTRY_BYTES, Map, MapKind, Placement, Separation,
+    SlcCache, Victim,
 };
 
 pub(crate) const VICTIMS: Kind = Kind::WordOrCount(Victim::WORDS, Victim::PREFIX);
@@ -15,7 +16,7 @@ const CAPACITY: Kind = Kind::Or("auto", &Kind::Unit(Quantity::Size, 1, i64::MAX 
 const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
 
 keys! {
-    "drive.ftl.map": word::<Map>(), Word("page") => map,
+    "drive.ftl.map": word::<MapKind>(), Word("page") => map,
         "Translation: page map in DRAM (page), or in flash behind a cached table (demand: DFTL); log-block hybrids (bast, fast)";
     "drive.ftl.map_cache": Kind::Unit(Quantity::Size, 2 * MAP_ENTRY_BYTES, i64::MAX as u64), Whole(64 << 10) => map_cache,
         "Memory of the cached mapping table of map = \"demand\", 8 bytes an entry";
@@ -70,9 +71,9 @@ pub(crate) fn finish(draft: &mut Draft, values: &Values, layout: Option<&Layout>
 }
 
 /// The translation, as far as other keys allow it.
-fn map(draft: &Draft, values: &Values) -> Result<pellucid_ftl::Map, SpecError> {
+fn map(draft: &Draft, values: &Values) -> Result<Map, SpecError> {
     let log_blocks = draft.log_blocks;
-    if matches!(draft.map, Map::Bast | Map::Fast) {
+    if matches!(draft.map, MapKind::Bast | MapKind::Fast) {
         let only = |what: &str| {
             Err(values.refuse("drive.ftl.map", format!("log blocks (\"bast\", \"fast\") {what}")))
         };
@@ -84,13 +85,13 @@ fn map(draft: &Draft, values: &Values) -> Result<pellucid_ftl::Map, SpecError> {
         }
     }
     match draft.map {
-        Map::Page => Ok(pellucid_ftl::Map::Page),
-        Map::Bast => Ok(pellucid_ftl::Map::Bast { log_blocks }),
-        Map::Fast => Ok(pellucid_ftl::Map::Fast { log_blocks }),
-        Map::Demand if draft.durability == Survives::Journal => {
-            Ok(pellucid_ftl::Map::Demand { cache_bytes: draft.map_cache })
+        MapKind::Page => Ok(Map::Page),
+        MapKind::Bast => Ok(Map::Bast { log_blocks }),
+        MapKind::Fast => Ok(Map::Fast { log_blocks }),
+        MapKind::Demand if draft.durability == Survives::Journal => {
+            Ok(Map::Demand { cache_bytes: draft.map_cache })
         }
-        Map::Demand => Err(values.refuse(
+        MapKind::Demand => Err(values.refuse(
             "drive.ftl.map",
             "\"demand\" with drive.ftl.durability = \"journal\", as its map lies on the media",
         )),
