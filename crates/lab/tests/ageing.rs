@@ -55,7 +55,7 @@ fn a_drive_that_was_aged_is_as_steady_as_one_that_was_worked_in() {
         let ageing = precondition(&mut device, &spec.precondition, None, &mut Unwatched)
             .unwrap_or_else(|e| panic!("{e}"));
         device.check();
-        let last = ageing.passes.last().and_then(|pass| pass.write_amplification).expect("a pass");
+        let last = ageing[0].passes.last().and_then(|pass| pass.write_amplification).expect("a pass");
         at_work(&mut device, 1.5, 1);
         let work = at_work(&mut device, 1.5, 2);
         device.check();
