@@ -49,8 +49,8 @@ impl Kv {
             }
             let Some((victim, keep)) = self.victim(free < low) else {
                 // Nothing is on its way, and nothing can be had.
-                let moving = self.slabs.iter().any(|slab| slab.state == State::Writing);
-                self.dead = !self.full.is_empty() && free == 0 && !moving;
+                let stuck = free == 0 && !self.full.is_empty();
+                self.dead = stuck && !self.slabs.iter().any(|slab| slab.state == State::Writing);
                 return;
             };
             self.evict(victim, keep);

@@ -50,6 +50,7 @@ impl Kv {
         let slab = &mut self.slabs[number as usize];
         (slab.state, slab.class, slab.buffer, slab.expires_s) = (State::Open, class as u8, buffer, 0);
         debug_assert!(slab.tops.is_empty() && slab.valid == 0 && slab.hot == 0 && slab.readers == 0);
+        slab.tops.reserve_exact(self.classes[class].slots as usize);
         self.buffers.get_mut(buffer)[..SLAB_HEADER].fill(0);
         self.classes[class].open = number;
         Some(number)
