@@ -3,10 +3,17 @@
 //! `cargo run --release -p pellucid-apps --example kv_speed`. Measured are sets of 1 KiB values, gets that a write buffer answers, and gets
 //! from flash, each with the work of the drive below taken off: the same commands are given to the drive alone.
 
-#![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::disallowed_types, reason = "an example that measures")]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "an example that measures"
+)]
 
 use pellucid_apps::kv::{Ask, EngineKind, Get, Key, KvConfig, Outcome, Store, System, What, build};
-use pellucid_flash::{Command, Completion, Drive, Interface, Nanos, Opcode, Rng, SimTime, StageTimes, Status};
+use pellucid_flash::{
+    Command, Completion, Drive, Interface, Nanos, Opcode, Rng, SimTime, StageTimes, Status,
+};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -73,7 +80,11 @@ impl Drive for Memory {
 const DEPTH: usize = 32;
 
 /// Asks `count` times, and gives nanoseconds for each, the drive's work taken off.
-fn measure(system: &mut System<Memory>, count: u64, mut ask: impl FnMut(&mut System<Memory>, u32) -> Ask) -> (f64, u64) {
+fn measure(
+    system: &mut System<Memory>,
+    count: u64,
+    mut ask: impl FnMut(&mut System<Memory>, u32) -> Ask,
+) -> (f64, u64) {
     let (mut asked, mut answered, mut hits) = (0, 0, 0);
     let (began, drive) = (Instant::now(), system.drive().spent);
     while answered < count {
@@ -114,8 +125,12 @@ fn main() {
     let argument = std::env::args().nth(1).and_then(|keys| keys.parse().ok());
     let keys: u64 = argument.unwrap_or(400_000);
     for turn in 0..3 {
-        let drive =
-            Memory { bytes: vec![0; 1 << 30], pending: VecDeque::new(), done: VecDeque::new(), spent: Duration::ZERO };
+        let drive = Memory {
+            bytes: vec![0; 1 << 30],
+            pending: VecDeque::new(),
+            done: VecDeque::new(),
+            spent: Duration::ZERO,
+        };
         let config = KvConfig::new(EngineKind::Original);
         let mut system = build(drive, &config, SimTime::ZERO).unwrap_or_else(|why| panic!("{why}"));
         let mut rng = Rng::new(turn);

@@ -1,1 +1,227 @@
-//! What single requests do.
+//! What single requests do, in memory and on flash.
+
+use crate::flash::Flash;
+use pellucid_apps::kv::{
+    Ask, EngineKind, Get, Item, Key, KvConfig, Mode, Outcome, Store, System, What, build,
+};
+use pellucid_flash::SimTime;
+
+struct Cache {
+    system: System<Flash>,
+    time_s: u32,
+}
+
+impl Cache {
+    fn new(engine: EngineKind) -> Cache {
+        let config = KvConfig {
+            slab_bytes: if engine.owns_blocks() { 0 } else { 16 << 10 },
+            memory_bytes: 0,
+            item_max_bytes: 8 << 10,
+            ..KvConfig::new(engine)
+        };
+        let system = build(crate::model::flash(engine, 2), &config, SimTime::ZERO).expect("a cache");
+        Cache { system, time_s: 1000 }
+    }
+
+    fn ask(&mut self, name: &str, what: What) -> Outcome {
+        let key = Key::new(name.as_bytes()).expect("a key");
+        self.system.ask(self.system.now(), Ask { tag: 7, time_s: self.time_s, key, what });
+        loop {
+            if let Some(answer) = self.system.answer() {
+                assert_eq!(answer.tag, 7);
+                self.system.kv().check();
+                return answer.outcome;
+            }
+            let next = self.system.next_event().expect("something goes on");
+            self.system.advance(next);
+        }
+    }
+
+    fn store(&mut self, name: &str, mode: Mode, value: &str) -> Outcome {
+        self.ask(name, What::Store(Store { mode, value: value.into(), flags: 3, ..Store::default() }))
+    }
+
+    fn set_until(&mut self, name: &str, expires_s: u32) {
+        let store = Store { expires_s, value: b"v".to_vec(), ..Store::default() };
+        assert!(matches!(self.ask(name, What::Store(store)), Outcome::Stored { .. }));
+    }
+
+    fn get(&mut self, name: &str) -> Option<Item> {
+        self.get_by(name, Get::default())
+    }
+
+    fn get_by(&mut self, name: &str, get: Get) -> Option<Item> {
+        match self.ask(name, What::Get(get)) {
+            Outcome::Item(item) => Some(item),
+            Outcome::Miss => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn value(&mut self, name: &str) -> Option<String> {
+        self.get(name).map(|item| String::from_utf8(item.value).expect("text"))
+    }
+
+    /// Stores so much that what was stored before lies on flash.
+    fn push_out(&mut self) {
+        let before = self.system.statistics().slabs_written;
+        let mut number = 0;
+        while self.system.statistics().slabs_written < before + 3 {
+            self.store(&format!("filler-{number}"), Mode::Set, &"f".repeat(40 + number % 60));
+            number += 1;
+        }
+    }
+}
+
+/// Runs once with everything in memory, and once with what was stored on flash.
+fn both(run: impl Fn(&mut Cache, &dyn Fn(&mut Cache))) {
+    for engine in EngineKind::ALL {
+        run(&mut Cache::new(engine), &|_| {});
+        run(&mut Cache::new(engine), &Cache::push_out);
+    }
+}
+
+fn stored(outcome: &Outcome) -> u64 {
+    match outcome {
+        Outcome::Stored { cas } => *cas,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn stores_have_their_conditions() {
+    both(|cache, away| {
+        assert_eq!(cache.store("a", Mode::Replace, "x"), Outcome::NotStored);
+        assert_eq!(cache.store("a", Mode::Append, "x"), Outcome::NotStored);
+        let first = stored(&cache.store("a", Mode::Add, "one"));
+        away(cache);
+        assert_eq!(cache.store("a", Mode::Add, "two"), Outcome::NotStored);
+        let item = cache.get("a").expect("there");
+        assert_eq!((item.cas, item.flags, &item.value[..]), (first, 3, &b"one"[..]));
+        let second = stored(&cache.store("a", Mode::Append, " more"));
+        away(cache);
+        stored(&cache.store("a", Mode::Prepend, "once "));
+        assert_eq!(cache.value("a").as_deref(), Some("once one more"));
+        let cas = |cas| What::Store(Store { cas: Some(cas), value: b"new".to_vec(), ..Store::default() });
+        assert_eq!(cache.ask("a", cas(second)), Outcome::Exists);
+        assert_eq!(cache.ask("b", cas(second)), Outcome::NotFound);
+        let now = cache.get("a").expect("there").cas;
+        away(cache);
+        stored(&cache.ask("a", cas(now)));
+        assert_eq!(cache.value("a").as_deref(), Some("new"));
+        assert_eq!(cache.ask("a", What::Delete { cas: Some(now), invalidate: None }), Outcome::Exists);
+        assert_eq!(cache.ask("a", What::Delete { cas: None, invalidate: None }), Outcome::Deleted);
+        assert_eq!(cache.ask("a", What::Delete { cas: None, invalidate: None }), Outcome::NotFound);
+        assert_eq!(cache.value("a"), None);
+    });
+}
+
+#[test]
+fn numbers_count_up_and_down() {
+    both(|cache, away| {
+        let by =
+            |delta, decrement| What::Arithmetic { delta, decrement, initial: None, touch: None, cas: None };
+        assert_eq!(cache.ask("n", by(1, false)), Outcome::NotFound);
+        cache.store("n", Mode::Set, "18446744073709551615");
+        away(cache);
+        for (delta, decrement, expected) in [(2, false, 1), (9, false, 10), (3, true, 7), (99, true, 0)] {
+            let Outcome::Number { value, .. } = cache.ask("n", by(delta, decrement)) else {
+                panic!("a number")
+            };
+            assert_eq!(value, expected);
+            away(cache);
+        }
+        assert_eq!(cache.value("n").as_deref(), Some("0"));
+        cache.store("n", Mode::Set, "none");
+        away(cache);
+        assert_eq!(cache.ask("n", by(1, false)), Outcome::NotNumber);
+    });
+}
+
+#[test]
+fn items_expire_and_are_touched_and_flushed() {
+    both(|cache, away| {
+        cache.set_until("short", 1010);
+        cache.set_until("long", 1010);
+        cache.set_until("past", 1000);
+        away(cache);
+        assert_eq!(cache.ask("long", What::Touch { expires_s: 1100 }), Outcome::Touched);
+        assert_eq!(cache.ask("none", What::Touch { expires_s: 1100 }), Outcome::NotFound);
+        assert!(cache.get("past").is_none(), "an expiry in the past is at once");
+        assert!(cache.get("short").is_some());
+        cache.time_s = 1010;
+        assert!(cache.get("short").is_none());
+        assert_eq!(cache.get("long").expect("touched").expires_s, 1100);
+        assert_eq!(cache.ask("x", What::FlushAll { at_s: 1020 }), Outcome::Done);
+        cache.set_until("between", 0);
+        assert!(cache.get("long").is_some());
+        cache.time_s = 1020;
+        assert!(cache.get("long").is_none() && cache.get("between").is_none());
+        cache.set_until("after", 0);
+        assert!(cache.get("after").is_some());
+        assert_eq!(cache.ask("x", What::FlushAll { at_s: 0 }), Outcome::Done);
+        assert!(cache.get("after").is_none());
+    });
+}
+
+#[test]
+fn one_caller_is_told_to_fill_an_item_anew() {
+    both(|cache, away| {
+        let vivify = Get { vivify: Some(1030), ..Get::default() };
+        let item = cache.get_by("v", vivify).expect("made");
+        assert!(item.won && item.value.is_empty());
+        away(cache);
+        let item = cache.get_by("v", vivify).expect("there");
+        assert!(!item.won && item.taken);
+        cache.set_until("r", 1020);
+        away(cache);
+        let soon = Get { recache_s: Some(30), ..Get::default() };
+        assert!(cache.get_by("r", soon).expect("there").won);
+        let second = cache.get_by("r", soon).expect("there");
+        assert!(!second.won && second.taken);
+        cache.set_until("s", 0);
+        away(cache);
+        assert_eq!(cache.ask("s", What::Delete { cas: None, invalidate: Some(None) }), Outcome::Deleted);
+        let [first, second] = [cache.get("s").expect("stale"), cache.get("s").expect("stale")];
+        assert!(first.stale && first.won && second.stale && second.taken);
+        cache.set_until("s", 0);
+        let fresh = cache.get("s").expect("fresh");
+        assert!(!fresh.stale && !fresh.taken && !fresh.fetched);
+        assert!(cache.get("s").expect("fresh").fetched);
+    });
+}
+
+#[test]
+fn large_items_span_sectors_and_blocks_and_too_large_ones_are_refused() {
+    both(|cache, away| {
+        let big = "b".repeat(8 << 10);
+        stored(&cache.store("big", Mode::Set, &big));
+        away(cache);
+        assert_eq!(cache.value("big").as_deref(), Some(&big[..]));
+        let size = cache.get_by("big", Get { without_value: true, ..Get::default() }).expect("there");
+        assert_eq!((size.size, size.value.len()), (8 << 10, 0));
+        assert_eq!(cache.store("big", Mode::Append, "more"), Outcome::TooLarge);
+        assert_eq!(cache.value("big"), None, "what was there is not the newest");
+    });
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_in_a_sentence() {
+    let refused = |config: &KvConfig, flash: Flash| match build(flash, config, SimTime::ZERO) {
+        Ok(_) => panic!("it was taken"),
+        Err(why) => why,
+    };
+    let config = KvConfig::new(EngineKind::Original);
+    assert_eq!(
+        refused(&KvConfig { growth_factor: 1.0, ..config.clone() }, Flash::blocks(9, 1)),
+        "growth_factor = 1: allowed: 1.01 to 4"
+    );
+    assert_eq!(
+        refused(&KvConfig::new(EngineKind::Direct), Flash::blocks(9, 1)),
+        "engine \"direct\" needs an open-channel namespace, and the drive has none"
+    );
+    assert_eq!(
+        refused(&config, Flash::blocks(900, 1)),
+        "the flash has room for 0 slabs of 1114112 bytes; a cache needs at least 4"
+    );
+}
