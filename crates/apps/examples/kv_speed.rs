@@ -46,7 +46,9 @@ impl Drive for Memory {
     }
 
     fn advance(&mut self, now: SimTime) {
-        while let Some((at, mut command)) = self.pending.pop_front_if(|(at, _)| *at <= now) {
+        while self.pending.front().is_some_and(|(at, _)| *at <= now)
+            && let Some((at, mut command)) = self.pending.pop_front()
+        {
             let began = Instant::now();
             let from = command.lba.0 as usize * SECTOR;
             let place = from..from + command.data.len();

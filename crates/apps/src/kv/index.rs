@@ -90,7 +90,7 @@ impl Entry {
     #[inline]
     pub fn access(&mut self, time_s: u32) {
         let hits = (self.hits() + 1).min(3);
-        let kept = self.word & ((1 << HITS) - 1 | STALE | WON);
+        let kept = self.word & (((1 << HITS) - 1) | STALE | WON);
         self.word = kept | FETCHED | u64::from(hits) << HITS | u64::from(time_s & ACCESS_MASK) << ACCESS;
     }
 
@@ -162,7 +162,7 @@ impl Index {
     #[inline]
     fn home(bits: u32, homes: u32, top: u32) -> usize {
         // The bits below those of the segment.
-        (u64::from(top << bits) * u64::from(homes) >> 32) as usize
+        ((u64::from(top << bits) * u64::from(homes)) >> 32) as usize
     }
 
     /// Where `hash` is, or where it belongs.

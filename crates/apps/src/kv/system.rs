@@ -8,6 +8,7 @@ use pellucid_prism::{Monitor, MonitorConfig, MonitorError, Request};
 /// A cache on a drive. Calls are those of [`Stack`]: `ask` and `advance` move time forward, `answer` hands out answers, `next_event` says
 /// when to come back.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
 pub enum System<D> {
     /// No library between: `original` and `direct`.
     Plain(Stack<Kv, D>),

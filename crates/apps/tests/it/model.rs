@@ -313,9 +313,6 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 fn each_seed(count: u64, run: impl Fn(EngineKind, u64) + std::panic::RefUnwindSafe) {
     for seed in seeds(count) {
         for engine in ENGINES {
-            if option_env!("KV_LOUD").is_some() {
-                eprintln!("{seed} {engine:?}");
-            }
             let done = std::panic::catch_unwind(|| run(engine, seed));
             assert!(done.is_ok(), "engine {}, KV_SEED={seed}", engine.name());
         }

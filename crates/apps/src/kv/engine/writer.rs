@@ -69,7 +69,7 @@ impl Writer {
             let from = write.sent;
             let end = (from / self.boundary + 1) * self.boundary;
             // What belongs to another block waits until this one has ended well.
-            if from % self.boundary == 0 && write.outstanding > 0 {
+            if from.is_multiple_of(self.boundary) && write.outstanding > 0 {
                 continue;
             }
             let to = (from + self.piece).min(end).min(self.slab_bytes);
