@@ -1,7 +1,7 @@
 //! Connections that are cut, answers that are not heard, and power that goes: nothing acknowledged is lost.
 
 use crate::common::{chunk_config, chunks};
-use crate::{BLOCK, Model, Running, host, serve};
+use crate::{BLOCK, Model, Running, host, host_on_zones, serve, zoned};
 use pellucid_device::Device;
 use pellucid_flash::Nanos;
 use pellucid_serve::Time;
@@ -87,6 +87,18 @@ fn a_cut_connection_loses_nothing() {
     let host = host("remote-cut-host", proxy.address, false);
     undisturbed(&host, 8, || proxy.cut());
     assert_eq!(host.logged("event=remote-lost"), 8);
+    host.stop();
+}
+
+/// Zones have write pointers as chunks do, by which what was under way is settled.
+#[test]
+fn a_cut_connection_to_a_zoned_drive_loses_nothing() {
+    let drive = serve("remote-zones", 0, Time::Paced { dilation: 1.0 }, || zoned().into());
+    let proxy = Proxy::new(drive.nvme);
+    let host = host_on_zones("remote-zones-host", proxy.address);
+    undisturbed(&host, 8, || proxy.cut());
+    assert_eq!(host.logged("event=remote-lost"), 8);
+    assert_eq!(host.logged("event=remote-gone"), 0);
     host.stop();
 }
 

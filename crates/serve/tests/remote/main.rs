@@ -7,6 +7,7 @@ mod lost;
 use base64::Engine;
 use common::{Client, NQN, ask_control, chunk_namespace, chunks, config, listen, pattern, scratch, zones};
 use pellucid_device::{Device, Namespace};
+use pellucid_flash::{Drive, Interface};
 use pellucid_ftl::Management;
 use pellucid_host::{HostFtlConfig, LayerConfig, ZoneChunksConfig};
 use pellucid_media::StoreKind;
@@ -88,6 +89,28 @@ fn host_as(name: &str, config: RemoteConfig) -> Running {
         let settings = HostFtlConfig { over_provisioning: 0.5, ..HostFtlConfig::default() };
         Served::on_remote(remote, &[LayerConfig::HostFtl(settings)]).expect("a start")
     })
+}
+
+/// The same on the zones of a drive.
+fn host_on_zones(name: &str, address: SocketAddr) -> Running {
+    serve(name, 0, Time::Paced { dilation: 1.0 }, move || {
+        let remote = Remote::connect(remote_config(address)).expect("a drive to stand on");
+        assert!(matches!(Drive::interface(&remote, 0), Some(Interface::Zoned(_))));
+        let chunks = ZoneChunksConfig { width: 2, ..ZoneChunksConfig::default() };
+        let ftl =
+            HostFtlConfig { over_provisioning: 1.0, finish_chunks: true, ..HostFtlConfig::default() };
+        let layers = [LayerConfig::ZoneChunks(chunks), LayerConfig::HostFtl(ftl)];
+        Served::on_remote(remote, &layers).expect("a start")
+    })
+}
+
+/// A drive of zones, in memory.
+fn zoned() -> Device {
+    let mut config = config(StoreKind::Ram);
+    config.media.metadata_bytes = 16;
+    config.media.geometry.spare_bytes = 256;
+    config.namespaces = vec![Namespace::Zoned { zones: zones(0..config.media.geometry.blocks) }];
+    Device::new(&config).expect("a good configuration")
 }
 
 impl Running {
