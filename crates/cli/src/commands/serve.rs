@@ -54,7 +54,7 @@ pub struct Serve {
     /// With --remote none, or one description whose [host.ftl] counts
     #[arg(value_name = "DRIVE", required_unless_present = "remote")]
     drives: Vec<String>,
-    /// Put a host FTL in front of an open-channel drive that another process serves over NVMe/TCP, and serve that: HOST:PORT, and
+    /// Put a host FTL in front of an open-channel or zoned drive that another process serves over NVMe/TCP, and serve that: HOST:PORT, and
     /// /NQN if there are several subsystems. Its namespace is the first open-channel one, or host.ftl.namespace + 1
     #[arg(long, value_name = "ADDR[/NQN]")]
     remote: Option<RemoteDrive>,
