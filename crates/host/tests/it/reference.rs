@@ -103,6 +103,7 @@ impl Reference {
     }
 
     /// From now on no write or reset of these chunks ends well.
+    #[allow(dead_code, reason = "the tests of the flash library use it")]
     pub fn kill(&mut self, chunks: std::ops::Range<u32>) {
         self.dying = chunks;
     }
@@ -196,7 +197,9 @@ impl Reference {
 
     fn write(&mut self, command: &Command, torn: bool) {
         let (image, full) = (self.image_bytes, self.geometry.chunk_sectors as usize);
-        let metadata = &command.vector.as_ref().expect("a host FTL writes out-of-band data").metadata;
+        // Zeros, where there are none.
+        let mut metadata = command.vector.as_ref().map_or_else(Vec::new, |vector| vector.metadata.clone());
+        metadata.resize(command.sectors as usize * Vector::METADATA_BYTES, 0);
         let sectors: Vec<Sector> = (0..command.sectors as usize)
             .map(|i| match torn {
                 true => Sector::Torn,

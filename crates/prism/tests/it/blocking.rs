@@ -40,6 +40,12 @@ fn policy_calls_read_what_was_written_and_refuse_the_rest() {
     assert!(!found.is_empty() && found.iter().all(|found| found.mark.is_none()), "{found:?}");
 }
 
+#[test]
+fn the_raw_example_collects_channel_by_channel() {
+    let said = crate::gc_raw::run().expect("it runs");
+    assert!(said.contains(" erased") && !said.contains(" 0 blocks") && !said.starts_with("0 "), "{said}");
+}
+
 fn page(at: u32) -> Vec<u8> {
     (0..4 * 512).map(|byte| (byte as u32 + 31 * at) as u8).collect()
 }

@@ -19,6 +19,9 @@ mod reference;
 #[allow(dead_code, reason = "its main")]
 mod gc_function;
 
+#[path = "../../examples/gc_raw.rs"]
+#[allow(dead_code, reason = "its main")]
+mod gc_raw;
 #[path = "../../examples/init_policy.rs"]
 #[allow(dead_code, reason = "its main")]
 mod init_policy;
