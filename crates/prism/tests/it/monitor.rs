@@ -417,6 +417,32 @@ fn cuts_at_every_event_while_blocks_fail() {
     }
 }
 
+/// What is written to a spare counts as soon as the application has been told that its block is erased.
+#[test]
+fn a_block_is_replaced_for_good_before_its_erase_ends() {
+    for seed in 0..40 {
+        let mut world = World::usual(seed, Faults::default(), 0);
+        world.work(150, |_| {});
+        world.settle();
+        let app = &world.apps["cold"];
+        let at = app.blocks.iter().position(|block| !block.pages.is_empty()).expect("something is written");
+        let lba = World::lba(app, at, 0);
+        let (id, name) = (app.id.0, "cold".to_string());
+        world.monitor.drive.faults.reset = 1.0;
+        let reset = Command { namespace: id, ..Command::new(1, Opcode::Reset, lba, 0, Vec::new()) };
+        assert_eq!(world.ask(reset).status, Status::Success);
+        world.monitor.drive.faults.reset = 0.0;
+        assert_eq!(world.monitor.statistics(AppId(id)).expect("open").replaced_blocks, 1);
+        let (data, metadata) = World::images(&[seed as u8], 0);
+        let mut write = Command::new(2, Opcode::Write, lba, PAGE as u32, data);
+        write.vector = Some(Box::new(Vector { metadata, ..Vector::default() }));
+        assert_eq!(world.ask(Command { namespace: id, ..write }).status, Status::Success);
+        world.apps.get_mut(&name).expect("there").blocks[at] =
+            Block { pages: vec![Some(seed as u8)], ..Block::default() };
+        world.cut();
+    }
+}
+
 /// A LUN whose every write and erase fails from some moment on; its blocks can still be read.
 #[test]
 fn a_dying_lun_takes_nobody_else_with_it() {
