@@ -185,7 +185,7 @@ impl<D: Drive> Shared<D> {
             )));
         }
         let (work, stage) = match target.host_ftl(settings) {
-            None => (Work::Raw(ChunkView::range(self.geometry, target.units)), Stage::Ready),
+            None => (Work::Raw(Box::new(ChunkView::range(self.geometry, target.units))), Stage::Ready),
             Some(config) => {
                 let config = HostFtlConfig { namespace: self.namespace, ..config };
                 let layer = HostFtl::new(

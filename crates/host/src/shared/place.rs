@@ -44,7 +44,7 @@ pub enum TargetEvent {
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Block(Box<HostFtl>),
-    Raw(ChunkView),
+    Raw(Box<ChunkView>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -58,6 +58,7 @@ fn config(wear_gap: u32) -> MonitorConfig {
 }
 
 impl World {
+    #[allow(clippy::print_stdout, reason = "a test that fails shows its seed")]
     fn new(drive: Reference, config: MonitorConfig, seed: u64) -> World {
         println!("seed {seed}");
         let monitor = Monitor::start(drive, config.clone(), SimTime::ZERO).expect("blank media");
