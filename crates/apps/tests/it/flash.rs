@@ -40,6 +40,8 @@ pub struct Flash {
     serial: u64,
     /// Commands carried out.
     pub carried_out: u64,
+    /// After so many nothing happens any more: the power is off.
+    pub cut_at: Option<u64>,
     rng: Rng,
 }
 
@@ -86,6 +88,7 @@ impl Flash {
             done: VecDeque::new(),
             serial: 0,
             carried_out: 0,
+            cut_at: None,
             rng: Rng::stream(seed, "flash"),
         }
     }
@@ -298,7 +301,9 @@ impl Drive for Flash {
     }
 
     fn advance(&mut self, now: SimTime) {
-        while let Some(first) = self.pending.first_entry().filter(|first| first.key().0 <= now) {
+        while self.cut_at.is_none_or(|cut| self.carried_out < cut)
+            && let Some(first) = self.pending.first_entry().filter(|first| first.key().0 <= now)
+        {
             let completed = first.key().0;
             let (submitted, command) = first.remove();
             let (command, status) = self.carry_out(command);
@@ -313,6 +318,9 @@ impl Drive for Flash {
     }
 
     fn next_event(&self) -> Option<SimTime> {
+        if self.cut_at.is_some_and(|cut| self.carried_out >= cut) {
+            return None;
+        }
         self.pending.first_key_value().map(|((at, _), _)| *at)
     }
 
