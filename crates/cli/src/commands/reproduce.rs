@@ -125,6 +125,7 @@ fn failure(error: ReproduceError) -> Failure {
     match error {
         ReproduceError::Spec(error) => error.into(),
         ReproduceError::Experiment(error) => error.into(),
+        ReproduceError::Kv(error) => Failure::asked(error),
     }
 }
 

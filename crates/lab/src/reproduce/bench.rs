@@ -5,9 +5,11 @@
 
 use super::latency::LatencyStudy;
 use super::pblk::PblkStudy;
+use super::prism::{ServerStudy, SizeStudy};
 use super::throughput::ThroughputStudy;
 use crate::drive::{RunError, Target};
 use crate::experiment::{self, ExperimentError, execute_on, parse_job, prepare};
+use crate::kv::KvError;
 use crate::report::{Direction, Report};
 use crate::spec::{self, Spec, SpecError};
 use crate::workload::Job;
@@ -38,6 +40,9 @@ pub enum ReproduceError {
     /// The experiment failed.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
+    /// A cache failed.
+    #[error(transparent)]
+    Kv(#[from] KvError),
 }
 
 impl From<RunError> for ReproduceError {
@@ -142,6 +147,8 @@ pub struct Bench {
     throughput: OnceLock<ThroughputStudy>,
     latency: OnceLock<LatencyStudy>,
     pblk: OnceLock<PblkStudy>,
+    sizes: OnceLock<SizeStudy>,
+    server: OnceLock<ServerStudy>,
 }
 
 impl Bench {
@@ -149,8 +156,9 @@ impl Bench {
     /// make an experiment what it is.
     pub fn new(threads: usize, seed: u64, sets: Vec<String>) -> Bench {
         let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (sizes, server) = (OnceLock::new(), OnceLock::new());
         let (last, shorter) = (Vec::new(), 1);
-        Bench { threads: threads.max(1), seed, sets, last, shorter, throughput, latency, pblk }
+        Bench { threads: threads.max(1), seed, sets, last, shorter, throughput, latency, pblk, sizes, server }
     }
 
     /// A bench of the tests: measurements that are `shorter` so many times, of drives with `last` behind all other overrides.
@@ -192,6 +200,16 @@ impl Bench {
     /// The study behind Figs. 33 to 35, run once.
     pub(super) fn pblk(&self) -> Result<&PblkStudy, ReproduceError> {
         once(&self.pblk, || PblkStudy::run(self))
+    }
+
+    /// The study behind Figs. 4 and 5 of Prism-SSD, run once.
+    pub(super) fn sizes(&self) -> Result<&SizeStudy, ReproduceError> {
+        once(&self.sizes, || SizeStudy::run(self))
+    }
+
+    /// The study behind Figs. 6 and 7 of Prism-SSD, run once.
+    pub(super) fn server(&self) -> Result<&ServerStudy, ReproduceError> {
+        once(&self.server, || ServerStudy::run(self))
     }
 
     /// `work` on each of the `points`, on all threads; results in the order of the points.

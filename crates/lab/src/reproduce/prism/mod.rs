@@ -1,0 +1,162 @@
+//! P1 to P6: a key-value cache on flash with five storage engines (Prism-SSD, section VI-A).
+//!
+//! ```text
+//!  hit ratio, throughput (P1, P2)    clients ─get─► cache ─miss─► database        5 engines x 4 sizes of the cache
+//!  cache server (P3, P4)             clients ─set, get─► cache                    5 engines x 4 shares of sets
+//!  garbage collection (P5)           clients ─set─► cache, 50 GB of 30 GB         5 engines
+//! ```
+//! # Scale
+//!
+//! The paper's 30 GB are 62.6 MiB here. A block, and a slab with it, is 32 KiB instead of 8 MiB, and the time to erase it is as much
+//! shorter; pages are 4 KiB instead of 16 and are programmed in a quarter of the time. So what is written, read and erased a second for each parallel
+//! unit is that of the `memblaze` preset, and so are items and their sizes; flash has 2,004 blocks, the paper's 3,840. One LUN of each of
+//! the 12 channels takes part: the paper does not say how many LUNs its 30 GB had.
+//!
+//! # What is assumed, and what is fitted
+//!
+//! | | value | |
+//! |---|---|---|
+//! | sizes of keys and values | ETC's laws ([`crate::kv::laws`]) | published |
+//! | popularity in P1 and P2 | generalized Pareto, scale 3 % of the keys, shape 0.1 | **fitted** to the two published hit ratios of static over-provisioning; those of dynamic follow |
+//! | deviation of the Normal law of P3 to P5 | 6 % of the keys | **fitted** to P5's key-value copies of DIDACache over those of Original; all else follows |
+//! | spare space of Original's drive | 7 % beyond what it shows | assumed |
+//! | cost of a command | the kernel's block stack 5 + 3 us, a user-level library 2 + 1 us, without the library 0.2 us less | assumed |
+//! | cost of a request, of a KiB moved | 3 us; 100 ns, 250 ns through the kernel | assumed |
+//! | database | 12 queries at a time, each 100 us and 100 us more on average | assumed; P2 shows it at half and twice this |
+
+mod lines;
+mod server;
+mod tables;
+
+pub(super) use lines::lines;
+pub(super) use server::{ServerStudy, latency, ratios};
+pub(super) use tables::{SizeStudy, collection, hit_ratios, throughput};
+
+use super::ReproduceError;
+use super::bench::Bench;
+use crate::kv::laws::{KeySize, Popularity, ValueSize};
+use crate::kv::{ClientsConfig, Experiment, OnMiss, Workload, WorkloadConfig};
+use crate::spec;
+use pellucid_apps::kv::EngineKind;
+use pellucid_flash::Nanos;
+
+/// Channels, and LUNs of each.
+const CHANNELS: u32 = 12;
+/// Blocks of each LUN.
+const BLOCKS: u32 = 167;
+const BLOCK_BYTES: u64 = 32 << 10;
+/// Spare space of the drive under `original`.
+const DRIVE_SPARE: f64 = 0.07;
+/// Bytes of a key and its value on average, by ETC's laws.
+const ITEM_BYTES: f64 = 365.0;
+/// The longest value: an eighth of a slab. Longer ones have a probability of 0.02 %.
+const VALUE_MAX: u32 = 4096;
+
+/// The drive: `memblaze` at the scale of this page.
+const DRIVE: &str = r#"
+[drive.media]
+channels = 12
+ways = 1
+pages = 8
+page_size = "4KiB"
+spare_size = 64
+sector_size = "4KiB"
+unit_size = "4KiB"
+cell = "slc"
+store = "ram"
+[drive.media.timing]
+read = "50us"
+program = "187us"
+erase = "12us"
+channel_rate = "200MB/s"
+[drive.ftl]
+gc_low = 1
+wear.dynamic = false
+durability = "volatile"
+placement = "channel-first"
+[drive.buffer]
+entries = 64
+write = "write-through"
+retain = false
+[kv]
+slab = "32KiB"
+memory = "2MiB"
+item_max = 8000
+keep = "valid"
+[kv.cpu]
+ask = "3us"
+"#;
+
+/// Name of an engine as the paper has it.
+fn name(engine: EngineKind) -> &'static str {
+    match engine {
+        EngineKind::Original => "Original",
+        EngineKind::Policy => "Policy",
+        EngineKind::Function => "Function",
+        EngineKind::Raw => "Raw",
+        EngineKind::Direct => "DIDACache",
+    }
+}
+
+/// Blocks of a LUN in a measurement that is `shorter` so many times.
+fn blocks(bench: &Bench) -> u32 {
+    (BLOCKS / bench.shorter()).max(24)
+}
+
+/// Bytes of flash in a measurement.
+fn flash_bytes(bench: &Bench) -> f64 {
+    f64::from(CHANNELS * blocks(bench)) * BLOCK_BYTES as f64
+}
+
+/// A cache with this engine, and clients.
+fn experiment(
+    bench: &Bench,
+    engine: EngineKind,
+    clients: ClientsConfig,
+) -> Result<Experiment, ReproduceError> {
+    let mut sets = vec![format!("kv.engine={}", engine.name())];
+    let kernel = engine == EngineKind::Original;
+    let blocks = f64::from(blocks(bench));
+    if kernel {
+        sets.push(format!("ftl.over_provisioning={DRIVE_SPARE}"));
+        sets.push(format!("media.blocks={}", (blocks * (1.0 + DRIVE_SPARE)).ceil()));
+    } else {
+        sets.push(format!("media.blocks={blocks}"));
+        sets.push("drive.namespace=[{ interface = \"open-channel\" }]".into());
+    }
+    if !engine.owns_blocks() {
+        sets.push("kv.over_provisioning=0.25".into());
+    }
+    let (command, completion, kib) = match engine {
+        EngineKind::Original => (5000, 3000, 250),
+        EngineKind::Direct => (1800, 1000, 100),
+        EngineKind::Policy | EngineKind::Function | EngineKind::Raw => (2000, 1000, 100),
+    };
+    sets.push(format!("kv.cpu.command={command}"));
+    sets.push(format!("kv.cpu.completion={completion}"));
+    sets.push(format!("kv.cpu.kib={kib}"));
+    let spec = spec::from_str(DRIVE, "the drive of the claim", &bench.sets_with(&sets))?;
+    Ok(Experiment::new(&spec, clients)?)
+}
+
+/// Requests for `keys` keys.
+fn workload(bench: &Bench, keys: u64, popularity: Popularity, set_share: f64) -> Workload {
+    let config = WorkloadConfig {
+        keys,
+        popularity,
+        key_size: KeySize::Etc,
+        value_size: ValueSize::EtcTail { max: VALUE_MAX },
+        set_share,
+        seed: bench.seed(),
+    };
+    Workload::new(config).expect("a workload of constants")
+}
+
+fn clients(bench: &Bench, count: u32, on_miss: OnMiss) -> ClientsConfig {
+    ClientsConfig { count, think: Nanos::from_us(50), on_miss, seed: bench.seed() }
+}
+
+/// How much more, as a share: 0.1 for 10 %.
+fn over(a: f64, b: f64) -> f64 {
+    a / b - 1.0
+}
