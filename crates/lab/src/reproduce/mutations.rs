@@ -35,6 +35,7 @@ struct Size {
 }
 
 const SHORT: Size = Size { shorter: 12, drive: &[] };
+const CACHE: Size = Size { shorter: 3, drive: &[] };
 
 const fn mutation(
     claim: &'static str,
@@ -193,6 +194,48 @@ static MUTATIONS: &[Mutation] = &[
         SHORT,
     ),
     mutation("B6", "FAST, at random", "twice the log blocks", &["ftl.log_blocks=8"], SHORT),
+    mutation(
+        "B4",
+        "hit ratio, 1 keys",
+        "victims with most obsolete items, of which the valid ones are kept",
+        &["kv.victim=most-obsolete", "kv.keep=valid"],
+        CACHE,
+    ),
+    mutation(
+        "P1",
+        "hit ratio, Raw, cache of 12 %",
+        "static over-provisioning for all",
+        &["kv.over_provisioning=0.25"],
+        CACHE,
+    ),
+    mutation(
+        "P2",
+        "throughput, Raw over Original, cache of 10 %",
+        "static over-provisioning for all, and calls that cost the same",
+        &["kv.over_provisioning=0.25", "kv.cpu.command=2us", "kv.cpu.completion=1us", "kv.cpu.kib=100ns"],
+        CACHE,
+    ),
+    mutation(
+        "P3",
+        "throughput, sets only, Raw over Original",
+        "nothing of a victim is kept, so nothing is copied",
+        &["kv.keep=nothing"],
+        CACHE,
+    ),
+    mutation(
+        "P4",
+        "mean latency, sets only, Policy / Original",
+        "nothing is copied, and calls cost the same",
+        &["kv.keep=nothing", "kv.cpu.command=2us", "kv.cpu.completion=1us", "kv.cpu.kib=100ns"],
+        CACHE,
+    ),
+    mutation(
+        "P5",
+        "key-value copies, DIDACache / Original",
+        "two modes for none: the most obsolete slab always",
+        &["kv.victim=most-obsolete"],
+        CACHE,
+    ),
 ];
 
 /// Claims whose wrong models are tested elsewhere, and where.
@@ -200,6 +243,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("L2", "each case of crates/lab/src/conformance asserts what it expects of drives of its own"),
     ("B5", "policies.rs: a_drive_that_is_greedy_whatever_it_is_told_misses"),
     ("B7", "data_sheets.rs: a_wrong_model_misses"),
+    ("P6", "prism/lines.rs: a_wrong_order_misses"),
 ];
 
 fn outcome(mutation: &Mutation, wrong: &[&str]) -> Outcome {
@@ -262,6 +306,12 @@ a_wrong_model_misses! {
     b1_misses_a_wrong_model: "B1",
     b2_misses_a_wrong_model: "B2",
     b6_misses_a_wrong_model: "B6",
+    b4_misses_a_wrong_model: "B4",
+    p1_misses_a_wrong_model: "P1",
+    p2_misses_a_wrong_model: "P2",
+    p3_misses_a_wrong_model: "P3",
+    p4_misses_a_wrong_model: "P4",
+    p5_misses_a_wrong_model: "P5",
     #[ignore = "minutes: with smaller blocks the range is another one"]
     b3_misses_a_wrong_model: "B3",
 }

@@ -20,8 +20,8 @@
 //! | popularity in P1 and P2 | generalized Pareto, scale 3 % of the keys, shape 0.1 | **fitted** to the two published hit ratios of static over-provisioning; those of dynamic follow |
 //! | deviation of the Normal law of P3 to P5 | 6 % of the keys | **fitted** to P5's key-value copies of DIDACache over those of Original; all else follows |
 //! | spare space of Original's drive | 7 % beyond what it shows | assumed |
-//! | cost of a command | the kernel's block stack 5 + 3 us, a user-level library 2 + 1 us, without the library 0.2 us less | assumed |
-//! | cost of a request, of a KiB moved | 3 us; 100 ns, 250 ns through the kernel | assumed |
+//! | cost of a command | the kernel's block stack 10 + 5 us, a user-level library 2 + 1 us, without the library 0.2 us less | assumed |
+//! | cost of a request, of a KiB moved | 3 us; 100 ns, 300 ns through the kernel | assumed |
 //! | database | 12 queries at a time, each 100 us and 100 us more on average | assumed; P2 shows it at half and twice this |
 
 mod lines;
@@ -128,7 +128,7 @@ fn experiment(
         sets.push("kv.over_provisioning=0.25".into());
     }
     let (command, completion, kib) = match engine {
-        EngineKind::Original => (5000, 3000, 250),
+        EngineKind::Original => (10_000, 5000, 300),
         EngineKind::Direct => (1800, 1000, 100),
         EngineKind::Policy | EngineKind::Function | EngineKind::Raw => (2000, 1000, 100),
     };
