@@ -307,10 +307,15 @@ a_wrong_model_misses! {
     b2_misses_a_wrong_model: "B2",
     b6_misses_a_wrong_model: "B6",
     b4_misses_a_wrong_model: "B4",
+    #[ignore = "minutes; not tried yet at this size"]
     p1_misses_a_wrong_model: "P1",
+    #[ignore = "minutes; not tried yet at this size"]
     p2_misses_a_wrong_model: "P2",
+    #[ignore = "minutes; not tried yet at this size"]
     p3_misses_a_wrong_model: "P3",
+    #[ignore = "minutes; not tried yet at this size"]
     p4_misses_a_wrong_model: "P4",
+    #[ignore = "minutes; not tried yet at this size"]
     p5_misses_a_wrong_model: "P5",
     #[ignore = "minutes: with smaller blocks the range is another one"]
     b3_misses_a_wrong_model: "B3",
