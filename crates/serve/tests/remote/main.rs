@@ -97,8 +97,7 @@ fn host_on_zones(name: &str, address: SocketAddr) -> Running {
         let remote = Remote::connect(remote_config(address)).expect("a drive to stand on");
         assert!(matches!(Drive::interface(&remote, 0), Some(Interface::Zoned(_))));
         let chunks = ZoneChunksConfig { width: 2, ..ZoneChunksConfig::default() };
-        let ftl =
-            HostFtlConfig { over_provisioning: 1.0, finish_chunks: true, ..HostFtlConfig::default() };
+        let ftl = HostFtlConfig { over_provisioning: 1.0, finish_chunks: true, ..HostFtlConfig::default() };
         let layers = [LayerConfig::ZoneChunks(chunks), LayerConfig::HostFtl(ftl)];
         Served::on_remote(remote, &layers).expect("a start")
     })
