@@ -84,6 +84,11 @@ impl Served {
         self.tower.bottom_mut().device_mut()
     }
 
+    /// What stands on the drive, and the drive.
+    pub(crate) fn into_tower(self) -> Tower<Bottom> {
+        self.tower
+    }
+
     /// The drive itself, if it is modelled in this process.
     pub(crate) fn into_device(self) -> Option<Device> {
         self.tower.into_bottom().into_device()

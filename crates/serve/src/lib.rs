@@ -1,4 +1,4 @@
-//! A drive in real time: sockets, the pacer, and the protocols that hosts speak.
+//! A drive, or a cache on one, in real time: sockets, the pacer, and the protocols that hosts and clients speak.
 //!
 //! ```text
 //!  listener ─► connection ─► Session (NBD, NVMe/TCP) ─► Port ─► Core ─► Device
@@ -31,6 +31,7 @@ mod engine;
 pub mod event;
 mod file_drive;
 mod hub;
+pub mod kv;
 pub mod nbd;
 pub mod nvme;
 mod output;

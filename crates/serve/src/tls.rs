@@ -8,11 +8,13 @@
 
 mod layer;
 mod records;
+mod secured;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use layer::{Engine, Layer, refused};
 pub(crate) use records::Tls;
+pub(crate) use secured::Secured;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

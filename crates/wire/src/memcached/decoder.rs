@@ -83,7 +83,7 @@ impl Decoder {
     ///
     /// # Errors
     /// A line that is too long; from then on always.
-    pub fn decode<'a>(&'a mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, DecodeError> {
+    pub fn decode<'a, 'i: 'a>(&'a mut self, input: &mut &'i [u8]) -> Result<Option<Event<'a>>, DecodeError> {
         loop {
             return match self.state {
                 State::Failed => Err(DecodeError),
@@ -169,7 +169,7 @@ impl Decoder {
         self.at = 0;
     }
 
-    fn line<'a>(&'a mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, DecodeError> {
+    fn line<'a, 'i: 'a>(&'a mut self, input: &mut &'i [u8]) -> Result<Option<Event<'a>>, DecodeError> {
         if self.at > 0 {
             self.forget();
         }
@@ -195,7 +195,7 @@ impl Decoder {
     }
 
     /// A whole line, which is no get; its end is at `end` of the input.
-    fn command<'a>(&'a mut self, carried: bool, end: usize, input: &mut &'a [u8]) -> Event<'a> {
+    fn command<'a, 'i: 'a>(&'a mut self, carried: bool, end: usize, input: &mut &'i [u8]) -> Event<'a> {
         let (line, rest) = input.split_at(end);
         *input = rest;
         // All of it is used with the event.
@@ -210,12 +210,12 @@ impl Decoder {
     }
 
     /// A whole line, which is a get whose keys begin at the place that `head` has.
-    fn get<'a>(
+    fn get<'a, 'i: 'a>(
         &'a mut self,
         head: Result<(GetKind, usize), ErrorLine>,
         carried: bool,
         end: usize,
-        input: &mut &'a [u8],
+        input: &mut &'i [u8],
     ) -> Option<Event<'a>> {
         let line = stripped(if carried { &self.carry } else { &input[..end] });
         let checked = head.and_then(|(kind, at)| {
@@ -240,13 +240,13 @@ impl Decoder {
         }
     }
 
-    fn keys<'a>(&'a mut self, kind: GetKind, input: &mut &'a [u8]) -> Option<Event<'a>> {
+    fn keys<'a, 'i: 'a>(&'a mut self, kind: GetKind, input: &mut &'i [u8]) -> Option<Event<'a>> {
         self.state = State::Keys(kind);
         self.key(kind, input)
     }
 
     #[cold]
-    fn long_line<'a>(&'a mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, DecodeError> {
+    fn long_line<'a, 'i: 'a>(&'a mut self, input: &mut &'i [u8]) -> Result<Option<Event<'a>>, DecodeError> {
         // So much that the command can be seen, whatever came in which piece.
         let missing = LINE_BYTES_MAX.saturating_sub(self.carry.len()).min(input.len());
         self.carry.extend_from_slice(&input[..missing]);
@@ -265,7 +265,7 @@ impl Decoder {
     }
 
     /// The next key. A word is known when what ends it is.
-    fn key<'a>(&'a mut self, kind: GetKind, input: &mut &'a [u8]) -> Option<Event<'a>> {
+    fn key<'a, 'i: 'a>(&'a mut self, kind: GetKind, input: &mut &'i [u8]) -> Option<Event<'a>> {
         while self.carry.get(self.at) == Some(&b' ') {
             self.at += 1;
         }
@@ -296,7 +296,7 @@ impl Decoder {
 
     /// The same of a word that begins in `carry`.
     #[cold]
-    fn carried_key<'a>(&'a mut self, kind: GetKind, input: &mut &'a [u8]) -> Option<Event<'a>> {
+    fn carried_key<'a, 'i: 'a>(&'a mut self, kind: GetKind, input: &mut &'i [u8]) -> Option<Event<'a>> {
         let start = self.at;
         let end = match (end_of_word(&self.carry[start..]), end_of_word(input)) {
             (Some(end), _) => start + end,

@@ -1,0 +1,149 @@
+//! What holds the items: a cache on a drive, or anything else that answers the same requests.
+
+use crate::drive::{Bottom, Served};
+use crate::engine::{Answered, Backend};
+use pellucid_apps::kv::{Answer, Ask, ClassStatistics, KvConfig, KvStatistics, System, build};
+use pellucid_device::Device;
+use pellucid_flash::{Figure, SimTime};
+use pellucid_host::Tower;
+
+/// A backend of [`KvService`](super::KvService).
+pub trait Cache: Backend<Ask = Ask, Answer = Answer> {
+    /// An empty buffer for the value of a store.
+    fn buffer(&mut self) -> Vec<u8>;
+
+    /// Takes back the buffer of an answer's value, or one of [`Cache::buffer`].
+    fn give_back(&mut self, buffer: Vec<u8>);
+
+    /// What it counts.
+    fn statistics(&self) -> KvStatistics;
+
+    /// What it counts for each slab class.
+    fn classes(&self) -> Vec<ClassStatistics> {
+        Vec::new()
+    }
+
+    /// What it counts, by name.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    /// The drive of this process at the bottom.
+    fn device(&self) -> Option<&Device> {
+        None
+    }
+
+    /// From now on the drive is watched.
+    fn watch(&mut self) {}
+
+    /// Brings everything to where the next start finds it, and makes it durable.
+    ///
+    /// # Errors
+    /// What could not be kept, in a sentence.
+    fn put_away(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The cache on a drive.
+pub struct DriveCache {
+    system: System<Tower<Bottom>>,
+}
+
+impl DriveCache {
+    /// Puts a cache on a drive and lets it start.
+    ///
+    /// # Errors
+    /// Why it cannot, in a sentence.
+    pub fn new(drive: Served, config: &KvConfig) -> Result<DriveCache, String> {
+        let now = drive.now();
+        Ok(DriveCache { system: build(drive.into_tower(), config, now)? })
+    }
+
+    /// Does something to the drive of this process at the bottom; `or`: there is none.
+    fn on_device<T>(&mut self, or: T, act: impl FnOnce(&mut Device) -> T) -> T {
+        let now = self.system.now();
+        self.system.act_on_drive(now, |tower| tower.bottom_mut().device_mut().map_or(or, act))
+    }
+}
+
+impl Backend for DriveCache {
+    type Ask = Ask;
+    type Answer = Answer;
+
+    #[inline]
+    fn now(&self) -> SimTime {
+        self.system.now()
+    }
+
+    #[inline]
+    fn submit(&mut self, at: SimTime, tag: u32, ask: Ask) {
+        self.system.ask(at, Ask { tag, ..ask });
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<SimTime> {
+        self.system.next_event()
+    }
+
+    #[inline]
+    fn advance(&mut self, now: SimTime) {
+        self.system.advance(now);
+    }
+
+    #[inline]
+    fn outstanding(&self) -> usize {
+        self.system.asked() - self.system.answered()
+    }
+
+    #[inline]
+    fn completed(&self) -> usize {
+        self.system.answered()
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Answered<Answer>> {
+        let answer = self.system.answer()?;
+        Some(Answered { tag: answer.tag, at: answer.at, answer })
+    }
+}
+
+impl Cache for DriveCache {
+    fn buffer(&mut self) -> Vec<u8> {
+        self.system.kv_mut().buffer()
+    }
+
+    fn give_back(&mut self, buffer: Vec<u8>) {
+        self.system.kv_mut().give_back(buffer);
+    }
+
+    fn statistics(&self) -> KvStatistics {
+        self.system.statistics()
+    }
+
+    fn classes(&self) -> Vec<ClassStatistics> {
+        self.system.classes()
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.system.figures()
+    }
+
+    fn device(&self) -> Option<&Device> {
+        self.system.drive().bottom().device()
+    }
+
+    fn watch(&mut self) {
+        self.on_device((), |device| {
+            if !device.is_watched() {
+                device.watch();
+            }
+        });
+    }
+
+    fn put_away(&mut self) -> Result<(), String> {
+        let stopped = self.system.stop();
+        let synced = self.on_device(Ok(()), Device::sync);
+        stopped.and(synced.map_err(|error| error.to_string()))
+    }
+}

@@ -1,0 +1,308 @@
+//! A key-value cache as what a server serves: the memcached protocol at one end, a [`Cache`] at the other.
+//!
+//! ```text
+//!   Server ─► KvSession ─► KvService ─► Engine ─► Cache: the cache on a drive ([`DriveCache`])
+//! ```
+//! Invariant: every buffer of a value comes from the cache and goes back to it, or to the pool if it was sent without a copy.
+
+mod cache;
+mod replies;
+mod session;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use cache::{Cache, DriveCache};
+pub use session::KvSession;
+
+use crate::budget::large_part;
+use crate::control::Request;
+use crate::engine::{Answered, Engine, Entry, Route, Time};
+use crate::hub::Hub;
+use crate::service::{Done, Service};
+use crate::session::{ConnectionId, Session};
+use crate::tls::{Secured, Tls, TlsConfig};
+use pellucid_apps::kv::{Answer, Ask, Key, KvConfig, Outcome, What};
+use pellucid_device::Histogram;
+use pellucid_monitor::{Board, Figures};
+use replies::{Ended, Kind};
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The session of a new connection; with `tls` the client speaks TLS from its first byte.
+///
+/// # Errors
+/// What TLS says.
+pub fn session<C: Cache>(tls: Option<&TlsConfig>) -> Result<Box<dyn Session<KvService<C>>>, String> {
+    match tls {
+        None => Ok(Box::new(KvSession::default())),
+        Some(config) => {
+            let tls = Tls::begin(config).map_err(|why| format!("{why:?}"))?;
+            Ok(Box::new(Secured::new(KvSession::default(), tls)))
+        }
+    }
+}
+
+/// What clients have asked, as `stats` counts it.
+#[derive(Clone, Debug, Default)]
+struct Asked {
+    gets: u64,
+    hits: u64,
+    sets: u64,
+    touches: u64,
+    touch_hits: u64,
+    deletes: u64,
+    delete_hits: u64,
+    incrs: [u64; 2],
+    decrs: [u64; 2],
+    cas: [u64; 3],
+    flushes: u64,
+    meta: u64,
+    /// Wall time from input to answer: of requests that read, and of the others.
+    latency: [Histogram; 2],
+}
+
+/// A cache in service.
+pub struct KvService<C: Cache> {
+    engine: Engine<C>,
+    hub: Hub,
+    name: String,
+    config: KvConfig,
+    asked: Asked,
+    /// Of the wall clock when [`Service::now_ns`] was 0.
+    began_s: u64,
+    /// When the clock was last looked at.
+    clock_ns: u64,
+    now_s: u32,
+    /// About the largest value that was read lately.
+    expected_bytes: usize,
+    /// Gets since it was last made smaller.
+    expected_since: u32,
+    board: Option<Board>,
+    put_away: Option<Result<(), String>>,
+}
+
+/// After so many gets the expected size of a value is three quarters of what it was, unless there was a larger one.
+const EXPECTED_GETS: u32 = 1024;
+
+impl<C: Cache> KvService<C> {
+    /// Takes a cache into service. Time that is paced must have a dilation above 0.
+    pub fn new(name: &str, cache: C, config: &KvConfig, time: Time) -> KvService<C> {
+        let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
+        KvService {
+            engine: Engine::new(vec![cache], time),
+            hub: Hub::default(),
+            name: name.into(),
+            config: config.clone(),
+            asked: Asked::default(),
+            began_s,
+            clock_ns: 0,
+            now_s: began_s as u32,
+            expected_bytes: 0,
+            expected_since: 0,
+            board: None,
+            put_away: None,
+        }
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &C {
+        &self.engine.backends()[0]
+    }
+
+    fn cache_mut(&mut self) -> &mut C {
+        &mut self.engine.backends_mut()[0]
+    }
+
+    /// The cache as it is now.
+    pub fn into_cache(self) -> Option<C> {
+        self.engine.into_backends().pop()
+    }
+
+    /// The largest value that is taken.
+    fn item_max_bytes(&self) -> u32 {
+        self.config.item_max_bytes
+    }
+
+    /// Reads the clock.
+    #[inline]
+    fn look_at_clock(&mut self) -> u64 {
+        self.clock_ns = self.engine.now_ns();
+        self.now_s = (self.began_s + self.clock_ns / 1_000_000_000) as u32;
+        self.clock_ns
+    }
+
+    /// Seconds of the clock that expiry is counted in.
+    #[inline]
+    fn now_s(&self) -> u32 {
+        self.now_s
+    }
+
+    /// How large a value is that is read next, as far as can be known.
+    #[inline]
+    fn expected_bytes(&self) -> usize {
+        self.expected_bytes
+    }
+
+    #[inline]
+    fn expect_like(&mut self, bytes: usize) {
+        self.expected_since += 1;
+        if bytes > self.expected_bytes {
+            (self.expected_bytes, self.expected_since) = (bytes, 0);
+        } else if self.expected_since >= EXPECTED_GETS {
+            (self.expected_bytes, self.expected_since) = (self.expected_bytes / 4 * 3, 0);
+        }
+    }
+
+    /// An empty buffer for a value.
+    fn buffer(&mut self) -> Vec<u8> {
+        self.cache_mut().buffer()
+    }
+
+    /// Takes it back.
+    fn give_back(&mut self, buffer: Vec<u8>) {
+        self.cache_mut().give_back(buffer);
+    }
+
+    /// Hands a request to the cache; its answer comes as [`Session::completed`](crate::session::Session::completed).
+    #[inline]
+    fn ask(&mut self, connection: ConnectionId, number: u64, key: Key, what: What, bytes: usize) {
+        self.hub.budget.large += large_part(bytes);
+        let route = Route { connection, token: number };
+        self.engine.submit(0, route, bytes, Ask { tag: 0, time_s: self.now_s, key, what });
+    }
+
+    /// Counts a request by its outcome.
+    #[inline]
+    fn count(&mut self, kind: Kind, outcome: &Outcome) {
+        let asked = &mut self.asked;
+        match (kind, outcome) {
+            (Kind::Get { .. } | Kind::MetaGet, Outcome::Item(_)) => (asked.gets, asked.hits) = (asked.gets + 1, asked.hits + 1),
+            (Kind::Get { .. } | Kind::MetaGet, _) => asked.gets += 1,
+            (Kind::Store { cas }, outcome) => {
+                asked.sets += 1;
+                match outcome {
+                    Outcome::NotFound if cas => asked.cas[0] += 1,
+                    Outcome::Stored { .. } if cas => asked.cas[1] += 1,
+                    Outcome::Exists => asked.cas[2] += 1,
+                    _ => {}
+                }
+            }
+            (Kind::MetaStore, _) => asked.sets += 1,
+            (Kind::Delete | Kind::MetaDelete, outcome) => {
+                asked.deletes += 1;
+                asked.delete_hits += u64::from(*outcome == Outcome::Deleted);
+            }
+            (Kind::Touch, outcome) => {
+                asked.touches += 1;
+                asked.touch_hits += u64::from(*outcome == Outcome::Touched);
+            }
+            (Kind::Arithmetic { decrement }, outcome) => {
+                let counts = if decrement { &mut asked.decrs } else { &mut asked.incrs };
+                counts[0] += 1;
+                counts[1] += u64::from(!matches!(outcome, Outcome::NotFound));
+            }
+            (Kind::FlushAll, _) => asked.flushes += 1,
+            _ => {}
+        }
+        asked.meta += u64::from(kind.is_meta());
+    }
+
+    /// A request has been answered.
+    #[inline]
+    fn ended(&mut self, Ended { kind, began_ns, buffer, .. }: Ended) {
+        if let Some(buffer) = buffer {
+            self.give_back(buffer);
+        }
+        if kind != Kind::Text {
+            let latency = &mut self.asked.latency[usize::from(!kind.is_get())];
+            latency.record(self.clock_ns.saturating_sub(began_ns), 1);
+        }
+    }
+}
+
+impl<C: Cache> Service for KvService<C> {
+    type Backend = C;
+
+    #[inline]
+    fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    #[inline]
+    fn hub_mut(&mut self) -> &mut Hub {
+        &mut self.hub
+    }
+
+    #[inline]
+    fn engine(&self) -> &Engine<C> {
+        &self.engine
+    }
+
+    #[inline]
+    fn engine_mut(&mut self) -> &mut Engine<C> {
+        &mut self.engine
+    }
+
+    fn run(&mut self) -> bool {
+        let more = self.engine.run();
+        self.look_at_clock();
+        more
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Done<Answer>> {
+        let Answered { tag, at, answer } = self.engine.take()?;
+        let Entry { route, bytes, .. } = self.engine.end(tag, at);
+        self.hub.budget.large -= large_part(bytes);
+        if let Outcome::Item(item) = &answer.outcome {
+            self.expect_like(item.value.len());
+        }
+        Some(Done { route, bytes, answer })
+    }
+
+    fn discard(&mut self, answer: Answer) {
+        if let Outcome::Item(item) = answer.outcome {
+            self.give_back(item.value);
+        }
+    }
+
+    fn control(&mut self, _by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
+        match request {
+            Request::Status => Ok(Some(self.status())),
+            Request::Watch => {
+                self.cache_mut().watch();
+                serde_json::to_value(Figures::from(&self.view())).map(Some).map_err(|error| error.to_string())
+            }
+            // Whoever owns the server stops it.
+            Request::Stop => Ok(Some(json!({}))),
+            Request::Break { .. } | Request::Targets { .. } | Request::TargetCreate { .. }
+            | Request::TargetRemove { .. } => Err("do: not of a cache; allowed: status, watch, stop".into()),
+        }
+    }
+
+    fn show_on(&mut self, board: Board) {
+        self.cache_mut().watch();
+        self.board = Some(board);
+    }
+
+    #[inline]
+    fn show(&self) {
+        if let Some(board) = self.board.as_ref().filter(|board| board.wanted()) {
+            board.publish(self.view());
+        }
+    }
+
+    fn put_away(&mut self) {
+        self.put_away = Some(self.cache_mut().put_away());
+    }
+
+    fn is_put_away(&mut self) -> bool {
+        true
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        let name = &self.name;
+        self.put_away.take().unwrap_or(Ok(())).map_err(|why| format!("{name}: {why}"))
+    }
+}

@@ -1,0 +1,357 @@
+//! The requests of one connection that have not been answered, and how each is answered.
+//!
+//! ```text
+//!   slots  │ get, waits │ set, ready │ get, ready │ text │      answers go out in the order of requests
+//!   texts  │ key        │            │ key        │ text │      what an answer repeats of its request
+//! ```
+//! Invariant: `texts` is the texts of all slots, in order; the first slot waits, or there is none.
+
+use crate::output::Output;
+use pellucid_apps::kv::{Item, Outcome};
+use pellucid_wire::memcached::{
+    ErrorLine, Flags, MetaAnswer, Shown, answer_number, answer_value_head,
+};
+use std::collections::VecDeque;
+
+/// Values up to this length are copied to the other bytes that are sent: an entry of their own would cost the system more.
+const COPIED_BYTES_MAX: usize = 8 << 10;
+
+/// What was asked, as far as the answer depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The answer is there already: the text.
+    Text,
+    /// A key of a get. The text is the key.
+    Get { cas: bool, last: bool },
+    /// `set` and its kin.
+    Store { cas: bool },
+    /// `incr`, `decr`.
+    Arithmetic { decrement: bool },
+    /// `delete`.
+    Delete,
+    /// `touch`.
+    Touch,
+    /// `flush_all`.
+    FlushAll,
+    /// `mg`. The text of a meta command is its key, then its flags.
+    MetaGet,
+    /// `ms`.
+    MetaStore,
+    /// `md`.
+    MetaDelete,
+    /// `ma`.
+    MetaArithmetic,
+    /// `me`.
+    MetaDebug,
+}
+
+impl Kind {
+    /// Whether it reads.
+    pub fn is_get(self) -> bool {
+        matches!(self, Kind::Get { .. } | Kind::MetaGet | Kind::MetaDebug)
+    }
+
+    /// Whether it is a meta command.
+    pub fn is_meta(self) -> bool {
+        use Kind::{MetaArithmetic, MetaDebug, MetaDelete, MetaGet, MetaStore};
+        matches!(self, MetaGet | MetaStore | MetaDelete | MetaArithmetic | MetaDebug)
+    }
+}
+
+/// A request.
+#[derive(Debug)]
+struct Slot {
+    kind: Kind,
+    /// It wants no answer.
+    noreply: bool,
+    key_bytes: u16,
+    /// Of the text behind the key.
+    rest_bytes: u32,
+    /// When it came.
+    began_ns: u64,
+    outcome: Option<Outcome>,
+    /// Bytes of a value that waits for the answers before it.
+    parked: usize,
+}
+
+/// See above.
+#[derive(Default)]
+pub(super) struct Replies {
+    slots: VecDeque<Slot>,
+    /// Number of the first slot.
+    first: u64,
+    texts: Vec<u8>,
+    /// What is before this in `texts` has been used.
+    used: usize,
+}
+
+/// A request that has been answered for good.
+pub(super) struct Ended {
+    pub kind: Kind,
+    pub began_ns: u64,
+    /// What [`Replies::complete`] gave.
+    pub parked: usize,
+    /// The buffer of its value, to be given back.
+    pub buffer: Option<Vec<u8>>,
+}
+
+impl Replies {
+    /// Requests that have not been answered.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// A request begins; its number.
+    pub fn begin(&mut self, kind: Kind, noreply: bool, now_ns: u64, key: &[u8], rest: &[u8]) -> u64 {
+        self.texts.extend_from_slice(key);
+        self.texts.extend_from_slice(rest);
+        let (key_bytes, rest_bytes) = (key.len() as u16, rest.len() as u32);
+        self.slots.push_back(Slot { kind, noreply, key_bytes, rest_bytes, began_ns: now_ns, outcome: None, parked: 0 });
+        self.first + self.slots.len() as u64 - 1
+    }
+
+    /// Answers in its turn with a text.
+    pub fn say(&mut self, text: &[u8], out: &mut Output) {
+        match self.slots.is_empty() {
+            true => out.head(text),
+            false => {
+                let at = self.begin(Kind::Text, false, 0, &[], text) - self.first;
+                self.slots[at as usize].outcome = Some(Outcome::Done);
+            }
+        }
+    }
+
+    /// The request that began last is answered with this text instead.
+    pub fn amend_last(&mut self, text: &[u8]) {
+        let Some(slot) = self.slots.back_mut() else { return };
+        self.texts.truncate(self.texts.len() - usize::from(slot.key_bytes) - slot.rest_bytes as usize);
+        self.texts.extend_from_slice(text);
+        (slot.kind, slot.key_bytes, slot.rest_bytes) = (Kind::Text, 0, text.len() as u32);
+        slot.outcome = Some(Outcome::Done);
+    }
+
+    /// What a request asks.
+    pub fn kind(&self, number: u64) -> Kind {
+        self.slots[(number - self.first) as usize].kind
+    }
+
+    /// A request has its outcome. Bytes of a value that waits for others.
+    #[inline]
+    pub fn complete(&mut self, number: u64, outcome: Outcome) -> usize {
+        let waits = match &outcome {
+            Outcome::Item(item) if number > self.first => item.value.len(),
+            _ => 0,
+        };
+        let slot = &mut self.slots[(number - self.first) as usize];
+        (slot.outcome, slot.parked) = (Some(outcome), waits);
+        waits
+    }
+
+    /// Answers the first request, if its outcome is there.
+    pub fn answer_next(&mut self, now_s: u32, out: &mut Output) -> Option<Ended> {
+        let outcome = self.slots.front_mut()?.outcome.take()?;
+        let Slot { kind, noreply, key_bytes, rest_bytes, began_ns, parked, .. } = self.slots.pop_front()?;
+        self.first += 1;
+        let (key_end, end) =
+            (self.used + usize::from(key_bytes), self.used + usize::from(key_bytes) + rest_bytes as usize);
+        let (key, rest) = (&self.texts[self.used..key_end], &self.texts[key_end..end]);
+        let buffer = match kind {
+            _ if noreply => value_of(outcome),
+            Kind::Text => {
+                out.head(rest);
+                None
+            }
+            Kind::Get { cas, last } => {
+                let buffer = get(key, cas, outcome, out);
+                if last {
+                    out.head(b"END\r\n");
+                }
+                buffer
+            }
+            Kind::MetaGet | Kind::MetaStore | Kind::MetaDelete | Kind::MetaArithmetic => {
+                meta(kind, key, Flags::of(rest), outcome, now_s, out)
+            }
+            Kind::MetaDebug => debug(key, outcome, now_s, out),
+            Kind::Store { .. }
+            | Kind::Arithmetic { .. }
+            | Kind::Delete
+            | Kind::Touch
+            | Kind::FlushAll => {
+                word(&outcome, out);
+                None
+            }
+        };
+        self.used = end;
+        self.settle();
+        Some(Ended { kind, began_ns, parked, buffer })
+    }
+
+    fn settle(&mut self) {
+        if self.used == self.texts.len() {
+            self.texts.clear();
+            self.used = 0;
+        } else if self.used > 4096 && self.used > self.texts.len() / 2 {
+            self.texts.drain(..self.used);
+            self.used = 0;
+        }
+    }
+
+    /// Gives memory back that is not needed at rest.
+    pub fn rest(&mut self) {
+        if self.slots.is_empty() {
+            self.slots.shrink_to(0);
+            self.texts.shrink_to(0);
+        }
+    }
+
+    /// Drops everything; the buffers of values that were not sent.
+    pub fn drain(&mut self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        self.texts.clear();
+        self.used = 0;
+        self.first += self.slots.len() as u64;
+        self.slots.drain(..).filter_map(|slot| value_of(slot.outcome?))
+    }
+}
+
+fn value_of(outcome: Outcome) -> Option<Vec<u8>> {
+    if let Outcome::Item(item) = outcome { Some(item.value) } else { None }
+}
+
+/// Sends a value and its line end; a buffer that was copied.
+#[inline]
+fn send_value(value: Vec<u8>, out: &mut Output) -> Option<Vec<u8>> {
+    if value.len() <= COPIED_BYTES_MAX {
+        out.encode(|out| {
+            out.extend_from_slice(&value);
+            out.extend_from_slice(b"\r\n");
+        });
+        return Some(value);
+    }
+    out.data(value);
+    out.head(b"\r\n");
+    None
+}
+
+/// A get that the flash could not do is a miss.
+#[inline]
+fn get(key: &[u8], cas: bool, outcome: Outcome, out: &mut Output) -> Option<Vec<u8>> {
+    let Outcome::Item(Item { flags, cas: version, value, .. }) = outcome else { return None };
+    out.encode(|out| answer_value_head(key, flags, value.len(), cas.then_some(version), out));
+    send_value(value, out)
+}
+
+/// What a text command is told that changes something.
+fn word(outcome: &Outcome, out: &mut Output) {
+    let text: &[u8] = match outcome {
+        Outcome::Stored { .. } => b"STORED\r\n",
+        Outcome::NotStored => b"NOT_STORED\r\n",
+        Outcome::Exists => b"EXISTS\r\n",
+        Outcome::NotFound | Outcome::Miss => b"NOT_FOUND\r\n",
+        Outcome::Touched => b"TOUCHED\r\n",
+        Outcome::Deleted => b"DELETED\r\n",
+        Outcome::Done | Outcome::Item(_) => b"OK\r\n",
+        Outcome::Number { value, .. } => {
+            return out.encode(|out| {
+                answer_number(*value, out);
+                out.extend_from_slice(b"\r\n");
+            });
+        }
+        Outcome::NotNumber => ErrorLine::NotNumber.line(),
+        Outcome::TooLarge => ErrorLine::TooLarge.line(),
+        Outcome::Failed(why) => return fail(why, out),
+    };
+    out.head(text);
+}
+
+fn fail(why: &str, out: &mut Output) {
+    out.encode(|out| {
+        out.extend_from_slice(b"SERVER_ERROR ");
+        out.extend_from_slice(why.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    });
+}
+
+/// Seconds until an expiry; `None`: never.
+fn left_s(expires_s: u32, now_s: u32) -> Option<u32> {
+    (expires_s > 0).then(|| expires_s.saturating_sub(now_s))
+}
+
+fn meta(
+    kind: Kind,
+    key: &[u8],
+    flags: Flags<'_>,
+    outcome: Outcome,
+    now_s: u32,
+    out: &mut Output,
+) -> Option<Vec<u8>> {
+    let line = |code: &'static [u8], length, shown| MetaAnswer { code, length, key, flags, shown };
+    // Where a client is quiet, what it expects is not said.
+    let (code, expected): (&[u8], bool) = match outcome {
+        Outcome::Item(item) => {
+            let Item { flags: client, cas, expires_s, value, size, idle_s, fetched, stale, won, taken } = item;
+            let left_s = left_s(expires_s, now_s);
+            let shown = Shown { cas, flags: client, left_s, idle_s, fetched, size, stale, won, taken };
+            let length = flags.value.then_some(value.len());
+            out.encode(|out| line(b"HD", length, Some(shown)).encode(out));
+            return if flags.value { send_value(value, out) } else { Some(value) };
+        }
+        Outcome::Number { value, cas, expires_s } => {
+            if !flags.quiet {
+                let mut digits = Vec::with_capacity(20);
+                answer_number(value, &mut digits);
+                let shown = Shown { cas, left_s: left_s(expires_s, now_s), ..Shown::default() };
+                let length = flags.value.then_some(digits.len());
+                out.encode(|out| line(b"HD", length, Some(shown)).encode(out));
+                if flags.value {
+                    digits.extend_from_slice(b"\r\n");
+                    out.head(&digits);
+                }
+            }
+            return None;
+        }
+        Outcome::Stored { cas } => {
+            if !flags.quiet {
+                let shown = Shown { cas, ..Shown::default() };
+                out.encode(|out| line(b"HD", None, Some(shown)).encode(out));
+            }
+            return None;
+        }
+        Outcome::Miss => (b"EN", true),
+        Outcome::Touched | Outcome::Deleted | Outcome::Done => (b"HD", true),
+        Outcome::NotStored => (b"NS", false),
+        Outcome::Exists => (b"EX", false),
+        Outcome::NotFound if kind == Kind::MetaGet => (b"EN", true),
+        Outcome::NotFound => (b"NF", false),
+        Outcome::NotNumber => {
+            out.head(ErrorLine::NotNumber.line());
+            return None;
+        }
+        Outcome::TooLarge => {
+            out.head(ErrorLine::TooLarge.line());
+            return None;
+        }
+        Outcome::Failed(_) if kind == Kind::MetaGet => (b"EN", true),
+        Outcome::Failed(why) => {
+            fail(why, out);
+            return None;
+        }
+    };
+    if !(flags.quiet && expected) {
+        out.encode(|out| line(code, None, None).encode(out));
+    }
+    None
+}
+
+fn debug(key: &[u8], outcome: Outcome, now_s: u32, out: &mut Output) -> Option<Vec<u8>> {
+    let Outcome::Item(Item { cas, expires_s, value, size, idle_s, fetched, .. }) = outcome else {
+        out.head(b"EN\r\n");
+        return None;
+    };
+    let expiry = left_s(expires_s, now_s).map_or("-1".into(), |left| left.to_string());
+    let fetched = if fetched { "yes" } else { "no" };
+    out.head(b"ME ");
+    out.head(key);
+    let rest = format!(" exp={expiry} la={idle_s} cas={cas} fetch={fetched} cls=1 size={size}\r\n");
+    out.head(rest.as_bytes());
+    Some(value)
+}

@@ -1,0 +1,435 @@
+//! One connection of a client that speaks the memcached protocol.
+//!
+//! ```text
+//!   input ─► Decoder ─┬─ get, delete, ... ───────────────────────► cache ─► Replies ─► output
+//!                     ├─ set ─► value: straight to its buffer ───► cache ──┘
+//!                     └─ version, errors ─► Replies
+//! ```
+//! Requests of one connection reach the cache in their order and are answered in it, however many are under way.
+//!
+//! Invariants: a value that comes in is in the memory budget from its head to its end; values that wait for the answers before them are,
+//! too.
+
+use super::replies::{Kind, Replies};
+use super::{Cache, KvService, stats};
+use crate::session::{Close, Port, Session};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use pellucid_apps::kv::{Answer, Get, Key, Mode, Outcome, Store as StoreWhat, What};
+use pellucid_wire::memcached::{
+    Arithmetic, Decoder, Delete, ErrorLine, Event, MetaGet, Store, StoreMode, Style, expires_s,
+};
+
+/// Requests of one connection that have not been answered; more are not taken.
+const UNANSWERED_MAX: usize = 1024;
+
+/// A value that comes in.
+struct Incoming {
+    /// Of the request.
+    number: u64,
+    key: Key,
+    what: StoreWhat,
+    /// Of the value.
+    length: usize,
+    /// What has come.
+    value: Vec<u8>,
+    /// The memory for all of it is there, for bytes to be read straight into it; of these so many have come.
+    landed: Option<usize>,
+}
+
+/// What waits for memory budget.
+enum Waiting {
+    Value(Incoming),
+    Ask { number: u64, key: Key, what: What, bytes: usize },
+}
+
+/// The state of one connection.
+#[derive(Default)]
+pub struct KvSession {
+    decoder: Decoder,
+    requests: Requests,
+}
+
+/// What the decoder does not lend.
+#[derive(Default)]
+struct Requests {
+    incoming: Option<Incoming>,
+    waiting: Option<Box<Waiting>>,
+    replies: Replies,
+    /// When input last came.
+    now_ns: u64,
+}
+
+impl<C: Cache> Session<KvService<C>> for KvSession {
+    fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_, KvService<C>>) -> Result<(), Close> {
+        let KvSession { decoder, requests } = self;
+        requests.now_ns = port.service().look_at_clock();
+        loop {
+            let more = !input.is_empty() || decoder.has_more();
+            let busy = requests.replies.len() >= UNANSWERED_MAX || requests.waiting.is_some() || port.congested();
+            if !more || (requests.incoming.is_none() && busy) {
+                return Ok(());
+            }
+            let after = match decoder.decode(input) {
+                Ok(None) => return Ok(()),
+                Ok(Some(event)) => requests.take(event, port)?,
+                Err(error) => {
+                    requests.replies.say(ErrorLine::LineTooLong.line(), port.output());
+                    return Err(Close::Refused(error.to_string()));
+                }
+            };
+            if after == After::DropData {
+                decoder.drop_data();
+            }
+        }
+    }
+
+    fn landing(&mut self) -> Option<&mut [u8]> {
+        let left = self.decoder.data_left();
+        let Incoming { length, value, landed, .. } = self.requests.incoming.as_mut()?;
+        if left == 0 {
+            return None;
+        }
+        let came = *landed.get_or_insert_with(|| {
+            let came = value.len();
+            value.resize(*length, 0);
+            came
+        });
+        Some(&mut value[came..])
+    }
+
+    fn landed(&mut self, bytes: usize, port: &mut Port<'_, KvService<C>>) -> Result<(), Close> {
+        port.came(bytes);
+        self.decoder.came(bytes as u64);
+        if let Some(Incoming { landed: Some(landed), .. }) = &mut self.requests.incoming {
+            *landed += bytes;
+        }
+        Ok(())
+    }
+
+    fn wants_input(&self) -> bool {
+        self.requests.waiting.is_none()
+            && (self.requests.incoming.is_some() || self.requests.replies.len() < UNANSWERED_MAX)
+    }
+
+    fn has_turn(&mut self, port: &mut Port<'_, KvService<C>>) -> Result<(), Close> {
+        match self.requests.waiting.take().map(|waiting| *waiting) {
+            None => {}
+            Some(Waiting::Value(incoming)) => self.requests.expect(incoming, port),
+            Some(Waiting::Ask { number, key, what, bytes }) => {
+                self.requests.ask(number, key, what, bytes, port);
+            }
+        }
+        Ok(())
+    }
+
+    fn completed(&mut self, token: u64, answer: Answer, port: &mut Port<'_, KvService<C>>) {
+        self.requests.completed(token, answer.outcome, port);
+    }
+
+    fn has_more(&self) -> bool {
+        self.decoder.has_more()
+    }
+
+    fn tick(&mut self, _now_ns: u64, _port: &mut Port<'_, KvService<C>>) -> Result<(), Close> {
+        self.requests.replies.rest();
+        Ok(())
+    }
+
+    fn closed(&mut self, port: &mut Port<'_, KvService<C>>) {
+        let Requests { incoming, waiting, replies, .. } = &mut self.requests;
+        replies.drain().for_each(|buffer| port.service().give_back(buffer));
+        let waiting = waiting.take().and_then(|waiting| match *waiting {
+            Waiting::Value(incoming) => Some(incoming),
+            Waiting::Ask { .. } => None,
+        });
+        for incoming in incoming.take().into_iter().chain(waiting) {
+            port.service().give_back(incoming.value);
+        }
+    }
+}
+
+/// What the decoder is to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    Nothing,
+    /// The value that follows is not wanted.
+    DropData,
+}
+
+/// The key of a meta command.
+fn meta_key(text: &[u8], base64: bool) -> Option<Key> {
+    if !base64 {
+        return Key::new(text);
+    }
+    let mut bytes = [0; Key::BYTES_MAX];
+    let length = BASE64_STANDARD.decode_slice(text, &mut bytes).ok()?;
+    Key::new(&bytes[..length])
+}
+
+fn mode(mode: StoreMode) -> Mode {
+    match mode {
+        StoreMode::Set => Mode::Set,
+        StoreMode::Add => Mode::Add,
+        StoreMode::Replace => Mode::Replace,
+        StoreMode::Append => Mode::Append,
+        StoreMode::Prepend => Mode::Prepend,
+    }
+}
+
+impl Requests {
+    #[inline]
+    fn take<C: Cache>(
+        &mut self,
+        event: Event<'_>,
+        port: &mut Port<'_, KvService<C>>,
+    ) -> Result<After, Close> {
+        let now_s = port.service().now_s();
+        match event {
+            Event::Key { kind, key, last } => {
+                let touch = kind.touch.map(|expiry| expires_s(expiry, now_s));
+                let Some(found) = Key::new(key) else { return Ok(After::Nothing) };
+                let number = self.replies.begin(Kind::Get { cas: kind.cas, last }, false, self.now_ns, key, &[]);
+                let what = What::Get(Get { touch, ..Get::default() });
+                self.ask_for_value(number, found, what, port);
+            }
+            Event::GetEnd => self.replies.say(b"END\r\n", port.output()),
+            Event::Store(store) => return Ok(self.store(&store, now_s, port)),
+            Event::Data(bytes) => {
+                if let Some(Incoming { value, landed, .. }) = &mut self.incoming {
+                    port.came(bytes.len());
+                    match landed {
+                        None => value.extend_from_slice(bytes),
+                        Some(landed) => {
+                            value[*landed..*landed + bytes.len()].copy_from_slice(bytes);
+                            *landed += bytes.len();
+                        }
+                    }
+                }
+            }
+            Event::DataEnd { good } => self.value_ended(good, port),
+            Event::Arithmetic(arithmetic) => self.arithmetic(&arithmetic, now_s, port),
+            Event::Delete(delete) => self.delete(&delete, now_s, port),
+            Event::Touch { key, expiry, noreply } => {
+                let Some(key) = Key::new(key) else { return Ok(After::Nothing) };
+                let number = self.replies.begin(Kind::Touch, noreply, self.now_ns, &[], &[]);
+                self.ask(number, key, What::Touch { expires_s: expires_s(expiry, now_s) }, 0, port);
+            }
+            Event::MetaGet(get) => self.meta_get(&get, now_s, port),
+            Event::MetaDebug { key, base64 } => match meta_key(key, base64) {
+                None => self.say(ErrorLine::BadBase64.line(), port),
+                Some(found) => {
+                    let number = self.replies.begin(Kind::MetaDebug, false, self.now_ns, key, &[]);
+                    let what = What::Get(Get { without_value: true, ..Get::default() });
+                    self.ask(number, found, what, 0, port);
+                }
+            },
+            Event::MetaNoop => self.say(b"MN\r\n", port),
+            Event::FlushAll { delay, noreply } => {
+                let number = self.replies.begin(Kind::FlushAll, noreply, self.now_ns, &[], &[]);
+                let at_s = if delay > 0 { expires_s(delay, now_s) } else { 0 };
+                self.ask(number, Key::default(), What::FlushAll { at_s }, 0, port);
+            }
+            Event::Stats(what) => {
+                let text = stats::answer(what, port.service());
+                self.say(&text, port);
+            }
+            Event::Verbosity { noreply: false } => self.say(b"OK\r\n", port),
+            Event::Verbosity { noreply: true } => {}
+            Event::Version => {
+                let text = format!("VERSION {}\r\n", stats::version());
+                self.say(text.as_bytes(), port);
+            }
+            Event::Quit => return Err(Close::Finished),
+            Event::Refused { noreply: true, .. } => {}
+            Event::Refused { error, noreply: false, .. } => self.say(error.line(), port),
+        }
+        Ok(After::Nothing)
+    }
+
+    fn say<C: Cache>(&mut self, text: &[u8], port: &mut Port<'_, KvService<C>>) {
+        self.replies.say(text, port.output());
+    }
+
+    fn store<C: Cache>(
+        &mut self,
+        store: &Store<'_>,
+        now_s: u32,
+        port: &mut Port<'_, KvService<C>>,
+    ) -> After {
+        let (kind, noreply, flags, base64) = match store.style {
+            Style::Text { noreply } => (Kind::Store { cas: store.cas.is_some() }, noreply, &[][..], false),
+            Style::Meta(flags) => (Kind::MetaStore, false, flags.text(), flags.base64),
+        };
+        let Some(key) = meta_key(store.key, base64) else {
+            self.say(ErrorLine::BadBase64.line(), port);
+            return After::DropData;
+        };
+        if store.length > u64::from(port.service().item_max_bytes()) {
+            if !noreply {
+                self.say(ErrorLine::TooLarge.line(), port);
+            }
+            if store.mode == StoreMode::Set && store.cas.is_none() {
+                // What the client wanted to replace is not served any more.
+                self.forget(key, port);
+            }
+            return After::DropData;
+        }
+        let what = StoreWhat {
+            mode: mode(store.mode),
+            flags: store.flags,
+            expires_s: expires_s(store.expiry, now_s),
+            cas: store.cas,
+            invalidate: store.invalidate,
+            vivify: store.vivify.map(|expiry| expires_s(expiry, now_s)),
+            value: Vec::new(),
+        };
+        let shown = if kind == Kind::MetaStore { store.key } else { &[] };
+        let number = self.replies.begin(kind, noreply, self.now_ns, shown, flags);
+        let length = store.length as usize;
+        let incoming = Incoming { number, key, what, length, value: Vec::new(), landed: None };
+        match port.has_budget(length) {
+            true => self.expect(incoming, port),
+            false => self.waiting = Some(Box::new(Waiting::Value(incoming))),
+        }
+        After::Nothing
+    }
+
+    /// Removes an item, and answers nothing.
+    fn forget<C: Cache>(&mut self, key: Key, port: &mut Port<'_, KvService<C>>) {
+        let number = self.replies.begin(Kind::Delete, true, self.now_ns, &[], &[]);
+        self.ask(number, key, What::Delete { cas: None, invalidate: None }, 0, port);
+    }
+
+    /// A value begins to come in.
+    fn expect<C: Cache>(&mut self, mut incoming: Incoming, port: &mut Port<'_, KvService<C>>) {
+        port.expect(incoming.length);
+        incoming.value = port.service().buffer();
+        incoming.value.clear();
+        self.incoming = Some(incoming);
+    }
+
+    fn value_ended<C: Cache>(&mut self, good: bool, port: &mut Port<'_, KvService<C>>) {
+        let Some(Incoming { number, key, what, length, value, .. }) = self.incoming.take() else { return };
+        port.release(length);
+        if !good {
+            port.service().give_back(value);
+            self.replies.amend_last(ErrorLine::BadDataChunk.line());
+            return self.answer(port);
+        }
+        self.ask(number, key, What::Store(StoreWhat { value, ..what }), length, port);
+    }
+
+    fn arithmetic<C: Cache>(
+        &mut self,
+        arithmetic: &Arithmetic<'_>,
+        now_s: u32,
+        port: &mut Port<'_, KvService<C>>,
+    ) {
+        let kind = Kind::Arithmetic { decrement: arithmetic.decrement };
+        let Some((number, key)) = self.begin(kind, arithmetic.key, arithmetic.style, port) else {
+            return;
+        };
+        let what = What::Arithmetic {
+            delta: arithmetic.delta,
+            decrement: arithmetic.decrement,
+            initial: arithmetic.initial.map(|(value, expiry)| (value, expires_s(expiry, now_s))),
+            touch: arithmetic.touch.map(|expiry| expires_s(expiry, now_s)),
+            cas: arithmetic.cas,
+        };
+        self.ask(number, key, what, 0, port);
+    }
+
+    fn delete<C: Cache>(&mut self, delete: &Delete<'_>, now_s: u32, port: &mut Port<'_, KvService<C>>) {
+        let Some((number, key)) = self.begin(Kind::Delete, delete.key, delete.style, port) else { return };
+        let invalidate = delete.invalidate.map(|expiry| expiry.map(|expiry| expires_s(expiry, now_s)));
+        self.ask(number, key, What::Delete { cas: delete.cas, invalidate }, 0, port);
+    }
+
+    /// Begins a request with its key, which may be no good one.
+    fn begin<C: Cache>(
+        &mut self,
+        kind: Kind,
+        text: &[u8],
+        style: Style<'_>,
+        port: &mut Port<'_, KvService<C>>,
+    ) -> Option<(u64, Key)> {
+        match style {
+            Style::Text { noreply } => {
+                let key = Key::new(text)?;
+                Some((self.replies.begin(kind, noreply, self.now_ns, &[], &[]), key))
+            }
+            Style::Meta(flags) => {
+                let Some(key) = meta_key(text, flags.base64) else {
+                    self.say(ErrorLine::BadBase64.line(), port);
+                    return None;
+                };
+                let kind = if kind == Kind::Delete { Kind::MetaDelete } else { Kind::MetaArithmetic };
+                Some((self.replies.begin(kind, false, self.now_ns, text, flags.text()), key))
+            }
+        }
+    }
+
+    fn meta_get<C: Cache>(&mut self, get: &MetaGet<'_>, now_s: u32, port: &mut Port<'_, KvService<C>>) {
+        let Some(key) = meta_key(get.key, get.flags.base64) else {
+            return self.say(ErrorLine::BadBase64.line(), port);
+        };
+        let number = self.replies.begin(Kind::MetaGet, false, self.now_ns, get.key, get.flags.text());
+        let what = What::Get(Get {
+            touch: get.touch.map(|expiry| expires_s(expiry, now_s)),
+            without_value: !get.flags.value,
+            vivify: get.vivify.map(|expiry| expires_s(expiry, now_s)),
+            recache_s: get.recache.map(|seconds| seconds.clamp(0, u32::MAX.into()) as u32),
+        });
+        match get.flags.value {
+            true => self.ask_for_value(number, key, what, port),
+            false => self.ask(number, key, what, 0, port),
+        }
+    }
+
+    /// Asks for a value: there has to be budget for one as large as those that were read lately.
+    #[inline]
+    fn ask_for_value<C: Cache>(
+        &mut self,
+        number: u64,
+        key: Key,
+        what: What,
+        port: &mut Port<'_, KvService<C>>,
+    ) {
+        let bytes = port.service().expected_bytes();
+        match bytes <= crate::budget::OWN_BYTES || port.has_budget(bytes) {
+            true => self.ask(number, key, what, bytes, port),
+            false => self.waiting = Some(Box::new(Waiting::Ask { number, key, what, bytes })),
+        }
+    }
+
+    #[inline]
+    fn ask<C: Cache>(
+        &mut self,
+        number: u64,
+        key: Key,
+        what: What,
+        bytes: usize,
+        port: &mut Port<'_, KvService<C>>,
+    ) {
+        let connection = port.connection();
+        port.submits(bytes);
+        port.service().ask(connection, number, key, what, bytes);
+    }
+
+    fn completed<C: Cache>(&mut self, number: u64, outcome: Outcome, port: &mut Port<'_, KvService<C>>) {
+        port.service().count(self.replies.kind(number), &outcome);
+        port.expect(self.replies.complete(number, outcome));
+        self.answer(port);
+    }
+
+    /// Sends the answers whose turn it is.
+    #[inline]
+    fn answer<C: Cache>(&mut self, port: &mut Port<'_, KvService<C>>) {
+        let now_s = port.service().now_s();
+        while let Some(ended) = self.replies.answer_next(now_s, port.output()) {
+            port.release(ended.parked);
+            port.service().ended(ended);
+        }
+    }
+}

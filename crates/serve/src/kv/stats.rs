@@ -1,0 +1,220 @@
+//! What is told of a cache in service: `stats` as memcached has it, the figures of monitors, and the status of the control socket.
+
+use super::{Cache, KvService};
+use crate::service::Service;
+use pellucid_apps::kv::OverProvisioning;
+use pellucid_device::Histogram;
+use pellucid_flash::Figure;
+use pellucid_monitor::{LayerSide, Protocol, Serving, View};
+use pellucid_wire::memcached::ErrorLine;
+use serde_json::{Value, json};
+use std::fmt::{Display, Write};
+use std::time::Duration;
+
+/// What clients see as the version: that of the protocol first, which they parse.
+pub(super) fn version() -> String {
+    format!("1.6.18-pellucid-{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Lines of statistics.
+struct Lines(String);
+
+impl Lines {
+    fn stat(&mut self, name: impl Display, value: impl Display) {
+        let _ = write!(self.0, "STAT {name} {value}\r\n");
+    }
+
+    fn end(mut self) -> Vec<u8> {
+        self.0 += "END\r\n";
+        self.0.into_bytes()
+    }
+}
+
+/// The answer to `stats`; `what` is what stands behind it.
+pub(super) fn answer<C: Cache>(what: &[u8], service: &mut KvService<C>) -> Vec<u8> {
+    let mut words = what.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+    let mut lines = Lines(String::new());
+    match words.next() {
+        None => service.general(&mut lines),
+        Some(b"settings") => service.settings(&mut lines),
+        Some(b"items") => service.items(&mut lines),
+        Some(b"slabs") => service.slabs(&mut lines),
+        Some(b"sizes") => lines.stat("sizes_status", "disabled"),
+        Some(b"conns") => {}
+        Some(b"reset") => {
+            service.asked = super::Asked::default();
+            return b"RESET\r\n".to_vec();
+        }
+        Some(b"detail") => match words.next() {
+            Some(b"on" | b"off") => return b"OK\r\n".to_vec(),
+            Some(b"dump") => {}
+            _ => return ErrorLine::StatsDetailUsage.line().to_vec(),
+        },
+        Some(b"cachedump") => match words.count() {
+            0 | 1 => return ErrorLine::BadLine.line().to_vec(),
+            // Keys are on flash: nobody lists them.
+            _ => {}
+        },
+        Some(_) => return ErrorLine::Error.line().to_vec(),
+    }
+    lines.end()
+}
+
+/// Latency that the share of all does not exceed.
+fn quantile(latency: &Histogram, share: f64) -> u64 {
+    let wanted = (latency.total() as f64 * share).ceil().max(1.0);
+    let mut seen = 0;
+    let found = latency.buckets().find(|&(_, weight)| {
+        seen += weight;
+        seen as f64 >= wanted
+    });
+    found.map_or(0, |(upper, _)| upper)
+}
+
+impl<C: Cache> KvService<C> {
+    fn general(&self, lines: &mut Lines) {
+        let (asked, cache, hub) = (&self.asked, self.cache().statistics(), &self.hub);
+        let protocols = || hub.protocols.iter().filter(|protocol| protocol.name != crate::CONTROL);
+        let sum = |of: fn(&Protocol) -> u64| protocols().map(of).sum::<u64>();
+        lines.stat("pid", std::process::id());
+        lines.stat("uptime", self.now_ns() / 1_000_000_000);
+        lines.stat("time", self.now_s);
+        lines.stat("version", version());
+        lines.stat("pointer_size", usize::BITS);
+        lines.stat("curr_connections", sum(|protocol| protocol.connections));
+        lines.stat("total_connections", sum(|protocol| protocol.connected));
+        let numbers = [
+            ("cmd_get", asked.gets),
+            ("cmd_set", asked.sets),
+            ("cmd_flush", asked.flushes),
+            ("cmd_touch", asked.touches),
+            ("cmd_meta", asked.meta),
+            ("get_hits", asked.hits),
+            ("get_misses", asked.gets - asked.hits),
+            ("get_expired", cache.misses_expired),
+            ("delete_misses", asked.deletes - asked.delete_hits),
+            ("delete_hits", asked.delete_hits),
+            ("incr_misses", asked.incrs[0] - asked.incrs[1]),
+            ("incr_hits", asked.incrs[1]),
+            ("decr_misses", asked.decrs[0] - asked.decrs[1]),
+            ("decr_hits", asked.decrs[1]),
+            ("cas_misses", asked.cas[0]),
+            ("cas_hits", asked.cas[1]),
+            ("cas_badval", asked.cas[2]),
+            ("touch_hits", asked.touch_hits),
+            ("touch_misses", asked.touches - asked.touch_hits),
+            ("bytes_read", sum(|protocol| protocol.received_bytes)),
+            ("bytes_written", sum(|protocol| protocol.sent_bytes)),
+            ("limit_maxbytes", cache.slabs_total * u64::from(self.config.slab_bytes)),
+            ("threads", 1),
+            ("bytes", cache.item_bytes),
+            ("curr_items", cache.items),
+            ("total_items", cache.sets),
+            ("evictions", cache.evicted),
+            ("reclaimed", cache.reclaimed),
+        ];
+        numbers.iter().for_each(|&(name, value)| lines.stat(name, value));
+        for figure in self.figures() {
+            lines.stat(figure.name, figure.value);
+        }
+    }
+
+    fn settings(&self, lines: &mut Lines) {
+        let config = &self.config;
+        lines.stat("maxbytes", config.capacity_bytes);
+        lines.stat("item_size_max", config.item_max_bytes);
+        lines.stat("growth_factor", format_args!("{:.2}", config.growth_factor));
+        lines.stat("chunk_size", config.slot_min_bytes);
+        lines.stat("slab_page_size", config.slab_bytes);
+        lines.stat("num_threads", 1);
+        lines.stat("cas_enabled", "yes");
+        lines.stat("flush_enabled", "yes");
+        lines.stat("evictions", "on");
+        lines.stat("binding_protocol", "ascii");
+        lines.stat("engine", config.engine.name());
+        lines.stat("memory_bytes", config.memory_bytes);
+        match config.over_provisioning {
+            OverProvisioning::Fixed(share) => lines.stat("over_provisioning", share),
+            OverProvisioning::Dynamic => lines.stat("over_provisioning", "dynamic"),
+        }
+        lines.stat("warm_restart", if config.warm_restart { "yes" } else { "no" });
+    }
+
+    fn items(&self, lines: &mut Lines) {
+        for (at, class) in self.cache().classes().iter().enumerate().filter(|(_, class)| class.items > 0) {
+            let id = at + 1;
+            lines.stat(format_args!("items:{id}:number"), class.items);
+            lines.stat(format_args!("items:{id}:evicted"), class.evicted);
+        }
+    }
+
+    fn slabs(&self, lines: &mut Lines) {
+        let classes = self.cache().classes();
+        let used = || classes.iter().enumerate().filter(|(_, class)| class.slabs > 0 || class.items > 0);
+        for (at, class) in used() {
+            let (id, slots) = (at + 1, u64::from(class.slots_per_slab));
+            lines.stat(format_args!("{id}:chunk_size"), class.slot_bytes);
+            lines.stat(format_args!("{id}:chunks_per_page"), slots);
+            lines.stat(format_args!("{id}:total_pages"), class.slabs);
+            lines.stat(format_args!("{id}:total_chunks"), class.slabs * slots);
+            lines.stat(format_args!("{id}:used_chunks"), class.items);
+            lines.stat(format_args!("{id}:get_hits"), class.hits);
+            lines.stat(format_args!("{id}:cmd_set"), class.sets);
+        }
+        lines.stat("active_slabs", used().count());
+        lines.stat("total_malloced", self.cache().statistics().index_bytes + self.config.memory_bytes);
+    }
+
+    /// What the cache counts, and how long clients wait.
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let mut figures = self.cache().figures();
+        let [reads, others] = &self.asked.latency;
+        let each: [(&'static str, &'static str, &Histogram, f64); 6] = [
+            ("get_p50_ns", "Half of the gets were answered within this wall time.", reads, 0.5),
+            ("get_p99_ns", "99 of 100 gets were answered within this wall time.", reads, 0.99),
+            ("get_p999_ns", "999 of 1000 gets were answered within this wall time.", reads, 0.999),
+            ("set_p50_ns", "Half of the other requests were answered within this wall time.", others, 0.5),
+            ("set_p99_ns", "99 of 100 other requests were answered within this wall time.", others, 0.99),
+            ("set_p999_ns", "999 of 1000 other requests were answered within this wall time.", others, 0.999),
+        ];
+        let gauge = |(name, help, latency, share)| Figure::nanos(name, help, quantile(latency, share)).gauge();
+        figures.extend(each.map(gauge));
+        figures
+    }
+
+    /// Everything as it is now, for monitors.
+    #[cold]
+    pub(super) fn view(&self) -> View {
+        let mut lateness_ns = Histogram::default();
+        for late in self.engine().lateness_ns().iter_recorded() {
+            lateness_ns.record(late.value_iterated_to(), late.count_at_value());
+        }
+        let side = LayerSide { name: self.name.clone(), remote: None, figures: self.figures() };
+        let device = self.cache().device();
+        View {
+            wall: Duration::from_nanos(self.now_ns()),
+            drives: device.map(|device| (self.name.clone(), device.snapshot())).into_iter().collect(),
+            serving: Some(Serving {
+                protocols: self.hub.protocols.clone(),
+                layers: vec![side],
+                keeps: Vec::new(),
+                held_bytes: self.bytes_held() as u64,
+                lateness_ns,
+            }),
+            work: None,
+        }
+    }
+
+    /// What the control socket is told.
+    pub(super) fn status(&self) -> Value {
+        let figures = self.figures().into_iter().map(|figure| (figure.name.to_owned(), figure.value.into()));
+        json!({
+            "up_ns": self.now_ns(),
+            "connections": self.hub.connections,
+            "outstanding": self.outstanding(),
+            "bytes_held": self.bytes_held(),
+            "cache": { "name": self.name, "engine": self.config.engine.name() },
+            "figures": figures.collect::<serde_json::Map<String, Value>>(),
+        })
+    }
+}
