@@ -1,13 +1,11 @@
 """Commands of the memcached protocol, good and bad, for which two servers must give the same answers.
 
-Each case is sent to a server that was flushed before, followed by `mn`, whose answer ends the case. Bytes of a case may come in pieces: `|`
-stands where the client pauses. What two servers need not agree on is masked: see `masked`.
+Each case is sent to a server that was flushed before, followed by `mn`, whose answer ends the case. `|` stands where a case is sent in pieces.
+What two servers need not agree on is masked: see `masked`. Where memcached 1.6.18 cuts numbers (client flags above 32 bits, times after 2038),
+counts its own header as part of a value's length, or loses the answers before a get with a key that is too long, there is no case.
 """
 import re
 import socket
-
-BIG = b"x" * (1 << 20)
-
 
 def long_key(length):
     return b"k" * length
@@ -19,7 +17,6 @@ CASES = [
     b"set a 5 0 3\r\nabc\r\nget a\r\n",
     b"set a 5 0 3 noreply\r\nabc\r\nget a\r\n",
     b"set a 4294967295 0 0\r\n\r\nget a\r\n",
-    b"set a 4294967296 0 1\r\nx\r\nget a\r\n",
     b"set a -1 0 1\r\nx\r\nget a\r\n",
     b"set a 0 0 -1\r\nget a\r\n",
     b"set a 0 0 x\r\nget a\r\n",
@@ -27,8 +24,6 @@ CASES = [
     b"set a x 0 1\r\na\r\nget a\r\n",
     b"set a 0 -1 1\r\nx\r\nget a\r\n",
     b"set a 0 2592001 1\r\nx\r\nget a\r\n",
-    b"set a 0 4000000000 1\r\nx\r\nget a\r\n",
-    b"set a 0 99999999999 1\r\nx\r\nget a\r\n",
     b"set a 0 0\r\nget a\r\n",
     b"set a 0 0 1 noreply extra\r\nget a\r\n",
     b"set a 0 0 1 other\r\nx\r\nget a\r\n",
@@ -47,7 +42,6 @@ CASES = [
     b"append a 0 0 1 noreply\r\nx\r\nset a 3 0 1 noreply\r\nx\r\nappend a 9 0 2 noreply\r\nyy\r\nget a\r\n",
     b"cas a 0 0 1 1\r\nx\r\nset a 0 0 1\r\nx\r\ncas a 0 0 1 999999999\r\ny\r\nget a\r\n",
     b"cas a 0 0 1\r\nx\r\n", b"cas a 0 0 1 x\r\ny\r\n", b"cas a 0 0 1 1 noreply\r\nx\r\nget a\r\n",
-    b"set a 0 0 1048576\r\n" + BIG + b"\r\nget a\r\n",
     b"set a 0 0 1\r\nx\r\nset a 0 0 2000000\r\n" + b"y" * 2000000 + b"\r\nget a\r\n",
     b"set a 0 0 1\r\nx\r\nset a 0 0 2000000 noreply\r\n" + b"y" * 2000000 + b"\r\nget a\r\n",
     b"set a 0 0 2147483647\r\n",
@@ -59,10 +53,10 @@ CASES = [
     b"set a 1 0 1\r\nx\r\nset b 2 0 2\r\nyy\r\nget b a c b\r\nget  a   b \r\n",
     b"set a 1 0 1\r\nx\r\ngets a\r\nget a\r\n",
     b"get " + long_key(251) + b"\r\n",
-    b"set a 1 0 1\r\nx\r\nget a " + long_key(251) + b"\r\nget a " + long_key(251) + b" a\r\n",
+    b"get a " + long_key(251) + b" b\r\n",
     b"get " + b" ".join(b"k%d" % n for n in range(100)) + b"\r\n",
     b"set k7 0 0 1\r\nx\r\nset k999 0 0 1\r\nz\r\nget " + b" ".join(b"k%d" % n for n in range(1000)) + b"\r\n",
-    b"set k7 0 0 1\r\nx\r\nget " + b" ".join(b"k%d" % n for n in range(3000)) + b" " + long_key(251) + b"\r\n",
+    b"set k7 0 0 1\r\nx\r\nget " + b" ".join(b"k%d" % n for n in range(5000)) + b"\r\n",
     b"GET a\r\n", b" get a\r\n", b"geta b\r\n", b"get\ta\r\n",
     b"gat\r\n", b"gat 0\r\n", b"gat x a\r\n", b"gat 0 a\r\n",
     b"set a 1 100 1\r\nx\r\ngat 0 a b\r\nmg a t v\r\ngats 100 a\r\nmg a t v\r\ngat -1 a\r\nget a\r\n",
@@ -141,6 +135,8 @@ def masked(answer: bytes) -> bytes:
     """An answer without versions of items, which servers count as they like, and without the debug values."""
     answer = re.sub(rb"(VALUE \S+ \d+ \d+) \d+\r\n", rb"\1 CAS\r\n", answer)
     answer = re.sub(rb"(?m)^((?:HD|VA \d+)\b.*?) c\d+", rb"\1 cCAS", answer)
+    # A number that became shorter may be filled with blanks.
+    answer = re.sub(rb"(VALUE n \d+) \d+\r\n(\d+) *\r\n", rb"\1 LENGTH\r\n\2\r\n", answer)
     answer = re.sub(rb"(?m)^(ME \S+) .*\r", rb"\1 DEBUG\r", answer)
     # A second may pass between two commands.
     answer = re.sub(rb" t(\d+)", lambda m: b" t~%d" % ((int(m[1]) + 2) // 5 * 5), answer)
@@ -173,11 +169,10 @@ def answers(address, case: bytes) -> bytes:
     try:
         client.socket.sendall(b"flush_all\r\n")
         client.until(b"OK\r\n")
-        for part in (case + b"mn\r\n").split(b"|") if len(case) < 100 else [case + b"mn\r\n"]:
+        parts = case.split(b"|") if len(case) < 100 else [case]
+        client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in [*parts, b"mn\r\n"]:
             client.socket.sendall(part)
-            if len(case) < 100 and b"|" in case:
-                # The server sees the piece alone, or does not: its answer is the same.
-                client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.socket.settimeout(1)
         try:
             return client.until(b"MN\r\n")

@@ -29,7 +29,7 @@ pub struct MapCache {
     serial: u64,
     ready: std::collections::VecDeque<Answer>,
     statistics: KvStatistics,
-    buffers: usize,
+    buffers: i64,
 }
 
 impl MapCache {
@@ -50,7 +50,7 @@ impl MapCache {
     }
 
     /// Buffers that were handed out and have not come back.
-    pub fn buffers_out(&self) -> usize {
+    pub fn buffers_out(&self) -> i64 {
         self.buffers
     }
 
@@ -148,9 +148,8 @@ impl MapCache {
             (entry.token, item.won) = (true, true);
         }
         (entry.item.fetched, entry.used_s) = (true, now_s);
-        match get.without_value {
-            true => item.value = Vec::new(),
-            false => self.buffers += 1,
+        if get.without_value {
+            item.value = Vec::new();
         }
         Outcome::Item(item)
     }
@@ -202,6 +201,7 @@ impl Backend for MapCache {
         self.now = at;
         let at = SimTime(at.0 + self.rng.below(self.delay_max + 1));
         let outcome = self.act(ask);
+        self.buffers += i64::from(matches!(outcome, Outcome::Item(_)));
         self.serial += 1;
         self.waiting.insert((at, self.serial), Answer { tag, at, outcome });
     }
@@ -240,7 +240,7 @@ impl Cache for MapCache {
     }
 
     fn give_back(&mut self, _: Vec<u8>) {
-        self.buffers = self.buffers.saturating_sub(1);
+        self.buffers -= 1;
     }
 
     fn statistics(&self) -> KvStatistics {
