@@ -5,13 +5,15 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::subject::Subject;
 use anyhow::anyhow;
+use pellucid_apps::kv::{KvConfig, KvCosts};
 use pellucid_device::Device;
 use pellucid_flash::{Drive, Interface};
 use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, Targets, ZoneChunksConfig};
 use pellucid_lab::spec;
 use pellucid_lab::targets::{Hold, RegistryError, load, registry_path, save};
+use pellucid_media::StoreKind;
 use pellucid_serve::nvme::HostSecrets;
-use pellucid_serve::{Core, FileConfig, FileDrive, Remote, RemoteConfig, Served};
+use pellucid_serve::{Core, FileConfig, FileDrive, Refusal, Remote, RemoteConfig, Served};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -130,6 +132,21 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
     let drive =
         Served::with_layers(device, &layers).map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
     Ok(Opened { name, drive, registry, unprepared, from })
+}
+
+/// The drive of a description with the settings of its cache. The data have to be kept somewhere.
+pub fn open_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), Failure> {
+    if FileConfig::is_meant(called) {
+        let message = "a cache stands on a modelled drive; allowed: a preset, a description, an image";
+        return Err(Failure::asked(anyhow!("{called}: {message}")));
+    }
+    let spec = Subject::open_to_serve(called, global)?.spec;
+    if matches!(spec.drive.media.store, StoreKind::None | StoreKind::Unstamped) {
+        let refusal = Refusal::Stamps { name: spec.drive_name };
+        return Err(Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")));
+    }
+    // The host's processor is real.
+    Ok((open(called, global)?, KvConfig { costs: KvCosts::FREE, ..spec.kv }))
 }
 
 /// What this host is to a remote drive.

@@ -95,6 +95,18 @@ pub fn nvme(offered: &[Offered], address: &Address) -> Vec<Event> {
     events
 }
 
+/// How a cache is reached at an address.
+pub fn memcached(name: &str, address: &Address) -> Event {
+    let uri = match address {
+        Address::Tcp(tcp) => format!("memcached://{}", to_reach(*tcp)),
+        Address::Unix(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            format!("memcached+unix://{}", encoded(&path.to_string_lossy(), b"/"))
+        }
+    };
+    Event::Reachable { drive: name.to_owned(), protocol: "memcached", how: Reach::Uri(uri) }
+}
+
 /// Where a client of this machine finds a listener: one on all addresses is on the loopback, too.
 fn to_reach(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {

@@ -1,14 +1,26 @@
 //! `pellucid kv`: a key-value cache on a drive.
 
 use super::kv_replay::KvReplay;
+use super::kv_serve::KvServe;
 use crate::args::Global;
 use crate::failure::Failure;
 
-/// A key-value cache on a drive
+const EXAMPLES: &str = "\
+Examples:
+  pellucid kv cosmos-plus --set media.store=ram --listen 11211
+  pellucid kv bench/serve-kv.toml --set kv.engine=direct --unix /tmp/kv.sock --time instant --monitor 9300
+  pellucid kv mine.toml --listen 11211 --memory 256MiB --control /tmp/kv.control
+
+Then, for one: printf 'set a 0 0 5\\r\\nhello\\r\\nget a\\r\\nquit\\r\\n' | nc 127.0.0.1 11211";
+
+/// A key-value cache on a drive: served to clients that speak the memcached protocol, or replaying a trace
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Kv {
     #[command(subcommand)]
-    command: KvCommand,
+    command: Option<KvCommand>,
+    #[command(flatten)]
+    serve: Option<KvServe>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -18,8 +30,10 @@ enum KvCommand {
 
 impl Kv {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        match self.command {
-            KvCommand::Replay(replay) => replay.run(global),
+        match (self.command, self.serve) {
+            (Some(KvCommand::Replay(replay)), _) => replay.run(global),
+            (None, Some(serve)) => serve.run(global),
+            (None, None) => Err(Failure::asked(anyhow::anyhow!("kv: no drive; allowed: kv DRIVE, kv replay"))),
         }
     }
 }

@@ -5,6 +5,7 @@ mod compare;
 mod control;
 mod kv;
 mod kv_replay;
+mod kv_serve;
 mod presets;
 mod reference;
 mod replay;
@@ -31,7 +32,7 @@ pub enum Command {
     #[command(hide = true)]
     Reference(reference::Reference),
     Serve(Box<serve::Serve>),
-    Kv(kv::Kv),
+    Kv(Box<kv::Kv>),
     Target(target::TargetCommand),
     Top(top::Top),
     Status(control::Status),

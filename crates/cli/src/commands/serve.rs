@@ -178,7 +178,7 @@ fn parse_host_file(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-fn parse_connections(text: &str) -> Result<usize, String> {
+pub(super) fn parse_connections(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count));
     count.ok_or_else(|| format!("allowed: a whole number from 1 to {CONNECTIONS_MAX}"))
 }
@@ -191,7 +191,7 @@ fn parse_group(text: &str) -> Result<DhGroup, String> {
     })
 }
 
-fn parse_time(text: &str) -> Result<Time, String> {
+pub(super) fn parse_time(text: &str) -> Result<Time, String> {
     let dilation = |text: &str| text.parse().ok().filter(|f: &f64| f.is_finite() && *f > 0.0);
     match text {
         "paced" => Ok(Time::Paced { dilation: 1.0 }),

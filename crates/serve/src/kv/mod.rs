@@ -177,7 +177,9 @@ impl<C: Cache> KvService<C> {
     fn count(&mut self, kind: Kind, outcome: &Outcome) {
         let asked = &mut self.asked;
         match (kind, outcome) {
-            (Kind::Get { .. } | Kind::MetaGet, Outcome::Item(_)) => (asked.gets, asked.hits) = (asked.gets + 1, asked.hits + 1),
+            (Kind::Get { .. } | Kind::MetaGet, Outcome::Item(_)) => {
+                (asked.gets, asked.hits) = (asked.gets + 1, asked.hits + 1)
+            }
             (Kind::Get { .. } | Kind::MetaGet, _) => asked.gets += 1,
             (Kind::Store { cas }, outcome) => {
                 asked.sets += 1;
@@ -276,7 +278,9 @@ impl<C: Cache> Service for KvService<C> {
             }
             // Whoever owns the server stops it.
             Request::Stop => Ok(Some(json!({}))),
-            Request::Break { .. } | Request::Targets { .. } | Request::TargetCreate { .. }
+            Request::Break { .. }
+            | Request::Targets { .. }
+            | Request::TargetCreate { .. }
             | Request::TargetRemove { .. } => Err("do: not of a cache; allowed: status, watch, stop".into()),
         }
     }

@@ -8,9 +8,7 @@
 
 use crate::output::Output;
 use pellucid_apps::kv::{Item, Outcome};
-use pellucid_wire::memcached::{
-    ErrorLine, Flags, MetaAnswer, Shown, answer_number, answer_value_head,
-};
+use pellucid_wire::memcached::{ErrorLine, Flags, MetaAnswer, Shown, answer_number, answer_value_head};
 use std::collections::VecDeque;
 
 /// Values up to this length are copied to the other bytes that are sent: an entry of their own would cost the system more.
@@ -106,7 +104,15 @@ impl Replies {
         self.texts.extend_from_slice(key);
         self.texts.extend_from_slice(rest);
         let (key_bytes, rest_bytes) = (key.len() as u16, rest.len() as u32);
-        self.slots.push_back(Slot { kind, noreply, key_bytes, rest_bytes, began_ns: now_ns, outcome: None, parked: 0 });
+        self.slots.push_back(Slot {
+            kind,
+            noreply,
+            key_bytes,
+            rest_bytes,
+            began_ns: now_ns,
+            outcome: None,
+            parked: 0,
+        });
         self.first + self.slots.len() as u64 - 1
     }
 
@@ -172,11 +178,7 @@ impl Replies {
                 meta(kind, key, Flags::of(rest), outcome, now_s, out)
             }
             Kind::MetaDebug => debug(key, outcome, now_s, out),
-            Kind::Store { .. }
-            | Kind::Arithmetic { .. }
-            | Kind::Delete
-            | Kind::Touch
-            | Kind::FlushAll => {
+            Kind::Store { .. } | Kind::Arithmetic { .. } | Kind::Delete | Kind::Touch | Kind::FlushAll => {
                 word(&outcome, out);
                 None
             }
@@ -288,7 +290,8 @@ fn meta(
     // Where a client is quiet, what it expects is not said.
     let (code, expected): (&[u8], bool) = match outcome {
         Outcome::Item(item) => {
-            let Item { flags: client, cas, expires_s, value, size, idle_s, fetched, stale, won, taken } = item;
+            let Item { flags: client, cas, expires_s, value, size, idle_s, fetched, stale, won, taken } =
+                item;
             let left_s = left_s(expires_s, now_s);
             let shown = Shown { cas, flags: client, left_s, idle_s, fetched, size, stale, won, taken };
             let length = flags.value.then_some(value.len());

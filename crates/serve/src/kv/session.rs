@@ -66,7 +66,8 @@ impl<C: Cache> Session<KvService<C>> for KvSession {
         requests.now_ns = port.service().look_at_clock();
         loop {
             let more = !input.is_empty() || decoder.has_more();
-            let busy = requests.replies.len() >= UNANSWERED_MAX || requests.waiting.is_some() || port.congested();
+            let busy =
+                requests.replies.len() >= UNANSWERED_MAX || requests.waiting.is_some() || port.congested();
             if !more || (requests.incoming.is_none() && busy) {
                 return Ok(());
             }
@@ -189,7 +190,8 @@ impl Requests {
             Event::Key { kind, key, last } => {
                 let touch = kind.touch.map(|expiry| expires_s(expiry, now_s));
                 let Some(found) = Key::new(key) else { return Ok(After::Nothing) };
-                let number = self.replies.begin(Kind::Get { cas: kind.cas, last }, false, self.now_ns, key, &[]);
+                let number =
+                    self.replies.begin(Kind::Get { cas: kind.cas, last }, false, self.now_ns, key, &[]);
                 let what = What::Get(Get { touch, ..Get::default() });
                 self.ask_for_value(number, found, what, port);
             }
@@ -251,12 +253,7 @@ impl Requests {
         self.replies.say(text, port.output());
     }
 
-    fn store<C: Cache>(
-        &mut self,
-        store: &Store<'_>,
-        now_s: u32,
-        port: &mut Port<'_, KvService<C>>,
-    ) -> After {
+    fn store<C: Cache>(&mut self, store: &Store<'_>, now_s: u32, port: &mut Port<'_, KvService<C>>) -> After {
         let (kind, noreply, flags, base64) = match store.style {
             Style::Text { noreply } => (Kind::Store { cas: store.cas.is_some() }, noreply, &[][..], false),
             Style::Meta(flags) => (Kind::MetaStore, false, flags.text(), flags.base64),

@@ -177,7 +177,8 @@ impl<C: Cache> KvService<C> {
             ("set_p99_ns", "99 of 100 other requests were answered within this wall time.", others, 0.99),
             ("set_p999_ns", "999 of 1000 other requests were answered within this wall time.", others, 0.999),
         ];
-        let gauge = |(name, help, latency, share)| Figure::nanos(name, help, quantile(latency, share)).gauge();
+        let gauge =
+            |(name, help, latency, share)| Figure::nanos(name, help, quantile(latency, share)).gauge();
         figures.extend(each.map(gauge));
         figures
     }

@@ -12,7 +12,12 @@ use pellucid_serve::{Options, Server, Time};
 fn hold() {
     let config = KvConfig::new(EngineKind::Original);
     let service = KvService::new("map", MapCache::new(1, 1000), &config, Time::Instant);
-    let mut server = Server::new(service, Options { connections_max: 8000, ..Options::default() }, Box::new(|e| println!("{e}"))).unwrap();
+    let mut server = Server::new(
+        service,
+        Options { connections_max: 8000, ..Options::default() },
+        Box::new(|e| println!("{e}")),
+    )
+    .unwrap();
     server.listen(&"127.0.0.1:21411".parse().unwrap(), "memcached", Box::new(|_, _| session(None))).unwrap();
     server.run().unwrap();
 }

@@ -1,0 +1,147 @@
+//! `pellucid kv DRIVE`: the server of a key-value cache.
+
+use super::serve::{parse_connections, parse_time};
+use crate::args::Global;
+use crate::exposure;
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::layered;
+use crate::log_line::LogFormat;
+use crate::served_log;
+use crate::watch::MonitorOptions;
+use anyhow::anyhow;
+use pellucid_serve::control::ControlSession;
+use pellucid_serve::event::Event;
+use pellucid_serve::kv::{DriveCache, KvService, session};
+use pellucid_serve::{Address, CONTROL, Options, Server, Time, TlsConfig};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+/// The protocol in the log and in figures.
+const PROTOCOL: &str = "memcached";
+/// As many as memcached has.
+const LISTEN: &str = "11211";
+
+/// The options.
+#[derive(Debug, clap::Args)]
+pub struct KvServe {
+    /// A preset, a description in TOML, or an image, whose [kv] says how the cache is
+    #[arg(value_name = "DRIVE")]
+    drive: String,
+    /// Serve here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times [default: 11211, unless --unix is given]
+    #[arg(long, value_name = "ADDR")]
+    listen: Vec<Address>,
+    /// Serve on this Unix socket
+    #[arg(long, value_name = "PATH")]
+    unix: Option<PathBuf>,
+    /// Serve through TLS only; DIR holds server-cert.pem and server-key.pem
+    #[arg(long, value_name = "DIR")]
+    tls: Option<PathBuf>,
+    /// Let only clients in that show a certificate signed by ca-cert.pem in the directory of --tls
+    #[arg(long, requires = "tls")]
+    tls_verify_peer: bool,
+    /// Storage engine: original, policy, function, raw, direct; the same as --set kv.engine=ENGINE
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<String>,
+    /// Memory for write buffers, such as 256MiB; the same as --set kv.memory=SIZE
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// instant: as fast as possible; real: the drive's modelled latency is kept; x10: everything takes ten times as long
+    #[arg(long, value_name = "TIME", default_value = "instant", value_parser = parse_kv_time)]
+    time: Time,
+    /// Keep looking for work for N microseconds after the last, instead of sleeping
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    poll_us: u64,
+    /// Connections at once; more are turned away [default: 1024]
+    #[arg(long, value_name = "N", value_parser = parse_connections)]
+    connections: Option<usize>,
+    #[command(flatten)]
+    monitor: MonitorOptions,
+    /// How events are logged to standard error
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", conflicts_with = "quiet")]
+    log_format: LogFormat,
+    /// Take commands on this Unix socket: pellucid status, pellucid top
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+fn parse_kv_time(text: &str) -> Result<Time, String> {
+    match text {
+        "real" => Ok(Time::Paced { dilation: 1.0 }),
+        "paced" => Err("allowed: instant, real, xF with a number F above 0".into()),
+        _ => parse_time(text).map_err(|_| "allowed: instant, real, xF with a number F above 0".into()),
+    }
+}
+
+impl KvServe {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let addresses = self.addresses()?;
+        self.check_addresses(&addresses)?;
+        let mut global = global.clone();
+        global.sets.extend(self.engine.iter().map(|engine| format!("kv.engine={engine}")));
+        global.sets.extend(self.memory.iter().map(|memory| format!("kv.memory={memory}")));
+        let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
+        let tls = tls.transpose().map_err(Failure::asked)?;
+        let (opened, config) = layered::open_cache(&self.drive, &global)?;
+        let name = opened.name;
+        let cache = DriveCache::new(opened.drive, &config);
+        let cache = cache.map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
+        let service = KvService::new(&name, cache, &config, self.time);
+        let (quiet, format) = (global.quiet, self.log_format);
+        let log = move |event: &Event| {
+            if !quiet {
+                let _ = writeln!(std::io::stderr(), "{}", format.line(SystemTime::now(), event));
+            }
+        };
+        let options = Options {
+            poll: Duration::from_micros(self.poll_us),
+            connections_max: self.connections.unwrap_or(Options::default().connections_max),
+        };
+        let mut server = Server::new(service, options, Box::new(log)).map_err(Failure::work)?;
+        let mut facts = Vec::new();
+        for address in &addresses {
+            let tls = tls.clone();
+            let accept = Box::new(move |_, _| session(tls.as_ref()));
+            let bound = server.listen(address, PROTOCOL, accept).map_err(Failure::asked)?;
+            facts.push(served_log::memcached(&name, &bound));
+        }
+        let stopper = server.stopper();
+        if let Some(path) = &self.control {
+            let stopper = stopper.clone();
+            let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+            server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
+        }
+        if let Some(board) = self.monitor.start(|address| {
+            let uri = Some(format!("http://{address}/"));
+            log(&Event::Listening { protocol: "monitor", address: address.to_string(), uri });
+        })? {
+            server.show_on(&board);
+        }
+        facts.iter().for_each(log);
+        interrupt::instead(move || stopper.stop_because("signal"));
+        server.run().map(drop).map_err(Failure::work)
+    }
+
+    /// Where it listens.
+    fn addresses(&self) -> Result<Vec<Address>, Failure> {
+        let mut addresses = self.listen.clone();
+        addresses.extend(self.unix.iter().cloned().map(Address::Unix));
+        if addresses.is_empty() {
+            addresses.push(LISTEN.parse().map_err(Failure::asked)?);
+        }
+        Ok(addresses)
+    }
+
+    /// Refuses addresses that others reach and whose peers need not prove who they are, unless that is wanted.
+    fn check_addresses(&self, addresses: &[Address]) -> Result<(), Failure> {
+        if self.monitor.open {
+            return Ok(());
+        }
+        let proved = self.tls.is_some() && self.tls_verify_peer;
+        for address in addresses.iter().filter(|_| !proved) {
+            exposure::check(PROTOCOL, address, "--tls and --tls-verify-peer")?;
+        }
+        self.monitor.check()
+    }
+}
