@@ -15,12 +15,12 @@ Then, for one: printf 'set a 0 0 5\\r\\nhello\\r\\nget a\\r\\nquit\\r\\n' | nc 1
 
 /// A key-value cache on a drive: served to clients that speak the memcached protocol, or replaying a trace
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct Kv {
     #[command(subcommand)]
     command: Option<KvCommand>,
     #[command(flatten)]
-    serve: Option<KvServe>,
+    serve: KvServe,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -30,10 +30,9 @@ enum KvCommand {
 
 impl Kv {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        match (self.command, self.serve) {
-            (Some(KvCommand::Replay(replay)), _) => replay.run(global),
-            (None, Some(serve)) => serve.run(global),
-            (None, None) => Err(Failure::asked(anyhow::anyhow!("kv: no drive; allowed: kv DRIVE, kv replay"))),
+        match self.command {
+            Some(KvCommand::Replay(replay)) => replay.run(global),
+            None => self.serve.run(global),
         }
     }
 }

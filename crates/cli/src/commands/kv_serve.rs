@@ -28,7 +28,7 @@ const LISTEN: &str = "11211";
 pub struct KvServe {
     /// A preset, a description in TOML, or an image, whose [kv] says how the cache is
     #[arg(value_name = "DRIVE")]
-    drive: String,
+    drive: Option<String>,
     /// Serve here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times [default: 11211, unless --unix is given]
     #[arg(long, value_name = "ADDR")]
     listen: Vec<Address>,
@@ -76,6 +76,11 @@ fn parse_kv_time(text: &str) -> Result<Time, String> {
 
 impl KvServe {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let Some(drive) = &self.drive else {
+            return Err(Failure::asked(anyhow!(
+                "kv: no drive; allowed: pellucid kv DRIVE, pellucid kv replay"
+            )));
+        };
         let addresses = self.addresses()?;
         self.check_addresses(&addresses)?;
         let mut global = global.clone();
@@ -83,7 +88,7 @@ impl KvServe {
         global.sets.extend(self.memory.iter().map(|memory| format!("kv.memory={memory}")));
         let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
         let tls = tls.transpose().map_err(Failure::asked)?;
-        let (opened, config) = layered::open_cache(&self.drive, &global)?;
+        let (opened, config) = layered::open_cache(drive, &global)?;
         let name = opened.name;
         let cache = DriveCache::new(opened.drive, &config);
         let cache = cache.map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;

@@ -8,7 +8,7 @@ use pellucid_serve::kv::{KvService, session};
 use pellucid_serve::{Options, Server, Time};
 
 #[test]
-#[ignore]
+#[ignore = "for trying things out by hand"]
 fn hold() {
     let config = KvConfig::new(EngineKind::Original);
     let service = KvService::new("map", MapCache::new(1, 1000), &config, Time::Instant);

@@ -1,0 +1,235 @@
+//! Load for a server of the memcached protocol, as memtier_benchmark makes it: connections that keep so many requests outstanding each,
+//! random keys from a seed of each connection's own, values of one size. One thread; prints one line of JSON.
+//!
+//! ```text
+//! kv_load ADDRESS fill|get|set|mixed KEYS VALUE_BYTES CONNECTIONS PIPELINE REQUESTS [SEED]
+//! ```
+//! `fill` sets every key once; `mixed` is a set for every ten gets. ADDRESS is HOST:PORT. A value begins with its key, and a get that
+//! brings another ends the program.
+
+use hdrhistogram::Histogram;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::VecDeque;
+use std::error::Error;
+use std::io::{ErrorKind, Read, Write};
+use std::time::Instant;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Fill,
+    Get,
+    Set,
+    Mixed,
+}
+
+struct Settings {
+    mode: Mode,
+    keys: u64,
+    value_bytes: usize,
+    pipeline: usize,
+}
+
+/// A request that has not been answered.
+struct Sent {
+    at: Instant,
+    /// The key, of a get.
+    get: Option<u64>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    random: u64,
+    /// Of a fill.
+    next_key: u64,
+    end_key: u64,
+    left: u64,
+    sent: VecDeque<Sent>,
+    output: Vec<u8>,
+    input: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Counts {
+    gets: u64,
+    hits: u64,
+    sets: u64,
+}
+
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+}
+
+impl Connection {
+    /// Has as many requests outstanding as there are to be.
+    fn ask(&mut self, settings: &Settings, value: &mut [u8]) {
+        while self.left > 0 && self.sent.len() < settings.pipeline {
+            self.left -= 1;
+            let key = match settings.mode {
+                Mode::Fill if self.next_key < self.end_key => {
+                    self.next_key += 1;
+                    self.next_key - 1
+                }
+                _ => random(&mut self.random) % settings.keys,
+            };
+            let sets = match settings.mode {
+                Mode::Fill | Mode::Set => true,
+                Mode::Get => false,
+                Mode::Mixed => random(&mut self.random).is_multiple_of(11),
+            };
+            let name = format!("memtier-{key}");
+            if sets {
+                let head = format!("set {name} 0 0 {}\r\n", settings.value_bytes);
+                self.output.extend_from_slice(head.as_bytes());
+                value[..name.len()].copy_from_slice(name.as_bytes());
+                value[name.len()] = b' ';
+                self.output.extend_from_slice(value);
+                self.output.extend_from_slice(b"\r\n");
+            } else {
+                self.output.extend_from_slice(b"get ");
+                self.output.extend_from_slice(name.as_bytes());
+                self.output.extend_from_slice(b"\r\n");
+            }
+            self.sent.push_back(Sent { at: Instant::now(), get: (!sets).then_some(key) });
+        }
+    }
+
+    fn send(&mut self) -> std::io::Result<()> {
+        while !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(count) => drop(self.output.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what has come; returns whether anything was answered.
+    fn receive(
+        &mut self,
+        scratch: &mut [u8],
+        counts: &mut Counts,
+        latency: &mut Histogram<u64>,
+    ) -> Result<(), Box<dyn Error>> {
+        loop {
+            match self.stream.read(scratch) {
+                Ok(0) => return Err("the server hung up".into()),
+                Ok(count) => self.input.extend_from_slice(&scratch[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut at = 0;
+        while let Some(sent) = self.sent.front() {
+            let Some(used) = answer(&self.input[at..], sent.get, counts)? else { break };
+            at += used;
+            latency.record(sent.at.elapsed().as_nanos() as u64)?;
+            self.sent.pop_front();
+        }
+        self.input.drain(..at);
+        Ok(())
+    }
+}
+
+/// The bytes of a whole answer at the front of `input`.
+fn answer(input: &[u8], get: Option<u64>, counts: &mut Counts) -> Result<Option<usize>, Box<dyn Error>> {
+    let Some(end) = input.iter().position(|&byte| byte == b'\n').map(|at| at + 1) else { return Ok(None) };
+    let line = &input[..end];
+    let Some(key) = get else {
+        if line != b"STORED\r\n" {
+            return Err(format!("set: {}", line.escape_ascii()).into());
+        }
+        counts.sets += 1;
+        return Ok(Some(end));
+    };
+    if line == b"END\r\n" {
+        counts.gets += 1;
+        return Ok(Some(end));
+    }
+    if !line.starts_with(b"VALUE ") {
+        return Err(format!("get: {}", line.escape_ascii()).into());
+    }
+    let length: usize = std::str::from_utf8(line)?.trim_end().rsplit(' ').next().unwrap_or("").parse()?;
+    let all = end + length + b"\r\nEND\r\n".len();
+    if input.len() < all {
+        return Ok(None);
+    }
+    let name = format!("memtier-{key} ");
+    if !input[end..].starts_with(name.as_bytes()) || !input[..all].ends_with(b"\r\nEND\r\n") {
+        return Err(format!("get {name}: another value: {}", input[end..end + 20].escape_ascii()).into());
+    }
+    (counts.gets, counts.hits) = (counts.gets + 1, counts.hits + 1);
+    Ok(Some(all))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [address, mode, keys, value_bytes, connections, pipeline, requests, rest @ ..] = &words[..] else {
+        return Err(
+            "kv_load ADDRESS fill|get|set|mixed KEYS VALUE_BYTES CONNECTIONS PIPELINE REQUESTS [SEED]".into(),
+        );
+    };
+    let mode = match mode.as_str() {
+        "fill" => Mode::Fill,
+        "get" => Mode::Get,
+        "set" => Mode::Set,
+        "mixed" => Mode::Mixed,
+        _ => return Err("allowed: fill, get, set, mixed".into()),
+    };
+    let (keys, connections): (u64, u64) = (keys.parse()?, connections.parse()?);
+    let settings = Settings { mode, keys, value_bytes: value_bytes.parse()?, pipeline: pipeline.parse()? };
+    let requests: u64 = if mode == Mode::Fill { keys } else { requests.parse()? };
+    let seed: u64 = rest.first().map_or(Ok(1), |seed| seed.parse())?;
+    let mut poll = Poll::new()?;
+    let mut all = Vec::new();
+    for at in 0..connections {
+        let mut stream = TcpStream::connect(address.parse()?)?;
+        stream.set_nodelay(true)?;
+        poll.registry().register(&mut stream, Token(at as usize), Interest::READABLE | Interest::WRITABLE)?;
+        let share = |at: u64| requests * at / connections;
+        all.push(Connection {
+            stream,
+            random: (seed * 1000 + at + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            next_key: share(at),
+            end_key: share(at + 1),
+            left: share(at + 1) - share(at),
+            sent: VecDeque::new(),
+            output: Vec::new(),
+            input: Vec::new(),
+        });
+    }
+    let mut value: Vec<u8> = (0..settings.value_bytes).map(|at| b'a' + (at % 26) as u8).collect();
+    let (mut scratch, mut counts) = (vec![0; 256 << 10], Counts::default());
+    let mut latency = Histogram::<u64>::new_with_max(60_000_000_000, 3)?;
+    let mut events = Events::with_capacity(1024);
+    let began = Instant::now();
+    while all.iter().any(|connection| connection.left > 0 || !connection.sent.is_empty()) {
+        poll.poll(&mut events, None)?;
+        for event in &events {
+            let connection = &mut all[event.token().0];
+            connection.receive(&mut scratch, &mut counts, &mut latency)?;
+            connection.ask(&settings, &mut value);
+            connection.send()?;
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let us = |share| latency.value_at_quantile(share) as f64 / 1e3;
+    writeln!(
+        std::io::stdout(),
+        "{{\"requests\": {}, \"seconds\": {seconds:.3}, \"per_second\": {:.0}, \"gets\": {}, \"hits\": {}, \"sets\": {}, \
+         \"p50_us\": {:.1}, \"p99_us\": {:.1}, \"p999_us\": {:.1}}}",
+        latency.len(),
+        latency.len() as f64 / seconds,
+        counts.gets,
+        counts.hits,
+        counts.sets,
+        us(0.5),
+        us(0.99),
+        us(0.999),
+    )?;
+    Ok(())
+}
