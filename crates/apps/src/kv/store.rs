@@ -142,7 +142,6 @@ impl Kv {
         let at = self.live(hash);
         let (value, flags, expires_s) = match (at, initial) {
             (None, None) => return Flow::Done(Outcome::NotFound),
-            (None, Some(_)) if cas.is_some() => return Flow::Done(Outcome::NotFound),
             (None, Some((value, expires_s))) => (value, 0, expires_s),
             (Some(at), _) => {
                 let entry = *self.index.get(at);

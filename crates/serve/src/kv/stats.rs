@@ -60,17 +60,6 @@ pub(super) fn answer<C: Cache>(what: &[u8], service: &mut KvService<C>) -> Vec<u
     lines.end()
 }
 
-/// Latency that the share of all does not exceed.
-fn quantile(latency: &Histogram, share: f64) -> u64 {
-    let wanted = (latency.total() as f64 * share).ceil().max(1.0);
-    let mut seen = 0;
-    let found = latency.buckets().find(|&(_, weight)| {
-        seen += weight;
-        seen as f64 >= wanted
-    });
-    found.map_or(0, |(upper, _)| upper)
-}
-
 impl<C: Cache> KvService<C> {
     fn general(&self, lines: &mut Lines) {
         let (asked, cache, hub) = (&self.asked, self.cache().statistics(), &self.hub);
@@ -177,8 +166,9 @@ impl<C: Cache> KvService<C> {
             ("set_p99_ns", "99 of 100 other requests were answered within this wall time.", others, 0.99),
             ("set_p999_ns", "999 of 1000 other requests were answered within this wall time.", others, 0.999),
         ];
-        let gauge =
-            |(name, help, latency, share)| Figure::nanos(name, help, quantile(latency, share)).gauge();
+        let gauge = |(name, help, latency, share): (&'static str, &'static str, &Histogram, f64)| {
+            Figure::nanos(name, help, latency.quantile(share)).gauge()
+        };
         figures.extend(each.map(gauge));
         figures
     }
@@ -186,10 +176,6 @@ impl<C: Cache> KvService<C> {
     /// Everything as it is now, for monitors.
     #[cold]
     pub(super) fn view(&self) -> View {
-        let mut lateness_ns = Histogram::default();
-        for late in self.engine().lateness_ns().iter_recorded() {
-            lateness_ns.record(late.value_iterated_to(), late.count_at_value());
-        }
         let side = LayerSide { name: self.name.clone(), remote: None, figures: self.figures() };
         let device = self.cache().device();
         View {
@@ -200,7 +186,7 @@ impl<C: Cache> KvService<C> {
                 layers: vec![side],
                 keeps: Vec::new(),
                 held_bytes: self.bytes_held() as u64,
-                lateness_ns,
+                lateness_ns: self.engine().lateness_ns().clone(),
             }),
             work: None,
         }
