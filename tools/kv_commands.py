@@ -2,7 +2,8 @@
 
 Each case is sent to a server that was flushed before, followed by `mn`, whose answer ends the case. `|` stands where a case is sent in pieces.
 What two servers need not agree on is masked: see `masked`. Where memcached 1.6.18 cuts numbers (client flags above 32 bits, times after 2038),
-counts its own header as part of a value's length, or loses the answers before a get with a key that is too long, there is no case.
+counts its own header as part of a value's length, loses the answers before a get with a key that is too long, takes
+blanks before a number, or shows a base64 key as it was stored, there is no case; nor for what later versions have (N of ms).
 """
 import re
 import socket
@@ -66,7 +67,7 @@ CASES = [
     b"set n 3 0 3\r\n100\r\ndecr n 1\r\nget n\r\nincr n 1\r\nget n\r\n",
     b"incr n 1\r\ndecr n 1\r\nset n 0 0 1\r\nx\r\nincr n 1\r\nincr n x\r\nincr n -1\r\nincr n\r\nincr\r\nincr n 1 2 3\r\n",
     b"set n 0 0 20\r\n18446744073709551616\r\nincr n 1\r\n",
-    b"set n 0 0 2\r\n 1\r\nincr n 1\r\n", b"set n 0 0 2\r\n1 \r\nincr n 1\r\nget n\r\n",
+    b"set n 0 0 2\r\n1 \r\nincr n 1\r\nget n\r\n",
     b"incr " + long_key(251) + b" 1\r\n", b"incr n 18446744073709551616\r\n",
     # Delete, touch.
     b"delete a\r\nset a 0 0 1\r\nx\r\ndelete a\r\nget a\r\n",
@@ -96,7 +97,7 @@ CASES = [
     b"mg a N30 v t\r\nmg a N30 v t\r\nmg a v\r\nms a 2 c0\r\nhi\r\nmg a v\r\n",
     b"mg a N30 t\r\nmg a t\r\nms a 2\r\nhi\r\nmg a t v\r\n",
     b"set a 0 100 1\r\nx\r\nmg a R200 t v\r\nmg a R200 t v\r\nmg a R10 t v\r\nset a 0 100 1\r\ny\r\nmg a R10 v\r\n",
-    b"mg YQ== b v k\r\nset a 0 0 1\r\nx\r\nmg YQ== b v k\r\nmg !!! b v\r\n",
+    b"mg YQ== b v k\r\nset a 0 0 1\r\nx\r\nmg !!! b v\r\n",
     b"set a 0 0 1\r\nx\r\nmg a E5 v\r\n",
     # Meta set.
     b"ms\r\n", b"ms a\r\n", b"ms a x\r\n", b"ms a 3\r\nabc\r\nmg a v f t\r\n", b"ms a -1\r\n", b"ms a S3\r\nabc\r\nmg a v\r\n",
@@ -104,7 +105,6 @@ CASES = [
     b"ms a 3 ME\r\nabc\r\nms a 3 ME\r\nabd\r\nms a 3 mode\r\nabc\r\nmg a v\r\n",
     b"ms a 1 MA\r\nx\r\nms a 1 MS\r\nx\r\nms a 1 MA\r\ny\r\nms a 1 MP\r\nz\r\nms a 2 MR\r\nrr\r\nmg a v\r\n",
     b"ms a 1 Me\r\n1\r\nms a 1 Ma\r\n2\r\nms a 1 Mp\r\n3\r\nmg a v\r\nms a 1 MX\r\ny\r\nms b 1 Mr\r\nz\r\n",
-    b"ms a 1 MA N100\r\nx\r\nmg a v t\r\n",
     b"ms a 1 C1\r\nx\r\nset a 0 0 1\r\nx\r\nms a 1 C99999999\r\ny\r\nmg a v\r\n",
     b"ms a 1 C1 q\r\nx\r\nset a 0 0 1\r\nx\r\nms a 1 C99999999 q\r\ny\r\nmg a v\r\n",
     b"set a 0 0 1\r\nx\r\nms a 1 I C1\r\ny\r\nmg a v\r\nmg a v\r\nms a 1\r\nz\r\nmg a v\r\n",

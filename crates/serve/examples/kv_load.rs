@@ -7,9 +7,9 @@
 //! `fill` sets every key once; `mixed` is a set for every ten gets. ADDRESS is HOST:PORT. A value begins with its key, and a get that
 //! brings another ends the program.
 
-use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+use pellucid_device::Histogram;
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
@@ -113,7 +113,7 @@ impl Connection {
         &mut self,
         scratch: &mut [u8],
         counts: &mut Counts,
-        latency: &mut Histogram<u64>,
+        latency: &mut Histogram,
     ) -> Result<(), Box<dyn Error>> {
         loop {
             match self.stream.read(scratch) {
@@ -127,7 +127,7 @@ impl Connection {
         while let Some(sent) = self.sent.front() {
             let Some(used) = answer(&self.input[at..], sent.get, counts)? else { break };
             at += used;
-            latency.record(sent.at.elapsed().as_nanos() as u64)?;
+            latency.record(sent.at.elapsed().as_nanos() as u64, 1);
             self.sent.pop_front();
         }
         self.input.drain(..at);
@@ -204,7 +204,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut value: Vec<u8> = (0..settings.value_bytes).map(|at| b'a' + (at % 26) as u8).collect();
     let (mut scratch, mut counts) = (vec![0; 256 << 10], Counts::default());
-    let mut latency = Histogram::<u64>::new_with_max(60_000_000_000, 3)?;
+    let mut latency = Histogram::default();
     let mut events = Events::with_capacity(1024);
     let began = Instant::now();
     while all.iter().any(|connection| connection.left > 0 || !connection.sent.is_empty()) {
@@ -217,13 +217,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let seconds = began.elapsed().as_secs_f64();
-    let us = |share| latency.value_at_quantile(share) as f64 / 1e3;
+    let us = |share| latency.quantile(share) as f64 / 1e3;
     writeln!(
         std::io::stdout(),
         "{{\"requests\": {}, \"seconds\": {seconds:.3}, \"per_second\": {:.0}, \"gets\": {}, \"hits\": {}, \"sets\": {}, \
          \"p50_us\": {:.1}, \"p99_us\": {:.1}, \"p999_us\": {:.1}}}",
-        latency.len(),
-        latency.len() as f64 / seconds,
+        latency.total(),
+        latency.total() as f64 / seconds,
         counts.gets,
         counts.hits,
         counts.sets,
