@@ -74,16 +74,14 @@ pub struct KvService<C: Cache> {
     /// When the clock was last looked at.
     clock_ns: u64,
     now_s: u32,
-    /// About the largest value that was read lately.
+    /// Mean length of the values that were read and stored lately.
     expected_bytes: usize,
-    /// Gets since it was last made smaller.
-    expected_since: u32,
     board: Option<Board>,
     put_away: Option<Result<(), String>>,
 }
 
-/// After so many gets the expected size of a value is three quarters of what it was, unless there was a larger one.
-const EXPECTED_GETS: u32 = 1024;
+/// The expected length is about the mean of the last so many.
+const EXPECTED_OVER: usize = 16;
 
 impl<C: Cache> KvService<C> {
     /// Takes a cache into service. Time that is paced must have a dilation above 0.
@@ -99,7 +97,6 @@ impl<C: Cache> KvService<C> {
             clock_ns: 0,
             now_s: began_s as u32,
             expected_bytes: 0,
-            expected_since: 0,
             board: None,
             put_away: None,
         }
@@ -138,20 +135,17 @@ impl<C: Cache> KvService<C> {
         self.now_s
     }
 
-    /// How large a value is that is read next, as far as can be known.
+    /// How long a value is that is read next, as far as can be known.
     #[inline]
     fn expected_bytes(&self) -> usize {
         self.expected_bytes
     }
 
+    /// A value of this length has been read or stored.
     #[inline]
     fn expect_like(&mut self, bytes: usize) {
-        self.expected_since += 1;
-        if bytes > self.expected_bytes {
-            (self.expected_bytes, self.expected_since) = (bytes, 0);
-        } else if self.expected_since >= EXPECTED_GETS {
-            (self.expected_bytes, self.expected_since) = (self.expected_bytes / 4 * 3, 0);
-        }
+        self.expected_bytes =
+            self.expected_bytes - self.expected_bytes / EXPECTED_OVER + bytes / EXPECTED_OVER;
     }
 
     /// An empty buffer for a value.
@@ -168,6 +162,9 @@ impl<C: Cache> KvService<C> {
     #[inline]
     fn ask(&mut self, connection: ConnectionId, number: u64, key: Key, what: What, bytes: usize) {
         self.hub.budget.large += large_part(bytes);
+        if let What::Store(store) = &what {
+            self.expect_like(store.value.len());
+        }
         let route = Route { connection, token: number };
         self.engine.submit(0, route, bytes, Ask { tag: 0, time_s: self.now_s, key, what });
     }

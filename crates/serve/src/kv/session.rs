@@ -20,8 +20,8 @@ use pellucid_wire::memcached::{
     Arithmetic, Decoder, Delete, ErrorLine, Event, MetaGet, Store, StoreMode, Style, expires_s,
 };
 
-/// Requests of one connection that have not been answered; more are not taken.
-const UNANSWERED_MAX: usize = 1024;
+/// Requests of one connection that have not been answered; more are not taken, because how long the answers are is not known before.
+const UNANSWERED_MAX: usize = 64;
 
 /// A value that comes in.
 struct Incoming {
@@ -384,7 +384,7 @@ impl Requests {
         }
     }
 
-    /// Asks for a value: there has to be budget for one as large as those that were read lately.
+    /// Asks for a value: there has to be budget for one as long as those of lately.
     #[inline]
     fn ask_for_value<C: Cache>(
         &mut self,
