@@ -4,7 +4,8 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::interrupt;
 use pellucid_lab::output::OutputDirectory;
-use pellucid_lab::report::{Report, render_text};
+use pellucid_lab::report::format::count;
+use pellucid_lab::report::{Directions, Report, render_text};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -77,13 +78,25 @@ pub fn report(
     ended(report)
 }
 
-/// The exit status tells of a report that the user has cut short with an interrupt; one that `q` has cut short is what was
-/// asked for.
+/// The exit status tells of a report that the user has cut short with an interrupt, and of writes, trims and flushes that failed; one
+/// that `q` has cut short is what was asked for.
 pub fn ended(report: &Report) -> Result<(), Failure> {
-    match report.partial && interrupt::asked() {
-        true => Err(Failure::interrupted(report.requests)),
-        false => Ok(()),
+    if report.partial && interrupt::asked() {
+        return Err(Failure::interrupted(report.requests));
     }
+    let Directions { write, trim, flush, .. } = &report.directions;
+    let failed: Vec<String> = [(write, "write"), (trim, "trim"), (flush, "flush")]
+        .into_iter()
+        .filter(|(direction, _)| direction.errors > 0)
+        .map(|(direction, name)| {
+            format!("{} of {} {name} requests", count(direction.errors), count(direction.requests))
+        })
+        .collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let why = if report.wear.read_only { "; the drive takes no writes any more" } else { "" };
+    Err(Failure::work(anyhow::anyhow!("{}: {} failed{why}", report.drive.name, failed.join(", "))))
 }
 
 /// Takes the directory that results will be written to, or fails before the work is done.

@@ -96,6 +96,7 @@ impl Subject {
     }
 
     fn new(given: &str, mut spec: Spec, image: Option<Image>, global: &Global) -> Subject {
+        output::warn(global, spec.without_effect());
         spec.run.seed = global.seed.unwrap_or(spec.run.seed);
         spec.run.verify |= global.verify;
         spec.run.log = global.log.clone().or(spec.run.log);

@@ -111,7 +111,7 @@ impl Compare {
                 each.join("; ")
             )));
         }
-        reports.last().map_or(Ok(()), output::ended)
+        reports.iter().rev().try_for_each(output::ended)
     }
 
     /// The drives, each with its work; what cannot be is refused before the first is run.

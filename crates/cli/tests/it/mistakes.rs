@@ -629,3 +629,58 @@ fn keys_for_tls_that_cannot_be_used_are_named_and_not_shown() {
         assert!(sentence.starts_with("--tls-psk: this build has no TLS for NVMe/TCP"), "{sentence}");
     }
 }
+
+/// A drive that wears out refuses writes: the report is there, and the exit status and a sentence say that the work failed.
+#[test]
+fn writes_that_failed_fail_the_command() {
+    let folder = Folder::with_drive();
+    let worn = ["--set", "media.endurance=20", "--rw", "randwrite", "--number-ios", "60000", "--json"];
+    for command in [["run", "tiny.toml"].as_slice(), &["compare", "tiny.toml", "tiny.toml{ftl.victim=fifo}"]]
+    {
+        let done = folder.run(&[command, &worn].concat());
+        assert_eq!(done.status, 1, "{}", done.stderr);
+        let report: serde_json::Value = serde_json::from_str(&done.stdout).expect("the report is there");
+        let sentence = done.stderr.lines().last().expect("a sentence").to_string();
+        assert!(
+            sentence.contains("of 60,000 write requests failed; the drive takes no writes any more"),
+            "{sentence}"
+        );
+        if command[0] == "run" {
+            let failed = report["directions"]["write"]["errors"].as_u64().unwrap();
+            assert!(failed > 0 && report["wear"]["read_only"] == true);
+        }
+    }
+    // Reads that fail are what such a run looks for.
+    let unreadable =
+        ["--set", "media.faults.read_fail=0.9", "--rw", "randread", "--number-ios", "500", "--json"];
+    let report = folder.run(&[&["run", "tiny.toml"], &unreadable[..]].concat()).json();
+    assert!(report["directions"]["read"]["errors"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn keys_of_another_translation_are_warned_of() {
+    let folder = Folder::with_drive();
+    folder.write("cached.toml", &TINY.replace("[drive.ftl]\n", "[drive.ftl]\nmap_cache = \"1MiB\"\n"));
+    let warned = |words: &[&str]| {
+        let done = folder.run(&[&["show"], words].concat());
+        assert_eq!(done.status, 0, "{}", done.stderr);
+        done.stderr
+    };
+    assert_eq!(
+        warned(&["tiny.toml", "--set", "ftl.map_cache=1MiB"]),
+        "warning: --set ftl.map_cache: drive.ftl.map_cache has no effect with drive.ftl.map = \"page\"; it has one with \"demand\"\n"
+    );
+    assert!(warned(&["cached.toml"]).contains("drive.ftl.map_cache has no effect"));
+    let bast = ["--set", "ftl.map=bast", "--set", "media.blocks=60", "--set", "ftl.log_blocks=4"];
+    let over = ["--set", "ftl.over_provisioning=1"];
+    // A description keeps what is meant for its own translation when `--set` takes another.
+    assert_eq!(warned(&[&["cached.toml"], &bast[..], &over[..]].concat()), "");
+    assert!(
+        warned(&[&["tiny.toml"], &bast[4..], &over[..]].concat())
+            .contains("drive.ftl.log_blocks has no effect")
+    );
+    assert_eq!(warned(&["tiny.toml"]), "");
+    // What `show` prints has every key, and no warning comes of it.
+    folder.write("shown.toml", &folder.run(&["show", "tiny.toml"]).answer());
+    assert_eq!(warned(&["shown.toml"]), "");
+}

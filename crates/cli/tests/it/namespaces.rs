@@ -148,3 +148,31 @@ fn show_and_the_control_socket_name_each_namespace() {
     assert!(done.stderr.contains("allowed: two.1, two.2"), "{}", done.stderr);
     folder.run(&["power-cut", "--control", "d.control", "--drive", "two.2"]).answer();
 }
+
+#[test]
+fn too_few_blocks_are_told_of_the_namespace_that_has_them() {
+    let folder = folder();
+    let tiny = TINY.split("[precondition]").next().unwrap();
+    let row = |blocks: &str| format!("[[drive.namespace]]\ninterface = \"block\"\n{blocks}\n");
+    folder.write("few.toml", &format!("{tiny}\n{}{}", row("blocks = 3"), row("")));
+    let refused = |words: &[&str]| {
+        let done = folder.run(&[&["show", "few.toml"], words].concat());
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{}", done.stderr);
+        done.stderr
+    };
+    let key = "few.toml:30: drive.namespace[0].blocks = 3: not allowed; allowed: ";
+    let why = refused(&[]);
+    assert!(why.contains(&format!("{key}at least 5: a die keeps 4 for itself")), "{why}");
+    let why = refused(&["--set", "ftl.map=bast"]);
+    let expected =
+        "at least 6: a die has 8 log blocks (drive.ftl.log_blocks), and keeps 4 for merges and metadata";
+    assert!(why.contains(expected) && why.contains("drive.namespace[0].blocks = 3"), "{why}");
+    // What is said to be enough is.
+    folder.write("few.toml", &format!("{tiny}\n{}{}", row("blocks = 5"), row("")));
+    let why = refused(&[]);
+    let expected = "drive.ftl.over_provisioning = 0.35: not allowed; allowed: at least ";
+    assert!(
+        why.contains(expected) && why.contains(": each die of the 5 blocks of drive.namespace[0] keeps "),
+        "{why}"
+    );
+}

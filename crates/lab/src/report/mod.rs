@@ -226,7 +226,7 @@ pub struct NamespaceResult {
     pub capacity_bytes: u64,
     /// Its erased blocks, ready for new data.
     pub free_blocks: u64,
-    /// Whether it refuses writes: too few good blocks are left.
+    /// Whether it refuses writes: no block can be freed for new data.
     pub read_only: bool,
     /// Why bytes were programmed.
     pub write_amplification: WriteAmplification,
@@ -394,7 +394,7 @@ pub struct Wear {
     pub bad_blocks_factory: u64,
     /// Blocks retired since.
     pub bad_blocks_grown: u64,
-    /// Writes are refused: too few good blocks are left.
+    /// Writes are refused: no block can be freed for new data.
     pub read_only: bool,
     /// Erase counts of good blocks since the drive was made, ageing included.
     pub erases: EraseCounts,

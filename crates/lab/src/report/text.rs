@@ -257,7 +257,11 @@ fn wear(report: &Report) -> Vec<String> {
         items.push(format!("   bad blocks {bad} ({} grown)", wear.bad_blocks_grown));
     }
     if wear.read_only {
-        items.push("   read-only: too few good blocks are left".into());
+        let why = match wear.bad_blocks_grown {
+            0 => "no block could be freed for new data",
+            _ => "too few good blocks are left",
+        };
+        items.push(format!("   read-only: {why}"));
     }
     items
 }

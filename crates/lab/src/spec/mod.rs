@@ -99,6 +99,41 @@ impl Provenance {
     }
 }
 
+impl Spec {
+    /// Keys that were given and that the drive's translation has no use for, a sentence each. A description may keep them for another
+    /// translation that `--set drive.ftl.map` takes from it.
+    pub fn without_effect(&self) -> Vec<String> {
+        let map = &self.drive.ftl.map;
+        let log_blocks = map.log_blocks().is_some();
+        let cached = matches!(map, pellucid_ftl::Map::Demand { .. });
+        let keys = [
+            ("drive.ftl.map_cache", cached, "\"demand\""),
+            ("drive.ftl.log_blocks", log_blocks, "\"bast\" or \"fast\""),
+        ];
+        let map = self.provenance.get("drive.ftl.map");
+        let unused = keys.into_iter().filter(|(_, used, _)| !used).filter_map(|(key, _, with)| {
+            let Entry { value, origin, .. } = self.provenance.get(key)?;
+            let given = match origin.place {
+                Place::Default => false,
+                Place::Set { .. } | Place::Option { .. } => true,
+                Place::File { .. } => {
+                    let default = schema_keys().find(|known| known.path == key)?.default();
+                    let chosen = map.is_some_and(|map| matches!(map.origin.place, Place::Set { .. }));
+                    default.as_ref() != Some(value) && !chosen
+                }
+            };
+            let map = map.map_or("", |map| &map.value);
+            given.then(|| {
+                format!(
+                    "{}: {key} has no effect with drive.ftl.map = {map}; it has one with {with}",
+                    origin.place
+                )
+            })
+        });
+        unused.collect()
+    }
+}
+
 /// One key of the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
@@ -323,8 +358,8 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     let layout = resolve_media::finish(&mut draft, values)?;
     resolve_namespaces::finish(&mut draft, values, &layout)?;
     resolve_media::check_integrity(values, &draft.drive.media)?;
-    let block_layout = resolve_namespaces::block_layout(&draft.drive.namespaces, &layout);
-    resolve_ftl::finish(&mut draft, values, block_layout.as_ref())?;
+    let translated = resolve_namespaces::Translated::find(&draft.drive.namespaces, &layout);
+    resolve_ftl::finish(&mut draft, values, translated.as_ref())?;
     resolve_controller::finish(&mut draft, values, &layout)?;
     resolve_host::finish(&mut draft);
     resolve_kv::finish(&mut draft);

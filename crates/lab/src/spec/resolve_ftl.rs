@@ -2,6 +2,7 @@
 
 use super::draft::{Draft, Survives};
 use super::error::SpecError;
+use super::resolve_namespaces::Translated;
 use super::schema::Fallback::{Flag, Real, Whole, Word};
 use super::schema::{Kind, TIME, Values, count, keys, word};
 use super::value::Quantity;
@@ -62,12 +63,17 @@ keys! {
         "Seed of all policy randomness";
 }
 
-/// The translation of a block namespace of this `layout`; `None`: there is none, and its keys have no effect.
-pub(crate) fn finish(draft: &mut Draft, values: &Values, layout: Option<&Layout>) -> Result<(), SpecError> {
+/// The translation of these blocks; `None`: there is no block namespace, and its keys have no effect.
+pub(crate) fn finish(
+    draft: &mut Draft,
+    values: &Values,
+    translated: Option<&Translated>,
+) -> Result<(), SpecError> {
+    let layout = translated.map(|translated| &translated.layout);
     draft.drive.ftl.map = map(draft, values)?;
     draft.drive.ftl.durability = draft.durability.durability(draft.checkpoint_every);
     draft.drive.ftl.slc_cache = slc_cache(draft, values, layout)?;
-    layout.map_or(Ok(()), |layout| check_spare(values, &draft.drive.ftl, layout))
+    translated.map_or(Ok(()), |translated| check_spare(draft, values, translated))
 }
 
 /// The translation, as far as other keys allow it.
@@ -142,33 +148,46 @@ fn kept_blocks(ftl: &FtlConfig) -> u32 {
 }
 
 /// GC must be able to free a block: refuses a user capacity that leaves a die too few spare blocks.
-fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), SpecError> {
+fn check_spare(draft: &Draft, values: &Values, translated: &Translated) -> Result<(), SpecError> {
+    let (ftl, layout, whose) = (&draft.drive.ftl, &translated.layout, translated.words());
     if let Some(log_blocks) = ftl.map.log_blocks() {
         let (user_max, kept) = LogBlock::sizes(ftl, layout);
         let blocks = u64::from(layout.blocks_per_die);
         if user_max == 0 {
             let others = kept - u64::from(log_blocks);
-            let allowed = match blocks.checked_sub(others + 1).filter(|&most| most > 0) {
-                Some(most) => format!(
-                    "at most {most}: each die of {blocks} blocks keeps {others} more for merges and metadata"
-                ),
-                None => format!("with dies of more than {} blocks (drive.media.blocks)", others + 1),
-            };
-            return Err(values.refuse("drive.ftl.log_blocks", allowed));
+            return Err(match blocks.checked_sub(others + 1).filter(|&most| most > 0) {
+                Some(most) => {
+                    let allowed =
+                        format!("at most {most}: {whose} keeps {others} more for merges and metadata");
+                    values.refuse("drive.ftl.log_blocks", allowed)
+                }
+                None => {
+                    let enough = |layout: &Layout| LogBlock::sizes(ftl, layout).0 > 0;
+                    let why = format!(
+                        "a die has {log_blocks} log blocks (drive.ftl.log_blocks), and keeps {others} for merges and metadata"
+                    );
+                    translated.too_few(draft, values, enough, &why)
+                }
+            });
         }
-        let needed = format!(
-            "each die of {blocks} blocks keeps {kept} for {log_blocks} log blocks, merges and metadata"
-        );
+        let needed = format!("{whose} keeps {kept} for {log_blocks} log blocks, merges and metadata");
         return check_capacity(values, ftl, layout, user_max, &needed);
     }
     let (kept, blocks) = (kept_blocks(ftl), layout.blocks_per_die - ftl.cache_blocks());
     let user_max = ftl.user_units_max(layout, kept);
     if user_max == 0 {
-        let allowed = format!(
-            "at most {}: each die of {blocks} blocks keeps {kept} for itself",
-            (blocks + ftl.gc_low_blocks).saturating_sub(kept + 1 + ftl.common_blocks())
-        );
-        return Err(values.refuse("drive.ftl.gc_low", allowed));
+        let most = (blocks + ftl.gc_low_blocks).saturating_sub(kept + 1 + ftl.common_blocks());
+        return Err(match most {
+            0 => {
+                let usable = |layout: &Layout| {
+                    layout.blocks_per_die > ftl.cache_blocks() && ftl.user_units_max(layout, kept) > 0
+                };
+                translated.too_few(draft, values, usable, &format!("a die keeps {kept} for itself"))
+            }
+            _ => {
+                values.refuse("drive.ftl.gc_low", format!("at most {most}: {whose} keeps {kept} for itself"))
+            }
+        });
     }
     let common = if ftl.common_blocks() > 0 { ", the drive one more" } else { "" };
     // A stripe is programmed as a whole, so a block that lacks less than one cannot be collected.
@@ -176,7 +195,7 @@ fn check_spare(values: &Values, ftl: &FtlConfig, layout: &Layout) -> Result<(), 
         0 => String::new(),
         units => format!(", and each of the others may lack {units} units"),
     };
-    let needed = format!("each die of {blocks} blocks keeps {kept} for itself{common}{lacking}");
+    let needed = format!("{whose} keeps {kept} for itself{common}{lacking}");
     check_capacity(values, ftl, layout, user_max, &needed)
 }
 

@@ -274,12 +274,63 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
 /// Active zones that a drive allows if its description does not say.
 const ACTIVE_ZONES: u32 = 14;
 
-/// What translation of the block namespace works on, of several that of the smallest; `None` if there is none.
-pub(crate) fn block_layout(namespaces: &[Namespace], layout: &Layout) -> Option<Layout> {
-    if namespaces.is_empty() {
-        return Some(layout.clone());
+/// The blocks that translation works on.
+pub(crate) struct Translated {
+    pub layout: Layout,
+    /// The namespace that they belong to, by its place in the list; `None`: the drive has no list.
+    namespace: Option<usize>,
+    /// Whether they are all of the drive's.
+    whole: bool,
+}
+
+impl Translated {
+    /// Of the smallest block namespace; `None` if there is none.
+    pub fn find(namespaces: &[Namespace], layout: &Layout) -> Option<Translated> {
+        if namespaces.is_empty() {
+            return Some(Translated { layout: layout.clone(), namespace: None, whole: true });
+        }
+        let all = namespaces.iter().enumerate();
+        let block = all.filter(|(_, namespace)| matches!(namespace, Namespace::Block { .. }));
+        let (index, smallest) = block.min_by_key(|(_, namespace)| namespace.blocks().len())?;
+        let blocks = smallest.blocks().len() as u32;
+        Some(Translated {
+            layout: layout.with_blocks_per_die(blocks),
+            namespace: Some(index),
+            whole: blocks == layout.blocks_per_die,
+        })
     }
-    let block = namespaces.iter().filter(|n| matches!(n, Namespace::Block { .. }));
-    let blocks = block.map(|n| n.blocks().len() as u32).min()?;
-    Some(layout.with_blocks_per_die(blocks))
+
+    /// Its blocks, as a sentence begins with them.
+    pub fn words(&self) -> String {
+        let blocks = self.layout.blocks_per_die;
+        match self.namespace.filter(|_| !self.whole) {
+            Some(index) => format!("each die of the {blocks} blocks of drive.namespace[{index}]"),
+            None => format!("each die of {blocks} blocks"),
+        }
+    }
+
+    /// Refuses so few blocks: of the namespace, or of the drive. `enough`: whether translation can work on these.
+    pub fn too_few(
+        &self,
+        draft: &Draft,
+        values: &Values,
+        enough: impl Fn(&Layout) -> bool,
+        why: &str,
+    ) -> SpecError {
+        /// No translation needs more for itself.
+        const TRIED: u32 = 1 << 16;
+        let blocks = self.layout.blocks_per_die;
+        let mut more = (blocks..blocks.saturating_add(TRIED)).skip(1);
+        let allowed = match more.find(|&blocks| enough(&self.layout.with_blocks_per_die(blocks))) {
+            Some(least) => format!("at least {least}: {why}"),
+            None => why.to_string(),
+        };
+        match self.namespace.filter(|_| !self.whole) {
+            Some(index) => {
+                let row = &draft.namespaces[index];
+                Table { list: "drive.namespace", index, row }.refuse("blocks", allowed)
+            }
+            None => values.refuse("drive.media.blocks", allowed),
+        }
+    }
 }
