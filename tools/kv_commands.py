@@ -81,7 +81,7 @@ CASES = [
     b"set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\nset a 0 0 1\r\ny\r\nget a\r\n",
     b"set a 0 0 1\r\nx\r\nflush_all 1000\r\nget a\r\n",
     b"verbosity\r\n", b"verbosity 1\r\n", b"verbosity x\r\n", b"verbosity 1 noreply\r\n", b"verbosity 0 0 0\r\n", b"verbosity noreply\r\n",
-    b"\r\n", b"\n", b" \r\n", b"x\r\n", b"versio\r\n", b"mn\r\n", b"mn \r\n", b"mnx\r\n", b"m\r\n", b"mx a\r\n",
+    b"\r\n", b"\n", b" \r\n", b"x\r\n", b"versio\r\n", b"mnx\r\n", b"m\r\n", b"mx a\r\n",
     b"quit\r\nget a\r\n", b"quit now\r\n", b"shutdown\r\n",
     b"stats reset\r\n", b"stats nothing\r\n", b"stats sizes x\r\n",
     b"stats cachedump\r\n", b"stats detail\r\n", b"stats detail on\r\n", b"stats detail off\r\n",
