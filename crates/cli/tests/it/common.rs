@@ -120,7 +120,7 @@ impl Drop for Folder {
 }
 
 /// Every command of the program.
-pub const COMMANDS: [&str; 13] = [
+pub const COMMANDS: [&str; 14] = [
     "run",
     "replay",
     "compare",
@@ -129,6 +129,7 @@ pub const COMMANDS: [&str; 13] = [
     "show",
     "presets",
     "serve",
+    "kv",
     "target",
     "top",
     "status",

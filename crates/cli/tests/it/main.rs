@@ -2,6 +2,7 @@
 
 mod common;
 mod images;
+mod kv;
 mod mistakes;
 mod namespaces;
 mod options;

@@ -551,7 +551,8 @@ fn an_unknown_claim_is_named_with_those_that_exist() {
     assert_eq!(
         refused(&folder, &["reproduce", "C10", "C99"]),
         "C99: neither a claim nor a paper; allowed: C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, \
-         C13, C14, L1, L2, B1, B2, B3, B5, B6, B7; cosmos-plus, lightnvm, theory, cachelib, zns, data-sheets"
+         C13, C14, L1, L2, B1, B2, B3, B5, B6, B7, B4, P1, P2, P3, P4, P5, P6; cosmos-plus, lightnvm, theory, \
+         cachelib, zns, data-sheets, prism"
     );
     let sentence = refused(&folder, &["reproduce", "C10", "--verify"]);
     assert_eq!(sentence, "--verify means nothing to reproduce; allowed: with run, replay, compare");
@@ -634,9 +635,9 @@ fn keys_for_tls_that_cannot_be_used_are_named_and_not_shown() {
 #[test]
 fn writes_that_failed_fail_the_command() {
     let folder = Folder::with_drive();
+    folder.write("fifo.toml", &TINY.replace("[drive.ftl]\n", "[drive.ftl]\nvictim = \"fifo\"\n"));
     let worn = ["--set", "media.endurance=20", "--rw", "randwrite", "--number-ios", "60000", "--json"];
-    for command in [["run", "tiny.toml"].as_slice(), &["compare", "tiny.toml", "tiny.toml{ftl.victim=fifo}"]]
-    {
+    for command in [["run", "tiny.toml"].as_slice(), &["compare", "tiny.toml", "fifo.toml"]] {
         let done = folder.run(&[command, &worn].concat());
         assert_eq!(done.status, 1, "{}", done.stderr);
         let report: serde_json::Value = serde_json::from_str(&done.stdout).expect("the report is there");

@@ -223,17 +223,18 @@ enum Layout {
 
 impl Layout {
     fn of(first: &[u8], format: Option<KvFormat>) -> Result<Layout, Problem> {
-        let named = Columns::named(first);
+        let named = || Columns::named(first);
         match format {
             Some(KvFormat::Twitter) => Ok(Layout::Twitter),
-            Some(KvFormat::CacheLib) => named.map(|c| Layout::CacheLib(c.unwrap_or(Columns::DEFAULT))),
+            Some(KvFormat::CacheLib) => named().map(|c| Layout::CacheLib(c.unwrap_or(Columns::DEFAULT))),
             None => {
-                if let Some(columns) = named? {
-                    return Ok(Layout::CacheLib(columns));
-                }
+                // Before the names of columns, which a key may have, too.
                 let mut scratch = KvRecord::default();
                 if twitter(first, &mut scratch).is_ok() {
                     return Ok(Layout::Twitter);
+                }
+                if let Some(columns) = named()? {
+                    return Ok(Layout::CacheLib(columns));
                 }
                 if Columns::DEFAULT.record(first, &mut scratch).is_ok() {
                     return Ok(Layout::CacheLib(Columns::DEFAULT));

@@ -65,7 +65,7 @@ fn wrong_values_are_named_with_what_is_allowed() {
              random, \
              d-choices:N",
         ),
-        ("map = 'block'", "15: drive.ftl.map = \"block\": not allowed; allowed: page, demand, bast, fast"),
+        ("map = 'block'", "15: drive.ftl.map = \"block\": not allowed; allowed: page, bast, fast, demand"),
         ("gc_low = 0", "15: drive.ftl.gc_low = 0: not allowed; allowed: a whole number from 1 to 4294967295"),
         (
             "gc_low = 5_000_000_000",
@@ -364,7 +364,8 @@ fn log_blocks_that_do_not_fit_are_refused() {
         ),
         (
             &["media.blocks=5"],
-            "drive.ftl.log_blocks = 8: not allowed; allowed: with dies of more than 6 blocks (drive.media.blocks)",
+            "drive.media.blocks = 5: not allowed; allowed: at least 14: a die has 8 log blocks (drive.ftl.log_blocks), and keeps 5 for merges \
+             and metadata",
         ),
         (
             &["ftl.handles=2"],
