@@ -52,67 +52,67 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
     KnownMiss {
         claim: "P1",
         check: "hit ratio, Policy, cache of 6 %",
-        reason: "the library and its monitor keep rows of blocks, which are 4 % of so small a flash",
+        reason: "not established; suspected: the library and its monitor keep rows of blocks, which are 4 % of so small a flash",
     },
     KnownMiss {
         claim: "P2",
         check: "throughput, Original / Policy",
-        reason: "both miss as often, and the kernel's path costs a request less than the hits that policy loses to the blocks that the library keeps",
+        reason: "not established; suspected: both miss as often, and the kernel's path costs a request less than the hits that policy loses to the blocks that the library keeps",
     },
     KnownMiss {
         claim: "P3",
         check: "throughput, sets only, Raw over Original",
-        reason: "the drive under Original copies no page here (P5), so its writes are quicker than the paper's",
+        reason: "not established; suspected: the drive under Original copies no page here (P5), so its writes are quicker than the paper's",
     },
     KnownMiss {
         claim: "P3",
         check: "throughput, sets only, Raw over Policy",
-        reason: "a slab of policy is one block and so lies in one LUN, and the cache writes four slabs at a time, so that eight of twelve LUNs stand still",
+        reason: "not established; suspected: a slab of policy is one block and so lies in one LUN, and the cache writes four slabs at a time, so that eight of twelve LUNs stand still",
     },
     KnownMiss {
         claim: "P3",
         check: "throughput, sets only, Policy over Original",
-        reason: "a slab of policy is one block and so lies in one LUN, and the cache writes four slabs at a time, so that eight of twelve LUNs stand still",
+        reason: "not established; suspected: a slab of policy is one block and so lies in one LUN, and the cache writes four slabs at a time, so that eight of twelve LUNs stand still",
     },
     KnownMiss {
         claim: "P3",
         check: "throughput, sets only, Original / Policy",
-        reason: "a slab of policy is one block and so lies in one LUN, and the cache writes four slabs at a time, so that eight of twelve LUNs stand still",
+        reason: "not established; suspected: a slab of policy is one block and so lies in one LUN, and the cache writes four slabs at a time, so that eight of twelve LUNs stand still",
     },
     KnownMiss {
         claim: "P3",
         check: "throughput, sets only, Function / Raw",
-        reason: "both levels cost the same calls here, and the lists of the cache are no better than the library's",
+        reason: "not established; suspected: both levels cost the same calls here, and the lists of the cache are no better than the library's",
     },
     KnownMiss {
         claim: "P3",
         check: "throughput, Raw / Original, gets only over sets only",
-        reason: "reads do not keep the server waiting here, as they do in fatcache, so gets are bound by the cost of commands",
+        reason: "not established; suspected: reads do not keep the server waiting here, as they do in fatcache, so gets are bound by the cost of commands",
     },
     KnownMiss {
         claim: "P3",
         check: "throughput, sets only, Raw / DIDACache",
-        reason: "the monitor keeps 4 % of so small a flash, and with less room more is copied",
+        reason: "not established; suspected: the monitor keeps 4 % of so small a flash, and with less room more is copied",
     },
     KnownMiss {
         claim: "P4",
         check: "mean latency, sets only, Raw / Function",
-        reason: "as in P3: both levels cost the same calls here",
+        reason: "not established; suspected: as in P3: both levels cost the same calls here",
     },
     KnownMiss {
         claim: "P4",
         check: "mean latency, sets only, Policy / Original",
-        reason: "a slab of policy is one block and so lies in one LUN, and the cache writes four slabs at a time, so that eight of twelve LUNs stand still",
+        reason: "not established; suspected: a slab of policy is one block and so lies in one LUN, and the cache writes four slabs at a time, so that eight of twelve LUNs stand still",
     },
     KnownMiss {
         claim: "P5",
         check: "key-value copies, Policy / Original",
-        reason: "as in P3: policy runs out of free slabs, and then the cache drops what it would copy",
+        reason: "not established; suspected: as in P3: policy runs out of free slabs, and then the cache drops what it would copy",
     },
     KnownMiss {
         claim: "P5",
         check: "page copies, Original's drive / its key-value copies",
-        reason: "the 25 % that the cache never writes are spare space of the drive, so it always finds blocks without a valid page",
+        reason: "not established; suspected: the 25 % that the cache never writes are spare space of the drive, so it always finds blocks without a valid page",
     },
 ];
 
