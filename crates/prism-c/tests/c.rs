@@ -1,5 +1,7 @@
 //! The example in C, compiled with AddressSanitizer, on every kind of drive.
 
+#![expect(clippy::print_stderr, reason = "what is skipped is told")]
+
 use pellucid_device::Device;
 use pellucid_serve::event::Event;
 use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};

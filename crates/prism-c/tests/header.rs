@@ -227,7 +227,7 @@ fn header(declared: &[Declared]) -> String {
     );
     let mut section = "";
     for item in declared {
-        if item.section != section && section != item.section {
+        if item.section != section {
             section = &item.section;
             let _ = write!(text, "\n/* ---- {section} */\n");
         }
@@ -259,7 +259,7 @@ fn reference(declared: &[Declared]) -> String {
                 Some(needs) => format!("*Needs:* {needs}"),
                 None => paragraph.clone(),
             };
-            let _ = write!(text, "{gap}{paragraph}\n");
+            let _ = writeln!(text, "{gap}{paragraph}");
         }
     }
     text

@@ -1,5 +1,7 @@
 //! A plain file as a drive: beside a plain model, with what can go wrong with a file, and served.
 
+#![expect(clippy::print_stderr, reason = "what is skipped is told; a child process tells how it went")]
+
 mod common;
 
 use common::{Client, eventually, scratch};

@@ -333,7 +333,7 @@ impl Columns {
     /// Decodes a line; returns its time and how many requests it stands for.
     fn record(&self, line: &[u8], record: &mut KvRecord) -> Result<(u64, u64), Problem> {
         let mut fields = Commas::new(line, CACHELIB);
-        let (mut key, mut op, mut size): (Option<&[u8]>, Option<&[u8]>, Option<&[u8]>) = (None, None, None);
+        let [mut key, mut op, mut size] = [None::<&[u8]>; 3];
         let (mut op_count, mut key_size, mut ttl, mut op_time) = (1, 0, 0, 0);
         let optional = |name, field: &[u8]| if field.is_empty() { Ok(0) } else { number(name, field) };
         for at in 0.. {
