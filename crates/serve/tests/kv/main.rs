@@ -116,7 +116,7 @@ fn answers_come_in_the_order_of_requests() {
                                 text.extend_from_slice(&value);
                                 text.extend_from_slice(b"\r\n");
                                 model.insert(key, value);
-                                expected.extend((!noreply).then(|| Expected::Line("STORED")));
+                                expected.extend((!noreply).then_some(Expected::Line("STORED")));
                             }
                             1 => {
                                 text.extend(format!("delete {key}\r\n").bytes());
