@@ -24,7 +24,7 @@ find_missing() {
     need busybox busybox-static
     need memcached memcached
     need memccapable libmemcached-tools
-    python3 -c 'import pymemcache' 2>/dev/null || packages="$packages python3-pymemcache"
+    { python3 -c 'import pymemcache' || /usr/bin/python3 -c 'import pymemcache'; } 2>/dev/null || packages="$packages python3-pymemcache"
     # TLS under NVMe/TCP is built on OpenSSL; where it is there, the tests have it.
     need pkg-config pkg-config
     pkg-config --exists openssl 2>/dev/null || packages="$packages libssl-dev"

@@ -11,13 +11,14 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import zlib
 from pathlib import Path
 
 from kv_commands import CASES, Client, answers, masked
-from served import ROOT, START_SECONDS, Skip, free_port, main, program
+from served import ROOT, START_SECONDS, Skip, Unavailable, free_port, main, program
 
 DRIVE = ROOT / "bench/serve-kv.toml"
 SMALL = ["drive.media.blocks=16", "drive.media.pages=64", "kv.memory=16MiB"]
@@ -158,10 +159,12 @@ def engines(pellucid):
 
 def pymemcache(pellucid):
     """The usual client of Python."""
+    # Debian's package lies there, whichever Python this is.
+    sys.path.append("/usr/lib/python3/dist-packages")
     try:
         from pymemcache.client.base import Client as PyClient
     except ImportError:
-        raise Skip("pymemcache is not installed (pip install pymemcache)") from None
+        raise Skip("pymemcache is not installed (Debian: python3-pymemcache)") from None
     with cache(pellucid) as server:
         client = PyClient(server.address, default_noreply=False)
         assert client.set("a", b"x" * 1_000_000) and client.get("a") == b"x" * 1_000_000
@@ -179,13 +182,15 @@ def pymemcache(pellucid):
 
 def gomemcache(pellucid):
     """The usual client of Go, where there is a Go toolchain and its module proxy."""
-    go = program("go" if shutil.which("go") else "/usr/local/go/bin/go")
+    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    if not go:
+        raise Unavailable("no Go toolchain")
     with tempfile.TemporaryDirectory() as directory, cache(pellucid) as server:
         (Path(directory) / "main.go").write_text(GO_TEST)
         for words in (["mod", "init", "check"], ["get", GO_CLIENT]):
             done = subprocess.run([go, *words], cwd=directory, capture_output=True, text=True, timeout=300)
             if done.returncode:
-                raise Skip(f"go {words[0]} {words[1]}: {done.stderr.strip().splitlines()[-1]}")
+                raise Unavailable(f"go {words[0]} {words[1]}: {done.stderr.strip().splitlines()[-1]}")
         done = subprocess.run([go, "run", ".", f"127.0.0.1:{server.port}"], cwd=directory, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr
 
