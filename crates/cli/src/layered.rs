@@ -3,6 +3,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::output;
 use crate::subject::Subject;
 use anyhow::anyhow;
 use pellucid_apps::kv::{KvConfig, KvCosts};
@@ -144,6 +145,11 @@ pub fn open_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), F
     if matches!(spec.drive.media.store, StoreKind::None | StoreKind::Unstamped) {
         let refusal = Refusal::Stamps { name: spec.drive_name };
         return Err(Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")));
+    }
+    if spec.kv.warm_restart && matches!(spec.drive.media.store, StoreKind::Ram) {
+        let sentence =
+            "kv.warm_restart has no effect: the drive's media are in memory, and end with the server";
+        output::warn(global, [sentence.to_string()]);
     }
     // The host's processor is real.
     Ok((open(called, global)?, KvConfig { costs: KvCosts::FREE, ..spec.kv }))

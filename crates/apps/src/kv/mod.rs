@@ -239,6 +239,12 @@ impl Kv {
         }
     }
 
+    /// Bytes of write buffers with which every slab class has one. With less, a store to one class sends off a slab of another before it is
+    /// full, and most of the flash holds nothing.
+    pub fn memory_for_each_class_bytes(&self) -> u64 {
+        self.classes.len() as u64 * self.engine.shape().slab_bytes as u64
+    }
+
     /// What is counted for each slab class.
     pub fn classes(&self) -> Vec<ClassStatistics> {
         let mut list: Vec<_> = self.classes.iter().map(|class| class.statistics).collect();

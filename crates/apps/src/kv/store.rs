@@ -115,6 +115,11 @@ impl Kv {
                     _ => [&store.value, old.0.value(old.1)],
                 };
                 parts.iter().for_each(|part| joined.extend_from_slice(part));
+                // As memcached: what is there stays.
+                if self.class_of(key, joined.len()).is_none() {
+                    self.scratch = joined;
+                    return Flow::Done(Outcome::NotStored);
+                }
                 let stored = self.put(key, hash, &joined, flags, expires_s);
                 self.scratch = joined;
                 stored
@@ -178,13 +183,11 @@ impl Kv {
         expires_s: u32,
     ) -> Result<u64, Flow> {
         let bytes = item::bytes_of(key.as_bytes().len(), value.len());
-        let class = self.classes.partition_point(|class| (class.slot_bytes as usize) < bytes);
-        let outcome = if class == self.classes.len() || value.len() > self.config.item_max_bytes as usize {
-            Some(Outcome::TooLarge)
-        } else if self.dead {
-            Some(Outcome::Failed(READ_ONLY))
-        } else {
-            None
+        let class = self.class_of(key, value.len());
+        let outcome = match class {
+            None => Some(Outcome::TooLarge),
+            Some(_) if self.dead => Some(Outcome::Failed(READ_ONLY)),
+            Some(_) => None,
         };
         let at = self.index.find(hash);
         let gone = expires_s != 0 && expires_s <= self.time_s;
@@ -193,9 +196,10 @@ impl Kv {
         {
             self.remove(at);
         }
-        if let Some(outcome) = outcome {
-            return Err(Flow::Done(outcome));
-        }
+        let class = match (outcome, class) {
+            (None, Some(class)) => class,
+            (outcome, _) => return Err(Flow::Done(outcome.unwrap_or(Outcome::TooLarge))),
+        };
         if !gone {
             let place = match at.and_then(|at| self.rewritable(at, class)) {
                 Some(place) => place,
@@ -212,6 +216,13 @@ impl Kv {
         self.statistics.set_bytes += (bytes - item::HEADER) as u64;
         self.classes[class].statistics.sets += 1;
         Ok(self.cas)
+    }
+
+    /// The smallest class whose slots take an item; `None`: it is too large.
+    fn class_of(&self, key: &Key, value_bytes: usize) -> Option<usize> {
+        let bytes = item::bytes_of(key.as_bytes().len(), value_bytes);
+        let class = self.classes.partition_point(|class| (class.slot_bytes as usize) < bytes);
+        (class < self.classes.len() && value_bytes <= self.config.item_max_bytes as usize).then_some(class)
     }
 
     /// The place of an item if it can be written over: its slab is still being filled, and has the right class.

@@ -40,7 +40,12 @@ pub fn build<D: Drive>(drive: D, config: &KvConfig, now: SimTime) -> Result<Syst
     if known {
         monitor.open(&config.application).map_err(sentence)?;
     } else {
-        let all = u64::from(monitor.free_luns()) * monitor.lun_bytes();
+        let all = u64::from(monitor.largest_luns()) * monitor.lun_bytes();
+        if all == 0 {
+            return Err(
+                "too few good blocks: no LUN of the drive has enough of them for an application".into()
+            );
+        }
         let capacity_bytes = if config.capacity_bytes == 0 { all } else { config.capacity_bytes };
         let request = Request { capacity_bytes, over_provisioning: 0.0 };
         monitor.allocate(&config.application, request).map_err(sentence)?;

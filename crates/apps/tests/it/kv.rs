@@ -200,7 +200,7 @@ fn large_items_span_sectors_and_blocks_and_too_large_ones_are_refused() {
         assert_eq!(cache.value("big").as_deref(), Some(&big[..]));
         let size = cache.get_by("big", Get { without_value: true, ..Get::default() }).expect("there");
         assert_eq!((size.size, size.value.len()), (8 << 10, 0));
-        assert_eq!(cache.store("big", Mode::Append, "more"), Outcome::TooLarge);
+        assert_eq!(cache.store("big", Mode::Set, &"b".repeat((8 << 10) + 1)), Outcome::TooLarge);
         assert_eq!(cache.value("big"), None, "what was there is not the newest");
     });
 }
@@ -224,4 +224,20 @@ fn a_wrong_configuration_is_refused_in_a_sentence() {
         refused(&config, Flash::blocks(900, 1)),
         "the flash has room for 0 slabs of 1114112 bytes; a cache needs at least 4"
     );
+}
+
+/// As memcached: what would become too large stays as it was.
+#[test]
+fn an_append_that_makes_an_item_too_large_changes_nothing() {
+    both(|cache, push_out| {
+        let value = "v".repeat(8000);
+        stored(&cache.store("a", Mode::Set, &value));
+        push_out(cache);
+        for mode in [Mode::Append, Mode::Prepend] {
+            assert_eq!(cache.store("a", mode, &"w".repeat(400)), Outcome::NotStored);
+        }
+        assert_eq!(cache.value("a"), Some(value.clone()));
+        stored(&cache.store("a", Mode::Append, "x"));
+        assert_eq!(cache.value("a"), Some(value + "x"));
+    });
 }

@@ -79,6 +79,11 @@ impl KvReplay {
             output::print(&report.to_text())?;
         }
         match report.summary.wrong_values {
+            0 if report.summary.failed > 0 => Err(Failure::work(anyhow!(
+                "the cache refused {} of {} requests: for want of space, for their size, or because the flash failed",
+                report.summary.failed,
+                report.summary.requests
+            ))),
             0 => Ok(()),
             wrong => Err(Failure::work(anyhow!(
                 "{wrong} gets returned a value that was never stored under their key"

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::layered;
 use crate::log_line::LogFormat;
+use crate::output::warn;
 use crate::served_log;
 use crate::watch::MonitorOptions;
 use anyhow::anyhow;
@@ -92,6 +93,17 @@ impl KvServe {
         let name = opened.name;
         let cache = DriveCache::new(opened.drive, &config);
         let cache = cache.map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
+        let needed = cache.memory_for_each_class_bytes();
+        if config.memory_bytes < needed {
+            let had = config.memory_bytes;
+            warn(
+                &global,
+                [format!(
+                    "kv.memory = {had}: less than a slab for each class ({needed} bytes), so slabs are written before they are full; \
+                 give it more, or a smaller kv.slab, or a larger kv.growth_factor"
+                )],
+            );
+        }
         let service = KvService::new(&name, cache, &config, self.time);
         let (quiet, format) = (global.quiet, self.log_format);
         let log = move |event: &Event| {

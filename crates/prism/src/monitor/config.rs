@@ -177,12 +177,17 @@ pub enum MonitorError {
         quota: u32,
     },
     /// Not enough LUNs are free.
-    #[error("{wanted} LUNs of {lun_bytes} bytes wanted; {free} are free")]
+    #[error(
+        "{wanted} LUNs of {lun_bytes} bytes wanted; {free} are free, at most {most} for one application, which has as many in each of its \
+         channels"
+    )]
     NoRoom {
         /// LUNs wanted.
         wanted: u64,
         /// LUNs that are free.
         free: u32,
+        /// The most that one application can have.
+        most: u32,
         /// What an application can keep in one.
         lun_bytes: u64,
     },

@@ -260,11 +260,12 @@ impl<D: Drive> Monitor<D> {
     }
 
     fn no_room(&self, wanted: u64) -> MonitorError {
-        MonitorError::NoRoom { wanted, free: self.free_luns(), lun_bytes: self.lun_bytes() }
+        let (free, most) = (self.free_luns(), self.largest_luns());
+        MonitorError::NoRoom { wanted, free, most, lun_bytes: self.lun_bytes() }
     }
 
-    /// Channels that an application of so many LUNs sees, and its LUNs, channel by channel.
-    fn choose(&self, wanted: u32) -> Result<(u32, Vec<u32>), MonitorError> {
+    /// Free LUNs of each channel; the channels with most of them come first.
+    fn free_by_channel(&self) -> Vec<Vec<u32>> {
         let per_channel = self.geometry.units;
         let mut free: Vec<Vec<u32>> = (0..self.geometry.groups)
             .map(|group| {
@@ -272,8 +273,20 @@ impl<D: Drive> Monitor<D> {
                 luns.filter(|&lun| self.state.is_free(lun)).collect()
             })
             .collect();
-        // Those with most free LUNs first.
         free.sort_by_key(|luns| std::cmp::Reverse(luns.len()));
+        free
+    }
+
+    /// The most LUNs that one further application can have: equally many of each channel that it sees. Fewer than are free where bad blocks
+    /// have taken LUNs of some channels.
+    pub fn largest_luns(&self) -> u32 {
+        let free = self.free_by_channel();
+        (1u32..).zip(&free).map(|(channels, luns)| channels * luns.len() as u32).max().unwrap_or(0)
+    }
+
+    /// Channels that an application of so many LUNs sees, and its LUNs, channel by channel.
+    fn choose(&self, wanted: u32) -> Result<(u32, Vec<u32>), MonitorError> {
+        let free = self.free_by_channel();
         let all = self.geometry.groups;
         let fits = |channels: &u32| free[*channels as usize - 1].len() as u32 >= wanted.div_ceil(*channels);
         let cost = |channels: &u32| {

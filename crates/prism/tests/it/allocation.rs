@@ -96,7 +96,10 @@ fn what_does_not_fit_is_refused_in_a_sentence_and_changes_nothing() {
     );
     assert_eq!(refused("small", 2 * lun, 0.5), "small: 3 LUNs; its quota is 2");
     assert_eq!(refused("big", 6 * lun + 1, 0.0), "big: 7 LUNs; its quota is 6");
-    assert_eq!(refused("more", 3 * lun, 0.0), "3 LUNs of 360448 bytes wanted; 2 are free");
+    assert_eq!(
+        refused("more", 3 * lun, 0.0),
+        "3 LUNs of 360448 bytes wanted; 2 are free, at most 2 for one application, which has as many in each of its channels"
+    );
     assert!(refused("none", 0, 0.0).starts_with("capacity 0 bytes"));
     assert!(refused("none", 1, f64::NAN).contains("over-provisioning NaN"));
     assert!(refused("none", u64::MAX, 100.0).contains("its quota is 6"));

@@ -60,6 +60,11 @@ impl DriveCache {
         Ok(DriveCache { system: build(drive.into_tower(), config, now)? })
     }
 
+    /// Bytes of write buffers with which every slab class has one ([`Kv::memory_for_each_class_bytes`](pellucid_apps::kv::Kv)).
+    pub fn memory_for_each_class_bytes(&self) -> u64 {
+        self.system.kv().memory_for_each_class_bytes()
+    }
+
     /// Does something to the drive of this process at the bottom; `or`: there is none.
     fn on_device<T>(&mut self, or: T, act: impl FnOnce(&mut Device) -> T) -> T {
         let now = self.system.now();
