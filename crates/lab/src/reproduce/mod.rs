@@ -503,7 +503,7 @@ static CLAIMS: &[Claim] = &[
         "VI-A, Fig. 4",
         "a cache of 6 to 12 % of the data, in front of a database: hit ratio 71.1 to 87.3 % with static over-provisioning, 76.5 to \
          94.8 % with dynamic",
-        "each end within 3 points; the static ends are fitted",
+        "each end within 3 points; the static ends are fitted, so no prediction",
         prism::hit_ratios
     ),
     prism!(
@@ -532,7 +532,7 @@ static CLAIMS: &[Claim] = &[
         "P5",
         "VI-A, Table I",
         "garbage collection of 50 GB of sets on 30 GB: key-values and pages copied, and erases, of the engines over those of Original",
-        "ratios to Original within 15 %, and no page copied below the engines that own or map blocks; one ratio is fitted",
+        "ratios to Original within 15 %, and no page copied below the engines that own or map blocks; DIDACache's copies are fitted, so no prediction",
         prism::collection
     ),
     prism!(

@@ -12,8 +12,8 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Opcode, Status, Tag};
 use std::collections::VecDeque;
 
-/// Slabs on their way at a time, and pieces of each.
-const WRITES_MAX: usize = 4;
+/// Slabs on their way at a time to a drive that spreads each over its units, and pieces of each.
+const WRITES_MAX: u32 = 4;
 const DEPTH: u32 = 2;
 /// After so many failures in a row the drive takes no more.
 const FAILURES_MAX: u32 = 8;
@@ -49,16 +49,18 @@ impl Original {
             0 => slab_least.max(1 << 20).next_multiple_of(ALIGNMENT),
             bytes => bytes,
         };
-        Original::on(config, namespace, sector_bytes, wanted.next_multiple_of(sector_bytes), bytes)
+        let slab_bytes = wanted.next_multiple_of(sector_bytes);
+        Original::on(config, namespace, sector_bytes, slab_bytes, bytes, WRITES_MAX)
     }
 
-    /// Slabs on a range of `all` bytes of a block interface.
+    /// Slabs on a range of `all` bytes of a block interface, `servers` of them on their way at a time.
     pub fn on(
         config: &KvConfig,
         namespace: u16,
         sector_bytes: u32,
         slab_bytes: u32,
         all: u64,
+        servers: u32,
     ) -> Result<Original, String> {
         let share = match config.over_provisioning {
             OverProvisioning::Fixed(share) => share,
@@ -71,7 +73,6 @@ impl Original {
         let bytes = if config.capacity_bytes == 0 { all } else { all.min(config.capacity_bytes) };
         let slabs = (bytes as f64 * (1.0 - share) / f64::from(slab_bytes)) as u64;
         let slabs = slabs.min(Entry::SLABS_MAX.into()) as u32;
-        let servers = 4;
         let shape = Shape { slab_bytes, sector_bytes, slabs, places_each: 1, servers, service_s: 0.0 };
         Ok(Original {
             namespace,
@@ -126,7 +127,7 @@ impl Original {
     }
 
     pub fn is_ready(&self) -> bool {
-        !self.read_only && self.writer.len() < WRITES_MAX && !self.free.is_empty()
+        !self.read_only && self.writer.len() < self.shape.servers as usize && !self.free.is_empty()
     }
 
     pub fn is_read_only(&self) -> bool {
