@@ -95,13 +95,24 @@ impl Command {
 
     /// Its completion, for a command that is refused at `now`.
     pub fn refused(self, now: SimTime, status: Status) -> Completion {
+        self.ended(status, now, now, crate::StageTimes::default())
+    }
+
+    /// Its completion, with its buffers and without a result. `stages` sum to `completed - submitted`.
+    pub fn ended(
+        self,
+        status: Status,
+        submitted: SimTime,
+        completed: SimTime,
+        stages: crate::StageTimes,
+    ) -> Completion {
         Completion {
             tag: self.tag,
             opcode: self.opcode,
             status,
-            submitted: now,
-            completed: now,
-            stages: crate::StageTimes::default(),
+            submitted,
+            completed,
+            stages,
             data: self.data,
             result: 0,
             unmapped: 0,

@@ -48,11 +48,13 @@ impl Default for BlockChunksConfig {
 }
 
 /// Why there can be no chunks on a drive.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockChunksError {
     /// The namespace is not a block one.
+    #[error("namespace {0} is not a block one; these chunks are made of sectors")]
     NotBlock(u16),
     /// A setting does not fit.
+    #[error("{key} = {value}: allowed: {allowed}")]
     Setting {
         /// Its name.
         key: &'static str,
@@ -62,21 +64,6 @@ pub enum BlockChunksError {
         allowed: String,
     },
 }
-
-impl std::fmt::Display for BlockChunksError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            BlockChunksError::NotBlock(namespace) => {
-                write!(f, "namespace {namespace} is not a block one; these chunks are made of sectors")
-            }
-            BlockChunksError::Setting { key, value, allowed } => {
-                write!(f, "{key} = {value}: allowed: {allowed}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for BlockChunksError {}
 
 /// How a block drive makes chunks.
 #[derive(Clone, Debug)]

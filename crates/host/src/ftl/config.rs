@@ -75,11 +75,13 @@ impl Default for HostFtlConfig {
 }
 
 /// Why the host's translation cannot work on a drive.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostFtlError {
     /// The namespace is not an open-channel one.
+    #[error("namespace {0} is not an open-channel one; a host FTL needs chunks")]
     NotOpenChannel(u16),
     /// A setting does not fit.
+    #[error("{key} = {value}: allowed: {allowed}")]
     Setting {
         /// The key as in the description.
         key: &'static str,
@@ -89,24 +91,9 @@ pub enum HostFtlError {
         allowed: String,
     },
     /// Too little room.
+    #[error("host.ftl.{0}")]
     Room(SetupError),
     /// The drive refused a command of the start.
+    #[error("{0}")]
     Drive(String),
 }
-
-impl std::fmt::Display for HostFtlError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            HostFtlError::NotOpenChannel(namespace) => {
-                write!(f, "namespace {namespace} is not an open-channel one; a host FTL needs chunks")
-            }
-            HostFtlError::Setting { key, value, allowed } => {
-                write!(f, "{key} = {value}: allowed: {allowed}")
-            }
-            HostFtlError::Room(error) => write!(f, "host.ftl.{error}"),
-            HostFtlError::Drive(sentence) => f.write_str(sentence),
-        }
-    }
-}
-
-impl std::error::Error for HostFtlError {}

@@ -380,18 +380,8 @@ impl HostFtl {
             (Opcode::Write, Status::Success) => self.counters.written_sectors += u64::from(command.sectors),
             _ => {}
         }
-        self.up.push_back(Completion {
-            tag: command.tag,
-            opcode: command.opcode,
-            status,
-            submitted: record.submitted,
-            completed: self.now,
-            stages,
-            data: command.data,
-            result: 0,
-            unmapped: record.unmapped,
-            vector: command.vector,
-        });
+        let ended = command.ended(status, record.submitted, self.now, stages);
+        self.up.push_back(Completion { unmapped: record.unmapped, ..ended });
         self.requests.release(request);
     }
 

@@ -307,18 +307,7 @@ impl HostFtl {
             let Some(command) = record.command.take() else { continue };
             let mut stages = pellucid_flash::StageTimes::default();
             stages.add(pellucid_flash::Stage::Host, now - record.submitted);
-            fresh.up.push_back(Completion {
-                tag: command.tag,
-                opcode: command.opcode,
-                status: Status::PowerLoss,
-                submitted: record.submitted,
-                completed: now,
-                stages,
-                data: command.data,
-                result: 0,
-                unmapped: 0,
-                vector: command.vector,
-            });
+            fresh.up.push_back(command.ended(Status::PowerLoss, record.submitted, now, stages));
         }
         Ok(fresh)
     }

@@ -404,18 +404,8 @@ impl ZoneChunks {
         let mut stages = record.stages;
         let total = self.now - record.submitted;
         stages.add(Stage::Host, Nanos(total.0 - stages.total().0));
-        self.up.push_back(Completion {
-            tag: command.tag,
-            opcode: command.opcode,
-            status,
-            submitted: record.submitted,
-            completed: self.now,
-            stages,
-            data: command.data,
-            result: record.failed,
-            unmapped: 0,
-            vector: command.vector,
-        });
+        let ended = command.ended(status, record.submitted, self.now, stages);
+        self.up.push_back(Completion { result: record.failed, ..ended });
         self.ops.release(op);
     }
 }

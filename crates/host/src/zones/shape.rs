@@ -36,11 +36,13 @@ impl Default for ZoneChunksConfig {
 }
 
 /// Why the zones of a namespace cannot be chunks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneChunksError {
     /// The namespace is not a zoned one.
+    #[error("namespace {0} is not a zoned one; a zone log needs zones")]
     NotZoned(u16),
     /// A setting does not fit.
+    #[error("{key} = {value}: allowed: {allowed}")]
     Setting {
         /// The key as in the description.
         key: &'static str,
@@ -50,21 +52,6 @@ pub enum ZoneChunksError {
         allowed: String,
     },
 }
-
-impl std::fmt::Display for ZoneChunksError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ZoneChunksError::NotZoned(namespace) => {
-                write!(f, "namespace {namespace} is not a zoned one; a zone log needs zones")
-            }
-            ZoneChunksError::Setting { key, value, allowed } => {
-                write!(f, "{key} = {value}: allowed: {allowed}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ZoneChunksError {}
 
 /// A sector of a chunk, in its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

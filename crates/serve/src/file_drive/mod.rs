@@ -88,18 +88,7 @@ impl FileDrive {
         let Ended { command, submitted, status } = ended;
         let mut stages = StageTimes::default();
         stages.add(Stage::HostLink, self.now - submitted);
-        self.completions.push_back(Completion {
-            tag: command.tag,
-            opcode: command.opcode,
-            status,
-            submitted,
-            completed: self.now,
-            stages,
-            data: command.data,
-            result: 0,
-            unmapped: 0,
-            vector: command.vector,
-        });
+        self.completions.push_back(command.ended(status, submitted, self.now, stages));
     }
 }
 

@@ -364,18 +364,8 @@ impl Remote {
         let mut stages = StageTimes::default();
         stages.add(Stage::HostLink, self.now - submitted);
         self.idle.push(at);
-        self.completions.push_back(Completion {
-            tag: command.tag,
-            opcode: command.opcode,
-            status,
-            submitted,
-            completed: self.now,
-            stages,
-            data: command.data,
-            result,
-            unmapped: 0,
-            vector: command.vector,
-        });
+        let ended = command.ended(status, submitted, self.now, stages);
+        self.completions.push_back(Completion { result, ..ended });
     }
 }
 

@@ -423,14 +423,8 @@ impl BlockMap {
             _ => {}
         }
         self.requests.release(request);
-        let completed = self.now;
-        self.up.push_back(Completion {
-            submitted,
-            completed,
-            stages,
-            unmapped,
-            ..command.refused(completed, status)
-        });
+        let ended = command.ended(status, submitted, self.now, stages);
+        self.up.push_back(Completion { unmapped, ..ended });
     }
 
     fn flush(&mut self, request: u32) {
