@@ -3,14 +3,16 @@
 //! One vocabulary serves every command set. A namespace answers what its interface has and refuses the rest with
 //! [`Status::InvalidOpcode`]:
 //!
-//! | opcode | block, fdp | zoned | open-channel |
-//! |---|---|---|---|
-//! | `Read`, `Write`, `Flush` | yes | yes | yes, also as a vector |
-//! | `Trim`, `WriteZeroes` | yes | no | no |
-//! | `Append`, `Zone` | no | yes | no |
-//! | `Reset`, `Copy` | no | no | yes, also as a vector |
-//! | `Report` | of handles | yes | yes |
-//! | `NextUnit` | yes, with handles | no | no |
+//! | opcode | block, fdp | zoned | open-channel | cache |
+//! |---|---|---|---|---|
+//! | `Read`, `Flush` | yes | yes | yes, also as a vector | yes |
+//! | `Write` | yes | yes | yes, also as a vector | no |
+//! | `Trim`, `WriteZeroes` | yes | no | no | no |
+//! | `Append`, `Zone` | no | yes | no | no |
+//! | `Reset`, `Copy` | no | no | yes, also as a vector | no |
+//! | `Report` | of handles | yes | yes | no |
+//! | `NextUnit` | yes, with handles | no | no | no |
+//! | `WriteClean`, `WriteDirty`, `Evict`, `Clean`, `Exists` | no | no | no | yes ([what they promise](crate::CacheGeometry)) |
 
 use crate::{Lba, SimTime, ZoneAction};
 
@@ -45,6 +47,28 @@ pub enum Opcode {
     Report,
     /// Let the placement handle [`Command::handle`] refer to a new reclaim unit; the rest of the old one stays unwritten.
     NextUnit,
+    /// Cache: write blocks that the backing store has, too; they become clean.
+    WriteClean,
+    /// Cache: write blocks that only the cache has; they become dirty.
+    WriteDirty,
+    /// Cache: make blocks absent, dirty ones too. [`Completion::result`] is how many were there.
+    Evict,
+    /// Cache: the backing store has these blocks now: dirty ones become clean. [`Completion::result`] is how many were dirty.
+    Clean,
+    /// Cache: the state of each block, a byte ([`CacheState`](crate::CacheState)) for each in the completion's `data`.
+    /// [`Completion::result`] is the first sector of the first dirty block at or behind `lba`, anywhere in the address space, or
+    /// [`CacheGeometry::NO_DIRTY`](crate::CacheGeometry::NO_DIRTY). `sectors` may be 0: then only that is told.
+    Exists,
+}
+
+impl Opcode {
+    /// Whether only cache namespaces have it.
+    pub fn is_of_cache(self) -> bool {
+        matches!(
+            self,
+            Opcode::WriteClean | Opcode::WriteDirty | Opcode::Evict | Opcode::Clean | Opcode::Exists
+        )
+    }
 }
 
 /// One command of a host.
@@ -196,6 +220,11 @@ pub enum Status {
     ChunkClosedEarly,
     /// Open-channel: the write does not begin at the write pointer, or is no multiple of `ws_min` (2F2h).
     ChunkOutOfOrder,
+    /// Cache: a block of the read is not cached. No error: nothing was transferred, and `result` is the first absent block,
+    /// counted in blocks from the first of the command.
+    Absent,
+    /// Cache: there is no space that eviction of clean blocks could make; dirty blocks have to be cleaned first. Nothing changed.
+    CacheFull,
 }
 
 impl Status {
@@ -223,7 +252,8 @@ pub struct Completion {
     pub stages: crate::StageTimes,
     /// The command's buffer, filled for a successful read.
     pub data: Vec<u8>,
-    /// `Append`: the first sector written. A vector command: bit i is set where address i failed. Else 0.
+    /// `Append`: the first sector written. A vector command: bit i is set where address i failed. `Evict`, `Clean`, `Exists`, and
+    /// a read that ends with [`Status::Absent`]: see there. Else 0.
     pub result: u64,
     /// Sectors of a read of logical blocks that have no place on the media: never written, or trimmed. They read as zeros, and no
     /// flash operation serves them. Else 0.

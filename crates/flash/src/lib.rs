@@ -5,6 +5,7 @@
 //! (`erase_ns`, `capacity_bytes`).
 
 mod address;
+mod cache;
 mod chunk;
 mod command;
 mod divide;
@@ -22,6 +23,7 @@ mod time;
 mod zone;
 
 pub use address::{BlockId, DieId, Lba, Lpn, Ppa};
+pub use cache::{CacheGeometry, CacheState};
 pub use chunk::{ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, ChunkReason, ChunkScope, ChunkState};
 pub use command::{Command, Completion, Opcode, Status, Tag, Vector, append_images, copy_images};
 pub use divide::Divisor;

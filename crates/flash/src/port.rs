@@ -4,7 +4,7 @@
 //! look like this, so layers can be stacked. The order of calls is that of every sans-io machine here:
 //! `submit` and `advance` move time forward, `pop` hands out what has ended, `next_event` says when to come back.
 
-use crate::{ChunkGeometry, Command, Completion, Notice, SimTime, ZoneGeometry};
+use crate::{CacheGeometry, ChunkGeometry, Command, Completion, Notice, SimTime, ZoneGeometry};
 
 /// What a namespace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Interface {
     Zoned(ZoneGeometry),
     /// Chunks.
     OpenChannel(ChunkGeometry),
+    /// A cache of a larger backing store.
+    Cache(CacheGeometry),
 }
 
 impl Interface {
@@ -29,6 +31,7 @@ impl Interface {
             Interface::Block { .. } => "block",
             Interface::Zoned(_) => "zoned",
             Interface::OpenChannel(_) => "open-channel",
+            Interface::Cache(_) => "cache",
         }
     }
 
@@ -41,6 +44,7 @@ impl Interface {
                 let all = u64::from(chunks.parallel_units()) * u64::from(chunks.chunks);
                 all * u64::from(chunks.chunk_sectors)
             }
+            Interface::Cache(cache) => cache.units * u64::from(cache.unit_sectors),
         }
     }
 }

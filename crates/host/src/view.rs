@@ -142,7 +142,15 @@ impl ChunkView {
                 }
             }
             Opcode::Flush => return Ok(()),
-            Opcode::Trim | Opcode::WriteZeroes | Opcode::Append | Opcode::NextUnit => {
+            Opcode::Trim
+            | Opcode::WriteZeroes
+            | Opcode::Append
+            | Opcode::NextUnit
+            | Opcode::WriteClean
+            | Opcode::WriteDirty
+            | Opcode::Evict
+            | Opcode::Clean
+            | Opcode::Exists => {
                 return Err((Status::InvalidOpcode, 0));
             }
         }

@@ -61,7 +61,12 @@ impl<W: Write> FioTrace<W> {
             | Opcode::Reset
             | Opcode::Copy
             | Opcode::Report
-            | Opcode::NextUnit => return Ok(()),
+            | Opcode::NextUnit
+            | Opcode::WriteClean
+            | Opcode::WriteDirty
+            | Opcode::Evict
+            | Opcode::Clean
+            | Opcode::Exists => return Ok(()),
         };
         let sector_bytes = u64::from(sector_bytes);
         let (offset, length) = (arrival.lba.0.wrapping_mul(sector_bytes), u64::from(sectors) * sector_bytes);

@@ -221,7 +221,7 @@ impl Namespace {
     pub fn handles(&self) -> u16 {
         match self.interface {
             Interface::Block { handles, .. } => handles,
-            Interface::Zoned(_) | Interface::OpenChannel(_) => 1,
+            Interface::Zoned(_) | Interface::OpenChannel(_) | Interface::Cache(_) => 1,
         }
     }
 

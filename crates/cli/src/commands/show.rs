@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::subject::Subject;
 use pellucid_device::{Device, DeviceConfig};
-use pellucid_flash::{ChunkGeometry, Drive, Interface, PlacementGeometry, ZoneGeometry};
+use pellucid_flash::{CacheGeometry, ChunkGeometry, Drive, Interface, PlacementGeometry, ZoneGeometry};
 use pellucid_lab::spec;
 use pellucid_media::StoreKind;
 
@@ -64,6 +64,7 @@ fn namespaces(config: &DeviceConfig, drive: &str) -> Result<String, Failure> {
             },
             Interface::OpenChannel(geometry) => (interface.name(), chunks(&geometry)),
             Interface::Zoned(geometry) => (interface.name(), zones(&geometry)),
+            Interface::Cache(geometry) => (interface.name(), cache(&geometry)),
         };
         let capacity = capacity(interface.capacity_sectors(), sector_bytes);
         let served = match device.namespaces() {
@@ -102,6 +103,13 @@ fn zones(geometry: &ZoneGeometry) -> String {
         limit(geometry.open_max),
         limit(geometry.active_max),
         geometry.append_max_sectors,
+    )
+}
+
+fn cache(geometry: &CacheGeometry) -> String {
+    let CacheGeometry { address_sectors, unit_sectors, units } = *geometry;
+    format!(
+        "#   {units} blocks of {unit_sectors} sectors, of a backing store of up to {address_sectors} sectors\n"
     )
 }
 

@@ -163,6 +163,9 @@ impl BlockNamespace {
             Opcode::Append | Opcode::Zone(_) | Opcode::Reset | Opcode::Copy => {
                 unreachable!("refused at submission")
             }
+            Opcode::WriteClean | Opcode::WriteDirty | Opcode::Evict | Opcode::Clean | Opcode::Exists => {
+                unreachable!("refused at submission")
+            }
         }
     }
 

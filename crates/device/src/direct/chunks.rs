@@ -245,7 +245,16 @@ impl ChunkNamespace {
                 sectors >= 1
             }
             Opcode::Flush => true,
-            Opcode::Trim | Opcode::WriteZeroes | Opcode::Append | Opcode::Zone(_) | Opcode::NextUnit => {
+            Opcode::Trim
+            | Opcode::WriteZeroes
+            | Opcode::Append
+            | Opcode::Zone(_)
+            | Opcode::NextUnit
+            | Opcode::WriteClean
+            | Opcode::WriteDirty
+            | Opcode::Evict
+            | Opcode::Clean
+            | Opcode::Exists => {
                 return Some(Status::InvalidOpcode);
             }
         };

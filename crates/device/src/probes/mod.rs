@@ -143,9 +143,16 @@ impl CommandKind {
     pub fn of(opcode: Opcode) -> CommandKind {
         match opcode {
             Opcode::Read => CommandKind::Read,
-            Opcode::Write | Opcode::Append | Opcode::Copy => CommandKind::Write,
-            Opcode::Trim | Opcode::WriteZeroes | Opcode::Reset | Opcode::Zone(_) => CommandKind::Trim,
-            Opcode::Flush | Opcode::Report | Opcode::NextUnit => CommandKind::Flush,
+            Opcode::Write | Opcode::Append | Opcode::Copy | Opcode::WriteClean | Opcode::WriteDirty => {
+                CommandKind::Write
+            }
+            Opcode::Trim
+            | Opcode::WriteZeroes
+            | Opcode::Reset
+            | Opcode::Zone(_)
+            | Opcode::Evict
+            | Opcode::Clean => CommandKind::Trim,
+            Opcode::Flush | Opcode::Report | Opcode::NextUnit | Opcode::Exists => CommandKind::Flush,
         }
     }
 }

@@ -409,7 +409,12 @@ impl<'a, T: Target> Run<'a, T> {
             | Opcode::Reset
             | Opcode::Copy
             | Opcode::Report
-            | Opcode::NextUnit => {
+            | Opcode::NextUnit
+            | Opcode::WriteClean
+            | Opcode::WriteDirty
+            | Opcode::Evict
+            | Opcode::Clean
+            | Opcode::Exists => {
                 unreachable!("workloads and traces are of block commands")
             }
             Opcode::Flush => {

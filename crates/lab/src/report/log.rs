@@ -59,6 +59,11 @@ pub fn opcode_name(opcode: Opcode) -> &'static str {
         Opcode::Copy => "copy",
         Opcode::Report => "report",
         Opcode::NextUnit => "next_unit",
+        Opcode::WriteClean => "write_clean",
+        Opcode::WriteDirty => "write_dirty",
+        Opcode::Evict => "evict",
+        Opcode::Clean => "clean",
+        Opcode::Exists => "exists",
     }
 }
 

@@ -159,9 +159,14 @@ impl RequestRecorder {
                 UNMAPPED
             }
             Opcode::Read => 0,
-            Opcode::Write | Opcode::Append | Opcode::Copy => 1,
-            Opcode::Trim | Opcode::WriteZeroes | Opcode::Reset | Opcode::Zone(_) => 2,
-            Opcode::Flush | Opcode::Report | Opcode::NextUnit => 3,
+            Opcode::Write | Opcode::Append | Opcode::Copy | Opcode::WriteClean | Opcode::WriteDirty => 1,
+            Opcode::Trim
+            | Opcode::WriteZeroes
+            | Opcode::Reset
+            | Opcode::Zone(_)
+            | Opcode::Evict
+            | Opcode::Clean => 2,
+            Opcode::Flush | Opcode::Report | Opcode::NextUnit | Opcode::Exists => 3,
         };
         self.kinds[kind].record(completion, bytes);
     }

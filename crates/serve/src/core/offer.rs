@@ -53,6 +53,7 @@ pub(super) fn sectors_of(interface: &Interface) -> u64 {
         Interface::Block { sectors, .. } => *sectors,
         Interface::Zoned(zones) => u64::from(zones.zones) * zones.zone_sectors,
         Interface::OpenChannel(chunks) => chunks.address_space_sectors(),
+        Interface::Cache(cache) => cache.address_sectors,
     }
 }
 

@@ -119,16 +119,18 @@ pub(super) struct Interfaces {
     pub blocks: bool,
     pub zones: bool,
     pub chunks: bool,
+    pub caches: bool,
 }
 
 impl Interfaces {
     pub fn of(subsystem: &Subsystem, port: &Port<'_>) -> Interfaces {
-        let mut found = Interfaces { blocks: false, zones: false, chunks: false };
+        let mut found = Interfaces { blocks: false, zones: false, chunks: false, caches: false };
         for &namespace in &subsystem.config.namespaces {
             match port.namespaces()[namespace].interface {
                 Interface::Block { .. } => found.blocks = true,
                 Interface::Zoned(_) => found.zones = true,
                 Interface::OpenChannel(_) => found.chunks = true,
+                Interface::Cache(_) => found.caches = true,
             }
         }
         found
@@ -328,6 +330,11 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
     let (capacity, dulbe) = match served.interface {
         Interface::Block { .. } => (served.sectors, 0),
         Interface::Zoned(zones) => (u64::from(zones.zones) * zones.capacity_sectors, 0),
+        Interface::Cache(cache) => {
+            // By this byte a host knows a cache namespace.
+            vendor[0] = 2;
+            (cache.units * u64::from(cache.unit_sectors), 0)
+        }
         Interface::OpenChannel(chunks) => {
             // By this byte a host knows an open-channel namespace.
             vendor[0] = 1;

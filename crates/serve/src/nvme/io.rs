@@ -12,7 +12,7 @@
 use super::open_channel::VectorRequest;
 use super::{TRANSFER_BYTES_MAX, fdp, open_channel, zns};
 use crate::session::{Keeps, Operation, Port};
-use pellucid_flash::{ChunkGeometry, Lba, Opcode, ZoneAction, ZoneGeometry};
+use pellucid_flash::{CacheGeometry, ChunkGeometry, Lba, Opcode, ZoneAction, ZoneGeometry};
 use pellucid_wire::nvme::zns::ReportFilter;
 use pellucid_wire::nvme::{BROADCAST_NSID, DsmRange, NvmOpcode, Status, SubmissionEntry};
 
@@ -34,7 +34,7 @@ impl Volume {
     pub fn handles(&self) -> u16 {
         match self.set {
             Set::Block { handles } => handles,
-            Set::Zoned(_) | Set::Chunks(_) => 1,
+            Set::Zoned(_) | Set::Chunks(_) | Set::Cache(_) => 1,
         }
     }
 }
@@ -48,6 +48,7 @@ pub(super) enum Set {
     },
     Zoned(ZoneGeometry),
     Chunks(ChunkGeometry),
+    Cache(CacheGeometry),
 }
 
 /// What not every command set has.
@@ -227,7 +228,7 @@ fn flush(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Request, Status>
 
 fn deallocate(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Option<Request>, Status> {
     let (volume, on) = volume_of(entry, volumes)?;
-    if matches!(on.set, Set::Zoned(_)) {
+    if matches!(on.set, Set::Zoned(_) | Set::Cache(_)) {
         return Err(no(Status::INVALID_OPCODE));
     }
     if entry.cdw(11) & DsmRange::ATTRIBUTE_DEALLOCATE == 0 {
@@ -359,5 +360,7 @@ pub fn status(status: pellucid_flash::Status, opcode: Opcode) -> Status {
         Drive::ChunkWriteFailed => no(Status::OC_WRITE_FAIL_NEXT_UNIT),
         Drive::ChunkClosedEarly => no(Status::OC_CHUNK_EARLY_CLOSE),
         Drive::ChunkOutOfOrder => no(Status::OC_OUT_OF_ORDER),
+        Drive::Absent => no(Status::CACHE_ABSENT),
+        Drive::CacheFull => no(Status::CACHE_FULL),
     }
 }

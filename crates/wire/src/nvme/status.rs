@@ -147,6 +147,8 @@ statuses! {
     OC_WRITE_FAIL_NEXT_UNIT = 0x2F0, "Write Fail, Write Next Unit";
     OC_CHUNK_EARLY_CLOSE = 0x2F1, "Chunk Early Close";
     OC_OUT_OF_ORDER = 0x2F2, "Out of Order Write";
+    CACHE_ABSENT = 0x7C0, "Block Not Cached";
+    CACHE_FULL = 0x7C1, "Cache Full of Dirty Blocks";
 }
 
 /// I/O meanings of codes that Connect uses for itself (NVM 3.1.2.1).

@@ -189,6 +189,7 @@ fn volume(number: usize, port: &Port<'_>) -> Volume {
             Interface::Block { handles, .. } => Set::Block { handles },
             Interface::Zoned(zones) => Set::Zoned(zones),
             Interface::OpenChannel(chunks) => Set::Chunks(chunks),
+            Interface::Cache(cache) => Set::Cache(cache),
         },
     }
 }
