@@ -12,6 +12,7 @@ mod config;
 mod counters;
 mod device;
 mod direct;
+mod disk;
 mod events;
 mod firmware;
 mod front;
@@ -32,6 +33,7 @@ pub use config::{
 pub use counters::Counters;
 pub use device::Device;
 pub use direct::zone_save::save_bytes;
+pub use disk::{Disk, DiskConfig, DiskCounters, DiskStore};
 pub use firmware::FirmwareModule;
 pub use probes::{
     ChannelView, Coarse, CommandKind, Histogram, OperationKind, Part, Snapshot, Taps, WayTaps, WayView,
