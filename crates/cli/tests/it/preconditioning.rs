@@ -201,6 +201,7 @@ fn every_preset_counts_all_reads_without_data() {
         "cosmos-plus-tlc",
         "cosmos-plus-open-channel",
         "jasmine",
+        "jasmine-optimized",
         "memblaze",
         "netbook-ssd",
         "datacenter-tlc",

@@ -34,6 +34,10 @@ static PRESETS: &[Preset] = &[
         "jasmine",
         "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB); misses its Table 2 (docs/explanation/presets.md)"
     ),
+    preset!(
+        "jasmine-optimized",
+        "OpenSSD Jasmine with a merge buffer, a 4 KiB mapping and a read buffer (64 GiB)"
+    ),
     preset!("memblaze", "Prism-SSD's open-channel drive, 12 channels x 16 LUNs (1.5 TiB)"),
     preset!(
         "open-channel",
