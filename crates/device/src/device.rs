@@ -74,8 +74,13 @@ impl Device {
         };
         let status = status.or_else(|| self.refuse_for_store(&command));
         let shared = &mut self.shared;
+        let settled = match command.opcode {
+            Opcode::Flush => shared.settled(command.namespace),
+            _ => SimTime::ZERO,
+        };
         let work = shared.works.take();
         shared.works[work].begin(command, now, status.unwrap_or(Status::Success));
+        shared.works[work].settled = settled;
         if status.is_some() {
             shared.finish(work);
         } else if shared.config.host.fetch_ns == Nanos::ZERO {

@@ -1,28 +1,53 @@
 //! Acknowledged data that were lost, and the flushes that have to say so.
 //!
-//! A flush promises all writes that were acknowledged before it. So a loss fails each of them that has not ended: the one in progress, if
-//! it waits for these data, and all that wait behind it. If none is there to say it, the next one does.
+//! A flush promises the writes that were complete when it was *submitted*; when it begins, later ones may be in the buffer too. So a
+//! loss fails every flush until one that promises the lost data has failed, and those that were submitted before the host
+//! could know that:
+//!
+//! ```text
+//!  write ─── complete                                    [fails: it waits for the data; it does not promise them]
+//!     flush 1 ─────────────────── fails
+//!                     │ data lost │
+//!                  flush 2 ────────────── fails            [promises the data: now the host knows]
+//!                              flush 3 ────────── fails    [submitted before flush 2 was complete]
+//!                                            flush 4 ─── ends well
+//! ```
 
-/// So many of the flushes that begin from now on fail.
+use pellucid_flash::SimTime;
+
+/// What one flush promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Promise {
+    pub submitted: SimTime,
+    /// Whatever was submitted before this was complete when the flush was submitted.
+    pub settled: SimTime,
+}
+
+/// What the next flushes have to say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Losses(usize);
+pub(crate) struct Losses {
+    /// Submission of the newest write that was lost, as long as the host does not know.
+    untold: Option<SimTime>,
+    /// Submission of the last flush that told of a loss.
+    told_by: Option<SimTime>,
+}
 
 impl Losses {
-    /// Data are lost while so many flushes wait. `untold`: the flush in progress, if any, does not fail for it.
-    pub fn note(&mut self, waiting: usize, untold: bool) {
-        self.0 = self.0.max(waiting).max(usize::from(untold));
+    /// Acknowledged data are lost; the newest of them were submitted at `written`.
+    pub fn note(&mut self, written: SimTime) {
+        self.untold = self.untold.max(Some(written));
     }
 
-    /// A flush begins: whether it fails.
-    pub fn tell(&mut self) -> bool {
-        let fails = self.0 > 0;
-        self.0 = self.0.saturating_sub(1);
-        fails
+    /// Whether a flush that begins fails.
+    pub fn concern(&self, flush: Promise) -> bool {
+        self.untold.is_some() || self.told_by.is_some_and(|teller| flush.settled <= teller)
     }
 
-    /// So many flushes that waited have failed for another reason.
-    pub fn told(&mut self, flushes: usize) {
-        self.0 = self.0.saturating_sub(flushes);
+    /// A flush fails, for whatever reason.
+    pub fn flush_fails(&mut self, flush: Promise) {
+        if self.untold.is_some_and(|written| written < flush.settled) {
+            (self.untold, self.told_by) = (None, self.told_by.max(Some(flush.submitted)));
+        }
     }
 }
 
@@ -30,19 +55,67 @@ impl Losses {
 mod tests {
     use super::*;
 
+    /// A flush submitted at `submitted`, when everything was complete that had been submitted before `settled`.
+    fn flush(submitted: u64, settled: u64) -> Promise {
+        Promise { submitted: SimTime(submitted), settled: SimTime(settled) }
+    }
+
+    /// Runs a flush from beginning to end while nothing is lost; whether it fails.
+    fn run(losses: &mut Losses, flush: Promise) -> bool {
+        let fails = losses.concern(flush);
+        if fails {
+            losses.flush_fails(flush);
+        }
+        fails
+    }
+
     #[test]
-    fn every_flush_behind_the_data_says_it_and_no_other() {
+    fn a_loss_is_told_once_by_a_flush_that_promises_the_data() {
         let mut losses = Losses::default();
-        assert!(!losses.tell());
-        losses.note(0, false);
-        assert!(!losses.tell(), "the one in progress said it");
-        losses.note(0, true);
-        assert_eq!([losses.tell(), losses.tell()], [true, false]);
-        losses.note(2, false);
-        losses.note(1, true);
-        assert_eq!([losses.tell(), losses.tell(), losses.tell()], [true, true, false]);
-        losses.note(3, true);
-        losses.told(2);
-        assert_eq!([losses.tell(), losses.tell()], [true, false]);
+        assert!(!run(&mut losses, flush(5, 6)));
+        losses.note(SimTime(10));
+        assert!(run(&mut losses, flush(20, 21)));
+        assert!(!run(&mut losses, flush(30, 31)));
+    }
+
+    #[test]
+    fn the_flush_in_progress_tells_it() {
+        let mut losses = Losses::default();
+        losses.note(SimTime(10));
+        losses.flush_fails(flush(20, 21));
+        assert!(!run(&mut losses, flush(30, 31)), "the host knew");
+    }
+
+    #[test]
+    fn a_flush_that_does_not_promise_the_data_tells_nothing() {
+        let mut losses = Losses::default();
+        losses.note(SimTime(10));
+        // Submitted when the write, or one before it, was not complete.
+        assert!(run(&mut losses, flush(20, 10)));
+        assert!(run(&mut losses, flush(21, 9)));
+        assert!(run(&mut losses, flush(22, 11)));
+        assert!(!run(&mut losses, flush(30, 31)));
+    }
+
+    #[test]
+    fn flushes_beside_the_one_that_tells_it_fail_too() {
+        let mut losses = Losses::default();
+        losses.note(SimTime(10));
+        losses.flush_fails(flush(20, 21));
+        // Submitted before that one was complete.
+        assert!(run(&mut losses, flush(22, 20)));
+        assert!(!run(&mut losses, flush(30, 23)), "what failed beside it told nothing new");
+    }
+
+    #[test]
+    fn the_newest_of_several_losses_counts() {
+        let mut losses = Losses::default();
+        losses.note(SimTime(10));
+        losses.note(SimTime(5));
+        assert!(run(&mut losses, flush(20, 8)), "it promises one of the two");
+        assert!(run(&mut losses, flush(21, 22)));
+        losses.note(SimTime(30));
+        assert!(run(&mut losses, flush(40, 41)), "another loss");
+        assert!(!run(&mut losses, flush(50, 51)));
     }
 }

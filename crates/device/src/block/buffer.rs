@@ -16,7 +16,7 @@
 
 use crate::config::DataBuffer;
 use pellucid_flash::slab::{List, NIL};
-use pellucid_flash::{Lpn, Ppa};
+use pellucid_flash::{Lpn, Ppa, SimTime};
 
 /// What the flash side does with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(crate) struct Entry {
     pub valid: u64,
     /// Sectors newer than on the media.
     pub dirty: u64,
+    /// When the newest write of it was submitted.
+    pub written_at: SimTime,
     /// Host DMAs in progress or announced.
     pub users: u32,
     /// Those that only read it; they see the same while it is programmed.
@@ -68,8 +70,6 @@ pub(crate) struct Entry {
     pub listed: bool,
     /// The flush in progress waits for it.
     pub flushing: bool,
-    /// Sectors were written since then, which that flush does not promise.
-    pub renewed: bool,
     /// Trimmed while packed: nobody needs the data.
     pub dropped: bool,
     /// Placement handle of the newest write.
@@ -101,6 +101,7 @@ const VACANT: Entry = Entry {
     lpn: Lpn::NONE,
     valid: 0,
     dirty: 0,
+    written_at: SimTime::ZERO,
     users: 0,
     readers: 0,
     packed_at: 0,
@@ -111,7 +112,6 @@ const VACANT: Entry = Entry {
     mapping: false,
     listed: false,
     flushing: false,
-    renewed: false,
     dropped: false,
     handle: 0,
     beside: NIL,

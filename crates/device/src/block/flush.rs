@@ -27,7 +27,7 @@ pub(crate) struct Flushes {
     /// Marked entries that are not programmed yet.
     entries_left: u32,
     failed: bool,
-    losses: Losses,
+    pub(super) losses: Losses,
     /// The last marked entry is settled, and the flush has not gone on yet.
     settled: bool,
     /// GC was asked to make space for metadata and has not returned.
@@ -44,11 +44,6 @@ impl Flushes {
     #[inline]
     pub fn take_settled(&mut self) -> bool {
         std::mem::take(&mut self.settled) && self.running.is_some()
-    }
-
-    /// Data that had been acknowledged are lost. `untold`: the flush in progress does not promise all of them.
-    pub fn lose(&mut self, untold: bool) {
-        self.losses.note(self.waiting.len(), untold);
     }
 }
 
@@ -68,11 +63,11 @@ impl BlockNamespace {
         let Some(work) = self.flushes.waiting.pop_front() else { return };
         self.flushes.running = Some(work);
         self.flushes.trims = self.translation.flush_point();
-        self.flushes.failed = self.flushes.losses.tell();
+        self.flushes.failed = self.flushes.losses.concern(shared.works[work].promise());
         for entry in 0..self.buffer.count() {
             let record = &mut self.buffer[entry];
             if record.dirty != 0 && !record.dropped && !record.flushing {
-                (record.flushing, record.renewed) = (true, false);
+                record.flushing = true;
                 self.flushes.entries_left += 1;
             }
         }
@@ -124,6 +119,7 @@ impl BlockNamespace {
             record.mark = shared.now;
             if self.flushes.failed {
                 record.status = Status::WriteFault;
+                self.flushes.losses.flush_fails(record.promise());
             }
             shared.ask_complete(work);
             self.next_flush(shared);
@@ -167,12 +163,12 @@ impl BlockNamespace {
     pub(crate) fn fail_flushes(&mut self, shared: &mut Shared) {
         let running = self.flushes.running.take();
         let waiting = std::mem::take(&mut self.flushes.waiting);
-        self.flushes.losses.told(waiting.len());
         for work in running.into_iter().chain(waiting) {
             let record = &mut shared.works[work];
             record.stages.add(Stage::Media, shared.now - record.mark);
             record.mark = shared.now;
             record.status = Status::WriteFault;
+            self.flushes.losses.flush_fails(record.promise());
             shared.ask_complete(work);
         }
     }

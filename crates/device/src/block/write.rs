@@ -130,7 +130,7 @@ impl BlockNamespace {
     pub(crate) fn store(&mut self, shared: &mut Shared, slice: u32) {
         let s = &shared.slices[slice];
         let (entry, mask) = (s.place.entry(), s.mask());
-        let command = &shared.works[s.work].command;
+        let (command, submitted) = (&shared.works[s.work].command, shared.works[s.work].submitted);
         let images = self.buffer.images_mut(entry, s.first, s.sectors);
         if s.zero {
             images.fill(0);
@@ -147,7 +147,7 @@ impl BlockNamespace {
         let record = &mut self.buffer[entry];
         record.valid |= mask;
         record.dirty |= mask;
-        record.renewed |= record.flushing;
+        record.written_at = record.written_at.max(submitted);
         record.content = Content::Data;
         record.handle = handle;
     }
@@ -477,14 +477,16 @@ impl BlockNamespace {
         }
         let dirty = std::mem::take(&mut self.buffer[entry].dirty);
         self.buffer[entry].users += 1;
-        let lpn = self.buffer[entry].lpn;
+        let (lpn, written_at) = (self.buffer[entry].lpn, self.buffer[entry].written_at);
         match self.buffer.find(lpn) {
             Some(newer) => {
                 // It began as a copy of this one, so it carries these sectors, or newer ones; or after a trim of the
                 // page, and a fill brings zeros for those that it lacks.
                 self.buffer.busy(newer);
                 self.buffer.hold_for_write(newer);
-                self.buffer[newer].dirty |= dirty;
+                let held = &mut self.buffer[newer];
+                held.dirty |= dirty;
+                held.written_at = held.written_at.max(written_at);
                 let mut waiting = self.buffer[entry].acknowledge.take();
                 let mut list = self.buffer[newer].acknowledge;
                 while let Some(slice) = waiting.pop(&mut shared.slices) {
@@ -492,9 +494,7 @@ impl BlockNamespace {
                 }
                 self.buffer[newer].acknowledge = list;
                 if self.buffer[entry].flushing && !self.buffer[newer].flushing {
-                    // The newer one has sectors that came later.
-                    (self.buffer[newer].flushing, self.buffer[newer].renewed) = (true, true);
-                    self.buffer[entry].flushing = false;
+                    (self.buffer[newer].flushing, self.buffer[entry].flushing) = (true, false);
                 }
                 self.dispatch(shared, newer);
             }
@@ -542,12 +542,11 @@ impl BlockNamespace {
         let mut told = 0;
         waiting.for_each(&mut shared.slices, |slice| told |= slice.mask());
         let record = &mut self.buffer[entry];
-        // What no write waits for was acknowledged: the flush in progress says so, unless it was written since that began.
+        // What no write waits for was acknowledged.
         let acknowledged = record.dirty & !told != 0 && !record.dropped;
-        let untold = !record.flushing || record.renewed;
         (record.dirty, record.wanted) = (0, false);
         if acknowledged {
-            self.flushes.lose(untold);
+            self.flushes.losses.note(record.written_at);
         }
         record.valid = 0;
         self.acknowledge(shared, entry, None, Status::WriteFault);

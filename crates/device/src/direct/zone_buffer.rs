@@ -23,7 +23,7 @@ use crate::direct::zone_save::SaveArea;
 use crate::losses::Losses;
 use crate::namespaces::erase_now;
 use pellucid_flash::slab::{List, NIL, Slab};
-use pellucid_flash::{BlockId, Layout, Lpn, Ppa, Status, ZoneState};
+use pellucid_flash::{BlockId, Layout, Lpn, Ppa, SimTime, Status, ZoneState};
 use pellucid_ftl::{LOG, Mark, MountSource, SavedStripe, StagedIn, ZoneConfig, Zones};
 use pellucid_media::{Media, Outcome, ReadResult};
 use std::collections::VecDeque;
@@ -36,6 +36,8 @@ pub(crate) struct Slot {
     pub stripe: u32,
     /// Sectors that are here.
     pub arrived: u32,
+    /// When the newest write of them was submitted.
+    pub written_at: SimTime,
     /// Sectors that are on their way here.
     pub coming: u32,
     /// Number of the mount that it is of: an earlier one's only if it was full then, so that the stripes behind it still count.
@@ -363,6 +365,7 @@ impl ZoneNamespace {
             zone,
             stripe,
             arrived: 0,
+            written_at: SimTime::ZERO,
             coming: 0,
             epoch: self.zones.epoch(),
             programming: false,

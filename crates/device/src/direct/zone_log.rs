@@ -202,7 +202,9 @@ impl ZoneNamespace {
 
     pub(crate) fn zone_flush(&mut self, shared: &mut Shared, work: u32) {
         if self.protected {
-            if self.flush.losses.tell() {
+            let promise = shared.works[work].promise();
+            if self.flush.losses.concern(promise) {
+                self.flush.losses.flush_fails(promise);
                 shared.merge_status(work, Status::WriteFault, 0);
             }
             return;
@@ -218,7 +220,7 @@ impl ZoneNamespace {
         }
         let Some(work) = self.flush.waiting.pop_front() else { return };
         self.flush.running = work;
-        if self.flush.losses.tell() {
+        if self.flush.losses.concern(shared.works[work].promise()) {
             shared.merge_status(work, Status::WriteFault, 0);
         }
         // Held until every slot has been asked.
@@ -283,6 +285,9 @@ impl ZoneNamespace {
         self.flush.left -= 1;
         if self.flush.left == 0 {
             let work = std::mem::replace(&mut self.flush.running, NIL);
+            if shared.works[work].status != Status::Success {
+                self.flush.losses.flush_fails(shared.works[work].promise());
+            }
             shared.part_done(work);
             self.next_zone_flush(shared);
         }

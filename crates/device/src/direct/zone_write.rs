@@ -86,13 +86,14 @@ impl ZoneNamespace {
             let s = &shared.slices[slice];
             (s.work, s.place.slot(), s.number, s.first, s.sectors, s.data_at)
         };
-        let Command { fua, .. } = shared.works[work].command;
+        let (fua, submitted) = (shared.works[work].command.fua, shared.works[work].submitted);
         let image = shared.image_bytes;
         let data = &shared.works[work].command.data[data_at as usize * image..][..sectors as usize * image];
         self.images_mut(slot)[first as usize * image..][..sectors as usize * image].copy_from_slice(data);
         let stripe = self.zones.stripe_sectors();
         let record = &mut self.slots[slot];
         record.arrived += sectors;
+        record.written_at = record.written_at.max(submitted);
         record.coming -= sectors;
         let full = record.arrived == stripe;
         self.runs[zone as usize].inbound -= 1;
@@ -345,12 +346,10 @@ impl ZoneNamespace {
     /// Neither its zone nor the log has room for what a slot holds.
     pub(crate) fn drop_stage(&mut self, shared: &mut Shared, slot: u32) {
         let silent = self.acknowledged_in(shared, slot);
-        // What came behind the part that the flush in progress waits for is the next one's to tell.
-        let untold = self.slots[slot].flushing < self.slots[slot].arrived;
         self.acknowledge_stage(shared, slot, None, Status::WriteFault);
         let awaited = self.fail_flush(shared, slot);
         if silent {
-            self.flush.losses.note(self.flush.waiting.len(), untold);
+            self.flush.losses.note(self.slots[slot].written_at);
         }
         let Slot { zone, stripe, .. } = self.slots[slot];
         let run = &mut self.runs[zone as usize];

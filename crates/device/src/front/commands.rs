@@ -8,6 +8,7 @@
 //! Invariants: a slice is in one stage at any time, and the time since `mark` is booked when it leaves it; a command counts
 //! its slices that have not ended.
 
+use crate::losses::Promise;
 use pellucid_flash::slab::{Linked, NIL};
 use pellucid_flash::{Command, Lba, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status};
 
@@ -34,6 +35,8 @@ pub(crate) struct Work {
     pub fetched: bool,
     pub stages: StageTimes,
     pub command: Command,
+    /// Of a flush: see [`Promise::settled`].
+    pub settled: SimTime,
 }
 
 impl Default for Work {
@@ -52,6 +55,7 @@ impl Default for Work {
             fetched: false,
             stages: StageTimes::default(),
             command: Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()),
+            settled: SimTime::ZERO,
         }
     }
 }
@@ -66,6 +70,11 @@ impl Work {
         (self.copied, self.live, self.fetched) = (false, true, false);
         self.stages = StageTimes::default();
         self.command = command;
+    }
+
+    /// What a flush promises.
+    pub fn promise(&self) -> Promise {
+        Promise { submitted: self.submitted, settled: self.settled }
     }
 }
 

@@ -12,9 +12,19 @@ use crate::config::Namespace;
 use crate::events::Event;
 use crate::front::commands::Work;
 use crate::shared::Shared;
-use pellucid_flash::{Completion, Nanos, Opcode, Stage, Status};
+use pellucid_flash::{Completion, Nanos, Opcode, SimTime, Stage, Status};
 
 impl Shared {
+    /// Every write and flush of a namespace that was submitted before this is complete, and the host has been told.
+    pub(crate) fn settled(&self, namespace: u16) -> SimTime {
+        let changes = |opcode: Opcode| !matches!(opcode, Opcode::Read | Opcode::Report);
+        let works = self.works.iter().filter(|work| work.live && work.command.namespace == namespace);
+        let under_way = works.filter(|work| changes(work.command.opcode)).map(|work| work.submitted);
+        let waiting = self.completions.iter().filter(|completion| changes(completion.opcode));
+        let oldest = under_way.chain(waiting.map(|completion| completion.submitted)).min();
+        oldest.unwrap_or(self.now + Nanos(1))
+    }
+
     /// The firmware is done with a command, which has perhaps been completed before.
     pub(crate) fn completed_by_firmware(&mut self, work: u32) {
         let record = &mut self.works[work];
