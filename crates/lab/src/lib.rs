@@ -3,6 +3,7 @@
 pub mod conformance;
 pub mod drive;
 pub mod experiment;
+pub mod files;
 pub mod image;
 pub mod kv;
 pub mod output;

@@ -1,0 +1,309 @@
+//! Where files lie: a file system with block groups, in the manner of ext4.
+//!
+//! ```text
+//!  group:  block bitmap | inode bitmap | inode table | data ...        (the group in the middle: the journal before its data)
+//! ```
+//! A directory belongs to a group, directories are spread over the groups, and inode and data of a file lie in the group of its directory
+//! while there is room. Blocks are taken behind the last block of the file if they are free, else from where the group's last search ended.
+//!
+//! Invariants: no block belongs to two files, to a file and to metadata, or to none while its bit is set.
+
+use super::BLOCK_BYTES;
+use std::ops::Range;
+
+/// Blocks of a group: what one block of bits can describe.
+const GROUP_BLOCKS: u32 = (BLOCK_BYTES * 8) as u32;
+/// Inodes of 256 bytes in a block.
+const INODES_PER_BLOCK: u32 = 16;
+/// Directory entries in a block: of about 64 bytes.
+const ENTRIES_PER_BLOCK: u32 = 64;
+/// Largest journal: 128 MiB.
+const JOURNAL_BLOCKS: u32 = 32_768;
+
+/// Contiguous blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The first.
+    pub block: u32,
+    /// How many.
+    pub count: u32,
+}
+
+/// Why files do not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the file system is full")]
+pub struct LayoutError;
+
+#[derive(Clone, Debug)]
+struct Group {
+    blocks: Range<u32>,
+    free: u32,
+    /// Where the next search begins.
+    next: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct File {
+    directory: u32,
+    /// Number of its inode in its group.
+    inode: u32,
+    extents: Vec<Extent>,
+}
+
+#[derive(Clone, Debug)]
+struct Directory {
+    group: u32,
+    first_file: u32,
+    blocks: Extent,
+}
+
+/// A file system.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// A set bit is a block in use.
+    used: Vec<u64>,
+    groups: Vec<Group>,
+    inode_blocks: u32,
+    directories: Vec<Directory>,
+    files: Vec<File>,
+    journal: Extent,
+}
+
+impl Layout {
+    /// A file system of `blocks` blocks, with directories for `files` files, `width` in each. The files have no blocks yet.
+    pub fn new(blocks: u32, files: u32, width: u32) -> Result<Layout, LayoutError> {
+        let count = blocks / GROUP_BLOCKS + u32::from(blocks % GROUP_BLOCKS >= 64);
+        if count == 0 {
+            return Err(LayoutError);
+        }
+        let directories = files.div_ceil(width).max(1);
+        let per_group = directories.div_ceil(count) * width.min(files);
+        let inode_blocks = per_group.div_ceil(INODES_PER_BLOCK).max(1);
+        let group = |at: u32| {
+            let blocks = at * GROUP_BLOCKS..blocks.min(at.saturating_add(1).saturating_mul(GROUP_BLOCKS));
+            Group { free: blocks.len() as u32, next: blocks.start, blocks }
+        };
+        let mut layout = Layout {
+            used: vec![0; blocks.div_ceil(64) as usize],
+            groups: (0..count).map(group).collect(),
+            inode_blocks,
+            directories: Vec::new(),
+            files: Vec::new(),
+            journal: Extent { block: 0, count: 0 },
+        };
+        for at in 0..count {
+            let start = layout.groups[at as usize].blocks.start;
+            layout.take(Extent { block: start, count: 2 + inode_blocks })?;
+        }
+        let journal = JOURNAL_BLOCKS.min(blocks / 64).max(8);
+        layout.journal = layout.search(count / 2, journal).ok_or(LayoutError)?;
+        if layout.journal.count < 8 {
+            return Err(LayoutError);
+        }
+        layout.take(layout.journal)?;
+        let mut inodes = vec![0; count as usize];
+        for at in 0..directories {
+            let group = (u64::from(at) * u64::from(count) / u64::from(directories)) as u32;
+            let first_file = at * width;
+            let own = width.min(files - first_file);
+            let blocks = layout.search(group, own.div_ceil(ENTRIES_PER_BLOCK)).ok_or(LayoutError)?;
+            layout.take(blocks)?;
+            layout.directories.push(Directory { group, first_file, blocks });
+            for _ in 0..own {
+                let inode = inodes[group as usize];
+                inodes[group as usize] += 1;
+                layout.files.push(File { directory: at, inode, extents: Vec::new() });
+            }
+        }
+        Ok(layout)
+    }
+
+    /// Blocks of the journal.
+    pub fn journal(&self) -> Extent {
+        self.journal
+    }
+
+    /// Blocks that files can still have.
+    pub fn free_blocks(&self) -> u64 {
+        self.groups.iter().map(|group| u64::from(group.free)).sum()
+    }
+
+    /// The blocks of a file in the order of its bytes.
+    pub fn extents(&self, file: u32) -> &[Extent] {
+        &self.files[file as usize].extents
+    }
+
+    /// Blocks of a file.
+    pub fn blocks_of(&self, file: u32) -> u32 {
+        self.extents(file).iter().map(|extent| extent.count).sum()
+    }
+
+    /// The block of the inode table that has the inode of a file.
+    pub fn inode_block(&self, file: u32) -> u32 {
+        let File { directory, inode, .. } = self.files[file as usize];
+        let group = &self.groups[self.directories[directory as usize].group as usize];
+        group.blocks.start + 2 + (inode / INODES_PER_BLOCK).min(self.inode_blocks - 1)
+    }
+
+    /// The bitmap of inodes that has that of a file.
+    pub fn inode_bitmap(&self, file: u32) -> u32 {
+        let directory = self.files[file as usize].directory;
+        self.groups[self.directories[directory as usize].group as usize].blocks.start + 1
+    }
+
+    /// The block of the directory that has the entry of a file.
+    pub fn entry_block(&self, file: u32) -> u32 {
+        let directory = &self.directories[self.files[file as usize].directory as usize];
+        let at = (file - directory.first_file) / ENTRIES_PER_BLOCK;
+        directory.blocks.block + at.min(directory.blocks.count - 1)
+    }
+
+    /// The bitmap that has the bit of a block.
+    pub fn block_bitmap(&self, block: u32) -> u32 {
+        let at = (block / GROUP_BLOCKS).min(self.groups.len() as u32 - 1);
+        self.groups[at as usize].blocks.start
+    }
+
+    /// Gives a file `count` blocks more; the new extents go to `new`. Nothing has changed where they do not fit.
+    pub fn grow(&mut self, file: u32, count: u32, new: &mut Vec<Extent>) -> Result<(), LayoutError> {
+        new.clear();
+        if u64::from(count) > self.free_blocks() {
+            return Err(LayoutError);
+        }
+        let mut left = count;
+        while left > 0 {
+            let found = self.find(file, left).ok_or(LayoutError)?;
+            self.take(found)?;
+            left -= found.count;
+            match new.last_mut() {
+                Some(last) if last.block + last.count == found.block => last.count += found.count,
+                _ => new.push(found),
+            }
+            let extents = &mut self.files[file as usize].extents;
+            match extents.last_mut() {
+                Some(last) if last.block + last.count == found.block => last.count += found.count,
+                _ => extents.push(found),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all blocks from a file; they go to `freed`.
+    pub fn free(&mut self, file: u32, freed: &mut Vec<Extent>) {
+        freed.clear();
+        freed.append(&mut self.files[file as usize].extents);
+        for extent in freed.iter() {
+            for block in extent.block..extent.block + extent.count {
+                assert!(self.is_used(block), "block {block} is freed twice");
+                self.used[block as usize / 64] &= !(1 << (block % 64));
+            }
+            let group = (extent.block / GROUP_BLOCKS).min(self.groups.len() as u32 - 1);
+            // An extent does not cross a group: each search ends with its group.
+            self.groups[group as usize].free += extent.count;
+        }
+    }
+
+    fn is_used(&self, block: u32) -> bool {
+        self.used[block as usize / 64] >> (block % 64) & 1 == 1
+    }
+
+    fn take(&mut self, extent: Extent) -> Result<(), LayoutError> {
+        let group = (extent.block / GROUP_BLOCKS).min(self.groups.len() as u32 - 1) as usize;
+        if extent.block + extent.count > self.groups[group].blocks.end {
+            return Err(LayoutError);
+        }
+        for block in extent.block..extent.block + extent.count {
+            assert!(!self.is_used(block), "block {block} is given twice");
+            self.used[block as usize / 64] |= 1 << (block % 64);
+        }
+        let group = &mut self.groups[group];
+        group.free -= extent.count;
+        group.next = extent.block + extent.count;
+        Ok(())
+    }
+
+    /// Up to `count` free blocks for a file.
+    fn find(&self, file: u32, count: u32) -> Option<Extent> {
+        let File { directory, ref extents, .. } = self.files[file as usize];
+        if let Some(last) = extents.last() {
+            let behind = last.block + last.count;
+            let group = &self.groups[(last.block / GROUP_BLOCKS).min(self.groups.len() as u32 - 1) as usize];
+            if behind < group.blocks.end && !self.is_used(behind) {
+                return Some(self.run(behind, count, group.blocks.end));
+            }
+        }
+        let first = self.directories[directory as usize].group;
+        let groups = self.groups.len() as u32;
+        (0..groups).find_map(|step| self.search((first + step) % groups, count))
+    }
+
+    /// Free blocks of a group, from its last search on: the first run of `count`, else the longest.
+    fn search(&self, group: u32, count: u32) -> Option<Extent> {
+        let Group { blocks, free, next } = &self.groups[group as usize];
+        if *free == 0 {
+            return None;
+        }
+        let mut best: Option<Extent> = None;
+        for range in [*next..blocks.end, blocks.start..*next] {
+            let mut at = range.start;
+            while at < range.end {
+                if self.is_used(at) {
+                    at = self.next_free(at, range.end);
+                    continue;
+                }
+                let run = self.run(at, count, range.end);
+                if run.count == count {
+                    return Some(run);
+                }
+                if best.is_none_or(|best| best.count < run.count) {
+                    best = Some(run);
+                }
+                at = run.block + run.count;
+            }
+        }
+        best
+    }
+
+    /// The first block from `at` on that is free, or `end`.
+    fn next_free(&self, mut at: u32, end: u32) -> u32 {
+        while at < end {
+            let word = !self.used[at as usize / 64] >> (at % 64);
+            if word != 0 {
+                return (at + word.trailing_zeros()).min(end);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        end
+    }
+
+    /// Free blocks from `at` on, at most `count` and before `end`.
+    fn run(&self, at: u32, count: u32, end: u32) -> Extent {
+        let most = count.min(end - at);
+        let free = (0..most).find(|&step| self.is_used(at + step)).unwrap_or(most);
+        Extent { block: at, count: free }
+    }
+
+    /// Walks the invariants.
+    ///
+    /// # Panics
+    /// Where one is broken.
+    pub fn check(&self) {
+        let mut owned = vec![0u64; self.used.len()];
+        let mut own = |extent: &Extent| {
+            for block in extent.block..extent.block + extent.count {
+                assert!(owned[block as usize / 64] >> (block % 64) & 1 == 0, "block {block} has two owners");
+                owned[block as usize / 64] |= 1 << (block % 64);
+            }
+        };
+        for group in &self.groups {
+            own(&Extent { block: group.blocks.start, count: 2 + self.inode_blocks });
+        }
+        own(&self.journal);
+        self.directories.iter().for_each(|directory| own(&directory.blocks));
+        self.files.iter().flat_map(|file| &file.extents).for_each(own);
+        assert_eq!(owned, self.used, "blocks in use and their owners");
+        let used: u64 = self.used.iter().map(|word| u64::from(word.count_ones())).sum();
+        let all: u64 = self.groups.iter().map(|group| group.blocks.len() as u64).sum();
+        assert_eq!(self.free_blocks(), all - used, "free blocks");
+    }
+}
