@@ -8,9 +8,10 @@
 //! [`HostFtl`] makes a block drive of an open-channel one: the translation engine of the drives (`ftl`), run by the host.
 //! [`Shared`] puts several of them on ranges of one drive's parallel units, beside applications' raw ranges, while it is in use.
 //! [`ZoneChunks`] makes an open-channel drive of a zoned one, so that `HostFtl` above it is a log on zones, and [`BlockChunks`] of a plain
-//! block drive: a file, or a block device.
+//! block drive: a file, or a block device. [`ClusterBuffer`] gathers small writes to large ones in front of any block drive.
 
 mod block_chunks;
+mod cluster_buffer;
 mod cpu;
 mod ftl;
 mod layer;
@@ -24,6 +25,9 @@ mod view;
 mod zones;
 
 pub use block_chunks::{BlockChunks, BlockChunksConfig, BlockChunksError};
+pub use cluster_buffer::{
+    ClusterBuffer, ClusterBufferConfig, ClusterBufferCounters, ClusterBufferError, FlushPolicy,
+};
 pub use cpu::{Cpu, CpuCosts, Steps};
 pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, HostHoldings, MountCost};
 pub use layer::Layer;

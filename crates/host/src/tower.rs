@@ -9,8 +9,8 @@
 //! [`AnyLayer`].
 
 use crate::{
-    BlockChunks, BlockChunksConfig, CpuCosts, HostFtl, HostFtlConfig, Layer, Machine, Shared, Stack,
-    ZoneChunks, ZoneChunksConfig,
+    BlockChunks, BlockChunksConfig, ClusterBuffer, ClusterBufferConfig, CpuCosts, HostFtl, HostFtlConfig,
+    Layer, Machine, Shared, Stack, ZoneChunks, ZoneChunksConfig,
 };
 use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Nanos, Notice, SimTime};
 
@@ -23,6 +23,8 @@ pub enum LayerConfig {
     ZoneChunks(ZoneChunksConfig),
     /// Chunks made of the sectors of a block namespace.
     BlockChunks(BlockChunksConfig),
+    /// Write clustering in front of a block namespace.
+    ClusterBuffer(ClusterBufferConfig),
 }
 
 impl LayerConfig {
@@ -42,6 +44,10 @@ impl LayerConfig {
                 let layer = BlockChunks::new(config, drive.interface(config.namespace), images);
                 layer.map(AnyLayer::BlockChunks).map_err(|error| error.to_string())
             }
+            LayerConfig::ClusterBuffer(config) => {
+                let layer = ClusterBuffer::new(config, drive.interface(config.namespace), images);
+                layer.map(AnyLayer::ClusterBuffer).map_err(|error| error.to_string())
+            }
         }
     }
 
@@ -53,6 +59,9 @@ impl LayerConfig {
             LayerConfig::HostFtl(config) => LayerConfig::HostFtl(HostFtlConfig { cpu, ..config.clone() }),
             LayerConfig::ZoneChunks(config) => {
                 LayerConfig::ZoneChunks(ZoneChunksConfig { cpu, ..config.clone() })
+            }
+            LayerConfig::ClusterBuffer(config) => {
+                LayerConfig::ClusterBuffer(ClusterBufferConfig { cpu, ..config.clone() })
             }
             LayerConfig::BlockChunks(_) => self.clone(),
         }
@@ -69,6 +78,8 @@ pub enum AnyLayer {
     ZoneChunks(ZoneChunks),
     /// Chunks made of the sectors of a block namespace.
     BlockChunks(BlockChunks),
+    /// Write clustering in front of a block namespace.
+    ClusterBuffer(ClusterBuffer),
 }
 
 /// Calls the layer of each kind.
@@ -78,6 +89,7 @@ macro_rules! each {
             AnyLayer::HostFtl($layer) => $call,
             AnyLayer::ZoneChunks($layer) => $call,
             AnyLayer::BlockChunks($layer) => $call,
+            AnyLayer::ClusterBuffer($layer) => $call,
         }
     };
 }
@@ -89,6 +101,7 @@ impl AnyLayer {
             AnyLayer::HostFtl(_) => "host-ftl",
             AnyLayer::ZoneChunks(_) => "zone-log",
             AnyLayer::BlockChunks(_) => "block-chunks",
+            AnyLayer::ClusterBuffer(_) => "cluster-buffer",
         }
     }
 
@@ -96,7 +109,7 @@ impl AnyLayer {
     pub fn host_ftl(&self) -> Option<&HostFtl> {
         match self {
             AnyLayer::HostFtl(ftl) => Some(ftl),
-            AnyLayer::ZoneChunks(_) | AnyLayer::BlockChunks(_) => None,
+            _ => None,
         }
     }
 
@@ -104,7 +117,15 @@ impl AnyLayer {
     pub fn zone_chunks(&self) -> Option<&ZoneChunks> {
         match self {
             AnyLayer::ZoneChunks(zones) => Some(zones),
-            AnyLayer::HostFtl(_) | AnyLayer::BlockChunks(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The cluster buffer, if it is one.
+    pub fn cluster_buffer(&self) -> Option<&ClusterBuffer> {
+        match self {
+            AnyLayer::ClusterBuffer(buffer) => Some(buffer),
+            _ => None,
         }
     }
 
@@ -113,6 +134,7 @@ impl AnyLayer {
         match self {
             AnyLayer::HostFtl(layer) => layer.cpu_busy(),
             AnyLayer::ZoneChunks(layer) => layer.cpu_busy(),
+            AnyLayer::ClusterBuffer(layer) => layer.cpu_busy(),
             // For plain drives in real time.
             AnyLayer::BlockChunks(_) => Nanos::ZERO,
         }

@@ -3,9 +3,11 @@
 //! Everything follows from one seed: drive, policies, faults, commands, and where the power is cut. A failure is a panic
 //! that names the seed. After every step that the caller asks for, `Device::check` walks the invariants.
 
+mod clustered;
 mod host;
 mod sets;
 
+pub use clustered::{Clustered, clustered, clustered_config};
 pub use host::{HostDrive, host_drive, host_text};
 pub use sets::{TINY, harder_sets_of, random_harder_sets, random_sets, sets_of, tiny};
 
@@ -32,6 +34,10 @@ pub trait Subject: Drive {
     fn power_cut(&mut self) -> Result<(), String>;
     /// Whether every acknowledged write is on the media.
     fn writes_through(&self) -> bool;
+    /// Sectors whose data would be lost with the power though they were flushed: a stated window. `None`: a flush keeps its promise.
+    fn at_risk(&self) -> Option<Vec<Lba>> {
+        None
+    }
 }
 
 impl Subject for Device {
@@ -107,19 +113,25 @@ impl Swarm {
         Swarm::over(Device::new(config).unwrap_or_else(|e| panic!("{e}")), seed)
     }
 
-    /// Runs random commands on the drive of `sets`, `depth` in flight, and cuts the power of a clone at every event; the clone goes on,
-    /// and is cut again soon after. Gives the drive after its history, and the number of cuts.
+    /// [`Swarm::cut_everywhere`] on the drive of `sets`.
     pub fn cut_at_every_event(sets: &[&str], seed: u64, commands: u32, depth: u32) -> (Swarm, u32) {
         let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-        let mut swarm = Swarm::new(&tiny(&sets), seed);
+        Swarm::new(&tiny(&sets), seed).cut_everywhere(seed, commands, depth)
+    }
+}
+
+impl<T: Subject + Clone> Swarm<T> {
+    /// Runs random commands, `depth` in flight, and cuts the power of a clone at every event; the clone goes on,
+    /// and is cut again soon after. Gives the drive after its history, and the number of cuts.
+    pub fn cut_everywhere(mut self, seed: u64, commands: u32, depth: u32) -> (Swarm<T>, u32) {
         let mut rng = Rng::new(seed);
         let mut cuts = 0;
         for _ in 0..commands {
-            swarm.submit();
-            while swarm.in_flight() >= depth {
-                assert!(swarm.step());
-                swarm.device.check();
-                let mut other = swarm.clone();
+            self.submit();
+            while self.in_flight() >= depth {
+                assert!(self.step());
+                self.device.check();
+                let mut other = self.clone();
                 other.power_cut();
                 for _ in 0..rng.below(6) {
                     other.submit();
@@ -129,9 +141,9 @@ impl Swarm {
                 cuts += 1;
             }
         }
-        swarm.drain();
-        assert!(!swarm.device.is_read_only(), "the history wore the drive out");
-        (swarm, cuts)
+        self.drain();
+        assert!(!self.device.is_read_only(), "the history wore the drive out");
+        (self, cuts)
     }
 }
 
@@ -333,6 +345,9 @@ impl<T: Subject> Swarm<T> {
 
     /// Cuts the power now, switches on, and reads everything back.
     pub fn power_cut(&mut self) {
+        if let Some(at_risk) = self.device.at_risk() {
+            self.oracle.forgo(&at_risk);
+        }
         self.device.power_cut().unwrap_or_else(|e| panic!("mount after a power cut: {e}"));
         self.now = self.now.max(self.device.now());
         self.collect();
@@ -400,6 +415,18 @@ pub fn run_host_seed(seed: u64, commands: u32) -> bool {
     let Some(drive) = host_drive(seed) else { return false };
     work(Swarm::over(drive, seed), Rng::stream(seed, "host swarm"), commands, Trouble::None);
     true
+}
+
+/// As [`run_seed`], with a cluster buffer in front of the drive, in either mode.
+pub fn run_clustered_seed(seed: u64, commands: u32) {
+    let Some(drive) = clustered(seed, &sets_of(seed)) else { return };
+    work(Swarm::over(drive, seed), Rng::stream(seed, "clustered swarm"), commands, Trouble::None);
+}
+
+/// As [`run_clustered_seed`], with harder drives that are damaged on the way.
+pub fn run_harder_clustered_seed(seed: u64, commands: u32) {
+    let Some(drive) = clustered(seed, &harder_sets_of(seed)) else { return };
+    work(Swarm::over(drive, seed), Rng::stream(seed, "clustered swarm"), commands, Trouble::Damage);
 }
 
 /// As [`run_seed`], with the planted bug: must panic for some seed.

@@ -134,7 +134,9 @@ impl Age {
         let refuse = |message: &str| Err(Failure::asked(anyhow!("{}: {message}", self.drive)));
         let namespaces = &spec.drive.namespaces;
         let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
-        let durability = match spec.host.last() {
+        // A cluster buffer keeps nothing on the drive: what stands below it is aged.
+        let keeps = |layer: &&LayerConfig| !matches!(layer, LayerConfig::ClusterBuffer(_));
+        let durability = match spec.host.iter().rfind(keeps) {
             None if namespaces.is_empty() || namespaces.iter().any(is_block) => return Ok(()),
             None => {
                 return refuse(
@@ -148,7 +150,7 @@ impl Age {
                 );
             }
             Some(LayerConfig::HostFtl(config)) => config.durability,
-            Some(LayerConfig::ZoneChunks(_) | LayerConfig::BlockChunks(_)) => {
+            Some(_) => {
                 return refuse("no sectors to fill; allowed: a host FTL above the chunks");
             }
         };

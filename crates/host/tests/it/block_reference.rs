@@ -65,7 +65,7 @@ impl BlockReference {
     /// Of what is under way and of what is in the cache, any sectors are on the media.
     pub fn cut(&mut self) {
         for (command, _) in std::mem::take(&mut self.pending).into_values() {
-            if !matches!(command.opcode, Opcode::Write | Opcode::Trim) {
+            if !matches!(command.opcode, Opcode::Write | Opcode::Trim | Opcode::WriteZeroes) {
                 continue;
             }
             for at in 0..command.sectors as usize {
@@ -104,7 +104,7 @@ impl BlockReference {
                     command.data[at * SECTOR..(at + 1) * SECTOR].copy_from_slice(&data);
                 }
             }
-            Opcode::Trim => {
+            Opcode::Trim | Opcode::WriteZeroes => {
                 self.trimmed += u64::from(command.sectors);
                 (first..first + u64::from(command.sectors))
                     .for_each(|lba| self.store(lba, &[0; SECTOR], false));

@@ -238,6 +238,17 @@ impl Oracle {
         self.unflushed.retain(|&(at, version)| sectors[at as usize].durable < version);
     }
 
+    /// These sectors may be lost with the power though they were flushed, as was said beforehand; so may be what was trimmed since the last
+    /// flush, where the trim is lost with what it forgot.
+    pub fn forgo(&mut self, sectors: &[Lba]) {
+        for lba in sectors {
+            self.sectors[lba.0 as usize].durable = 0;
+        }
+        for sector in self.sectors.touched().filter(|sector| sector.trimmed > sector.durable) {
+            sector.durable = 0;
+        }
+    }
+
     /// Power was cut: unflushed writes may be gone, and so may those in flight.
     pub fn power_cut(&mut self) {
         self.open.clear();

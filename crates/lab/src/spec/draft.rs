@@ -15,7 +15,7 @@ use pellucid_device::{
 };
 use pellucid_flash::{Geometry, Nanos};
 use pellucid_ftl::{Durability, FtlConfig, Isolation, MapKind, Placement, Separation, Victim, WearLevelling};
-use pellucid_host::{HostFtlConfig, ZoneChunksConfig};
+use pellucid_host::{ClusterBufferConfig, FlushPolicy, HostFtlConfig, ZoneChunksConfig};
 use pellucid_media::{
     BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo,
     Timing,
@@ -56,6 +56,9 @@ pub(crate) struct Draft {
     pub host_ftl: HostFtlConfig,
     pub host_durability: Survives,
     pub zones: ZoneChunksConfig,
+    pub cluster_buffer: ClusterBufferConfig,
+    /// Bytes of a cluster.
+    pub cluster_bytes: u64,
     pub kv: KvConfig,
     /// Share of the flash that the cache keeps free; `None`: the engine's way.
     pub kv_spare: Option<f64>,
@@ -127,6 +130,7 @@ pub(crate) enum Turns {
 pub(crate) enum Layer {
     HostFtl,
     ZoneLog,
+    ClusterBuffer,
 }
 
 /// A field that a row can set. The [`Kind`](super::schema::Kind) of the row has checked the value.
@@ -190,6 +194,7 @@ take_word!(
     EccCode,
     EccData,
     FirmwareModel,
+    FlushPolicy,
     Isolation,
     KeepName,
     MapKind,
@@ -310,6 +315,8 @@ impl Draft {
             host_ftl: HostFtlConfig::default(),
             host_durability: Survives::Volatile,
             zones: ZoneChunksConfig::default(),
+            cluster_buffer: ClusterBufferConfig::default(),
+            cluster_bytes: 0,
             kv: KvConfig::new(EngineKind::default()),
             kv_spare: None,
             kv_victim: VictimName::TwoModes,

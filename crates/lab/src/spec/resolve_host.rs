@@ -3,13 +3,19 @@
 use super::draft::{Draft, Layer, Survives};
 use super::error::SpecError;
 use super::resolve_ftl;
-use super::schema::Fallback::{Empty, Real, Whole, Word};
+use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
 use super::schema::{Kind, SHARE, TIME, Values, count, keys, word};
+use super::value::Quantity;
 use pellucid_flash::Nanos;
-use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, ZoneChunksConfig};
+use pellucid_host::{
+    ClusterBufferConfig, CpuCosts, FlushPolicy, HostFtlConfig, LayerConfig, ZoneChunksConfig,
+};
 use strum::VariantNames;
 
 const BUFFER: Kind = Kind::Whole(0, 1 << 24);
+const CLUSTER: Kind = Kind::Unit(Quantity::Size, 512, 1 << 31);
+const MEMORY: Kind = Kind::Unit(Quantity::Size, 1 << 10, 1 << 40);
+const SELDOM: Kind = Kind::Or("never", &TIME);
 
 keys! {
     "host.layers": Kind::Words(Layer::VARIANTS), Empty => layers,
@@ -42,6 +48,24 @@ keys! {
         "Zone log: zones written side by side; the drive must allow four times as many active ones";
     "host.zone_log.batch": Kind::Whole(0, 1 << 16), Whole(0) => zones.batch_sectors,
         "Zone log: sectors of a batch, one of them its trailer; 0: the largest divisor of the zone capacity up to 64";
+    "host.cluster_buffer.namespace": Kind::Whole(0, 255), Whole(0) => cluster_buffer.namespace,
+        "Cluster buffer: block namespace below";
+    "host.cluster_buffer.size": MEMORY, Whole(32 << 20) => cluster_buffer.size_bytes,
+        "Cluster buffer: host memory for data, tables and evictions (FlashFire: 32 MiB)";
+    "host.cluster_buffer.cluster": CLUSTER, Whole(1 << 20) => cluster_bytes,
+        "Cluster buffer: a cluster, which is what an eviction writes (FlashFire: 1 MiB or 2 MiB)";
+    "host.cluster_buffer.flush": word::<FlushPolicy>(), Word("strict") => cluster_buffer.flush,
+        "Cluster buffer: strict: a flush writes the buffer; paper: it passes the buffer by, which a power cut takes";
+    "host.cluster_buffer.idle": SELDOM, Whole(500_000_000) => cluster_buffer.idle_ns,
+        "Cluster buffer: without a request for so long, clusters are written";
+    "host.cluster_buffer.age": SELDOM, Word("never") => cluster_buffer.age_ns,
+        "Cluster buffer: data stay in the buffer for so long at most, until their eviction begins";
+    "host.cluster_buffer.padding": Kind::Flag, Flag(true) => cluster_buffer.padding,
+        "Cluster buffer: an eviction reads what is missing and writes a whole cluster; false: each run of sectors is a write";
+    "host.cluster_buffer.early_retirement": Kind::Flag, Flag(true) => cluster_buffer.early_retirement,
+        "Cluster buffer: full clusters leave before all others";
+    "host.cluster_buffer.evictions": Kind::Whole(1, 32), Whole(1) => cluster_buffer.evictions,
+        "Cluster buffer: evictions under way at once; each has memory for a cluster";
     "host.cpu.cores": count(1), Whole(1) => host_ftl.cpu.cores,
         "Processor cores that the host's layers may use";
     "host.cpu.submit": TIME, Whole(0) => host_ftl.cpu.submit_ns,
@@ -60,6 +84,8 @@ pub(crate) fn finish(draft: &mut Draft) {
     draft.host_ftl.uuid = draft.drive.ftl.seed;
     draft.zones.namespace = draft.host_ftl.namespace;
     draft.zones.cpu = draft.host_ftl.cpu;
+    draft.cluster_buffer.cpu = draft.host_ftl.cpu;
+    draft.cluster_buffer.sector_bytes = draft.drive.media.geometry.sector_bytes;
 }
 
 /// The layers above the drive, nearest the drive first.
@@ -68,7 +94,16 @@ pub(crate) fn layers(draft: &Draft, values: &Values) -> Result<Vec<LayerConfig>,
         [] => Ok(Vec::new()),
         [Layer::HostFtl] => Ok(vec![LayerConfig::HostFtl(draft.host_ftl.clone())]),
         [Layer::ZoneLog] => Ok(zone_log(draft.host_ftl.clone(), draft.zones.clone())),
-        _ => Err(values.refuse("host.layers", "at most one layer")),
+        [Layer::ClusterBuffer] => Ok(vec![cluster_buffer(draft, values)?]),
+        [Layer::ClusterBuffer, Layer::HostFtl] => {
+            Ok(vec![LayerConfig::HostFtl(draft.host_ftl.clone()), cluster_buffer(draft, values)?])
+        }
+        [Layer::ClusterBuffer, Layer::ZoneLog] => {
+            let mut layers = zone_log(draft.host_ftl.clone(), draft.zones.clone());
+            layers.push(cluster_buffer(draft, values)?);
+            Ok(layers)
+        }
+        _ => Err(values.refuse("host.layers", "at most one layer, and cluster-buffer above it")),
     }
 }
 
@@ -77,4 +112,15 @@ fn zone_log(ftl: HostFtlConfig, zones: ZoneChunksConfig) -> Vec<LayerConfig> {
     let cpu = CpuCosts { command_ns: Nanos::ZERO, completion_ns: Nanos::ZERO, ..ftl.cpu };
     let ftl = HostFtlConfig { finish_chunks: true, cpu, ..ftl };
     vec![LayerConfig::ZoneChunks(zones), LayerConfig::HostFtl(ftl)]
+}
+
+fn cluster_buffer(draft: &Draft, values: &Values) -> Result<LayerConfig, SpecError> {
+    let config = draft.cluster_buffer.clone();
+    let sector = u64::from(config.sector_bytes);
+    if !draft.cluster_bytes.is_multiple_of(sector) {
+        let allowed = format!("a multiple of the sector of {sector} bytes");
+        return Err(values.refuse("host.cluster_buffer.cluster", allowed));
+    }
+    let cluster_sectors = (draft.cluster_bytes / sector) as u32;
+    Ok(LayerConfig::ClusterBuffer(ClusterBufferConfig { cluster_sectors, ..config }))
 }

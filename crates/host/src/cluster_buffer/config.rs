@@ -1,0 +1,168 @@
+//! What a cluster buffer is told, and how its memory is divided.
+
+use pellucid_flash::{Interface, Nanos};
+
+use super::table::{SLOT_BYTES, TABLE_ENTRY_BYTES};
+use crate::CpuCosts;
+
+/// What a flush promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::VariantNames, strum::EnumString)]
+#[strum(serialize_all = "kebab-case")]
+pub enum FlushPolicy {
+    /// A flush writes everything acknowledged before it to the drive, then flushes the drive.
+    #[default]
+    Strict,
+    /// As published: a flush goes to the drive and passes the buffer by. What the buffer holds is lost with the power.
+    Paper,
+}
+
+/// How a cluster buffer works.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterBufferConfig {
+    /// The block namespace below.
+    pub namespace: u16,
+    /// Bytes of a sector.
+    pub sector_bytes: u32,
+    /// Sectors of a cluster.
+    pub cluster_sectors: u32,
+    /// Bytes of host memory for everything: data, tables, and the buffers of evictions.
+    pub size_bytes: u64,
+    /// What a flush promises.
+    pub flush: FlushPolicy,
+    /// Without a request for so long, clusters are written, the least recently used first; `None`: never.
+    pub idle_ns: Option<Nanos>,
+    /// Nothing stays in the buffer longer than this, so that it bounds what [`FlushPolicy::Paper`] loses; `None`: no bound.
+    pub age_ns: Option<Nanos>,
+    /// Reads what is missing of a cluster and writes all of it; otherwise each run of sectors is a write.
+    pub padding: bool,
+    /// Full clusters leave before all others.
+    pub early_retirement: bool,
+    /// Evictions under way at once.
+    pub evictions: u32,
+    /// What the work costs in simulated time.
+    pub cpu: CpuCosts,
+}
+
+impl Default for ClusterBufferConfig {
+    fn default() -> ClusterBufferConfig {
+        ClusterBufferConfig {
+            namespace: 0,
+            sector_bytes: 512,
+            cluster_sectors: 2048,
+            size_bytes: 32 << 20,
+            flush: FlushPolicy::Strict,
+            idle_ns: Some(Nanos(500_000_000)),
+            age_ns: None,
+            padding: true,
+            early_retirement: true,
+            evictions: 1,
+            cpu: CpuCosts::FREE,
+        }
+    }
+}
+
+/// Why a cluster buffer cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterBufferError {
+    /// The namespace below has no plain sectors.
+    #[error("cluster buffer: namespace {0} is no block namespace; allowed: one with interface = \"block\"")]
+    NotBlock(u16),
+    /// No clusters can be made.
+    #[error(
+        "host.cluster_buffer.cluster = {bytes} bytes: allowed: a multiple of the sector of {sector_bytes} bytes, at most 2 GiB"
+    )]
+    Cluster {
+        /// What was asked for.
+        bytes: u64,
+        /// Bytes of a sector.
+        sector_bytes: u32,
+    },
+    /// Too little memory.
+    #[error(
+        "host.cluster_buffer.size = {bytes} bytes: allowed: at least {least} bytes for a drive of {drive_bytes} bytes and clusters of {cluster_bytes}"
+    )]
+    Size {
+        /// What was asked for.
+        bytes: u64,
+        /// What is needed at least.
+        least: u64,
+        /// Bytes of the namespace below.
+        drive_bytes: u64,
+        /// Bytes of a cluster.
+        cluster_bytes: u64,
+    },
+}
+
+/// How the memory is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Sectors of the namespace.
+    pub sectors: u64,
+    /// Sectors of a cluster.
+    pub cluster_sectors: u32,
+    /// Clusters of the namespace.
+    pub clusters: u64,
+    /// Sectors that the buffer holds.
+    pub buffers: u32,
+    /// Clusters that the buffer holds sectors of.
+    pub slots: u32,
+}
+
+/// The part of the memory that second-level tables may take at most.
+const TABLE_SHARE: u64 = 16;
+
+impl Shape {
+    /// Divides the memory: first-level table, a buffer for each eviction, second-level tables, and the rest for sectors.
+    pub(super) fn new(
+        config: &ClusterBufferConfig,
+        interface: Option<Interface>,
+    ) -> Result<Shape, ClusterBufferError> {
+        let Some(Interface::Block { sectors, .. }) = interface else {
+            return Err(ClusterBufferError::NotBlock(config.namespace));
+        };
+        let (sector, cluster_sectors) = (u64::from(config.sector_bytes), config.cluster_sectors);
+        let cluster_bytes = sector * u64::from(cluster_sectors);
+        if cluster_sectors == 0 || cluster_bytes > 2 << 30 {
+            return Err(ClusterBufferError::Cluster {
+                bytes: cluster_bytes,
+                sector_bytes: config.sector_bytes,
+            });
+        }
+        let clusters = sectors.div_ceil(cluster_sectors.into());
+        let fixed = clusters * TABLE_ENTRY_BYTES + u64::from(config.evictions) * cluster_bytes;
+        let table = u64::from(cluster_sectors) * TABLE_ENTRY_BYTES + SLOT_BYTES;
+        let buffer = sector + TABLE_ENTRY_BYTES;
+        // Two clusters can be in the buffer at least, of which one is full.
+        let least = fixed + 2 * table + (u64::from(cluster_sectors) + 1) * buffer;
+        if config.size_bytes < least {
+            let (bytes, drive_bytes) = (config.size_bytes, sectors * sector);
+            return Err(ClusterBufferError::Size { bytes, least, drive_bytes, cluster_bytes });
+        }
+        let rest = config.size_bytes - fixed;
+        let slots = (rest / TABLE_SHARE / table).max(2).min(clusters.max(2)).min(u64::from(u32::MAX >> 2));
+        let buffers = ((rest - slots * table) / buffer).min(u64::from(u32::MAX >> 2));
+        Ok(Shape { sectors, cluster_sectors, clusters, buffers: buffers as u32, slots: slots as u32 })
+    }
+
+    /// Sectors of cluster `cluster`; the last one may be shorter.
+    #[inline]
+    pub(super) fn length(&self, cluster: u64) -> u32 {
+        let first = cluster * u64::from(self.cluster_sectors);
+        (self.sectors - first).min(self.cluster_sectors.into()) as u32
+    }
+
+    /// The clusters of a range: number, first sector in it, sectors.
+    #[inline]
+    pub(super) fn split(&self, lba: u64, sectors: u32) -> impl Iterator<Item = (u64, u32, u32)> + use<> {
+        let size = u64::from(self.cluster_sectors);
+        let (mut at, end) = (lba, lba + u64::from(sectors));
+        std::iter::from_fn(move || {
+            (at < end).then(|| {
+                let (cluster, first) = (at / size, at % size);
+                let count = (size - first).min(end - at);
+                at += count;
+                (cluster, first as u32, count as u32)
+            })
+        })
+    }
+}

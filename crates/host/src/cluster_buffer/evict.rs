@@ -1,0 +1,234 @@
+//! Evictions: which cluster leaves the buffer, when, and how it gets to the drive.
+//!
+//! ```text
+//!   Padding ──► Writing ──► (until older reads have ended) ──► gone, but for what was written meanwhile
+//!      │           │
+//!      └─ error: runs of sectors, each a write    └─ error: refused; all stays in the buffer
+//! ```
+
+use super::table::Cluster;
+use super::{ClusterBuffer, Purpose, State};
+use pellucid_flash::slab::NIL;
+use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime, Status};
+
+/// A cluster on its way to the drive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Eviction {
+    /// Where it is in the buffer.
+    pub slot: u32,
+    /// When the first sectors were sent: what was written since may not be among them.
+    sent_at: u64,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// What is missing is read, from this sector on.
+    Padding(u32),
+    /// Sectors up to this one are being written.
+    Writing(u32),
+    /// The data reached the drive at this moment; reads that were sent before may bring what was there before.
+    Awaiting(u64),
+}
+
+impl ClusterBuffer {
+    /// When something has to be evicted though nobody asks for it.
+    #[inline]
+    pub(super) fn due(&self) -> Option<SimTime> {
+        if self.table.held() == 0 || self.evictions.iter().all(Option::is_some) {
+            return None;
+        }
+        let idle = self.config.idle_ns.filter(|_| !self.rested).map(|idle| self.last_ask + idle);
+        match (idle, self.aged_at) {
+            (Some(idle), Some(aged)) => Some(idle.min(aged)),
+            (idle, aged) => idle.or(aged),
+        }
+    }
+
+    /// Begins an eviction if there is a reason and a cluster for it; whether it has.
+    #[inline]
+    pub(super) fn start_eviction(&mut self) -> bool {
+        if self.table.held() == 0 {
+            return false;
+        }
+        let Some(free) = self.evictions.iter().position(Option::is_none) else { return false };
+        let Some(slot) = self.choose() else { return false };
+        self.begin_eviction(free as u32, slot);
+        true
+    }
+
+    /// The cluster that leaves next; `None`: none has to, or none can.
+    fn choose(&mut self) -> Option<u32> {
+        if let Some(barrier) = self.barrier() {
+            let due = self.residents().filter(|(_, cluster)| cluster.oldest <= barrier);
+            if let Some((slot, _)) = due.min_by_key(|(_, cluster)| cluster.number) {
+                return Some(slot);
+            }
+        }
+        if self.aged_at.take_if(|due| *due <= self.now).is_some() {
+            // Where none can leave now, the end of an eviction or of what passes by looks again.
+            let too_old =
+                |cluster: &Cluster| self.config.age_ns.is_some_and(|age| cluster.since + age <= self.now);
+            let old = self.residents().filter(|(_, cluster)| too_old(cluster));
+            if let Some((slot, _)) = old.min_by_key(|(_, cluster)| cluster.since) {
+                return Some(slot);
+            }
+        }
+        let idle = !self.rested && self.config.idle_ns.is_some_and(|idle| self.last_ask + idle <= self.now);
+        if !idle && !self.lacks_space() {
+            return None;
+        }
+        let retires = |cluster: &Cluster| self.config.early_retirement && self.table.is_full(cluster);
+        let victim = self.residents().min_by_key(|(_, cluster)| (!retires(cluster), cluster.stamp));
+        let victim = victim.map(|(slot, _)| slot);
+        self.rested |= idle && victim.is_none();
+        victim
+    }
+
+    /// Clusters that can be evicted.
+    fn residents(&self) -> impl Iterator<Item = (u32, &Cluster)> {
+        let may = |cluster: &Cluster| cluster.state == State::Resident && !self.is_blocked(cluster.number);
+        self.table.used().filter(move |(_, cluster)| may(cluster))
+    }
+
+    /// Finds when the oldest cluster is too old.
+    pub(super) fn find_age(&mut self) {
+        if let Some(age) = self.config.age_ns {
+            let residents = self.table.used().filter(|(_, cluster)| cluster.state == State::Resident);
+            self.aged_at = residents.map(|(_, cluster)| cluster.since + age).min();
+        }
+    }
+
+    fn begin_eviction(&mut self, at: u32, slot: u32) {
+        self.table.cluster_mut(slot).state = State::Evicting;
+        self.find_age();
+        self.counters.evictions += 1;
+        let cluster = *self.table.cluster(slot);
+        let first = Lba(cluster.number * u64::from(self.shape.cluster_sectors));
+        let missing = self.table.missing(slot);
+        self.counters.full_evictions += u64::from(missing.is_none());
+        let phase = Phase::Padding(missing.map_or(0, |(from, _)| from));
+        self.stamp += 1;
+        self.evictions[at as usize] = Some(Eviction { slot, sent_at: self.stamp, phase });
+        match missing {
+            Some((from, count)) if self.config.padding => {
+                self.counters.padding_reads += 1;
+                self.counters.padding_sectors += u64::from(count);
+                let buffer = self.buffer(count as usize);
+                let read = Command::new(0, Opcode::Read, Lba(first.0 + u64::from(from)), count, buffer);
+                self.send(NIL, Purpose::Pad(at), Nanos::ZERO, read);
+            }
+            Some(_) => self.write_run(at, 0),
+            None => {
+                let buffer = self.buffer(0);
+                self.write_cluster(at, buffer);
+            }
+        }
+    }
+
+    /// What was missing has been read: all of the cluster is written.
+    pub(super) fn padded(&mut self, at: u32, completion: Completion) {
+        let eviction = self.evictions[at as usize].as_mut().expect("it is under way");
+        let Phase::Padding(from) = eviction.phase else { unreachable!("it read what was missing") };
+        self.stamp += 1;
+        eviction.sent_at = self.stamp;
+        let mut buffer = completion.data;
+        if completion.status != Status::Success {
+            // What cannot be read is not written.
+            self.give_back(buffer);
+            return self.write_run(at, 0);
+        }
+        let (read, from) = (buffer.len(), from as usize * self.image_bytes);
+        buffer.resize(from + read, 0);
+        buffer.copy_within(..read, from);
+        self.write_cluster(at, buffer);
+    }
+
+    /// Writes all of a cluster, of which `buffer` has what the table has not.
+    fn write_cluster(&mut self, at: u32, mut buffer: Vec<u8>) {
+        let slot = self.eviction(at).slot;
+        let length = self.shape.length(self.table.cluster(slot).number);
+        buffer.resize(length as usize * self.image_bytes, 0);
+        self.write(at, 0, length, buffer);
+    }
+
+    /// Writes the next run of sectors of a cluster from `from` on; without one the eviction has ended.
+    fn write_run(&mut self, at: u32, from: u32) {
+        let slot = self.eviction(at).slot;
+        let length = self.shape.length(self.table.cluster(slot).number);
+        match self.table.run(slot, from, length, true) {
+            Some((first, count)) => {
+                let buffer = self.buffer(count as usize);
+                self.write(at, first, count, buffer);
+            }
+            None => self.reached(at),
+        }
+    }
+
+    fn write(&mut self, at: u32, first: u32, count: u32, mut buffer: Vec<u8>) {
+        let slot = self.eviction(at).slot;
+        self.table.merge(slot, first, &mut buffer);
+        self.table.send(slot, first, count);
+        self.counters.cluster_writes += 1;
+        self.counters.cluster_sectors += u64::from(count);
+        self.evictions[at as usize].as_mut().expect("it is under way").phase = Phase::Writing(first + count);
+        let lba = self.table.cluster(slot).number * u64::from(self.shape.cluster_sectors) + u64::from(first);
+        let cost = Nanos(self.config.cpu.sector_ns.0 * u64::from(count));
+        self.send(NIL, Purpose::Run(at), cost, Command::new(0, Opcode::Write, Lba(lba), count, buffer));
+    }
+
+    pub(super) fn run_written(&mut self, at: u32, completion: Completion) {
+        self.give_back(completion.data);
+        let Eviction { slot, phase, .. } = *self.eviction(at);
+        let Phase::Writing(end) = phase else { unreachable!("it was written") };
+        if completion.status == Status::Success {
+            return self.write_run_or_end(at, end);
+        }
+        self.counters.failed_evictions += 1;
+        self.table.unsend(slot);
+        self.table.cluster_mut(slot).state = State::Failed;
+        self.failed += 1;
+        self.evictions[at as usize] = None;
+    }
+
+    /// A padded cluster was written at once; of others the next run follows.
+    fn write_run_or_end(&mut self, at: u32, end: u32) {
+        let length = self.shape.length(self.table.cluster(self.eviction(at).slot).number);
+        if end < length { self.write_run(at, end) } else { self.reached(at) }
+    }
+
+    /// All that was sent is on the drive.
+    fn reached(&mut self, at: u32) {
+        self.stamp += 1;
+        self.evictions[at as usize].as_mut().expect("it is under way").phase = Phase::Awaiting(self.stamp);
+        self.leave_settled();
+    }
+
+    /// Ends the evictions for which no read is under way that may bring what was on the drive before.
+    pub(super) fn leave_settled(&mut self) {
+        for at in 0..self.evictions.len() {
+            if let Some(Eviction { slot, phase: Phase::Awaiting(moment), .. }) = self.evictions[at] {
+                let number = self.table.cluster(slot).number;
+                if !self.is_read_since_before(moment, number, number) {
+                    self.leave(at as u32);
+                }
+            }
+        }
+    }
+
+    /// What was sent leaves the buffer; what was written meanwhile stays.
+    fn leave(&mut self, at: u32) {
+        let Eviction { slot, sent_at, .. } = self.evictions[at as usize].take().expect("it is under way");
+        if !self.table.sent_arrived(slot) {
+            let now = self.now;
+            let cluster = self.table.cluster_mut(slot);
+            cluster.state = State::Resident;
+            (cluster.oldest, cluster.since) = (sent_at, now);
+        }
+        self.find_age();
+    }
+
+    fn eviction(&self, at: u32) -> &Eviction {
+        self.evictions[at as usize].as_ref().expect("it is under way")
+    }
+}

@@ -1,0 +1,359 @@
+//! What the buffer holds: sectors, found by two tables.
+//!
+//! ```text
+//!   sector ─┬─ number of its cluster ─► first table ─► slot      one entry for each cluster of the drive
+//!           └─ place in the cluster ──► second table of the slot ─► buffer      one entry for each sector of a cluster
+//! ```
+//! The paper keeps a timestamp for each cluster of the drive; here each slot has one, so that a search for a victim looks at what
+//! the buffer holds and not at the drive. Timestamps have 64 bits and count write requests, so they never wrap.
+//!
+//! Invariants, walked by [`Table::check`]: a buffer is free or belongs to one sector; a slot is free or belongs to one cluster, which holds
+//! at least one sector unless it is being evicted; `sent` sectors are in clusters that are being evicted.
+
+use super::config::Shape;
+use pellucid_flash::{SimTime, copy_images};
+
+/// No slot, no buffer.
+const NONE: u32 = u32::MAX;
+/// In an entry of the second table: the eviction under way writes this version of the sector.
+const SENT: u32 = 1 << 31;
+/// Bytes of an entry of either table.
+pub(super) const TABLE_ENTRY_BYTES: u64 = 4;
+/// Bytes of a slot beside its table.
+pub(super) const SLOT_BYTES: u64 = size_of::<Cluster>() as u64 + TABLE_ENTRY_BYTES;
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cluster {
+    /// Its number on the drive.
+    pub number: u64,
+    /// Sectors in the buffer.
+    pub valid: u32,
+    /// Number of the last write to it, for LRU.
+    pub stamp: u64,
+    /// Number of the first write whose data are not on the drive yet, or a lower one.
+    pub oldest: u64,
+    /// When that was.
+    pub since: SimTime,
+    /// What becomes of it.
+    pub state: State,
+}
+
+/// What becomes of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    /// The slot is free.
+    #[default]
+    Free,
+    /// It waits.
+    Resident,
+    /// It is being written.
+    Evicting,
+    /// The drive refused to write it; the next flush tries again.
+    Failed,
+}
+
+/// The tables and the buffers.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    shape: Shape,
+    image_bytes: usize,
+    first: Vec<u32>,
+    second: Vec<u32>,
+    clusters: Vec<Cluster>,
+    free_slots: Vec<u32>,
+    data: Vec<u8>,
+    free: Vec<u32>,
+}
+
+impl Table {
+    pub(super) fn new(shape: Shape, image_bytes: usize) -> Table {
+        let (slots, buffers) = (shape.slots as usize, shape.buffers as usize);
+        Table {
+            shape,
+            image_bytes,
+            first: vec![NONE; shape.clusters as usize],
+            second: vec![NONE; slots * shape.cluster_sectors as usize],
+            clusters: vec![Cluster::default(); slots],
+            free_slots: (0..shape.slots).rev().collect(),
+            data: vec![0; buffers * image_bytes],
+            free: (0..shape.buffers).rev().collect(),
+        }
+    }
+
+    /// Bytes of memory, a sector counted as `sector_bytes` even where only a stamp is kept.
+    pub(super) fn memory_bytes(&self, sector_bytes: u32) -> u64 {
+        let entries = self.first.capacity() + self.second.capacity() + self.free.capacity();
+        entries as u64 * TABLE_ENTRY_BYTES
+            + self.clusters.capacity() as u64 * SLOT_BYTES
+            + u64::from(self.shape.buffers) * u64::from(sector_bytes)
+    }
+
+    /// Sectors that the buffer holds.
+    #[inline]
+    pub(super) fn held(&self) -> u32 {
+        self.shape.buffers - self.free.len() as u32
+    }
+
+    /// The numbers of these sectors on the drive.
+    pub(super) fn held_sectors(&self) -> impl Iterator<Item = u64> {
+        self.used().flat_map(|(slot, cluster)| {
+            let first = cluster.number * u64::from(self.shape.cluster_sectors);
+            let held = (0..).zip(self.entries(slot)).filter(|&(_, &entry)| entry != NONE);
+            held.map(move |(at, _): (u64, _)| first + at)
+        })
+    }
+
+    /// The slot of a cluster.
+    #[inline]
+    pub(super) fn slot(&self, number: u64) -> Option<u32> {
+        let slot = self.first[number as usize];
+        (slot != NONE).then_some(slot)
+    }
+
+    #[inline]
+    pub(super) fn cluster(&self, slot: u32) -> &Cluster {
+        &self.clusters[slot as usize]
+    }
+
+    #[inline]
+    pub(super) fn cluster_mut(&mut self, slot: u32) -> &mut Cluster {
+        &mut self.clusters[slot as usize]
+    }
+
+    /// Slots that are in use, with what they hold.
+    #[inline]
+    pub(super) fn used(&self) -> impl Iterator<Item = (u32, &Cluster)> {
+        (0..).zip(&self.clusters).filter(|(_, cluster)| cluster.state != State::Free)
+    }
+
+    /// Whether all sectors of a cluster are in the buffer.
+    #[inline]
+    pub(super) fn is_full(&self, cluster: &Cluster) -> bool {
+        cluster.valid == self.shape.length(cluster.number)
+    }
+
+    /// Whether nothing more fits: no sector, or no further cluster.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.free.is_empty() || self.free_slots.is_empty()
+    }
+
+    #[inline]
+    fn entries(&self, slot: u32) -> &[u32] {
+        let size = self.shape.cluster_sectors as usize;
+        &self.second[slot as usize * size..][..size]
+    }
+
+    #[inline]
+    fn image(&self, entry: u32) -> &[u8] {
+        &self.data[(entry & !SENT) as usize * self.image_bytes..][..self.image_bytes]
+    }
+
+    /// Puts sectors of one cluster into the buffer, from `first` on. Returns how many found room.
+    #[inline]
+    pub(super) fn put(&mut self, number: u64, first: u32, images: &[u8], stamp: u64, now: SimTime) -> u32 {
+        let slot = match self.first[number as usize] {
+            NONE if self.free.is_empty() => return 0,
+            NONE => match self.free_slots.pop() {
+                None => return 0,
+                Some(slot) => {
+                    self.first[number as usize] = slot;
+                    let state = State::Resident;
+                    self.clusters[slot as usize] =
+                        Cluster { number, stamp, oldest: stamp, since: now, state, ..Cluster::default() };
+                    slot
+                }
+            },
+            slot => slot,
+        };
+        let base = slot as usize * self.shape.cluster_sectors as usize + first as usize;
+        let mut put = 0;
+        for (entry, image) in self.second[base..].iter_mut().zip(images.chunks_exact(self.image_bytes)) {
+            let buffer = match *entry {
+                NONE => match self.free.pop() {
+                    None => break,
+                    Some(buffer) => {
+                        self.clusters[slot as usize].valid += 1;
+                        buffer
+                    }
+                },
+                // What is being written is the version before.
+                held => held & !SENT,
+            };
+            *entry = buffer;
+            copy_images(&mut self.data[buffer as usize * self.image_bytes..][..self.image_bytes], image);
+            put += 1;
+        }
+        if put > 0 {
+            self.clusters[slot as usize].stamp = stamp;
+        }
+        put
+    }
+
+    /// Whether the buffer holds all sectors of a range.
+    #[inline]
+    pub(super) fn covers(&self, lba: u64, sectors: u32) -> bool {
+        self.shape.split(lba, sectors).all(|(number, first, count)| {
+            self.slot(number).is_some_and(|slot| {
+                let cluster = self.cluster(slot);
+                cluster.valid >= count
+                    && self.entries(slot)[first as usize..][..count as usize]
+                        .iter()
+                        .all(|&entry| entry != NONE)
+            })
+        })
+    }
+
+    /// Replaces in `images`, which begin at `lba`, what the buffer holds. Returns how many sectors.
+    #[inline]
+    pub(super) fn overlay(&self, lba: u64, images: &mut [u8]) -> u32 {
+        let (mut at, mut replaced) = (0, 0);
+        let sectors = (images.len() / self.image_bytes) as u32;
+        for (number, first, count) in self.shape.split(lba, sectors) {
+            let part = &mut images[at..][..count as usize * self.image_bytes];
+            at += part.len();
+            if let Some(slot) = self.slot(number) {
+                replaced += self.merge(slot, first, part);
+            }
+        }
+        replaced
+    }
+
+    /// Replaces in `images`, which begin at sector `first` of a cluster, what the buffer holds.
+    pub(super) fn merge(&self, slot: u32, first: u32, images: &mut [u8]) -> u32 {
+        let mut replaced = 0;
+        for (entry, image) in
+            self.entries(slot)[first as usize..].iter().zip(images.chunks_exact_mut(self.image_bytes))
+        {
+            if *entry != NONE {
+                copy_images(image, self.image(*entry));
+                replaced += 1;
+            }
+        }
+        replaced
+    }
+
+    /// The sectors from the first to the last that the buffer has not of a cluster; `None`: it has all.
+    pub(super) fn missing(&self, slot: u32) -> Option<(u32, u32)> {
+        let length = self.shape.length(self.cluster(slot).number) as usize;
+        let entries = &self.entries(slot)[..length];
+        let first = entries.iter().position(|&entry| entry == NONE)?;
+        let last = entries.iter().rposition(|&entry| entry == NONE)?;
+        Some((first as u32, (last - first + 1) as u32))
+    }
+
+    /// The first run of sectors from `from` on that the buffer has (`held`) or has not, of a range in a cluster.
+    pub(super) fn run(&self, slot: u32, from: u32, end: u32, held: bool) -> Option<(u32, u32)> {
+        let entries = &self.entries(slot)[..end as usize];
+        let wanted = |&entry: &u32| (entry != NONE) == held;
+        let first = from as usize + entries.get(from as usize..)?.iter().position(wanted)?;
+        let count = entries[first..].iter().take_while(|entry| wanted(entry)).count();
+        Some((first as u32, count as u32))
+    }
+
+    /// The sectors of a range of a cluster that the buffer holds are on their way to the drive.
+    pub(super) fn send(&mut self, slot: u32, first: u32, count: u32) {
+        for entry in self.range(slot, first, count) {
+            if *entry != NONE {
+                *entry |= SENT;
+            }
+        }
+    }
+
+    /// Nothing of a cluster is on its way any more.
+    pub(super) fn unsend(&mut self, slot: u32) {
+        for entry in self.range(slot, 0, self.shape.cluster_sectors) {
+            if *entry != NONE {
+                *entry &= !SENT;
+            }
+        }
+    }
+
+    /// What was sent of a cluster is on the drive: it leaves the buffer. Returns whether nothing else is left of the cluster, whose slot
+    /// is then free.
+    pub(super) fn sent_arrived(&mut self, slot: u32) -> bool {
+        self.release(slot, 0, self.shape.cluster_sectors, |entry| entry & SENT != 0);
+        self.release_slot_if_empty(slot)
+    }
+
+    /// A range of sectors leaves the buffer, because something newer is on the drive. None is on its way.
+    pub(super) fn drop_range(&mut self, lba: u64, sectors: u32) {
+        for (number, first, count) in self.shape.split(lba, sectors) {
+            if let Some(slot) = self.slot(number) {
+                self.release(slot, first, count, |_| true);
+                self.release_slot_if_empty(slot);
+            }
+        }
+    }
+
+    fn range(&mut self, slot: u32, first: u32, count: u32) -> &mut [u32] {
+        let base = slot as usize * self.shape.cluster_sectors as usize + first as usize;
+        &mut self.second[base..][..count as usize]
+    }
+
+    fn release(&mut self, slot: u32, first: u32, count: u32, which: impl Fn(u32) -> bool) {
+        let base = slot as usize * self.shape.cluster_sectors as usize + first as usize;
+        let before = self.free.len();
+        for entry in &mut self.second[base..][..count as usize] {
+            if *entry != NONE && which(*entry) {
+                self.free.push(*entry & !SENT);
+                *entry = NONE;
+            }
+        }
+        self.clusters[slot as usize].valid -= (self.free.len() - before) as u32;
+    }
+
+    fn release_slot_if_empty(&mut self, slot: u32) -> bool {
+        let cluster = &mut self.clusters[slot as usize];
+        if cluster.valid > 0 {
+            return false;
+        }
+        self.first[cluster.number as usize] = NONE;
+        *cluster = Cluster::default();
+        self.free_slots.push(slot);
+        true
+    }
+
+    /// Walks every invariant and panics where one is broken.
+    pub(super) fn check(&self) {
+        let mut seen = vec![false; self.shape.buffers as usize];
+        let mut see = |buffer: u32| {
+            assert!(!std::mem::replace(&mut seen[buffer as usize], true), "buffer {buffer} twice")
+        };
+        self.free.iter().for_each(|&buffer| see(buffer));
+        let mut used = 0;
+        for (slot, cluster) in (0..).zip(&self.clusters) {
+            let entries = self.entries(slot);
+            let held = entries.iter().filter(|&&entry| entry != NONE).count() as u32;
+            assert_eq!(held, cluster.valid, "sectors of slot {slot}");
+            let sent = entries.iter().any(|&entry| entry != NONE && entry & SENT != 0);
+            assert!(!sent || cluster.state == State::Evicting, "slot {slot}: sent, but not on its way");
+            entries.iter().filter(|&&entry| entry != NONE).for_each(|entry| see(entry & !SENT));
+            let length = if cluster.state == State::Free { 0 } else { self.shape.length(cluster.number) };
+            assert!(
+                entries[length as usize..].iter().all(|&entry| entry == NONE),
+                "slot {slot}: beyond its end"
+            );
+            if cluster.state == State::Free {
+                assert!(self.free_slots.contains(&slot), "slot {slot} is free and not in the list");
+                continue;
+            }
+            used += 1;
+            assert!(held > 0, "slot {slot} holds nothing");
+            assert_eq!(
+                self.first[cluster.number as usize], slot,
+                "first table of cluster {}",
+                cluster.number
+            );
+            assert!(
+                cluster.oldest <= cluster.stamp,
+                "slot {slot}: {} after {}",
+                cluster.oldest,
+                cluster.stamp
+            );
+        }
+        assert!(seen.iter().all(|&seen| seen), "a buffer is lost");
+        assert_eq!(self.first.iter().filter(|&&slot| slot != NONE).count(), used, "first table");
+        assert_eq!(self.free_slots.len() + used, self.clusters.len(), "slots");
+    }
+}

@@ -1,0 +1,75 @@
+//! Writes: into the buffer, in order, as space is there.
+
+use super::{ClusterBuffer, State};
+use pellucid_flash::{Opcode, Status};
+
+impl ClusterBuffer {
+    /// Lets go on what waits, the first first.
+    #[inline]
+    pub(super) fn admit(&mut self) {
+        while let Some(&op) = self.waiting.front() {
+            let command = self.command(op);
+            let through = match command.opcode {
+                Opcode::Write if !command.fua => self.fill(op),
+                _ => self.start_bypass(op),
+            };
+            if !through {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Whether a write waits for space.
+    pub(super) fn lacks_space(&self) -> bool {
+        self.waiting.front().is_some_and(|&op| {
+            let command = self.command(op);
+            let from_above = command.opcode == Opcode::Write && !command.fua;
+            from_above && self.table.is_exhausted() && !self.is_passed_by(command.lba.0, command.sectors)
+        })
+    }
+
+    /// Copies a write into the buffer as far as there is space; whether it has ended.
+    fn fill(&mut self, op: u32) -> bool {
+        let command = self.ops[op].command.take().expect("a command under way");
+        if self.is_passed_by(command.lba.0, command.sectors) {
+            self.ops[op].command = Some(command);
+            return false;
+        }
+        let mut done = self.ops[op].done;
+        if self.table.held() == 0 {
+            self.aged_at = self.config.age_ns.map(|age| self.now + age);
+        }
+        for (number, first, count) in
+            self.shape.split(command.lba.0 + u64::from(done), command.sectors - done)
+        {
+            let images =
+                &command.data[done as usize * self.image_bytes..][..count as usize * self.image_bytes];
+            let put = self.table.put(number, first, images, self.stamp, self.now);
+            done += put;
+            if put < count {
+                break;
+            }
+        }
+        let ended = done == command.sectors;
+        self.ops[op].command = Some(command);
+        self.ops[op].done = done;
+        if ended {
+            self.finish(op, Status::Success);
+        } else if !self.can_make_space() {
+            if !self.ops[op].tried && self.failed > 0 {
+                self.ops[op].tried = true;
+                self.retry_one();
+            } else {
+                self.finish(op, Status::WriteFault);
+                return true;
+            }
+        }
+        ended
+    }
+
+    /// Whether there is a cluster that is being evicted, or may be sooner or later.
+    fn can_make_space(&self) -> bool {
+        self.table.used().any(|(_, cluster)| matches!(cluster.state, State::Resident | State::Evicting))
+    }
+}

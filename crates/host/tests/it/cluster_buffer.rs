@@ -1,0 +1,530 @@
+//! The cluster buffer: against a plain model on a drive whose commands overtake each other, fail, and are lost with the power.
+
+use crate::block_reference::BlockReference;
+use crate::reference::Faults;
+use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status};
+use pellucid_host::{ClusterBuffer, ClusterBufferConfig, ClusterBufferError, FlushPolicy, Stack};
+use std::collections::BTreeMap;
+
+const SECTOR: usize = 512;
+
+type Buffered = Stack<ClusterBuffer, BlockReference>;
+
+/// A buffer of hardly more than `clusters` clusters.
+fn config(cluster_sectors: u32, clusters: u64, sectors: u64) -> ClusterBufferConfig {
+    let cluster = u64::from(cluster_sectors);
+    let tables = sectors.div_ceil(cluster) * 4 + (cluster * 4 + 128) * 16;
+    ClusterBufferConfig {
+        cluster_sectors,
+        size_bytes: tables + (clusters + 1) * cluster * 540 + 1024,
+        idle_ns: None,
+        ..ClusterBufferConfig::default()
+    }
+}
+
+fn random_config(seed: u64, sectors: u64) -> ClusterBufferConfig {
+    let mut rng = Rng::stream(seed, "config");
+    let mut pick = |values: &[u64]| values[rng.below(values.len() as u64) as usize];
+    let base = config(pick(&[1, 3, 8, 16]) as u32, pick(&[2, 3, 8]), sectors);
+    let evictions = pick(&[1, 1, 2, 4]) as u32;
+    ClusterBufferConfig {
+        size_bytes: base.size_bytes + u64::from(evictions) * u64::from(base.cluster_sectors) * 512,
+        flush: if pick(&[0, 1]) == 0 { FlushPolicy::Strict } else { FlushPolicy::Paper },
+        idle_ns: [None, Some(Nanos(30)), Some(Nanos(400))][pick(&[0, 1, 2]) as usize],
+        age_ns: [None, Some(Nanos(500))][pick(&[0, 1]) as usize],
+        padding: pick(&[0, 1, 1]) == 1,
+        early_retirement: pick(&[0, 1]) == 1,
+        evictions,
+        ..base
+    }
+}
+
+fn start(config: &ClusterBufferConfig, drive: BlockReference, now: SimTime) -> Buffered {
+    let layer =
+        ClusterBuffer::new(config, drive.interface(0), drive.image_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    Stack::start(layer, drive, now).expect("it has nothing to find")
+}
+
+/// What a sector may hold: versions, each with the number of the change that made it. 0 is blank.
+#[derive(Clone, Debug, Default)]
+struct Sector {
+    /// The newest version of which it is known that nothing older can come back.
+    settled: u64,
+    /// The newest version submitted.
+    newest: u64,
+    /// As `settled`, after a power cut.
+    durable: u64,
+    /// Changes under way, and the oldest of them.
+    open: u32,
+    oldest: u64,
+    /// The newest trim.
+    trimmed: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    opcode: Opcode,
+    lba: u64,
+    sectors: u32,
+    fua: bool,
+    /// Read: what each sector was settled at. Flush: what it makes durable.
+    promised: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    host: Buffered,
+    sectors: Vec<Sector>,
+    unflushed: BTreeMap<u64, u64>,
+    asked: BTreeMap<u64, Asked>,
+    version: u64,
+    rng: Rng,
+    now: SimTime,
+    lossy: bool,
+    flush_faults: u32,
+}
+
+fn image(lba: u64, version: u64) -> Vec<u8> {
+    let word = (lba << 32 | version).to_le_bytes();
+    if version == 0 { vec![0; SECTOR] } else { word.repeat(SECTOR / 8) }
+}
+
+/// The version of an image, which is not torn.
+fn version(lba: u64, image: &[u8]) -> u64 {
+    let word = u64::from_le_bytes(image[..8].try_into().expect("eight bytes"));
+    assert!(image.chunks(8).all(|other| other == word.to_le_bytes()), "sector {lba} is torn");
+    assert!(word == 0 || word >> 32 == lba, "sector {lba} holds data of {}", word >> 32);
+    word & 0xffff_ffff
+}
+
+impl World {
+    fn new(config: &ClusterBufferConfig, drive: BlockReference, seed: u64) -> World {
+        let sectors = drive.interface(0).expect("one namespace").capacity_sectors();
+        World {
+            host: start(config, drive, SimTime::ZERO),
+            sectors: vec![Sector::default(); sectors as usize],
+            unflushed: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            version: 0,
+            rng: Rng::stream(seed, "world"),
+            now: SimTime::ZERO,
+            lossy: false,
+            flush_faults: 0,
+        }
+    }
+
+    fn submit(&mut self) {
+        let (opcode, fua) = match self.rng.below(100) {
+            0..30 => (Opcode::Read, false),
+            30..80 => (Opcode::Write, false),
+            80..87 => (Opcode::Write, true),
+            87..92 => (Opcode::Trim, false),
+            92..94 => (Opcode::WriteZeroes, false),
+            _ => (Opcode::Flush, false),
+        };
+        let all = self.sectors.len() as u64;
+        let span = if self.rng.chance(0.6) { all / 8 } else { all };
+        let longest = if self.rng.chance(0.1) { 40 } else { 7 };
+        let length = (1 + self.rng.below(longest)).min(span);
+        let lba = self.rng.below(span - length + 1);
+        self.ask(opcode, lba, if opcode == Opcode::Flush { 0 } else { length as u32 }, fua);
+    }
+
+    fn ask(&mut self, opcode: Opcode, lba: u64, sectors: u32, fua: bool) {
+        self.version += 1;
+        let range = lba..lba + u64::from(sectors);
+        let mut asked = Asked { opcode, lba, sectors, fua, promised: Vec::new() };
+        let mut data = Vec::new();
+        match opcode {
+            Opcode::Read => {
+                asked.promised = range.map(|at| (at, self.sectors[at as usize].settled)).collect();
+                data = vec![0xAA; sectors as usize * SECTOR];
+            }
+            Opcode::Flush => {
+                // As published, a flush is for what has left the buffer.
+                let paper = self.host.layer.config().flush == FlushPolicy::Paper;
+                let held: Vec<u64> = self.host.layer.held().filter(|_| paper).map(|lba| lba.0).collect();
+                let promised = self.unflushed.iter().filter(|(at, _)| !held.contains(at));
+                asked.promised = promised.map(|(&at, &version)| (at, version)).collect();
+            }
+            _ => {
+                for at in range {
+                    let sector = &mut self.sectors[at as usize];
+                    sector.newest = self.version;
+                    if opcode == Opcode::Write {
+                        data.extend(image(at, self.version));
+                    } else {
+                        sector.trimmed = self.version;
+                    }
+                    sector.oldest = if sector.open == 0 { self.version } else { sector.oldest };
+                    sector.open += 1;
+                }
+            }
+        }
+        let tag = self.version;
+        self.asked.insert(tag, asked);
+        Drive::submit(
+            &mut self.host,
+            self.now,
+            Command { fua, ..Command::new(tag, opcode, Lba(lba), sectors, data) },
+        );
+        self.collect();
+    }
+
+    fn step(&mut self) -> bool {
+        let Some(next) = Drive::next_event(&self.host) else { return false };
+        self.now = self.now.max(next);
+        Drive::advance(&mut self.host, self.now);
+        self.collect();
+        true
+    }
+
+    fn collect(&mut self) {
+        while let Some(ended) = Drive::pop(&mut self.host) {
+            let asked = self.asked.remove(&ended.tag).expect("it was asked, and not answered before");
+            self.verify(&asked, &ended);
+        }
+        self.host.layer.check();
+    }
+
+    fn verify(&mut self, asked: &Asked, ended: &Completion) {
+        assert_eq!(ended.stages.total(), ended.completed - ended.submitted, "stages of {asked:?}");
+        let ok = match ended.status {
+            Status::Success => true,
+            Status::WriteFault | Status::UnrecoveredRead if self.lossy => false,
+            status => panic!("{asked:?} ended with {status:?}"),
+        };
+        match asked.opcode {
+            Opcode::Read if ok => {
+                for (&(lba, settled), image) in asked.promised.iter().zip(ended.data.chunks(SECTOR)) {
+                    self.check(lba, settled, image);
+                }
+            }
+            Opcode::Flush if ok => {
+                for &(lba, version) in &asked.promised {
+                    let sector = &mut self.sectors[lba as usize];
+                    sector.durable = sector.durable.max(version);
+                    self.unflushed.retain(|&at, &mut unflushed| at != lba || unflushed > version);
+                }
+            }
+            Opcode::Flush => self.flush_faults += 1,
+            Opcode::Read => {}
+            _ => self.changed(asked, ok),
+        }
+    }
+
+    fn changed(&mut self, asked: &Asked, ok: bool) {
+        for at in asked.lba..asked.lba + u64::from(asked.sectors) {
+            let sector = &mut self.sectors[at as usize];
+            sector.open -= 1;
+            if !ok {
+                sector.oldest = sector.oldest.min(sector.settled);
+            }
+            if sector.open == 0 {
+                sector.settled = sector.settled.max(sector.oldest);
+                if ok && asked.fua && asked.opcode == Opcode::Write {
+                    sector.durable = sector.durable.max(sector.oldest);
+                } else {
+                    self.unflushed.insert(at, sector.settled);
+                }
+            }
+        }
+    }
+
+    fn check(&self, lba: u64, settled: u64, image: &[u8]) {
+        let (found, sector) = (version(lba, image), &self.sectors[lba as usize]);
+        let good = match found {
+            0 => settled == 0 || sector.trimmed >= settled,
+            found => (settled..=sector.newest).contains(&found),
+        };
+        assert!(
+            good,
+            "sector {lba} came back in version {found}; allowed: {settled} to {sector:?} at {:?}",
+            self.now
+        );
+    }
+
+    fn drain(&mut self) {
+        while self.step() {}
+        assert!(self.asked.is_empty(), "at rest, and unanswered: {:?}", self.asked);
+    }
+
+    fn read_all(&mut self) {
+        for lba in (0..self.sectors.len() as u64).step_by(16) {
+            self.ask(Opcode::Read, lba, (self.sectors.len() as u64 - lba).min(16) as u32, false);
+            while !self.asked.is_empty() {
+                assert!(self.step(), "a read is under way");
+            }
+        }
+    }
+
+    fn work(&mut self, steps: u32) {
+        for _ in 0..steps {
+            let depth = 1 + self.rng.below(12) as usize;
+            while self.asked.len() < depth && self.rng.chance(0.8) {
+                self.submit();
+            }
+            self.step();
+        }
+    }
+
+    /// The power is cut; what comes back is the truth from now on.
+    fn cut(&mut self) {
+        let held = u64::from(self.host.layer.held_sectors());
+        assert!(held * SECTOR as u64 <= self.host.layer.window_bytes());
+        self.host.drive.cut();
+        self.host.restart(self.now).expect("it has nothing to find");
+        while let Some(ended) = Drive::pop(&mut self.host) {
+            assert_eq!(ended.status, Status::PowerLoss, "{:?}", ended.opcode);
+            self.asked.remove(&ended.tag).expect("it was asked, and not answered before");
+        }
+        assert!(self.asked.is_empty(), "unanswered after a power cut: {:?}", self.asked);
+        self.unflushed.clear();
+        for sector in &mut self.sectors {
+            (sector.settled, sector.open) = (sector.durable, 0);
+        }
+        for lba in 0..self.sectors.len() as u64 {
+            let settled = self.sectors[lba as usize].settled;
+            Drive::submit(
+                &mut self.host,
+                self.now,
+                Command::new(0, Opcode::Read, Lba(lba), 1, vec![0; SECTOR]),
+            );
+            let ended = loop {
+                if let Some(ended) = Drive::pop(&mut self.host) {
+                    break ended;
+                }
+                self.now = Drive::next_event(&self.host).expect("a read is under way");
+                Drive::advance(&mut self.host, self.now);
+            };
+            self.check(lba, settled, &ended.data);
+            let found = version(lba, &ended.data);
+            let sector = &mut self.sectors[lba as usize];
+            (sector.settled, sector.durable, sector.newest, sector.trimmed) = (found, found, found, 0);
+        }
+    }
+}
+
+fn world(seed: u64) -> World {
+    let sectors = 150 + seed % 7;
+    World::new(&random_config(seed, sectors), BlockReference::new(sectors, seed), seed)
+}
+
+#[test]
+fn random_commands_match_a_plain_map() {
+    let mut evicted = 0;
+    for seed in 0..120 {
+        let mut world = world(seed);
+        world.work(600);
+        world.drain();
+        world.read_all();
+        evicted += world.host.layer.counters().evictions;
+        world.host.stop().expect("a drive without faults");
+        assert_eq!(world.host.layer.held_sectors(), 0, "seed {seed}");
+        // All of it is on the drive.
+        world.host = start(&world.host.layer.config().clone(), world.host.drive.clone(), world.now);
+        world.read_all();
+    }
+    assert!(evicted > 5_000, "{evicted} evictions");
+}
+
+#[test]
+fn commands_that_fail_lose_nothing() {
+    let (mut failed, mut told) = (0, 0);
+    for seed in 200..280 {
+        let mut world = world(seed);
+        world.lossy = true;
+        world.host.drive.faults = Faults { write: 0.05, reset: 0.0, read: 0.05 };
+        world.work(600);
+        world.drain();
+        world.host.drive.faults = Faults::default();
+        // A flush tries again what was refused; in paper mode it tells, and the next one is good.
+        world.ask(Opcode::Flush, 0, 0, false);
+        world.drain();
+        world.lossy = false;
+        world.ask(Opcode::Flush, 0, 0, false);
+        world.drain();
+        world.read_all();
+        failed += world.host.layer.counters().failed_evictions;
+        told += world.flush_faults;
+    }
+    assert!(failed > 500 && told > 50, "{failed} evictions failed, {told} flushes told");
+}
+
+#[test]
+fn a_cut_at_every_event_loses_what_is_stated_at_most() {
+    let (mut cuts, mut lost) = (0, 0);
+    for seed in 400..424 {
+        let mut world = world(seed);
+        for _ in 0..150 {
+            while world.asked.len() < 6 {
+                world.submit();
+            }
+            world.step();
+            let mut other = world.clone();
+            other.cut();
+            other.work(5);
+            other.cut();
+            lost += other.host.layer.counters().lost_sectors;
+            cuts += 2;
+        }
+    }
+    assert!(cuts > 5_000 && lost > 10_000, "{cuts} cuts, {lost} sectors");
+}
+
+/// Asks, and waits for the answer.
+fn call(host: &mut Buffered, opcode: Opcode, lba: u64, sectors: u32, data: Vec<u8>) -> Completion {
+    host.call(Command::new(1, opcode, Lba(lba), sectors, data)).expect("an answer")
+}
+
+fn plain(clusters: u64) -> Buffered {
+    start(&config(8, clusters, 200), BlockReference::new(200, 1), SimTime::ZERO)
+}
+
+#[test]
+fn what_is_wrong_is_refused_and_changes_nothing() {
+    let mut host = plain(3);
+    let mut status =
+        |opcode, lba, sectors, bytes| call(&mut host, opcode, lba, sectors, vec![7; bytes]).status;
+    assert_eq!(status(Opcode::Write, 0, 0, 0), Status::InvalidField);
+    assert_eq!(status(Opcode::Read, 0, 0, 0), Status::InvalidField);
+    assert_eq!(status(Opcode::Write, 0, 2, 512), Status::InvalidField);
+    assert_eq!(status(Opcode::Read, 0, 2, 512), Status::InvalidField);
+    assert_eq!(status(Opcode::Write, 199, 2, 1024), Status::LbaOutOfRange);
+    assert_eq!(status(Opcode::Read, 200, 1, 512), Status::LbaOutOfRange);
+    assert_eq!(status(Opcode::Trim, u64::MAX, 2, 0), Status::LbaOutOfRange);
+    assert_eq!(status(Opcode::Reset, 0, 0, 0), Status::InvalidOpcode);
+    assert_eq!(status(Opcode::Write, 199, 1, 512), Status::Success);
+    assert_eq!(status(Opcode::Flush, 0, 0, 0), Status::Success);
+    assert_eq!(host.layer.counters().writes, 1);
+}
+
+#[test]
+fn an_eviction_is_a_read_and_a_write_and_full_clusters_leave_first() {
+    let mut host = plain(3);
+    let sector = |count: usize| vec![3; count * SECTOR];
+    // Every second sector of cluster 0, the oldest; all of cluster 1; some of cluster 2.
+    for at in [1, 3, 5] {
+        call(&mut host, Opcode::Write, at, 1, sector(1));
+    }
+    call(&mut host, Opcode::Write, 8, 8, sector(8));
+    call(&mut host, Opcode::Write, 17, 2, sector(2));
+    assert_eq!(host.layer.counters().evictions, 0);
+    // What does not fit any more drives out the full cluster, without a read, and nothing else.
+    let held = u64::from(host.layer.held_sectors());
+    let room = host.layer.window_bytes() / SECTOR as u64 - held;
+    let more = room as u32 + 1;
+    assert!(more <= 100, "{more} sectors");
+    call(&mut host, Opcode::Write, 96, more, sector(more as usize));
+    let counters = host.layer.counters();
+    assert_eq!((counters.evictions, counters.full_evictions, counters.padding_reads), (1, 1, 0));
+    let held: Vec<u64> = host.layer.held().map(|lba| lba.0).collect();
+    assert!(held.contains(&1) && !held.contains(&8), "{held:?}");
+    // The rest leaves with a flush: two commands for each cluster, whatever its holes.
+    let before = host.layer.counters();
+    assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::Success);
+    let counters = host.layer.counters();
+    let evictions = counters.evictions - before.evictions;
+    assert!(evictions >= 3);
+    assert_eq!(counters.cluster_writes - before.cluster_writes, evictions);
+    assert!(counters.padding_reads - before.padding_reads <= evictions);
+    assert_eq!(host.layer.held_sectors(), 0);
+}
+
+#[test]
+fn a_drive_that_refuses_an_eviction_is_told_at_the_next_flush_and_reads_see_the_data() {
+    for flush in [FlushPolicy::Strict, FlushPolicy::Paper] {
+        let config = ClusterBufferConfig { flush, idle_ns: Some(Nanos(1000)), ..config(8, 3, 200) };
+        let mut host = start(&config, BlockReference::new(200, 5), SimTime::ZERO);
+        call(&mut host, Opcode::Write, 3, 2, vec![9; 2 * SECTOR]);
+        host.drive.faults.write = 1.0;
+        // Idle time evicts; the drive refuses.
+        while let Some(next) = host.next_event() {
+            host.advance(next);
+        }
+        assert_eq!(host.layer.counters().failed_evictions, 1);
+        let read = call(&mut host, Opcode::Read, 2, 4, vec![0; 4 * SECTOR]);
+        assert_eq!(read.status, Status::Success);
+        assert_eq!(read.data[SECTOR..3 * SECTOR], [9; 2 * SECTOR], "{flush:?}");
+        // Even where the drive cannot read what it refused to write.
+        host.drive.faults.read = 1.0;
+        let covered = call(&mut host, Opcode::Read, 3, 2, vec![0; 2 * SECTOR]);
+        assert_eq!((covered.status, &covered.data[..]), (Status::Success, &[9; 2 * SECTOR][..]));
+        host.drive.faults.read = 0.0;
+        assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::WriteFault, "{flush:?}");
+        // A drive that writes again has everything with the next flush.
+        host.drive.faults.write = 0.0;
+        assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::Success, "{flush:?}");
+        assert_eq!(host.stop(), Ok(()));
+        assert_eq!(host.layer.held_sectors(), 0);
+        let drive = host.drive.clone();
+        let mut bare = start(&config, drive, host.now());
+        let read = call(&mut bare, Opcode::Read, 3, 2, vec![0; 2 * SECTOR]);
+        assert_eq!(read.data, [9; 2 * SECTOR], "{flush:?}");
+    }
+}
+
+/// A drive that writes nothing any more: a write that finds no space says so, and nothing hangs.
+#[test]
+fn a_drive_that_is_gone_ends_everything_with_an_error() {
+    let mut host = plain(2);
+    host.drive.faults = Faults { write: 1.0, reset: 0.0, read: 1.0 };
+    let mut refused = 0;
+    for round in 0..30 {
+        let ended = call(&mut host, Opcode::Write, round * 6, 6, vec![1; 6 * SECTOR]);
+        refused += u32::from(ended.status == Status::WriteFault);
+    }
+    assert!(refused > 10, "{refused} writes were refused");
+    assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::WriteFault);
+    assert_eq!(call(&mut host, Opcode::Read, 190, 4, vec![0; 4 * SECTOR]).status, Status::UnrecoveredRead);
+    assert!(host.stop().is_err(), "what it holds is nowhere else");
+    assert!(host.layer.held_sectors() > 0);
+    host.layer.check();
+}
+
+#[test]
+fn idle_time_and_age_empty_the_buffer() {
+    let aged = ClusterBufferConfig { age_ns: Some(Nanos(5_000)), ..config(8, 3, 200) };
+    let idle = ClusterBufferConfig { idle_ns: Some(Nanos(5_000)), ..config(8, 3, 200) };
+    for config in [aged, idle] {
+        let mut host = start(&config, BlockReference::new(200, 5), SimTime::ZERO);
+        for at in [0, 50, 100] {
+            call(&mut host, Opcode::Write, at, 2, vec![9; 2 * SECTOR]);
+        }
+        assert_eq!(host.layer.counters().evictions, 0);
+        let first = host.next_event().expect("it will be evicted");
+        assert_eq!(first, SimTime(5_000), "{config:?}");
+        while let Some(next) = host.next_event() {
+            host.advance(next);
+        }
+        assert_eq!((host.layer.counters().evictions, host.layer.held_sectors()), (3, 0));
+        assert!(host.now() < SimTime(7_000), "{}", host.now());
+    }
+}
+
+/// At most what was configured, and hardly less.
+#[test]
+fn memory_is_what_was_configured() {
+    for (sector, cluster, size, drive) in
+        [(512, 2048, 32, 16), (512, 4096, 32, 128), (4096, 512, 64, 32), (4096, 256, 8, 64)]
+    {
+        let (size_bytes, sectors) = (size << 20, (drive << 30) / u64::from(sector));
+        let config = ClusterBufferConfig {
+            sector_bytes: sector,
+            cluster_sectors: cluster,
+            size_bytes,
+            ..ClusterBufferConfig::default()
+        };
+        let block = Some(Interface::Block { sectors, handles: 1 });
+        let layer = ClusterBuffer::new(&config, block, sector as usize).unwrap_or_else(|e| panic!("{e}"));
+        let share = layer.memory_bytes() as f64 / size_bytes as f64;
+        assert!((0.98..=1.02).contains(&share), "{share} of {size} MiB for {drive} GiB");
+    }
+    let config = ClusterBufferConfig { size_bytes: 1 << 20, ..ClusterBufferConfig::default() };
+    let refused = ClusterBuffer::new(&config, Some(Interface::Block { sectors: 1 << 20, handles: 1 }), 512);
+    let Err(ClusterBufferError::Size { least, .. }) = refused else { panic!("{refused:?}") };
+    let config = ClusterBufferConfig { size_bytes: least, ..config };
+    assert!(
+        ClusterBuffer::new(&config, Some(Interface::Block { sectors: 1 << 20, handles: 1 }), 512).is_ok()
+    );
+}
