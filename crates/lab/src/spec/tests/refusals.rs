@@ -91,8 +91,8 @@ fn wrong_values_are_named_with_what_is_allowed() {
             "16: drive.host.weights = [1, 0]: not allowed; allowed: a list of whole numbers from 1 to 4294967295",
         ),
         (
-            "[host]\nlayers = ['cluster-buffer']",
-            "16: host.layers = [\"cluster-buffer\"]: not allowed; allowed: a list of host-ftl, zone-log",
+            "[host]\nlayers = ['cluster']",
+            "16: host.layers = [\"cluster\"]: not allowed; allowed: a list of host-ftl, zone-log, cluster-buffer",
         ),
         ("[job]\nrw = 'read'", "15: job = a table: not allowed; allowed: a list of tables, [[job]]"),
         (
