@@ -9,8 +9,8 @@
 //! [`AnyLayer`].
 
 use crate::{
-    BlockChunks, BlockChunksConfig, ClusterBuffer, ClusterBufferConfig, CpuCosts, HostFtl, HostFtlConfig,
-    Layer, Machine, Shared, Stack, ZoneChunks, ZoneChunksConfig,
+    BlockChunks, BlockChunksConfig, CacheConfig, CacheManager, ClusterBuffer, ClusterBufferConfig, CpuCosts,
+    HostFtl, HostFtlConfig, Layer, Machine, Shared, Stack, ZoneChunks, ZoneChunksConfig,
 };
 use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Nanos, Notice, SimTime};
 
@@ -25,6 +25,8 @@ pub enum LayerConfig {
     BlockChunks(BlockChunksConfig),
     /// Write clustering in front of a block namespace.
     ClusterBuffer(ClusterBufferConfig),
+    /// A flash cache in front of a backing store: two drives behind one port ([`Pair`](crate::Pair)).
+    Cache(CacheConfig),
 }
 
 impl LayerConfig {
@@ -48,6 +50,11 @@ impl LayerConfig {
                 let layer = ClusterBuffer::new(config, drive.interface(config.namespace), images);
                 layer.map(AnyLayer::ClusterBuffer).map_err(|error| error.to_string())
             }
+            LayerConfig::Cache(config) => {
+                let (flash, backing) = (drive.interface(config.flash), drive.interface(config.backing));
+                let layer = CacheManager::new(config, flash, backing, images);
+                layer.map(AnyLayer::Cache).map_err(|error| error.to_string())
+            }
         }
     }
 
@@ -63,7 +70,7 @@ impl LayerConfig {
             LayerConfig::ClusterBuffer(config) => {
                 LayerConfig::ClusterBuffer(ClusterBufferConfig { cpu, ..config.clone() })
             }
-            LayerConfig::BlockChunks(_) => self.clone(),
+            LayerConfig::BlockChunks(_) | LayerConfig::Cache(_) => self.clone(),
         }
     }
 }
@@ -80,6 +87,8 @@ pub enum AnyLayer {
     BlockChunks(BlockChunks),
     /// Write clustering in front of a block namespace.
     ClusterBuffer(ClusterBuffer),
+    /// A flash cache in front of a backing store.
+    Cache(CacheManager),
 }
 
 /// Calls the layer of each kind.
@@ -90,6 +99,7 @@ macro_rules! each {
             AnyLayer::ZoneChunks($layer) => $call,
             AnyLayer::BlockChunks($layer) => $call,
             AnyLayer::ClusterBuffer($layer) => $call,
+            AnyLayer::Cache($layer) => $call,
         }
     };
 }
@@ -102,6 +112,7 @@ impl AnyLayer {
             AnyLayer::ZoneChunks(_) => "zone-log",
             AnyLayer::BlockChunks(_) => "block-chunks",
             AnyLayer::ClusterBuffer(_) => "cluster-buffer",
+            AnyLayer::Cache(_) => "cache",
         }
     }
 
@@ -129,14 +140,30 @@ impl AnyLayer {
         }
     }
 
+    /// The cache manager, if it is one.
+    pub fn cache(&self) -> Option<&CacheManager> {
+        match self {
+            AnyLayer::Cache(cache) => Some(cache),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn cache_mut(&mut self) -> Option<&mut CacheManager> {
+        match self {
+            AnyLayer::Cache(cache) => Some(cache),
+            _ => None,
+        }
+    }
+
     /// Time of the host's processor spent so far.
     pub fn cpu_busy(&self) -> Nanos {
         match self {
             AnyLayer::HostFtl(layer) => layer.cpu_busy(),
             AnyLayer::ZoneChunks(layer) => layer.cpu_busy(),
             AnyLayer::ClusterBuffer(layer) => layer.cpu_busy(),
-            // For plain drives in real time.
-            AnyLayer::BlockChunks(_) => Nanos::ZERO,
+            // Their costs are not modelled.
+            AnyLayer::BlockChunks(_) | AnyLayer::Cache(_) => Nanos::ZERO,
         }
     }
 

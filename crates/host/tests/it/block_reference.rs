@@ -81,6 +81,17 @@ impl BlockReference {
         self.done.clear();
     }
 
+    /// Whoever sent what is under way is no more: any sectors of it are written; the cache stays.
+    pub fn abandon(&mut self) {
+        let cached = std::mem::take(&mut self.cache);
+        let media = self.media.clone();
+        self.cut();
+        // What the cut put on the media is newer than what is cached.
+        let written = std::mem::replace(&mut self.media, media);
+        let changed = written.into_iter().enumerate().filter(|(lba, data)| self.media[*lba] != *data);
+        self.cache = cached.into_iter().chain(changed.map(|(lba, data)| (lba as u64, data))).collect();
+    }
+
     fn carry_out(&mut self, mut command: Command, submitted: SimTime) {
         let first = command.lba.0;
         let mut status = Status::Success;
@@ -109,6 +120,7 @@ impl BlockReference {
                 (first..first + u64::from(command.sectors))
                     .for_each(|lba| self.store(lba, &[0; SECTOR], false));
             }
+            Opcode::Flush if self.rng.chance(self.faults.reset) => status = Status::WriteFault,
             Opcode::Flush => {
                 self.flushes += 1;
                 for (lba, data) in std::mem::take(&mut self.cache) {

@@ -2,6 +2,7 @@
 
 mod block_chunks;
 mod block_reference;
+mod cache;
 mod cluster_buffer;
 mod crash;
 mod key_value;

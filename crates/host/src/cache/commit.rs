@@ -1,0 +1,309 @@
+//! Flushes: what they make durable, and in which order.
+//!
+//! ```text
+//!  flush ─► flush of the flash and of the backing store ─► block backend: records, by force ─► answered
+//! ```
+//! One commit runs at a time; flushes that come meanwhile share the next. The records of blocks that became clean are written by a commit of
+//! their own, which needs no flush before it.
+//!
+//! Records are written sector by sector, each sector by one write at a time; what comes meanwhile is in the next.
+
+use super::head::encode_records;
+use super::{Backend, CacheManager, Kind, Part, Purpose, RecordWrites, Side};
+use pellucid_flash::slab::NIL;
+use pellucid_flash::{Command, Lba, Opcode, Status};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Idle,
+    Flush,
+    Records,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Commit {
+    phase: Phase,
+    /// Operations that the next one is for, and those that the running one is for.
+    waiting: Vec<u32>,
+    ops: Vec<u32>,
+    left: u32,
+    failed: Option<Status>,
+    /// Something was written to the flash, or to the backing store, since its last flush began.
+    changed: [bool; 2],
+    /// Slots to be recorded as dirty when the flush has ended.
+    slots: Vec<u32>,
+    /// Records of clean blocks are to be written.
+    wanted: bool,
+    /// The cache is to be stopped.
+    everything: bool,
+}
+
+impl Commit {
+    pub fn wait(&mut self, op: u32) {
+        self.waiting.push(op);
+    }
+
+    #[inline]
+    pub fn flash_changed(&mut self) {
+        self.changed[0] = true;
+    }
+
+    #[inline]
+    pub fn backing_changed(&mut self) {
+        self.changed[1] = true;
+    }
+
+    pub fn want_records(&mut self) {
+        self.wanted = true;
+    }
+
+    /// The next commit is for everything.
+    pub fn flush_all(&mut self) {
+        (self.everything, self.changed, self.failed) = (true, [true; 2], None);
+    }
+
+    /// Whether the last one has failed.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// Nothing is under way and nobody waits.
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle && self.waiting.is_empty() && !self.wanted && !self.everything
+    }
+}
+
+/// Sectors of records that are to be written, each for an operation or for the commit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Records {
+    queued: Vec<(u32, u32)>,
+    writing: Vec<(u32, u32)>,
+    /// Sectors of writes under way.
+    under_way: Vec<u32>,
+    /// Sectors whose last write has failed.
+    failed: Vec<u32>,
+}
+
+/// Whoever waits for a sector is the commit.
+const COMMIT: u32 = NIL;
+
+impl CacheManager {
+    #[inline]
+    pub(super) fn pump_commit(&mut self) {
+        while self.commit.phase == Phase::Idle && !self.commit.is_idle() {
+            self.begin_commit();
+        }
+    }
+
+    fn begin_commit(&mut self) {
+        let commit = &mut self.commit;
+        commit.wanted = false;
+        commit.failed = None;
+        std::mem::swap(&mut commit.waiting, &mut commit.ops);
+        commit.phase = Phase::Flush;
+        if commit.ops.is_empty() && !std::mem::take(&mut commit.everything) {
+            return self.commit_records();
+        }
+        if let Backend::Block(slots) = &mut self.backend {
+            slots.begin_flush(&mut self.commit.slots);
+        }
+        let changed = std::mem::take(&mut self.commit.changed);
+        for (side, purpose) in [(Side::Flash, Purpose::FlushFlash), (Side::Backing, Purpose::FlushBacking)] {
+            if !changed[usize::from(side == Side::Backing)] {
+                continue;
+            }
+            if side == Side::Backing {
+                let [since, before] = &mut self.unflushed;
+                before.add_all(self.now, since);
+                since.clear();
+            }
+            self.commit.left += 1;
+            let part = Part { op: NIL, purpose, ..Part::default() };
+            self.send(side, part, Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
+        }
+        if self.commit.left == 0 {
+            self.commit_records();
+        }
+    }
+
+    pub(super) fn flushed(&mut self, purpose: Purpose, status: Status) {
+        let is_backing = purpose == Purpose::FlushBacking;
+        if status != Status::Success {
+            self.commit.failed.get_or_insert(status);
+            self.commit.changed[usize::from(is_backing)] = true;
+        }
+        match (is_backing, status) {
+            (true, Status::Success) => self.unflushed[1].clear(),
+            (true, _) => self.counters.backing_write_errors += 1,
+            (false, Status::Success) => {}
+            (false, _) => self.counters.flash_write_errors += 1,
+        }
+        self.commit.left -= 1;
+        if self.commit.left == 0 {
+            self.commit_records();
+        }
+    }
+
+    /// The drives have what was written: now the records.
+    fn commit_records(&mut self) {
+        self.commit.phase = Phase::Records;
+        if let Backend::Block(slots) = &mut self.backend {
+            slots.end_flush(&mut self.commit.slots, self.commit.failed.is_none());
+            let stale = slots.stale.drain(..);
+            let sectors =
+                self.commit.slots.drain(..).chain(stale).map(|slot| slots.layout.record_sector_of(slot));
+            let first = self.records.queued.len();
+            self.records
+                .queued
+                .extend(sectors.chain(self.records.failed.drain(..)).map(|sector| (sector, COMMIT)));
+            self.records.queued[first..].sort_unstable();
+            let mut last = None;
+            let mut at = 0;
+            self.records.queued.retain(|&queued| {
+                at += 1;
+                at <= first || last.replace(queued) != Some(queued)
+            });
+            self.commit.left = (self.records.queued.len() - first) as u32;
+        }
+        if self.commit.left == 0 {
+            self.end_commit();
+        }
+    }
+
+    fn end_commit(&mut self) {
+        self.commit.phase = Phase::Idle;
+        let failed = self.commit.failed;
+        let mut ops = std::mem::take(&mut self.commit.ops);
+        for op in ops.drain(..) {
+            if let Some(status) = failed {
+                self.fail(op, status);
+            }
+            if self.ops[op].kind == Kind::Flush {
+                self.answer(op);
+                self.ops.release(op);
+            } else {
+                self.went_on(op);
+            }
+        }
+        self.commit.ops = ops;
+    }
+
+    // ---- records
+
+    pub(super) fn records_each_write(&self) -> bool {
+        let each = matches!(self.config.records, RecordWrites::EachWrite { .. });
+        each && matches!(self.backend, Backend::Block(_))
+    }
+
+    /// Has the records of blocks written that `op` has made dirty.
+    pub(super) fn record_blocks_of(&mut self, op: u32) {
+        let (first, end) = (self.ops[op].first, self.ops[op].end);
+        let Backend::Block(slots) = &self.backend else { return };
+        let mut last = None;
+        for block in first..end {
+            let Some(slot) = slots.find(block) else { continue };
+            let sector = slots.layout.record_sector_of(slot);
+            let records = &mut self.records;
+            let list = match slots.is_unrecorded(slot) {
+                true => &mut records.queued,
+                // Another write has its record written already.
+                false if records.under_way.contains(&sector) => &mut records.writing,
+                false => continue,
+            };
+            if last.replace(sector) != Some(sector) {
+                list.push((sector, op));
+                self.ops[op].left += 1;
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn pump_records(&mut self) {
+        let mut at = 0;
+        while at < self.records.queued.len() {
+            let (sector, who) = self.records.queued[at];
+            if self.records.under_way.contains(&sector) {
+                at += 1;
+                continue;
+            }
+            self.records.queued.swap_remove(at);
+            self.records.writing.push((sector, who));
+            // Those who wait for the same sector share its write.
+            let mut other = at;
+            while other < self.records.queued.len() {
+                if self.records.queued[other].0 == sector {
+                    let shared = self.records.queued.swap_remove(other);
+                    self.records.writing.push(shared);
+                } else {
+                    other += 1;
+                }
+            }
+            self.write_record(sector);
+        }
+    }
+
+    pub(super) fn write_record(&mut self, sector: u32) {
+        let mut data = self.buffer(1);
+        let (keeps, epoch) = (self.keeps_content(), self.start.epoch());
+        let Backend::Block(slots) = &mut self.backend else { unreachable!("a block drive has records") };
+        let range = slots.layout.slots_of(sector);
+        let lba = slots.layout.record_lba(sector);
+        let records = range.map(|slot| slots.record(slot));
+        match keeps {
+            true => encode_records(&mut data, epoch, sector, records),
+            false => records.for_each(drop),
+        }
+        self.records.under_way.push(sector);
+        self.counters.record_sectors += 1;
+        let fua = self.config.records != RecordWrites::EachWrite { force: false };
+        let part = Part { op: NIL, purpose: Purpose::Record, slot: sector, ..Part::default() };
+        let command = Command::new(0, Opcode::Write, Lba(lba), 1, data);
+        self.send(Side::Flash, part, Command { fua, ..command });
+    }
+
+    pub(super) fn record_written(&mut self, part: Part, status: Status, data: Vec<u8>) {
+        self.give_back(data);
+        let sector = part.slot;
+        let written = status == Status::Success;
+        if let Backend::Block(slots) = &mut self.backend {
+            slots.layout.slots_of(sector).for_each(|slot| slots.recorded(slot, written));
+        }
+        self.record_of_stop(written);
+        self.records.under_way.retain(|&other| other != sector);
+        if !written {
+            self.counters.flash_write_errors += 1;
+            self.records.failed.push(sector);
+        }
+        let mut at = 0;
+        while at < self.records.writing.len() {
+            let (other, who) = self.records.writing[at];
+            if other != sector {
+                at += 1;
+                continue;
+            }
+            self.records.writing.swap_remove(at);
+            self.record_done(who, status);
+        }
+    }
+
+    fn record_done(&mut self, who: u32, status: Status) {
+        let written = status == Status::Success;
+        if who != COMMIT {
+            self.ops[who].left -= 1;
+            if !written {
+                self.fail(who, status);
+            }
+            return self.went_on(who);
+        }
+        if !written {
+            self.commit.failed.get_or_insert(status);
+        }
+        if self.commit.phase == Phase::Records {
+            self.commit.left -= 1;
+            if self.commit.left == 0 {
+                self.end_commit();
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a cache counts.
+
+use super::{Backend, CacheManager};
+use pellucid_flash::{Command, Figure, Opcode};
+
+/// What a cache manager has done. Blocks are counted, each once for a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounters {
+    /// Blocks read that the cache had.
+    pub read_hits: u64,
+    /// Blocks read that it had not.
+    pub read_misses: u64,
+    /// Blocks written to the flash.
+    pub write_hits: u64,
+    /// Blocks written past it.
+    pub write_arounds: u64,
+    /// Blocks that a sequential stream read or wrote past the cache.
+    pub bypassed: u64,
+    /// Blocks that were put into the cache behind a read, or behind a write that went through.
+    pub fills: u64,
+    /// Blocks of which a part was written, the rest being read first.
+    pub partial_writes: u64,
+    /// Dirty blocks that became clean.
+    pub cleaned: u64,
+    /// Blocks that became dirty.
+    pub dirtied: u64,
+    /// Writes that found no slot, or a cache full of dirty blocks.
+    pub full: u64,
+    /// Reads that the flash failed.
+    pub flash_read_errors: u64,
+    /// Writes, evictions and records that the flash failed.
+    pub flash_write_errors: u64,
+    /// Reads that the backing store failed.
+    pub backing_read_errors: u64,
+    /// Writes and flushes that the backing store failed.
+    pub backing_write_errors: u64,
+    /// Commands that were answered with an error.
+    pub failed: u64,
+    /// Commands sent to the flash.
+    pub flash_commands: u64,
+    /// Commands sent to the backing store: reads, writes, others.
+    pub backing_commands: [u64; 3],
+    /// Sectors read from the backing store, and written to it.
+    pub backing_sectors: [u64; 2],
+    /// Sectors of records written.
+    pub record_sectors: u64,
+}
+
+impl CacheCounters {
+    #[inline]
+    pub(super) fn sent(&mut self, to_flash: bool, command: &Command) {
+        if to_flash {
+            self.flash_commands += 1;
+            return;
+        }
+        let kind = match command.opcode {
+            Opcode::Read => 0,
+            Opcode::Write => 1,
+            _ => 2,
+        };
+        self.backing_commands[kind] += 1;
+        if kind < 2 {
+            self.backing_sectors[kind] += u64::from(command.sectors);
+        }
+    }
+}
+
+impl CacheManager {
+    pub(super) fn all_figures(&self) -> Vec<Figure> {
+        let c = &self.counters;
+        let (count, bytes) = (Figure::count, Figure::bytes);
+        let sector = u64::from(self.config.sector_bytes);
+        let [reads, writes, others] = c.backing_commands;
+        let mut figures = vec![
+            count("read_hits", "Blocks read that the cache had.", c.read_hits),
+            count("read_misses", "Blocks read that the cache had not.", c.read_misses),
+            count("write_hits", "Blocks written to the flash.", c.write_hits),
+            count("write_arounds", "Blocks written past the cache.", c.write_arounds),
+            count("bypassed", "Blocks that sequential streams read or wrote past the cache.", c.bypassed),
+            count("fills", "Blocks put into the cache that the backing store has.", c.fills),
+            count("partial_writes", "Blocks of which a part was written.", c.partial_writes),
+            count("dirty_blocks", "Blocks that only the flash has.", self.dirty.count()).gauge(),
+            count("dirty_limit_blocks", "Dirty blocks above which blocks are cleaned.", self.cleaner.limit())
+                .gauge(),
+            count("capacity_blocks", "Blocks that the flash can hold.", self.capacity_blocks()).gauge(),
+            count("dirtied", "Blocks that became dirty.", c.dirtied),
+            count("cleaned", "Dirty blocks that became clean.", c.cleaned),
+            count("full", "Writes that found the cache full of dirty blocks.", c.full),
+            count("flash_commands", "Commands sent to the flash.", c.flash_commands),
+            count("backing_reads", "Reads sent to the backing store.", reads),
+            count("backing_writes", "Writes sent to the backing store.", writes),
+            count("backing_others", "Flushes and trims sent to the backing store.", others),
+            bytes("backing_read_bytes", "Bytes read from the backing store.", c.backing_sectors[0] * sector),
+            bytes(
+                "backing_written_bytes",
+                "Bytes written to the backing store.",
+                c.backing_sectors[1] * sector,
+            ),
+            bytes("record_bytes", "Bytes of records written to the flash.", c.record_sectors * sector),
+            count("flash_read_errors", "Reads that the flash failed.", c.flash_read_errors),
+            count("flash_write_errors", "Writes and evictions that the flash failed.", c.flash_write_errors),
+            count("backing_read_errors", "Reads that the backing store failed.", c.backing_read_errors),
+            count(
+                "backing_write_errors",
+                "Writes and flushes that the backing store failed.",
+                c.backing_write_errors,
+            ),
+            count(
+                "degraded",
+                "1: the flash takes no more; new data go to the backing store.",
+                self.degraded.into(),
+            )
+            .gauge(),
+            count(
+                "detached",
+                "1: everything was written back, and the cache is out of use.",
+                self.is_detached().into(),
+            )
+            .gauge(),
+            bytes("memory_bytes", "Bytes of host memory that grow with the cache.", self.memory_bytes())
+                .gauge(),
+        ];
+        if let Backend::Block(slots) = &self.backend {
+            figures.push(count("cached_blocks", "Blocks in the cache.", slots.cached()).gauge());
+            figures.push(count("evictions", "Clean blocks that made room for others.", slots.evictions));
+        }
+        figures
+    }
+}

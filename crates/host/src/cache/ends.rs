@@ -1,0 +1,211 @@
+//! How a cache ends: stopped, so that the next start finds it warm, or detached, so that the backing store has everything.
+//!
+//! ```text
+//!  stop    commands and cleaning end ─► flushes and records ─► block backend: all records ─► head: closed
+//!  detach  new data go around, everything is cleaned ─► head: detached ─► all commands go to the backing store
+//! ```
+//! A command that comes to a stopped cache opens it again first.
+
+use super::head::Life;
+use super::{Backend, CacheManager};
+use pellucid_flash::Status;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// In use.
+    #[default]
+    None,
+    /// What is under way ends.
+    Stopping,
+    /// The drives are flushed, records are written.
+    Committing,
+    /// The records of all slots are written.
+    Recording,
+    /// The head is.
+    Closing,
+    Stopped,
+    /// Everything is written back.
+    Draining,
+    /// The head is written.
+    Detaching,
+    Detached,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ending {
+    phase: Phase,
+    /// Why it could not be detached.
+    failed: Option<&'static str>,
+    /// Records that have not been written.
+    left: u32,
+    /// A cache that cannot be stopped is found as after a crash.
+    broken: bool,
+}
+
+impl Ending {
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.phase, Phase::Stopped | Phase::Detached)
+    }
+
+    /// Nothing new is cleaned.
+    pub fn is_stopping(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Stopping | Phase::Committing | Phase::Recording | Phase::Closing | Phase::Stopped
+        )
+    }
+
+    #[inline]
+    pub fn is_draining(&self) -> bool {
+        matches!(self.phase, Phase::Draining | Phase::Detaching)
+    }
+
+    #[inline]
+    pub fn is_detached(&self) -> bool {
+        self.phase == Phase::Detached
+    }
+
+    /// Some dirty block could not be cleaned.
+    pub fn cannot_clean(&mut self) {
+        if self.phase == Phase::Draining {
+            self.phase = Phase::None;
+            self.failed = Some(
+                "a dirty block cannot be written back: the backing store or the cache drive answers with errors",
+            );
+        }
+    }
+}
+
+impl CacheManager {
+    /// Begins to write everything back, to put the cache out of use; commands are carried out meanwhile. [`CacheManager::detached`] says how it
+    /// ends.
+    pub fn detach(&mut self) {
+        if self.ending.phase == Phase::None {
+            self.ending = Ending { phase: Phase::Draining, ..Ending::default() };
+        }
+    }
+
+    /// Whether all commands go to the backing store.
+    #[inline]
+    pub fn is_detached(&self) -> bool {
+        self.ending.is_detached()
+    }
+
+    /// How what [`CacheManager::detach`] began has ended; `None`: it has not.
+    pub fn detached(&self) -> Option<Result<(), String>> {
+        match self.ending.phase {
+            Phase::Detached => Some(Ok(())),
+            Phase::Draining | Phase::Detaching => None,
+            _ => self
+                .ending
+                .failed
+                .map(|why| Err(format!("{why}; {} blocks are dirty still", self.dirty.count()))),
+        }
+    }
+
+    pub(super) fn begin_stop(&mut self) {
+        if matches!(self.ending.phase, Phase::None) && self.start.is_running() {
+            self.ending.phase = Phase::Stopping;
+            self.cleaner.rest();
+        }
+    }
+
+    /// A command comes to a cache that is stopped.
+    pub(super) fn reopen(&mut self) {
+        if self.ending.phase == Phase::Stopped {
+            self.ending = Ending::default();
+            self.open_again();
+        }
+    }
+
+    #[inline]
+    pub(super) fn pump_ending(&mut self) {
+        if self.ending.phase != Phase::None && self.ending.phase != Phase::Detached {
+            self.go_on_ending();
+        }
+    }
+
+    #[cold]
+    fn go_on_ending(&mut self) {
+        let is_idle = self.ops.in_use() == 0 && self.cleaner.is_idle() && self.commit.is_idle();
+        match self.ending.phase {
+            Phase::Stopping if is_idle => {
+                self.ending.phase = Phase::Committing;
+                self.commit.flush_all();
+                self.pump_commit();
+            }
+            Phase::Committing if self.commit.is_idle() => self.record_all(),
+            Phase::Draining if self.dirty.count() == 0 && self.dirtying == 0 && self.cleaner.is_idle() => {
+                self.ending.phase = Phase::Detaching;
+                match self.keeps_content() {
+                    true => self.write_head(Life::Detached),
+                    false => self.ending.phase = Phase::Detached,
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything is on the drives: the records of all slots follow.
+    fn record_all(&mut self) {
+        if self.commit.has_failed() {
+            self.ending.broken = true;
+        }
+        // From now on commands wait.
+        self.is_closed();
+        self.ending.phase = Phase::Recording;
+        if let (Backend::Block(slots), false, true) =
+            (&self.backend, self.ending.broken, self.keeps_content())
+        {
+            let sectors = slots.layout.record_sectors;
+            self.ending.left = sectors;
+            (0..sectors).for_each(|sector| self.write_record(sector));
+        }
+        if self.ending.left == 0 {
+            self.close_head();
+        }
+    }
+
+    /// A record of a stop has been written.
+    pub(super) fn record_of_stop(&mut self, written: bool) {
+        if self.ending.phase != Phase::Recording {
+            return;
+        }
+        self.ending.broken |= !written;
+        self.ending.left -= 1;
+        if self.ending.left == 0 {
+            self.close_head();
+        }
+    }
+
+    fn close_head(&mut self) {
+        self.ending.phase = Phase::Closing;
+        match self.keeps_content() && !self.ending.broken {
+            true => self.write_head(Life::Closed),
+            false => self.ending_written(Life::Closed, Status::Success),
+        }
+    }
+
+    pub(super) fn ending_written(&mut self, life: Life, status: Status) {
+        let done = status == Status::Success;
+        match (self.ending.phase, life) {
+            (Phase::Closing, Life::Closed) => {
+                self.ending.phase = Phase::Stopped;
+                self.ending.broken |= !done;
+                // Somebody came meanwhile.
+                if self.start.has_waiting() {
+                    self.reopen();
+                }
+            }
+            (Phase::Detaching, Life::Detached) if done => {
+                self.ending.phase = Phase::Detached;
+                self.cleaner.rest();
+            }
+            (Phase::Detaching, _) => {
+                self.ending.phase = Phase::None;
+                self.ending.failed = Some("the head of the cache cannot be written");
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! The start: whose cache the flash holds, and what of it counts.
+//!
+//! ```text
+//!  head ─┬─ another store, size or shape ─► refused, nothing written
+//!        ├─ blank, detached, or format ─► new: a solid-state cache is emptied ───────┐
+//!        └─ its own ─► block backend: records; solid-state cache: dirty blocks ─► head: open ─► running
+//! ```
+//! After a crash only dirty blocks count (rule 5 of the [module above](super)); a solid-state cache with durable commands keeps clean ones.
+//! Where the drives keep stamps instead of data there is no head; a solid-state cache is asked for its dirty blocks all the same.
+
+use super::head::{HEAD_BYTES, Head, Life, decode_records};
+use super::slots::Slots;
+use super::{Backend, CacheManager, Part, Purpose, Side};
+use pellucid_flash::slab::NIL;
+use pellucid_flash::{CacheGeometry, CacheState, Command, Interface, Lba, Opcode, SimTime, Status};
+use std::collections::VecDeque;
+
+/// Record sectors that one command reads at a start, and commands under way.
+const RUN_SECTORS: u32 = 64;
+const DEPTH: u32 = 8;
+/// Blocks whose states one command asks for.
+const STATES: u64 = 1 << 16;
+/// Dirty blocks that one command asks for behind the first.
+const DIRTY_STATES: u64 = 1 << 12;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Head,
+    /// Block backend: records are read.
+    Records,
+    /// Solid-state cache: its dirty blocks are looked for, from a block on.
+    Dirty,
+    /// Every block's state is asked for, and those that do not count are evicted.
+    Sweep,
+    /// The head says what is going on.
+    Opening,
+    Running,
+    Failed(String),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Start {
+    phase: Phase,
+    head: Head,
+    /// What the head said.
+    was: Life,
+    /// There is no cache of this store yet.
+    fresh: bool,
+    /// The next record sector, or block.
+    next: u64,
+    under_way: u32,
+    found: (u64, u64),
+    waiting: VecDeque<u32>,
+}
+
+impl Start {
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.is_running()
+    }
+
+    pub fn failure(&self) -> Option<String> {
+        match &self.phase {
+            Phase::Failed(sentence) => Some(sentence.clone()),
+            _ => None,
+        }
+    }
+
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub fn epoch(&self) -> u64 {
+        self.head.epoch
+    }
+
+    /// Clean and dirty blocks that were found.
+    pub fn found(&self) -> (u64, u64) {
+        self.found
+    }
+}
+
+impl CacheManager {
+    pub(super) fn begin_start(&mut self) {
+        let layout = match &self.backend {
+            Backend::Block(slots) => slots.layout.words(),
+            Backend::Ssc(_) => [0; 5],
+        };
+        self.start.head = Head {
+            life: Life::Open,
+            epoch: self.config.nonce,
+            store: self.config.store.id,
+            store_sectors: self.sectors,
+            block_bytes: (self.block_sectors * u64::from(self.config.sector_bytes)) as u32,
+            layout,
+            name: self.config.store.name.clone(),
+        };
+        if self.keeps_content() {
+            let (lba, sectors) = self.head_place();
+            let data = self.buffer(sectors.into());
+            return self.send_start(Opcode::Read, lba.0, sectors, data);
+        }
+        match &self.backend {
+            Backend::Block(_) => self.start.phase = Phase::Running,
+            Backend::Ssc(_) => self.look_for_dirty(),
+        }
+    }
+
+    pub(super) fn wait_for_start(&mut self, op: u32) {
+        self.start.waiting.push_back(op);
+        self.reopen();
+    }
+
+    fn send_start(&mut self, opcode: Opcode, lba: u64, sectors: u32, data: Vec<u8>) {
+        self.start.under_way += 1;
+        let part = Part { op: NIL, purpose: Purpose::Start, lba, sectors, ..Part::default() };
+        self.send(Side::Flash, part, Command::new(0, opcode, Lba(lba), sectors, data));
+    }
+
+    /// Where the head lies: a solid-state cache has it in its last block.
+    fn head_place(&self) -> (Lba, u32) {
+        match &self.backend {
+            Backend::Block(_) => (Lba(0), HEAD_BYTES.div_ceil(self.config.sector_bytes as usize) as u32),
+            Backend::Ssc(geometry) => {
+                let unit = u64::from(geometry.unit_sectors);
+                (Lba((geometry.address_sectors / unit - 1) * unit), geometry.unit_sectors)
+            }
+        }
+    }
+
+    fn fail_start(&mut self, sentence: impl Into<String>) {
+        self.start.phase = Phase::Failed(sentence.into());
+        while let Some(op) = self.start.waiting.pop_front() {
+            self.end(op, Status::ReadOnly);
+        }
+    }
+
+    pub(super) fn start_goes_on(&mut self, part: Part, status: Status, result: u64, data: Vec<u8>) {
+        self.start.under_way -= 1;
+        match self.start.phase {
+            Phase::Head => self.head_read(status, &data),
+            Phase::Records => self.records_read(part, status, &data),
+            Phase::Dirty => self.dirty_found(part, status, result, &data),
+            Phase::Sweep => self.states_swept(part, status, &data),
+            _ => {}
+        }
+        self.give_back(data);
+    }
+
+    // ---- whose it is
+
+    fn head_read(&mut self, status: Status, data: &[u8]) {
+        let head = match status {
+            Status::Success => Head::decode(data),
+            Status::Absent => None,
+            _ if self.config.format => None,
+            _ => return self.fail_start("the head of the cache cannot be read from the cache drive"),
+        };
+        let is_blank = status == Status::Absent || data.iter().all(|&byte| byte == 0);
+        let head = match head {
+            Some(head) if self.config.format || head.life == Life::Detached => {
+                return self.begin_new(Some(head.epoch));
+            }
+            None if self.config.format || is_blank => return self.begin_new(None),
+            None => {
+                return self.fail_start(
+                    "the cache drive holds something else than a cache; allowed: a blank one, or --format, which loses what it holds",
+                );
+            }
+            Some(head) => head,
+        };
+        match self.mismatch(&head) {
+            Some(sentence) => self.fail_start(sentence),
+            None => self.begin_known(head),
+        }
+    }
+
+    /// Why a cache is not the one of this store.
+    fn mismatch(&self, head: &Head) -> Option<String> {
+        const INSTEAD: &str = "or --format, which loses what is not written back";
+        let own = &self.start.head;
+        let bytes = |sectors: u64| sectors * u64::from(self.config.sector_bytes);
+        if head.store != own.store {
+            return Some(format!(
+                "the cache on the cache drive belongs to another backing store ({}); allowed: that one, {INSTEAD}",
+                head.name
+            ));
+        }
+        if head.store_sectors != own.store_sectors {
+            return Some(format!(
+                "the backing store has {} bytes, and had {} when the cache was made; allowed: the same size (detach before it is changed), \
+                 {INSTEAD}",
+                bytes(own.store_sectors),
+                bytes(head.store_sectors)
+            ));
+        }
+        if head.block_bytes != own.block_bytes {
+            return Some(format!(
+                "the cache was made with blocks of {} bytes, not of {}; allowed: the same, {INSTEAD}",
+                head.block_bytes, own.block_bytes
+            ));
+        }
+        (head.layout != own.layout).then(|| {
+            format!("the cache was made on a cache drive of another size, or with other sets; allowed: the same, {INSTEAD}")
+        })
+    }
+
+    fn begin_new(&mut self, before: Option<u64>) {
+        self.start.fresh = true;
+        if before == Some(self.start.head.epoch) {
+            self.start.head.epoch = self.start.head.epoch.wrapping_add(1);
+        }
+        match &self.backend {
+            Backend::Block(_) => self.write_head(Life::Open),
+            // First whether there is something that must not be lost.
+            Backend::Ssc(_) if !self.config.format && before.is_none() => self.look_for_dirty(),
+            Backend::Ssc(_) => self.sweep(),
+        }
+    }
+
+    fn begin_known(&mut self, head: Head) {
+        (self.start.head.epoch, self.start.was) = (head.epoch, head.life);
+        match &self.backend {
+            Backend::Block(_) => {
+                self.start.phase = Phase::Records;
+                self.read_records();
+            }
+            Backend::Ssc(_) if head.life == Life::Closed || self.config.durable_commands => {
+                self.look_for_dirty()
+            }
+            Backend::Ssc(_) => self.sweep(),
+        }
+    }
+
+    // ---- block backend
+
+    fn read_records(&mut self) {
+        let Backend::Block(slots) = &self.backend else { return };
+        let all = slots.layout.record_sectors;
+        while self.start.under_way < DEPTH && self.start.next < u64::from(all) {
+            let from = self.start.next as u32;
+            let sectors = RUN_SECTORS.min(all - from);
+            self.start.next += u64::from(sectors);
+            let Backend::Block(slots) = &self.backend else { return };
+            let lba = slots.layout.record_lba(from);
+            let data = self.buffer(sectors.into());
+            self.send_start(Opcode::Read, lba, sectors, data);
+        }
+        if self.start.under_way == 0 && self.start.phase == Phase::Records {
+            self.write_head(Life::Open);
+        }
+    }
+
+    fn records_read(&mut self, part: Part, status: Status, data: &[u8]) {
+        if status != Status::Success {
+            return self.fail_start(
+                "the records of the cache cannot be read from the cache drive; what is dirty is not known",
+            );
+        }
+        let Backend::Block(slots) = &mut self.backend else { return };
+        let first = (part.lba - slots.layout.record_lba(0)) as u32;
+        let (clean_counts, epoch) = (self.start.was == Life::Closed, self.start.head.epoch);
+        let mut good = true;
+        for (sector, image) in (first..).zip(data.chunks_exact(self.image_bytes)) {
+            let slots_of = slots.layout.slots_of(sector);
+            let Some(records) = decode_records(image, epoch, sector) else {
+                // Never written with this epoch, or torn: a drive writes a sector as a whole.
+                good &= image[..4] != *b"PLCR" || decode_any(image);
+                continue;
+            };
+            for (at, key, state) in records {
+                let slot = slots_of.start + at;
+                let counts = Slots::says_dirty(state) || clean_counts;
+                if slot >= slots_of.end || !counts {
+                    continue;
+                }
+                match slots.load(slot, key, state, self.blocks) {
+                    Some((block, true)) => {
+                        self.start.found.1 += 1;
+                        good &= self.dirty.insert(self.now, block);
+                    }
+                    Some((_, false)) => self.start.found.0 += 1,
+                    None => good = false,
+                }
+            }
+        }
+        if !good {
+            return self.fail_start("the records of the cache contradict each other; allowed: --format, which loses what is not written back");
+        }
+        self.read_records();
+    }
+
+    // ---- solid-state cache
+
+    /// Asks for the next dirty block, and for the states from there on.
+    fn look_for_dirty(&mut self) {
+        self.start.phase = Phase::Dirty;
+        let mut data = self.buffer(0);
+        data.clear();
+        self.send_start(Opcode::Exists, self.start.next, 0, data);
+    }
+
+    fn dirty_found(&mut self, part: Part, status: Status, result: u64, data: &[u8]) {
+        if status != Status::Success {
+            return self.fail_start("the cache drive does not tell what is dirty");
+        }
+        let unit = self.block_sectors;
+        let head = self.head_place().0.0;
+        if part.sectors == 0 {
+            let next = result;
+            if next == CacheGeometry::NO_DIRTY || next >= head {
+                return self.all_dirty_found();
+            }
+            if self.start.fresh {
+                return self.fail_start(
+                    "the cache drive holds dirty blocks and no head; allowed: an empty one, or --format, which loses what it holds",
+                );
+            }
+            if next / unit >= self.blocks {
+                return self.fail_start("the cache holds dirty blocks behind the end of the backing store");
+            }
+            let count = DIRTY_STATES.min(self.blocks - next / unit);
+            let mut data = self.buffer(0);
+            data.clear();
+            return self.send_start(Opcode::Exists, next, (count * unit) as u32, data);
+        }
+        let first = part.lba / unit;
+        for (block, &state) in (first..).zip(data) {
+            if state == CacheState::Dirty as u8 {
+                self.start.found.1 += 1;
+                self.dirty.insert(self.now, block);
+            }
+            self.start.found.0 += u64::from(state == CacheState::Clean as u8);
+        }
+        self.start.next = part.lba + u64::from(part.sectors);
+        self.look_for_dirty();
+    }
+
+    fn all_dirty_found(&mut self) {
+        match self.start.fresh {
+            // Clean blocks of another time.
+            true => self.sweep(),
+            false if self.keeps_content() => self.write_head(Life::Open),
+            // Without a head nobody knows how it ended.
+            false if !self.config.durable_commands && self.start.was != Life::Closed => {
+                self.start.was = Life::Closed;
+                self.dirty.clear();
+                self.sweep();
+            }
+            false => self.running(),
+        }
+    }
+
+    fn sweep(&mut self) {
+        self.start.phase = Phase::Sweep;
+        self.start.next = 0;
+        self.start.found = (0, 0);
+        self.sweep_on();
+    }
+
+    fn sweep_on(&mut self) {
+        let unit = self.block_sectors;
+        let end = self.head_place().0.0;
+        if self.start.next < end {
+            let sectors = (STATES * unit).min(end - self.start.next) as u32;
+            let mut data = self.buffer(0);
+            data.clear();
+            return self.send_start(Opcode::Exists, self.start.next, sectors, data);
+        }
+        if self.start.under_way > 0 {
+            return;
+        }
+        match self.keeps_content() {
+            true => self.write_head(Life::Open),
+            false => self.running(),
+        }
+    }
+
+    fn states_swept(&mut self, part: Part, status: Status, states: &[u8]) {
+        if status != Status::Success {
+            return self.fail_start("the cache drive does not tell what it holds");
+        }
+        let unit = self.block_sectors;
+        let first = part.lba / unit;
+        let goes = |state: u8| match self.start.fresh {
+            true => state != CacheState::Absent as u8,
+            false => state == CacheState::Clean as u8,
+        };
+        let goes: Vec<bool> = states.iter().map(|&state| goes(state)).collect();
+        if !self.start.fresh {
+            for (block, _) in (first..).zip(states).filter(|&(_, &state)| state == CacheState::Dirty as u8) {
+                if block >= self.blocks {
+                    return self
+                        .fail_start("the cache holds dirty blocks behind the end of the backing store");
+                }
+                self.start.found.1 += 1;
+                self.dirty.insert(self.now, block);
+            }
+        }
+        let mut at = 0;
+        while at < goes.len() {
+            let length = goes[at..].iter().take_while(|&&other| other == goes[at]).count();
+            if goes[at] {
+                self.start.under_way += 1;
+                let (lba, sectors) = ((first + at as u64) * unit, (length as u64 * unit) as u32);
+                let part = Part { op: NIL, purpose: Purpose::Sweep, lba, sectors, ..Part::default() };
+                self.send(Side::Flash, part, Command::new(0, Opcode::Evict, Lba(lba), sectors, Vec::new()));
+            }
+            at += length;
+        }
+        self.start.next = part.lba + u64::from(part.sectors);
+        self.sweep_on();
+    }
+
+    pub(super) fn swept(&mut self, status: Status) {
+        self.start.under_way -= 1;
+        if status != Status::Success {
+            return self.fail_start("the cache drive does not evict what it holds");
+        }
+        if self.start.under_way == 0 && self.start.phase == Phase::Sweep {
+            self.sweep_on();
+        }
+    }
+
+    // ---- the head
+
+    pub(super) fn write_head(&mut self, life: Life) {
+        if self.start.phase != Phase::Running {
+            self.start.phase = Phase::Opening;
+        }
+        self.start.head.life = life;
+        let (lba, sectors) = self.head_place();
+        let bytes = sectors as usize * self.image_bytes;
+        let data = match self.keeps_content() {
+            true => self.start.head.encode(bytes),
+            false => vec![0; bytes],
+        };
+        let part = Part { op: NIL, purpose: Purpose::Head, lba: lba.0, sectors, ..Part::default() };
+        let is_block = matches!(self.backend, Backend::Block(_));
+        let opcode = if is_block { Opcode::Write } else { Opcode::WriteDirty };
+        let command = Command::new(0, opcode, lba, sectors, data);
+        self.send(Side::Flash, part, Command { fua: is_block, ..command });
+    }
+
+    pub(super) fn head_written(&mut self, part: Part, status: Status, data: Vec<u8>) {
+        self.give_back(data);
+        let is_ssc = matches!(self.backend, Backend::Ssc(_));
+        if status == Status::Success && part.sectors > 0 && is_ssc {
+            // It is on the media behind a flush.
+            let part = Part { sectors: 0, ..part };
+            return self.send(Side::Flash, part, Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
+        }
+        match self.start.phase {
+            Phase::Opening if self.start.head.life != Life::Open => {
+                self.ending_written(self.start.head.life, status)
+            }
+            Phase::Opening if status == Status::Success => self.running(),
+            Phase::Opening => self.fail_start("the head of the cache cannot be written to the cache drive"),
+            _ => self.ending_written(self.start.head.life, status),
+        }
+    }
+
+    fn running(&mut self) {
+        self.start.phase = Phase::Running;
+        if self.dirty.count() > 0 {
+            self.cleaner.dirtied(self.now, self.config.fallow);
+        }
+        while let Some(op) = self.start.waiting.pop_front() {
+            self.enter(op);
+        }
+    }
+
+    /// Opens a cache again that was closed.
+    pub(super) fn open_again(&mut self) {
+        self.start.phase = Phase::Opening;
+        match self.keeps_content() {
+            true => self.write_head(Life::Open),
+            false => self.running(),
+        }
+    }
+
+    /// It is closed: commands wait.
+    pub(super) fn is_closed(&mut self) {
+        self.start.phase = Phase::Opening;
+    }
+
+    // ---- after a crash
+
+    /// See [`crate::Machine::restart`].
+    pub(super) fn start_again(&mut self, now: SimTime) -> Result<(), String> {
+        if !self.keeps_content() && matches!(self.backend, Backend::Block(_)) {
+            return Err("the cache drive keeps stamps instead of data, so records cannot come back; allowed: media.store ram, file".into());
+        }
+        self.now = now;
+        let under_way = (0..).zip(self.ops.iter()).filter(|(_, op)| op.command.is_some());
+        let under_way: Vec<u32> = under_way.map(|(op, _)| op).collect();
+        for op in under_way {
+            self.ops[op].status = Some(Status::PowerLoss);
+            self.answer(op);
+        }
+        let flash = match &self.backend {
+            Backend::Ssc(geometry) => Interface::Cache(*geometry),
+            Backend::Block(_) => Interface::Block { sectors: self.flash_sectors, handles: 1 },
+        };
+        let backing = Interface::Block { sectors: self.sectors, handles: 1 };
+        let config = super::CacheConfig { format: false, ..self.config.clone() };
+        let fresh = CacheManager::new(&config, Some(flash), Some(backing), self.image_bytes);
+        let mut fresh = fresh.map_err(|error| error.to_string())?;
+        (fresh.up, fresh.now) = (std::mem::take(&mut self.up), now);
+        *self = fresh;
+        Ok(())
+    }
+}
+
+/// Whether a sector of records is a good one of another time.
+fn decode_any(sector: &[u8]) -> bool {
+    let long = u64::from_le_bytes(sector[8..16].try_into().expect("eight bytes"));
+    let word = u32::from_le_bytes(sector[16..20].try_into().expect("four bytes"));
+    decode_records(sector, long, word).is_some()
+}

@@ -1,0 +1,422 @@
+//! A cache with its two drives, random commands, and what is known of every sector.
+//!
+//! Of each sector the versions are known in the order in which they were asked for, and which of them may be read: none older than what was
+//! acknowledged; after a crash none older than what was flushed. What was read once, with nobody writing, is read again: a version that was
+//! not seen then never shows later.
+
+use super::ssc::Ssc;
+use crate::block_reference::BlockReference;
+use crate::reference::Faults;
+use pellucid_flash::{
+    CacheGeometry, Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status,
+};
+use pellucid_host::{CacheConfig, CacheManager, CacheMode, Pair, RecordWrites, Stack, StoreIdentity};
+use std::collections::BTreeMap;
+
+const SECTOR: usize = 512;
+
+/// What caches.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+pub enum Flash {
+    Block(BlockReference),
+    Ssc(Ssc),
+}
+
+macro_rules! each {
+    ($self:expr, $drive:ident => $call:expr) => {
+        match $self {
+            Flash::Block($drive) => $call,
+            Flash::Ssc($drive) => $call,
+        }
+    };
+}
+
+impl Flash {
+    pub fn faults(&mut self) -> &mut Faults {
+        each!(self, drive => &mut drive.faults)
+    }
+
+    fn cut(&mut self) {
+        each!(self, drive => drive.cut());
+    }
+
+    fn abandon(&mut self) {
+        each!(self, drive => drive.abandon());
+    }
+}
+
+impl Drive for Flash {
+    fn namespaces(&self) -> u16 {
+        1
+    }
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        each!(self, drive => drive.interface(namespace))
+    }
+    fn image_bytes(&self) -> usize {
+        SECTOR
+    }
+    fn submit(&mut self, now: SimTime, command: Command) {
+        each!(self, drive => drive.submit(now, command));
+    }
+    fn advance(&mut self, now: SimTime) {
+        each!(self, drive => drive.advance(now));
+    }
+    fn next_event(&self) -> Option<SimTime> {
+        each!(self, drive => drive.next_event())
+    }
+    fn pop(&mut self) -> Option<Completion> {
+        each!(self, drive => drive.pop())
+    }
+    fn outstanding(&self) -> usize {
+        each!(self, drive => drive.outstanding())
+    }
+    fn completed(&self) -> usize {
+        each!(self, drive => drive.completed())
+    }
+}
+
+pub type Host = Stack<CacheManager, Pair<Flash, BlockReference>>;
+
+/// Who crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// The program; drives keep what they have.
+    Host,
+    /// The flash drive; the program goes on.
+    Flash,
+    /// Everything.
+    All,
+}
+
+impl Crash {
+    pub const ALL: [Crash; 3] = [Crash::Host, Crash::Flash, Crash::All];
+}
+
+#[derive(Clone, Debug)]
+struct Sector {
+    /// What was written, in order; 0: zeros.
+    versions: Vec<u64>,
+    /// The oldest and the newest of them that may be read, and the oldest after a crash.
+    low: usize,
+    high: usize,
+    floor: usize,
+    /// Writes under way.
+    writing: u32,
+    /// Writes that began so far.
+    begun: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    opcode: Opcode,
+    fua: bool,
+    lba: u64,
+    /// Of each sector: the version that is written, or the oldest that may be read; and writes that had begun.
+    versions: Vec<(usize, u64)>,
+    /// Of a read: whether somebody was writing to the sector.
+    busy: Vec<bool>,
+}
+
+#[derive(Clone)]
+pub struct World {
+    pub host: Host,
+    pub config: CacheConfig,
+    sectors: Vec<Sector>,
+    asked: BTreeMap<u64, Asked>,
+    tags: u64,
+    version: u64,
+    pub rng: Rng,
+    pub now: SimTime,
+    pub failed: u64,
+    pub crashes: u64,
+    stream: u64,
+}
+
+pub fn start(config: &CacheConfig, flash: Flash, backing: BlockReference, now: SimTime) -> Host {
+    let pair = Pair::new(flash, backing, now).expect("alike");
+    let layer = CacheManager::new(config, pair.interface(0), pair.interface(1), SECTOR).expect("room");
+    Stack::start(layer, pair, now).expect("its own cache, or a blank drive")
+}
+
+/// A cache of some shape.
+pub fn shape(seed: u64) -> (CacheConfig, Flash, BlockReference) {
+    let mut rng = Rng::stream(seed, "cache shape");
+    let block_sectors = 1 << rng.below(4);
+    let blocks = 20 + rng.below(60);
+    let durable = rng.chance(0.5);
+    let is_ssc = seed % 2 == 1;
+    let records = match rng.below(3) {
+        0 => RecordWrites::EachWrite { force: true },
+        _ => RecordWrites::OnFlush,
+    };
+    let config = CacheConfig {
+        mode: if seed / 2 % 2 == 0 { CacheMode::WriteBack } else { CacheMode::WriteThrough },
+        sector_bytes: 512,
+        block_bytes: 512 * block_sectors as u32,
+        set_blocks: [4, 16, 512][rng.below(3) as usize],
+        records,
+        durable_commands: durable,
+        sequential_bytes: [0, 512 * 24][rng.below(2) as usize],
+        dirty_percent: 10 + rng.below(80) as u32,
+        fallow: [Nanos::ZERO, Nanos(3000)][rng.below(2) as usize],
+        clean_blocks: 1 + rng.below(20) as u32,
+        store: StoreIdentity { id: 7, name: "the store".into() },
+        nonce: 1 + seed,
+        ..CacheConfig::default()
+    };
+    // A rest behind the last block is never cached.
+    let store = blocks * block_sectors + rng.below(block_sectors);
+    let backing = BlockReference::new(store, seed ^ 1);
+    let flash = match is_ssc {
+        true => {
+            let geometry = CacheGeometry {
+                address_sectors: (blocks + 2 + rng.below(5)) * block_sectors,
+                unit_sectors: block_sectors as u32,
+                units: 8 + rng.below(blocks),
+            };
+            Flash::Ssc(Ssc::new(geometry, durable, seed))
+        }
+        false => Flash::Block(BlockReference::new(9 + (16 + rng.below(blocks)) * block_sectors, seed)),
+    };
+    (config, flash, backing)
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let (config, flash, backing) = shape(seed);
+        World::on(config, flash, backing, seed)
+    }
+
+    pub fn on(config: CacheConfig, flash: Flash, backing: BlockReference, seed: u64) -> World {
+        let host = start(&config, flash, backing, SimTime::ZERO);
+        let Some(Interface::Block { sectors, .. }) = host.interface(0) else { panic!("a block drive") };
+        let sector = Sector { versions: vec![0], low: 0, high: 0, floor: 0, writing: 0, begun: 0 };
+        World {
+            now: host.now(),
+            host,
+            config,
+            sectors: vec![sector; sectors as usize],
+            asked: BTreeMap::new(),
+            tags: 0,
+            version: 0,
+            rng: Rng::stream(seed, "world"),
+            failed: 0,
+            crashes: 0,
+            stream: 0,
+        }
+    }
+
+    pub fn outstanding(&self) -> usize {
+        self.asked.len()
+    }
+
+    fn image(version: u64, lba: u64) -> Vec<u8> {
+        let mut image = vec![0; SECTOR];
+        if version > 0 {
+            image[..8].copy_from_slice(&version.to_le_bytes());
+            image[8..16].copy_from_slice(&lba.to_le_bytes());
+            image[SECTOR - 8..].copy_from_slice(&version.to_le_bytes());
+        }
+        image
+    }
+
+    pub fn submit(&mut self) {
+        let all = self.sectors.len() as u64;
+        let opcode = match self.rng.below(40) {
+            0..=15 => Opcode::Read,
+            16..=33 => Opcode::Write,
+            34..=36 => Opcode::Flush,
+            37 => Opcode::WriteZeroes,
+            _ => Opcode::Trim,
+        };
+        let unit = u64::from(self.config.block_bytes) / SECTOR as u64;
+        let hot = self.rng.chance(0.6);
+        let lba = self.rng.below(if hot { all / 3 } else { all });
+        let (lba, sectors) = match self.rng.below(4) {
+            // A block.
+            0 | 1 => (lba / unit * unit, unit),
+            2 => (lba, 1 + self.rng.below(3 * unit)),
+            // The next of a stream.
+            _ => {
+                self.stream = if self.rng.chance(0.1) { lba } else { self.stream % all };
+                let from = self.stream;
+                self.stream += 4;
+                (from, 4)
+            }
+        };
+        let sectors = sectors.min(all - lba);
+        let fua = opcode != Opcode::Flush && opcode != Opcode::Read && self.rng.chance(0.1);
+        self.ask(opcode, lba, sectors, fua);
+    }
+
+    pub fn ask(&mut self, opcode: Opcode, lba: u64, sectors: u64, fua: bool) {
+        self.tags += 1;
+        let range = lba as usize..(lba + sectors) as usize;
+        let mut data = Vec::new();
+        let mut versions = Vec::new();
+        match opcode {
+            Opcode::Read => {
+                data = vec![0xEE; sectors as usize * SECTOR];
+                versions.extend(self.sectors[range.clone()].iter().map(|sector| (sector.low, sector.begun)));
+            }
+            Opcode::Flush => versions.extend(self.sectors.iter().map(|sector| (sector.low, 0))),
+            _ => {
+                for at in range.clone() {
+                    self.version += 1;
+                    let version = if opcode == Opcode::Write { self.version } else { 0 };
+                    let sector = &mut self.sectors[at];
+                    sector.versions.push(version);
+                    sector.high = sector.versions.len() - 1;
+                    sector.writing += 1;
+                    sector.begun += 1;
+                    versions.push((sector.high, 0));
+                    if opcode == Opcode::Write {
+                        data.extend(World::image(version, at as u64));
+                    }
+                }
+            }
+        }
+        let busy = self.sectors[range].iter().map(|sector| sector.writing > 0).collect();
+        let (lba, sectors) = if opcode == Opcode::Flush { (0, 0) } else { (lba, sectors) };
+        self.asked.insert(self.tags, Asked { opcode, fua, lba, versions, busy });
+        let command = Command::new(self.tags, opcode, Lba(lba), sectors as u32, data);
+        self.host.submit(self.now, Command { fua, ..command });
+        self.take();
+    }
+
+    /// One event. `false`: nothing is left to happen.
+    pub fn step(&mut self) -> bool {
+        let Some(next) = self.host.next_event() else { return false };
+        self.now = self.now.max(next);
+        Drive::advance(&mut self.host, self.now);
+        self.take();
+        self.host.layer.check();
+        true
+    }
+
+    pub fn drain(&mut self) {
+        while !self.asked.is_empty() {
+            assert!(self.step(), "commands end: {:?}", self.asked);
+        }
+    }
+
+    fn take(&mut self) {
+        while let Some(ended) = self.host.pop() {
+            let asked = self.asked.remove(&ended.tag).expect("asked");
+            self.ended(&asked, &ended);
+        }
+    }
+
+    fn ended(&mut self, asked: &Asked, ended: &Completion) {
+        let good = ended.status == Status::Success;
+        self.failed += u64::from(!good);
+        match asked.opcode {
+            Opcode::Read if good => self.compare(asked, &ended.data),
+            Opcode::Read => {}
+            Opcode::Flush if good => {
+                for (sector, (low, _)) in self.sectors.iter_mut().zip(&asked.versions) {
+                    sector.floor = sector.floor.max(*low);
+                }
+            }
+            Opcode::Flush => {}
+            _ => {
+                for (lba, &(version, _)) in (asked.lba..).zip(&asked.versions) {
+                    let sector = &mut self.sectors[lba as usize];
+                    sector.writing -= 1;
+                    if good {
+                        sector.low = sector.low.max(version);
+                    }
+                    if good && asked.fua {
+                        sector.floor = sector.floor.max(version);
+                    }
+                }
+            }
+        }
+    }
+
+    fn compare(&mut self, asked: &Asked, data: &[u8]) {
+        for (at, image) in data.chunks_exact(SECTOR).enumerate() {
+            let lba = asked.lba + at as u64;
+            let (low, begun) = asked.versions[at];
+            let version = u64::from_le_bytes(image[..8].try_into().expect("eight bytes"));
+            assert_eq!(
+                image,
+                World::image(version, lba),
+                "sector {lba} is what was written to it, as a whole"
+            );
+            let sector = &mut self.sectors[lba as usize];
+            let found = (low..=sector.high).rev().find(|&at| sector.versions[at] == version);
+            let Some(found) = found else {
+                let newest = sector.versions.iter().rposition(|&other| other == version);
+                panic!("sector {lba}: version {newest:?} was read, allowed: {low} to {}", sector.high);
+            };
+            if !asked.busy[at] && sector.begun == begun {
+                // Nobody wrote: so it stays. Zeros may be any of several.
+                if version != 0 {
+                    sector.low = sector.low.max(found);
+                    sector.high = found;
+                } else {
+                    sector.high = found.max(sector.low);
+                }
+            }
+        }
+    }
+
+    /// Somebody crashes, and everything is looked at.
+    pub fn crash(&mut self, who: Crash) {
+        self.crashes += 1;
+        let faults = *self.host.drive.first.faults();
+        // A start that fails is tried again with the drives as they are.
+        *self.host.drive.first.faults() = Faults::default();
+        if who == Crash::Flash {
+            self.host.drive.first.cut();
+            // What is on its way to the backing store gets there.
+            while self.host.drive.second.outstanding() > 0 {
+                self.now = self.now.max(self.host.drive.second.next_event().expect("under way"));
+                let now = self.now;
+                self.host.drive.restart(now);
+            }
+            self.host.restart(self.now).expect("its own cache");
+            self.take();
+        } else {
+            let pair = self.host.drive.clone();
+            let (mut flash, mut backing) = (pair.first, pair.second);
+            match who {
+                Crash::Host => (flash.abandon(), backing.abandon()),
+                _ => (flash.cut(), backing.cut()),
+            };
+            self.host = start(&self.config, flash, backing, self.now);
+        }
+        self.now = self.host.now();
+        assert!(self.asked.is_empty() || who != Crash::Flash, "what was asked was answered");
+        self.asked.clear();
+        for sector in &mut self.sectors {
+            (sector.low, sector.writing) = (sector.floor, 0);
+        }
+        *self.host.drive.first.faults() = faults;
+        self.check();
+    }
+
+    /// Reads everything, twice.
+    pub fn check(&mut self) {
+        self.drain();
+        let faults = *self.host.drive.first.faults();
+        *self.host.drive.first.faults() = Faults::default();
+        let of_backing = std::mem::take(&mut self.host.drive.second.faults);
+        for _ in 0..2 {
+            let all = self.sectors.len() as u64;
+            let mut lba = 0;
+            while lba < all {
+                let sectors = (1 + self.rng.below(40)).min(all - lba);
+                self.ask(Opcode::Read, lba, sectors, false);
+                lba += sectors;
+            }
+            let failed = self.failed;
+            self.drain();
+            assert_eq!(self.failed, failed, "everything can be read");
+        }
+        *self.host.drive.first.faults() = faults;
+        self.host.drive.second.faults = of_backing;
+    }
+}
