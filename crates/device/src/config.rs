@@ -1,7 +1,7 @@
 //! What the controller does between host and media, and what each step costs.
 
 use pellucid_flash::{Layout, Nanos};
-use pellucid_ftl::{ChunkConfig, FtlConfig, ZoneConfig};
+use pellucid_ftl::{CacheMap, ChunkConfig, Eviction, FtlConfig, ZoneConfig};
 use pellucid_media::MediaConfig;
 use std::ops::Range;
 
@@ -221,6 +221,13 @@ pub enum Namespace {
         /// Blocks of every die.
         blocks: Range<u32>,
     },
+    /// Blocks of a backing store.
+    Cache {
+        /// Blocks of every die.
+        blocks: Range<u32>,
+        /// Size and promises.
+        cache: CacheConfig,
+    },
     /// Chunks.
     OpenChannel {
         /// Shape and rules.
@@ -235,11 +242,37 @@ pub enum Namespace {
     },
 }
 
+/// What a cache promises to have after a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Guarantee {
+    /// What an acknowledged flush came after (the OpenSSD prototype).
+    Flush,
+    /// Every acknowledged write of dirty data, eviction, and write of clean data over others (FlashTier).
+    WriteDirty,
+}
+
+/// A cache namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// Sectors of the address space: those of the largest backing store.
+    pub address_sectors: u64,
+    /// Which clean data leave.
+    pub eviction: Eviction,
+    /// What is durable when.
+    pub guarantee: Guarantee,
+}
+
+impl CacheConfig {
+    /// The most mapping units of an address space: the spare area has a bit for the state, and translation pages have numbers, too.
+    pub const ADDRESS_UNITS_MAX: u64 = (1 << 31) - (1 << 26);
+}
+
 impl Namespace {
     /// Blocks of every die.
     pub fn blocks(&self) -> &Range<u32> {
         match self {
-            Namespace::Block { blocks } => blocks,
+            Namespace::Block { blocks } | Namespace::Cache { blocks, .. } => blocks,
             Namespace::OpenChannel { chunks, .. } => &chunks.blocks,
             Namespace::Zoned { zones } => &zones.blocks,
         }
@@ -285,10 +318,10 @@ pub struct DeviceConfig {
 }
 
 impl DeviceConfig {
-    /// Blocks of every die of each block namespace.
+    /// Blocks of every die of each namespace with a translation: block namespaces and caches.
     pub fn block_namespaces(&self) -> impl Iterator<Item = &Range<u32>> {
         self.namespaces.iter().filter_map(|namespace| match namespace {
-            Namespace::Block { blocks } => Some(blocks),
+            Namespace::Block { blocks } | Namespace::Cache { blocks, .. } => Some(blocks),
             _ => None,
         })
     }
@@ -310,7 +343,21 @@ impl DeviceConfig {
             }
             None => None,
         };
-        FtlConfig { capacity_bytes, ..self.ftl.clone() }
+        let mut ftl = FtlConfig { capacity_bytes, ..self.ftl.clone() };
+        if let Some(cache) = self.cache_of(blocks) {
+            let address_units = cache.address_sectors.div_ceil(layout.sectors_per_unit.into()) as u32;
+            ftl.cache = Some(CacheMap { address_units, eviction: cache.eviction });
+            ftl.separation = cache.eviction.separation();
+        }
+        ftl
+    }
+
+    /// The cache that has these blocks of every die, if they belong to one.
+    pub(crate) fn cache_of(&self, blocks: &Range<u32>) -> Option<&CacheConfig> {
+        self.namespaces.iter().find_map(|namespace| match namespace {
+            Namespace::Cache { blocks: own, cache } if own == blocks => Some(cache),
+            _ => None,
+        })
     }
 
     /// The buffer of the block namespace of these blocks: its part of the drive's, a superpage at least.

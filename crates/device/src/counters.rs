@@ -45,6 +45,8 @@ pub struct Counters {
     pub buffer_read_hits: u64,
     /// Slices of writes that found their page in the buffer.
     pub buffer_write_hits: u64,
+    /// Reads of a cache that found a block absent.
+    pub cache_misses: u64,
     /// Blocks that went bad.
     pub retired_blocks: u64,
     /// Flash operations that have ended (programs, reads, erases), for fault injection by number.
@@ -94,6 +96,7 @@ impl Counters {
             (&mut self.erase_failures, other.erase_failures),
             (&mut self.buffer_read_hits, other.buffer_read_hits),
             (&mut self.buffer_write_hits, other.buffer_write_hits),
+            (&mut self.cache_misses, other.cache_misses),
             (&mut self.retired_blocks, other.retired_blocks),
             (&mut self.media_operations, other.media_operations),
             (&mut self.dma_unseen_ns, other.dma_unseen_ns),

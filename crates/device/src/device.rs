@@ -95,10 +95,14 @@ impl Device {
     /// room. Who asks has the file try again.
     fn refuse_for_store(&mut self, command: &Command) -> Option<Status> {
         let Device { shared, namespaces } = self;
-        if shared.media.has_room() || matches!(command.opcode, Opcode::Read | Opcode::Report) {
+        let asks = matches!(command.opcode, Opcode::Read | Opcode::Report | Opcode::Exists);
+        if shared.media.has_room() || asks {
             return None;
         }
-        let brings = matches!(command.opcode, Opcode::Write | Opcode::Append | Opcode::Copy);
+        let brings = matches!(
+            command.opcode,
+            Opcode::Write | Opcode::Append | Opcode::Copy | Opcode::WriteClean | Opcode::WriteDirty
+        );
         shared.media.try_again();
         for block in namespaces.iter_mut().filter_map(Namespace::block_mut) {
             block.forget_some(shared);
@@ -216,7 +220,7 @@ impl Device {
                 return;
             }
             debug_assert!(
-                self.has_block_namespace(),
+                self.namespaces.iter().any(|namespace| namespace.block().is_some()),
                 "commands wait for nothing: {:?}",
                 self.shared.works.iter().filter(|w| w.live).map(|w| &w.command.opcode).collect::<Vec<_>>()
             );

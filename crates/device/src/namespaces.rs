@@ -6,14 +6,14 @@
 use crate::block::BlockNamespace;
 use crate::block::mount::Source;
 use crate::build::DeviceError;
-use crate::config::{self, DeviceConfig};
+use crate::config::{self, CacheConfig, DeviceConfig};
 use crate::direct::DirectPath;
 use crate::direct::chunks::ChunkNamespace;
 use crate::direct::zone_buffer::ZoneNamespace;
 use crate::direct::zone_save::{SaveArea, save_bytes};
 use crate::shared::Shared;
 use pellucid_flash::{BlockId, ChunkGeometry, Command, Layout, Nanos, Status, Vector};
-use pellucid_ftl::{Chunks, Management, Mark, ZoneConfig};
+use pellucid_ftl::{Chunks, Management, Map, Mark, Separation, ZoneConfig};
 use pellucid_media::{Media, Outcome, StoreKind, Timing};
 
 /// One namespace, with all that is its own.
@@ -175,6 +175,9 @@ fn check(config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
         return refuse("drive.namespace", "at most 65535 namespaces");
     }
     for namespace in &config.namespaces {
+        if let config::Namespace::Cache { cache, .. } = namespace {
+            check_cache(cache, config, layout)?;
+        }
         if let config::Namespace::Zoned { zones } = namespace {
             check_zones(zones, config, layout)?;
         }
@@ -192,6 +195,31 @@ fn check(config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
             if chunks.write_optimal_stripes == 0 || chunks.write_optimal_stripes > layout.stripes_per_block {
                 return refuse("drive.namespace.write_optimal", "1 to the programs of a block");
             }
+        }
+    }
+    Ok(())
+}
+
+fn check_cache(cache: &CacheConfig, config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
+    let units = cache.address_sectors / u64::from(layout.sectors_per_unit);
+    let aligned = cache.address_sectors.is_multiple_of(layout.sectors_per_unit.into());
+    for (ok, key, allowed) in [
+        (
+            aligned && units >= 1 && units <= CacheConfig::ADDRESS_UNITS_MAX,
+            "drive.namespace.address_space",
+            "whole mapping units, at least one and at most 2^31 - 2^26 of them",
+        ),
+        (config.ftl.map == Map::Page, "drive.ftl.map", "\"page\" with a cache namespace"),
+        (config.ftl.handles == 1, "drive.ftl.handles", "1 with a cache namespace"),
+        (config.ftl.slc_cache.is_none(), "drive.ftl.slc_cache.blocks", "0 with a cache namespace"),
+        (
+            config.ftl.separation != Separation::Frequency,
+            "drive.ftl.separation",
+            "off or collected with a cache namespace; its eviction says which",
+        ),
+    ] {
+        if !ok {
+            return Err(DeviceError::Setting { key, allowed });
         }
     }
     Ok(())
@@ -264,7 +292,7 @@ pub(crate) fn mount(
     let mut namespaces = Vec::with_capacity(config.namespaces.len());
     for (number, namespace) in (0..).zip(&config.namespaces) {
         namespaces.push(match namespace {
-            config::Namespace::Block { blocks } => {
+            config::Namespace::Block { blocks } | config::Namespace::Cache { blocks, .. } => {
                 let block = BlockNamespace::mount(number, config, blocks, layout, media, keep)?;
                 Namespace::Block(Box::new(block))
             }

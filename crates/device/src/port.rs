@@ -11,9 +11,12 @@ impl Drive for Device {
 
     fn interface(&self, namespace: u16) -> Option<Interface> {
         self.namespaces.get(usize::from(namespace)).map(|namespace| match namespace {
-            Namespace::Block(n) => Interface::Block {
-                sectors: n.capacity_sectors(self.layout()),
-                handles: self.config().ftl.handles,
+            Namespace::Block(n) => match n.cache_geometry(self.layout()) {
+                Some(geometry) => Interface::Cache(geometry),
+                None => Interface::Block {
+                    sectors: n.capacity_sectors(self.layout()),
+                    handles: self.config().ftl.handles,
+                },
             },
             Namespace::Chunks(n) => Interface::OpenChannel(*n.chunks.geometry()),
             Namespace::Zones(n) => Interface::Zoned(*n.zones.geometry()),

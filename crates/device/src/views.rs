@@ -17,7 +17,7 @@ use pellucid_flash::{
     BlockId, ChunkInfo, Drive, HandleInfo, Layout, Lba, Lpn, Nanos, PlacementEvent, PlacementGeometry, Ppa,
     SimTime,
 };
-use pellucid_ftl::{FtlCounters, Located, MountReport, Soon};
+use pellucid_ftl::{Cached, FtlCounters, Located, MountReport, Soon};
 use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, StoreError, StoreNotice};
 
 /// What several mounts did that come one after the other; `None`: there was none.
@@ -54,7 +54,13 @@ impl Device {
 
     /// Numbers of the block namespaces.
     pub fn block_namespaces(&self) -> impl Iterator<Item = u16> + use<'_> {
-        (0..).zip(&self.namespaces).filter(|(_, namespace)| namespace.block().is_some()).map(|(n, _)| n)
+        let is_block = |namespace: &Namespace| namespace.block().is_some_and(|block| !block.is_cache());
+        (0..).zip(&self.namespaces).filter(move |(_, namespace)| is_block(namespace)).map(|(n, _)| n)
+    }
+
+    /// What a cache namespace holds; `None`: it is no cache.
+    pub fn cached(&self, namespace: u16) -> Option<Cached> {
+        self.block(namespace)?.translation.cached()
     }
 
     /// Whether one of the namespaces is a block namespace.

@@ -167,6 +167,35 @@ impl Map {
     }
 }
 
+/// How a cache chooses the block whose clean data it drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Eviction {
+    /// The block with the fewest cached units. Copies of dirty units have blocks apart from new data.
+    SeUtil,
+    /// The same block; what it gives back takes new data and copies alike.
+    SeMerge,
+}
+
+impl Eviction {
+    /// Whether copies and new data share blocks.
+    pub fn separation(self) -> Separation {
+        match self {
+            Eviction::SeUtil => Separation::Collected,
+            Eviction::SeMerge => Separation::Off,
+        }
+    }
+}
+
+/// Translation of a cache: a sparse address space, of which some pages are cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheMap {
+    /// Pages of the address space; fewer than 2^31 together with translation pages.
+    pub address_units: u32,
+    /// Which clean data are dropped.
+    pub eviction: Eviction,
+}
+
 /// A translation layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FtlConfig {
@@ -203,6 +232,9 @@ pub struct FtlConfig {
     pub isolation: Isolation,
     /// The SLC cache; `None`: there is none.
     pub slc_cache: Option<SlcCache>,
+    /// The namespace is a cache, with [`Map::Page`]; `None`: its address space is that of its pages. The capacity of a cache is how many
+    /// pages it holds.
+    pub cache: Option<CacheMap>,
     /// Seed of all policy randomness.
     pub seed: u64,
 }

@@ -19,6 +19,7 @@ impl FtlCounters {
             victims,
             victim_valid_units,
             relocated_units,
+            evicted_units,
             grown_bad,
             emergency_victims,
             refreshed,
@@ -31,6 +32,7 @@ impl FtlCounters {
         for (own, other) in [
             (&mut self.victim_valid_units, victim_valid_units),
             (&mut self.relocated_units, relocated_units),
+            (&mut self.evicted_units, evicted_units),
             (&mut self.grown_bad, grown_bad),
             (&mut self.emergency_victims, emergency_victims),
             (&mut self.refreshed, refreshed),

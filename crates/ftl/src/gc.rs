@@ -139,6 +139,11 @@ impl Gc {
         !self.emptied.is_empty()
     }
 
+    /// The blocks that hold nothing valid any more and are not erased yet.
+    pub fn emptied(&self) -> &[BlockId] {
+        &self.emptied
+    }
+
     /// This block holds nothing valid any more.
     #[inline]
     pub fn note_emptied(&mut self, block: BlockId) {
@@ -458,7 +463,9 @@ impl Gc {
     /// one.
     pub fn reclaim(&mut self, parts: &mut Parts<'_>) -> Reclaim {
         let saved = parts.pages.saved_before();
-        let Some(at) = self.emptied.iter().rposition(|&b| parts.blocks.last_trim(b) < saved) else {
+        let holds_clean = |b: BlockId| parts.table.sparse().is_some_and(|sparse| sparse.present(b.0) > 0);
+        let ready = |&b: &BlockId| parts.blocks.last_trim(b) < saved && !holds_clean(b);
+        let Some(at) = self.emptied.iter().rposition(ready) else {
             return Reclaim::AwaitsTrims;
         };
         let block = self.emptied.remove(at);

@@ -20,6 +20,7 @@ mod pace;
 mod page_map;
 mod pool;
 mod spare;
+mod sparse;
 mod temperature;
 mod translation;
 mod translation_pages;
@@ -32,7 +33,7 @@ mod zones;
 pub use chunk_refresh::ChunkMove;
 pub use chunks::{ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, WriteFailure};
 pub use config::{
-    Durability, FtlConfig, HANDLES_MAX, Isolation, Map, MapKind, Placement, Separation, SlcCache, Victim,
+    CacheMap, Durability, Eviction, FtlConfig, HANDLES_MAX, Isolation, Map, MapKind, Placement, Separation, SlcCache, Victim,
     WearLevelling,
 };
 pub use demand::{CachedTable, MAP_ENTRY_BYTES};
@@ -40,7 +41,7 @@ pub use handles::{HandleEvent, Handles};
 pub use log_block::LogBlock;
 pub use log_block::merge::{MergeCounters, MergeKind};
 pub use mount::{MountReport, MountSource};
-pub use page_map::{FtlCounters, MapCounters, PageMap, SetupError};
+pub use page_map::{Cached, FtlCounters, MapCounters, PageMap, SetupError};
 pub use pool::Pool;
 pub use translation::{
     Arrival, Arrived, CacheUse, Caller, CopyId, Damage, FlushPoint, Full, GcJob, Load, Located, MapJob,

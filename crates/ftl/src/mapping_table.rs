@@ -7,8 +7,9 @@
 //! Invariants: an entry is the physical address + 1, and 0 for a page that is nowhere; so an untouched table costs no memory. A unit is
 //! valid if a page's entry names it, or if it stands in for one that is being programmed.
 
+use crate::sparse::SparseTable;
 use memmap2::{Advice, MmapMut};
-use pellucid_flash::{Lpn, Ppa};
+use pellucid_flash::{CacheState, Lpn, Ppa};
 use std::ops::Range;
 
 const ENTRY_BYTES: usize = 4;
@@ -18,7 +19,10 @@ const LARGE_BYTES_MIN: usize = 4 << 20;
 /// Where each logical page lies, and which units are valid.
 #[derive(Clone, Debug)]
 pub(crate) struct MappingTable {
+    /// All pages; of a cache, translation pages only.
     l2p: L2p,
+    /// Of a cache: its pages, and how many there are of them in its address space.
+    sparse: Option<(u32, Box<SparseTable>)>,
     /// One bit for each unit of the media.
     valid: Vec<u64>,
 }
@@ -26,36 +30,108 @@ pub(crate) struct MappingTable {
 impl MappingTable {
     /// `pages` that are nowhere, on media of so many units.
     pub fn new(pages: u32, units: u32) -> MappingTable {
-        MappingTable { l2p: L2p::new(pages), valid: vec![0; (units as usize).div_ceil(64)] }
+        MappingTable { l2p: L2p::new(pages), sparse: None, valid: vec![0; (units as usize).div_ceil(64)] }
+    }
+
+    /// That of a cache of `address_pages`, with so many translation pages.
+    pub fn of_cache(address_pages: u32, map_pages: u32, units: u32, sparse: SparseTable) -> MappingTable {
+        MappingTable {
+            sparse: Some((address_pages, Box::new(sparse))),
+            ..MappingTable::new(map_pages, units)
+        }
     }
 
     /// How many pages it has, those of translation pages among them.
     pub fn pages(&self) -> u32 {
-        self.l2p.entries
+        self.l2p.entries + self.sparse.as_ref().map_or(0, |(pages, _)| *pages)
+    }
+
+    /// The pages of a cache.
+    #[inline]
+    pub fn sparse(&self) -> Option<&SparseTable> {
+        self.sparse.as_ref().map(|(_, sparse)| &**sparse)
+    }
+
+    pub fn sparse_mut(&mut self) -> Option<&mut SparseTable> {
+        self.sparse.as_mut().map(|(_, sparse)| &mut **sparse)
+    }
+
+    #[cold]
+    fn get_cached(pages: u32, sparse: &SparseTable, l2p: &L2p, lpn: Lpn) -> Ppa {
+        if lpn.0 < pages { sparse.get(lpn) } else { l2p.get(Lpn(lpn.0 - pages)) }
+    }
+
+    #[cold]
+    fn replace_cached(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
+        match &mut self.sparse {
+            Some((pages, sparse)) if lpn.0 < *pages => sparse.replace(lpn, ppa),
+            Some((pages, _)) => self.l2p.replace(Lpn(lpn.0 - *pages), ppa),
+            None => self.l2p.replace(lpn, ppa),
+        }
+    }
+
+    /// What is found for pages that have a place or had one: all of them, or of a cache those that have a slot.
+    pub fn placed(&self) -> impl Iterator<Item = (Lpn, Ppa)> + '_ {
+        let base = self.sparse.as_ref().map_or(0, |(pages, _)| *pages);
+        let cached = self.sparse().into_iter().flat_map(SparseTable::iter).map(|slot| (slot.lpn, slot.ppa));
+        cached.chain((0..self.l2p.entries).map(move |at| (Lpn(base + at), self.l2p.get(Lpn(at)))))
     }
 
     /// The newest copy of `lpn`; [`Ppa::NONE`]: it has none; [`Ppa::LOST`].
     #[inline]
     pub fn get(&self, lpn: Lpn) -> Ppa {
-        self.l2p.get(lpn)
+        match &self.sparse {
+            None => self.l2p.get(lpn),
+            Some((pages, sparse)) => MappingTable::get_cached(*pages, sparse, &self.l2p, lpn),
+        }
     }
 
     #[inline]
     pub fn set(&mut self, lpn: Lpn, ppa: Ppa) {
-        self.l2p.set(lpn, ppa);
+        match self.sparse {
+            None => self.l2p.set(lpn, ppa),
+            Some(_) => _ = self.replace_cached(lpn, ppa),
+        }
     }
 
     /// Prefetches the entry of `lpn`, if there is one.
     #[inline]
     pub fn prefetch(&self, lpn: Lpn) {
-        self.l2p.prefetch(lpn);
+        match &self.sparse {
+            None => self.l2p.prefetch(lpn),
+            Some((pages, sparse)) if lpn.0 < *pages => sparse.prefetch(lpn),
+            Some(_) => {}
+        }
     }
 
-    /// Points `lpn` to a new copy, which is valid from now on; gives the old one.
+    /// Points `lpn` to a new copy, which is valid from now on unless it is a clean one of a cache; gives the old one if it is valid, and
+    /// whether the new one is. `moved`: GC has copied the old one.
     #[inline]
-    pub fn supersede(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
+    pub fn supersede(&mut self, lpn: Lpn, ppa: Ppa, moved: bool) -> (Ppa, bool) {
+        if self.sparse.is_some() {
+            return self.supersede_cached(lpn, ppa, moved);
+        }
         self.set_valid(ppa);
-        self.l2p.replace(lpn, ppa)
+        (self.l2p.replace(lpn, ppa), true)
+    }
+
+    #[cold]
+    fn supersede_cached(&mut self, lpn: Lpn, ppa: Ppa, moved: bool) -> (Ppa, bool) {
+        let old = self.get(lpn);
+        let valid = match &self.sparse {
+            Some((pages, sparse)) if lpn.0 < *pages => match moved {
+                // Newer data in the buffer may be in another state.
+                true => old.is_some() && self.is_valid(old),
+                false => sparse.state(lpn) == CacheState::Dirty,
+            },
+            _ => true,
+        };
+        if valid {
+            self.set_valid(ppa);
+        }
+        self.replace_cached(lpn, ppa);
+        // A clean copy may be erased before its successor is on the media.
+        (if old.is_some() && self.is_valid(old) { old } else { Ppa::NONE }, valid)
     }
 
     #[inline]
@@ -100,7 +176,8 @@ impl MappingTable {
 
     /// Bytes of memory when every page has been written.
     pub fn memory_bytes(&self) -> u64 {
-        self.l2p.memory_bytes() + self.valid.len() as u64 * 8
+        let sparse = self.sparse().map_or(0, SparseTable::memory_bytes);
+        self.l2p.memory_bytes() + sparse + self.valid.len() as u64 * 8
     }
 }
 

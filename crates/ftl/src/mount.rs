@@ -162,7 +162,9 @@ impl PageMap {
         map.restore_handles();
         map.sequence = sequence;
         map.mount_map_cache(source);
-        report.mapped_units = (0..map.user_units).filter(|&l| map.copy_of(Lpn(l)).is_some()).count() as u64;
+        let user_units = map.user_units;
+        let mapped = map.table.placed().filter(|(lpn, ppa)| lpn.0 < user_units && ppa.is_some());
+        report.mapped_units = mapped.count() as u64;
         report.busiest_die_reads = reads.into_iter().max().unwrap_or(0);
         Ok((map, report))
     }
@@ -173,7 +175,7 @@ impl PageMap {
         let good = self.layout.blocks - self.blocks.bad_count();
         let most =
             self.config.units_max(&self.layout, good, self.blocks.live_dies(), self.config.working_blocks());
-        self.gc.cut_reserve = u32::from(u64::from(self.table.pages()) <= most);
+        self.gc.cut_reserve = u32::from(self.held_units() <= most);
     }
 
     fn unit_of_stripe(&self, block: BlockId, stripe: u32, unit: u32) -> Ppa {
@@ -189,7 +191,8 @@ impl PageMap {
         // A description with fewer handles than the media were written with: those blocks belong to nobody in particular.
         let owner = first.map_or(0, |(_, stored)| split_sequence(stored).1);
         let owner = if owner < self.config.handles { owner } else { 0 };
-        let meta = first.is_some_and(|(lpn, _)| lpn != Lpn::NONE && lpn.0 >= self.user_units);
+        let meta =
+            first.is_some_and(|(lpn, _)| lpn != Lpn::NONE && self.without_state(lpn).0 >= self.user_units);
         BlockRange {
             block,
             stripes,
@@ -225,7 +228,11 @@ impl PageMap {
         let first_of: std::collections::BTreeMap<BlockId, u64> =
             ranges.iter().map(|r| (r.block, r.first)).collect();
         // A volatile drive writes no segments; then everything is replayed.
-        let mut watermarks = vec![0; self.user_units.div_ceil(self.pages.entries) as usize];
+        let count = match self.table.sparse() {
+            None => self.user_units.div_ceil(self.pages.entries),
+            Some(sparse) => sparse.regions(),
+        };
+        let mut watermarks = vec![0; count as usize];
         let mut unreadable = Vec::new();
         for (segment, &(ppa, written, mark)) in newest.iter().enumerate().filter(|(_, n)| n.0.is_some()) {
             report.segment_reads += 1;
@@ -240,11 +247,18 @@ impl PageMap {
                 continue;
             };
             watermarks[segment] = watermark;
+            self.pages.set_watermark(segment as u32, watermark);
+            let layout = self.layout.clone();
+            let begun = |ppa| first_of.get(&layout.block_of(ppa));
+            let counts = |ppa| ppa == Ppa::LOST || begun(ppa).is_some_and(|&first| first < watermark);
+            if self.table.sparse().is_some() {
+                self.load_region(&entries, counts);
+                continue;
+            }
             let first_lpn = segment as u32 * self.pages.entries;
             for (lpn, entry) in (first_lpn..self.user_units).zip(entries).filter(|&(_, e)| e != 0) {
                 let ppa = Ppa(entry - 1);
-                let begun = |ppa| first_of.get(&self.layout.block_of(ppa));
-                if ppa == Ppa::LOST || begun(ppa).is_some_and(|&first| first < watermark) {
+                if counts(ppa) {
                     self.table.set(Lpn(lpn), ppa);
                 }
             }
@@ -259,10 +273,14 @@ impl PageMap {
         for &(segment, written) in unreadable {
             self.pages.dirty(segment, self.sequence);
             let first = segment * self.pages.entries;
-            for lpn in (first..(first + self.pages.entries).min(self.user_units)).map(Lpn) {
+            let lpns: Vec<Lpn> = match self.table.sparse() {
+                None => (first..(first + self.pages.entries).min(self.user_units)).map(Lpn).collect(),
+                Some(sparse) => sparse.of_region(segment).map(|slot| slot.lpn).collect(),
+            };
+            for lpn in lpns {
                 let known = self.copy_of(lpn);
                 if known.is_some() && spare(source, known).is_none_or(|(_, sequence)| sequence < written) {
-                    self.table.set(lpn, Ppa::LOST);
+                    self.doubt(lpn);
                     self.keep_until_saved(known);
                     lost += 1;
                 }
@@ -285,15 +303,16 @@ impl PageMap {
                 let ppa = self.layout.ppa(range.block, unit);
                 reads[self.layout.die_of(ppa).0 as usize] += 1;
                 report.replay_reads += 1;
-                let Some((lpn, sequence)) = spare(source, ppa) else { continue };
-                if lpn.0 >= self.user_units || sequence < watermarks[(lpn.0 / self.pages.entries) as usize] {
+                let Some((mark, sequence)) = spare(source, ppa) else { continue };
+                let lpn = self.without_state(mark);
+                if lpn.0 >= self.user_units || sequence < watermarks[self.page_of(lpn) as usize] {
                     continue;
                 }
                 let known = self.copy_of(lpn);
                 // Equal numbers: one stripe holds the page twice, and the later unit is the newer copy.
                 let newer = !known.is_some() || spare(source, known).is_none_or(|(_, s)| s <= sequence);
                 if newer {
-                    self.table.set(lpn, ppa);
+                    self.restore_copy(mark, ppa);
                 }
             }
         }
@@ -302,12 +321,10 @@ impl PageMap {
     /// Programs go on with number `next`.
     fn restore_blocks(&mut self, ranges: &[BlockRange], next: u64) {
         let mut valid = vec![0u32; self.layout.blocks as usize];
-        for lpn in 0..self.table.pages() {
-            let ppa = self.copy_of(Lpn(lpn));
-            if ppa.is_some() {
-                self.table.set_valid(ppa);
-                valid[self.layout.block_of(ppa).0 as usize] += 1;
-            }
+        let needed: Vec<Ppa> = self.table.placed().filter(|&(lpn, ppa)| self.is_needed(lpn, ppa)).map(|p| p.1).collect();
+        for ppa in needed {
+            self.table.set_valid(ppa);
+            valid[self.layout.block_of(ppa).0 as usize] += 1;
         }
         // The block with the most room goes to collection, which must be able to finish what the power cut interrupted.
         let mut by_room: Vec<&BlockRange> = ranges.iter().collect();

@@ -16,9 +16,11 @@ mod full;
 mod map_cache;
 mod place;
 mod programs;
+mod sparse;
 
 use map_cache::MapCache;
 pub use map_cache::MapCounters;
+pub use sparse::Cached;
 use programs::Programs;
 pub(crate) use programs::Settled;
 
@@ -27,6 +29,7 @@ use crate::gc::Gc;
 use crate::handles::Handles;
 use crate::log_block::merge::{MergeCounters, MergeKind};
 use crate::mapping_table::MappingTable;
+use crate::sparse::SparseTable;
 use crate::temperature::Temperature;
 use crate::translation::{Caller, Located, Outdated, Stream};
 use crate::translation_pages::TranslationPages;
@@ -141,8 +144,10 @@ pub struct FtlCounters {
     pub victims: [u64; Cause::COUNT],
     /// Valid units in all victims when they were chosen.
     pub victim_valid_units: u64,
-    /// Units that were relocated (programmed again elsewhere).
+    /// Units that were relocated (programmed again elsewhere); of a cache, dirty ones.
     pub relocated_units: u64,
+    /// Clean units of a cache that were dropped to make space.
+    pub evicted_units: u64,
     /// Blocks retired after the factory.
     pub grown_bad: u64,
     /// Victims that were chosen by their few valid units, against the policy: the die had lost its GC reserve.
@@ -164,7 +169,14 @@ pub struct FtlCounters {
 pub struct PageMap {
     pub(crate) config: FtlConfig,
     pub(crate) layout: Layout,
+    /// Pages that the host can address.
     pub(crate) user_units: u32,
+    /// Pages of the host that the media hold at most: all, or those of a cache.
+    held: u32,
+    /// Of a cache: dirty pages whose writes were admitted and have not brought their data.
+    promised: u32,
+    /// Of a cache: emptied blocks whose clean pages are being evicted.
+    evicting: Vec<BlockId>,
     pub(crate) table: MappingTable,
     pub(crate) blocks: BlockManager,
     pub(crate) gc: Gc,
@@ -192,10 +204,10 @@ impl PageMap {
         let good = layout.blocks - bad.len() as u32;
         let most = config.units_max(layout, good, layout.dies, config.working_blocks());
         let map_pages = u64::from(map.map_pages());
-        if u64::from(map.table.pages()) > most {
+        if map.held_units() > most {
             return Err(SetupError::TooLittleSpare {
                 physical_units: physical,
-                user_units: map.user_units.into(),
+                user_units: map.held_units() - map_pages,
                 needed_units: physical - most + map_pages,
             });
         }
@@ -213,9 +225,10 @@ impl PageMap {
         let physical = u64::from(layout.units);
         let wanted = config.user_units(layout);
         let entries_per_page = crate::spare::entries_per_page(layout);
-        let map_pages = match config.durability {
-            Durability::Volatile => 0,
-            Durability::Journal { .. } => wanted.div_ceil(entries_per_page.into()),
+        let map_pages = match (config.durability, config.cache) {
+            (Durability::Volatile, _) => 0,
+            (_, Some(_)) => SparseTable::regions_for(wanted, entries_per_page / 2).into(),
+            (Durability::Journal { .. }, None) => wanted.div_ceil(entries_per_page.into()),
         };
         if wanted == 0 || wanted + map_pages > physical {
             return Err(SetupError::TooLittleSpare {
@@ -237,6 +250,14 @@ impl PageMap {
         let keep_buckets = config.victim == Victim::Greedy;
         let streams = Stream::places(config.handles);
         let (cache, dynamic) = (config.cache_blocks(), config.wear.dynamic);
+        let (held, table, user_units) = match &config.cache {
+            None => (user_units, MappingTable::new(user_units + map_pages, layout.units), user_units),
+            Some(cache) => {
+                let (address, slots) = (cache.address_units, crate::spare::entries_per_page(layout) / 2);
+                let sparse = SparseTable::new(address, user_units.into(), slots, layout);
+                (user_units, MappingTable::of_cache(address, map_pages, layout.units, sparse), address)
+            }
+        };
         let mut blocks = BlockManager::new(layout, cache, keep_buckets, dynamic, streams);
         for &block in bad {
             blocks.retire(block);
@@ -245,10 +266,13 @@ impl PageMap {
             config: config.clone(),
             layout: layout.clone(),
             user_units,
-            table: MappingTable::new(user_units + map_pages, layout.units),
+            held,
+            promised: 0,
+            evicting: Vec::new(),
+            table,
             blocks,
             gc: Gc::new(config, layout),
-            pages: TranslationPages::new(map_pages, config.durability, layout),
+            pages: TranslationPages::new(map_pages, config.durability, layout, config.cache.is_some()),
             map_cache: MapCache::of(config, user_units, map_pages, layout),
             handles: Handles::new(config.handles, layout),
             placement: place::Order::new(config.placement, layout),
@@ -260,6 +284,11 @@ impl PageMap {
             rng: Rng::stream(config.seed, "ftl"),
             counters: FtlCounters::default(),
         }
+    }
+
+    /// Units that the media have to hold: of the host, and translation pages.
+    pub(crate) fn held_units(&self) -> u64 {
+        u64::from(self.held) + u64::from(self.pages.count())
     }
 
     /// Mapping units the host may use.
@@ -345,7 +374,9 @@ impl PageMap {
             return;
         }
         self.table.set_invalid(ppa);
-        if self.names_outdated {
+        // What a cache evicted comes back with its data, if the power is cut before that is on the media.
+        let comes_back = why == Outdated::Trimmed && self.table.sparse().is_some();
+        if self.names_outdated && !comes_back {
             self.outdated.push((ppa, why));
         }
         let block = self.layout.block_of(ppa);
@@ -380,7 +411,7 @@ impl PageMap {
         if old != Ppa::NONE {
             self.table.set(lpn, Ppa::NONE);
             self.entry_trimmed(lpn);
-            self.pages.trimmed(lpn, self.sequence);
+            self.pages.dirty(self.page_of(lpn), self.sequence);
             self.keep_until_saved(old);
             self.invalidate(old, Outdated::Trimmed);
         }
@@ -389,6 +420,15 @@ impl PageMap {
     pub(crate) fn keep_until_saved(&mut self, ppa: Ppa) {
         if ppa.is_some() {
             self.blocks.set_last_trim(self.layout.block_of(ppa), self.pages.last_trim());
+        }
+    }
+
+    /// The translation page that has the entry of `lpn`.
+    #[inline]
+    pub(crate) fn page_of(&self, lpn: Lpn) -> u32 {
+        match self.table.sparse() {
+            None => lpn.0 / self.pages.entries,
+            Some(sparse) => sparse.region(lpn),
         }
     }
 
@@ -418,7 +458,7 @@ impl PageMap {
     pub fn worn_out(&self) -> bool {
         let (good, dies) = (self.blocks.good(), self.blocks.live_dies());
         let most = self.config.units_max(&self.layout, good, dies, self.config.working_blocks());
-        u64::from(self.table.pages()) > most
+        self.held_units() > most
     }
 
     /// What translation decided so far.
@@ -447,6 +487,7 @@ impl PageMap {
         self.check_handles();
         self.check_full();
         self.check_cache();
+        self.check_sparse();
         let mut counts = vec![0u32; self.layout.blocks as usize];
         for unit in (0..self.layout.units).filter(|&u| self.is_valid(Ppa(u))) {
             counts[self.layout.block_of(Ppa(unit)).0 as usize] += 1;
@@ -462,14 +503,16 @@ impl PageMap {
             );
         }
         let mut owners = std::collections::BTreeMap::new();
-        for lpn in 0..self.table.pages() {
-            let ppa = self.copy_of(Lpn(lpn));
+        for (Lpn(lpn), ppa) in self.table.placed() {
             if ppa.is_some() {
-                assert!(self.is_valid(ppa), "lpn {lpn} points to an invalid unit {}", ppa.0);
+                if self.table.sparse().is_none() || lpn >= self.user_units {
+                    assert!(self.is_valid(ppa), "lpn {lpn} points to an invalid unit {}", ppa.0);
+                }
                 let other = owners.insert(ppa, lpn);
                 assert_eq!(other, None, "unit {} belongs to two logical pages", ppa.0);
             }
         }
+        owners.retain(|&ppa, _| self.is_valid(ppa));
         // What is valid without an owner waits for its successor's program.
         let waiting: std::collections::BTreeSet<Ppa> =
             self.programs.active().flat_map(|program| program.units).map(|unit| unit.old).collect();

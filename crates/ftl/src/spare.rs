@@ -64,6 +64,10 @@ impl FtlConfig {
         match self.durability {
             Durability::Volatile => all,
             // So many entries and the translation page that holds them are one more.
+            Durability::Journal { .. } if self.cache.is_some() => {
+                // Its translation pages are tables that are never full, and an odd number of them.
+                all - all.div_ceil(u64::from(entries_per_page(layout) / 3) + 1).min(all) - 2.min(all)
+            }
             Durability::Journal { .. } => all - all.div_ceil(u64::from(entries_per_page(layout)) + 1),
         }
     }

@@ -18,7 +18,7 @@
 //! when it holds no valid copy. So the newest completed copy of every page is on the media at every moment.
 
 use crate::handles::Handles;
-use crate::{FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError};
+use crate::{Cached, FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError};
 use pellucid_flash::{BlockId, Cause, DieId, Divisor, Layout, Lpn, Ppa};
 
 /// Where a logical page lies.
@@ -161,6 +161,8 @@ pub enum Reclaim {
     Retire(BlockId),
     /// Empty blocks wait until trims are on the media: go on with `next_map_job`. Nothing more to erase now.
     AwaitsTrims,
+    /// Of a cache: it holds clean units. Report which pages they are ([`Translation::evicted`]); it is erased after that.
+    Evict(BlockId),
 }
 
 /// Metadata to be programmed or read.
@@ -467,6 +469,47 @@ impl Translation {
     /// Wants written what a flush waits for ([`Translation::next_map_job`]); whether everything up to `point` is on the media.
     pub fn flush_to(&mut self, point: FlushPoint) -> bool {
         each!(self, it => it.flush_to(point))
+    }
+}
+
+/// Caches.
+impl Translation {
+    /// The map of a cache.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[inline]
+    pub fn cache(&mut self) -> &mut PageMap {
+        match self {
+            Translation::PageMap(it) => it,
+            Translation::LogBlock(_) => unreachable!("a cache has a page map"),
+        }
+    }
+
+    /// What a cache holds; `None`: it is no cache.
+    pub fn cached(&self) -> Option<Cached> {
+        match self {
+            Translation::PageMap(it) => it.cached(),
+            Translation::LogBlock(_) => None,
+        }
+    }
+
+    /// What the spare area of the copy of `lpn` at `ppa` says.
+    #[inline]
+    pub fn mark(&self, lpn: Lpn, ppa: Ppa) -> Lpn {
+        match self {
+            Translation::PageMap(it) => it.mark(lpn, ppa),
+            Translation::LogBlock(_) => lpn,
+        }
+    }
+
+    /// The page that a spare area names with this mark.
+    #[inline]
+    pub fn named(&self, mark: Lpn) -> Lpn {
+        match self {
+            Translation::PageMap(it) => it.without_state(mark),
+            Translation::LogBlock(_) => mark,
+        }
     }
 }
 

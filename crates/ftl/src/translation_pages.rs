@@ -12,6 +12,8 @@
 //! The spare area names `user_units + index`, and as many pages above that as there are translation pages if this one knows of no trim
 //! since the drive was made: should it become unreadable, all its pages can be found without it.
 //!
+//! That of a cache holds a region of its table ([`crate::sparse`]): entries of eight bytes, the page with its state and the address.
+//!
 //! They are rewritten round-robin (the checkpoint), for trimmed pages before a flush ends, and when GC finds them in a victim.
 //!
 //! ```text
@@ -46,6 +48,8 @@ pub(crate) struct TranslationPages {
     due: u64,
     /// Those with pages that were trimmed, or lost, at some time.
     trimmed: Vec<bool>,
+    /// Of each, where its newest copy stands.
+    watermarks: Vec<Watermarks>,
     /// Sequence number at the last trim that is not on the media yet; 0: none.
     dirtied_at: Vec<u64>,
     /// Of these, those that nobody has asked for yet, in the order of their first trims.
@@ -73,6 +77,15 @@ struct Asked {
     dirtied_at: u64,
 }
 
+/// Below which sequence numbers a translation page reflects every program.
+#[derive(Clone, Copy, Debug, Default)]
+struct Watermarks {
+    /// Its newest copy on the media.
+    on_media: u64,
+    /// The copy that was made last.
+    imaged: u64,
+}
+
 /// A translation page with trims, from the moment at which it is wanted to the end of its program.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
@@ -83,8 +96,8 @@ struct Leaving {
 }
 
 impl TranslationPages {
-    /// `count` of them.
-    pub fn new(count: u32, durability: Durability, layout: &Layout) -> TranslationPages {
+    /// `count` of them. `drops`: their entries are dropped without a trim.
+    pub fn new(count: u32, durability: Durability, layout: &Layout, drops: bool) -> TranslationPages {
         let batch = layout.units_per_stripe.min(count);
         let every = match durability {
             Durability::Journal { checkpoint_every } => {
@@ -101,7 +114,8 @@ impl TranslationPages {
             every,
             next: 0,
             due: every,
-            trimmed: vec![false; count as usize],
+            trimmed: vec![drops; count as usize],
+            watermarks: vec![Watermarks::default(); count as usize],
             dirtied_at: vec![0; count as usize],
             dirty: VecDeque::new(),
             trims: 0,
@@ -111,6 +125,28 @@ impl TranslationPages {
             writes: MapWrites::default(),
             reading: 0,
         }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Everything that was programmed with a lower sequence number is in the newest copy of `page` on the media.
+    pub fn watermark(&self, page: u32) -> u64 {
+        self.watermarks.get(page as usize).map_or(u64::MAX, |marks| marks.on_media)
+    }
+
+    /// Whether `page` has trims that are not on the media.
+    pub fn is_dirty(&self, page: u32) -> bool {
+        self.dirtied_at.get(page as usize).is_some_and(|&at| at != 0)
+            || self.asked.is_some_and(|asked| asked.page == page)
+            || self.leaving.iter().any(|leaving| leaving.page == page)
+    }
+
+    /// Mount only: the watermark of the newest copy of `page`.
+    pub fn set_watermark(&mut self, page: u32, on_media: u64) {
+        self.watermarks[page as usize].on_media = on_media;
     }
 
     /// Number of the last trim.
@@ -130,6 +166,8 @@ impl TranslationPages {
     pub fn ended(&mut self, page: u32, ok: bool) {
         if ok {
             self.leaving.retain(|l| l.page != page || !l.imaged);
+            let marks = &mut self.watermarks[page as usize];
+            marks.on_media = marks.imaged;
         }
         self.writes.ended(page, ok);
     }
@@ -146,12 +184,7 @@ impl TranslationPages {
         self.asked
     }
 
-    /// `lpn` was trimmed.
-    #[inline]
-    pub fn trimmed(&mut self, lpn: Lpn, sequence: u64) {
-        self.dirty(lpn.0 / self.entries, sequence);
-    }
-
+    /// An entry of `page` was trimmed.
     #[inline]
     pub fn dirty(&mut self, page: u32, sequence: u64) {
         self.trims += 1;
@@ -190,6 +223,7 @@ impl PageMap {
     /// The logical page that a spare area means with what it names.
     #[inline]
     pub(crate) fn named(&self, mark: Lpn) -> Lpn {
+        let mark = self.without_state(mark);
         let all = self.table.pages();
         let untrimmed = all..all + self.pages.count;
         if untrimmed.contains(&mark.0) { Lpn(mark.0 - self.pages.count) } else { mark }
@@ -329,8 +363,13 @@ impl PageMap {
             leaving.imaged = true;
         }
         out.clear();
+        self.pages.watermarks[page as usize].imaged = settled.watermark;
         out.extend_from_slice(&settled.watermark.to_le_bytes());
         out.extend_from_slice(&u64::from(page).to_le_bytes());
+        if self.table.sparse().is_some() {
+            self.write_region(settled, page, out);
+            return out.resize(self.layout.unit_bytes as usize, 0);
+        }
         let first = page * self.pages.entries;
         for lpn in first..(first + self.pages.entries).min(self.user_units) {
             let entry = self.settled_copy(settled, Lpn(lpn)).0.wrapping_add(1);

@@ -118,6 +118,12 @@ impl Gc {
 
     fn policy_choice(&self, parts: &mut Parts<'_>, die: DieId) -> Option<BlockId> {
         let blocks = &mut *parts.blocks;
+        if let Some(sparse) = parts.table.sparse() {
+            // Clean units cost no copy, but are worth keeping.
+            let cached = |b: BlockId| (sparse.present(b.0).max(blocks.valid(b)), blocks.closed_at(b));
+            let may = |b: &BlockId| blocks.may_be_victim(*b) && blocks.frees_space(*b);
+            return blocks.of_die(die).filter(may).min_by_key(|&b| cached(b));
+        }
         match self.config.victim {
             Victim::Greedy => match blocks.fewest_valid(die) {
                 Some(block) if blocks.may_be_victim(block) && blocks.frees_space(block) => Some(block),

@@ -139,6 +139,7 @@ impl World {
                     self.map.erase_ended(block, true);
                 }
                 Reclaim::Retire(block) => drop(self.bad.insert(block.0)),
+                Reclaim::Evict(_) => panic!("it is no cache"),
                 Reclaim::AwaitsTrims => panic!("nothing is trimmed"),
             }
         }

@@ -395,7 +395,7 @@ fn of_device(device: &Device, namespace: u16) -> Keeps {
         Some(pellucid_device::Namespace::Zoned { .. }) => cached,
         // Writes of chunks do not pass the buffer.
         Some(pellucid_device::Namespace::OpenChannel { .. }) => Keeps::Acknowledged,
-        Some(pellucid_device::Namespace::Block { .. }) | None => match config.ftl.durability {
+        Some(pellucid_device::Namespace::Block { .. } | pellucid_device::Namespace::Cache { .. }) | None => match config.ftl.durability {
             Durability::Volatile => Keeps::Nothing,
             Durability::Journal { .. } => cached,
         },

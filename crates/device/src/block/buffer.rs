@@ -72,6 +72,8 @@ pub(crate) struct Entry {
     pub flushing: bool,
     /// Trimmed while packed: nobody needs the data.
     pub dropped: bool,
+    /// Of a cache: its page keeps its slot of the table for it.
+    pub pinned: bool,
     /// Placement handle of the newest write.
     pub handle: u16,
     /// The next entry that the same sense fills, and where its unit is.
@@ -113,6 +115,7 @@ const VACANT: Entry = Entry {
     listed: false,
     flushing: false,
     dropped: false,
+    pinned: false,
     handle: 0,
     beside: NIL,
     source: Ppa::NONE,
@@ -281,7 +284,7 @@ impl Buffer {
         self.let_go(at);
         let entry = &mut self.entries[at as usize];
         debug_assert!(entry.users == 0 && entry.phase == Phase::Resting);
-        debug_assert!(!entry.flushing && entry.dirty == 0, "vacating {entry:?}");
+        debug_assert!(!entry.flushing && !entry.pinned && entry.dirty == 0, "vacating {entry:?}");
         (entry.wanted, entry.dropped, entry.flushing, entry.again) = (false, false, false, false);
         debug_assert!(!self.vacant.contains(&at), "entry {at} vacated twice");
         self.vacant.push(at);

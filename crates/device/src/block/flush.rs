@@ -238,7 +238,7 @@ impl BlockNamespace {
         self.translation.trim(lpn);
         if awaited {
             // The trim stands for the data that the flush in progress waited for: without either, an older version could come back.
-            self.flushes.trims = self.translation.flush_point();
+            self.flush_waits_for_trims();
         }
     }
 
@@ -250,6 +250,11 @@ impl BlockNamespace {
         (record.dirty, record.wanted, record.content) = (record.valid, true, Content::Data);
         record.users += 1;
         self.release(shared, entry);
+    }
+
+    /// The flush in progress waits for the trims so far.
+    pub(super) fn flush_waits_for_trims(&mut self) {
+        self.flushes.trims = self.translation.flush_point();
     }
 
     fn zero(&mut self, shared: &mut Shared, entry: u32) {

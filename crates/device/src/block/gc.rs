@@ -200,7 +200,7 @@ impl BlockNamespace {
     /// Copyback: moves a unit inside its die without a transfer. `false`: it cannot.
     fn copy_inside(&mut self, shared: &mut Shared, die: DieId, moved: &Move) -> bool {
         let Move { from, cause, to, .. } = *moved;
-        let Some(lpn) = shared.media.page(from) else { return false };
+        let Some(lpn) = shared.media.page(from).map(|mark| self.translation.named(mark)) else { return false };
         if !self.translation.is_current(from, Some(lpn)) || shared.media.is_condemned(from) {
             return false;
         }
@@ -396,6 +396,7 @@ impl BlockNamespace {
                     shared.retire_block(block);
                     self.read_only |= self.is_worn_out();
                 }
+                Reclaim::Evict(block) => self.read_names(shared, block),
                 Reclaim::AwaitsTrims => return self.write_map(shared),
             }
         }

@@ -9,6 +9,7 @@
 //! ([`crate::shared::Shared`]), and nothing else.
 
 pub(crate) mod buffer;
+mod cache;
 mod damage;
 mod discards;
 mod fixed_copies;
@@ -25,7 +26,7 @@ mod write;
 mod write_waits;
 
 use crate::back::scheduler::{OpKind, Owner, Token};
-use crate::config::DataBuffer;
+use crate::config::{DataBuffer, Guarantee};
 use crate::firmware::Task;
 use crate::shared::Shared;
 use buffer::Buffer;
@@ -33,7 +34,7 @@ use discards::Discards;
 use flush::Flushes;
 use gc::Gc;
 use pellucid_flash::slab::{List, NIL};
-use pellucid_flash::{Command, Layout, Lpn, Nanos, Opcode, Ppa, Status};
+use pellucid_flash::{BlockId, Command, Layout, Lpn, Nanos, Opcode, Ppa, Status};
 use pellucid_ftl::{FtlConfig, Located, MapPage, MountReport, ProgramId, Translation};
 use placement::Placement;
 use write::Writes;
@@ -44,6 +45,8 @@ pub(crate) struct BlockConfig {
     pub ftl: FtlConfig,
     /// Its part of the drive's.
     pub buffer: DataBuffer,
+    /// What it promises as a cache, if it is one.
+    pub guarantee: Option<Guarantee>,
 }
 
 /// A block namespace.
@@ -87,6 +90,8 @@ enum Purpose {
     Program(ProgramId),
     /// This translation page is read.
     Map(MapPage),
+    /// Of a cache: the names of the pages of this block are read.
+    Names(BlockId),
     Erase,
 }
 
@@ -97,6 +102,7 @@ impl Purpose {
             (1, unit) => Purpose::Move(unit),
             (2, id) => Purpose::Program(ProgramId(id)),
             (4, page) => Purpose::Map(MapPage(page)),
+            (5, block) => Purpose::Names(BlockId(block)),
             _ => Purpose::Erase,
         }
     }
@@ -107,6 +113,7 @@ impl Purpose {
             Purpose::Move(unit) => Token::new(1, unit),
             Purpose::Program(ProgramId(id)) => Token::new(2, id),
             Purpose::Map(MapPage(page)) => Token::new(4, page),
+            Purpose::Names(BlockId(block)) => Token::new(5, block),
             Purpose::Erase => Token::new(3, 0),
         }
     }
@@ -119,6 +126,9 @@ impl BlockNamespace {
 
     /// Why a command cannot be accepted.
     pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
+        if self.is_cache() {
+            return self.refuse_cached(shared, command);
+        }
         let carries = match command.opcode {
             Opcode::Write => true,
             Opcode::Read => !command.data.is_empty(),
@@ -150,6 +160,9 @@ impl BlockNamespace {
 
     /// The firmware has taken a command.
     pub fn start(&mut self, shared: &mut Shared, work: u32) {
+        if self.is_cache() && shared.works[work].command.opcode != Opcode::Flush {
+            return self.start_cached(shared, work);
+        }
         let command = &shared.works[work].command;
         match command.opcode {
             Opcode::Read | Opcode::Write => {
@@ -209,7 +222,9 @@ impl BlockNamespace {
         match Purpose::of(shared.scheduler.ops[op].owner.token) {
             Purpose::Erase => shared.begin_erase(ppa),
             Purpose::Program(id) => self.begin_program(shared, id, ppa),
-            Purpose::Fill(_) | Purpose::Move(_) | Purpose::Map(_) => unreachable!("a program without a plan"),
+            Purpose::Fill(_) | Purpose::Move(_) | Purpose::Map(_) | Purpose::Names(_) => {
+                unreachable!("a program without a plan")
+            }
         }
     }
 
@@ -225,6 +240,7 @@ impl BlockNamespace {
             }
             Purpose::Move(head) => self.copies_arrived(shared, op, head),
             Purpose::Map(page) => self.map_page_arrived(shared, op, page),
+            Purpose::Names(block) => self.names_arrived(shared, op, block),
             Purpose::Program(_) | Purpose::Erase => unreachable!("a read that serves a program"),
         }
     }
@@ -235,7 +251,9 @@ impl BlockNamespace {
         match Purpose::of(shared.scheduler.ops[op].owner.token) {
             Purpose::Erase => self.erase_done(shared, op),
             Purpose::Program(id) => self.program_done(shared, op, id),
-            Purpose::Fill(_) | Purpose::Move(_) | Purpose::Map(_) => unreachable!("a program without a plan"),
+            Purpose::Fill(_) | Purpose::Move(_) | Purpose::Map(_) | Purpose::Names(_) => {
+                unreachable!("a program without a plan")
+            }
         }
     }
 

@@ -434,6 +434,7 @@ impl BlockNamespace {
                     self.translation.ended(Operation::Erase(block), ok);
                 }
                 Reclaim::Retire(block) => shared.media.retire(block),
+                Reclaim::Evict(_) => unreachable!("caches are not preconditioned"),
                 Reclaim::AwaitsTrims if self.write_map_now(shared)? => {}
                 Reclaim::AwaitsTrims => break,
             }

@@ -37,6 +37,10 @@ impl BlockNamespace {
             // Accepted before the drive knew that it can store no more.
             self.writes.inbound -= 1;
             shared.slices[slice].book(Stage::Buffer, shared.now);
+            if self.is_cache() {
+                let dirty = shared.works[shared.slices[slice].work].command.opcode == Opcode::WriteDirty;
+                self.give_up_unit(lpn, dirty);
+            }
             return shared.slice_done(slice, Status::ReadOnly);
         }
         let found = self.buffer.find(lpn);
@@ -197,6 +201,7 @@ impl BlockNamespace {
     ) {
         let newest = match located {
             Located::At(ppa) => ppa,
+            Located::Zero if self.is_cache() => return self.miss(shared, entry, None),
             Located::Zero => return self.fill_zeros(shared, entry, None),
             Located::Lost => return self.end_fill(shared, entry, Status::UnrecoveredRead, None),
             Located::NeedsMap(page) => return self.await_map(shared, entry, page, Then::Fill(cause, work)),
@@ -257,11 +262,12 @@ impl BlockNamespace {
             return match self.translation.peek(self.buffer[entry].lpn) {
                 // The program that followed what was lost has failed.
                 Located::Lost => self.end_fill(shared, entry, Status::UnrecoveredRead, Some(op)),
+                _ if self.is_cache() => self.miss(shared, entry, Some(op)),
                 // Trimmed while the read was under way.
                 _ => self.fill_zeros(shared, entry, Some(op)),
             };
         };
-        if now_at != ppa && shared.media.spare(ppa).is_none_or(|spare| spare.lpn != self.buffer[entry].lpn) {
+        if now_at != ppa && self.names_another(shared, ppa, entry) {
             // It moved while the data were being decoded, and its old place serves another page by now.
             return shared.retry(op, now_at);
         }
@@ -307,6 +313,11 @@ impl BlockNamespace {
             ReadResult::Uncorrectable if shared.tries_again(ppa, attempts) => shared.retry(op, now_at),
             // A copy was on its way elsewhere.
             ReadResult::Uncorrectable if now_at != ppa => shared.retry(op, now_at),
+            ReadResult::Uncorrectable if self.drop_unreadable(self.buffer[entry].lpn) => {
+                shared.counts(self.number).uncorrectable_reads += 1;
+                self.miss(shared, entry, Some(op));
+                self.unreadable(shared, ppa);
+            }
             ReadResult::Uncorrectable => {
                 shared.counts(self.number).uncorrectable_reads += 1;
                 self.end_fill(shared, entry, Status::UnrecoveredRead, Some(op));
@@ -362,8 +373,14 @@ impl BlockNamespace {
         self.end_fill(shared, entry, Status::Success, op);
     }
 
+    /// Whether the unit at `ppa` is not known to be of the page of `entry`.
+    fn names_another(&self, shared: &Shared, ppa: Ppa, entry: u32) -> bool {
+        let spare = shared.media.spare(ppa);
+        spare.is_none_or(|spare| self.translation.named(spare.lpn) != self.buffer[entry].lpn)
+    }
+
     /// The fill has ended: slices that wait for it go on, or fail.
-    fn end_fill(&mut self, shared: &mut Shared, entry: u32, status: Status, op: Option<u32>) {
+    pub(super) fn end_fill(&mut self, shared: &mut Shared, entry: u32, status: Status, op: Option<u32>) {
         let held = &mut self.buffer[entry];
         if std::mem::replace(&mut held.phase, Phase::Resting) == (Phase::Filling { completing: true }) {
             self.writes.filling -= 1;
@@ -390,6 +407,9 @@ impl BlockNamespace {
                 (held.users, held.readers) = (held.users + 1, held.readers + 1);
                 self.ask_dma(shared, slice);
             } else {
+                if status == Status::Absent {
+                    shared.note_absent(slice);
+                }
                 shared.slice_done(slice, status);
             }
         }

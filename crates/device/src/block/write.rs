@@ -144,12 +144,16 @@ impl BlockNamespace {
             Opcode::Trim => self.translation.owner(self.buffer[entry].lpn),
             _ => command.handle,
         };
+        let dirty = command.opcode == Opcode::WriteDirty;
         let record = &mut self.buffer[entry];
         record.valid |= mask;
         record.dirty |= mask;
         record.written_at = record.written_at.max(submitted);
         record.content = Content::Data;
         record.handle = handle;
+        if self.is_cache() {
+            self.stored_cached(entry, dirty);
+        }
     }
 
     /// The firmware knows that the data of a write slice are in the buffer.
@@ -370,12 +374,13 @@ impl BlockNamespace {
                 SuperpageUnit::Hole => {}
                 SuperpageUnit::Entry(entry) if self.buffer[entry].dropped => {}
                 SuperpageUnit::Entry(entry) => {
-                    shared.media.put_unit(ppa, self.buffer[entry].lpn, self.buffer.images(entry, 0, sectors));
+                    let mark = self.translation.mark(self.buffer[entry].lpn, ppa);
+                    shared.media.put_unit(ppa, mark, self.buffer.images(entry, 0, sectors));
                     self.bring_waiting_near(shared, entry);
                 }
                 SuperpageUnit::Moved(r) => {
                     let (lpn, images) = self.gc.content(r);
-                    shared.media.put_unit(ppa, lpn, images);
+                    shared.media.put_unit(ppa, self.translation.mark(lpn, ppa), images);
                 }
                 SuperpageUnit::Metadata => {
                     let (mark, content) = self.translation.metadata(id, i);
@@ -457,6 +462,7 @@ impl BlockNamespace {
         record.users += 1;
         self.acknowledge(shared, entry, Some(stages), Status::Success);
         self.flushed(entry);
+        self.unpin(entry);
         if self.starved[0].is_empty() {
             self.writes.cleaning = StageTimes::default();
         } else {
@@ -499,6 +505,7 @@ impl BlockNamespace {
                 self.dispatch(shared, newer);
             }
             // Trimmed, but a power cut may still bring back what is older than the data that somebody waits for.
+            None if self.is_cache() => self.acknowledge(shared, entry, None, Status::WriteFault),
             None if !self.buffer[entry].acknowledge.is_empty()
                 && !matches!(self.translation.peek(lpn), Located::At(_)) =>
             {
@@ -511,6 +518,7 @@ impl BlockNamespace {
             None => self.acknowledge(shared, entry, None, Status::Success),
         }
         self.flushed(entry);
+        self.unpin(entry);
         self.release(shared, entry);
     }
 

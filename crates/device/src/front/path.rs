@@ -10,7 +10,7 @@
 
 use crate::config::Namespace;
 use crate::events::Event;
-use crate::front::commands::Work;
+use crate::front::commands::{Slice, Work};
 use crate::shared::Shared;
 use pellucid_flash::{Completion, Nanos, Opcode, SimTime, Stage, Status};
 
@@ -76,7 +76,8 @@ impl Shared {
         let work = ended.work;
         let record = &mut self.works[work];
         record.slices_left -= 1;
-        if status != Status::Success {
+        // A block that cannot be read says more than one that is not there.
+        if status != Status::Success && (status != Status::Absent || record.status == Status::Success) {
             record.status = status;
         }
         let last = record.slices_left == 0;
@@ -88,6 +89,16 @@ impl Shared {
         if last {
             self.ask_complete(work);
         }
+    }
+
+    /// The block of a slice is not cached: the first such block is the result.
+    #[cold]
+    pub(crate) fn note_absent(&mut self, slice: u32) {
+        let Slice { work, data_at, .. } = self.slices[slice];
+        let block = u64::from(data_at / self.layout.sectors_per_unit);
+        let record = &mut self.works[work];
+        let is_first = record.status != Status::Absent || block < record.result;
+        record.result = if is_first { block } else { record.result };
     }
 
     pub(crate) fn finish(&mut self, work: u32) {
@@ -147,7 +158,7 @@ impl Shared {
                     counters.host_read_sectors += sectors;
                     counters.host_reads += 1;
                 }
-                Opcode::Write => {
+                Opcode::Write | Opcode::WriteClean | Opcode::WriteDirty => {
                     let counters = self.counts(namespace);
                     counters.host_written_sectors += sectors;
                     counters.host_writes += 1;

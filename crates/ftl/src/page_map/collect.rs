@@ -31,6 +31,8 @@ impl PageMap {
     pub fn reap(&mut self, die: DieId) {
         if self.blocks.is_dead(die) {
             self.empty_dead(die);
+        } else if self.table.sparse().is_some() {
+            // What holds nothing dirty holds clean data: one block at a time is enough.
         } else if self.blocks.empty_closed(die) > 0 && self.blocks.free_count(die) == 0 {
             let (gc, mut parts) = self.gc_parts();
             gc.reap(&mut parts, die);
@@ -117,6 +119,11 @@ impl PageMap {
     }
 
     fn reclaim(&mut self) -> Reclaim {
+        if self.table.sparse().is_some()
+            && let Some(wait) = self.evict_emptied()
+        {
+            return wait;
+        }
         let (gc, mut parts) = self.gc_parts();
         let reclaim = gc.reclaim(&mut parts);
         match reclaim {
@@ -124,6 +131,7 @@ impl PageMap {
             Reclaim::Erase(block, _) | Reclaim::Retire(block) => {
                 self.victim_left(self.layout.die_of_block(block));
             }
+            Reclaim::Evict(_) => {}
         }
         reclaim
     }

@@ -134,8 +134,9 @@ impl PageMap {
         for ((ppa, &lpn), unit) in (first.0..).zip(lpns).zip(units) {
             let mut old = Ppa::NONE;
             if lpn != Lpn::NONE {
-                old = self.table.supersede(lpn, Ppa(ppa));
-                gained += 1;
+                let valid;
+                (old, valid) = self.table.supersede(lpn, Ppa(ppa), gc);
+                gained += u32::from(valid);
             }
             *unit = ProgramUnit { lpn, old };
         }

@@ -188,6 +188,7 @@ impl Drive {
                 }
                 Some(Reclaim::Retire(block)) => self.nand.retire(block),
                 // Perhaps a map job can be had now.
+                Some(Reclaim::Evict(_)) => panic!("it is no cache"),
                 Some(Reclaim::AwaitsTrims) => match self.map.next_map_job() {
                     Some(MapJob::Program { plan, units, .. }) => {
                         let content = |position| {

@@ -48,6 +48,7 @@ pub fn config() -> FtlConfig {
         handles: 1,
         isolation: Isolation::Initial,
         slc_cache: None,
+        cache: None,
         seed: 1,
     }
 }

@@ -169,6 +169,7 @@ impl HostFtl {
                     self.reset_line(line, true);
                     self.read_only |= self.ftl.worn_out();
                 }
+                Reclaim::Evict(_) => unreachable!("it is no cache"),
                 Reclaim::AwaitsTrims => return self.write_map(),
             }
             self.moved = true;

@@ -30,6 +30,7 @@ pub(super) fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig 
         handles: 1,
         isolation: Isolation::Initial,
         slc_cache: None,
+        cache: None,
         seed: config.uuid,
     }
 }

@@ -397,6 +397,7 @@ fn blank_ftl() -> FtlConfig {
         handles: 0,
         isolation: Isolation::Initial,
         slc_cache: None,
+        cache: None,
         seed: 0,
     }
 }

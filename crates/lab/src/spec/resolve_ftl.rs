@@ -149,7 +149,7 @@ fn kept_blocks(ftl: &FtlConfig) -> u32 {
 
 /// GC must be able to free a block: refuses a user capacity that leaves a die too few spare blocks.
 fn check_spare(draft: &Draft, values: &Values, translated: &Translated) -> Result<(), SpecError> {
-    let (ftl, layout, whose) = (&draft.drive.ftl, &translated.layout, translated.words());
+    let (ftl, layout, whose) = (&translated.ftl(&draft.drive), &translated.layout, translated.words());
     if let Some(log_blocks) = ftl.map.log_blocks() {
         let (user_max, kept) = LogBlock::sizes(ftl, layout);
         let blocks = u64::from(layout.blocks_per_die);

@@ -4,11 +4,14 @@ use super::draft::Draft;
 use super::error::SpecError;
 use super::resolve_media::NO_COPIES;
 use super::schema::Fallback::Empty;
-use super::schema::{Kind, Values, count, keys};
+use super::schema::{Kind, Typed, Values, count, keys};
 use super::table::{Fields, Table};
-use pellucid_device::{Feedback, Namespace};
+use super::value::Quantity;
+use pellucid_device::{CacheConfig, DeviceConfig, Feedback, Guarantee, Namespace};
 use pellucid_flash::{Layout, Vector};
-use pellucid_ftl::{ChunkConfig, Management, WriteFailure, ZoneConfig};
+use pellucid_ftl::{
+    CacheMap, ChunkConfig, Eviction, FtlConfig, Management, Map, Separation, WriteFailure, ZoneConfig,
+};
 use pellucid_media::{MediaConfig, StoreKind};
 use std::ops::Range;
 use strum::{EnumString, VariantNames};
@@ -26,6 +29,7 @@ pub(crate) enum InterfaceWord {
     Fdp,
     OpenChannel,
     Zoned,
+    Cache,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
@@ -90,6 +94,16 @@ pub(crate) const ZONED: Fields = &[
     ("stage", "Superpages of the write staging buffer; default active_max + two for each die"),
     ("buffer", "Whether the staging buffer survives a power cut: volatile, protected; default volatile"),
 ];
+pub(crate) const CACHE: Fields = &[
+    ("interface", "cache: blocks of a larger backing store, clean or dirty (solid-state cache)"),
+    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
+    ("address_space", "Size of the largest backing store that it can serve"),
+    ("eviction", "Silent eviction: se-util (log and copies apart), se-merge (together); default se-util"),
+    (
+        "guarantee",
+        "What a power cut leaves: flush (what a flush came after), write-dirty (dirty data and evictions at once); default flush",
+    ),
+];
 /// Erases at which an unlimited part counts as worn, for the wear index: the rating of MLC of the first open-channel drives.
 const RATED_ERASES: u32 = 3000;
 
@@ -122,12 +136,14 @@ fn namespace(
         InterfaceWord::Block | InterfaceWord::Fdp => BLOCK,
         InterfaceWord::OpenChannel => OPEN_CHANNEL,
         InterfaceWord::Zoned => ZONED,
+        InterfaceWord::Cache => CACHE,
     })?;
     let blocks = share(table)?;
     let media = &mut draft.drive.media;
     match interface {
         InterfaceWord::Block | InterfaceWord::Fdp => {
-            let several = draft.drive.namespaces.iter().any(|n| matches!(n, Namespace::Block { .. }));
+            let is_mapped = |n: &Namespace| matches!(n, Namespace::Block { .. } | Namespace::Cache { .. });
+            let several = draft.drive.namespaces.iter().any(is_mapped);
             if several && draft.drive.ftl.capacity_bytes.is_some() {
                 return Err(table.refuse(
                     "interface",
@@ -140,6 +156,7 @@ fn namespace(
             }
             Ok(Namespace::Block { blocks })
         }
+        InterfaceWord::Cache => cache(table, blocks, layout, &draft.drive.ftl),
         InterfaceWord::Zoned => {
             media.metadata_bytes = Vector::METADATA_BYTES as u32;
             zoned(table, blocks, layout)
@@ -149,6 +166,32 @@ fn namespace(
             open_channel(table, blocks, layout, media)
         }
     }
+}
+
+fn cache(table: &Table, blocks: Range<u32>, layout: &Layout, ftl: &FtlConfig) -> Result<Namespace, SpecError> {
+    for (ok, allowed) in [
+        (ftl.map == Map::Page, "another one, or cache with drive.ftl.map = \"page\""),
+        (ftl.handles == 1, "another one, or cache with drive.ftl.handles = 1"),
+        (ftl.slc_cache.is_none(), "another one, or cache with drive.ftl.slc_cache.blocks = 0"),
+        (ftl.separation != Separation::Frequency, "another one, or cache with drive.ftl.separation of off or collected"),
+    ] {
+        if !ok {
+            return Err(table.refuse("interface", allowed));
+        }
+    }
+    let unit = u64::from(layout.unit_bytes);
+    let kind = Kind::Unit(Quantity::Size, unit, CacheConfig::ADDRESS_UNITS_MAX * unit);
+    let bytes = match table.field("address_space", kind)? {
+        Some(Typed::Whole(bytes)) if bytes.is_multiple_of(unit) => bytes,
+        Some(_) => return Err(table.refuse("address_space", format!("whole mapping units of {unit} bytes"))),
+        None => return Err(table.refuse("address_space", kind.allowed())),
+    };
+    let cache = CacheConfig {
+        address_sectors: bytes / u64::from(layout.sector_bytes),
+        eviction: table.word("eviction", Some(Eviction::SeUtil))?,
+        guarantee: table.word("guarantee", Some(Guarantee::Flush))?,
+    };
+    Ok(Namespace::Cache { blocks, cache })
 }
 
 /// The blocks of every die that a namespace has: as many as it asks for, of those that are left; the last may take the rest.
@@ -281,22 +324,41 @@ pub(crate) struct Translated {
     namespace: Option<usize>,
     /// Whether they are all of the drive's.
     whole: bool,
+    /// What it asks of translation, if it is a cache.
+    cache: Option<CacheConfig>,
 }
 
 impl Translated {
+    /// Translation of these blocks.
+    pub fn ftl(&self, drive: &DeviceConfig) -> FtlConfig {
+        let mut ftl = drive.ftl.clone();
+        if let Some(cache) = self.cache {
+            let per_unit = u64::from(self.layout.sectors_per_unit);
+            let address_units = (cache.address_sectors / per_unit) as u32;
+            ftl.cache = Some(CacheMap { address_units, eviction: cache.eviction });
+            ftl.separation = cache.eviction.separation();
+        }
+        ftl
+    }
+
     /// Of the smallest block namespace; `None` if there is none.
     pub fn find(namespaces: &[Namespace], layout: &Layout) -> Option<Translated> {
         if namespaces.is_empty() {
-            return Some(Translated { layout: layout.clone(), namespace: None, whole: true });
+            return Some(Translated { layout: layout.clone(), namespace: None, whole: true, cache: None });
         }
         let all = namespaces.iter().enumerate();
-        let block = all.filter(|(_, namespace)| matches!(namespace, Namespace::Block { .. }));
+        let is_mapped = |n: &Namespace| matches!(n, Namespace::Block { .. } | Namespace::Cache { .. });
+        let block = all.filter(|(_, namespace)| is_mapped(namespace));
         let (index, smallest) = block.min_by_key(|(_, namespace)| namespace.blocks().len())?;
         let blocks = smallest.blocks().len() as u32;
         Some(Translated {
             layout: layout.with_blocks_per_die(blocks),
             namespace: Some(index),
             whole: blocks == layout.blocks_per_die,
+            cache: match smallest {
+                Namespace::Cache { cache, .. } => Some(*cache),
+                _ => None,
+            },
         })
     }
 

@@ -1,0 +1,212 @@
+//! Small caches, made by hand.
+
+use pellucid_device::{
+    Arbitration, CacheConfig, Completes, DataBuffer, DeviceConfig, DieOrder, Firmware, FirmwareModel,
+    Guarantee, HostInterface, Namespace, Priorities, Scheduler, StepCost, WritePolicy,
+};
+use pellucid_flash::{Geometry, Nanos, Rng};
+use pellucid_ftl::{
+    Durability, Eviction, FtlConfig, Isolation, Map, Placement, Separation, Victim, WearLevelling,
+};
+use pellucid_media::{Cell, Faults, Keep, MediaConfig, StoreKind, Timing};
+
+/// What differs from one cache to the next.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub channels: u32,
+    pub blocks: u32,
+    pub unit_bytes: u32,
+    pub keeps_data: bool,
+    pub faulty: bool,
+    pub checkpoint_every: u64,
+    pub gc_high: u32,
+    pub entries: u32,
+    pub retain: bool,
+    pub guarantee: Guarantee,
+    pub eviction: Eviction,
+    /// Blocks of the backing store that are used.
+    pub span: u32,
+    /// Of 100 writes, how many are dirty.
+    pub dirty_share: u64,
+    pub seed: u64,
+}
+
+impl Shape {
+    /// One die, few blocks.
+    pub fn small() -> Shape {
+        Shape {
+            channels: 1,
+            blocks: 16,
+            unit_bytes: 4096,
+            keeps_data: false,
+            faulty: false,
+            checkpoint_every: 64,
+            gc_high: 0,
+            entries: 16,
+            retain: true,
+            guarantee: Guarantee::Flush,
+            eviction: Eviction::SeUtil,
+            span: 400,
+            dirty_share: 40,
+            seed: 7,
+        }
+    }
+
+    pub fn random(seed: u64) -> Shape {
+        let mut rng = Rng::stream(seed, "shape");
+        let mut one_of = |of: &[u32]| of[rng.below(of.len() as u64) as usize];
+        Shape {
+            channels: one_of(&[1, 2, 3]),
+            blocks: one_of(&[16, 20, 32]),
+            unit_bytes: one_of(&[1024, 2048, 4096]),
+            keeps_data: one_of(&[0, 1]) == 1,
+            faulty: one_of(&[0, 0, 1]) == 1,
+            checkpoint_every: one_of(&[0, 64, 1000]).into(),
+            gc_high: one_of(&[0, 4]),
+            entries: one_of(&[8, 16, 60]),
+            retain: one_of(&[0, 1]) == 1,
+            guarantee: if one_of(&[0, 1]) == 1 { Guarantee::WriteDirty } else { Guarantee::Flush },
+            eviction: if one_of(&[0, 1]) == 1 { Eviction::SeUtil } else { Eviction::SeMerge },
+            span: one_of(&[500, 2_000, 6_000]),
+            dirty_share: one_of(&[5, 40, 80]).into(),
+            seed,
+        }
+    }
+
+    fn faults(&self) -> Faults {
+        match self.faulty {
+            true => Faults { program_fail: 0.002, erase_fail: 0.002, read_fail: 0.005, ..Faults::default() },
+            false => Faults::default(),
+        }
+    }
+}
+
+/// A cache of an address space of 1 GiB.
+pub fn config(shape: &Shape) -> DeviceConfig {
+    let cache = CacheConfig {
+        address_sectors: 1 << 21,
+        eviction: shape.eviction,
+        guarantee: shape.guarantee,
+    };
+    DeviceConfig {
+        media: MediaConfig {
+            geometry: Geometry {
+                channels: shape.channels,
+                ways: 1,
+                dies: 1,
+                planes: 1,
+                blocks: shape.blocks,
+                pages: 16,
+                page_bytes: 4096,
+                spare_bytes: 64,
+                sector_bytes: 512,
+                unit_bytes: shape.unit_bytes,
+                multi_plane: false,
+                one_shot_pages: 1,
+            },
+            cell: Cell::Slc,
+            slc_mode: false,
+            independent_plane_reads: false,
+            slc_blocks: None,
+            timing: Timing {
+                read_ns: vec![Nanos::from_us(50)],
+                program_ns: vec![Nanos::from_us(200)],
+                erase_ns: Nanos::from_ms(1),
+                die_spread: 0.02,
+                op_spread: 0.02,
+                op_deviation_ns: Nanos(0),
+                channel_bytes_per_second: 400_000_000,
+                command_ns: Nanos(200),
+                status_ns: Nanos(100),
+                suspend_ns: None,
+                suspend_erase_ns: Nanos::ZERO,
+                resume_ns: Nanos::ZERO,
+            },
+            endurance: None,
+            faults: shape.faults(),
+            store: if shape.keeps_data { StoreKind::Ram } else { StoreKind::None },
+            metadata_bytes: 0,
+            save_bytes: 0,
+            keep: Keep::default(),
+            integrity: Default::default(),
+            seed: shape.seed,
+        },
+        ftl: FtlConfig {
+            map: Map::Page,
+            over_provisioning: 0.5,
+            capacity_bytes: None,
+            victim: Victim::Greedy,
+            placement: Placement::ChannelFirst,
+            separation: Separation::Collected,
+            gc_low_blocks: 1,
+            gc_high_blocks: shape.gc_high,
+            gc_pacing: false,
+            gc_parallel: 8,
+            copyback: false,
+            wear: WearLevelling { dynamic: true, static_gap: None },
+            durability: Durability::Journal { checkpoint_every: shape.checkpoint_every },
+            handles: 1,
+            isolation: Isolation::Initial,
+            slc_cache: None,
+            cache: None,
+            seed: shape.seed,
+        },
+        namespaces: vec![Namespace::Cache { blocks: 0..shape.blocks, cache }],
+        host: HostInterface {
+            queues: 1,
+            arbitration: Arbitration::RoundRobin,
+            commands_max: 64,
+            in_order: false,
+            dma_unit_bytes: shape.unit_bytes,
+            link_bytes_per_second: 2_000_000_000,
+            dma_overhead_ns: Nanos(20),
+            fetch_ns: Nanos(500),
+            dma_latency_ns: Nanos(500),
+            dma_request_ns: Nanos(0),
+            complete_ns: Nanos(300),
+            completes: Completes::Firmware,
+        },
+        firmware: Firmware {
+            model: FirmwareModel::Tasks,
+            turn: StepCost::default(),
+            visit: StepCost::default(),
+            poll: StepCost::default(),
+            register: StepCost::default(),
+            word: StepCost::default(),
+            spread: 0.0,
+            clock_mhz: 1000,
+            fetch: StepCost { cycles: 300, fixed_ns: 0 },
+            slice: StepCost { cycles: 300, fixed_ns: 0 },
+            dma: StepCost::default(),
+            issue: StepCost { cycles: 200, fixed_ns: 0 },
+            status: StepCost::default(),
+            arrival: StepCost::default(),
+            complete: StepCost { cycles: 100, fixed_ns: 0 },
+        },
+        buffer: DataBuffer {
+            entries: shape.entries,
+            read_entries: 0,
+            write: WritePolicy::WriteBack,
+            retain: shape.retain,
+            dirty_high: 0.5,
+        },
+        scheduler: Scheduler {
+            priorities: Priorities { status_check: 1, read_trigger: 2, erase: 3, write: 4, read_transfer: 5 },
+            order: DieOrder::ReadFirst,
+            suspend: false,
+            suspend_gap_ns: Nanos::ZERO,
+            suspensions_max: None,
+            page_transfers: false,
+            read_retries: 3,
+            refresh_above: None,
+            retry_ns: Nanos::ZERO,
+            queue: 0,
+            drain_ns: Nanos::ZERO,
+            drain_spread: 0.0,
+            fill_spread: 0.0,
+            interconnect_bytes_per_second: 0,
+            decode_ns: Nanos::from_us(1),
+            solver: None,
+        },
+    }
+}

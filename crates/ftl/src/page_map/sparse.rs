@@ -1,0 +1,293 @@
+//! The page map of a cache: which pages are admitted, and which leave.
+//!
+//! To blocks and GC only dirty units are valid: GC copies those, and a block that holds none is emptied. Before it is erased its clean
+//! units leave the table (silent eviction).
+//!
+//! ```text
+//!  admit ─► (evicts a clean page of a full region) ─► pinned ─► stored: clean or dirty ─► place ─► program_ended ─► unpin
+//!  emptied block ─► Reclaim::Evict ─► evicted: its clean pages are absent ─► translation pages that do not know? ─► Reclaim::Erase
+//! ```
+//! What keeps an old version from coming back: a translation page reflects every program below its watermark. A mount takes nothing older
+//! than that from spare areas, and what the page says of a block that was erased since does not count. So a copy may be dropped with
+//! its block as soon as the watermark of its page has passed it; else the page is written first, as for a trim.
+
+use super::PageMap;
+use crate::Durability;
+use crate::block_manager::BlockState;
+use crate::page_map::Settled;
+use crate::translation::{Outdated, Reclaim};
+use pellucid_flash::{BlockId, CacheState, Lpn, Ppa};
+
+/// In the spare area, and in translation pages: the page is dirty.
+const DIRTY: u32 = 1 << 31;
+
+/// Pages of a cache, as reports show them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cached {
+    /// Pages that the cache has at most, all of them dirty.
+    pub pages: u32,
+    /// Pages that are clean.
+    pub clean: u32,
+    /// Pages that are dirty.
+    pub dirty: u32,
+    /// Bytes of memory for the table.
+    pub table_bytes: u64,
+}
+
+impl PageMap {
+    /// What a cache holds; `None`: it is no cache.
+    pub fn cached(&self) -> Option<Cached> {
+        self.table.sparse().map(|sparse| Cached {
+            pages: self.held,
+            clean: sparse.clean(),
+            dirty: sparse.dirty(),
+            table_bytes: self.table.memory_bytes(),
+        })
+    }
+
+    /// The state of a page; its data may be in the buffer.
+    pub fn state_of(&self, lpn: Lpn) -> CacheState {
+        self.table.sparse().map_or(CacheState::Absent, |sparse| sparse.state(lpn))
+    }
+
+    /// The first dirty page at or behind `from`.
+    pub fn next_dirty(&self, from: Lpn) -> Option<Lpn> {
+        self.table.sparse()?.next_dirty(from)
+    }
+
+    /// Admits a write of `lpn`: it has a slot until [`PageMap::unpin`]. `false`: there is no space that evictions could make.
+    pub fn admit(&mut self, lpn: Lpn, dirty: bool) -> bool {
+        let Some(sparse) = self.table.sparse() else { return false };
+        let promised = sparse.dirty() + self.promised;
+        if dirty && sparse.state(lpn) != CacheState::Dirty && promised >= self.held {
+            return false;
+        }
+        while let Some(sparse) = self.table.sparse_mut()
+            && !sparse.pin(lpn)
+        {
+            let Some(clean) = sparse.evictable(lpn) else { return false };
+            self.drop_clean(clean);
+        }
+        self.promised += u32::from(dirty);
+        true
+    }
+
+    /// An admitted write has brought its data (`true`), or will not.
+    pub fn stored(&mut self, lpn: Lpn, dirty: bool, ok: bool) {
+        self.promised -= u32::from(dirty);
+        if ok && let Some(sparse) = self.table.sparse_mut() {
+            sparse.set_state(lpn, if dirty { CacheState::Dirty } else { CacheState::Clean });
+        }
+    }
+
+    /// An admitted write is on the media, or was given up.
+    pub fn unpin(&mut self, lpn: Lpn) {
+        if let Some(sparse) = self.table.sparse_mut() {
+            sparse.unpin(lpn);
+        }
+    }
+
+    /// A dirty page becomes clean. `buffered`: its newest data have no place yet; then the copy on the media is needed as before.
+    pub fn clean(&mut self, lpn: Lpn, buffered: bool) -> bool {
+        let was_dirty = self.state_of(lpn) == CacheState::Dirty;
+        if was_dirty && let Some(sparse) = self.table.sparse_mut() {
+            sparse.set_state(lpn, CacheState::Clean);
+            let ppa = sparse.get(lpn);
+            if !buffered && ppa.is_some() && self.is_valid(ppa) {
+                self.not_needed(ppa);
+            }
+        }
+        was_dirty
+    }
+
+    /// The copy at `ppa` stays where it is, and nobody minds when it goes.
+    fn not_needed(&mut self, ppa: Ppa) {
+        self.table.set_invalid(ppa);
+        let block = self.layout.block_of(ppa);
+        self.blocks.remove_valid(block);
+        if self.blocks.state(block) == BlockState::Victim {
+            if self.blocks.valid(block) == 0 {
+                self.gc.note_emptied(block);
+            }
+            self.gc.went_on(&mut self.blocks, block);
+        }
+    }
+
+    /// A page becomes absent because the host says so. What was dropped silently could come back with the power, so that is written
+    /// down too. Whether it was there.
+    pub fn evict(&mut self, lpn: Lpn) -> bool {
+        let was = self.state_of(lpn) != CacheState::Absent;
+        let old = self.copy_of(lpn);
+        if let Some(sparse) = self.table.sparse_mut().filter(|_| was) {
+            sparse.set_state(lpn, CacheState::Absent);
+        }
+        self.table.set(lpn, Ppa::NONE);
+        self.pages.dirty(self.page_of(lpn), self.sequence);
+        self.keep_until_saved(old);
+        self.invalidate(old, Outdated::Trimmed);
+        was
+    }
+
+    /// A clean page leaves the table.
+    fn drop_clean(&mut self, lpn: Lpn) {
+        let old = self.copy_of(lpn);
+        self.counters.evicted_units += 1;
+        self.table.set(lpn, Ppa::NONE);
+        if self.must_say(lpn, self.sequence) {
+            self.pages.dirty(self.page_of(lpn), self.sequence);
+            self.keep_until_saved(old);
+        }
+    }
+
+    /// A clean page that cannot be read leaves the table, unless a write of it is under way. Whether it has.
+    pub fn drop_if_unpinned(&mut self, lpn: Lpn) -> bool {
+        let leaves = self.table.sparse().is_some_and(|sparse| !sparse.is_pinned(lpn));
+        if leaves {
+            self.drop_clean(lpn);
+        }
+        leaves
+    }
+
+    /// Whether a power cut could bring back a version of the page that is older than a write that begins now.
+    pub fn may_come_back(&self, lpn: Lpn) -> bool {
+        self.state_of(lpn) != CacheState::Absent
+            || !self.gc.emptied().is_empty()
+            || self.pages.is_dirty(self.page_of(lpn))
+    }
+
+    /// Whether the media do not know yet that a page has no copy that was programmed before `sequence`, and would bring an older one back.
+    fn must_say(&self, lpn: Lpn, sequence: u64) -> bool {
+        self.config.durability != Durability::Volatile && self.pages.watermark(self.page_of(lpn)) < sequence
+    }
+
+    /// Emptied blocks give up their clean units first. What to do before the next erase, if anything.
+    pub(super) fn evict_emptied(&mut self) -> Option<Reclaim> {
+        let sparse = self.table.sparse()?;
+        let holds_clean = |block: &&BlockId| sparse.present(block.0) > 0;
+        let waits = |block: &&BlockId| !self.evicting.contains(block);
+        let next = self.gc.emptied().iter().filter(holds_clean).find(waits).copied();
+        if let Some(block) = next {
+            self.evicting.push(block);
+            return Some(Reclaim::Evict(block));
+        }
+        let all_wait = self.gc.emptied().iter().all(|block| self.evicting.contains(block));
+        all_wait.then_some(Reclaim::AwaitsTrims)
+    }
+
+    /// The units of an emptied block are of these pages, in their order: those that lie there still are dropped.
+    pub fn evicted(&mut self, block: BlockId, pages: impl Iterator<Item = Option<Lpn>>) {
+        let first = self.layout.ppa(block, 0).0;
+        let closed = self.blocks.closed_at(block);
+        for (ppa, mark) in (first..).map(Ppa).zip(pages) {
+            if let Some(lpn) = mark.map(|mark| self.named(mark)).filter(|lpn| lpn.0 < self.user_units)
+                && self.copy_of(lpn) == ppa
+            {
+                self.drop_of_block(lpn, block, closed);
+            }
+        }
+        // What cannot be read is found by looking for it.
+        while let Some(sparse) = self.table.sparse()
+            && sparse.present(block.0) > 0
+        {
+            let lies_there = |ppa: Ppa| ppa.is_some() && self.layout.block_of(ppa) == block;
+            let Some(lpn) = sparse.iter().find(|slot| lies_there(slot.ppa)).map(|slot| slot.lpn) else { break };
+            self.drop_of_block(lpn, block, closed);
+        }
+        self.evicting.retain(|&b| b != block);
+    }
+
+    fn drop_of_block(&mut self, lpn: Lpn, block: BlockId, closed: u64) {
+        self.counters.evicted_units += 1;
+        self.table.set(lpn, Ppa::NONE);
+        if self.must_say(lpn, closed) {
+            self.pages.dirty(self.page_of(lpn), self.sequence);
+            self.blocks.set_last_trim(block, self.pages.last_trim());
+        }
+    }
+}
+
+impl PageMap {
+    /// Panics where the table of a cache and the valid units disagree.
+    pub(super) fn check_sparse(&self) {
+        let Some(sparse) = self.table.sparse() else { return };
+        sparse.check();
+        for slot in sparse.iter().filter(|slot| slot.ppa.is_some() && !slot.is_pinned()) {
+            assert_eq!(self.is_valid(slot.ppa), slot.state == CacheState::Dirty, "what is kept of {slot:?}");
+        }
+    }
+}
+
+/// What the media say of a cache.
+impl PageMap {
+    /// The page that is meant where a spare area, or a translation page, says this of a cache.
+    #[inline]
+    pub(crate) fn without_state(&self, mark: Lpn) -> Lpn {
+        match self.table.sparse() {
+            Some(_) if mark != Lpn::NONE => Lpn(mark.0 & !DIRTY),
+            _ => mark,
+        }
+    }
+
+    /// What the spare area of the copy of `lpn` at `ppa` says.
+    #[inline]
+    pub fn mark(&self, lpn: Lpn, ppa: Ppa) -> Lpn {
+        let dirty = self.table.sparse().is_some() && lpn.0 < self.user_units && self.is_valid(ppa);
+        if dirty { Lpn(lpn.0 | DIRTY) } else { lpn }
+    }
+
+    /// The content of the translation page of a region: its pages that have a copy on the media.
+    pub(crate) fn write_region(&self, settled: &Settled, region: u32, out: &mut Vec<u8>) {
+        let Some(sparse) = self.table.sparse() else { return };
+        for slot in sparse.of_region(region) {
+            let ppa = self.settled_copy(settled, slot.lpn);
+            if ppa != Ppa::NONE {
+                let dirty = ppa == Ppa::LOST || self.is_valid(ppa);
+                let page = slot.lpn.0 | if dirty { DIRTY } else { 0 };
+                out.extend_from_slice(&page.to_le_bytes());
+                out.extend_from_slice(&ppa.0.wrapping_add(1).to_le_bytes());
+            }
+        }
+    }
+
+    /// Mount only: takes in what a translation page says, as far as it counts.
+    pub(crate) fn load_region(&mut self, entries: &[u32], counts: impl Fn(Ppa) -> bool) {
+        for &[mark, entry] in entries.as_chunks::<2>().0 {
+            let (lpn, ppa) = (self.without_state(Lpn(mark)), Ppa(entry.wrapping_sub(1)));
+            if entry != 0 && lpn.0 < self.user_units && counts(ppa) {
+                self.restore_copy(Lpn(mark), ppa);
+            }
+        }
+    }
+
+    /// Mount only: the page that `mark` names lies there, in the state that it says. A cache that was cut off may find more pages of a
+    /// region than it has slots; clean ones go first.
+    pub(crate) fn restore_copy(&mut self, mark: Lpn, ppa: Ppa) {
+        let lpn = self.without_state(mark);
+        if let Some(sparse) = self.table.sparse_mut()
+            && !sparse.has_slot_for(lpn)
+            && let Some(clean) = sparse.evictable(lpn)
+        {
+            sparse.replace(clean, Ppa::NONE);
+        }
+        self.table.set(lpn, ppa);
+        if let Some(sparse) = self.table.sparse_mut()
+            && sparse.get(lpn) != Ppa::NONE
+        {
+            sparse.set_state(lpn, if mark.0 & DIRTY != 0 { CacheState::Dirty } else { CacheState::Clean });
+        }
+    }
+
+    /// Mount only: whether `lpn` was trimmed or not is not known. A clean page is absent then; of others the data are lost.
+    pub(crate) fn doubt(&mut self, lpn: Lpn) {
+        let clean = self.table.sparse().is_some_and(|sparse| sparse.state(lpn) == CacheState::Clean);
+        self.table.set(lpn, if clean { Ppa::NONE } else { Ppa::LOST });
+    }
+
+    /// Mount only: whether the copy at `ppa` has to be kept.
+    pub(crate) fn is_needed(&self, lpn: Lpn, ppa: Ppa) -> bool {
+        ppa.is_some()
+            && (self.table.sparse().is_none()
+                || lpn.0 >= self.user_units
+                || self.state_of(lpn) == CacheState::Dirty)
+    }
+}
