@@ -80,7 +80,7 @@ impl Onlooker for &Bar {
         Bar::prepare(self, written_bytes, total_bytes);
     }
 
-    fn look(&mut self, _device: &Device, progress: Progress) -> ControlFlow<()> {
+    fn look(&mut self, _device: Option<&Device>, progress: Progress) -> ControlFlow<()> {
         self.update(progress);
         ControlFlow::Continue(())
     }

@@ -10,13 +10,13 @@ use pellucid_device::{Device, Namespace};
 use pellucid_host::{HostFtlConfig, LayerConfig, Target};
 use pellucid_lab::drive::Oracle;
 use pellucid_lab::experiment::{
-    ExperimentError, execute, execute_on, jobs_summary, precondition_by_trace, stack,
+    ExperimentError, execute, execute_on, execute_on_disk, execute_with_backing, jobs_summary, precondition_by_trace, stack,
 };
 use pellucid_lab::image::{Image, is_image};
 use pellucid_lab::output::{OutputFile, is_replaced};
 use pellucid_lab::report::format::significant;
 use pellucid_lab::report::{EraseCounts, Report};
-use pellucid_lab::spec::{self, Fill, Place, RunSpec, Spec, SpecError};
+use pellucid_lab::spec::{self, BackingKind, Fill, Medium, Place, RunSpec, Spec, SpecError};
 use pellucid_lab::trace::{TraceReader, UnknownFormat};
 use pellucid_lab::workload::Job;
 use std::collections::BTreeMap;
@@ -114,8 +114,18 @@ impl Subject {
         Ok(())
     }
 
+    /// Refuses a disk, where a drive of flash is needed.
+    pub fn need_flash(&self) -> Result<(), Failure> {
+        if self.spec.medium == Medium::Flash {
+            return Ok(());
+        }
+        let message = "a disk, where a drive of flash is expected; allowed: a disk with run, replay and compare";
+        Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)))
+    }
+
     /// The drive itself.
     pub fn device(self) -> Result<Device, Failure> {
+        self.need_flash()?;
         match self.image {
             Some(image) => Ok(image.device(&self.spec)?),
             None => Device::new(&self.spec.drive).map_err(Failure::asked),
@@ -180,6 +190,10 @@ impl Subject {
         let otherwise = self.image.as_ref().and_then(|image| image.aged_otherwise(&spec));
         let mut past = self.image.as_ref().map(Image::past);
         let mut report = match self.image {
+            None if spec.medium == Medium::Disk => execute_on_disk(&spec, jobs, &clock, &mut watcher)?,
+            None if spec.backing.kind == BackingKind::Disk => {
+                execute_with_backing(&spec, jobs, &clock, &mut watcher)?
+            }
             None => execute(&spec, jobs, &clock, &mut watcher)?.1,
             Some(image) if !spec.host.is_empty() => {
                 let device: Device = image.device(&spec)?;

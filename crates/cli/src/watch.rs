@@ -143,10 +143,12 @@ impl Onlooker for &mut Watcher {
         self.bar.prepare(written_bytes, total_bytes);
     }
 
-    fn look(&mut self, device: &Device, progress: Progress) -> ControlFlow<()> {
+    fn look(&mut self, device: Option<&Device>, progress: Progress) -> ControlFlow<()> {
         self.bar.update(progress);
         self.work.requests = progress.requests;
-        if let Some(board) = self.board.as_ref().filter(|board| board.wanted()) {
+        if let Some(board) = self.board.as_ref().filter(|board| board.wanted())
+            && let Some(device) = device
+        {
             board.publish(View {
                 wall: self.began.elapsed(),
                 drives: vec![(self.drive.clone(), device.snapshot())],

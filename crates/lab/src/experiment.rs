@@ -6,8 +6,8 @@
 //! ```
 
 use crate::drive::{
-    self, Ageing, BlockNamespace, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError, Source,
-    Target, Trace, Unwatched,
+    self, Ageing, BlockNamespace, FileWork, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError,
+    Source, Target, Trace, Unwatched,
 };
 use crate::output::{OutputError, OutputFile};
 use crate::report::{HostCost, Report, RequestLog, Workload};
@@ -15,8 +15,8 @@ use crate::spec::{Fill, Origin, Overwrite, Place, RawJob, RawPair, Spec};
 use crate::steadiness;
 use crate::trace::{Format, ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
 use crate::workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
-use pellucid_device::{Device, DeviceConfig};
-use pellucid_host::Tower;
+use pellucid_device::{Device, DeviceConfig, Disk, DiskConfig, DiskStore};
+use pellucid_host::{Pair, Tower};
 use pellucid_media::StoreKind;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -189,6 +189,53 @@ pub fn execute(
     Ok((device, report))
 }
 
+/// Carries out a description on its disk alone.
+pub fn execute_on_disk(
+    spec: &Spec,
+    jobs: &[Job],
+    clock: &dyn Fn() -> f64,
+    onlooker: impl Onlooker,
+) -> Result<Report, ExperimentError> {
+    let log = claim_log(spec)?;
+    let mut disk = disk(spec)?;
+    check_jobs(&disk, spec, jobs)?;
+    let oracle = oracle(spec, &disk, false);
+    measure(&mut disk, spec, jobs, oracle, log, clock, onlooker)
+}
+
+/// Carries out a description with a backing store: its layers use the drive of flash and the disk.
+pub fn execute_with_backing(
+    spec: &Spec,
+    jobs: &[Job],
+    clock: &dyn Fn() -> f64,
+    onlooker: impl Onlooker,
+) -> Result<Report, ExperimentError> {
+    let log = claim_log(spec)?;
+    let mut tower = with_backing(spec)?;
+    check_jobs(&tower, spec, jobs)?;
+    let oracle = oracle(spec, &tower, false);
+    measure(&mut tower, spec, jobs, oracle, log, clock, onlooker)
+}
+
+/// The drive of flash and the disk of a description, under its layers.
+pub fn with_backing(spec: &Spec) -> Result<Tower<Pair<Device, Disk>>, RunError> {
+    let device = Device::new(&config(spec)).map_err(RunError::Device)?;
+    let now = device.now();
+    let pair = Pair::new(device, disk(spec)?, now).map_err(RunError::Layers)?;
+    drive::put_on(&spec.host, pair).map_err(RunError::Layers)
+}
+
+/// The disk of a description. It keeps of a sector what the drive of flash beside it does.
+fn disk(spec: &Spec) -> Result<Disk, RunError> {
+    let drive = config(spec);
+    let store = match drive.media.store {
+        StoreKind::None => DiskStore::Stamps,
+        StoreKind::Unstamped => DiskStore::Nothing,
+        StoreKind::Ram | StoreKind::File(_) => DiskStore::Ram,
+    };
+    Disk::new(&DiskConfig { store, ..spec.backing.disk.clone() }).map_err(RunError::Layers)
+}
+
 /// Where the description asks for it: writes what its trace reads before it writes it, unless it is there.
 pub fn precondition_by_trace(
     device: &mut Device,
@@ -209,7 +256,7 @@ fn wanted(target: &impl Target, spec: &Spec) -> Result<Option<SectorSet>, Experi
         (Fill::Trace, None) => Err(ExperimentError::NoTrace),
         (Fill::Trace, Some(path)) => {
             let (trace, _) = open_trace(target, spec, path)?;
-            let sectors = read_first(trace, target.device().layout().sector_bytes);
+            let sectors = read_first(trace, target.sector_bytes());
             Ok(Some(sectors.map_err(RunError::Trace)?))
         }
     }
@@ -280,17 +327,20 @@ fn seeds(spec: &Spec, jobs: &[Job]) -> BTreeMap<String, u64> {
 }
 
 fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, String), ExperimentError> {
-    let sector_bytes = device.device().layout().sector_bytes;
+    let sector_bytes = device.sector_bytes();
     let Some(path) = &spec.run.trace else {
         if jobs.is_empty() {
             return Err(ExperimentError::NoWork);
         }
         check_jobs(device, spec, jobs)?;
+        if let Some(work) = file_work(device, jobs)? {
+            return Ok((Source::Files(Box::new(work)), jobs_summary(jobs)));
+        }
         let source = Jobs::new(jobs, &device.block_namespaces(), sector_bytes).map_err(RunError::Job)?;
         return Ok((Source::Jobs(source), jobs_summary(jobs)));
     };
     let (shaped, summary) = open_trace(device, spec, path)?;
-    let queues = device.device().config().host.queues;
+    let queues = device.queues();
     let trace = Trace::new(shaped, traced(device), spec.run.closed_loop, sector_bytes, queues);
     Ok((Source::Trace(Box::new(trace)), summary))
 }
@@ -302,7 +352,7 @@ fn traced(target: &impl Target) -> BlockNamespace {
 
 /// The trace of a description, as it suits the drive, and its name with its format.
 fn open_trace(target: &impl Target, spec: &Spec, path: &Path) -> Result<(Shaped, String), ExperimentError> {
-    let sector_bytes = target.device().layout().sector_bytes;
+    let sector_bytes = target.sector_bytes();
     let format: Option<Format> = match &spec.run.format {
         Some(name) => Some(name.parse().map_err(|e| ExperimentError::Format(format!("{e}")))?),
         None => None,
@@ -326,11 +376,11 @@ fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), Exp
     if spec.run.trace.is_some() {
         return Ok(());
     }
-    let queues = target.device().config().host.queues;
+    let queues = target.queues();
     let namespaces = target.block_namespaces();
     for job in jobs {
         let suits = match job.queue < queues {
-            true => Jobs::check(job, &namespaces, target.device().layout().sector_bytes),
+            true => Jobs::check(job, &namespaces, target.sector_bytes()),
             false => {
                 let allowed = format!("0 to {}", queues - 1);
                 Err(JobError::Value { key: "queue", value: job.queue.to_string(), allowed })
@@ -347,8 +397,43 @@ fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), Exp
     Ok(())
 }
 
+/// The threads of a job that works on files; such a job is alone.
+fn file_work(target: &impl Target, jobs: &[Job]) -> Result<Option<FileWork>, ExperimentError> {
+    let Some(job) = jobs.iter().find(|job| job.files.is_some()) else { return Ok(None) };
+    let Some(config) = job.file_set() else { return Ok(None) };
+    let refuse = |key, value: &str, allowed: String| {
+        Err(RunError::Job(JobError::Value { key, value: value.into(), allowed }).into())
+    };
+    let name = config.personality.name();
+    if jobs.len() > 1 {
+        return refuse("rw", name, "a job alone, where threads work on files".into());
+    }
+    let namespaces = target.block_namespaces();
+    let found = match job.namespace {
+        None => namespaces.first(),
+        Some(number) => namespaces.iter().find(|namespace| namespace.number == number),
+    };
+    let namespace = found.copied().unwrap_or_default();
+    match FileWork::new(&config, namespace, target.sector_bytes(), job.queue) {
+        Ok(work) => Ok(Some(work)),
+        Err(sentence) => refuse("rw", name, sentence),
+    }
+}
+
 /// The jobs in one line.
 pub fn jobs_summary(jobs: &[Job]) -> String {
+    if let [job] = jobs
+        && let Some(set) = job.file_set()
+    {
+        return format!(
+            "{}, {} files of {} KiB, {} threads, page cache of {} MiB",
+            set.personality.name(),
+            set.files,
+            set.file_bytes >> 10,
+            set.threads,
+            set.page_cache_bytes >> 20
+        );
+    }
     let one = |job: &Job| {
         let block = job.block[0].min_bytes() as f64 / 1024.0;
         format!("{} bs={}k iodepth={}", job.pattern.name(), block, job.iodepth)

@@ -71,6 +71,10 @@ impl Age {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         description_expected(&self.drive)?;
         let spec = self.spec(global)?;
+        if spec.medium == Medium::Disk {
+            let message = "a disk, which does not age; allowed: a drive of flash";
+            return Err(Failure::asked(anyhow!("{}: {message}", spec.drive_name)));
+        }
         let in_file = match &spec.drive.media.store {
             StoreKind::File(path) => Some(path.clone()),
             StoreKind::None | StoreKind::Unstamped | StoreKind::Ram => None,

@@ -26,10 +26,10 @@ pub fn precondition_stack(
     let filled = (sectors as f64 * what.fill.share()) as u64;
     let mut ageing = Ageing::default();
     if filled > 0 {
-        let bytes = what.written_bytes(filled * u64::from(stack.device().layout().sector_bytes));
+        let bytes = what.written_bytes(filled * u64::from(stack.sector_bytes()));
         ageing = write(stack, what, filled, oracle, Prepared::new(onlooker, bytes))?;
     }
-    stack.device_mut().elapse(what.shelf_seconds());
+    stack.bottom_mut().elapse(what.shelf_seconds());
     Ok(ageing)
 }
 
@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
             self.step()?;
         }
         let Some(tag) = self.idle.pop() else { return Ok(()) };
-        self.prepared.add(u64::from(sectors) * u64::from(self.stack.device().layout().sector_bytes));
+        self.prepared.add(u64::from(sectors) * u64::from(self.stack.sector_bytes()));
         self.version = match &mut self.oracle {
             Some(oracle) => oracle.submit_change(Opcode::Write, lba, sectors),
             None => (self.version + 1) & 0x7fff_ffff,

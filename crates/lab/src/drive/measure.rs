@@ -3,14 +3,16 @@
 use super::namespaces::NamespaceUse;
 use super::target::{HostUse, Target};
 use super::{Jobs, Run, RunError, Source, busy};
+use crate::files::FilesReport;
 use crate::report::format::{duration, percent};
 use crate::report::{
     ByCause, Collection, Drive, EraseCounts, FirmwareModules, GroupResult, HostCost, HostLayer, JobResult,
-    MapCache, MapPages, MediaHealth, Merges, Mount, NamespaceResult, Replay, Report, RequestRecorder,
-    Requests, Series, SlcCache, Span, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
+    MapCache, MapPages, MediaHealth, Merges, Mount, NamespaceResult, PartFigure, PartFigures, Replay, Report,
+    RequestRecorder, Requests, Series, SlcCache, Span, Utilisation, Wear, WearHistogram, Workload,
+    WriteAmplification,
 };
 use pellucid_device::{Counters, Device, FirmwareModule};
-use pellucid_flash::{Cause, Drive as _, Interface, MapReason, Nanos, SimTime};
+use pellucid_flash::{Cause, Drive as _, Figure, FigureKind, Interface, MapReason, Nanos, SimTime};
 use pellucid_ftl::{FtlCounters, MAP_ENTRY_BYTES, Map, MapCounters, MountReport};
 use pellucid_host::HostCounters;
 use std::collections::BTreeMap;
@@ -46,6 +48,10 @@ pub struct Measured {
     pub firmware_busy: [u64; FirmwareModule::COUNT],
     /// What was made of a trace.
     pub replay: Option<Replay>,
+    /// What threads of a file server saw.
+    pub files: Option<FilesReport>,
+    /// What layers and disk counted meanwhile.
+    pub figures: Vec<PartFigures>,
     /// Blocks as they stood at the end; when the drive has come to rest they stand otherwise.
     pub wear: Wear,
     /// The run over time.
@@ -57,26 +63,24 @@ impl Measured {
         if let Some(log) = run.log {
             log.finish().map_err(RunError::Log)?;
         }
-        let (channels, dies, link, firmware) = busy(run.device.device());
+        let (channels, dies, link, firmware) = busy(run.device);
         let since =
             |now: Vec<u64>, before: &[u64]| now.iter().zip(before).map(|(n, b)| n - b).collect::<Vec<_>>();
         let simulated = end.since(run.measured_from);
-        let layout = run.device.device().layout();
+        let (channel_count, die_count) =
+            run.device.flash().map_or((0, 0), |device| (device.layout().channels, device.layout().dies));
         let (jobs, groups) = match &run.source {
             Source::Jobs(jobs) => by_job(jobs, &run.recorders, run.measured_from),
-            Source::Trace(_) => Default::default(),
+            Source::Trace(_) | Source::Files(_) => Default::default(),
         };
         let measured = Measured {
             requests: run.recorders.iter().fold(RequestRecorder::new(), merged).finish(simulated),
             jobs,
             groups,
             simulated,
-            counters: run.device.device().counters().since(&run.before),
-            chunks_by_wrong_bits: since(
-                run.device.device().chunks_by_wrong_bits().to_vec(),
-                &run.wrong_bits_before,
-            ),
-            ftl: run.device.device().ftl_counters().since(&run.ftl_before),
+            counters: super::counters(run.device).since(&run.before),
+            chunks_by_wrong_bits: since(super::wrong_bits(run.device), &run.wrong_bits_before),
+            ftl: super::ftl_counters(run.device).since(&run.ftl_before),
             namespaces: NamespaceUse::all(run.device)
                 .into_iter()
                 .zip(&run.namespaces_before)
@@ -89,13 +93,21 @@ impl Measured {
             firmware_busy: std::array::from_fn(|i| firmware[i] - run.busy_before.3[i]),
             replay: match &run.source {
                 Source::Trace(trace) => Some(Replay::of(trace.shaped())),
-                Source::Jobs(_) => None,
+                Source::Jobs(_) | Source::Files(_) => None,
             },
+            files: match &run.source {
+                Source::Files(files) => Some(files.report(end)),
+                Source::Jobs(_) | Source::Trace(_) => None,
+            },
+            figures: figures(run.device.figures(), &run.figures_before),
             wear: wear(run.device),
-            series: run.series.finish(end, layout.channels, layout.dies),
+            series: run.series.finish(end, channel_count, die_count),
         };
         // An idle time, in which an SLC cache would be folded, is no part of coming to rest.
-        while let Some(next) = run.device.next_event().filter(|_| !run.device.device().waits_to_fold()) {
+        let rests = |target: &T| target.flash().is_some_and(Device::waits_to_fold);
+        // Layers that wake up by the clock never come to rest: a day is enough for the others.
+        let latest = end + Nanos::from_secs(86_400);
+        while let Some(next) = run.device.next_event().filter(|&next| next <= latest && !rests(run.device)) {
             run.device.advance(next);
         }
         Ok(measured)
@@ -180,27 +192,24 @@ pub fn report(
     seeds: BTreeMap<String, u64>,
     host: Option<HostCost>,
 ) -> Report {
-    let device = target.device();
-    let layout = device.layout();
-    let sector = u64::from(layout.sector_bytes);
-    let counters = measured.counters;
-    let (written, programmed) = whole_stack(&counters, measured.host.as_ref());
-    let amplification = amplification(sector, written, programmed, &counters);
-    let ftl = measured.host.map_or(measured.ftl, |host| host.ftl);
-    let block_units = measured.host.map_or(layout.units_per_block, |host| host.units_per_block);
-    let utilisation = utilisation(device, &measured);
-    let all: Vec<u16> = device.block_namespaces().collect();
-    let translated = translated(device, &all, &measured.ftl, &counters);
+    let mut report = match target.flash() {
+        Some(device) => of_flash(device, &measured),
+        None => Report::default(),
+    };
+    if let Some(disk) = target.disk() {
+        let drive = &mut report.drive;
+        let separator = if drive.summary.is_empty() { "" } else { "; backing store: " };
+        drive.summary = format!("{}{separator}{}", drive.summary, disk.summary());
+        if target.flash().is_none() {
+            drive.media_bytes = disk.capacity_bytes();
+            drive.memory_bytes = disk.config().write_cache_bytes;
+        }
+    }
+    report.drive.name = name.into();
+    report.drive.capacity_bytes = target.capacity_bytes();
+    report.drive.sector_bytes = target.sector_bytes();
     Report {
         warnings: warnings(&measured),
-        drive: Drive {
-            name: name.into(),
-            summary: summary(device),
-            capacity_bytes: target.capacity_bytes(),
-            sector_bytes: layout.sector_bytes,
-            media_bytes: layout.media_bytes(),
-            memory_bytes: drive_memory_bytes(device),
-        },
         workload,
         seeds,
         requests: measured.requests.requests,
@@ -210,9 +219,35 @@ pub fn report(
         reads: measured.requests.reads,
         jobs: measured.jobs,
         groups: measured.groups,
-        write_amplification: amplification,
-        collection: collection(&ftl, &counters, block_units),
         wear: measured.wear,
+        host_layer: measured.host.map(|host| host_layer(&host, measured.simulated)),
+        replay: measured.replay,
+        files: measured.files,
+        parts: measured.figures,
+        series: measured.series,
+        ..report
+    }
+}
+
+/// What only a drive of flash has to tell.
+fn of_flash(device: &Device, measured: &Measured) -> Report {
+    let layout = device.layout();
+    let sector = u64::from(layout.sector_bytes);
+    let counters = measured.counters;
+    let (written, programmed) = whole_stack(&counters, measured.host.as_ref());
+    let ftl = measured.host.map_or(measured.ftl, |host| host.ftl);
+    let block_units = measured.host.map_or(layout.units_per_block, |host| host.units_per_block);
+    let all: Vec<u16> = device.block_namespaces().collect();
+    let translated = translated(device, &all, &measured.ftl, &counters);
+    Report {
+        drive: Drive {
+            summary: summary(device),
+            media_bytes: layout.media_bytes(),
+            memory_bytes: drive_memory_bytes(device),
+            ..Drive::default()
+        },
+        write_amplification: amplification(sector, written, programmed, &counters),
+        collection: collection(&ftl, &counters, block_units),
         mount: device.last_mount().map(mount),
         media: MediaHealth {
             read_retries: counters.read_retries,
@@ -221,23 +256,43 @@ pub fn report(
             corrected_bits: counters.corrected_bits,
             miscorrected_chunks: counters.miscorrected_chunks,
             damaged_reads: counters.damaged_reads,
-            chunks_by_wrong_bits: measured.chunks_by_wrong_bits,
+            chunks_by_wrong_bits: measured.chunks_by_wrong_bits.clone(),
             refreshed_blocks: ftl.refreshed,
             retired_blocks: counters.retired_blocks,
             program_failures: counters.program_failures,
             erase_failures: counters.erase_failures,
             suspensions: counters.suspensions,
         },
-        utilisation,
+        utilisation: utilisation(device, measured),
         map_cache: translated.map_cache,
         merges: translated.merges,
         slc_cache: translated.slc_cache,
         namespaces: measured.namespaces.iter().map(|used| namespace(device, used)).collect(),
-        host_layer: measured.host.map(|host| host_layer(&host, measured.simulated)),
-        replay: measured.replay,
-        series: measured.series,
         ..Report::default()
     }
+}
+
+/// Counters since `before`; gauges as they stand.
+fn figures(
+    now: Vec<(&'static str, Vec<Figure>)>,
+    before: &[(&'static str, Vec<Figure>)],
+) -> Vec<PartFigures> {
+    let earlier = |part: usize, figure: &Figure| {
+        let before = before.get(part).map_or(&[][..], |(_, figures)| figures);
+        before.iter().find(|b| b.name == figure.name && b.cause == figure.cause).map_or(0, |b| b.value)
+    };
+    let since = |part: usize, figure: Figure| match figure.kind {
+        FigureKind::Counter => figure.value.saturating_sub(earlier(part, &figure)),
+        FigureKind::Gauge => figure.value,
+    };
+    let part = |(at, (name, figures)): (usize, (&'static str, Vec<Figure>))| PartFigures {
+        part: name.into(),
+        figures: figures
+            .into_iter()
+            .map(|figure| PartFigure { name: figure.name.into(), value: since(at, figure) })
+            .collect(),
+    };
+    now.into_iter().enumerate().map(part).collect()
 }
 
 /// From this share of the reads on, those that found no data are warned of.
@@ -379,7 +434,7 @@ fn slc_cache(
 }
 
 fn wear(target: &impl Target) -> Wear {
-    let device = target.device();
+    let Some(device) = target.flash() else { return Wear::default() };
     let erases: Vec<u32> = device.erase_counts().collect();
     let (factory, grown) = device.bad_blocks();
     Wear {

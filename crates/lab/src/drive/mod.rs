@@ -22,14 +22,14 @@ pub use measure::{Measured, report};
 pub use namespaces::{BlockNamespace, NamespaceUse};
 pub use oracle::{Mismatch, ORACLE_BYTES_PER_SECTOR, Oracle, Promise, fill_images, stamp, version_of};
 pub use precondition::{precondition, precondition_sectors};
-pub use source::{JobName, Jobs, Next, Request, Source, Trace};
-pub use target::{HostUse, Target, put_on};
+pub use source::{FileWork, JobName, Jobs, Next, Request, Source, Trace};
+pub use target::{Bottom, HostUse, Target, put_on};
 
 use crate::report::{RequestLog, RequestRecorder, Sample, TimeSeries};
 use crate::trace::TraceError;
 use crate::workload::JobError;
 use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom};
-use pellucid_flash::{Cause, Command, Completion, Lba, Opcode, SimTime, Status};
+use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Opcode, SimTime, Status};
 use pellucid_ftl::FtlCounters;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -109,6 +109,7 @@ pub struct Run<'a, T: Target = Device> {
     namespaces_before: Vec<NamespaceUse>,
     wrong_bits_before: Vec<u64>,
     host_before: Option<HostUse>,
+    figures_before: Vec<(&'static str, Vec<Figure>)>,
     busy_before: (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule::COUNT]),
     /// By job as it was written; one for a trace.
     recorders: Vec<RequestRecorder>,
@@ -136,12 +137,12 @@ pub trait Onlooker {
     /// Called now and then while the drive is preconditioned: bytes written so far, of so many in all, if that is known.
     fn prepare(&mut self, _written_bytes: u64, _total_bytes: Option<u64>) {}
 
-    /// Called now and then. A break ends the run: what has completed by then is the result.
-    fn look(&mut self, device: &Device, progress: Progress) -> ControlFlow<()>;
+    /// Called now and then, with the drive of flash if there is one. A break ends the run: what has completed by then is the result.
+    fn look(&mut self, device: Option<&Device>, progress: Progress) -> ControlFlow<()>;
 }
 
 impl<F: FnMut(Progress)> Onlooker for F {
-    fn look(&mut self, _device: &Device, progress: Progress) -> ControlFlow<()> {
+    fn look(&mut self, _device: Option<&Device>, progress: Progress) -> ControlFlow<()> {
         self(progress);
         ControlFlow::Continue(())
     }
@@ -152,7 +153,7 @@ impl<F: FnMut(Progress)> Onlooker for F {
 pub struct Unwatched;
 
 impl Onlooker for Unwatched {
-    fn look(&mut self, _device: &Device, _progress: Progress) -> ControlFlow<()> {
+    fn look(&mut self, _device: Option<&Device>, _progress: Progress) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
@@ -201,16 +202,18 @@ impl<'a, T: Target> Run<'a, T> {
         log: Option<RequestLog<Box<dyn Write>>>,
     ) -> Run<'a, T> {
         let start = device.now();
-        let before = device.device().counters();
-        let ftl_before = device.device().ftl_counters();
+        let before = counters(device);
+        let ftl_before = ftl_counters(device);
         let namespaces_before = NamespaceUse::all(device);
         let host_before = device.host();
+        let device_figures = device.figures();
         let series = TimeSeries::new(start, sample(device, start));
-        let busy_before = busy(device.device());
-        let wrong_bits_before = device.device().chunks_by_wrong_bits().to_vec();
+        let busy_before = busy(device);
+        let wrong_bits_before = wrong_bits(device);
         let (results, warming) = match &source {
             Source::Jobs(jobs) => (jobs.results().len(), true),
             Source::Trace(_) => (1, false),
+            Source::Files(_) => (1, true),
         };
         Run {
             device,
@@ -222,6 +225,7 @@ impl<'a, T: Target> Run<'a, T> {
             wrong_bits_before,
             before,
             host_before,
+            figures_before: device_figures,
             busy_before,
             recorders: vec![RequestRecorder::new(); results],
             warming,
@@ -241,7 +245,9 @@ impl<'a, T: Target> Run<'a, T> {
     /// comes to rest.
     pub fn run(mut self, mut onlooker: impl Onlooker) -> Result<Measured, RunError> {
         if onlooker.watches() {
-            self.device.device_mut().watch();
+            if let Some(device) = self.device.flash_mut() {
+                device.watch();
+            }
         }
         let mut now = self.start;
         let mut rounds = 0u32;
@@ -281,7 +287,7 @@ impl<'a, T: Target> Run<'a, T> {
             if rounds.is_multiple_of(LOOK_ROUNDS) {
                 let requests = self.recorders.iter().map(RequestRecorder::requests).sum();
                 let progress = Progress { requests, simulated: SimTime(now.since(self.start).0) };
-                if onlooker.look(self.device.device(), progress).is_break() {
+                if onlooker.look(self.device.flash(), progress).is_break() {
                     break;
                 }
             }
@@ -300,6 +306,7 @@ impl<'a, T: Target> Run<'a, T> {
     fn warmed_at(&self) -> Option<SimTime> {
         match &self.source {
             Source::Jobs(jobs) if self.warming => Some(jobs.measures_from()),
+            Source::Files(files) if self.warming => Some(files.measures_from()),
             _ => None,
         }
     }
@@ -309,12 +316,13 @@ impl<'a, T: Target> Run<'a, T> {
         self.device.advance(at);
         self.warming = false;
         self.measured_from = at;
-        self.before = self.device.device().counters();
-        self.ftl_before = self.device.device().ftl_counters();
+        self.before = counters(self.device);
+        self.ftl_before = ftl_counters(self.device);
+        self.figures_before = self.device.figures();
         self.namespaces_before = NamespaceUse::all(self.device);
-        self.wrong_bits_before = self.device.device().chunks_by_wrong_bits().to_vec();
+        self.wrong_bits_before = wrong_bits(self.device);
         self.host_before = self.device.host();
-        self.busy_before = busy(self.device.device());
+        self.busy_before = busy(self.device);
         self.series = TimeSeries::new(at, sample(self.device, at));
     }
 
@@ -342,6 +350,7 @@ impl<'a, T: Target> Run<'a, T> {
             let next = match &mut self.source {
                 Source::Jobs(jobs) => jobs.next(now),
                 Source::Trace(trace) => trace.next(now).map_err(RunError::Trace)?,
+                Source::Files(files) => files.next(now),
             };
             match next {
                 Next::Now(request) => {
@@ -444,7 +453,7 @@ impl<'a, T: Target> Run<'a, T> {
             let slot = &self.in_flight[tag];
             (slot.owner, slot.lba, slot.sectors)
         };
-        let bytes = u64::from(sectors) * u64::from(self.device.device().layout().sector_bytes);
+        let bytes = u64::from(sectors) * u64::from(self.device.sector_bytes());
         self.last_completion = completion.completed;
         let (counted, result) = match &mut self.source {
             Source::Jobs(jobs) => {
@@ -454,6 +463,10 @@ impl<'a, T: Target> Run<'a, T> {
             Source::Trace(trace) => {
                 trace.completed();
                 (true, 0)
+            }
+            Source::Files(files) => {
+                files.completed(owner, completion.completed);
+                (completion.submitted >= files.measures_from(), 0)
             }
         };
         if counted {
@@ -465,7 +478,7 @@ impl<'a, T: Target> Run<'a, T> {
             }
         }
         if let Some(log) = &mut self.log {
-            let name = if matches!(self.source, Source::Jobs(_)) { result + 1 } else { owner };
+            let name = if matches!(self.source, Source::Trace(_)) { owner } else { result + 1 };
             log.write(lba, sectors, name, completion).map_err(RunError::Log)?;
         }
         if self.oracle.is_some() {
@@ -497,7 +510,24 @@ impl<'a, T: Target> Run<'a, T> {
     }
 }
 
-fn busy(device: &Device) -> (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule::COUNT]) {
+/// What the flash of a target has counted.
+fn counters(target: &impl Target) -> Counters {
+    target.flash().map_or_else(Counters::default, Device::counters)
+}
+
+/// What its translation has decided.
+fn ftl_counters(target: &impl Target) -> FtlCounters {
+    target.flash().map_or_else(FtlCounters::default, Device::ftl_counters)
+}
+
+fn wrong_bits(target: &impl Target) -> Vec<u64> {
+    target.flash().map_or_else(Vec::new, |device| device.chunks_by_wrong_bits().to_vec())
+}
+
+fn busy(target: &impl Target) -> (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule::COUNT]) {
+    let Some(device) = target.flash() else {
+        return (Vec::new(), Vec::new(), [0; 2], [0; FirmwareModule::COUNT]);
+    };
     (
         device.channel_busy().iter().map(|n| n.0).collect(),
         device.die_busy().iter().map(|n| n.0).collect(),
@@ -508,7 +538,7 @@ fn busy(device: &Device) -> (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule:
 
 /// The counters that the time series follows, at a moment before which nothing more happens: what works goes on with it until then.
 fn sample(target: &impl Target, at: SimTime) -> Sample {
-    let device = target.device();
+    let Some(device) = target.flash() else { return Sample::default() };
     let counters = device.counters();
     let sector = u64::from(device.layout().sector_bytes);
     let (written, sectors) = measure::whole_stack(&counters, target.host().as_ref());

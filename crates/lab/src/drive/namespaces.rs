@@ -62,7 +62,7 @@ pub struct NamespaceUse {
 impl NamespaceUse {
     /// Of each namespace; none where the drive has only one.
     pub(super) fn all(target: &impl Target) -> Vec<NamespaceUse> {
-        let device = target.device();
+        let Some(device) = target.flash() else { return Vec::new() };
         let numbers = 0..device.namespaces();
         let of = |number| NamespaceUse {
             number,

@@ -1,6 +1,7 @@
-//! Where requests come from: jobs, or a trace.
+//! Where requests come from: jobs, a trace, or threads that work on files.
 
 use super::namespaces::BlockNamespace;
+use crate::files::{BLOCK_BYTES, BlockRequest, Files, FilesConfig, FilesNext, FilesReport, RequestKind};
 use crate::trace::{Shaped, TraceError};
 use crate::workload::{Generator, Handles, Io, IoLimit, Job, JobError, Rate};
 use pellucid_flash::{Lba, Nanos, Opcode, SimTime};
@@ -442,10 +443,78 @@ impl Trace {
     }
 }
 
+/// A file set whose threads work on a namespace.
+pub struct FileWork {
+    files: Files,
+    namespace: BlockNamespace,
+    /// Sectors of a block of the file system.
+    sectors: u32,
+    queue: u16,
+}
+
+impl FileWork {
+    /// Puts the threads of a job on a namespace. The error is a sentence.
+    pub fn new(
+        config: &FilesConfig,
+        namespace: BlockNamespace,
+        sector_bytes: u32,
+        queue: u16,
+    ) -> Result<FileWork, String> {
+        let capacity = namespace.sectors * u64::from(sector_bytes);
+        let sectors = (BLOCK_BYTES / u64::from(sector_bytes)) as u32;
+        if sectors == 0 {
+            return Err(format!("sectors of {sector_bytes} B; allowed: at most {BLOCK_BYTES} B"));
+        }
+        Ok(FileWork { files: Files::new(config, capacity)?, namespace, sectors, queue })
+    }
+
+    /// The next request at `now`.
+    pub fn next(&mut self, now: SimTime) -> Next {
+        let BlockRequest { token, kind, extent } = match self.files.next(now) {
+            FilesNext::Now(request) => request,
+            FilesNext::At(at) => return Next::At(at),
+            FilesNext::Blocked => return Next::Blocked,
+            FilesNext::End => return Next::End,
+        };
+        let opcode = match kind {
+            RequestKind::Read => Opcode::Read,
+            RequestKind::Write => Opcode::Write,
+            RequestKind::Flush => Opcode::Flush,
+        };
+        Next::Now(Request {
+            opcode,
+            namespace: self.namespace,
+            lba: Lba(u64::from(extent.block) * u64::from(self.sectors)),
+            sectors: extent.count * self.sectors,
+            fua: false,
+            queue: self.queue,
+            handle: 0,
+            owner: token,
+        })
+    }
+
+    /// A request has ended.
+    pub fn completed(&mut self, token: u32, now: SimTime) {
+        self.files.completed(token, now);
+    }
+
+    /// Measuring begins at this moment.
+    pub fn measures_from(&self) -> SimTime {
+        self.files.measures_from()
+    }
+
+    /// What the threads saw.
+    pub fn report(&self, end: SimTime) -> FilesReport {
+        self.files.report(end)
+    }
+}
+
 /// Where the requests of a run come from.
 pub enum Source {
     /// Synthetic jobs.
     Jobs(Jobs),
     /// A trace.
     Trace(Box<Trace>),
+    /// Threads of a file server.
+    Files(Box<FileWork>),
 }

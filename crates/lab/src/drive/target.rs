@@ -1,37 +1,125 @@
-//! What a run works on: a drive, or layers of the host on one.
+//! What a run works on: a drive of flash, a disk, or layers of the host on one or both of them.
 //!
 //! A run is generic over this, so that the plain drive is called without a detour.
 
 use super::namespaces::BlockNamespace;
-use pellucid_device::Device;
-use pellucid_flash::{Cause, Drive, Lba, Nanos, SimTime};
+use pellucid_device::{Device, Disk};
+use pellucid_flash::{Cause, Drive, Figure, Lba, Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
-use pellucid_host::{HostCounters, Layer, LayerConfig, Stack, Tower, ZoneChunks};
+use pellucid_host::{HostCounters, Layer, LayerConfig, Machine, Pair, Stack, Tower, ZoneChunks};
+
+/// What stands at the bottom: a drive of flash, a disk, or both.
+pub trait Bottom: Drive {
+    /// The drive of flash.
+    fn flash(&self) -> Option<&Device> {
+        None
+    }
+    /// The same, to be changed.
+    fn flash_mut(&mut self) -> Option<&mut Device> {
+        None
+    }
+    /// The disk.
+    fn disk(&self) -> Option<&Disk> {
+        None
+    }
+    /// Simulated time.
+    fn now(&self) -> SimTime;
+}
+
+impl Bottom for Device {
+    #[inline]
+    fn flash(&self) -> Option<&Device> {
+        Some(self)
+    }
+
+    #[inline]
+    fn flash_mut(&mut self) -> Option<&mut Device> {
+        Some(self)
+    }
+
+    #[inline]
+    fn now(&self) -> SimTime {
+        Device::now(self)
+    }
+}
+
+impl Bottom for Disk {
+    fn disk(&self) -> Option<&Disk> {
+        Some(self)
+    }
+
+    fn now(&self) -> SimTime {
+        Disk::now(self)
+    }
+}
+
+/// The flash of either, and the disk of either.
+impl<A: Bottom, B: Bottom> Bottom for Pair<A, B> {
+    fn flash(&self) -> Option<&Device> {
+        self.first.flash().or_else(|| self.second.flash())
+    }
+
+    fn flash_mut(&mut self) -> Option<&mut Device> {
+        match self.first.flash_mut() {
+            Some(flash) => Some(flash),
+            None => self.second.flash_mut(),
+        }
+    }
+
+    fn disk(&self) -> Option<&Disk> {
+        self.first.disk().or_else(|| self.second.disk())
+    }
+
+    fn now(&self) -> SimTime {
+        Pair::now(self)
+    }
+}
 
 /// Something that takes block commands, with a drive at the bottom.
 pub trait Target: Drive {
-    /// The drive.
-    fn device(&self) -> &Device;
-    /// The drive.
-    fn device_mut(&mut self) -> &mut Device;
+    /// The drive of flash, if there is one.
+    fn flash(&self) -> Option<&Device>;
+    /// The same, to be changed.
+    fn flash_mut(&mut self) -> Option<&mut Device>;
+    /// The disk, if there is one.
+    fn disk(&self) -> Option<&Disk> {
+        None
+    }
     /// Simulated time.
     fn now(&self) -> SimTime;
+    /// Bytes of a sector.
+    #[inline]
+    fn sector_bytes(&self) -> u32 {
+        match (self.flash(), self.disk()) {
+            (Some(device), _) => device.layout().sector_bytes,
+            (None, Some(disk)) => disk.config().sector_bytes,
+            (None, None) => 512,
+        }
+    }
+    /// Submission queues.
+    fn queues(&self) -> u16 {
+        self.flash().map_or(1, |device| device.config().host.queues)
+    }
     /// The block namespaces that take commands; without one, what a run does is refused.
     fn block_namespaces(&self) -> Vec<BlockNamespace>;
     /// Bytes that can be addressed.
     fn capacity_bytes(&self) -> u64 {
         let sectors: u64 = self.block_namespaces().iter().map(|namespace| namespace.sectors).sum();
-        sectors * u64::from(self.device().layout().sector_bytes)
+        sectors * u64::from(self.sector_bytes())
     }
     /// A command for `lba` will come soon; changes nothing but the simulator's own speed.
     fn prefetch(&self, namespace: u16, lba: Lba);
     /// Whether nothing more can be written: the drive, or the layer above it, has no good blocks left for it.
     fn is_read_only(&self) -> bool {
-        self.device().is_read_only()
+        self.flash().is_some_and(Device::is_read_only)
     }
     /// What the host's layers have done and hold; `None` without layers.
     fn host(&self) -> Option<HostUse> {
         None
+    }
+    /// What layers and disk count, by whose name.
+    fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
+        self.disk().map(|disk| ("disk", disk.figures())).into_iter().collect()
     }
 }
 
@@ -54,13 +142,13 @@ pub struct HostUse {
 
 impl Target for Device {
     #[inline]
-    fn device(&self) -> &Device {
-        self
+    fn flash(&self) -> Option<&Device> {
+        Some(self)
     }
 
     #[inline]
-    fn device_mut(&mut self) -> &mut Device {
-        self
+    fn flash_mut(&mut self) -> Option<&mut Device> {
+        Some(self)
     }
 
     #[inline]
@@ -78,21 +166,58 @@ impl Target for Device {
     }
 }
 
-/// Puts layers on a drive, in the order in which they are given, and lets them start. The error is a sentence.
-pub fn put_on(layers: &[LayerConfig], device: Device) -> Result<Tower<Device>, String> {
-    let now = device.now();
-    Tower::build(device, layers, now)
+/// A disk alone.
+impl Target for Disk {
+    fn flash(&self) -> Option<&Device> {
+        None
+    }
+
+    fn flash_mut(&mut self) -> Option<&mut Device> {
+        None
+    }
+
+    fn disk(&self) -> Option<&Disk> {
+        Some(self)
+    }
+
+    fn now(&self) -> SimTime {
+        Disk::now(self)
+    }
+
+    fn block_namespaces(&self) -> Vec<BlockNamespace> {
+        vec![BlockNamespace { number: 0, sectors: self.config().sectors, handles: 1, base: 0 }]
+    }
+
+    fn prefetch(&self, _namespace: u16, _lba: Lba) {}
 }
 
-impl Target for Tower<Device> {
+/// Puts layers on a drive, in the order in which they are given, and lets them start. The error is a sentence.
+pub fn put_on<D: Bottom>(layers: &[LayerConfig], drive: D) -> Result<Tower<D>, String> {
+    let now = drive.now();
+    Tower::build(drive, layers, now)
+}
+
+impl<D: Bottom> Target for Tower<D> {
     #[inline]
-    fn device(&self) -> &Device {
-        self.bottom()
+    fn flash(&self) -> Option<&Device> {
+        self.bottom().flash()
     }
 
     #[inline]
-    fn device_mut(&mut self) -> &mut Device {
-        self.bottom_mut()
+    fn flash_mut(&mut self) -> Option<&mut Device> {
+        self.bottom_mut().flash_mut()
+    }
+
+    fn disk(&self) -> Option<&Disk> {
+        self.bottom().disk()
+    }
+
+    /// Of layers that have no counters of their own kind in a report, and of the disk.
+    fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
+        let layers =
+            self.layers().filter(|layer| layer.host_ftl().is_none() && layer.zone_chunks().is_none());
+        let disk = self.disk().map(|disk| ("disk", disk.figures()));
+        layers.map(|layer| (layer.name(), Machine::figures(layer))).chain(disk).collect()
     }
 
     #[inline]

@@ -38,6 +38,7 @@ pub use series::{FlowSeries, Sample, Series, TimeSeries};
 pub use tables::{ByCause, ByStage, key};
 pub use text::render_text;
 
+use crate::files::FilesReport;
 use crate::output;
 use pellucid_device::FirmwareModule;
 use pellucid_flash::{Cause, MapReason};
@@ -113,8 +114,39 @@ pub struct Report {
     /// What a replay made of its trace; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
+    /// What threads of a file server saw; absent without them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilesReport>,
+    /// What a disk, and layers of the host without a group of their own, counted; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartFigures>,
     /// The run over time.
     pub series: Series,
+}
+
+/// What a disk or a layer counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PartFigures {
+    /// Its name.
+    pub part: String,
+    /// Its figures.
+    pub figures: Vec<PartFigure>,
+}
+
+/// One figure: what was counted in the run, or how it stands at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PartFigure {
+    /// Its name.
+    pub name: String,
+    /// The value.
+    pub value: u64,
+}
+
+impl PartFigures {
+    /// A figure by its name.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    }
 }
 
 /// What the cached mapping table of a map in flash did.

@@ -205,6 +205,8 @@ pub(crate) fn report() -> Report {
         namespaces: Vec::new(),
         host_layer: None,
         replay: None,
+        files: None,
+        parts: Vec::new(),
         series,
     }
 }

@@ -132,8 +132,21 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
         slc_cache,
         ..NamespaceResult::default()
     }];
-    let report =
-        Report { host_layer, slc_cache, map_cache, merges, replay, jobs, groups, namespaces, ..report() };
+    let files = Some(FilesReport { by_operation: vec![Default::default()], ..FilesReport::default() });
+    let parts = vec![PartFigures { figures: vec![Default::default()], ..PartFigures::default() }];
+    let report = Report {
+        files,
+        parts,
+        host_layer,
+        slc_cache,
+        map_cache,
+        merges,
+        replay,
+        jobs,
+        groups,
+        namespaces,
+        ..report()
+    };
     let json: Value = serde_json::from_str(&report.to_json(true)).unwrap();
     let mut written = BTreeSet::new();
     paths(&json, "", &mut written);

@@ -42,6 +42,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
             labelled(&mut out, width, &format!("where {name} wait"), &stages(direction));
         }
     }
+    files(&mut out, report, width);
     labelled(&mut out, width, "where writes went", &amplification(report));
     labelled(&mut out, width, "collection", &collection(report));
     labelled(&mut out, width, "map cache", &map_cache(report));
@@ -50,10 +51,18 @@ pub fn render_text(report: &Report, width: usize) -> String {
     for namespace in &report.namespaces {
         labelled(&mut out, width, &format!("namespace {}", namespace.number), &one_namespace(namespace));
     }
-    labelled(&mut out, width, "wear", &wear(report));
+    if report.wear.blocks > 0 {
+        labelled(&mut out, width, "wear", &wear(report));
+    }
     labelled(&mut out, width, "busy", &busy(report));
     labelled(&mut out, width, "firmware time", &firmware(report));
     labelled(&mut out, width, "host", &host_layer(report));
+    for part in &report.parts {
+        let figures = part.figures.iter().filter(|figure| figure.value > 0);
+        let words: Vec<String> =
+            figures.map(|figure| format!("{} {}   ", figure.name, count(figure.value))).collect();
+        labelled(&mut out, width, &part.part, &words);
+    }
     labelled(&mut out, width, "failed requests", &errors(report));
     labelled(&mut out, width, "media", &media(report));
     labelled(&mut out, width, "mount", &mount(report));
@@ -285,6 +294,29 @@ fn firmware(report: &Report) -> Vec<String> {
         .filter(|(_, share)| *share > 0.0)
         .map(|(name, share)| format!("{name} {}   ", percent(share)))
         .collect()
+}
+
+/// Operations of files: how many a second, and how long each took.
+fn files(out: &mut String, report: &Report, width: usize) {
+    let Some(files) = &report.files else { return };
+    let mut all = vec![format!(
+        "{} operations/s of mean {}   ",
+        significant(files.operations_per_second),
+        duration(files.mean_ns)
+    )];
+    all.extend(
+        files.page_hit_ratio.map(|ratio| format!("{} of the pages read were in memory   ", percent(ratio))),
+    );
+    all.extend(
+        (files.refused > 0)
+            .then(|| format!("{} left out for want of files or room   ", count(files.refused))),
+    );
+    labelled(out, width, &files.workload, &all);
+    let one = |kind: &crate::files::OperationReport| {
+        let mean = optional(kind.latency.mean_ns, duration);
+        format!("{} {}/s of mean {mean}   ", kind.operation, significant(kind.per_second))
+    };
+    labelled(out, width, "operations", &files.by_operation.iter().map(one).collect::<Vec<_>>());
 }
 
 fn host_layer(report: &Report) -> Vec<String> {

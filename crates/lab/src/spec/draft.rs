@@ -4,14 +4,15 @@
 //! fields of the draft, and the `resolve_*` module of their table puts these together.
 
 use super::document::Row;
+use super::resolve_backing::{BackingKind, Medium};
 use super::resolve_kv::{KeepName, VictimName};
 use super::resolve_run::{Fill, Overwrite, Precondition, RunSpec};
 use super::schema::Typed;
 use crate::trace::AddressPolicy;
 use pellucid_apps::kv::{EngineKind, KvConfig};
 use pellucid_device::{
-    Arbitration, Completes, DataBuffer, DeviceConfig, DieOrder, Firmware, FirmwareModel, HostInterface,
-    Priorities, Scheduler, Solver, StepCost, WritePolicy,
+    Arbitration, Completes, DataBuffer, DeviceConfig, DieOrder, DiskConfig, Firmware, FirmwareModel,
+    HostInterface, Priorities, Scheduler, Solver, StepCost, WritePolicy,
 };
 use pellucid_flash::{Geometry, Nanos};
 use pellucid_ftl::{Durability, FtlConfig, Isolation, MapKind, Placement, Separation, Victim, WearLevelling};
@@ -52,6 +53,10 @@ pub(crate) struct Draft {
     pub weights: Vec<u32>,
     /// 0 channels: there is none.
     pub solver: Solver,
+    pub medium: Medium,
+    pub backing_kind: BackingKind,
+    pub disk: DiskConfig,
+    pub disk_bytes: u64,
     pub layers: Vec<Layer>,
     pub host_ftl: HostFtlConfig,
     pub host_durability: Survives,
@@ -188,6 +193,7 @@ macro_rules! take_word {
 }
 take_word!(
     AddressPolicy,
+    BackingKind,
     Cell,
     Completes,
     DieOrder,
@@ -198,6 +204,7 @@ take_word!(
     Isolation,
     KeepName,
     MapKind,
+    Medium,
     Mode,
     Placement,
     Separation,
@@ -311,6 +318,10 @@ impl Draft {
             arbitration: Turns::RoundRobin,
             weights: Vec::new(),
             solver: Solver { channels: 0, chunk_bytes: 0, chunk_ns: Nanos::ZERO },
+            medium: Medium::Flash,
+            backing_kind: BackingKind::None,
+            disk: DiskConfig::caviar_black(),
+            disk_bytes: 0,
             layers: Vec::new(),
             host_ftl: HostFtlConfig::default(),
             host_durability: Survives::Volatile,

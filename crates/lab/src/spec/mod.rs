@@ -21,6 +21,7 @@ mod document;
 mod draft;
 mod error;
 mod presets;
+mod resolve_backing;
 mod resolve_controller;
 mod resolve_ftl;
 mod resolve_host;
@@ -39,6 +40,7 @@ mod tests;
 pub use document::Origin;
 pub use error::{Place, SpecError};
 pub use presets::{Preset, presets};
+pub use resolve_backing::{Backing, BackingKind, Medium};
 pub use resolve_run::{Fill, Overwrite, Precondition, RawJob, RawPair, RunSpec};
 pub use show::show;
 
@@ -58,6 +60,10 @@ pub struct Spec {
     pub drive: DeviceConfig,
     /// What reports call it: `drive.name`, else the preset's or the file's name.
     pub drive_name: String,
+    /// What the drive is: with [`Medium::Disk`] `drive` is not made.
+    pub medium: Medium,
+    /// The second drive.
+    pub backing: Backing,
     /// What stands above it, nearest the drive first; empty: work is done on the drive itself.
     pub host: Vec<LayerConfig>,
     /// `[host.ftl]`, whether or not such a layer stands above the drive.
@@ -200,6 +206,7 @@ fn schema_keys() -> impl Iterator<Item = &'static Key> {
         resolve_media::KEYS,
         resolve_ftl::KEYS,
         resolve_controller::KEYS,
+        resolve_backing::KEYS,
         resolve_host::KEYS,
         resolve_kv::KEYS,
         resolve_run::KEYS,
@@ -275,9 +282,20 @@ pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecErr
         Some((given, origin)) if !given.is_empty() => drive_name(given, &origin.place)?,
         _ => Path::new(name).file_stem().map_or(name.into(), |stem| named_after(&stem.to_string_lossy())),
     };
-    let values = Values::resolve(schema_keys(), &with_base(own, &paths)?, name)?;
+    let mut whole = with_base(own, &paths)?;
+    if whole.text("drive.kind").is_some_and(|(kind, _)| kind == "disk") {
+        // Keys of flash that have no default have a value all the same, which nobody looks at.
+        let mut flash = Document::parse(NO_FLASH, "disk")?;
+        flash.overlay(whole);
+        whole = flash;
+    }
+    let values = Values::resolve(schema_keys(), &whole, name)?;
     build(&values, drive_name)
 }
+
+/// What stands for the flash of a description that has none.
+const NO_FLASH: &str = "[drive.media]\nchannels = 1\nways = 1\nblocks = 64\npages = 64\npage_size = \"4KiB\"\nsector_size = 512\n\
+    cell = \"slc\"\n[drive.media.timing]\nread = \"1us\"\nprogram = \"1us\"\nerase = \"1us\"\nchannel_rate = \"1GB/s\"\n";
 
 /// Lays `top` over the preset it names, and that over its own, to the end.
 fn with_base(mut top: Document, paths: &[&'static str]) -> Result<Document, SpecError> {
@@ -362,6 +380,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     let translated = resolve_namespaces::Translated::find(&draft.drive.namespaces, &layout);
     resolve_ftl::finish(&mut draft, values, translated.as_ref())?;
     resolve_controller::finish(&mut draft, values, &layout)?;
+    resolve_backing::finish(&mut draft, values)?;
     resolve_host::finish(&mut draft);
     resolve_kv::finish(&mut draft);
     let host = resolve_host::layers(&draft, values)?;
@@ -376,6 +395,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     if let Some(name) = provenance.entries.iter_mut().find(|entry| entry.key == "drive.name") {
         name.value = Value::Text(drive_name.clone()).to_toml();
     }
-    let Draft { drive, host_ftl, kv, precondition, run, .. } = draft;
-    Ok(Spec { drive, drive_name, host, host_ftl, kv, jobs, precondition, run, provenance })
+    let Draft { drive, host_ftl, kv, precondition, run, medium, backing_kind, disk, .. } = draft;
+    let backing = Backing { kind: backing_kind, disk };
+    Ok(Spec { drive, drive_name, medium, backing, host, host_ftl, kv, jobs, precondition, run, provenance })
 }

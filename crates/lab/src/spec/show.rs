@@ -3,7 +3,7 @@
 //! The output stands alone: it names no preset, and resolves to an equal [`Spec`].
 
 use super::value::quote;
-use super::{Entry, Origin, Place, Spec};
+use super::{Entry, Medium, Origin, Place, Spec};
 
 /// The tables with a header of their own; deeper keys are written dotted.
 const TABLES: &[&str] = &[
@@ -18,6 +18,7 @@ const TABLES: &[&str] = &[
     "drive.firmware",
     "drive.buffer",
     "drive.scheduler",
+    "backing",
     "host",
     "host.ftl",
     "host.cpu",
@@ -32,8 +33,12 @@ const APART: &[&str] = &["drive.preset", "job"];
 
 /// Whether an entry need not be written: what nothing is said about stands above no drive.
 fn is_silent(entry: &Entry) -> bool {
-    (entry.key.starts_with("host.") || entry.key.starts_with("kv.")) && entry.origin.place == Place::Default
+    let apart = ["host.", "kv.", "backing.", "drive.kind"];
+    apart.iter().any(|table| entry.key.starts_with(table)) && entry.origin.place == Place::Default
 }
+
+/// Keys of a drive that a disk has too.
+const DISK_KEYS: &[&str] = &["drive.name", "drive.kind", "drive.media.sector_size", "drive.media.store"];
 
 /// Where comments begin, if the line is not longer.
 const COMMENT_COLUMN: usize = 44;
@@ -42,10 +47,17 @@ const COMMENT_COLUMN: usize = 44;
 /// or `default`, or `--set`. Shows what was resolved, not later changes to [`Spec::drive`].
 pub fn show(spec: &Spec) -> String {
     let mut out = String::new();
+    let disk = spec.medium == Medium::Disk;
+    // Of a disk there is no flash to be shown, and all of the disk.
+    let shown = |entry: &Entry| match disk {
+        true if entry.key.starts_with("backing.") => entry.key != "backing.kind",
+        true if entry.key.starts_with("drive.") => DISK_KEYS.contains(&entry.key),
+        _ => !is_silent(entry),
+    };
     for table in TABLES {
         let mut header = Some(*table);
         for entry in
-            spec.provenance.entries.iter().filter(|entry| !APART.contains(&entry.key) && !is_silent(entry))
+            spec.provenance.entries.iter().filter(|entry| !APART.contains(&entry.key) && shown(entry))
         {
             let Some(name) = name_in(table, entry) else { continue };
             if let Some(table) = header.take() {

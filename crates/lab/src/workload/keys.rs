@@ -6,9 +6,10 @@
 
 use super::units::{Amount, UnitError, parse_amount, parse_bytes, parse_time};
 use super::{
-    BlockSize, Dialect, Direction, Distribution, HandleList, HandleSelect, IoLimit, Job, Pattern, Rate,
-    RateProcess, Think, Written, laws,
+    BlockSize, Dialect, Direction, Distribution, FileJob, HandleList, HandleSelect, IoLimit, Job, Pattern,
+    Rate, RateProcess, Think, Written, laws,
 };
+use crate::files::Personality;
 use crate::suggest;
 use pellucid_flash::Nanos;
 use pellucid_ftl::HANDLES_MAX;
@@ -79,7 +80,22 @@ const KEYS: &[KeyDoc] = &[
         "rw",
         &["readwrite"],
         "randrw",
-        "pattern: read, write, trim, rw, trimwrite, and each with rand in front",
+        "pattern: read, write, trim, rw, trimwrite, and each with rand in front; fileserver, webserver, varmail: threads that \
+         work on files, as filebench's",
+    ),
+    key("nfiles", &[], "10000", "fileserver, webserver, varmail: files of the set (default: filebench's)"),
+    key(
+        "meanfilesize",
+        &[],
+        "128k",
+        "fileserver, webserver, varmail: mean size of a file (default: filebench's)",
+    ),
+    key("nthreads", &[], "50", "fileserver, webserver, varmail: threads (default: filebench's)"),
+    key(
+        "page_cache",
+        &[],
+        "2g",
+        "fileserver, webserver, varmail: memory of the host for its page cache (default 2g)",
     ),
     key("bs", &["blocksize"], "4k", "block size; also read,write,trim"),
     key(
@@ -151,6 +167,23 @@ const KEYS: &[KeyDoc] = &[
     ),
 ];
 
+/// Keys that say something of threads that work on files.
+const USED_BY_FILES: &[&str] = &[
+    "name",
+    "rw",
+    "nfiles",
+    "meanfilesize",
+    "nthreads",
+    "page_cache",
+    "runtime",
+    "ramp_time",
+    "randseed",
+    "namespace",
+    "queue",
+    "kb_base",
+    "time_based",
+];
+
 /// What a value should have been.
 pub(super) struct Allowed(String);
 
@@ -181,6 +214,17 @@ pub struct JobBuilder {
     rate_iops: Option<[Rate; 3]>,
     placement: Option<bool>,
     plids: Option<Vec<u16>>,
+    file_keys: FileKeys,
+}
+
+/// Keys of a file set, whatever `rw` is.
+#[derive(Clone, Copy, Debug, Default)]
+struct FileKeys {
+    personality: Option<Personality>,
+    files: Option<u32>,
+    file_bytes: Option<u64>,
+    threads: Option<u32>,
+    page_cache_bytes: Option<u64>,
 }
 
 impl JobBuilder {
@@ -223,9 +267,11 @@ impl JobBuilder {
             handles: HandleList::Off,
             handle_select: HandleSelect::RoundRobin,
             written: Written::default(),
+            files: None,
         };
         JobBuilder {
             job,
+            file_keys: FileKeys::default(),
             dialect,
             kb_base: 1024,
             split: [None, None, None],
@@ -280,7 +326,16 @@ impl JobBuilder {
         let job = &mut self.job;
         match key {
             "name" => job.name = text(value)?,
-            "rw" => job.pattern = pattern(value)?,
+            "rw" => {
+                self.file_keys.personality = Personality::ALL.into_iter().find(|p| p.name() == value);
+                if self.file_keys.personality.is_none() {
+                    job.pattern = pattern(value)?;
+                }
+            }
+            "nfiles" => self.file_keys.files = Some(count(value, base, 10, 100_000_000)? as u32),
+            "meanfilesize" => self.file_keys.file_bytes = Some(bytes_from(value, base, 1)?),
+            "nthreads" => self.file_keys.threads = Some(count(value, base, 1, 4096)? as u32),
+            "page_cache" => self.file_keys.page_cache_bytes = Some(bytes_from(value, base, 1 << 20)?),
             "bs" => set_each(&mut job.block, value, |v| Ok(BlockSize::Fixed(block_bytes(v, base)?)))?,
             "bsrange" => set_each(&mut job.block, value, |v| block_range(v, base))?,
             "bssplit" => set_each(&mut self.split, value, |v| block_split(v, base).map(Some))?,
@@ -405,6 +460,31 @@ impl JobBuilder {
             None => IoLimit::Region,
         };
         job.written.no_effect = self.no_effect(places);
+        let FileKeys { personality, files, file_bytes, threads, page_cache_bytes } = self.file_keys;
+        job.files = personality.map(|personality| FileJob {
+            personality,
+            files,
+            file_bytes,
+            threads,
+            page_cache_bytes,
+        });
+        if job.files.is_none() {
+            let given = [
+                ("nfiles", files.is_some()),
+                ("meanfilesize", file_bytes.is_some()),
+                ("nthreads", threads.is_some()),
+                ("page_cache", page_cache_bytes.is_some()),
+            ];
+            if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
+                return refuse(key, "given", "only with rw = fileserver, webserver or varmail");
+            }
+        } else if job.numjobs > 1 {
+            return refuse(
+                "numjobs",
+                &job.numjobs.to_string(),
+                "1 with threads that work on files; nthreads says how many",
+            );
+        }
         Ok(job)
     }
 
@@ -433,6 +513,13 @@ impl JobBuilder {
         ];
         let without = rules.into_iter().filter(|(_, without, _)| *without);
         let given = without.flat_map(|(keys, _, why)| keys.iter().map(move |&key| (key, why)));
+        if self.file_keys.personality.is_some() {
+            let unused = KEYS.iter().map(|doc| doc.name).filter(|name| !USED_BY_FILES.contains(name));
+            return unused
+                .filter(|key| job.written.has(key))
+                .map(|key| (key, "threads work on files"))
+                .collect();
+        }
         given.filter(|(key, _)| job.written.has(key)).collect()
     }
 
@@ -504,7 +591,8 @@ fn pattern(value: &str) -> Parsed<Pattern> {
     if let Some((_, pattern)) = Pattern::NAMES.iter().find(|(name, _)| *name == value) {
         return Ok(*pattern);
     }
-    let names: Vec<&str> = Pattern::NAMES.iter().map(|(name, _)| *name).collect();
+    let files = Personality::ALL.into_iter().map(Personality::name);
+    let names: Vec<&str> = Pattern::NAMES.iter().map(|(name, _)| *name).chain(files).collect();
     let hint = if value.contains(':') { " (without the :number that fio allows)" } else { "" };
     allowed(format!("{}{hint}", names.join(", ")))
 }
@@ -512,6 +600,14 @@ fn pattern(value: &str) -> Parsed<Pattern> {
 pub(super) fn block_bytes(value: &str, kb_base: u64) -> Parsed<u64> {
     match parse_bytes(value, kb_base)? {
         0 => allowed("more than 0 bytes"),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Bytes, at least `least`.
+fn bytes_from(value: &str, kb_base: u64, least: u64) -> Parsed<u64> {
+    match parse_bytes(value, kb_base)? {
+        bytes if bytes < least => allowed(format!("at least {least} bytes")),
         bytes => Ok(bytes),
     }
 }

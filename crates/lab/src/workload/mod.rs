@@ -91,6 +91,7 @@ pub use placement::{HandleList, HandleSelect, Handles};
 pub use units::{Amount, UnitError, parse_amount, parse_bytes, parse_time};
 pub use written::Written;
 
+use crate::files::{FilesConfig, Personality};
 use pellucid_flash::{Nanos, Opcode};
 
 /// A direction of data, the index of every per-direction setting.
@@ -340,6 +341,41 @@ pub struct Job {
     pub handle_select: HandleSelect,
     /// Where it and its keys were written.
     pub written: Written,
+    /// `rw=fileserver`, `webserver`, `varmail`: threads that work on files, instead of a pattern.
+    pub files: Option<FileJob>,
+}
+
+/// What a job says of a file set; the rest is the personality's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileJob {
+    /// `rw`.
+    pub personality: Personality,
+    /// `nfiles`.
+    pub files: Option<u32>,
+    /// `filesize`.
+    pub file_bytes: Option<u64>,
+    /// `nthreads`.
+    pub threads: Option<u32>,
+    /// `page_cache`.
+    pub page_cache_bytes: Option<u64>,
+}
+
+impl Job {
+    /// The file set of a job that works on one.
+    pub fn file_set(&self) -> Option<FilesConfig> {
+        let job = self.files?;
+        let published = FilesConfig::new(job.personality);
+        Some(FilesConfig {
+            files: job.files.unwrap_or(published.files),
+            file_bytes: job.file_bytes.unwrap_or(published.file_bytes),
+            threads: job.threads.unwrap_or(published.threads),
+            page_cache_bytes: job.page_cache_bytes.unwrap_or(published.page_cache_bytes),
+            seed: self.seed,
+            runtime: Some(self.runtime.unwrap_or(Nanos::from_secs(60))),
+            ramp: self.ramp_time,
+            ..published
+        })
+    }
 }
 
 /// Refuses a job that waits for one that does not stand before it in the list: so it never waits for itself, nor in a circle.
