@@ -10,7 +10,8 @@ use pellucid_device::{Device, Namespace};
 use pellucid_host::{HostFtlConfig, LayerConfig, Target};
 use pellucid_lab::drive::Oracle;
 use pellucid_lab::experiment::{
-    ExperimentError, execute, execute_on, execute_on_disk, execute_with_backing, jobs_summary, precondition_by_trace, stack,
+    ExperimentError, execute, execute_on, execute_on_disk, execute_with_backing, jobs_summary,
+    precondition_by_trace, stack,
 };
 use pellucid_lab::image::{Image, is_image};
 use pellucid_lab::output::{OutputFile, is_replaced};
@@ -119,7 +120,8 @@ impl Subject {
         if self.spec.medium == Medium::Flash {
             return Ok(());
         }
-        let message = "a disk, where a drive of flash is expected; allowed: a disk with run, replay and compare";
+        let message =
+            "a disk, where a drive of flash is expected; allowed: a disk with run, replay and compare";
         Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)))
     }
 

@@ -16,7 +16,7 @@ use pellucid_lab::image;
 use pellucid_lab::output::OutputFile;
 use pellucid_lab::report::EraseCounts;
 use pellucid_lab::report::format::{binary_bytes, count, percent, significant, span};
-use pellucid_lab::spec::{Fill, Spec, SpecText};
+use pellucid_lab::spec::{Fill, Medium, Spec, SpecText};
 use pellucid_media::StoreKind;
 use std::path::PathBuf;
 use std::time::Instant;

@@ -285,13 +285,16 @@ pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecErr
     let mut whole = with_base(own, &paths)?;
     if whole.text("drive.kind").is_some_and(|(kind, _)| kind == "disk") {
         // Keys of flash that have no default have a value all the same, which nobody looks at.
-        let mut flash = Document::parse(NO_FLASH, "disk")?;
+        let mut flash = Document::parse(NO_FLASH, NO_FLASH_NAME)?;
         flash.overlay(whole);
         whole = flash;
     }
     let values = Values::resolve(schema_keys(), &whole, name)?;
     build(&values, drive_name)
 }
+
+/// The name of [`NO_FLASH`] in places.
+const NO_FLASH_NAME: &str = "no flash";
 
 /// What stands for the flash of a description that has none.
 const NO_FLASH: &str = "[drive.media]\nchannels = 1\nways = 1\nblocks = 64\npages = 64\npage_size = \"4KiB\"\nsector_size = 512\n\

@@ -54,7 +54,10 @@ static PRESETS: &[Preset] = &[
         "client-qlc",
         "A client NVMe drive as the Intel SSD 670p: Gen3 x4, four channels of 3D QLC, an SLC cache"
     ),
-    preset!("wd1502faex", "A hard disk, Western Digital Caviar Black of 1.5 TB at 7,200 rpm; for pellucid run"),
+    preset!(
+        "wd1502faex",
+        "A hard disk, Western Digital Caviar Black of 1.5 TB at 7,200 rpm; for pellucid run"
+    ),
 ];
 
 /// All presets.

@@ -40,6 +40,15 @@ fn is_silent(entry: &Entry) -> bool {
 /// Keys of a drive that a disk has too.
 const DISK_KEYS: &[&str] = &["drive.name", "drive.kind", "drive.media.sector_size", "drive.media.store"];
 
+/// Whether somebody said it: it is neither a default nor what stands for the flash of a disk.
+fn is_said(entry: &Entry) -> bool {
+    match &entry.origin.place {
+        Place::Default => false,
+        Place::File { name, .. } => name != super::NO_FLASH_NAME,
+        Place::Set { .. } | Place::Option { .. } => true,
+    }
+}
+
 /// Where comments begin, if the line is not longer.
 const COMMENT_COLUMN: usize = 44;
 
@@ -51,7 +60,7 @@ pub fn show(spec: &Spec) -> String {
     // Of a disk there is no flash to be shown, and all of the disk.
     let shown = |entry: &Entry| match disk {
         true if entry.key.starts_with("backing.") => entry.key != "backing.kind",
-        true if entry.key.starts_with("drive.") => DISK_KEYS.contains(&entry.key),
+        true if entry.key.starts_with("drive.") => DISK_KEYS.contains(&entry.key) || is_said(entry),
         _ => !is_silent(entry),
     };
     for table in TABLES {
