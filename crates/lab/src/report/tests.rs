@@ -108,6 +108,7 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
             "namespaces[].merges" => Some("merges"),
             "namespaces[].slc_cache" => Some("slc_cache"),
             "reads.mapped" | "reads.unmapped" => Some("directions.<direction>"),
+            "files.by_operation[].latency" => Some("directions.<direction>.latency"),
             _ => None,
         };
         if same.is_some() {
