@@ -21,7 +21,7 @@ enum Phase {
     Records,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Commit {
     phase: Phase,
     /// Operations that the next one is for, and those that the running one is for.
@@ -37,6 +37,23 @@ pub(super) struct Commit {
     wanted: bool,
     /// The cache is to be stopped.
     everything: bool,
+}
+
+impl Default for Commit {
+    fn default() -> Commit {
+        Commit {
+            phase: Phase::Idle,
+            waiting: Vec::new(),
+            ops: Vec::new(),
+            left: 0,
+            failed: None,
+            // What an earlier life wrote may not be on the media.
+            changed: [true; 2],
+            slots: Vec::new(),
+            wanted: false,
+            everything: false,
+        }
+    }
 }
 
 impl Commit {
@@ -200,18 +217,19 @@ impl CacheManager {
     pub(super) fn record_blocks_of(&mut self, op: u32) {
         let (first, end) = (self.ops[op].first, self.ops[op].end);
         let Backend::Block(slots) = &self.backend else { return };
-        let mut last = None;
+        let mut last = [None; 2];
         for block in first..end {
             let Some(slot) = slots.find(block) else { continue };
             let sector = slots.layout.record_sector_of(slot);
             let records = &mut self.records;
-            let list = match slots.is_unrecorded(slot) {
+            let is_new = slots.is_unrecorded(slot);
+            let list = match is_new {
                 true => &mut records.queued,
                 // Another write has its record written already.
                 false if records.under_way.contains(&sector) => &mut records.writing,
                 false => continue,
             };
-            if last.replace(sector) != Some(sector) {
+            if last[usize::from(is_new)].replace(sector) != Some(sector) {
                 list.push((sector, op));
                 self.ops[op].left += 1;
             }

@@ -1,11 +1,11 @@
 //! The start: whose cache the flash holds, and what of it counts.
 //!
 //! ```text
-//!  head ─┬─ another store, size or shape ─► refused, nothing written
-//!        ├─ blank, detached, or format ─► new: a solid-state cache is emptied ───────┐
-//!        └─ its own ─► block backend: records; solid-state cache: dirty blocks ─► head: open ─► running
+//!  flushes ─► head ─┬─ another store, size or shape ─► refused, nothing written
+//!                   ├─ blank, detached, or format ─► new: a solid-state cache is emptied ───────┐
+//!                   └─ its own ─► block backend: records; solid-state cache: dirty blocks ─► head: open ─► running
 //! ```
-//! After a crash only dirty blocks count (rule 5 of the [module above](super)); a solid-state cache with durable commands keeps clean ones.
+//! Both drives are flushed first: what is read from them must not be undone by a later loss of power. After a crash only dirty blocks count (rule 5 of the [module above](super)); a solid-state cache with durable commands keeps clean ones.
 //! Where the drives keep stamps instead of data there is no head; a solid-state cache is asked for its dirty blocks all the same.
 
 use super::head::{HEAD_BYTES, Head, Life, decode_records};
@@ -26,6 +26,7 @@ const DIRTY_STATES: u64 = 1 << 12;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
+    Flush,
     Head,
     /// Block backend: records are read.
     Records,
@@ -100,15 +101,32 @@ impl CacheManager {
             layout,
             name: self.config.store.name.clone(),
         };
-        if self.keeps_content() {
-            let (lba, sectors) = self.head_place();
-            let data = self.buffer(sectors.into());
-            return self.send_start(Opcode::Read, lba.0, sectors, data);
+        match (&self.backend, self.keeps_content()) {
+            (Backend::Block(_), false) => self.start.phase = Phase::Running,
+            _ => {
+                self.send_start(Opcode::Flush, 0, 0, Vec::new());
+                self.start.under_way += 1;
+                let part = Part { op: NIL, purpose: Purpose::Start, ..Part::default() };
+                self.send(Side::Backing, part, Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
+            }
         }
-        match &self.backend {
-            Backend::Block(_) => self.start.phase = Phase::Running,
-            Backend::Ssc(_) => self.look_for_dirty(),
+    }
+
+    /// What the drives say from now on stays so.
+    fn drives_flushed(&mut self, status: Status) {
+        if status != Status::Success {
+            return self.fail_start("the cache drive or the backing store cannot be flushed");
         }
+        if self.start.under_way > 0 {
+            return;
+        }
+        if !self.keeps_content() {
+            return self.look_for_dirty();
+        }
+        self.start.phase = Phase::Head;
+        let (lba, sectors) = self.head_place();
+        let data = self.buffer(sectors.into());
+        self.send_start(Opcode::Read, lba.0, sectors, data);
     }
 
     pub(super) fn wait_for_start(&mut self, op: u32) {
@@ -143,6 +161,7 @@ impl CacheManager {
     pub(super) fn start_goes_on(&mut self, part: Part, status: Status, result: u64, data: Vec<u8>) {
         self.start.under_way -= 1;
         match self.start.phase {
+            Phase::Flush => self.drives_flushed(status),
             Phase::Head => self.head_read(status, &data),
             Phase::Records => self.records_read(part, status, &data),
             Phase::Dirty => self.dirty_found(part, status, result, &data),

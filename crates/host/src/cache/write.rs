@@ -252,13 +252,24 @@ impl CacheManager {
         self.fail(part.op, status);
     }
 
-    fn write_backing(&mut self, part: Part, data: Vec<u8>) {
-        let fua = self.keeps_clean() && self.config.mode == CacheMode::WriteThrough;
-        if self.keeps_clean() && !fua {
-            for block in self.blocks_in(part) {
+    /// Whether writes to the backing store are forced: a clean copy is made of them that outlives a crash.
+    fn is_forced(&self) -> bool {
+        self.keeps_clean() && self.config.mode == CacheMode::WriteThrough
+    }
+
+    /// The backing store has newer data than behind its last flush; said when they are there, as a flush that began before may not cover
+    /// them.
+    fn backing_has_newer(&mut self, blocks: std::ops::Range<u64>) {
+        self.commit.backing_changed();
+        if self.keeps_clean() {
+            for block in blocks {
                 self.unflushed[0].insert(self.now, block);
             }
         }
+    }
+
+    fn write_backing(&mut self, part: Part, data: Vec<u8>) {
+        let fua = self.is_forced();
         let part = Part { purpose: Purpose::WriteBacking, ..part };
         let command = Command::new(0, Opcode::Write, Lba(part.lba), part.sectors, data);
         self.send(Side::Backing, part, Command { fua, ..command });
@@ -266,8 +277,12 @@ impl CacheManager {
 
     pub(super) fn backing_written(&mut self, part: Part, status: Status, data: Vec<u8>) {
         let op = part.op;
-        self.commit.backing_changed();
         let blocks = self.blocks_in(part);
+        if self.is_forced() && status == Status::Success {
+            self.commit.backing_changed();
+        } else {
+            self.backing_has_newer(blocks.clone());
+        }
         self.counters.write_arounds += blocks.end - blocks.start;
         if status != Status::Success {
             self.counters.backing_write_errors += 1;
@@ -515,6 +530,9 @@ impl CacheManager {
     }
 
     pub(super) fn trimmed(&mut self, part: Part, status: Status) {
+        if part.purpose == Purpose::TrimBacking {
+            self.backing_has_newer(self.blocks_in(part));
+        }
         match part.purpose {
             Purpose::TrimEvict if status == Status::Success => {
                 self.commit.flash_changed();
@@ -543,15 +561,9 @@ impl CacheManager {
         match step {
             Step::Data if from < to => {
                 self.ops[op].step = Step::Backing;
-                if self.keeps_clean() {
-                    for block in first..end.min(self.blocks) {
-                        self.unflushed[0].insert(self.now, block);
-                    }
-                }
                 let opcode = self.command(op).opcode;
-                let part = Part { purpose: Purpose::TrimBacking, ..part };
+                let part = Part { purpose: Purpose::TrimBacking, sectors: (to - from) as u32, ..part };
                 let command = Command::new(0, opcode, Lba(from), (to - from) as u32, Vec::new());
-                self.commit.backing_changed();
                 self.send(Side::Backing, part, command);
             }
             Step::Backing

@@ -2,10 +2,10 @@
 //! failing drives; both backends and modes.
 
 mod ssc;
-#[allow(dead_code, reason = "crashes follow")]
 mod world;
 
-use world::World;
+use crate::reference::Faults;
+use world::{Crash, World};
 
 fn exercise(world: &mut World, steps: u32) {
     for _ in 0..steps {
@@ -25,5 +25,41 @@ fn it_matches_what_is_known_of_every_sector() {
         exercise(&mut world, 1500);
         world.check();
         assert_eq!(world.failed, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_was_promised_survives_every_crash_at_any_event() {
+    for seed in 100..124 {
+        let mut world = World::new(seed);
+        exercise(&mut world, 100);
+        for event in 0..90u32 {
+            exercise(&mut world, 3);
+            for who in Crash::ALL {
+                if std::env::var("ONLY").is_ok_and(|only| only != format!("{seed}/{event}/{who:?}")) { continue; }
+                let mut crashed = world.clone();
+
+                println!("seed {seed}, event {event}: {who:?}");
+                crashed.crash(who);
+                exercise(&mut crashed, 25);
+                crashed.crash(Crash::ALL[(event % 3) as usize]);
+            }
+        }
+    }
+}
+
+#[test]
+fn lives_of_crashes_and_failing_drives() {
+    for seed in 200..260 {
+        let mut world = World::new(seed);
+        *world.host.drive.first.faults() = Faults { write: 0.01, reset: 0.01, read: 0.01 };
+        world.host.drive.second.faults = Faults { write: 0.01, reset: 0.01, read: 0.01 };
+        for life in 0..12 {
+            println!("seed {seed}, life {life}");
+            exercise(&mut world, 120);
+            let who = Crash::ALL[(seed + life) as usize % 3];
+            world.crash(who);
+        }
+        assert!(world.failed > 0, "seed {seed}");
     }
 }

@@ -99,7 +99,8 @@ impl Ssc {
     fn write(&mut self, command: &Command, dirty: bool) -> Status {
         let blocks = self.blocks(command);
         let new = blocks.clone().filter(|block| !self.now_there.contains_key(block)).count();
-        while self.now_there.len() + new > self.geometry.units as usize {
+        // What a cut brings back may be more.
+        while new > 0 && self.now_there.len() + new > self.geometry.units as usize {
             let kept = |block: &u64| blocks.contains(block);
             if self.now_there.iter().all(|(block, entry)| entry.dirty || kept(block))
                 || !self.evict_silently()

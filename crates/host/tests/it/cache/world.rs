@@ -309,6 +309,7 @@ impl World {
     }
 
     fn ended(&mut self, asked: &Asked, ended: &Completion) {
+        if std::env::var("TRACE").is_ok() { eprintln!("{} ended {} {:?} {} +{} {:?} {:?} fua {}", self.now.0, ended.tag, asked.opcode, asked.lba, asked.versions.len(), ended.status, asked.versions, asked.fua); }
         let good = ended.status == Status::Success;
         self.failed += u64::from(!good);
         match asked.opcode {
@@ -365,10 +366,11 @@ impl World {
 
     /// Somebody crashes, and everything is looked at.
     pub fn crash(&mut self, who: Crash) {
-        self.crashes += 1;
+        self.crashes += 1; if std::env::var("TRACE").is_ok() { eprintln!("{} crash {who:?}", self.now.0); }
         let faults = *self.host.drive.first.faults();
         // A start that fails is tried again with the drives as they are.
         *self.host.drive.first.faults() = Faults::default();
+        let of_backing = std::mem::take(&mut self.host.drive.second.faults);
         if who == Crash::Flash {
             self.host.drive.first.cut();
             // What is on its way to the backing store gets there.
@@ -395,6 +397,7 @@ impl World {
             (sector.low, sector.writing) = (sector.floor, 0);
         }
         *self.host.drive.first.faults() = faults;
+        self.host.drive.second.faults = of_backing;
         self.check();
     }
 
