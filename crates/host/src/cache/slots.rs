@@ -30,7 +30,8 @@ const DIRTY: u8 = 2;
 const USED: u8 = 1 << 2;
 /// Its record is to be written.
 const LISTED: u8 = 1 << 3;
-/// The media surely hold data of this block, old or new: a record may name it.
+/// The media surely hold data of this block from since it became dirty: a record may name it. Older data would bring back what a bypass or
+/// a trim replaced on the backing store.
 const SAFE: u8 = 1 << 4;
 /// A record on the flash may say that it is dirty.
 const RECORDED: u8 = 1 << 5;
@@ -245,7 +246,7 @@ impl Slots {
         if safe {
             // Whoever says so has the record written.
             *flags |= SAFE;
-        } else if *flags & (RECORDED | LISTED) == 0 {
+        } else if *flags & (SAFE | LISTED) == 0 {
             *flags |= LISTED;
             self.fresh.push(slot);
         }
@@ -269,6 +270,7 @@ impl Slots {
     }
 
     fn outdate(&mut self, slot: u32) {
+        self.flags[slot as usize] &= !(SAFE | FLUSHING);
         if self.flags[slot as usize] & RECORDED != 0 {
             self.stale.push(slot);
         }
@@ -317,7 +319,7 @@ impl Slots {
     pub fn record(&mut self, slot: u32) -> (u32, u8) {
         let flags = &mut self.flags[slot as usize];
         let state = *flags & STATE;
-        let says_dirty = state == DIRTY && *flags & (SAFE | RECORDED) != 0;
+        let says_dirty = state == DIRTY && *flags & SAFE != 0;
         if says_dirty {
             *flags |= RECORDED;
         } else if *flags & RECORDED != 0 {
@@ -381,7 +383,7 @@ impl Slots {
             assert_eq!(flags & STATE == DIRTY, dirty(block), "block {block} of slot {slot}");
             cached += u64::from(flags & STATE != 0);
             dirties += u64::from(flags & STATE == DIRTY);
-            let is_known = flags & (RECORDED | LISTED | FLUSHING | SAFE) != 0 || flags & STATE != DIRTY;
+            let is_known = flags & (LISTED | FLUSHING | SAFE) != 0 || flags & STATE != DIRTY;
             assert!(is_known, "slot {slot} is dirty, and nothing will say so");
         }
         assert_eq!(cached, self.cached, "{dirties} of them dirty");

@@ -94,7 +94,7 @@ impl BlockReference {
 
     fn carry_out(&mut self, mut command: Command, submitted: SimTime) {
         let first = command.lba.0;
-        if std::env::var("TRACE").is_ok() { eprintln!("{} store {}: {:?} {} +{} fua {} v {:?}", self.now.0, self.media.len(), command.opcode, first, command.sectors, command.fua, command.data.get(..8).map(|b| u64::from_le_bytes(b.try_into().unwrap()))); }
+
         let mut status = Status::Success;
         match command.opcode {
             Opcode::Write if self.rng.chance(self.faults.write) => {

@@ -309,7 +309,6 @@ impl World {
     }
 
     fn ended(&mut self, asked: &Asked, ended: &Completion) {
-        if std::env::var("TRACE").is_ok() { eprintln!("{} ended {} {:?} {} +{} {:?} {:?} fua {}", self.now.0, ended.tag, asked.opcode, asked.lba, asked.versions.len(), ended.status, asked.versions, asked.fua); }
         let good = ended.status == Status::Success;
         self.failed += u64::from(!good);
         match asked.opcode {
@@ -366,7 +365,7 @@ impl World {
 
     /// Somebody crashes, and everything is looked at.
     pub fn crash(&mut self, who: Crash) {
-        self.crashes += 1; if std::env::var("TRACE").is_ok() { eprintln!("{} crash {who:?}", self.now.0); }
+        self.crashes += 1;
         let faults = *self.host.drive.first.faults();
         // A start that fails is tried again with the drives as they are.
         *self.host.drive.first.faults() = Faults::default();
