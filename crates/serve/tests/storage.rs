@@ -2,10 +2,13 @@
 
 mod common;
 
-use common::{Client, config, drive, pattern, scratch, serve, serve_watched};
+use common::{Client, chunk_config, config, drive, pattern, scratch, serve, serve_watched};
 use pellucid_device::{Device, DeviceConfig};
+use pellucid_flash::{Lba, Opcode, Status};
+use pellucid_host::{HostFtlConfig, LayerConfig};
 use pellucid_media::{Space, StoreKind};
-use pellucid_serve::{FioTrace, Time};
+use pellucid_serve::session::{ConnectionId, Operation};
+use pellucid_serve::{Core, FioTrace, Route, Served, Time};
 use pellucid_wire::nbd::{Command, command_flag};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -117,6 +120,73 @@ fn a_full_disk_is_an_error_for_the_host() {
     drop(devices);
     let mut mounted = Device::new(&described).expect("the drive");
     assert!(!mounted.media().recovered() && mounted.store_notice().is_none());
+}
+
+/// A full disk is no fault of a chunk: a host FTL refuses what finds no room, and goes on without a restart when the disk has room.
+#[test]
+fn a_host_ftl_goes_on_when_a_full_disk_has_room_again() {
+    let Some(small) = Small::new("full-host-ftl") else { return };
+    let mut described = chunk_config();
+    described.media.store = StoreKind::File(small.0.join("image"));
+    described.media.keep.space = Space::Sparse;
+    let start = || {
+        let device = Device::new(&described).expect("a drive");
+        let settings = HostFtlConfig { over_provisioning: 0.8, ..HostFtlConfig::default() };
+        let served = Served::with_layers(device, &[LayerConfig::HostFtl(settings)]).expect("a start");
+        Core::new(vec![("app".into(), served)], Time::Instant).expect("served")
+    };
+    let mut core = start();
+    let bytes = MIB / 2;
+    let (old, new) = (pattern(1, bytes), pattern(2, bytes));
+    assert!(write_all(&mut core, &old) && flushes(&mut core));
+    let filler = small.fill(64 << 10);
+    for _ in 0..20 {
+        write_all(&mut core, &new);
+        assert!(!flushes(&mut core), "the disk is full");
+    }
+    for (at, sector) in read_all(&mut core, bytes).chunks(512).enumerate() {
+        let at = at * 512;
+        assert!(sector == &old[at..at + 512] || sector == &new[at..at + 512], "sector at {at}");
+    }
+    std::fs::remove_file(filler).expect("the filler");
+    let newest = pattern(3, bytes);
+    assert!(write_all(&mut core, &newest) && flushes(&mut core), "the disk has room");
+    assert_eq!(read_all(&mut core, bytes), newest);
+    drop(core);
+    assert_eq!(read_all(&mut start(), bytes), newest, "after a restart");
+}
+
+/// Has a host do something, and waits for its end.
+fn ask(core: &mut Core, opcode: Opcode, at: usize, data: Vec<u8>) -> (Status, Vec<u8>) {
+    let sectors = (data.len() / 512) as u32;
+    let route = Route { connection: ConnectionId::new(1), token: 0 };
+    core.submit(0, route, Operation::new(opcode, Lba(at as u64 / 512), sectors, data));
+    loop {
+        core.run();
+        if let Some(done) = core.pop() {
+            return (done.answer.status, done.answer.data);
+        }
+    }
+}
+
+/// Whether all writes end well.
+fn write_all(core: &mut Core, data: &[u8]) -> bool {
+    let parts = data.chunks(16 << 10).zip((0..).step_by(16 << 10));
+    parts.fold(true, |well, (part, at)| {
+        ask(core, Opcode::Write, at, part.to_vec()).0 == Status::Success && well
+    })
+}
+
+fn flushes(core: &mut Core) -> bool {
+    ask(core, Opcode::Flush, 0, Vec::new()).0 == Status::Success
+}
+
+fn read_all(core: &mut Core, bytes: usize) -> Vec<u8> {
+    let part = |at| ask(core, Opcode::Read, at, vec![0; 16 << 10]);
+    let parts = (0..bytes).step_by(16 << 10).map(part);
+    parts
+        .flat_map(|(status, data)| if status == Status::Success { data } else { panic!("{status:?}") })
+        .collect()
 }
 
 /// Without room for all of it an image is refused in a sentence, and leaves nothing behind.

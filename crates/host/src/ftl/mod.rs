@@ -139,6 +139,8 @@ pub struct HostFtl {
     failure: Option<HostFtlError>,
     mount: MountCost,
     read_only: bool,
+    /// The drive takes nothing now, so nothing is sent to it: see [`units`].
+    drive_refuses: bool,
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
     /// Commands with the drive, or on their way to or from it.
@@ -201,6 +203,7 @@ impl HostFtl {
             failure: None,
             mount: MountCost::default(),
             read_only: false,
+            drive_refuses: false,
             down: VecDeque::new(),
             up: VecDeque::new(),
             outstanding: 0,
@@ -408,13 +411,14 @@ impl HostFtl {
         }
     }
 
-    /// Nothing is under way and somebody waits: there is no room left and none can be made. What is in the ring stays there
+    /// Nothing is under way and somebody waits: there is no room left and none can be made, or the drive takes nothing. What is in the ring stays there
     /// and can be read.
     fn give_up(&mut self) {
         if self.waiting.is_empty() && !self.is_awaited() {
             return;
         }
-        self.read_only = true;
+        // A drive that takes nothing now may do so later.
+        self.read_only |= !self.drive_refuses;
         while let Some(request) = self.waiting.pop_front() {
             self.finish(request, Status::WriteFault);
         }
@@ -435,6 +439,9 @@ impl Machine for HostFtl {
         self.advance(now);
         // Who goes on has not stopped.
         self.moved |= self.stop.take().is_some();
+        if command.opcode != Opcode::Read {
+            self.try_again();
+        }
         let status = self.refuse(&command);
         let cost =
             Nanos(self.config.cpu.submit_ns.0 + self.config.cpu.sector_ns.0 * u64::from(command.sectors));

@@ -40,6 +40,7 @@ impl HostFtl {
     pub(super) fn begin_stop(&mut self) {
         self.stop = Some(Stop::Ring);
         self.moved = true;
+        self.try_again();
     }
 
     /// Whether collection rests. What it moved while segments are written would have to be replayed; where segments need the

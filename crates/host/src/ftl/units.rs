@@ -2,8 +2,12 @@
 //!
 //! ```text
 //!  plan ─► queue ─► [ one write or reset with the drive ] ─► ended: data, start of a line, its end, reset chunk
-//!                     └ a chunk that has failed takes nothing more: what was planned for it fails without being sent
+//!                     ├ a chunk that has failed takes nothing more: what was planned for it fails without being sent
+//!                     └ the drive takes nothing now ([`Status::WriteFault`]): the job waits in front of its queue
 //! ```
+//! A drive that takes nothing, as its store is full, has failed no chunk. Until it takes something again, flushes and writes that find
+//! no room in the ring fail; every change that the host asks for has it try again.
+//!
 //! pblk holds a semaphore for each parallel unit: chunks are written in order, and no write waits in the drive behind another.
 
 use super::line::Line;
@@ -44,6 +48,8 @@ impl Job {
 pub(crate) struct Unit {
     queue: VecDeque<Job>,
     current: Option<Job>,
+    /// The first job of the queue, or the current one, has been refused before.
+    refused: bool,
 }
 
 impl Unit {
@@ -63,10 +69,30 @@ impl HostFtl {
     /// Starts the next job of a unit, if it has one and rests.
     #[inline]
     pub(super) fn kick(&mut self, unit: u32) {
-        let Unit { queue, current } = &self.units[unit as usize];
-        if current.is_none() && !queue.is_empty() {
+        let Unit { queue, current, .. } = &self.units[unit as usize];
+        if current.is_none() && !queue.is_empty() && !self.drive_refuses {
             self.start_next(unit);
         }
+    }
+
+    /// The drive may take something again.
+    pub(super) fn try_again(&mut self) {
+        if std::mem::take(&mut self.drive_refuses) {
+            self.moved = true;
+            (0..self.lines.units).for_each(|unit| self.kick(unit));
+        }
+    }
+
+    /// The drive has not taken a job, or does not promise what it has taken. A start has other ways.
+    fn is_refused(&self, status: Status) -> bool {
+        status == Status::WriteFault && self.starting.is_none()
+    }
+
+    /// A job that was refused has been taken all the same: its chunk is behind it.
+    fn was_taken(&self, unit: u32, job: Job, status: Status) -> bool {
+        let rows = self.lines[job.line()].rows.get(unit as usize);
+        let full = rows.is_some_and(|rows| rows + 1 == self.lines.rows);
+        status == Status::ChunkOutOfOrder || (status == Status::ChunkWriteInvalid && full)
     }
 
     /// Whether a job cannot be sent yet: nothing goes to a line before its start is there, or opens one chunk too many.
@@ -118,6 +144,7 @@ impl HostFtl {
 
     fn start_next(&mut self, unit: u32) {
         while self.units[unit as usize].current.is_none()
+            && !self.drive_refuses
             && let Some(at) = self.next_job(unit)
         {
             let job = self.units[unit as usize].queue.remove(at).expect("a job in the queue");
@@ -127,6 +154,7 @@ impl HostFtl {
             self.passed = true;
             if self.is_dead(unit, job) {
                 self.moved = true;
+                self.units[unit as usize].refused = false;
                 self.programs.aborted.push_back((unit, job));
                 continue;
             }
@@ -204,7 +232,15 @@ impl HostFtl {
             self.counters.drive_write_ns += (completion.completed - completion.submitted).0;
         }
         self.pools.put_back(std::mem::take(&mut completion.data), completion.vector.take());
-        let ok = matches!(completion.status, Status::Success | Status::HighEcc);
+        if self.is_refused(completion.status) {
+            let record = &mut self.units[unit as usize];
+            record.queue.push_front(job);
+            (record.refused, self.drive_refuses) = (true, true);
+            return;
+        }
+        let again = std::mem::take(&mut self.units[unit as usize].refused);
+        let ok = matches!(completion.status, Status::Success | Status::HighEcc)
+            || (again && self.was_taken(unit, job, completion.status));
         match job {
             // A chunk that was never written needs no reset.
             Job::Reset(line) => {
