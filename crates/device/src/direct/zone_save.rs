@@ -2,13 +2,15 @@
 //! power cut of the drive and no more.
 //!
 //! ```text
-//! | record 0                                   | record 1 ...      each record is of one stripe in the buffer
-//! | header A | header B | data of the stripe   |
+//! | record 0                                               | record 1 ...      each record is of one stripe in the buffer
+//! | header A, twice | header B, twice | data of the stripe |
 //! ```
 //! A drive with capacitors writes its buffer to flash while its power fails. A process that is killed does nothing any more, so a store
 //! that outlives it is told of every sector before its write is acknowledged. Data come first, then a header, A and B in turn with
 //! rising numbers: one that was being written when the process ended is no header, and the one before it still holds. A header is
-//! checked by its own checksum, the data by one in the header.
+//! checked by its own checksum, the data by one in the header. A damaged header must not pass for one that was never finished: what
+//! it says, and all stripes behind it in its zone, would be missing without a word. So each stands there twice, and damage in
+//! one place costs at most one stripe.
 //!
 //! Invariants: a stripe has one record at most; a record that holds nothing (0 sectors) is free.
 
@@ -19,8 +21,8 @@ use pellucid_media::Media;
 
 /// Number, mark, checksum of the data, and of what stands before it.
 const HEADER_BYTES: usize = 8 + Mark::BYTES + 4 + 4;
-/// Room for one: no header reaches over a page of the file.
-const HEADER_ROOM: usize = 64;
+/// Room for one, twice: no header reaches over a page of the file.
+const HEADER_ROOM: usize = 2 * HEADER_BYTES;
 const HEADERS_ROOM: usize = 2 * HEADER_ROOM;
 
 /// What is known of a record.
@@ -118,7 +120,7 @@ impl SaveArea {
     fn newest(&self, place: u32, media: &Media) -> Option<(Record, Mark)> {
         let mut bytes = [0; HEADERS_ROOM];
         media.save_read(self.at(place), &mut bytes);
-        let headers = bytes.chunks_exact(HEADER_ROOM).filter_map(decode);
+        let headers = bytes.chunks_exact(HEADER_BYTES).filter_map(decode);
         headers.max_by_key(|(record, _)| record.number)
     }
 
@@ -164,7 +166,9 @@ impl SaveArea {
 
     fn put_header(&mut self, place: u32, record: Record, mark: Mark, media: &mut Media) -> bool {
         let at = self.at(place) + (record.number % 2) as usize * HEADER_ROOM;
-        let ok = media.save_write(at, &encode(record, mark)).is_ok();
+        let mut twice = [0; HEADER_ROOM];
+        twice.chunks_exact_mut(HEADER_BYTES).for_each(|copy| copy.copy_from_slice(&encode(record, mark)));
+        let ok = media.save_write(at, &twice).is_ok();
         if ok {
             self.records[place as usize] = record;
         }
