@@ -155,7 +155,7 @@ fn survive_power_cuts(spec: &Spec) {
             }
         }
         if round % 61 == 0 {
-            let mut device = stack.device().clone();
+            let mut device = stack.bottom().clone();
             device.power_cut().unwrap_or_else(|e| panic!("{e}"));
             while device.pop().is_some() {}
             let mut cut = start(layer, device);
