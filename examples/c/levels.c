@@ -71,6 +71,15 @@ static void raw_write(prism_level *level, const prism_geometry *g, unsigned char
     expect(Page_Write(level, second, data, 1) != PRISM_STATUS_OK, "a page is written twice");
     must(Block_Erase(level, second), "Block_Erase");
     must(Page_Write(level, second, data, 1), "Page_Write after an erase");
+    /* The application's own bytes beside a page: of whom it is, say. */
+    size_t beside = g->page_size / g->sector_size * PRISM_OOB_SIZE;
+    unsigned char *oob = memory(2 * beside);
+    fill(oob, beside, 9);
+    second.page = 1;
+    must(prism_page_write_oob(level, second, data, oob, 1), "prism_page_write_oob");
+    must(prism_page_read_oob(level, second, data, oob + beside, 1), "prism_page_read_oob");
+    expect(memcmp(oob, oob + beside, beside) == 0, "bytes beside a page");
+    free(oob);
     prism_address outside = {g->channel_count, 0, 0, 0};
     expect(Page_Read(level, outside, data, 1) == PRISM_STATUS_OUT_OF_RANGE, "flash of somebody else is read");
 }
@@ -172,6 +181,13 @@ static void policy_write(prism_drive *drive, prism_level *level, unsigned char *
     must(FTL_Trim(level, 0, PIECE), "FTL_Trim");
     must(FTL_Flush(level), "FTL_Flush");
     expect(FTL_Read(level, RANGE, data, 4096) == PRISM_STATUS_OUT_OF_RANGE, "what lies outside is read");
+    /* A range that is not needed any more leaves its flash to another one. */
+    for (unsigned mapping = PRISM_MAPPING_PAGE; mapping <= PRISM_MAPPING_BLOCK; mapping++) {
+        must(FTL_Ioctl(level, mapping, PRISM_GC_FIFO, RANGE, RANGE + PIECE), "FTL_Ioctl of a second range");
+        must(FTL_Write(level, RANGE, data, PIECE), "FTL_Write to a second range");
+        must(prism_ftl_remove(level, RANGE, RANGE + PIECE), "prism_ftl_remove");
+    }
+    expect(prism_ftl_remove(level, RANGE, RANGE + PIECE) == PRISM_STATUS_MISSING, "it is gone already");
 }
 
 static void policy_check(prism_level *level, unsigned char *data, int is_new)

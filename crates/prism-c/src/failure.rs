@@ -61,7 +61,8 @@ impl From<LevelError> for Failure {
 impl From<PolicyError> for Failure {
     fn from(error: PolicyError) -> Failure {
         let status = match error {
-            PolicyError::NotReady => PrismStatus::Busy,
+            PolicyError::NotReady | PolicyError::InUse { .. } => PrismStatus::Busy,
+            PolicyError::Missing { .. } => PrismStatus::Missing,
             PolicyError::Overlaps { .. } => PrismStatus::Exists,
             PolicyError::TooMany | PolicyError::NoRoom { .. } => PrismStatus::NoSpace,
             PolicyError::Bounds { .. } | PolicyError::OverProvisioning(_) => PrismStatus::Invalid,

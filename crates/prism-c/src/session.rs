@@ -65,7 +65,13 @@ pub(crate) struct Session<K> {
     clock: Clock,
     pace: Pace,
     under_way: HashMap<Tag, K>,
+    /// Buffers of operations that have ended.
+    buffers: Vec<Vec<u8>>,
 }
+
+/// Buffers that are kept, and the largest of them.
+const BUFFERS_MAX: usize = 1024;
+const BUFFER_BYTES_MAX: usize = 1 << 20;
 
 impl<K> Session<K> {
     pub fn open(uri: &str, pace: Pace, format: bool) -> Result<Session<K>, Failure> {
@@ -85,7 +91,8 @@ impl<K> Session<K> {
         let wait: Wait =
             Box::new(move |below, next| own.with(|waiter| waiter.wait(below.drive.bottom_mut(), next)));
         let pace = if is_real { Pace::Real } else { pace };
-        Ok(Session { flash: Flash::new(monitor, now, wait), clock, pace, under_way: HashMap::new() })
+        let flash = Flash::new(monitor, now, wait);
+        Ok(Session { flash, clock, pace, under_way: HashMap::new(), buffers: Vec::new() })
     }
 
     /// In real time the drive has gone on since the last call.
@@ -225,6 +232,30 @@ impl<K> Session<K> {
         Ok(self.flash.page_write(id, address, data)?)
     }
 
+    pub fn page_write_oob(
+        &mut self,
+        opened: &Opened,
+        address: FlashAddress,
+        data: &[u8],
+        oob: &[u8],
+    ) -> Result<(), Failure> {
+        let id = self.raw(opened)?;
+        self.catch_up();
+        Ok(self.flash.page_write_with_oob(id, address, data, oob)?)
+    }
+
+    pub fn page_read_oob(
+        &mut self,
+        opened: &Opened,
+        address: FlashAddress,
+        data: &mut [u8],
+        oob: &mut [u8],
+    ) -> Result<(), Failure> {
+        let id = self.raw(opened)?;
+        self.catch_up();
+        Ok(self.flash.page_read_with_oob(id, address, data, oob)?)
+    }
+
     pub fn block_erase(&mut self, opened: &Opened, address: FlashAddress) -> Result<(), Failure> {
         let id = self.raw(opened)?;
         self.catch_up();
@@ -321,6 +352,12 @@ impl<K> Session<K> {
         Ok(self.flash.ftl_ioctl(id, mapping, gc, range, over_provisioning)?)
     }
 
+    pub fn ftl_remove(&mut self, opened: &Opened, range: std::ops::Range<u64>) -> Result<(), Failure> {
+        let id = self.policy(opened)?;
+        self.catch_up();
+        Ok(self.flash.ftl_remove(id, range)?)
+    }
+
     pub fn ftl_read(&mut self, opened: &Opened, at: u64, data: &mut [u8]) -> Result<(), Failure> {
         let id = self.policy(opened)?;
         self.catch_up();
@@ -347,6 +384,26 @@ impl<K> Session<K> {
 
     // ---- without waiting
 
+    /// A buffer that was used before, empty.
+    fn buffer(&mut self) -> Vec<u8> {
+        self.buffers.pop().unwrap_or_default()
+    }
+
+    /// A buffer with these bytes.
+    pub fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = self.buffer();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+
+    /// Takes back the buffer of an operation that has ended.
+    pub fn put_back(&mut self, mut buffer: Vec<u8>) {
+        if (1..=BUFFER_BYTES_MAX).contains(&buffer.capacity()) && self.buffers.len() < BUFFERS_MAX {
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
+    }
+
     pub fn submit(&mut self, opened: &Opened, work: Work, keep: K) -> Result<(), Failure> {
         let call = self.call(opened, work)?;
         self.catch_up();
@@ -368,7 +425,7 @@ impl<K> Session<K> {
         Ok(LevelCall::Policy(Command { data, ..command }))
     }
 
-    fn call(&self, opened: &Opened, work: Work) -> Result<LevelCall, Failure> {
+    fn call(&mut self, opened: &Opened, work: Work) -> Result<LevelCall, Failure> {
         let page_bytes = opened.geometry.page_size as usize;
         Ok(match work {
             Work::PageRead { address, bytes } => {
@@ -379,7 +436,7 @@ impl<K> Session<K> {
                     )));
                 }
                 let pages = u32::try_from(bytes / page_bytes).unwrap_or(u32::MAX);
-                LevelCall::Raw(opened.raw.page_read(0, address, pages, Vec::new())?)
+                LevelCall::Raw(opened.raw.page_read(0, address, pages, self.buffer())?)
             }
             Work::PageWrite { address, data } => {
                 self.raw(opened)?;
@@ -392,14 +449,16 @@ impl<K> Session<K> {
             Work::FlashRead { address, offset, bytes } => {
                 self.function(opened)?;
                 let (sector, sectors) = (sectors(opened, offset)?, sectors(opened, bytes as u64)?);
-                LevelCall::Function(FunctionCall::Read { address, sector, sectors, data: Vec::new() })
+                LevelCall::Function(FunctionCall::Read { address, sector, sectors, data: self.buffer() })
             }
             Work::FlashWrite { address, mark, data } => {
                 self.function(opened)?;
                 LevelCall::Function(FunctionCall::Write { address, mark, data })
             }
             Work::FtlRead { at, bytes } => {
-                self.block(opened, Opcode::Read, at, bytes as u64, vec![0; bytes])?
+                let mut data = self.buffer();
+                data.resize(bytes, 0);
+                self.block(opened, Opcode::Read, at, bytes as u64, data)?
             }
             Work::FtlWrite { at, data } => self.block(opened, Opcode::Write, at, data.len() as u64, data)?,
             Work::FtlTrim { at, bytes } => self.block(opened, Opcode::Trim, at, bytes, Vec::new())?,

@@ -13,6 +13,9 @@ pub const PRISM_REAL_TIME: u32 = 1;
 /// A flag of `prism_open`: makes the state of a new flash monitor, whatever the drive holds. All applications on it are gone.
 pub const PRISM_FORMAT: u32 = 2;
 
+/// Bytes that an application can keep beside each sector at the raw level.
+pub const PRISM_OOB_SIZE: u32 = 16;
+
 /// How a call ended. `prism_error` has a sentence about the last one of this thread that did not end well.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Makes the header and the reference page of the C interface from the sources, and says when they are out of date.
 //!
 //! ```text
-//!   src/types.rs, src/api.rs ─ syn ─► items ─┬─► include/pellucid/prism.h
+//!   src/types.rs, src/api/ ─ syn ─► items ─┬─► include/pellucid/prism.h
 //!                                            └─► docs/reference/prism-c.md
 //! ```
 
@@ -207,8 +207,9 @@ fn read(source: &str, first: &str) -> Vec<Declared> {
 fn all() -> Vec<Declared> {
     let mut declared = read("src/types.rs", "Types");
     // Handles go before the functions that take them.
-    let (handles, functions): (Vec<_>, Vec<_>) =
-        read("src/api.rs", "Types").into_iter().partition(|item| item.code.starts_with("typedef"));
+    let files = ["mod", "drives", "levels", "raw", "function", "policy", "queue"];
+    let items = files.iter().flat_map(|file| read(&format!("src/api/{file}.rs"), "Types"));
+    let (handles, functions): (Vec<_>, Vec<_>) = items.partition(|item| item.code.starts_with("typedef"));
     declared.extend(handles);
     declared.extend(functions);
     declared

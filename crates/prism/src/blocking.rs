@@ -251,6 +251,40 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.raw_call(id, command).map(drop)
     }
 
+    /// As [`Flash::page_write`], with out-of-band data: 16 bytes for each sector.
+    pub fn page_write_with_oob(
+        &mut self,
+        id: RawId,
+        address: FlashAddress,
+        data: &[u8],
+        oob: &[u8],
+    ) -> Result<(), FlashError> {
+        let command = self.raw(id).page_write_with_oob(0, address, data.to_vec(), oob.to_vec())?;
+        self.raw_call(id, command).map(drop)
+    }
+
+    /// As [`Flash::page_read`], with the out-of-band data.
+    pub fn page_read_with_oob(
+        &mut self,
+        id: RawId,
+        address: FlashAddress,
+        data: &mut [u8],
+        oob: &mut [u8],
+    ) -> Result<(), FlashError> {
+        let raw = self.raw(id);
+        let pages = pages_of(raw.space(), data.len())?;
+        let command = raw.page_read_with_oob(0, address, pages, Vec::new())?;
+        let wanted = command.vector.as_ref().map_or(0, |vector| vector.metadata.len());
+        if oob.len() != wanted {
+            let allowed = format!("{wanted}, 16 for each sector");
+            return Err(LevelError::Length { what: "out-of-band data", bytes: oob.len(), allowed }.into());
+        }
+        let completion = self.raw_call(id, command)?;
+        data.copy_from_slice(&completion.data);
+        oob.copy_from_slice(&completion.vector.map(|vector| vector.metadata).unwrap_or_default());
+        Ok(())
+    }
+
     /// `Block_Erase`.
     pub fn block_erase(&mut self, id: RawId, address: FlashAddress) -> Result<(), FlashError> {
         let command = self.raw(id).block_erase(0, address)?;
@@ -401,6 +435,20 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
             panic!("{id:?} is not open")
         };
         policy.ftl_ioctl(mapping, gc, range, over_provisioning)?;
+        self.settled(id)
+    }
+
+    /// Removes a range of bytes: its data are lost. Waits until its flash can be had again.
+    pub fn ftl_remove(&mut self, id: PolicyId, range: Range<u64>) -> Result<(), FlashError> {
+        let Some(Level::Policy(policy)) = self.stack.layer.get_mut(id.0) else {
+            panic!("{id:?} is not open")
+        };
+        policy.remove_range(range)?;
+        self.settled(id)
+    }
+
+    /// Waits until the level is ready.
+    fn settled(&mut self, id: PolicyId) -> Result<(), FlashError> {
         self.stack.advance(self.stack.now());
         let started = |levels: &Levels| {
             levels.get(id.0).is_none_or(|level| level.is_ready() || level.failure().is_some())

@@ -38,6 +38,9 @@ extern "C" {
  */
 #define PRISM_FORMAT 2
 
+/* Bytes that an application can keep beside each sector at the raw level. */
+#define PRISM_OOB_SIZE 16
+
 /* How a call ended. `prism_error` has a sentence about the last one of this thread that did not end well. */
 typedef enum prism_status {
     /* Done. */
@@ -383,6 +386,20 @@ prism_status Page_Write(const prism_level *level, prism_address address, const v
  */
 prism_status Block_Erase(const prism_level *level, prism_address address);
 
+/*
+ * As `Page_Write`, with the application's own bytes beside the data: `PRISM_OOB_SIZE` for each sector.
+ *
+ * Needs: A handle that is open; so many pages are at `data`, and the bytes beside them at `oob`.
+ */
+prism_status prism_page_write_oob(const prism_level *level, prism_address address, const void *data, const void *oob, uint32_t pages);
+
+/*
+ * As `Page_Read`, with what stands beside the data: `PRISM_OOB_SIZE` bytes for each sector.
+ *
+ * Needs: A handle that is open; so many pages can be stored at `data`, and the bytes beside them at `oob`.
+ */
+prism_status prism_page_read_oob(const prism_level *level, prism_address address, void *data, void *oob, uint32_t pages);
+
 /* ---- Function level */
 
 /*
@@ -484,6 +501,15 @@ prism_status prism_ftl_ioctl(const prism_level *level, uint32_t mapping, uint32_
  * Needs: A handle that is open.
  */
 prism_status FTL_Ioctl(const prism_level *level, uint32_t mapping, uint32_t gc, uint64_t begin, uint64_t end);
+
+/*
+ * Removes the range from `begin` to before `end`, which was set up before, perhaps in another run: its data
+ * are lost, and its flash can be given to another one. It waits until that is so. Refused while operations of
+ * the range are under way.
+ *
+ * Needs: A handle that is open.
+ */
+prism_status prism_ftl_remove(const prism_level *level, uint64_t begin, uint64_t end);
 
 /*
  * Reads `length` bytes, whole sectors, from byte `at` on. What was never written is zeros.

@@ -1,5 +1,6 @@
 //! What a flash monitor is told, and what it answers to who asks for flash.
 
+use super::records;
 use crate::SsdGeometry;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -23,6 +24,14 @@ pub struct MonitorConfig {
 impl Default for MonitorConfig {
     fn default() -> Self {
         MonitorConfig { spare_blocks: 0, wear_gap: 16, quota_luns: 0, quotas: BTreeMap::new(), format: false }
+    }
+}
+
+impl MonitorConfig {
+    /// Blocks that no application sees in a LUN of `blocks`, on a drive with so many LUNs: spare ones, and those of the monitor's records.
+    pub fn hidden_blocks(&self, blocks: u32, luns: u32) -> u32 {
+        let spares = if self.spare_blocks == 0 { (blocks / 32).max(3) } else { self.spare_blocks };
+        spares.saturating_add(records::chunks_of_lun(luns))
     }
 }
 

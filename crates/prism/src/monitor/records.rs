@@ -65,9 +65,9 @@ pub(super) fn chunks(drive: &ChunkGeometry) -> [Vec<u32>; 2] {
     rings
 }
 
-/// Chunks of a LUN that records may take at most.
-pub(super) fn chunks_of_lun(drive: &ChunkGeometry) -> u32 {
-    if drive.parallel_units() == 1 { 4 } else { 2 }
+/// Chunks of each of so many LUNs that records may take at most.
+pub(super) fn chunks_of_lun(luns: u32) -> u32 {
+    if luns == 1 { 4 } else { 2 }
 }
 
 impl Ring {

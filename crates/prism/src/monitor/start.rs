@@ -79,11 +79,7 @@ fn record_pages(drive: &ChunkGeometry, bytes: usize) -> u32 {
 
 /// The state of blank media, all of them good.
 pub(super) fn blank(drive: &ChunkGeometry, config: &MonitorConfig) -> Result<State, MonitorError> {
-    let spares = match config.spare_blocks {
-        0 => (drive.chunks / 32).max(3),
-        spares => spares,
-    };
-    let hidden = spares.saturating_add(records::chunks_of_lun(drive));
+    let hidden = config.hidden_blocks(drive.chunks, drive.parallel_units());
     let shown = drive.chunks.checked_sub(hidden).filter(|&shown| shown > 0);
     let shown = shown.ok_or(MonitorError::TooSmall { blocks: drive.chunks, hidden })?;
     let lun = Lun { shown: (0..shown).collect(), ..Lun::default() };

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `Get_SSD_Geometry` | [`Policy::geometry`] |
 //! | `FTL_Ioctl(mapping, gc, begin, end)` | [`Policy::ftl_ioctl`] |
+//! | none: a range goes, and its flash can be given to another | [`Policy::remove_range`] |
 //! | `FTL_Read`, `FTL_Write`, TRIM | commands of a block drive: [`Policy`] is a [`Layer`] |
 //!
 //! ```text
@@ -16,111 +17,47 @@
 //! A range has *rows*: the same chunks of every LUN, so that each works with all of them in parallel. A page-mapped range is a
 //! [`HostFtl`] on its rows; a block-mapped one is `block_map`.
 //!
+//! | file | what |
+//! |---|---|
+//! | `config.rs` | how a range is described, and why it is refused |
+//! | `ranges.rs` | configuring and removing ranges; their rows |
+//! | `requests.rs` | commands of the application |
+//! | `record.rs` | what is remembered |
+//! | `block_map/` | a block-mapped range |
+//!
 //! **Restart.** The ranges stand in a record on the flash (`record.rs`). An application configures them at each start, as in Algorithm IV.3:
 //! the same range finds its data again, in whatever order they come; one that overlaps another that is remembered is refused. A range that
 //! is remembered and not configured stays as it is. With [`PolicyConfig::format`] a start forgets everything.
 
-mod block_map;
-mod record;
+/// Calls the layer of each kind.
+macro_rules! each {
+    ($work:expr, $layer:ident => $call:expr) => {
+        match $work {
+            Work::Page($layer) => $call,
+            Work::Block($layer) => $call,
+        }
+    };
+}
 
-use crate::{LevelError, Mapping, Space, SsdGeometry};
+mod block_map;
+mod config;
+mod ranges;
+mod record;
+mod requests;
+
+pub use config::{Gc, PolicyConfig, PolicyError, RANGES_MAX};
+
+use crate::{LevelError, Space, SsdGeometry};
 use block_map::BlockMap;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
     Command, Completion, Figure, Interface, Lba, Notice, Opcode, SimTime, Stage, StageTimes, Status, Tag,
 };
-use pellucid_ftl::{SetupError, Victim};
-use pellucid_host::{HostFtl, HostFtlConfig, HostFtlError, Layer, Machine};
+use pellucid_host::{HostFtl, Layer, Machine};
 use record::{Record, Spec};
+use requests::{Part, Request};
 use std::collections::VecDeque;
 use std::ops::Range;
-use thiserror::Error;
-
-/// The most ranges.
-pub const RANGES_MAX: usize = 8;
-
-/// How a range chooses what it empties next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Gc {
-    /// What costs the fewest copies.
-    Greedy,
-    /// What was begun first.
-    Fifo,
-    /// What was changed last the longest ago.
-    Lru,
-    /// What is worth most by age and cost.
-    CostBenefit,
-}
-
-impl Gc {
-    /// All policies.
-    pub const ALL: [Gc; 4] = [Gc::Greedy, Gc::Fifo, Gc::Lru, Gc::CostBenefit];
-
-    fn victim(self) -> Victim {
-        match self {
-            Gc::Greedy => Victim::Greedy,
-            Gc::Fifo => Victim::Fifo,
-            Gc::Lru => Victim::Lru,
-            Gc::CostBenefit => Victim::CostBenefit,
-        }
-    }
-}
-
-/// A policy level as it is described.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PolicyConfig {
-    /// Whether a start erases everything, whoever wrote it.
-    pub format: bool,
-    /// The host FTL of page-mapped ranges: write buffer, spare chunks, costs. What a range says itself, and where it lies, does not count.
-    pub host_ftl: HostFtlConfig,
-}
-
-/// Why a range is refused.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PolicyError {
-    /// The level still reads its record.
-    #[error("the level is still starting: it reads which ranges there are")]
-    NotReady,
-    /// The bounds are none.
-    #[error(
-        "range {begin} to {end}: allowed: multiples of the {sector_bytes} bytes of a sector, the first below the second"
-    )]
-    Bounds {
-        /// First byte.
-        begin: u64,
-        /// The byte behind the last one.
-        end: u64,
-        /// Bytes of a sector.
-        sector_bytes: u32,
-    },
-    /// There is such a range, or another one where it would be.
-    #[error("range {begin} to {end}: {with}")]
-    Overlaps {
-        /// First byte.
-        begin: u64,
-        /// The byte behind the last one.
-        end: u64,
-        /// What is there.
-        with: String,
-    },
-    /// Over-provisioning is no share.
-    #[error("over-provisioning {0}: allowed: 0 to 100, as a share of the range")]
-    OverProvisioning(String),
-    /// There are enough ranges.
-    #[error("there are {RANGES_MAX} ranges already, which is as many as may be")]
-    TooMany,
-    /// Too little flash is left.
-    #[error("range {begin} to {end} does not fit: {why}")]
-    NoRoom {
-        /// First byte.
-        begin: u64,
-        /// The byte behind the last one.
-        end: u64,
-        /// What is left.
-        why: String,
-    },
-}
 
 /// What serves a range.
 #[derive(Clone, Debug)]
@@ -129,59 +66,20 @@ enum Work {
     Block(Box<BlockMap>),
 }
 
-/// Calls the layer of each kind.
-macro_rules! each {
-    ($self:expr, $layer:ident => $call:expr) => {
-        match $self {
-            Work::Page($layer) => $call,
-            Work::Block($layer) => $call,
-        }
-    };
-}
-
 /// A range that is configured.
 #[derive(Clone, Debug)]
 struct Served {
     spec: Spec,
     work: Work,
+    /// It is being removed.
+    leaves: bool,
+    /// Parts of commands that it has to answer.
+    parts: u32,
+    /// Its commands with the drive.
+    commands: u32,
 }
 
-/// A command of the application.
-#[derive(Clone, Debug)]
-struct Request {
-    tag: Tag,
-    opcode: Opcode,
-    submitted: SimTime,
-    /// Parts that have yet to end; 0: the number is not in use.
-    left: u32,
-    status: Status,
-    /// Its buffer, where it has several parts.
-    data: Vec<u8>,
-}
-
-/// What one range does of a command.
-#[derive(Clone, Copy, Debug, Default)]
-struct Part {
-    request: u32,
-    /// Where its data are in the command's.
-    at: usize,
-}
-
-impl Default for Request {
-    fn default() -> Self {
-        let submitted = SimTime::ZERO;
-        Request {
-            tag: 0,
-            opcode: Opcode::Flush,
-            submitted,
-            left: 0,
-            status: Status::Success,
-            data: Vec::new(),
-        }
-    }
-}
-
-/// Whose a command of the drive is: a range's, under its own tag, or the record's.
+/// Whose a command of the drive is: that of the range with this number, under its own tag, or the record's.
 #[derive(Clone, Copy, Debug, Default)]
 struct Route {
     range: Option<u32>,
@@ -247,84 +145,6 @@ impl Policy {
         &self.space
     }
 
-    /// `FTL_Ioctl`: from now on the bytes of `range` are served, mapped and collected as said, with `over_provisioning` as a share of the
-    /// range beside it. Commands may follow at once; they wait until the range has found its data.
-    ///
-    /// A range that is remembered has to be the same in everything but `gc`.
-    pub fn ftl_ioctl(
-        &mut self,
-        mapping: Mapping,
-        gc: Gc,
-        range: Range<u64>,
-        over_provisioning: f64,
-    ) -> Result<(), PolicyError> {
-        if !self.record.is_read() {
-            return Err(PolicyError::NotReady);
-        }
-        let sectors = self.sectors_of(&range)?;
-        if !(0.0..=100.0).contains(&over_provisioning) {
-            return Err(PolicyError::OverProvisioning(over_provisioning.to_string()));
-        }
-        let wanted = Spec { sectors, mapping, gc, over_provisioning, rows: 0..0, id: 0 };
-        match self.remembered(&wanted, &range)? {
-            Some(mut spec) => {
-                spec.gc = gc;
-                let work = self.build(&spec).map_err(|why| no_room(&range, why))?;
-                self.serve(spec, work);
-            }
-            None => {
-                if self.record.specs.len() == RANGES_MAX {
-                    return Err(PolicyError::TooMany);
-                }
-                let (spec, work) = self.place(wanted).map_err(|why| no_room(&range, why))?;
-                self.record.add(spec.clone());
-                self.serve(spec, work);
-            }
-        }
-        Ok(())
-    }
-
-    /// The most bytes that another range could have, about.
-    pub fn room_for(&self, mapping: Mapping, over_provisioning: f64) -> u64 {
-        let free = self.free_rows();
-        let rows = free.len() as u64;
-        let spec = Spec { sectors: 0..0, mapping, gc: Gc::Greedy, over_provisioning, rows: free, id: 0 };
-        let sectors = match mapping {
-            Mapping::Page => {
-                let config = HostFtlConfig { capacity_bytes: None, ..self.host_ftl_config(&spec) };
-                match HostFtl::new(
-                    &config,
-                    Some(Interface::OpenChannel(self.space.chunks)),
-                    self.space.image_bytes,
-                ) {
-                    _ if spec.rows.is_empty() => 0,
-                    Ok(ftl) => ftl.capacity_sectors(),
-                    Err(HostFtlError::Room(SetupError::TooLittleSpare {
-                        physical_units,
-                        needed_units,
-                        ..
-                    })) => physical_units.saturating_sub(needed_units),
-                    Err(_) => 0,
-                }
-            }
-            Mapping::Block => {
-                let chunks = rows * u64::from(self.geometry().luns());
-                let blocks = block_map::most_blocks(chunks, over_provisioning);
-                blocks * u64::from(self.space.chunks.chunk_sectors)
-            }
-        };
-        sectors * u64::from(self.space.chunks.sector_bytes)
-    }
-
-    /// Bytes of the ranges that are remembered, configured or not.
-    pub fn remembered_ranges(&self) -> impl Iterator<Item = (Range<u64>, Mapping, f64)> {
-        let bytes = u64::from(self.space.chunks.sector_bytes);
-        self.record.specs.iter().map(move |spec| {
-            let range = spec.sectors.start * bytes..spec.sectors.end * bytes;
-            (range, spec.mapping, spec.over_provisioning)
-        })
-    }
-
     /// The host FTL that serves the range with this byte, if it is page-mapped.
     pub fn host_ftl(&self, byte: u64) -> Option<&HostFtl> {
         let sector = byte / u64::from(self.space.chunks.sector_bytes);
@@ -353,239 +173,6 @@ impl Policy {
             }
         }
     }
-
-    fn sectors_of(&self, range: &Range<u64>) -> Result<Range<u64>, PolicyError> {
-        let sector_bytes = self.space.chunks.sector_bytes;
-        let bytes = u64::from(sector_bytes);
-        let &Range { start: begin, end } = range;
-        match begin < end && begin.is_multiple_of(bytes) && end.is_multiple_of(bytes) {
-            true => Ok(begin / bytes..end / bytes),
-            false => Err(PolicyError::Bounds { begin, end, sector_bytes }),
-        }
-    }
-
-    /// The range as it is remembered; `None`: it is new, and does not touch others.
-    fn remembered(&self, wanted: &Spec, bytes: &Range<u64>) -> Result<Option<Spec>, PolicyError> {
-        let overlaps =
-            |spec: &&Spec| spec.sectors.start < wanted.sectors.end && wanted.sectors.start < spec.sectors.end;
-        let refuse = |with: String| PolicyError::Overlaps { begin: bytes.start, end: bytes.end, with };
-        if self.ranges.iter().any(|range| overlaps(&&range.spec)) {
-            return Err(refuse("it overlaps one that is configured".into()));
-        }
-        let Some(known) = self.record.specs.iter().find(overlaps) else { return Ok(None) };
-        let same = known.sectors == wanted.sectors
-            && known.mapping == wanted.mapping
-            && known.over_provisioning == wanted.over_provisioning;
-        if same {
-            return Ok(Some(known.clone()));
-        }
-        let sector = u64::from(self.space.chunks.sector_bytes);
-        let Spec { sectors, mapping, over_provisioning, .. } = known;
-        let with = format!(
-            "the flash holds data of the range {} to {}, mapped by {mapping:?}, over-provisioning {over_provisioning}; allowed: this range, or a format",
-            sectors.start * sector,
-            sectors.end * sector
-        );
-        Err(refuse(with))
-    }
-
-    /// The longest run of rows that no range has.
-    fn free_rows(&self) -> Range<u32> {
-        let mut taken: Vec<Range<u32>> = self.record.specs.iter().map(|spec| spec.rows.clone()).collect();
-        let chunks = self.space.chunks.chunks;
-        taken.push(chunks..chunks);
-        taken.sort_by_key(|rows| rows.start);
-        let (mut from, mut best) = (Record::rows(&self.space).min(chunks), 0..0);
-        for rows in taken {
-            if rows.start.saturating_sub(from) > best.len() as u32 {
-                best = from..rows.start;
-            }
-            from = rows.end;
-        }
-        best
-    }
-
-    /// Finds rows for a new range: as few as will do.
-    fn place(&self, wanted: Spec) -> Result<(Spec, Work), String> {
-        let free = self.free_rows();
-        let id = self.record.specs.iter().map(|spec| spec.id).max().unwrap_or(0) + 1;
-        let of_row = u64::from(self.geometry().luns()) * u64::from(self.space.chunks.chunk_sectors);
-        let sectors = (wanted.sectors.end - wanted.sectors.start) as f64;
-        let least = (sectors * (1.0 + wanted.over_provisioning) / of_row as f64).ceil();
-        let mut why = format!("{} rows of chunks are free, and it takes at least {least}", free.len());
-        if least > f64::from(free.len() as u32) {
-            return Err(why);
-        }
-        for rows in least as u32..=free.len() as u32 {
-            let spec = Spec { rows: free.start..free.start + rows, id, ..wanted.clone() };
-            match self.build(&spec) {
-                Ok(work) => return Ok((spec, work)),
-                Err(sentence) => why = sentence,
-            }
-        }
-        Err(format!("{why} ({} rows of chunks are free)", free.len()))
-    }
-
-    /// What serves a range; the error is a sentence.
-    fn build(&self, spec: &Spec) -> Result<Work, String> {
-        match spec.mapping {
-            Mapping::Page => self.build_pages(spec).map(|ftl| Work::Page(Box::new(ftl))),
-            Mapping::Block => {
-                let (sectors, rows) = (spec.sectors.end - spec.sectors.start, spec.rows.clone());
-                let map = BlockMap::new(self.space, rows, sectors, spec.gc, spec.id);
-                map.map(|map| Work::Block(Box::new(map)))
-            }
-        }
-    }
-
-    fn host_ftl_config(&self, spec: &Spec) -> HostFtlConfig {
-        let sectors = spec.sectors.end - spec.sectors.start;
-        HostFtlConfig {
-            namespace: self.space.namespace,
-            first_unit: 0,
-            units: 0,
-            first_chunk: spec.rows.start,
-            chunks: spec.rows.len() as u32,
-            over_provisioning: spec.over_provisioning,
-            capacity_bytes: Some(sectors * u64::from(self.space.chunks.sector_bytes)),
-            victim: spec.gc.victim(),
-            uuid: self.config.host_ftl.uuid ^ u64::from(spec.id) << 32,
-            ..self.config.host_ftl.clone()
-        }
-    }
-
-    fn build_pages(&self, spec: &Spec) -> Result<HostFtl, String> {
-        if spec.rows.is_empty() {
-            return Err("no rows of chunks are free".into());
-        }
-        let interface = Some(Interface::OpenChannel(self.space.chunks));
-        let config = self.host_ftl_config(spec);
-        let ftl = HostFtl::new(&config, interface, self.space.image_bytes).map_err(|e| e.to_string())?;
-        let sectors = spec.sectors.end - spec.sectors.start;
-        let holds = u64::from(ftl.free_lines().1) * u64::from(ftl.units_per_line());
-        let needed = sectors as f64 * (1.0 + spec.over_provisioning);
-        match holds as f64 >= needed {
-            true => Ok(ftl),
-            false => Err(format!(
-                "{} rows of chunks hold {holds} sectors, and it takes {needed:.0}",
-                spec.rows.len()
-            )),
-        }
-    }
-
-    /// A range begins its work: it looks for what is on its rows.
-    fn serve(&mut self, spec: Spec, mut work: Work) {
-        each!(&mut work, layer => layer.advance(self.now));
-        self.ranges.push(Served { spec, work });
-        self.unsent = true;
-    }
-
-    /// The record has been read again: ranges go on.
-    fn configure_again(&mut self) {
-        for (spec, gc) in std::mem::take(&mut self.again) {
-            let bytes = u64::from(self.space.chunks.sector_bytes);
-            let range = spec.sectors.start * bytes..spec.sectors.end * bytes;
-            if let Err(error) = self.ftl_ioctl(spec.mapping, gc, range, spec.over_provisioning) {
-                self.failure = Some(error.to_string());
-            }
-        }
-    }
-
-    /// The range that serves a sector.
-    fn range_of(&self, sector: u64) -> Option<usize> {
-        self.ranges.iter().position(|range| range.spec.sectors.contains(&sector))
-    }
-
-    fn refuse(&mut self, command: Command, status: Status) {
-        self.up.push_back(command.refused(self.now, status));
-    }
-
-    /// A command is taken in, with so many parts to come.
-    fn begin(&mut self, command: &Command, left: u32) -> u32 {
-        let Command { tag, opcode, .. } = *command;
-        let (submitted, status, data) = (self.now, Status::Success, Vec::new());
-        self.requests.insert(Request { tag, opcode, submitted, left, status, data })
-    }
-
-    /// Hands a part of a command to a range.
-    fn hand(&mut self, range: usize, request: u32, at: usize, command: Command) {
-        let tag = self.parts.insert(Part { request, at }).into();
-        let work = &mut self.ranges[range].work;
-        each!(work, layer => layer.submit(self.now, Command { tag, namespace: 0, ..command }));
-    }
-
-    fn flush(&mut self, command: Command) {
-        let ranges = self.ranges.len();
-        if ranges == 0 {
-            return self.refuse(command, Status::Success);
-        }
-        let request = self.begin(&command, ranges as u32);
-        (0..ranges).for_each(|range| self.hand(range, request, 0, command.clone()));
-    }
-
-    /// A command for sectors of one range, or of several that touch each other.
-    fn access(&mut self, mut command: Command) {
-        let end = command.lba.0.saturating_add(command.sectors.into());
-        let (mut at, mut ranges) = (command.lba.0, 0);
-        while at < end {
-            let Some(range) = self.range_of(at) else { return self.refuse(command, Status::LbaOutOfRange) };
-            (at, ranges) = (self.ranges[range].spec.sectors.end, ranges + 1);
-        }
-        let first = self.range_of(command.lba.0);
-        let bytes = command.sectors as usize * self.space.image_bytes;
-        let fits = command.data.is_empty() || command.data.len() == bytes;
-        let Some(first) = first.filter(|_| command.vector.is_none() && fits) else {
-            return self.refuse(command, Status::InvalidField);
-        };
-        let request = self.begin(&command, ranges);
-        if ranges == 1 {
-            command.lba.0 -= self.ranges[first].spec.sectors.start;
-            return self.hand(first, request, 0, command);
-        }
-        let (mut at, image) = (command.lba.0, self.space.image_bytes);
-        while let Some(range) = self.range_of(at).filter(|_| at < end) {
-            let Range { start, end: limit } = self.ranges[range].spec.sectors;
-            let sectors = (limit.min(end) - at) as u32;
-            let from = (at - command.lba.0) as usize * image;
-            let to = (from + sectors as usize * image).min(command.data.len());
-            let data = command.data.get(from..to).unwrap_or_default().to_vec();
-            let part = Command { lba: Lba(at - start), sectors, data, ..command.clone() };
-            self.hand(range, request, from, part);
-            at = limit;
-        }
-        self.requests[request].data = command.data;
-    }
-
-    /// Takes the answers of the ranges.
-    fn gather(&mut self) {
-        for range in &mut self.ranges {
-            while let Some(mut done) = each!(&mut range.work, layer => layer.pop()) {
-                let Part { request: number, at } = self.parts[done.tag as u32];
-                self.parts.release(done.tag as u32);
-                let request = &mut self.requests[number];
-                request.left -= 1;
-                if done.status != Status::Success {
-                    request.status = done.status;
-                }
-                if let Some(into) = request.data.get_mut(at..at + done.data.len()) {
-                    into.copy_from_slice(&done.data);
-                }
-                if request.left > 0 {
-                    continue;
-                }
-                (done.tag, done.status) = (request.tag, request.status);
-                if !request.data.is_empty() {
-                    done.data = std::mem::take(&mut request.data);
-                }
-                self.requests.release(number);
-                self.up.push_back(done);
-            }
-        }
-    }
-}
-
-fn no_room(range: &Range<u64>, why: String) -> PolicyError {
-    PolicyError::NoRoom { begin: range.start, end: range.end, why }
 }
 
 impl Machine for Policy {
@@ -618,13 +205,17 @@ impl Machine for Policy {
                     self.configure_again();
                 }
             }
-            Some(at) => {
+            Some(id) => {
                 completion.tag = tag;
-                let range = &mut self.ranges[at as usize];
+                let mut ranges = self.ranges.iter_mut();
+                let range =
+                    ranges.find(|range| range.spec.id == id).expect("a range goes after its commands");
+                range.commands -= 1;
                 each!(&mut range.work, layer => layer.complete(now, completion));
             }
         }
         self.gather();
+        self.let_go();
     }
 
     fn notice(&mut self, now: SimTime, namespace: u16, notice: Notice) {
@@ -639,6 +230,7 @@ impl Machine for Policy {
             each!(&mut range.work, layer => layer.advance(now));
         }
         self.gather();
+        self.let_go();
     }
 
     /// What was configured has commands for the drive now.
@@ -665,9 +257,11 @@ impl Machine for Policy {
         if !self.record.is_kept() {
             return None;
         }
-        for (at, range) in (0..).zip(&mut self.ranges) {
+        for range in &mut self.ranges {
             if let Some(command) = each!(&mut range.work, layer => layer.next_command()) {
-                let tag = self.routes.insert(Route { range: Some(at), tag: command.tag }).into();
+                range.commands += 1;
+                let route = Route { range: Some(range.spec.id), tag: command.tag };
+                let tag = self.routes.insert(route).into();
                 return Some(Command { tag, namespace, ..command });
             }
         }
@@ -688,11 +282,11 @@ impl Machine for Policy {
         own.or_else(|| self.ranges.iter().find_map(|range| each!(&range.work, layer => layer.failure())))
     }
 
-    /// Whether the record has been read, and every range that is configured has found its data.
+    /// Whether the record says what the flash holds, every range that is configured has found its data, and those that are removed are gone.
     fn is_ready(&self) -> bool {
         self.again.is_empty()
-            && self.record.is_kept()
-            && self.ranges.iter().all(|range| each!(&range.work, layer => layer.is_ready()))
+            && self.record.rests()
+            && self.ranges.iter().all(|range| !range.leaves && each!(&range.work, layer => layer.is_ready()))
     }
 
     fn stop(&mut self, now: SimTime) {
@@ -713,7 +307,8 @@ impl Machine for Policy {
         let mut fresh = Policy::on(self.space, config);
         fresh.now = now;
         fresh.up = std::mem::take(&mut self.up);
-        let specs = self.ranges.iter().map(|range| (range.spec.clone(), range.spec.gc));
+        let stay = self.ranges.iter().filter(|range| !range.leaves);
+        let specs = stay.map(|range| (range.spec.clone(), range.spec.gc));
         fresh.again = specs.chain(std::mem::take(&mut self.again)).collect();
         for &Request { tag, opcode, submitted, left, .. } in self.requests.iter() {
             if left > 0 {

@@ -6,8 +6,8 @@
 //! ```
 //! A record fits into one sector. A home is erased only while the other one has the newest record. So at every moment one complete record is on the flash.
 
-use super::{Gc, Mapping};
-use crate::Space;
+use super::Gc;
+use crate::{Mapping, Space};
 use pellucid_flash::{ChunkAddress, ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status, Vector};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -39,8 +39,11 @@ pub(super) struct Spec {
 #[derive(Clone, Debug, PartialEq)]
 enum Phase {
     Report,
-    /// Chunks that a format still has to erase, and erases under way.
+    /// Chunks that are still to be erased, and erases under way.
     Format(Vec<Lba>, usize),
+    /// The same, of rows that no range has any more; or first a report of what they hold.
+    Sweep(Vec<Lba>, usize),
+    SweepReport,
     /// Reads of the homes that are still to come.
     Read(VecDeque<(usize, u32)>),
     Ready,
@@ -70,8 +73,10 @@ pub(super) struct Record {
     moved: bool,
     /// What a format erases after the homes.
     others: Vec<Lba>,
-    /// Chunks other than homes hold data.
-    used: bool,
+    /// At a start: chunks other than homes that hold data.
+    in_use: Vec<Lba>,
+    /// A range was removed: what lies on rows that no range has is to be erased.
+    sweep: bool,
     down: VecDeque<Command>,
 }
 
@@ -106,7 +111,8 @@ impl Record {
             newest: None,
             moved: false,
             others: Vec::new(),
-            used: false,
+            in_use: Vec::new(),
+            sweep: false,
             down: VecDeque::from([report]),
         }
     }
@@ -120,12 +126,20 @@ impl Record {
 
     /// Whether it has been read.
     pub fn is_read(&self) -> bool {
-        matches!(self.phase, Phase::Ready | Phase::Erase | Phase::Write)
+        matches!(
+            self.phase,
+            Phase::Ready | Phase::Erase | Phase::Write | Phase::Sweep(..) | Phase::SweepReport
+        )
     }
 
-    /// Whether the flash holds what it should.
+    /// Whether the flash holds the record as it is.
     pub fn is_kept(&self) -> bool {
-        self.phase == Phase::Ready && !self.dirty
+        matches!(self.phase, Phase::Ready | Phase::Sweep(..) | Phase::SweepReport) && !self.dirty
+    }
+
+    /// The same, and nothing lies on rows that no range has.
+    pub fn rests(&self) -> bool {
+        self.phase == Phase::Ready && !self.dirty && !self.sweep
     }
 
     pub fn next_command(&mut self) -> Option<Command> {
@@ -139,6 +153,13 @@ impl Record {
     /// Adds a range, and writes the record.
     pub fn add(&mut self, spec: Spec) {
         self.specs.push(spec);
+        self.save();
+    }
+
+    /// Removes a range, writes the record, and erases what the range leaves behind.
+    pub fn remove(&mut self, id: u32) {
+        self.specs.retain(|spec| spec.id != id);
+        self.sweep = true;
         self.save();
     }
 
@@ -166,6 +187,17 @@ impl Record {
                 self.phase = Phase::Format(left, under_way - 1);
                 self.go_on_formatting();
             }
+            Phase::Sweep(left, under_way) => {
+                self.phase = Phase::Sweep(left, under_way - 1);
+                self.go_on_sweeping();
+            }
+            Phase::SweepReport => {
+                let infos = self.infos(completion);
+                // Without a report the rows are swept at the next start.
+                let in_use = infos.map(|infos| self.in_use(&infos)).unwrap_or_default();
+                self.phase = Phase::Sweep(self.nobodys(in_use), 0);
+                self.go_on_sweeping();
+            }
             Phase::Read(left) => self.read(left, completion),
             Phase::Erase => {
                 let erased = completion.status == Status::Success;
@@ -181,19 +213,46 @@ impl Record {
         self.phase = Phase::Failed(sentence.into());
     }
 
-    fn reported(&mut self, completion: &Completion) {
+    /// What a report says of every chunk.
+    fn infos(&self, completion: &Completion) -> Option<Vec<ChunkInfo>> {
         let infos = completion.data.as_chunks::<{ ChunkInfo::BYTES }>().0.iter().map(ChunkInfo::decode);
         let infos: Option<Vec<ChunkInfo>> = infos.collect();
         let wanted = self.space.geometry().blocks() as usize;
-        let infos = infos.filter(|i| completion.status == Status::Success && i.len() == wanted);
-        let Some(infos) = infos else { return self.fail("the drive did not report its chunks") };
-        let in_use = |info: &&ChunkInfo| matches!(info.state, ChunkState::Open | ChunkState::Closed);
-        let homes = [0, 1].map(|home| self.lba(home, 0));
+        infos.filter(|i| completion.status == Status::Success && i.len() == wanted)
+    }
+
+    fn homes(&self) -> [Lba; 2] {
+        [0, 1].map(|home| self.lba(home, 0))
+    }
+
+    /// The chunks other than homes that hold data.
+    fn in_use(&self, infos: &[ChunkInfo]) -> Vec<Lba> {
+        let homes = self.homes();
+        let holds = |info: &&ChunkInfo| matches!(info.state, ChunkState::Open | ChunkState::Closed);
+        infos.iter().filter(holds).map(|info| info.start).filter(|lba| !homes.contains(lba)).collect()
+    }
+
+    /// Of these chunks those on rows that no range has.
+    fn nobodys(&self, mut chunks: Vec<Lba>) -> Vec<Lba> {
+        let row = |lba: &Lba| self.space.chunks.address(*lba).map(|address| address.chunk);
+        chunks.retain(|lba| {
+            row(lba).is_some_and(|row| !self.specs.iter().any(|spec| spec.rows.contains(&row)))
+        });
+        chunks
+    }
+
+    fn reported(&mut self, completion: &Completion) {
+        let Some(infos) = self.infos(completion) else {
+            return self.fail("the drive did not report its chunks");
+        };
+        let homes = self.homes();
+        self.in_use = self.in_use(&infos);
         if self.format {
             // The homes first: without a record nothing is taken for a range any more.
-            let chunks = infos.iter().filter(in_use).map(|info| info.start);
-            let (first, others) = chunks.partition(|lba| homes.contains(lba));
-            self.others = others;
+            let holds = |info: &&ChunkInfo| matches!(info.state, ChunkState::Open | ChunkState::Closed);
+            let first =
+                infos.iter().filter(holds).map(|info| info.start).filter(|lba| homes.contains(lba)).collect();
+            self.others = std::mem::take(&mut self.in_use);
             for (home, lba) in homes.into_iter().enumerate() {
                 let offline = infos.iter().any(|i| i.start == lba && i.state == ChunkState::Offline);
                 self.pointers[home] = (!offline).then_some(0);
@@ -201,7 +260,6 @@ impl Record {
             self.phase = Phase::Format(first, 0);
             return self.go_on_formatting();
         }
-        self.used = infos.iter().filter(in_use).any(|info| !homes.contains(&info.start));
         let mut reads = VecDeque::new();
         for (home, lba) in homes.into_iter().enumerate() {
             let info = infos.iter().find(|info| info.start == lba).expect("every chunk is reported");
@@ -216,15 +274,28 @@ impl Record {
         self.read_next();
     }
 
-    fn go_on_formatting(&mut self) {
-        let Phase::Format(left, under_way) = &mut self.phase else { return };
+    /// Begins erases; says whether none is left or under way.
+    fn erase_more(down: &mut VecDeque<Command>, left: &mut Vec<Lba>, under_way: &mut usize) -> bool {
         while *under_way < ERASES_MAX
             && let Some(lba) = left.pop()
         {
-            self.down.push_back(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
+            down.push_back(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
             *under_way += 1;
         }
-        if *under_way == 0 {
+        *under_way == 0
+    }
+
+    fn go_on_sweeping(&mut self) {
+        let Phase::Sweep(left, under_way) = &mut self.phase else { return };
+        if Record::erase_more(&mut self.down, left, under_way) {
+            self.phase = Phase::Ready;
+            self.go_on();
+        }
+    }
+
+    fn go_on_formatting(&mut self) {
+        let Phase::Format(left, under_way) = &mut self.phase else { return };
+        if Record::erase_more(&mut self.down, left, under_way) {
             if self.others.is_empty() {
                 self.phase = Phase::Ready;
             } else {
@@ -254,17 +325,29 @@ impl Record {
     }
 
     fn all_read(&mut self) {
+        let in_use = std::mem::take(&mut self.in_use);
         self.phase = Phase::Ready;
-        if self.newest.is_none() && self.used {
-            self.fail(
+        if self.newest.is_none() && !in_use.is_empty() {
+            return self.fail(
                 "the flash holds something that no policy level has written; it has to be formatted first",
             );
         }
+        self.phase = Phase::Sweep(self.nobodys(in_use), 0);
+        self.go_on_sweeping();
     }
 
     /// Begins what there is to do.
     fn go_on(&mut self) {
-        if self.phase != Phase::Ready || !self.dirty {
+        if self.phase != Phase::Ready {
+            return;
+        }
+        if !self.dirty {
+            if std::mem::take(&mut self.sweep) {
+                let first = self.space.chunks.lba(ChunkAddress::default());
+                let blocks = self.space.geometry().blocks();
+                self.phase = Phase::SweepReport;
+                self.down.push_back(Command::new(0, Opcode::Report, first, blocks, Vec::new()));
+            }
             return;
         }
         let sectors = self.write_sectors();

@@ -11,6 +11,7 @@ mod monitor;
 #[allow(dead_code, reason = "the host's tests use the rest")]
 mod oracle;
 mod policy;
+mod ranges;
 #[path = "../../../host/tests/it/reference.rs"]
 #[allow(dead_code, reason = "the host's tests use the rest")]
 mod reference;

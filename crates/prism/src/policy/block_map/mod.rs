@@ -202,6 +202,8 @@ pub(crate) struct BlockMap {
     garbage: Vec<Garbage>,
     /// Erases under way in each LUN.
     erasing: Vec<bool>,
+    /// Writes under way in each LUN.
+    writing: Vec<u32>,
     logical: Vec<Logical>,
     /// Blocks that wait for a free chunk.
     starved: VecDeque<u32>,
@@ -249,6 +251,7 @@ impl BlockMap {
             pool: Pool::new(&layout, rows.clone()),
             chunks: vec![Chunk::default(); space.geometry().blocks() as usize],
             erasing: vec![false; luns as usize],
+            writing: vec![0; luns as usize],
             logical: vec![Logical::default(); blocks as usize],
             space,
             rows,

@@ -14,17 +14,18 @@ use pellucid_flash::{BlockId, Command, DieId, Opcode, Status};
 pub(super) const RESERVE: u32 = 2;
 
 impl BlockMap {
-    /// Takes a free chunk.
+    /// Takes a free chunk: of a LUN that is written to least now, and of those of the one with most free.
     pub(super) fn take_chunk(&mut self, for_application: bool) -> Option<u32> {
         if for_application && self.pool.free_total() <= RESERVE {
             return None;
         }
         let luns = self.erasing.len() as u32;
         self.turn = (self.turn + 1) % luns;
-        let in_turn = (0..luns).map(|lun| DieId((lun + self.turn) % luns));
+        let free = |lun: DieId| self.pool.free_count(lun);
+        let in_turn = (0..luns).map(|lun| DieId((lun + self.turn) % luns)).filter(|&lun| free(lun) > 0);
         // Of equals the first.
-        let most = in_turn.rev().max_by_key(|&lun| self.pool.free_count(lun))?;
-        self.pool.take(most).map(|block| block.0)
+        let best = in_turn.min_by_key(|&lun| (self.writing[lun.0 as usize], u32::MAX - free(lun)))?;
+        self.pool.take(best).map(|block| block.0)
     }
 
     /// A block waits for a free chunk.

@@ -258,6 +258,8 @@ impl BlockMap {
         let block = &mut self.logical[logical as usize];
         block.busy = true;
         let Piece { chunk, ends, sequence, .. } = block.pieces[0];
+        let lun = self.lun_of(chunk);
+        self.writing[lun] += 1;
         let oob = super::start::encode(logical, self.id, sequence);
         let mut vector = self.vectors.pop().unwrap_or_default();
         vector.metadata.reserve(sectors as usize * Vector::METADATA_BYTES);
@@ -269,6 +271,8 @@ impl BlockMap {
     pub(super) fn stored(&mut self, logical: u32, copy: bool, completion: &mut Completion) {
         let (image, length) = (self.image(), self.length());
         let sectors = (completion.data.len() / image) as u32;
+        let lun = self.lun_of(self.logical[logical as usize].pieces[0].chunk);
+        self.writing[lun] -= 1;
         let block = &mut self.logical[logical as usize];
         block.busy = false;
         let top = &mut block.pieces[0];

@@ -1,0 +1,113 @@
+//! How ranges are described, and why one is refused.
+
+use pellucid_ftl::Victim;
+use pellucid_host::HostFtlConfig;
+use thiserror::Error;
+
+/// The most ranges.
+pub const RANGES_MAX: usize = 8;
+
+/// How a range chooses what it empties next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Gc {
+    /// What costs the fewest copies.
+    Greedy,
+    /// What was begun first.
+    Fifo,
+    /// What was changed last the longest ago.
+    Lru,
+    /// What is worth most by age and cost.
+    CostBenefit,
+}
+
+impl Gc {
+    /// All policies.
+    pub const ALL: [Gc; 4] = [Gc::Greedy, Gc::Fifo, Gc::Lru, Gc::CostBenefit];
+
+    pub(super) fn victim(self) -> Victim {
+        match self {
+            Gc::Greedy => Victim::Greedy,
+            Gc::Fifo => Victim::Fifo,
+            Gc::Lru => Victim::Lru,
+            Gc::CostBenefit => Victim::CostBenefit,
+        }
+    }
+}
+
+/// A policy level as it is described.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PolicyConfig {
+    /// Whether a start erases everything, whoever wrote it.
+    pub format: bool,
+    /// The host FTL of page-mapped ranges: write buffer, spare chunks, costs. What a range says itself, and where it lies, does not count.
+    pub host_ftl: HostFtlConfig,
+}
+
+/// Why a range is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PolicyError {
+    /// The level still reads its record.
+    #[error("the level is still starting: it reads which ranges there are")]
+    NotReady,
+    /// The bounds are none.
+    #[error(
+        "range {begin} to {end}: allowed: multiples of the {sector_bytes} bytes of a sector, the first below the second"
+    )]
+    Bounds {
+        /// First byte.
+        begin: u64,
+        /// The byte behind the last one.
+        end: u64,
+        /// Bytes of a sector.
+        sector_bytes: u32,
+    },
+    /// There is such a range, or another one where it would be.
+    #[error("range {begin} to {end}: {with}")]
+    Overlaps {
+        /// First byte.
+        begin: u64,
+        /// The byte behind the last one.
+        end: u64,
+        /// What is there.
+        with: String,
+    },
+    /// Over-provisioning is no share.
+    #[error("over-provisioning {0}: allowed: 0 to 100, as a share of the range")]
+    OverProvisioning(String),
+    /// There are enough ranges.
+    #[error("there are {RANGES_MAX} ranges already, which is as many as may be")]
+    TooMany,
+    /// There is no such range to remove.
+    #[error("range {begin} to {end}: there is no such range; there are: {there}")]
+    Missing {
+        /// First byte.
+        begin: u64,
+        /// The byte behind the last one.
+        end: u64,
+        /// The ranges that there are.
+        there: String,
+    },
+    /// It cannot be removed yet.
+    #[error(
+        "range {begin} to {end}: {commands} commands of it are under way; it can be removed when they have ended"
+    )]
+    InUse {
+        /// First byte.
+        begin: u64,
+        /// The byte behind the last one.
+        end: u64,
+        /// Commands under way.
+        commands: u32,
+    },
+    /// Too little flash is left.
+    #[error("range {begin} to {end} does not fit: {why}")]
+    NoRoom {
+        /// First byte.
+        begin: u64,
+        /// The byte behind the last one.
+        end: u64,
+        /// What is left.
+        why: String,
+    },
+}
