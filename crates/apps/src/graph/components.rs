@@ -1,0 +1,72 @@
+//! Connected components: vertices between which there is a way, whatever the direction of its edges.
+//!
+//! One pass over all edges. Each vertex points to another of its component with a smaller number, or to itself (*root*); an edge joins the
+//! roots of its ends. So each component is named by its smallest vertex, in whatever order the edges come.
+
+use super::grid::{Buffers, Grid};
+use super::prepare::Share;
+use super::store::{Store, StoreError, Work};
+
+/// Bytes that it keeps for each vertex.
+pub const VERTEX_BYTES: u64 = 4;
+
+/// Where it is.
+#[derive(Clone, Debug)]
+pub struct Components {
+    parents: Vec<u32>,
+    interval: usize,
+    buffers: Buffers,
+}
+
+impl Components {
+    /// Each vertex is alone.
+    pub fn new(grid: &Grid, block_edges: usize) -> Components {
+        let parents = (0..grid.plan.vertices).collect();
+        Components { parents, interval: 0, buffers: Buffers::new(block_edges) }
+    }
+
+    /// Does the next interval; `None`: all edges were seen.
+    pub fn step<S: Store>(&mut self, grid: &Grid, store: &mut S) -> Result<Option<Share>, StoreError> {
+        let of = grid.plan.interval_count();
+        if self.interval == of {
+            return Ok(None);
+        }
+        for chunk in 0..grid.plan.chunk_count() {
+            let Components { parents, buffers, .. } = self;
+            grid.scan(store, self.interval, chunk, buffers, |store, block| {
+                for at in 0..block.keys() {
+                    for &other in &block.others[block.edges(at)] {
+                        join(parents, block.first + at as u32, other);
+                    }
+                }
+                store.spend(Work::Follow(block.others.len() as u64));
+                Ok::<_, StoreError>(())
+            })?;
+        }
+        self.interval += 1;
+        Ok(Some(Share { done: self.interval as u64, of: of as u64 }))
+    }
+
+    /// For each vertex the smallest one of its component.
+    pub fn finish(mut self) -> Vec<u32> {
+        for vertex in 0..self.parents.len() {
+            // Parents are smaller, so theirs are final.
+            self.parents[vertex] = self.parents[self.parents[vertex] as usize];
+        }
+        self.parents
+    }
+}
+
+fn root(parents: &mut [u32], mut vertex: u32) -> u32 {
+    while parents[vertex as usize] != vertex {
+        let grand = parents[parents[vertex as usize] as usize];
+        parents[vertex as usize] = grand;
+        vertex = grand;
+    }
+    vertex
+}
+
+fn join(parents: &mut [u32], one: u32, other: u32) {
+    let (one, other) = (root(parents, one), root(parents, other));
+    parents[one.max(other) as usize] = one.min(other);
+}

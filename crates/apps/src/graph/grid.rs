@@ -1,0 +1,363 @@
+//! A prepared graph: windows of edges that are found by one of their ends.
+//!
+//! ```text
+//!                 other ends: chunk 0      chunk 1
+//!   keys  interval 0   window (0,0)     window (0,1)      a window: edges ordered by key,
+//!         interval 1   window (1,0)     window (1,1)      and where those of each key begin
+//! ```
+//! What belongs to the keys of one interval fits into memory at a time, and so do the values of one chunk of other ends; the edges are
+//! read from beginning to end, in blocks. A graph that fits into memory altogether is one window that stays there.
+//!
+//! Invariants: intervals and chunks each cover all vertices without a gap; each chunk is made of whole intervals; windows never change.
+
+use super::edges::Key;
+use super::store::{Segment, Store, StoreError};
+use std::ops::Range;
+
+/// What a graph is and how it is cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Vertices: one more than the largest number.
+    pub vertices: u32,
+    /// Edges in the windows.
+    pub edges: u64,
+    /// Which end is the key.
+    pub key: Key,
+    /// Whether edges have weights.
+    pub weighted: bool,
+    /// Where the intervals of keys begin, and the number of vertices.
+    pub intervals: Vec<u32>,
+    /// Where the chunks of other ends begin, and the number of vertices.
+    pub chunks: Vec<u32>,
+    /// What it was made of, for whoever resumes: a fingerprint of the input and of what was asked.
+    pub origin: u64,
+}
+
+const MAGIC: &[u8; 8] = b"pelgrph1";
+
+impl Plan {
+    /// The keys of interval `interval`.
+    pub fn interval(&self, interval: usize) -> Range<u32> {
+        self.intervals[interval]..self.intervals[interval + 1]
+    }
+
+    /// The other ends of chunk `chunk`.
+    pub fn chunk(&self, chunk: usize) -> Range<u32> {
+        self.chunks[chunk]..self.chunks[chunk + 1]
+    }
+
+    /// Number of intervals.
+    pub fn interval_count(&self) -> usize {
+        self.intervals.len() - 1
+    }
+
+    /// Number of chunks.
+    pub fn chunk_count(&self) -> usize {
+        self.chunks.len() - 1
+    }
+
+    /// The intervals that chunk `chunk` is made of.
+    pub fn intervals_of(&self, chunk: usize) -> Range<usize> {
+        let chunk = self.chunk(chunk);
+        let at = |vertex: u32| self.intervals.partition_point(|&begin| begin < vertex);
+        at(chunk.start)..at(chunk.end)
+    }
+
+    /// The most vertices that an interval has.
+    pub fn widest(&self) -> u32 {
+        self.intervals.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+    }
+
+    /// As bytes, little-endian, with a checksum behind.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(self.vertices.to_le_bytes());
+        bytes.extend(self.edges.to_le_bytes());
+        bytes.extend(self.origin.to_le_bytes());
+        bytes.push(u8::from(self.key == Key::From));
+        bytes.push(u8::from(self.weighted));
+        for begins in [&self.intervals, &self.chunks] {
+            bytes.extend((begins.len() as u32).to_le_bytes());
+            begins.iter().for_each(|begin| bytes.extend(begin.to_le_bytes()));
+        }
+        let sum = crc32c::crc32c(&bytes);
+        bytes.extend(sum.to_le_bytes());
+        bytes
+    }
+
+    /// The plan that these bytes are; `None`: they are none.
+    pub fn decode(bytes: &[u8]) -> Option<Plan> {
+        let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
+        if crc32c::crc32c(body).to_le_bytes() != sum {
+            return None;
+        }
+        let mut rest = body.strip_prefix(MAGIC)?;
+        let vertices = u32::from_le_bytes(take(&mut rest)?);
+        let edges = u64::from_le_bytes(take(&mut rest)?);
+        let origin = u64::from_le_bytes(take(&mut rest)?);
+        let [key, weighted] = take(&mut rest)?;
+        let mut begins = || {
+            let count = u32::from_le_bytes(take(&mut rest)?) as usize;
+            (0..count).map(|_| take(&mut rest).map(u32::from_le_bytes)).collect::<Option<Vec<_>>>()
+        };
+        let (intervals, chunks) = (begins()?, begins()?);
+        let key = if key == 1 { Key::From } else { Key::To };
+        Some(Plan { vertices, edges, key, weighted: weighted == 1, intervals, chunks, origin })
+    }
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = bytes.split_first_chunk()?;
+    *bytes = tail;
+    Some(*head)
+}
+
+/// One window in memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// For each key the number of edges of the keys before it, and all of them last.
+    pub offsets: Vec<u32>,
+    /// Other ends, ordered by key.
+    pub others: Vec<u32>,
+    /// Weights of the edges; empty without.
+    pub weights: Vec<f32>,
+}
+
+/// A part of a window that is in memory: edges one behind the other, and the keys that they belong to.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    /// The key of `offsets[0]`.
+    pub first: u32,
+    /// Where the edges of each key begin in the window, and where those of the last key end. The first and the last key may have edges
+    /// outside of this block.
+    pub offsets: &'a [u32],
+    /// Where `others` begin in the window.
+    pub begin: u32,
+    /// Other ends.
+    pub others: &'a [u32],
+    /// Weights; empty without.
+    pub weights: &'a [f32],
+}
+
+impl<'a> Block<'a> {
+    /// The edges of the `at`th key that are in this block, as positions in `others`.
+    #[inline]
+    pub fn edges(&self, at: usize) -> Range<usize> {
+        let end = self.begin + self.others.len() as u32;
+        let from = self.offsets[at].clamp(self.begin, end);
+        let to = self.offsets[at + 1].clamp(self.begin, end);
+        (from - self.begin) as usize..(to - self.begin) as usize
+    }
+
+    /// Number of keys.
+    pub fn keys(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Cuts it into at most `count` blocks of whole keys with about equally many edges.
+    pub fn split(&self, count: usize) -> Vec<Block<'a>> {
+        let mut parts = Vec::with_capacity(count);
+        let mut from = 0;
+        for part in 1..=count {
+            let edge = self.begin as usize + self.others.len() * part / count;
+            let to = match part == count {
+                true => self.keys(),
+                false => self.offsets.partition_point(|&at| (at as usize) < edge).clamp(from, self.keys()),
+            };
+            if to > from {
+                let begin = self.edges(from).start;
+                let end = self.edges(to - 1).end;
+                let weights = self.weights.get(begin..end).unwrap_or(&[]);
+                parts.push(Block {
+                    first: self.first + from as u32,
+                    offsets: &self.offsets[from..=to],
+                    begin: self.begin + begin as u32,
+                    others: &self.others[begin..end],
+                    weights,
+                });
+            }
+            from = to;
+        }
+        parts
+    }
+}
+
+/// Memory that reading a window takes.
+#[derive(Clone, Debug, Default)]
+pub struct Buffers {
+    /// Edges read at a time.
+    block_edges: usize,
+    bytes: Vec<u8>,
+    window: Window,
+}
+
+impl Buffers {
+    /// Buffers for blocks of `block_edges` edges.
+    pub fn new(block_edges: usize) -> Buffers {
+        Buffers { block_edges: block_edges.max(1024), ..Buffers::default() }
+    }
+}
+
+/// A prepared graph.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    /// What it is.
+    pub plan: Plan,
+    /// All of it, where it fits.
+    pub resident: Option<Window>,
+    /// For each vertex how many edges leave it, where that is in memory.
+    pub degrees: Option<Vec<u32>>,
+}
+
+impl Grid {
+    /// Gives every block of a window to `each`, in order.
+    pub fn scan<S: Store, E: From<StoreError>>(
+        &self,
+        store: &mut S,
+        interval: usize,
+        chunk: usize,
+        buffers: &mut Buffers,
+        mut each: impl FnMut(&mut S, Block<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let keys = self.plan.interval(interval);
+        if let Some(window) = &self.resident {
+            let Window { offsets, others, weights } = window;
+            return each(store, Block { first: keys.start, offsets, begin: 0, others, weights });
+        }
+        let Buffers { block_edges, bytes, window } = buffers;
+        self.read_offsets(store, interval, chunk, bytes, &mut window.offsets)?;
+        let total = window.offsets[window.offsets.len() - 1] as usize;
+        let (name, weights) = self.names(interval, chunk);
+        let ahead = |store: &mut S, from: usize| {
+            let edges = total.saturating_sub(from).min(*block_edges) as u64;
+            if edges > 0 {
+                store.will_read(name, 4 * from as u64, 4 * edges);
+                if self.plan.weighted {
+                    store.will_read(weights, 4 * from as u64, 4 * edges);
+                }
+            }
+        };
+        ahead(store, 0);
+        let mut from = 0;
+        while from < total {
+            let edges = (total - from).min(*block_edges);
+            ahead(store, from + edges);
+            read_words(store, name, from, edges, bytes, &mut window.others, u32::from_le_bytes)?;
+            if self.plan.weighted {
+                read_words(store, weights, from, edges, bytes, &mut window.weights, f32::from_le_bytes)?;
+            }
+            // The last key that begins before the block, to the first that begins behind it.
+            let begin = from as u32;
+            let low = window.offsets.partition_point(|&at| at <= begin) - 1;
+            let high = window.offsets.partition_point(|&at| (at as usize) < from + edges);
+            let block = Block {
+                first: keys.start + low as u32,
+                offsets: &window.offsets[low..=high],
+                begin,
+                others: &window.others,
+                weights: &window.weights,
+            };
+            each(store, block)?;
+            from += edges;
+        }
+        Ok(())
+    }
+
+    /// Reads a part of the edges of a window, from edge `from` on.
+    pub fn read_edges<S: Store>(
+        &self,
+        store: &mut S,
+        (interval, chunk): (usize, usize),
+        edges: Range<u32>,
+        bytes: &mut Vec<u8>,
+        window: &mut Window,
+    ) -> Result<(), StoreError> {
+        let (name, weights) = self.names(interval, chunk);
+        let (from, count) = (edges.start as usize, edges.len());
+        read_words(store, name, from, count, bytes, &mut window.others, u32::from_le_bytes)?;
+        if self.plan.weighted {
+            read_words(store, weights, from, count, bytes, &mut window.weights, f32::from_le_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Reads where the edges of each key of a window begin.
+    pub fn read_offsets<S: Store>(
+        &self,
+        store: &mut S,
+        interval: usize,
+        chunk: usize,
+        bytes: &mut Vec<u8>,
+        offsets: &mut Vec<u32>,
+    ) -> Result<(), StoreError> {
+        let segment = Segment::Offsets(interval as u32, chunk as u32);
+        let keys = self.plan.interval(interval);
+        read_words(store, segment, 0, keys.len() + 1, bytes, offsets, u32::from_le_bytes)?;
+        let (others, _) = self.names(interval, chunk);
+        let edges = store.bytes(others).unwrap_or(0) / 4;
+        if !offsets.is_sorted() || u64::from(offsets[keys.len()]) != edges {
+            return Err(StoreError::Damaged { segment, why: "it does not fit its edges".into() });
+        }
+        Ok(())
+    }
+
+    /// The out-degrees of these vertices.
+    pub fn degrees<S: Store>(
+        &self,
+        store: &mut S,
+        vertices: Range<u32>,
+        bytes: &mut Vec<u8>,
+        into: &mut Vec<u32>,
+    ) -> Result<(), StoreError> {
+        match &self.degrees {
+            Some(degrees) => {
+                into.clear();
+                into.extend_from_slice(&degrees[vertices.start as usize..vertices.end as usize]);
+                Ok(())
+            }
+            None => {
+                let (from, count) = (vertices.start as usize, vertices.len());
+                read_words(store, Segment::Degrees, from, count, bytes, into, u32::from_le_bytes)
+            }
+        }
+    }
+
+    fn names(&self, interval: usize, chunk: usize) -> (Segment, Segment) {
+        let (interval, chunk) = (interval as u32, chunk as u32);
+        (Segment::Others(interval, chunk), Segment::Weights(interval, chunk))
+    }
+}
+
+/// Reads `count` words of four bytes, from the `from`th on.
+pub fn read_words<S: Store, T>(
+    store: &mut S,
+    segment: Segment,
+    from: usize,
+    count: usize,
+    bytes: &mut Vec<u8>,
+    into: &mut Vec<T>,
+    word: impl Fn([u8; 4]) -> T,
+) -> Result<(), StoreError> {
+    bytes.resize(4 * count, 0);
+    store.read(segment, 4 * from as u64, bytes)?;
+    into.clear();
+    let (words, _) = bytes.as_chunks::<4>();
+    into.extend(words.iter().map(|&bytes| word(bytes)));
+    Ok(())
+}
+
+/// Appends words of four bytes.
+pub fn append_words<S: Store, T: Copy>(
+    store: &mut S,
+    segment: Segment,
+    words: &[T],
+    bytes: &mut Vec<u8>,
+    word: impl Fn(T) -> [u8; 4],
+) -> Result<(), StoreError> {
+    for part in words.chunks(1 << 18) {
+        bytes.clear();
+        bytes.extend(part.iter().flat_map(|&value| word(value)));
+        store.append(segment, bytes)?;
+    }
+    Ok(())
+}

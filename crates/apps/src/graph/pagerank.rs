@@ -1,0 +1,330 @@
+//! PageRank: how often a walk that follows edges, and now and then begins anew anywhere, is at each vertex.
+//!
+//! ```text
+//!   rank(v) = (1 - d) / V + d (sum over edges u -> v of rank(u) / outdegree(u) + rank of vertices without successors / V)
+//! ```
+//! A duplicate edge counts as often as it is there, and a loop counts. Ranks sum to 1. What is kept of each vertex is what it gives along
+//! each of its edges (*share*): rank / outdegree, or its rank if no edge leaves it.
+//!
+//! One step does one interval of one iteration. Shares are read from the iteration before and written for the next, so nothing depends on
+//! the order of intervals, nor on threads: the sum of each vertex is added up edge by edge in the order of its window.
+
+use super::grid::{Block, Buffers, Grid, append_words, read_words};
+use super::prepare::Share;
+use super::store::{Segment, Store, StoreError, Work};
+use super::workers::Workers;
+use std::ops::Range;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageRankConfig {
+    /// The probability that the walk follows an edge.
+    pub damping: f64,
+    /// Iterations at most.
+    pub iterations: u32,
+    /// Ends when the sum of all changes is below.
+    pub tolerance: f64,
+}
+
+/// Where it is.
+#[derive(Clone, Debug)]
+pub struct PageRank {
+    config: PageRankConfig,
+    /// Shares of the iteration before: of all vertices, or of one chunk.
+    shares: Vec<f32>,
+    /// Shares of this iteration, where all of them are in memory.
+    next: Vec<f32>,
+    whole: bool,
+    /// Whether each iteration is kept in the store.
+    kept: bool,
+    iteration: u32,
+    interval: usize,
+    /// Rank of the vertices without successors, of the iteration before and of this one.
+    dangling: [f64; 2],
+    change: f64,
+    last_change: f64,
+    buffers: Buffers,
+    sums: Vec<f64>,
+    words: Words,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Words {
+    bytes: Vec<u8>,
+    degrees: Vec<u32>,
+    old: Vec<f32>,
+    new: Vec<f32>,
+}
+
+/// Bytes that it keeps for each vertex when all fit.
+pub const VERTEX_BYTES: u64 = 12;
+
+const STATE_BYTES: usize = 28;
+
+impl PageRank {
+    /// Ready for the first iteration, or for the one after the last that the store has complete.
+    pub fn new<S: Store>(
+        grid: &Grid,
+        store: &mut S,
+        config: PageRankConfig,
+        block_edges: usize,
+    ) -> Result<PageRank, StoreError> {
+        let mut rank = PageRank {
+            config,
+            shares: Vec::new(),
+            next: Vec::new(),
+            whole: grid.plan.chunk_count() == 1,
+            kept: grid.resident.is_none(),
+            iteration: 0,
+            interval: 0,
+            dangling: [0.0; 2],
+            change: f64::INFINITY,
+            last_change: f64::INFINITY,
+            buffers: Buffers::new(block_edges),
+            sums: Vec::new(),
+            words: Words::default(),
+        };
+        let resumed = rank.kept && rank.resume(store)?;
+        if rank.whole {
+            rank.next = vec![0.0; grid.plan.vertices as usize];
+        }
+        match (resumed, rank.whole) {
+            (true, true) => rank.load(grid, store, 0)?,
+            (false, _) => rank.begin(grid, store)?,
+            (true, false) => {}
+        }
+        rank.change = 0.0;
+        Ok(rank)
+    }
+
+    /// Iterations that are complete.
+    pub fn iteration(&self) -> u32 {
+        self.iteration
+    }
+
+    /// The sum of all changes in the last complete iteration.
+    pub fn change(&self) -> f64 {
+        self.last_change
+    }
+
+    /// Finds the last complete iteration.
+    fn resume<S: Store>(&mut self, store: &mut S) -> Result<bool, StoreError> {
+        if store.bytes(Segment::State) != Some(STATE_BYTES as u64) {
+            return Ok(false);
+        }
+        let mut record = [0; STATE_BYTES];
+        store.read(Segment::State, 0, &mut record)?;
+        let (body, sum) = record.split_at(STATE_BYTES - 4);
+        if crc32c::crc32c(body).to_le_bytes() != sum {
+            return Err(StoreError::Damaged { segment: Segment::State, why: "its checksum is wrong".into() });
+        }
+        let long = |at: usize| std::array::from_fn(|byte| body[at + byte]);
+        self.iteration = u64::from_le_bytes(long(0)) as u32;
+        self.dangling[0] = f64::from_le_bytes(long(8));
+        self.last_change = f64::from_le_bytes(long(16));
+        Ok(true)
+    }
+
+    /// The shares before the first iteration: the same rank for each vertex.
+    fn begin<S: Store>(&mut self, grid: &Grid, store: &mut S) -> Result<(), StoreError> {
+        let vertices = grid.plan.vertices;
+        let rank = 1.0 / f64::from(vertices.max(1));
+        self.shares = Vec::with_capacity(if self.whole { vertices as usize } else { 0 });
+        for interval in 0..grid.plan.interval_count() {
+            let Words { bytes, degrees, new, .. } = &mut self.words;
+            grid.degrees(store, grid.plan.interval(interval), bytes, degrees)?;
+            new.clear();
+            for &degree in degrees.iter() {
+                new.push((rank / f64::from(degree.max(1))) as f32);
+                self.dangling[0] += if degree == 0 { rank } else { 0.0 };
+            }
+            if self.whole {
+                self.shares.extend_from_slice(new);
+            } else {
+                keep(store, interval, false, new, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the shares of a chunk.
+    fn load<S: Store>(&mut self, grid: &Grid, store: &mut S, chunk: usize) -> Result<(), StoreError> {
+        let odd = self.iteration % 2 == 1;
+        self.shares.clear();
+        for interval in grid.plan.intervals_of(chunk) {
+            let Words { bytes, old, .. } = &mut self.words;
+            read_values(store, grid, interval, odd, bytes, old)?;
+            self.shares.extend_from_slice(old);
+        }
+        Ok(())
+    }
+
+    /// Does the next interval; `None`: the ranks are there.
+    pub fn step<S: Store>(
+        &mut self,
+        grid: &Grid,
+        store: &mut S,
+        workers: &impl Workers,
+    ) -> Result<Option<Share>, StoreError> {
+        if self.is_done() || grid.plan.vertices == 0 {
+            return Ok(None);
+        }
+        let keys = grid.plan.interval(self.interval);
+        self.sums.clear();
+        self.sums.resize(keys.len(), 0.0);
+        for chunk in 0..grid.plan.chunk_count() {
+            if !self.whole {
+                self.load(grid, store, chunk)?;
+            }
+            let base = grid.plan.chunk(chunk).start;
+            let PageRank { sums, shares, buffers, .. } = self;
+            grid.scan(store, self.interval, chunk, buffers, |store, block| {
+                gather(block, keys.start, base, shares, sums, workers);
+                store.spend(Work::Follow(block.others.len() as u64));
+                Ok::<_, StoreError>(())
+            })?;
+        }
+        self.apply(grid, store, keys)?;
+        self.interval += 1;
+        if self.interval == grid.plan.interval_count() {
+            self.end_iteration(grid, store)?;
+        }
+        let intervals = grid.plan.interval_count() as u64;
+        let done = u64::from(self.iteration) * intervals + self.interval as u64;
+        Ok(Some(Share { done, of: u64::from(self.config.iterations) * intervals }))
+    }
+
+    fn is_done(&self) -> bool {
+        self.interval == 0
+            && (self.iteration >= self.config.iterations || self.last_change < self.config.tolerance)
+    }
+
+    /// Ranks of one interval from the sums of what its vertices were given.
+    fn apply<S: Store>(&mut self, grid: &Grid, store: &mut S, keys: Range<u32>) -> Result<(), StoreError> {
+        let vertices = f64::from(grid.plan.vertices);
+        let damping = self.config.damping;
+        let base = (1.0 - damping) / vertices + damping * self.dangling[0] / vertices;
+        let Words { bytes, degrees, old, new } = &mut self.words;
+        grid.degrees(store, keys.clone(), bytes, degrees)?;
+        let old: &[f32] = if self.whole {
+            &self.shares[keys.start as usize..keys.end as usize]
+        } else {
+            read_values(store, grid, self.interval, self.iteration % 2 == 1, bytes, old)?;
+            old
+        };
+        new.clear();
+        for ((&sum, &degree), &old) in self.sums.iter().zip(degrees.iter()).zip(old) {
+            let out = f64::from(degree.max(1));
+            let rank = base + damping * sum;
+            self.change += (rank - f64::from(old) * out).abs();
+            self.dangling[1] += if degree == 0 { rank } else { 0.0 };
+            new.push((rank / out) as f32);
+        }
+        store.spend(Work::Apply(keys.len() as u64));
+        if self.whole {
+            self.next[keys.start as usize..keys.end as usize].copy_from_slice(new);
+        }
+        if self.kept {
+            keep(store, self.interval, self.iteration % 2 == 0, new, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn end_iteration<S: Store>(&mut self, grid: &Grid, store: &mut S) -> Result<(), StoreError> {
+        std::mem::swap(&mut self.shares, &mut self.next);
+        if !self.whole {
+            self.shares.clear();
+        }
+        self.dangling = [self.dangling[1], 0.0];
+        (self.last_change, self.change) = (self.change, 0.0);
+        self.iteration += 1;
+        self.interval = 0;
+        if self.kept {
+            let mut record = u64::from(self.iteration).to_le_bytes().to_vec();
+            record.extend(self.dangling[0].to_le_bytes());
+            record.extend(self.last_change.to_le_bytes());
+            let sum = crc32c::crc32c(&record);
+            record.extend(sum.to_le_bytes());
+            store.replace(Segment::State, &record)?;
+            let odd = self.iteration % 2 == 0;
+            for interval in 0..grid.plan.interval_count() {
+                store.remove(Segment::Values(interval as u32, odd))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the ranks of all vertices to `each`, interval by interval: the first vertex, and ranks from there on.
+    pub fn ranks<S: Store, E: From<StoreError>>(
+        &mut self,
+        grid: &Grid,
+        store: &mut S,
+        mut each: impl FnMut(u32, &[f64]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut ranks = Vec::new();
+        for interval in 0..grid.plan.interval_count() {
+            let keys = grid.plan.interval(interval);
+            let Words { bytes, degrees, old, .. } = &mut self.words;
+            grid.degrees(store, keys.clone(), bytes, degrees)?;
+            let shares: &[f32] = if self.whole {
+                &self.shares[keys.start as usize..keys.end as usize]
+            } else {
+                read_values(store, grid, interval, self.iteration % 2 == 1, bytes, old)?;
+                old
+            };
+            ranks.clear();
+            ranks.extend(shares.iter().zip(degrees.iter()).map(|(&s, &d)| f64::from(s) * f64::from(d.max(1))));
+            each(keys.start, &ranks)?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds what each key of a block is given.
+fn gather(block: Block<'_>, first: u32, base: u32, shares: &[f32], sums: &mut [f64], workers: &impl Workers) {
+    let parts = block.split(workers.count());
+    let mut rest = &mut sums[(block.first - first) as usize..];
+    let mut at = block.first;
+    let mut pieces = Vec::with_capacity(parts.len());
+    for part in parts {
+        let (_, tail) = rest.split_at_mut((part.first - at) as usize);
+        let (own, tail) = tail.split_at_mut(part.keys());
+        (rest, at) = (tail, part.first + part.keys() as u32);
+        pieces.push((part, own));
+    }
+    workers.each(pieces, |(part, sums)| {
+        for (key, sum) in sums.iter_mut().enumerate() {
+            let mut total = *sum;
+            for &other in &part.others[part.edges(key)] {
+                total += f64::from(shares[(other - base) as usize]);
+            }
+            *sum = total;
+        }
+    });
+}
+
+fn keep<S: Store>(
+    store: &mut S,
+    interval: usize,
+    odd: bool,
+    values: &[f32],
+    bytes: &mut Vec<u8>,
+) -> Result<(), StoreError> {
+    let segment = Segment::Values(interval as u32, odd);
+    store.create(segment)?;
+    append_words(store, segment, values, bytes, f32::to_le_bytes)?;
+    store.seal(segment)
+}
+
+fn read_values<S: Store>(
+    store: &mut S,
+    grid: &Grid,
+    interval: usize,
+    odd: bool,
+    bytes: &mut Vec<u8>,
+    into: &mut Vec<f32>,
+) -> Result<(), StoreError> {
+    let count = grid.plan.interval(interval).len();
+    let segment = Segment::Values(interval as u32, odd);
+    read_words(store, segment, 0, count, bytes, into, f32::from_le_bytes)
+}

@@ -1,0 +1,196 @@
+//! Where a graph's segments lie.
+//!
+//! A segment is written once, from its start to its end, then sealed and only read. So flash that erases whole blocks holds it as well as a
+//! file does. [`Store::replace`] is for the one small record that changes.
+//!
+//! ```text
+//!   create ─► append ... append ─► seal ─► read ... read ─► remove
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use thiserror::Error;
+
+/// What a segment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Segment {
+    /// Edges as they came.
+    Raw,
+    /// Edges of the keys of one interval, as they came.
+    Bucket(u32),
+    /// Of one window, how many edges the keys below each key have.
+    Offsets(u32, u32),
+    /// Of one window, the other ends of its edges, ordered by key.
+    Others(u32, u32),
+    /// Of one window, the weights of its edges.
+    Weights(u32, u32),
+    /// For each vertex, how many edges leave it.
+    Degrees,
+    /// The values of one interval's vertices, after an even or an odd iteration.
+    Values(u32, bool),
+    /// Which iteration is complete.
+    State,
+    /// What the graph is and how it is cut into windows. It is there when everything before the first iteration is.
+    Plan,
+}
+
+impl Segment {
+    /// Whether it is written while a graph is prepared and never again.
+    pub fn is_shard(self) -> bool {
+        matches!(
+            self,
+            Segment::Offsets(..) | Segment::Others(..) | Segment::Weights(..) | Segment::Degrees
+        )
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Segment::Raw => write!(f, "raw"),
+            Segment::Bucket(interval) => write!(f, "bucket-{interval}"),
+            Segment::Offsets(key, other) => write!(f, "offsets-{key}-{other}"),
+            Segment::Others(key, other) => write!(f, "others-{key}-{other}"),
+            Segment::Weights(key, other) => write!(f, "weights-{key}-{other}"),
+            Segment::Degrees => write!(f, "degrees"),
+            Segment::Values(interval, odd) => {
+                write!(f, "values-{interval}-{}", if *odd { "odd" } else { "even" })
+            }
+            Segment::State => write!(f, "state"),
+            Segment::Plan => write!(f, "plan"),
+        }
+    }
+}
+
+/// Why a store has not done what it should.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// It is full.
+    #[error("no space is left for {segment}: {why}")]
+    Full {
+        /// What was written.
+        segment: Segment,
+        /// What says so.
+        why: String,
+    },
+    /// It could not read or write.
+    #[error("{segment}: {why}")]
+    Failed {
+        /// What was read or written.
+        segment: Segment,
+        /// What says so.
+        why: String,
+    },
+    /// What is read is not what was written.
+    #[error("{segment} is damaged: {why}")]
+    Damaged {
+        /// What was read.
+        segment: Segment,
+        /// In what way.
+        why: String,
+    },
+}
+
+/// Work of the processor, for stores in which time is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// So many edges were sorted into windows.
+    Sort(u64),
+    /// So many edges were followed.
+    Follow(u64),
+    /// So many vertices got a value.
+    Apply(u64),
+}
+
+/// Keeps segments.
+pub trait Store {
+    /// Makes an empty segment; one that has its name is gone.
+    fn create(&mut self, segment: Segment) -> Result<(), StoreError>;
+
+    /// Writes behind what the segment holds.
+    fn append(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError>;
+
+    /// The segment is complete. It is durable when a later [`Store::replace`] is.
+    fn seal(&mut self, segment: Segment) -> Result<(), StoreError>;
+
+    /// Its bytes; `None`: there is none.
+    fn bytes(&self, segment: Segment) -> Option<u64>;
+
+    /// Fills `into` from byte `at` on.
+    fn read(&mut self, segment: Segment, at: u64, into: &mut [u8]) -> Result<(), StoreError>;
+
+    /// These bytes will be read soon.
+    fn will_read(&mut self, segment: Segment, at: u64, bytes: u64);
+
+    /// Forgets a segment, if there is one.
+    fn remove(&mut self, segment: Segment) -> Result<(), StoreError>;
+
+    /// Makes everything sealed durable, then the small segment `segment` hold `data`: a crash leaves the old one or the new one.
+    fn replace(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError>;
+
+    /// The processor did something. Nothing, where time is real.
+    fn spend(&mut self, _work: Work) {}
+}
+
+/// Segments in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    segments: BTreeMap<Segment, Vec<u8>>,
+}
+
+impl Memory {
+    fn get(&mut self, segment: Segment) -> Result<&mut Vec<u8>, StoreError> {
+        self.segments.get_mut(&segment).ok_or_else(|| absent(segment))
+    }
+}
+
+/// The error of a store that has no such segment.
+pub fn absent(segment: Segment) -> StoreError {
+    StoreError::Damaged { segment, why: "it is not there".into() }
+}
+
+/// The error of a store whose segment is too short.
+pub fn short(segment: Segment, bytes: u64, wanted: u64) -> StoreError {
+    StoreError::Damaged { segment, why: format!("it ends at byte {bytes}, before byte {wanted}") }
+}
+
+impl Store for Memory {
+    fn create(&mut self, segment: Segment) -> Result<(), StoreError> {
+        self.segments.insert(segment, Vec::new());
+        Ok(())
+    }
+
+    fn append(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError> {
+        self.get(segment)?.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn seal(&mut self, _segment: Segment) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn bytes(&self, segment: Segment) -> Option<u64> {
+        self.segments.get(&segment).map(|data| data.len() as u64)
+    }
+
+    fn read(&mut self, segment: Segment, at: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        let data = self.get(segment)?;
+        let end = at + into.len() as u64;
+        let bytes = data.len() as u64;
+        let part = data.get(at as usize..end as usize).ok_or_else(|| short(segment, bytes, end))?;
+        into.copy_from_slice(part);
+        Ok(())
+    }
+
+    fn will_read(&mut self, _segment: Segment, _at: u64, _bytes: u64) {}
+
+    fn remove(&mut self, segment: Segment) -> Result<(), StoreError> {
+        self.segments.remove(&segment);
+        Ok(())
+    }
+
+    fn replace(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError> {
+        self.segments.insert(segment, data.to_vec());
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! Programs against plain ones on small random graphs: in memory, and cut so that nothing fits.
+
+use super::components::Components;
+use super::edges::{Edge, Key};
+use super::grid::Grid;
+use super::pagerank::{PageRank, PageRankConfig};
+use super::prepare::{Asked, Intake, PrepareError, Shape, reopen};
+use super::store::{Memory, Segment, Store};
+use super::text::{EdgeFormat, EdgeReader};
+use super::traverse::{Traverse, UNREACHED};
+use super::triangles::Triangles;
+use super::workers::{Alone, Workers};
+use pellucid_flash::Rng;
+
+fn asked(shape: Shape, memory_bytes: u64) -> Asked {
+    Asked {
+        shape,
+        weighted: false,
+        degrees: shape == Shape::All(Key::To),
+        memory_bytes,
+        vertex_bytes: if shape == Shape::All(Key::To) { 12 } else { 6 },
+        chunked: shape == Shape::All(Key::To),
+        vertices: 0,
+        origin: 7,
+    }
+}
+
+fn prepare(store: &mut Memory, asked: &Asked, edges: &[Edge]) -> Grid {
+    let mut intake = Intake::new(asked.clone());
+    for part in edges.chunks(97) {
+        intake.push(store, part).unwrap();
+    }
+    let mut preparing = intake.finish(store).unwrap();
+    while preparing.step(store).unwrap().is_some() {}
+    preparing.finish(store).0
+}
+
+fn random(seed: u64, vertices: u32, edges: usize) -> Vec<Edge> {
+    let mut rng = Rng::new(seed);
+    let mut vertex = || {
+        let any = rng.below(u64::from(vertices)) as u32;
+        // Some vertices have most of the edges, and every seventh has none.
+        let vertex = if rng.below(3) == 0 { any % (vertices / 16 + 1) } else { any };
+        vertex - u32::from(vertex % 7 == 6)
+    };
+    let pairs: Vec<(u32, u32)> = (0..edges).map(|_| (vertex(), vertex())).collect();
+    pairs.iter().enumerate().map(|(at, &(from, to))| Edge { from, to, weight: (at % 13) as f32 / 4.0 }).collect()
+}
+
+/// Three workers that are one: what is computed depends on how pieces are cut, if on anything.
+struct Three;
+impl Workers for Three {
+    fn count(&self) -> usize {
+        3
+    }
+    fn each<T: Send>(&self, pieces: Vec<T>, work: impl Fn(T) + Sync) {
+        pieces.into_iter().rev().for_each(work);
+    }
+}
+
+/// Memory of the tests: everything, little, so little that values come in chunks.
+const MEMORIES: [u64; 3] = [1 << 30, 200_000, 100_000];
+
+fn plain_ranks(edges: &[Edge], vertices: u32, iterations: u32) -> Vec<f64> {
+    let count = vertices as usize;
+    let mut degrees = vec![0.0; count];
+    edges.iter().for_each(|edge| degrees[edge.from as usize] += 1.0);
+    let mut ranks = vec![1.0 / count as f64; count];
+    for _ in 0..iterations {
+        let lost: f64 = (0..count).filter(|&v| degrees[v] == 0.0).map(|v| ranks[v]).sum();
+        let mut next = vec![(0.15 + 0.85 * lost) / count as f64; count];
+        for edge in edges {
+            next[edge.to as usize] += 0.85 * ranks[edge.from as usize] / degrees[edge.from as usize];
+        }
+        ranks = next;
+    }
+    ranks
+}
+
+fn ranks(grid: &Grid, store: &mut Memory, iterations: u32, workers: &impl Workers) -> Vec<f64> {
+    let config = PageRankConfig { damping: 0.85, iterations, tolerance: 0.0 };
+    let mut rank = PageRank::new(grid, store, config, 1024).unwrap();
+    while rank.step(grid, store, workers).unwrap().is_some() {}
+    let mut ranks = Vec::new();
+    rank.ranks(grid, store, |first, part| {
+        assert_eq!(first as usize, ranks.len());
+        ranks.extend_from_slice(part);
+        Ok::<_, super::store::StoreError>(())
+    })
+    .unwrap();
+    ranks
+}
+
+#[test]
+fn ranks_are_those_of_a_plain_program_whatever_fits_and_whoever_computes() {
+    let edges = random(1, 5000, 60_000);
+    let vertices = edges.iter().map(|edge| edge.from.max(edge.to) + 1).max().unwrap();
+    let expected = plain_ranks(&edges, vertices, 6);
+    let mut first: Option<Vec<f64>> = None;
+    for memory in MEMORIES {
+        let mut store = Memory::default();
+        let grid = prepare(&mut store, &asked(Shape::All(Key::To), memory), &edges);
+        assert_eq!(grid.resident.is_some(), memory == MEMORIES[0]);
+        if memory == MEMORIES[2] {
+            assert!(grid.plan.chunk_count() > 1 && grid.plan.interval_count() > 4, "{:?}", grid.plan);
+        }
+        let found = ranks(&grid, &mut store, 6, &Three);
+        assert!((found.iter().sum::<f64>() - 1.0).abs() < 1e-5);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!((found - expected).abs() < 1e-6 * expected.max(1e-4), "{found} for {expected}");
+        }
+        // Bit for bit, whatever fits, and whoever computes.
+        let alone = prepare(&mut Memory::default(), &asked(Shape::All(Key::To), 1 << 30), &edges);
+        let alone = ranks(&alone, &mut Memory::default(), 6, &Alone);
+        if grid.plan.chunk_count() == 1 {
+            assert!(found == *first.get_or_insert(alone));
+        }
+    }
+}
+
+#[test]
+fn a_store_that_was_left_between_two_steps_goes_on() {
+    let edges = random(2, 3000, 40_000);
+    for memory in [MEMORIES[1], MEMORIES[2]] {
+        let mut store = Memory::default();
+        let grid = prepare(&mut store, &asked(Shape::All(Key::To), memory), &edges);
+        let expected = ranks(&grid, &mut store.clone(), 5, &Alone);
+        let config = PageRankConfig { damping: 0.85, iterations: 5, tolerance: 0.0 };
+        for steps in 0..4 * grid.plan.interval_count() {
+            let mut store = store.clone();
+            let mut rank = PageRank::new(&grid, &mut store, config.clone(), 1024).unwrap();
+            for _ in 0..steps {
+                rank.step(&grid, &mut store, &Alone).unwrap();
+            }
+            let complete = rank.iteration();
+            drop(rank);
+            let grid = reopen(&mut store, 7).unwrap().expect("it is prepared");
+            assert_eq!(PageRank::new(&grid, &mut store, config.clone(), 1024).unwrap().iteration(), complete);
+            assert!(ranks(&grid, &mut store, 5, &Alone) == expected, "after {steps} steps");
+        }
+        assert!(reopen(&mut store, 8).unwrap().is_none(), "another graph");
+    }
+}
+
+#[test]
+fn components_are_those_of_a_plain_program() {
+    for seed in 0..20 {
+        let edges = random(seed, 4000, 2500);
+        let vertices = edges.iter().map(|edge| edge.from.max(edge.to) + 1).max().unwrap() as usize;
+        let mut expected: Vec<u32> = (0..vertices as u32).collect();
+        loop {
+            let before = expected.clone();
+            for edge in &edges {
+                let (from, to) = (edge.from as usize, edge.to as usize);
+                let least = expected[from].min(expected[to]);
+                (expected[from], expected[to]) = (least, least);
+            }
+            if before == expected {
+                break;
+            }
+        }
+        for memory in [MEMORIES[0], MEMORIES[2]] {
+            let mut store = Memory::default();
+            let grid = prepare(&mut store, &asked(Shape::All(Key::From), memory), &edges);
+            let mut components = Components::new(&grid, 1024);
+            while components.step(&grid, &mut store).unwrap().is_some() {}
+            assert!(components.finish() == expected, "seed {seed}, {memory} bytes");
+        }
+    }
+}
+
+#[test]
+fn distances_are_those_of_a_plain_program() {
+    for seed in 0..20 {
+        let edges = random(seed, 3000, 9000);
+        let vertices = edges.iter().map(|edge| edge.from.max(edge.to) + 1).max().unwrap() as usize;
+        for weighted in [false, true] {
+            let mut expected = vec![UNREACHED; vertices];
+            expected[edges[0].from as usize] = 0.0;
+            loop {
+                let before = expected.clone();
+                for edge in &edges {
+                    let through = expected[edge.from as usize] + if weighted { edge.weight } else { 1.0 };
+                    let known = &mut expected[edge.to as usize];
+                    *known = known.min(through);
+                }
+                if before == expected {
+                    break;
+                }
+            }
+            for memory in [MEMORIES[0], MEMORIES[2]] {
+                let mut store = Memory::default();
+                let mut asked = asked(Shape::All(Key::From), memory);
+                asked.weighted = weighted;
+                let grid = prepare(&mut store, &asked, &edges);
+                let mut traverse = Traverse::new(&grid, edges[0].from, weighted, 1.5, 1024);
+                while traverse.step(&grid, &mut store).unwrap().is_some() {}
+                assert!(traverse.finish() == expected, "seed {seed}, weighted {weighted}, {memory} bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn triangles_are_as_many_as_a_plain_program_finds() {
+    for seed in 0..20 {
+        let edges = random(seed, 400, 3000);
+        let mut near = vec![vec![false; 400]; 400];
+        for edge in edges.iter().filter(|edge| edge.from != edge.to) {
+            near[edge.from as usize][edge.to as usize] = true;
+            near[edge.to as usize][edge.from as usize] = true;
+        }
+        let mut expected = 0;
+        for a in 0..400 {
+            for b in (a + 1..400).filter(|&b| near[a][b]) {
+                expected += (b + 1..400).filter(|&c| near[a][c] && near[b][c]).count() as u64;
+            }
+        }
+        for memory in [MEMORIES[0], 20_000] {
+            let mut store = Memory::default();
+            let grid = prepare(&mut store, &asked(Shape::Simple, memory), &edges);
+            assert!(grid.resident.is_some() || grid.plan.interval_count() > 3);
+            let mut triangles = Triangles::new();
+            while triangles.step(&grid, &mut store, &Three).unwrap().is_some() {}
+            assert_eq!(triangles.count(), expected, "seed {seed}, {memory} bytes");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_fit_is_said_with_what_would() {
+    let mut intake = Intake::new(asked(Shape::All(Key::From), 1 << 20));
+    let mut store = Memory::default();
+    intake.push(&mut store, &[Edge::new(3, 1_000_000)]).unwrap();
+    let Err(PrepareError::Memory { needed, allowed, .. }) = intake.finish(&mut store) else { panic!("it fits") };
+    assert!(needed > 6_000_000 && allowed == 1 << 20);
+}
+
+#[test]
+fn damage_is_an_error_and_no_wrong_result() {
+    let edges = random(3, 3000, 40_000);
+    let mut store = Memory::default();
+    let grid = prepare(&mut store, &asked(Shape::All(Key::To), MEMORIES[1]), &edges);
+    let offsets = Segment::Offsets(0, 0);
+    let bytes = store.bytes(offsets).unwrap();
+    store.create(offsets).unwrap();
+    store.append(offsets, &vec![0xff; bytes as usize]).unwrap();
+    let config = PageRankConfig { damping: 0.85, iterations: 1, tolerance: 0.0 };
+    let mut rank = PageRank::new(&grid, &mut store, config, 1024).unwrap();
+    rank.step(&grid, &mut store, &Alone).unwrap_err();
+}
+
+fn read(format: EdgeFormat, weighted: bool, bytes: &[u8], piece: usize) -> Result<Vec<Edge>, String> {
+    let mut reader = EdgeReader::new(format, weighted);
+    let mut edges = Vec::new();
+    for part in bytes.chunks(piece) {
+        reader.feed(part, &mut edges).map_err(|error| error.to_string())?;
+    }
+    reader.finish(&mut edges).map_err(|error| error.to_string())?;
+    Ok(edges)
+}
+
+#[test]
+fn edge_lists_are_read_in_whatever_pieces_they_come() {
+    let list = b"# SNAP\n0 1\n1\t2\r\n\n2,3,x\n 4   5  \n% remark\n6 7 0.5";
+    let matrix = b"%%MatrixMarket matrix coordinate real symmetric\n% remark\n4 4 2\n2 1 0.5\n3 3 2\n";
+    for piece in 1..60 {
+        let edges = read(EdgeFormat::Text, false, list, piece).unwrap();
+        let pairs: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
+        assert_eq!(pairs, [(0, 1), (1, 2), (2, 3), (4, 5), (6, 7)], "pieces of {piece}");
+        let edges = read(EdgeFormat::MatrixMarket, true, matrix, piece).unwrap();
+        let found: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to, edge.weight)).collect();
+        assert_eq!(found, [(1, 0, 0.5), (0, 1, 0.5), (2, 2, 2.0)], "pieces of {piece}");
+        let binary: Vec<u8> = [1_u32, 2, 3, 4].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let edges = read(EdgeFormat::Binary, false, &binary, piece).unwrap();
+        assert_eq!(edges, [Edge::new(1, 2), Edge::new(3, 4)]);
+    }
+}
+
+#[test]
+fn a_wrong_line_is_named_and_what_is_allowed() {
+    for (format, weighted, bytes, expected) in [
+        (EdgeFormat::Text, false, &b"0 1\n1 x\n"[..], "line 2: \"x\" is no vertex"),
+        (EdgeFormat::Text, false, b"0 1\n\n7\n", "line 3: \"7\": one field"),
+        (EdgeFormat::Text, false, b"0 4294967295\n", "line 1: vertex 4294967295 is too large"),
+        (EdgeFormat::Text, false, b"0 99999999999999999999999\n", "is too large"),
+        (EdgeFormat::Text, false, b"-1 2\n", "\"-1\" is no vertex"),
+        (EdgeFormat::Text, true, b"0 1 -3\n", "\"-3\" is no weight"),
+        (EdgeFormat::Text, true, b"0 1 nan\n", "is no weight"),
+        (EdgeFormat::Text, true, b"0 1 2 3\n", "more than three fields"),
+        (EdgeFormat::Text, false, &[b'1'; 5000], "line 1: longer than 4096"),
+        (EdgeFormat::Binary, false, b"123456789abc", "record 2: 4 bytes, cut short"),
+        (EdgeFormat::Binary, false, &[255; 8], "is too large"),
+        (EdgeFormat::MatrixMarket, false, b"1 2\n", "line 1: no banner"),
+        (EdgeFormat::MatrixMarket, false, b"%%MatrixMarket matrix coordinate complex general\n", "complex"),
+        (EdgeFormat::MatrixMarket, false, b"%%MatrixMarket matrix coordinate pattern general\n2 2\n", "no sizes"),
+        (EdgeFormat::MatrixMarket, false, b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n3 1\n", "from 1 to 2"),
+        (EdgeFormat::MatrixMarket, false, b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n", "1 entries before"),
+        (EdgeFormat::MatrixMarket, false, b"%%MatrixMarket matrix coordinate pattern general\n", "before its line of sizes"),
+    ] {
+        for piece in [1, 7, 100_000] {
+            let error = read(format, weighted, bytes, piece).unwrap_err();
+            assert!(error.contains(expected), "{error}, expected {expected}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Edge lists: bytes to edges.
+//!
+//! | format | a line, or a record |
+//! |---|---|
+//! | `text` (SNAP) | `from to` or `from to weight`, between them spaces, tabs or commas; `#` or `%` begins a remark |
+//! | `matrix-market` | coordinate format: a banner, remarks, a line of three sizes, then `row column [value]` from 1 on |
+//! | `binary` | two unsigned 32-bit numbers, little-endian |
+//!
+//! Vertices are whole numbers from 0 to 4,294,967,294. A wrong line ends the reading; its number is in the error.
+
+use super::edges::{Edge, VERTEX_MAX};
+use thiserror::Error;
+
+/// How edges are written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeFormat {
+    /// Lines of two or three numbers.
+    Text,
+    /// Matrix Market's coordinate format.
+    MatrixMarket,
+    /// Pairs of 32-bit numbers.
+    Binary,
+}
+
+/// What is wrong with a line or record.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{place} {number}: {why}")]
+pub struct EdgeError {
+    /// "line" or "record".
+    pub place: &'static str,
+    /// Which, from 1 on.
+    pub number: u64,
+    /// What is wrong, and what is allowed.
+    pub why: String,
+}
+
+/// The banner of a Matrix Market file.
+pub const BANNER: &[u8] = b"%%MatrixMarket";
+
+/// Longest line: so that a file without lines is told early.
+const LINE_MAX: usize = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Matrix {
+    /// The next line is the banner.
+    Banner,
+    /// The next line that is no remark has the sizes.
+    Sizes { pattern: bool, both: bool },
+    /// Entries follow.
+    Entries { pattern: bool, both: bool, vertices: u64, left: u64 },
+}
+
+/// Reads edges from bytes that come in pieces.
+#[derive(Clone, Debug)]
+pub struct EdgeReader {
+    format: EdgeFormat,
+    matrix: Matrix,
+    number: u64,
+    rest: Vec<u8>,
+    weighted: bool,
+}
+
+impl EdgeReader {
+    /// At the beginning of an edge list. `weighted`: a third number is a weight and has to be one; else it is not looked at.
+    pub fn new(format: EdgeFormat, weighted: bool) -> EdgeReader {
+        EdgeReader { format, matrix: Matrix::Banner, number: 0, rest: Vec::new(), weighted }
+    }
+
+    /// Vertices that the list says it has; 0 where it does not say.
+    pub fn vertices(&self) -> u32 {
+        match self.matrix {
+            Matrix::Entries { vertices, .. } => vertices as u32,
+            _ => 0,
+        }
+    }
+
+    /// Lines or records so far.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Reads the next bytes; edges go behind those in `edges`.
+    pub fn feed(&mut self, mut bytes: &[u8], edges: &mut Vec<Edge>) -> Result<(), EdgeError> {
+        if self.format == EdgeFormat::Binary {
+            return self.feed_binary(bytes, edges);
+        }
+        if !self.rest.is_empty() {
+            let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
+                self.rest.extend_from_slice(bytes);
+                return self.check_length(self.rest.len());
+            };
+            let mut line = std::mem::take(&mut self.rest);
+            line.extend_from_slice(&bytes[..end]);
+            self.line(&line, edges)?;
+            line.clear();
+            self.rest = line;
+            bytes = &bytes[end + 1..];
+        }
+        while !bytes.is_empty() {
+            if self.format == EdgeFormat::Text && !self.weighted {
+                bytes = self.plain(bytes, edges);
+            }
+            let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
+                self.check_length(bytes.len())?;
+                self.rest.extend_from_slice(bytes);
+                break;
+            };
+            self.line(&bytes[..end], edges)?;
+            bytes = &bytes[end + 1..];
+        }
+        Ok(())
+    }
+
+    /// All bytes were read.
+    pub fn finish(&mut self, edges: &mut Vec<Edge>) -> Result<(), EdgeError> {
+        let rest = std::mem::take(&mut self.rest);
+        match (self.format, self.matrix) {
+            (EdgeFormat::Binary, _) if !rest.is_empty() => {
+                self.number += 1;
+                let why = format!("{} bytes, cut short; allowed: 8 for each edge", rest.len());
+                return Err(self.error(why));
+            }
+            (EdgeFormat::Binary, _) => return Ok(()),
+            _ if !rest.is_empty() => self.line(&rest, edges)?,
+            _ => {}
+        }
+        match (self.format, self.matrix) {
+            (EdgeFormat::MatrixMarket, Matrix::Entries { left: 0, .. }) | (EdgeFormat::Text, _) => Ok(()),
+            (EdgeFormat::MatrixMarket, Matrix::Entries { left, .. }) => {
+                Err(self.error(format!("the file ends, {left} entries before the last that its sizes promise")))
+            }
+            _ => Err(self.error("the file ends before its line of sizes".into())),
+        }
+    }
+
+    fn check_length(&self, bytes: usize) -> Result<(), EdgeError> {
+        if bytes <= LINE_MAX {
+            return Ok(());
+        }
+        let number = self.number + 1;
+        let why = format!("longer than {LINE_MAX} bytes; is this an edge list? (--format says what it is)");
+        Err(EdgeError { place: "line", number, why })
+    }
+
+    fn error(&self, why: String) -> EdgeError {
+        let place = if self.format == EdgeFormat::Binary { "record" } else { "line" };
+        EdgeError { place, number: self.number, why }
+    }
+
+    fn feed_binary(&mut self, mut bytes: &[u8], edges: &mut Vec<Edge>) -> Result<(), EdgeError> {
+        if !self.rest.is_empty() {
+            let missing = (8 - self.rest.len()).min(bytes.len());
+            self.rest.extend_from_slice(&bytes[..missing]);
+            bytes = &bytes[missing..];
+            if let Ok(record) = <[u8; 8]>::try_from(self.rest.as_slice()) {
+                self.rest.clear();
+                self.record(record, edges)?;
+            }
+        }
+        let (records, rest) = bytes.as_chunks::<8>();
+        edges.reserve(records.len());
+        for &record in records {
+            self.record(record, edges)?;
+        }
+        self.rest.extend_from_slice(rest);
+        Ok(())
+    }
+
+    #[inline]
+    fn record(&mut self, record: [u8; 8], edges: &mut Vec<Edge>) -> Result<(), EdgeError> {
+        self.number += 1;
+        let [a, b, c, d, e, f, g, h] = record;
+        let (from, to) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+        if from > VERTEX_MAX || to > VERTEX_MAX {
+            return Err(self.error(too_large(u32::MAX)));
+        }
+        edges.push(Edge::new(from, to));
+        Ok(())
+    }
+
+    /// Lines of two numbers with one byte between them, until another comes: almost all lines of almost all files.
+    fn plain<'a>(&mut self, mut bytes: &'a [u8], edges: &mut Vec<Edge>) -> &'a [u8] {
+        while let Some((from, rest)) = digits(bytes)
+            && let Some((&(b' ' | b'\t' | b','), rest)) = rest.split_first()
+            && let Some((to, rest)) = digits(rest)
+            && let Some((b'\n', rest)) = rest.split_first()
+        {
+            if from > u64::from(VERTEX_MAX) || to > u64::from(VERTEX_MAX) {
+                break;
+            }
+            edges.push(Edge::new(from as u32, to as u32));
+            self.number += 1;
+            bytes = rest;
+        }
+        bytes
+    }
+
+    fn line(&mut self, line: &[u8], edges: &mut Vec<Edge>) -> Result<(), EdgeError> {
+        self.number += 1;
+        self.check_length(line.len())?;
+        if self.format == EdgeFormat::MatrixMarket && self.matrix == Matrix::Banner {
+            self.matrix = banner(line).map_err(|why| self.error(why))?;
+            return Ok(());
+        }
+        let mut fields = line
+            .split(|&byte| matches!(byte, b' ' | b'\t' | b',' | b'\r'))
+            .filter(|field| !field.is_empty());
+        let Some(first) = fields.next() else { return Ok(()) };
+        if matches!(first[0], b'#' | b'%') {
+            return Ok(());
+        }
+        let (second, third, more) = (fields.next(), fields.next(), fields.next());
+        let Some(second) = second else {
+            return Err(self.error(format!("{:?}: one field; allowed: two vertices, and a weight", text(line))));
+        };
+        match (self.format, self.matrix) {
+            (EdgeFormat::MatrixMarket, Matrix::Sizes { pattern, both }) => {
+                self.matrix = sizes(first, second, third, pattern, both).map_err(|why| self.error(why))?;
+                Ok(())
+            }
+            (EdgeFormat::MatrixMarket, Matrix::Entries { pattern, both, vertices, left }) => {
+                let weight = if pattern { None } else { third };
+                let edge = self.edge(first, second, weight)?;
+                let inside = |vertex: u32| (1..=vertices).contains(&u64::from(vertex));
+                if !inside(edge.from) || !inside(edge.to) {
+                    let why = format!("{:?}: rows and columns are from 1 to {vertices}", text(line));
+                    return Err(self.error(why));
+                }
+                if left == 0 {
+                    return Err(self.error("one entry more than its sizes promise".into()));
+                }
+                self.matrix = Matrix::Entries { pattern, both, vertices, left: left - 1 };
+                let edge = Edge { from: edge.from - 1, to: edge.to - 1, ..edge };
+                edges.push(edge);
+                if both && edge.from != edge.to {
+                    edges.push(Edge { from: edge.to, to: edge.from, ..edge });
+                }
+                Ok(())
+            }
+            _ => {
+                if self.weighted && more.is_some() {
+                    let why = format!("{:?}: more than three fields; allowed: two vertices, and a weight", text(line));
+                    return Err(self.error(why));
+                }
+                let edge = self.edge(first, second, third)?;
+                edges.push(edge);
+                Ok(())
+            }
+        }
+    }
+
+    fn edge(&self, from: &[u8], to: &[u8], weight: Option<&[u8]>) -> Result<Edge, EdgeError> {
+        let vertex = |field: &[u8]| match digits(field) {
+            Some((value, [])) if value <= u64::from(VERTEX_MAX) => Ok(value as u32),
+            Some((_, [])) => Err(self.error(too_large(text(field)))),
+            _ => Err(self.error(format!("{:?} is no vertex; allowed: whole numbers from 0 to {VERTEX_MAX}", text(field)))),
+        };
+        let (from, to) = (vertex(from)?, vertex(to)?);
+        let weight = match weight.filter(|_| self.weighted) {
+            None => 1.0,
+            Some(field) => match text(field).parse::<f32>() {
+                Ok(weight) if weight >= 0.0 && weight.is_finite() => weight,
+                _ => {
+                    let why = format!("{:?} is no weight; allowed: numbers from 0 on", text(field));
+                    return Err(self.error(why));
+                }
+            },
+        };
+        Ok(Edge { from, to, weight })
+    }
+}
+
+fn too_large(vertex: impl std::fmt::Display) -> String {
+    format!("vertex {vertex} is too large; allowed: up to {VERTEX_MAX}")
+}
+
+fn text(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(60)];
+    String::from_utf8_lossy(shown).into_owned()
+}
+
+/// The number at the beginning, saturated, and what is behind it.
+#[inline]
+fn digits(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0_u64;
+    let mut at = 0;
+    while let Some(digit) = bytes.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10) {
+        value = value.saturating_mul(10).saturating_add(u64::from(digit));
+        at += 1;
+    }
+    (at > 0).then(|| (value, &bytes[at..]))
+}
+
+fn banner(line: &[u8]) -> Result<Matrix, String> {
+    let line = text(line).to_lowercase();
+    let mut words = line.split_whitespace();
+    let mut next = || words.next().unwrap_or("");
+    let (magic, object, form, field, symmetry) = (next(), next(), next(), next(), next());
+    if magic != "%%matrixmarket" || object != "matrix" || form != "coordinate" {
+        return Err("no banner of a matrix in coordinate format; allowed: %%MatrixMarket matrix coordinate ...".into());
+    }
+    let pattern = match field {
+        "pattern" => true,
+        "real" | "integer" | "double" => false,
+        _ => return Err(format!("entries are {field:?}; allowed: pattern, integer, real")),
+    };
+    match symmetry {
+        "general" => Ok(Matrix::Sizes { pattern, both: false }),
+        "symmetric" => Ok(Matrix::Sizes { pattern, both: true }),
+        _ => Err(format!("the matrix is {symmetry:?}; allowed: general, symmetric")),
+    }
+}
+
+fn sizes(rows: &[u8], columns: &[u8], entries: Option<&[u8]>, pattern: bool, both: bool) -> Result<Matrix, String> {
+    let number = |field: &[u8]| digits(field).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value);
+    let all = (number(rows), number(columns), entries.and_then(number));
+    let (Some(rows), Some(columns), Some(left)) = all else {
+        return Err("no sizes; allowed: numbers of rows, columns and entries".into());
+    };
+    let vertices = rows.max(columns);
+    if vertices > u64::from(VERTEX_MAX) {
+        return Err(too_large(vertices));
+    }
+    Ok(Matrix::Entries { pattern, both, vertices, left })
+}

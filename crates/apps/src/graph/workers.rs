@@ -1,0 +1,24 @@
+//! Who computes: one processor here, threads where there are some.
+
+/// Runs independent pieces of one computation. What a piece computes does not depend on who runs it, nor on how many there are.
+pub trait Workers {
+    /// How many pieces run at the same time.
+    fn count(&self) -> usize;
+
+    /// Does every piece.
+    fn each<T: Send>(&self, pieces: Vec<T>, work: impl Fn(T) + Sync);
+}
+
+/// One processor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone;
+
+impl Workers for Alone {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn each<T: Send>(&self, pieces: Vec<T>, work: impl Fn(T) + Sync) {
+        pieces.into_iter().for_each(work);
+    }
+}
