@@ -24,6 +24,7 @@ ALLOWED = {
     "serve": {"monitor", "apps", "prism", "device", "host", "wire", "media", "ftl", "flash"},
     "lab": {"apps", "prism", "device", "host", "media", "ftl", "flash"},
     "prism-c": ANYTHING,
+    "graph": {"apps", "prism", "host", "flash"},
     "cli": ANYTHING,
     "prism-c": ANYTHING,
     "python": ANYTHING,

@@ -58,7 +58,7 @@ pub struct Global {
 }
 
 /// Which commands have which of the options of [`Global`], by the names of its fields.
-const COMMON: [(&str, &[&str]); 10] = [
+const COMMON: [(&str, &[&str]); 11] = [
     ("run", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
     ("replay", &["sets", "json", "report", "log", "verify", "quiet"]),
     ("compare", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
@@ -69,9 +69,10 @@ const COMMON: [(&str, &[&str]); 10] = [
     ("serve", &["sets", "quiet"]),
     ("target", &["sets", "json"]),
     ("kv", &["sets", "json", "quiet"]),
+    ("graph", &["json", "quiet"]),
 ];
 /// Commands that have commands of their own.
-const GROUPS: [&str; 2] = ["target", "kv"];
+const GROUPS: [&str; 3] = ["target", "kv", "graph"];
 
 impl Global {
     fn of(matches: &ArgMatches) -> Global {

@@ -40,6 +40,11 @@ impl Failure {
         Failure { status: INTERRUPTED, error }
     }
 
+    /// The user ended the work; `sentence` says what is left of it.
+    pub fn stopped(sentence: &'static str) -> Failure {
+        Failure { status: INTERRUPTED, error: anyhow::anyhow!(sentence) }
+    }
+
     /// With its exit status, after a few words on what it is about.
     pub fn about(self, what: &str) -> Failure {
         Failure { error: anyhow::anyhow!("{what}: {}", self.error), ..self }

@@ -49,6 +49,13 @@ impl Bar {
         self.bar.set_message(format!("preparing the drive: {written}{of} written in {wall}"));
     }
 
+    /// So many steps of so many are done, of this.
+    pub fn part(&self, done: u64, of: u64, what: &str) {
+        self.bar.set_length(of.max(1));
+        self.bar.set_position(done);
+        self.bar.set_message(what.to_string());
+    }
+
     /// Requests have completed.
     pub fn update(&self, progress: Progress) {
         self.bar.set_position(progress.requests);

@@ -221,8 +221,11 @@ impl Grid {
     ) -> Result<(), E> {
         let keys = self.plan.interval(interval);
         if let Some(window) = &self.resident {
-            let Window { offsets, others, weights } = window;
-            return each(store, Block { first: keys.start, offsets, begin: 0, others, weights });
+            let offsets = &window.offsets[keys.start as usize..=keys.end as usize];
+            let edges = offsets[0] as usize..offsets[keys.len()] as usize;
+            let weights = window.weights.get(edges.clone()).unwrap_or(&[]);
+            let others = &window.others[edges];
+            return each(store, Block { first: keys.start, offsets, begin: offsets[0], others, weights });
         }
         let Buffers { block_edges, bytes, window } = buffers;
         self.read_offsets(store, interval, chunk, bytes, &mut window.offsets)?;

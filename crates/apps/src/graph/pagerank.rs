@@ -57,7 +57,7 @@ struct Words {
 }
 
 /// Bytes that it keeps for each vertex when all fit.
-pub const VERTEX_BYTES: u64 = 12;
+pub const VERTEX_BYTES: u64 = 8;
 
 const STATE_BYTES: usize = 28;
 
@@ -273,15 +273,23 @@ impl PageRank {
                 old
             };
             ranks.clear();
-            ranks.extend(shares.iter().zip(degrees.iter()).map(|(&s, &d)| f64::from(s) * f64::from(d.max(1))));
+            ranks
+                .extend(shares.iter().zip(degrees.iter()).map(|(&s, &d)| f64::from(s) * f64::from(d.max(1))));
             each(keys.start, &ranks)?;
         }
         Ok(())
     }
 }
 
-/// Adds what each key of a block is given.
-fn gather(block: Block<'_>, first: u32, base: u32, shares: &[f32], sums: &mut [f64], workers: &impl Workers) {
+/// Adds to the sum of each key of a block what it is given. `first` is the key of `sums[0]`, `base` the other end of `shares[0]`.
+pub fn gather(
+    block: Block<'_>,
+    first: u32,
+    base: u32,
+    shares: &[f32],
+    sums: &mut [f64],
+    workers: &impl Workers,
+) {
     let parts = block.split(workers.count());
     let mut rest = &mut sums[(block.first - first) as usize..];
     let mut at = block.first;

@@ -44,6 +44,8 @@ pub struct Asked {
     pub chunked: bool,
     /// Vertices there are at least.
     pub vertices: u32,
+    /// Whether everything is one window in the store, for whoever maps it into memory.
+    pub mapped: bool,
     /// See [`Plan::origin`].
     pub origin: u64,
 }
@@ -54,6 +56,12 @@ pub enum PrepareError {
     /// The store has not done what it should.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// More edges than one window can have.
+    #[error("{edges} edges in one window; allowed: 4,294,967,294")]
+    Window {
+        /// Edges of the window.
+        edges: u64,
+    },
     /// What has to be in memory does not fit.
     #[error("{what} need {needed} bytes of memory at least; allowed are {allowed}")]
     Memory {
@@ -65,6 +73,9 @@ pub enum PrepareError {
         allowed: u64,
     },
 }
+
+/// Keys of an interval of a graph in memory.
+const RESIDENT_KEYS: u32 = 1 << 18;
 
 /// Edges in memory.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +121,11 @@ impl Intake {
         self.edges
     }
 
+    /// There are so many vertices at least.
+    pub fn see(&mut self, vertices: u32) {
+        self.vertices = self.vertices.max(vertices);
+    }
+
     /// Takes edges.
     pub fn push<S: Store>(&mut self, store: &mut S, edges: &[Edge]) -> Result<(), PrepareError> {
         for &edge in edges {
@@ -125,7 +141,7 @@ impl Intake {
                 Shape::All(Key::To) => edge.to,
                 Shape::All(Key::From) | Shape::Simple => edge.from,
             });
-            if self.asked.degrees || self.asked.shape == Shape::Simple {
+            if self.needs_degrees() {
                 self.count(edge)?;
             }
             let chunk = self.chunks.last_mut().expect("one was made");
@@ -151,13 +167,23 @@ impl Intake {
         Ok(())
     }
 
-    #[cold]
-    fn grow_degrees(&mut self) -> Result<(), PrepareError> {
+    fn needs_degrees(&self) -> bool {
+        self.asked.degrees || self.asked.shape == Shape::Simple
+    }
+
+    fn check_degrees(&self) -> Result<(), PrepareError> {
         let needed = 8 * u64::from(self.vertices);
         let allowed = self.asked.memory_bytes;
         if needed > allowed {
             return Err(PrepareError::Memory { what: "the degrees of all vertices", needed, allowed });
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn grow_degrees(&mut self) -> Result<(), PrepareError> {
+        self.check_degrees()?;
+        let allowed = self.asked.memory_bytes;
         let room = (self.vertices as usize).max(2 * self.degrees.len()).min((allowed / 8) as usize);
         self.degrees.resize(room, 0);
         Ok(())
@@ -202,12 +228,15 @@ impl Intake {
 
     /// All edges are here.
     pub fn finish<S: Store>(mut self, store: &mut S) -> Result<Preparing, PrepareError> {
-        let asked = &self.asked;
         let vertices = u64::from(self.vertices);
-        self.degrees.truncate(self.vertices as usize);
-        self.degrees.resize(self.vertices as usize, 0);
+        if self.needs_degrees() {
+            self.check_degrees()?;
+            self.degrees.resize(self.vertices as usize, 0);
+        }
+        let asked = &self.asked;
         let fixed = vertices * (4 + asked.vertex_bytes) + 4 * self.degrees.len() as u64;
         let resident = !self.spilled
+            && !asked.mapped
             && self.edges * self.resident_bytes() + fixed <= asked.memory_bytes
             && self.edges < u64::from(u32::MAX);
         if !resident && !self.spilled {
@@ -255,7 +284,10 @@ impl Intake {
             chunks: whole,
             origin: asked.origin,
         };
-        if resident {
+        if resident && !relabelled {
+            plan.intervals = even(vertices, u64::from(vertices.div_ceil(RESIDENT_KEYS)));
+        }
+        if resident || asked.mapped {
             return Ok(plan);
         }
         let state = u64::from(vertices) * asked.vertex_bytes;
@@ -274,7 +306,8 @@ impl Intake {
         if !whole_state {
             plan.chunks = join(&plan.intervals, (memory / 4 / 8).max(1));
         }
-        let (windows, buffers) = (plan.interval_count() * plan.chunk_count(), plan.interval_count() as u64 * 512);
+        let (windows, buffers) =
+            (plan.interval_count() * plan.chunk_count(), plan.interval_count() as u64 * 512);
         if windows > 1 << 16 || buffers > memory / 4 {
             let needed = memory * (windows as u64 / (1 << 15)).max(buffers * 8 / memory).max(2);
             return Err(PrepareError::Memory { what: "windows of a useful size", needed, allowed: memory });
@@ -422,8 +455,7 @@ impl Preparing {
     // ---- in memory
 
     fn sort_resident<S: Store>(&mut self, store: &mut S) -> Window {
-        let keys = 0..self.plan.vertices;
-        let mut offsets = vec![0_u32; keys.len() + 1];
+        let mut offsets = vec![0_u32; self.plan.vertices as usize + 1];
         let chunks = std::mem::take(&mut self.chunks);
         let each = |act: &mut dyn FnMut(u32, u32, f32)| {
             for chunk in &chunks {
@@ -502,11 +534,20 @@ impl Preparing {
     }
 
     /// Sorts the part of a bucket that belongs to one window, by counting: as many keys at a time as fit.
-    fn sort_bucket<S: Store>(&mut self, store: &mut S, interval: usize, chunk: usize) -> Result<(), StoreError> {
+    fn sort_bucket<S: Store>(
+        &mut self,
+        store: &mut S,
+        interval: usize,
+        chunk: usize,
+    ) -> Result<(), PrepareError> {
         let keys = self.plan.interval(interval);
         let others = self.plan.chunk(chunk);
         let bucket = Bucket { segment: Segment::Bucket(interval as u32), record: self.record(), others };
         let mut offsets = vec![0_u32; keys.len() + 1];
+        let edges = store.bytes(bucket.segment).unwrap_or(0) / bucket.record as u64;
+        if edges >= u64::from(u32::MAX) {
+            return Err(PrepareError::Window { edges });
+        }
         bucket.each(store, |key, _, _| offsets[(key - keys.start) as usize] += 1)?;
         let total = sums(&mut offsets);
         let (i, j) = (interval as u32, chunk as u32);
@@ -554,7 +595,8 @@ impl Preparing {
         offsets: &[u32],
     ) -> Result<Window, StoreError> {
         let base = offsets[0];
-        let mut window = Window { offsets: offsets.iter().map(|at| at - base).collect(), ..Window::default() };
+        let mut window =
+            Window { offsets: offsets.iter().map(|at| at - base).collect(), ..Window::default() };
         let total = window.offsets[keys.len()] as usize;
         window.others.resize(total, 0);
         window.weights.resize(if self.weighted { total } else { 0 }, 0.0);
@@ -634,8 +676,7 @@ fn sort_plain(chunks: &[Chunk], key: Key, mut offsets: Vec<u32>) -> Window {
     let total = sums(&mut offsets) as usize;
     let mut others = vec![0; total];
     for chunk in chunks {
-        let (keys, ends) =
-            if key == Key::From { (&chunk.from, &chunk.to) } else { (&chunk.to, &chunk.from) };
+        let (keys, ends) = if key == Key::From { (&chunk.from, &chunk.to) } else { (&chunk.to, &chunk.from) };
         for (&key, &other) in keys.iter().zip(ends) {
             let at = &mut offsets[key as usize];
             others[*at as usize] = other;

@@ -37,10 +37,7 @@ pub enum Segment {
 impl Segment {
     /// Whether it is written while a graph is prepared and never again.
     pub fn is_shard(self) -> bool {
-        matches!(
-            self,
-            Segment::Offsets(..) | Segment::Others(..) | Segment::Weights(..) | Segment::Degrees
-        )
+        matches!(self, Segment::Offsets(..) | Segment::Others(..) | Segment::Weights(..) | Segment::Degrees)
     }
 }
 

@@ -21,6 +21,7 @@ fn asked(shape: Shape, memory_bytes: u64) -> Asked {
         vertex_bytes: if shape == Shape::All(Key::To) { 12 } else { 6 },
         chunked: shape == Shape::All(Key::To),
         vertices: 0,
+        mapped: false,
         origin: 7,
     }
 }
@@ -44,7 +45,11 @@ fn random(seed: u64, vertices: u32, edges: usize) -> Vec<Edge> {
         vertex - u32::from(vertex % 7 == 6)
     };
     let pairs: Vec<(u32, u32)> = (0..edges).map(|_| (vertex(), vertex())).collect();
-    pairs.iter().enumerate().map(|(at, &(from, to))| Edge { from, to, weight: (at % 13) as f32 / 4.0 }).collect()
+    pairs
+        .iter()
+        .enumerate()
+        .map(|(at, &(from, to))| Edge { from, to, weight: (at % 13) as f32 / 4.0 })
+        .collect()
 }
 
 /// Three workers that are one: what is computed depends on how pieces are cut, if on anything.
@@ -232,7 +237,9 @@ fn what_cannot_fit_is_said_with_what_would() {
     let mut intake = Intake::new(asked(Shape::All(Key::From), 1 << 20));
     let mut store = Memory::default();
     intake.push(&mut store, &[Edge::new(3, 1_000_000)]).unwrap();
-    let Err(PrepareError::Memory { needed, allowed, .. }) = intake.finish(&mut store) else { panic!("it fits") };
+    let Err(PrepareError::Memory { needed, allowed, .. }) = intake.finish(&mut store) else {
+        panic!("it fits")
+    };
     assert!(needed > 6_000_000 && allowed == 1 << 20);
 }
 
@@ -293,10 +300,30 @@ fn a_wrong_line_is_named_and_what_is_allowed() {
         (EdgeFormat::Binary, false, &[255; 8], "is too large"),
         (EdgeFormat::MatrixMarket, false, b"1 2\n", "line 1: no banner"),
         (EdgeFormat::MatrixMarket, false, b"%%MatrixMarket matrix coordinate complex general\n", "complex"),
-        (EdgeFormat::MatrixMarket, false, b"%%MatrixMarket matrix coordinate pattern general\n2 2\n", "no sizes"),
-        (EdgeFormat::MatrixMarket, false, b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n3 1\n", "from 1 to 2"),
-        (EdgeFormat::MatrixMarket, false, b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n", "1 entries before"),
-        (EdgeFormat::MatrixMarket, false, b"%%MatrixMarket matrix coordinate pattern general\n", "before its line of sizes"),
+        (
+            EdgeFormat::MatrixMarket,
+            false,
+            b"%%MatrixMarket matrix coordinate pattern general\n2 2\n",
+            "no sizes",
+        ),
+        (
+            EdgeFormat::MatrixMarket,
+            false,
+            b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n3 1\n",
+            "from 1 to 2",
+        ),
+        (
+            EdgeFormat::MatrixMarket,
+            false,
+            b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n",
+            "1 entries before",
+        ),
+        (
+            EdgeFormat::MatrixMarket,
+            false,
+            b"%%MatrixMarket matrix coordinate pattern general\n",
+            "before its line of sizes",
+        ),
     ] {
         for piece in [1, 7, 100_000] {
             let error = read(format, weighted, bytes, piece).unwrap_err();

@@ -127,7 +127,8 @@ impl EdgeReader {
         match (self.format, self.matrix) {
             (EdgeFormat::MatrixMarket, Matrix::Entries { left: 0, .. }) | (EdgeFormat::Text, _) => Ok(()),
             (EdgeFormat::MatrixMarket, Matrix::Entries { left, .. }) => {
-                Err(self.error(format!("the file ends, {left} entries before the last that its sizes promise")))
+                Err(self
+                    .error(format!("the file ends, {left} entries before the last that its sizes promise")))
             }
             _ => Err(self.error("the file ends before its line of sizes".into())),
         }
@@ -202,16 +203,17 @@ impl EdgeReader {
             self.matrix = banner(line).map_err(|why| self.error(why))?;
             return Ok(());
         }
-        let mut fields = line
-            .split(|&byte| matches!(byte, b' ' | b'\t' | b',' | b'\r'))
-            .filter(|field| !field.is_empty());
+        let mut fields =
+            line.split(|&byte| matches!(byte, b' ' | b'\t' | b',' | b'\r')).filter(|field| !field.is_empty());
         let Some(first) = fields.next() else { return Ok(()) };
         if matches!(first[0], b'#' | b'%') {
             return Ok(());
         }
         let (second, third, more) = (fields.next(), fields.next(), fields.next());
         let Some(second) = second else {
-            return Err(self.error(format!("{:?}: one field; allowed: two vertices, and a weight", text(line))));
+            return Err(
+                self.error(format!("{:?}: one field; allowed: two vertices, and a weight", text(line)))
+            );
         };
         match (self.format, self.matrix) {
             (EdgeFormat::MatrixMarket, Matrix::Sizes { pattern, both }) => {
@@ -239,7 +241,10 @@ impl EdgeReader {
             }
             _ => {
                 if self.weighted && more.is_some() {
-                    let why = format!("{:?}: more than three fields; allowed: two vertices, and a weight", text(line));
+                    let why = format!(
+                        "{:?}: more than three fields; allowed: two vertices, and a weight",
+                        text(line)
+                    );
                     return Err(self.error(why));
                 }
                 let edge = self.edge(first, second, third)?;
@@ -253,7 +258,10 @@ impl EdgeReader {
         let vertex = |field: &[u8]| match digits(field) {
             Some((value, [])) if value <= u64::from(VERTEX_MAX) => Ok(value as u32),
             Some((_, [])) => Err(self.error(too_large(text(field)))),
-            _ => Err(self.error(format!("{:?} is no vertex; allowed: whole numbers from 0 to {VERTEX_MAX}", text(field)))),
+            _ => Err(self.error(format!(
+                "{:?} is no vertex; allowed: whole numbers from 0 to {VERTEX_MAX}",
+                text(field)
+            ))),
         };
         let (from, to) = (vertex(from)?, vertex(to)?);
         let weight = match weight.filter(|_| self.weighted) {
@@ -297,7 +305,10 @@ fn banner(line: &[u8]) -> Result<Matrix, String> {
     let mut next = || words.next().unwrap_or("");
     let (magic, object, form, field, symmetry) = (next(), next(), next(), next(), next());
     if magic != "%%matrixmarket" || object != "matrix" || form != "coordinate" {
-        return Err("no banner of a matrix in coordinate format; allowed: %%MatrixMarket matrix coordinate ...".into());
+        return Err(
+            "no banner of a matrix in coordinate format; allowed: %%MatrixMarket matrix coordinate ..."
+                .into(),
+        );
     }
     let pattern = match field {
         "pattern" => true,
@@ -311,7 +322,13 @@ fn banner(line: &[u8]) -> Result<Matrix, String> {
     }
 }
 
-fn sizes(rows: &[u8], columns: &[u8], entries: Option<&[u8]>, pattern: bool, both: bool) -> Result<Matrix, String> {
+fn sizes(
+    rows: &[u8],
+    columns: &[u8],
+    entries: Option<&[u8]>,
+    pattern: bool,
+    both: bool,
+) -> Result<Matrix, String> {
     let number = |field: &[u8]| digits(field).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value);
     let all = (number(rows), number(columns), entries.and_then(number));
     let (Some(rows), Some(columns), Some(left)) = all else {

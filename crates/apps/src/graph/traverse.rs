@@ -146,7 +146,11 @@ impl Traverse {
         let mut at = 0;
         while let Some(vertex) = far.first(at, end) {
             let near = self.distances[vertex as usize] < self.limit;
-            if near { self.near.set(vertex) } else { self.far.set(vertex) }
+            if near {
+                self.near.set(vertex)
+            } else {
+                self.far.set(vertex)
+            }
             at = vertex + 1;
         }
         true
@@ -158,7 +162,8 @@ impl Traverse {
         if let Some(window) = &grid.resident {
             let mut at = keys.start;
             while let Some(vertex) = self.near.first(at, keys.end) {
-                let edges = window.offsets[vertex as usize] as usize..window.offsets[vertex as usize + 1] as usize;
+                let edges =
+                    window.offsets[vertex as usize] as usize..window.offsets[vertex as usize + 1] as usize;
                 let weights = window.weights.get(edges.clone()).unwrap_or(&[]);
                 store.spend(Work::Follow(edges.len() as u64));
                 self.relax(vertex, &window.others[edges], weights);
@@ -192,7 +197,8 @@ impl Traverse {
                 grid.read_edges(store, (interval, 0), from..to, &mut self.bytes, &mut window)?;
                 let mut vertex = Some(first);
                 while let Some(near) = vertex.filter(|&near| near <= last) {
-                    let list = offset(&self.offsets, near).clamp(from, to)..offset(&self.offsets, near + 1).clamp(from, to);
+                    let list = offset(&self.offsets, near).clamp(from, to)
+                        ..offset(&self.offsets, near + 1).clamp(from, to);
                     let list = (list.start - from) as usize..(list.end - from) as usize;
                     let weights = window.weights.get(list.clone()).unwrap_or(&[]);
                     self.relax(near, &window.others[list], weights);

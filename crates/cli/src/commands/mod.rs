@@ -3,6 +3,7 @@
 mod age;
 mod compare;
 mod control;
+mod graph;
 mod kv;
 mod kv_replay;
 mod kv_serve;
@@ -33,6 +34,7 @@ pub enum Command {
     Reference(reference::Reference),
     Serve(Box<serve::Serve>),
     Kv(Box<kv::Kv>),
+    Graph(Box<graph::Graph>),
     Target(target::TargetCommand),
     Top(top::Top),
     Status(control::Status),
@@ -53,6 +55,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Reference(command) => command.run(),
         Command::Serve(command) => command.run(global),
         Command::Kv(command) => command.run(global),
+        Command::Graph(command) => command.run(global),
         Command::Target(command) => command.run(global),
         Command::Top(command) => command.run(),
         Command::Status(command) => command.run(),

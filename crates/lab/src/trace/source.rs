@@ -16,7 +16,30 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// The longest line allowed; a file without line ends must not be searched for one for ever.
 pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 
-pub(super) type Input = Box<dyn Read + Send>;
+/// Bytes from anywhere.
+pub type Input = Box<dyn Read + Send>;
+
+/// These bytes, decompressed as the first of them demand: gzip, zstd, or plain.
+pub fn decompressed(mut input: Input) -> io::Result<Input> {
+    let mut magic = [0; 4];
+    let mut length = 0;
+    while length < magic.len() {
+        match input.read(&mut magic[length..]) {
+            Ok(0) => break,
+            Ok(n) => length += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let whole = Cursor::new(magic).take(length as u64).chain(input);
+    Ok(match magic {
+        // RFC 1952, 2.3.1.
+        [0x1f, 0x8b, ..] => Box::new(GzipMembers::new(whole)),
+        // RFC 8878, 3.1.1 and 3.1.2 (a skippable frame may come first).
+        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Box::new(ZstdFrames::new(whole)),
+        _ => Box::new(whole),
+    })
+}
 
 pub(super) struct Source {
     input: Input,
@@ -30,25 +53,8 @@ pub(super) struct Source {
 
 impl Source {
     /// Looks at the first bytes of `input` and puts the right decompressor in front of it.
-    pub(super) fn new(mut input: Input) -> io::Result<Source> {
-        let mut magic = [0; 4];
-        let mut length = 0;
-        while length < magic.len() {
-            match input.read(&mut magic[length..]) {
-                Ok(0) => break,
-                Ok(n) => length += n,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let whole = Cursor::new(magic).take(length as u64).chain(input);
-        let input: Input = match magic {
-            // RFC 1952, 2.3.1.
-            [0x1f, 0x8b, ..] => Box::new(GzipMembers::new(whole)),
-            // RFC 8878, 3.1.1 and 3.1.2 (a skippable frame may come first).
-            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Box::new(ZstdFrames::new(whole)),
-            _ => Box::new(whole),
-        };
+    pub(super) fn new(input: Input) -> io::Result<Source> {
+        let input = decompressed(input)?;
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
         Ok(Source { input, buffer, held: 0..0, consumed_bytes: 0, failed: None })
     }

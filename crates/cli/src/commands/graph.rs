@@ -1,0 +1,416 @@
+//! `pellucid graph`: programs on graphs that may be larger than memory.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::progress::Bar;
+use crate::{interrupt, output};
+use anyhow::anyhow;
+use pellucid_apps::graph::pagerank::PageRankConfig;
+use pellucid_apps::graph::text::EdgeFormat;
+use pellucid_flash::{FNV_BASIS, fnv1a};
+use pellucid_graph::{Config, Input, InputError, Job, JobError, Outcome, Output, Phase, Program, Storage};
+use pellucid_lab::experiment::peak_memory_bytes;
+use pellucid_lab::report::format::{binary_bytes, bytes, count, percent, significant, span};
+use pellucid_lab::trace::decompressed;
+use pellucid_lab::workload::parse_bytes;
+use serde_json::json;
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  pellucid graph pagerank edges.txt.zst --memory 256MiB --out ranks.parquet
+  pellucid graph components soc-LiveJournal1.txt.gz --top 5
+  pellucid graph sssp roads.mtx --from 17 --out distances.csv
+
+An edge list is text (SNAP: two vertices a line, and maybe a weight), Matrix Market, pairs of 32-bit numbers (--format binary) or
+Parquet; the first three plain, gzip or zstd. What does not fit into --memory lies in --work meanwhile. A run that was killed goes on
+from there when it is asked again.";
+
+/// PageRank, components, distances and triangles of a graph that may be larger than the memory it is allowed
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Graph {
+    #[command(subcommand)]
+    command: GraphCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum GraphCommand {
+    /// How often a walk along edges, which now and then begins anew anywhere, is at each vertex
+    Pagerank {
+        #[command(flatten)]
+        common: Common,
+        /// Iterations at most
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        iterations: u32,
+        /// End when the sum of all changes is below
+        #[arg(long, value_name = "X", default_value_t = 1e-6)]
+        tolerance: f64,
+        /// Probability that the walk follows an edge
+        #[arg(long, value_name = "D", default_value_t = 0.85)]
+        damping: f64,
+        /// Who moves edges: windows, the engine; mmap, the system, as a baseline
+        #[arg(long, value_name = "WHO", default_value = "windows", value_parser = ["windows", "mmap"])]
+        storage: String,
+    },
+    /// Which vertices hang together, whatever the direction of edges
+    Components {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// How many edges each vertex is from one vertex
+    Bfs {
+        #[command(flatten)]
+        common: Common,
+        /// The vertex to begin at
+        #[arg(long, value_name = "VERTEX")]
+        from: u32,
+    },
+    /// Smallest sums of weights from one vertex
+    Sssp {
+        #[command(flatten)]
+        common: Common,
+        /// The vertex to begin at
+        #[arg(long, value_name = "VERTEX")]
+        from: u32,
+    },
+    /// How many triangles there are, whatever the direction of edges
+    Triangles {
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// What every program has.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// The edges
+    #[arg(value_name = "EDGES")]
+    edges: PathBuf,
+    /// Memory that the graph and its values may take, such as 256MiB
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: String,
+    /// Write the value of each vertex to this file: .parquet, .csv, or columns with tabs
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print the so many largest
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// Format of the edges: text, matrix-market, binary or parquet [default: what name and first bytes say]
+    #[arg(long, value_name = "NAME", value_parser = ["text", "matrix-market", "binary", "parquet"])]
+    format: Option<String>,
+    /// Columns of a Parquet file: from,to or from,to,weight [default: the first ones]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Threads that compute [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Directory for what does not fit into memory [default: beside the edges]
+    #[arg(long, value_name = "DIR")]
+    work: Option<PathBuf>,
+    /// Keep what was prepared: the next run with the same options begins there
+    #[arg(long)]
+    keep: bool,
+}
+
+impl Graph {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let (name, common, program, storage) = self.command.parts()?;
+        let memory_bytes = parse_bytes(&common.memory, 1000)
+            .map_err(|error| Failure::asked(anyhow!("--memory {}: {error}", common.memory)))?;
+        if memory_bytes < MEMORY_MIN {
+            let had = &common.memory;
+            return Err(Failure::asked(anyhow!("--memory {had}: too little; allowed: from 1MiB on")));
+        }
+        let format = Format::of(&common);
+        if let (Format::Table, true) = (format, common.columns.len() == 1 || common.columns.len() > 3) {
+            let names = common.columns.join(",");
+            return Err(Failure::asked(anyhow!("--columns {names}; allowed: two or three names")));
+        }
+        if !common.columns.is_empty() && format != Format::Table {
+            return Err(Failure::asked(anyhow!("--columns means nothing here; allowed: with Parquet")));
+        }
+        if program.column().is_none() && common.out.is_some() {
+            return Err(Failure::asked(anyhow!("--out means nothing to {name}: it gives one number")));
+        }
+        let about = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", common.edges.display());
+        let file = File::open(&common.edges).map_err(|error| Failure::asked(about(&error)))?;
+        let data = file.metadata().map_err(|error| Failure::asked(about(&error)))?;
+        if data.is_dir() {
+            return Err(Failure::asked(about(&"is a directory; allowed: a file of edges")));
+        }
+        let config = Config {
+            origin: origin(&common, &program, storage, memory_bytes, &data)?,
+            memory_bytes,
+            threads: common.threads.map_or_else(processors, |threads| threads as usize),
+            storage,
+            work: common.work.clone().unwrap_or_else(|| beside(&common.edges)),
+            keep: common.keep,
+            program: program.clone(),
+        };
+        let open = || open(&common, file, format, program.is_weighted());
+        let began = Instant::now();
+        let (column, whole) = program.column().unwrap_or(("count", true));
+        let mut rows = Output::new(common.out.as_deref(), column, whole, common.top).map_err(|error| {
+            let path = common.out.as_deref().unwrap_or(Path::new("--out"));
+            Failure::asked(anyhow!("{}: {error}", path.display()))
+        })?;
+        interrupt::running();
+        let bar = Bar::new(global, Some(1));
+        let mut look = |phase| {
+            show(&bar, phase);
+            if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let outcome = Job::new(config).and_then(|job| job.run(open, &mut rows, &mut look));
+        bar.clear();
+        let failed = |error: JobError| failure(&common.edges, error);
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                rows.abandon();
+                return Err(failed(error));
+            }
+        };
+        let top = rows.finish().map_err(|error| failed(error.into()))?;
+        let seconds = began.elapsed().as_secs_f64();
+        let told = Told {
+            name,
+            common: &common,
+            program: &program,
+            memory_bytes,
+            outcome: &outcome,
+            top: &top,
+            seconds,
+        };
+        let text = if global.json { told.json() } else { told.text() };
+        Ok(output::print(&text)?)
+    }
+}
+
+/// Less is of no use: buffers would take all of it.
+const MEMORY_MIN: u64 = 1 << 20;
+
+impl GraphCommand {
+    fn parts(self) -> Result<(&'static str, Common, Program, Storage), Failure> {
+        let windows = Storage::Windows;
+        Ok(match self {
+            GraphCommand::Pagerank { common, iterations, tolerance, damping, storage } => {
+                if !(0.0..1.0).contains(&damping) {
+                    return Err(Failure::asked(anyhow!("--damping {damping}; allowed: from 0 to below 1")));
+                }
+                if tolerance.is_nan() || tolerance < 0.0 {
+                    return Err(Failure::asked(anyhow!(
+                        "--tolerance {tolerance}; allowed: numbers from 0 on"
+                    )));
+                }
+                let storage = if storage == "mmap" { Storage::Mapped } else { windows };
+                let config = PageRankConfig { damping, iterations, tolerance };
+                ("pagerank", common, Program::PageRank(config), storage)
+            }
+            GraphCommand::Components { common } => ("components", common, Program::Components, windows),
+            GraphCommand::Bfs { common, from } => ("bfs", common, Program::Bfs(from), windows),
+            GraphCommand::Sssp { common, from } => ("sssp", common, Program::Sssp(from), windows),
+            GraphCommand::Triangles { common } => ("triangles", common, Program::Triangles, windows),
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Bytes(Option<EdgeFormat>),
+    Table,
+}
+
+impl Format {
+    fn of(common: &Common) -> Format {
+        let ending = common.edges.extension().and_then(|ending| ending.to_str());
+        match (common.format.as_deref(), ending) {
+            (Some("parquet"), _) | (None, Some("parquet")) => Format::Table,
+            (Some("binary"), _) => Format::Bytes(Some(EdgeFormat::Binary)),
+            (Some("matrix-market"), _) => Format::Bytes(Some(EdgeFormat::MatrixMarket)),
+            (Some(_), _) => Format::Bytes(Some(EdgeFormat::Text)),
+            (None, _) => Format::Bytes(None),
+        }
+    }
+}
+
+fn open(common: &Common, file: File, format: Format, weighted: bool) -> Result<Input, InputError> {
+    match format {
+        Format::Table => Input::table(file, &common.columns, weighted),
+        Format::Bytes(format) => {
+            let ending = common.edges.extension().and_then(|ending| ending.to_str());
+            // Any bytes may begin a binary list, those of a compressed file too.
+            let plain = format == Some(EdgeFormat::Binary) && !matches!(ending, Some("gz" | "zst"));
+            let file = Box::new(file);
+            Ok(Input::bytes(if plain { file } else { decompressed(file)? }, format, weighted)?)
+        }
+    }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The work directory: beside the edges, so on a disk that holds as much already.
+fn beside(edges: &Path) -> PathBuf {
+    let mut path = edges.as_os_str().to_owned();
+    path.push(".work");
+    PathBuf::from(path)
+}
+
+/// What has to be the same for a prepared graph to be this one.
+fn origin(
+    common: &Common,
+    program: &Program,
+    storage: Storage,
+    memory_bytes: u64,
+    data: &std::fs::Metadata,
+) -> Result<u64, Failure> {
+    let program = match program {
+        // More iterations, or another end, go on where fewer have ended.
+        Program::PageRank(config) => format!("pagerank {}", config.damping),
+        Program::Components | Program::Bfs(_) => "edges".into(),
+        Program::Sssp(_) => "weights".into(),
+        Program::Triangles => "triangles".into(),
+    };
+    let path = common.edges.canonicalize().map_err(Failure::asked)?;
+    let told = format!(
+        "{}\n{} {} {}\n{program} {storage:?} {memory_bytes} {:?} {:?}",
+        path.display(),
+        data.len(),
+        data.mtime(),
+        data.mtime_nsec(),
+        common.format,
+        common.columns
+    );
+    Ok(fnv1a(FNV_BASIS, told.into_bytes()))
+}
+
+fn show(bar: &Bar, phase: Phase) {
+    match phase {
+        Phase::Read(edges) => bar.say(&format!("reading: {} edges", count(edges))),
+        Phase::Prepare(share) => {
+            bar.part(share.done, share.of, "ordering edges");
+        }
+        Phase::Compute(share, rounds) => {
+            bar.part(share.done, share.of, &format!("computing: {} complete", count(rounds.into())))
+        }
+    }
+}
+
+fn failure(edges: &Path, error: JobError) -> Failure {
+    let edges = edges.display();
+    match error {
+        JobError::Interrupted => {
+            Failure::stopped("interrupted; asked again, it goes on from what was prepared")
+        }
+        JobError::Input(error @ InputError::Read(_)) => Failure::work(anyhow!("{edges}: {error}")),
+        JobError::Input(error) => Failure::asked(anyhow!("{edges}: {error}")),
+        JobError::Prepare(error) => Failure::asked(anyhow!("{edges}: {error}")),
+        error @ JobError::Source { .. } => Failure::asked(anyhow!("{edges}: {error}")),
+        error => Failure::work(anyhow!("{error}")),
+    }
+}
+
+/// What is told at the end.
+struct Told<'a> {
+    name: &'a str,
+    common: &'a Common,
+    program: &'a Program,
+    memory_bytes: u64,
+    outcome: &'a Outcome,
+    top: &'a [(u32, f64)],
+    seconds: f64,
+}
+
+impl Told<'_> {
+    fn text(&self) -> String {
+        let outcome = self.outcome;
+        let [read, prepare, compute] = outcome.seconds;
+        let mut text = format!(
+            "graph {}  {}  {} vertices, {} edges\n\n",
+            self.name,
+            self.common.edges.display(),
+            count(u64::from(outcome.vertices)),
+            count(outcome.edges)
+        );
+        let prepared = match outcome.reopened {
+            true => "prepared before".into(),
+            false => format!("read {}, ordered {}", span(read), span(prepare)),
+        };
+        text += &format!("time      {} in all: {prepared}, computed {}\n", span(self.seconds), span(compute));
+        let place = match outcome.in_memory {
+            true => "all in memory".into(),
+            false => {
+                let (written, read) = outcome.moved_bytes;
+                let (intervals, chunks) = outcome.windows;
+                let moved = format!("wrote {}, read {}", bytes(written as f64), bytes(read as f64));
+                format!("{moved} in {intervals} x {chunks} windows")
+            }
+        };
+        let peak = peak_memory_bytes().map_or("unknown".into(), |peak| binary_bytes(peak as f64));
+        let allowed = binary_bytes(self.memory_bytes as f64);
+        text += &format!("memory    {allowed} allowed, {peak} taken by the whole process; {place}\n");
+        text += &format!("{}\n", self.found());
+        if let (Some((column, _)), false) = (self.program.column(), self.top.is_empty()) {
+            text += &format!("\n  {:>10}  {column}\n", "vertex");
+            for (vertex, value) in self.top {
+                text += &format!("  {vertex:>10}  {}\n", significant(*value));
+            }
+        }
+        text
+    }
+
+    fn found(&self) -> String {
+        let outcome = self.outcome;
+        let found = outcome.count.unwrap_or(0);
+        match self.program {
+            Program::PageRank(_) => {
+                let change = significant(outcome.change.unwrap_or(0.0));
+                format!(
+                    "ranks     {} iterations, the last changed them by {change} in all",
+                    outcome.iterations
+                )
+            }
+            Program::Components => format!("found     {} components", count(found)),
+            Program::Bfs(from) | Program::Sssp(from) => {
+                let share = percent(found as f64 / f64::from(outcome.vertices.max(1)));
+                format!("reached   {} vertices from {from} ({share})", count(found))
+            }
+            Program::Triangles => format!("found     {} triangles", count(found)),
+        }
+    }
+
+    fn json(&self) -> String {
+        let outcome = self.outcome;
+        let [read, prepare, compute] = outcome.seconds;
+        let (written, fetched) = outcome.moved_bytes;
+        let top: Vec<_> =
+            self.top.iter().map(|(vertex, value)| json!({"vertex": vertex, "value": value})).collect();
+        let value = json!({
+            "program": self.name,
+            "edges_file": self.common.edges,
+            "vertices": outcome.vertices,
+            "edges": outcome.edges,
+            "iterations": outcome.iterations,
+            "change": outcome.change,
+            "count": outcome.count,
+            "reopened": outcome.reopened,
+            "in_memory": outcome.in_memory,
+            "memory_bytes_allowed": self.memory_bytes,
+            "peak_memory_bytes": peak_memory_bytes(),
+            "work_written_bytes": written,
+            "work_read_bytes": fetched,
+            "read_seconds": read,
+            "prepare_seconds": prepare,
+            "compute_seconds": compute,
+            "wall_seconds": self.seconds,
+            "top": top,
+        });
+        format!("{value:#}\n")
+    }
+}

@@ -1,0 +1,21 @@
+//! The graph engine on real files: threads, clocks and files around `pellucid_apps::graph`, which has none.
+//!
+//! ```text
+//!   input (bytes, or columns of Parquet) ─► Job ─► Output: rows to a file, the largest to the screen
+//!                                            ├ FileStore: a directory, where not everything fits into memory
+//!                                            └ Threads
+//! ```
+
+mod files;
+mod input;
+mod job;
+mod mapped;
+mod output;
+mod tables;
+mod threads;
+
+pub use files::FileStore;
+pub use input::{Input, InputError};
+pub use job::{Config, Job, JobError, Outcome, Phase, Program, Storage};
+pub use output::{Output, OutputError, Row};
+pub use threads::Threads;

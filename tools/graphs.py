@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""`pellucid graph` against networkx, and against kills, full disks and its own memory limit.
+
+    tools/graphs.py [--pellucid target/debug/pellucid] [--only NAME]
+
+Graphs: random ones of several shapes, one without edges but a loop, a long path, the dependencies between Debian's packages (of this machine's
+package lists, if it has them) and R-MAT. Each program runs in memory and out of core, with one thread and with two; results have to be
+networkx's, and the same bit for bit however they were computed. One line for each test and a plain count; exit status 1 if any has failed.
+"""
+
+import contextlib
+import csv
+import json
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import tempfile
+import time
+
+from served import Skip, main
+
+# The least memory that a graph may take: everything but toys is cut into windows.
+LITTLE = "1MiB"
+
+
+def run(binary, *words, check=True, **more):
+    done = subprocess.run([binary, "graph", *map(str, words)], capture_output=True, text=True, timeout=600, **more)
+    assert not check or done.returncode == 0, f"{words}: exit {done.returncode}: {done.stderr}"
+    return done
+
+
+def rows(path):
+    with open(path) as file:
+        lines = csv.reader(file)
+        next(lines)
+        return [None if value == "" else float(value) for _, value in lines]
+
+
+def debian(rng):
+    """Package depends on package, by numbers; [] without package lists."""
+    words = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, errors="replace")
+    names, edges, name = {}, [], None
+    for line in words.stdout.splitlines():
+        if match := re.match(r"Package: (\S+)", line):
+            name = names.setdefault(match[1], len(names))
+        elif line.startswith(("Depends:", "Pre-Depends:")):
+            for other in re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]+)", line.split(":", 1)[1]):
+                edges.append((name, names.setdefault(other, len(names))))
+    rng.shuffle(edges)
+    return edges
+
+
+def graphs():
+    rng = random.Random(20)
+    yield "loop", [(3, 3)]
+    yield "path", [(v + 1, v) for v in range(3000)]
+    for count, edges in (40, 100), (2000, 1500), (2000, 20000):
+        yield f"random-{count}-{edges}", [(rng.randrange(count), rng.randrange(count)) for _ in range(edges)]
+    packages = debian(rng)
+    if packages:
+        yield "debian", packages
+    yield "rmat", [rmat(rng, 12) for _ in range(16 << 12)]
+
+
+def rmat(rng, scale):
+    """An edge of an R-MAT graph, by the parameters of Graph 500."""
+    quadrants = rng.choices([(0, 0), (0, 1), (1, 0), (1, 1)], [57, 19, 19, 5], k=scale)
+    return tuple(sum(pair[end] << at for at, pair in enumerate(quadrants)) for end in (0, 1))
+
+
+def expected(nx, edges):
+    """What networkx says of the graph with duplicates and loops."""
+    count = max(map(max, edges)) + 1
+    many = nx.MultiDiGraph()
+    many.add_nodes_from(range(count))
+    many.add_edges_from(edges)
+    # A duplicate edge counts as often as it is there: as weight.
+    weighted = nx.DiGraph()
+    weighted.add_nodes_from(range(count))
+    for a, b in edges:
+        weighted.add_edge(a, b, weight=weighted.get_edge_data(a, b, {"weight": 0})["weight"] + 1)
+    ranks = pagerank(weighted, count)
+    labels = [0] * count
+    for part in nx.weakly_connected_components(many):
+        least = min(part)
+        for vertex in part:
+            labels[vertex] = least
+    plain = nx.Graph((a, b) for a, b in edges if a != b)
+    triangles = sum(nx.triangles(plain).values()) // 3
+    source = edges[0][0]
+    far = nx.single_source_shortest_path_length(many, source)
+    lightest = nx.DiGraph()
+    for a, b in edges:
+        weight = weight_of(a, b)
+        known = lightest.get_edge_data(a, b)
+        lightest.add_edge(a, b, weight=min(weight, known["weight"]) if known else weight)
+    heavy = nx.single_source_dijkstra_path_length(lightest, source)
+    return count, ranks, labels, triangles, source, far, heavy
+
+
+def weight_of(a, b):
+    # Sums of quarters are exact in 32 bits.
+    return ((a * 7 + b * 13) % 40) / 4
+
+
+def pagerank(graph, count):
+    """networkx's own loop without scipy; 100 iterations at most, as ours is asked."""
+    try:
+        from networkx.algorithms.link_analysis.pagerank_alg import _pagerank_python
+    except ImportError:
+        from networkx.algorithms.link_analysis.pagerank_alg import pagerank as _pagerank_python
+    found = _pagerank_python(graph, alpha=0.85, max_iter=1000, tol=1e-10)
+    return [found[vertex] for vertex in range(count)]
+
+
+def compare(nx, binary, name, edges, folder):
+    count, ranks, labels, triangles, source, far, heavy = expected(nx, edges)
+    path, out = os.path.join(folder, "edges.txt"), os.path.join(folder, "out.csv")
+    with open(path, "w") as file:
+        file.writelines(f"{a} {b} {weight_of(a, b)}\n" for a, b in edges)
+    seen = {}
+    for memory in "1GiB", LITTLE:
+        for threads in 1, 2:
+            how = ["--memory", memory, "--threads", threads, "--out", out, "--json"]
+            told = json.loads(run(binary, "pagerank", path, *how, "--iterations", 200, "--tolerance", 1e-9).stdout)
+            assert told["vertices"] == count and told["edges"] == len(edges), (name, told)
+            found = rows(out)
+            worst = max(abs(a - b) / b for a, b in zip(found, ranks, strict=True))
+            assert worst < 1e-4, f"{name}: ranks differ by {worst}"
+            assert seen.setdefault("ranks", found) == found, f"{name}: ranks with {how} differ from those before"
+            run(binary, "components", path, *how)
+            assert rows(out) == labels, f"{name}: components with {how}"
+            run(binary, "bfs", path, "--from", source, *how)
+            assert rows(out) == [far.get(v) for v in range(count)], f"{name}: bfs with {how}"
+            run(binary, "sssp", path, "--from", source, *how)
+            assert rows(out) == [heavy.get(v) for v in range(count)], f"{name}: sssp with {how}"
+            told = json.loads(run(binary, "triangles", path, *how[:4], "--json").stdout)
+            assert told["count"] == triangles, f"{name}: {told['count']} triangles, networkx finds {triangles}"
+        left = set(os.listdir(folder)) - {"edges.txt", "out.csv"}
+        assert not left, f"{name}: {left} are left behind"
+
+
+def big(folder, vertices=300_000, edges=2_000_000):
+    """Large enough to be out of core for seconds."""
+    rng, path = random.Random(3), os.path.join(folder, "big.txt")
+    with open(path, "w") as file:
+        file.writelines(f"{rng.randrange(vertices)} {int(vertices * rng.random() ** 3)}\n" for _ in range(edges))
+    return path
+
+
+@contextlib.contextmanager
+def scratch():
+    with tempfile.TemporaryDirectory(prefix="pellucid-graphs-") as folder:
+        yield folder
+
+
+def as_networkx(binary):
+    """Every program on every graph."""
+    try:
+        import networkx as nx
+    except ImportError:
+        raise Skip("there is no networkx") from None
+    names = []
+    with scratch() as folder:
+        for name, edges in graphs():
+            compare(nx, binary, name, edges, folder)
+            names.append(name)
+    return f"{len(names)} graphs: {', '.join(names)}"
+
+
+def kills(binary):
+    """Killed at any moment and asked again, a run gives what an undisturbed one gives."""
+    with scratch() as folder:
+        return kill_all(binary, folder)
+
+
+def kill_all(binary, folder):
+    path, work = big(folder), os.path.join(folder, "work")
+    outs = [os.path.join(folder, name) for name in ("calm.csv", "killed.csv")]
+    words = ["pagerank", path, "--memory", "8MiB", "--iterations", 8, "--tolerance", 0, "--work", work, "--json"]
+    began = time.monotonic()
+    calm = json.loads(run(binary, *words, "--out", outs[0]).stdout)
+    whole = time.monotonic() - began
+    assert not calm["in_memory"]
+    rng, killed, resumed = random.Random(7), 0, 0
+    for turn in range(12):
+        process = subprocess.Popen([binary, "graph", *map(str, words), "--out", outs[1]], stdout=subprocess.DEVNULL)
+        try:
+            process.wait(whole * rng.random())
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL if turn % 3 else signal.SIGTERM)
+            process.wait()
+            killed += 1
+        if turn % 2:
+            told = json.loads(run(binary, *words, "--out", outs[1]).stdout)
+            resumed += told["reopened"]
+            with open(outs[0]) as one, open(outs[1]) as other:
+                assert one.read() == other.read(), f"turn {turn}: other ranks after a kill"
+            assert not os.path.exists(work), "the work directory is left behind"
+    assert killed > 5 and resumed > 0, f"{killed} kills, {resumed} resumed: nothing was tried"
+    return f"{killed} kills, {resumed} resumed"
+
+
+def full_disk(binary):
+    """A disk that is full ends the run with a sentence, leaves no half result, and loses nothing."""
+    with scratch() as folder:
+        big(folder)
+        fill(binary, folder)
+
+
+def fill(binary, folder):
+    path, work, out = os.path.join(folder, "big.txt"), os.path.join(folder, "work"), os.path.join(folder, "full.csv")
+    words = ["pagerank", path, "--memory", "8MiB", "--iterations", 2, "--work", work, "--out", out]
+
+    def small_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    done = run(binary, *words, check=False, preexec_fn=small_files)
+    assert done.returncode == 1 and "no space is left" in done.stderr, done
+    assert not os.path.exists(work) and not os.path.exists(out) and not os.path.exists(out + ".part"), "left behind"
+    run(binary, *words)
+
+
+def memory(binary):
+    """The process takes what it is allowed, and what it needs by itself."""
+    with scratch() as folder:
+        big(folder)
+        return limit(binary, folder)
+
+
+def limit(binary, folder):
+    path = os.path.join(folder, "big.txt")
+    idle = json.loads(run(binary, "components", tiny(folder), "--memory", "1MiB", "--json").stdout)["peak_memory_bytes"]
+    for program in "pagerank", "components":
+        for mebibytes in 4, 8, 16, 64:
+            told = json.loads(run(binary, program, path, "--memory", f"{mebibytes}MiB", "--json").stdout)
+            taken = told["peak_memory_bytes"] - idle
+            # Pieces of the input on their way from one thread to another.
+            assert taken <= (mebibytes << 20) + (12 << 20), f"{program}: {taken} bytes for {mebibytes} MiB"
+    return "4 to 64 MiB"
+
+
+def tiny(folder):
+    path = os.path.join(folder, "tiny.txt")
+    with open(path, "w") as file:
+        file.write("0 1\n")
+    return path
+
+
+if __name__ == "__main__":
+    main("graphs", __doc__, [as_networkx, kills, full_disk, memory])
