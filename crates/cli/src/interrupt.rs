@@ -16,6 +16,7 @@ pub const INTERRUPTED: u8 = 130;
 static INSTEAD: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
 /// There is a run that looks whether it is asked to end.
 static RUNNING: AtomicBool = AtomicBool::new(false);
+static WHAT: Mutex<&str> = Mutex::new("");
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Takes interrupts from now on.
@@ -29,10 +30,8 @@ pub fn install() {
             now()
         }
         ask();
-        let _ = writeln!(
-            std::io::stderr(),
-            "\ninterrupted: the report of what has completed follows; once more ends at once"
-        );
+        let what = WHAT.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = writeln!(std::io::stderr(), "\ninterrupted: {what}; once more ends at once");
     });
 }
 
@@ -44,8 +43,12 @@ pub fn now() -> ! {
     std::process::exit(INTERRUPTED.into());
 }
 
-/// A run has begun, which asks [`asked`] now and then.
-pub fn running() {
+/// What an interrupt of most runs does.
+pub const REPORT: &str = "the report of what has completed follows";
+
+/// A run has begun, which asks [`asked`] now and then. `what`: what an interrupt does then.
+pub fn running(what: &'static str) {
+    *WHAT.lock().unwrap_or_else(PoisonError::into_inner) = what;
     RUNNING.store(true, Ordering::Release);
 }
 

@@ -156,7 +156,7 @@ impl Onlooker for &mut Watcher {
                 work: Some(self.work.clone()),
             });
         }
-        interrupt::running();
+        interrupt::running(interrupt::REPORT);
         self.ended = interrupt::asked() || self.live.as_ref().is_some_and(LiveView::wants_end);
         if self.ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

@@ -6,6 +6,7 @@ use crate::progress::Bar;
 use crate::{interrupt, output};
 use anyhow::anyhow;
 use pellucid_apps::graph::pagerank::PageRankConfig;
+use pellucid_apps::graph::prepare::PrepareError;
 use pellucid_apps::graph::text::EdgeFormat;
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_graph::{Config, Input, InputError, Job, JobError, Outcome, Output, Phase, Program, Storage};
@@ -159,7 +160,7 @@ impl Graph {
             let path = common.out.as_deref().unwrap_or(Path::new("--out"));
             Failure::asked(anyhow!("{}: {error}", path.display()))
         })?;
-        interrupt::running();
+        interrupt::running("ending; asked again, the run goes on from what was prepared");
         let bar = Bar::new(global, Some(1));
         let mut look = |phase| {
             show(&bar, phase);
@@ -310,6 +311,7 @@ fn failure(edges: &Path, error: JobError) -> Failure {
         }
         JobError::Input(error @ InputError::Read(_)) => Failure::work(anyhow!("{edges}: {error}")),
         JobError::Input(error) => Failure::asked(anyhow!("{edges}: {error}")),
+        JobError::Prepare(PrepareError::Store(error)) => Failure::work(anyhow!("{error}")),
         JobError::Prepare(error) => Failure::asked(anyhow!("{edges}: {error}")),
         error @ JobError::Source { .. } => Failure::asked(anyhow!("{edges}: {error}")),
         error => Failure::work(anyhow!("{error}")),
