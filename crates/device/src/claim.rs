@@ -43,7 +43,9 @@ fn shape(namespace: &Namespace) -> [u32; 5] {
     let blocks = namespace.blocks();
     let (kind, a, b) = match namespace {
         Namespace::Block { .. } => (1, 0, 0),
-        Namespace::Cache { cache, .. } => (5, cache.address_sectors as u32, (cache.address_sectors >> 32) as u32),
+        Namespace::Cache { cache, .. } => {
+            (5, cache.address_sectors as u32, (cache.address_sectors >> 32) as u32)
+        }
         Namespace::OpenChannel { chunks, .. } => match chunks.management {
             Management::Host => (2, 0, 0),
             Management::Shared { spare_blocks } => (3, spare_blocks, 0),

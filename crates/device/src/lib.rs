@@ -27,8 +27,8 @@ pub use block::placement::PlacementStatistics;
 pub use block::precondition::{Filler, NoRoom};
 pub use build::DeviceError;
 pub use config::{
-    Arbitration, CacheConfig, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback, Firmware, FirmwareModel,
-    Guarantee, HostInterface, Namespace, Priorities, Scheduler, Solver, StepCost, WritePolicy,
+    Arbitration, CacheConfig, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback, Firmware,
+    FirmwareModel, Guarantee, HostInterface, Namespace, Priorities, Scheduler, Solver, StepCost, WritePolicy,
 };
 pub use counters::Counters;
 pub use device::Device;

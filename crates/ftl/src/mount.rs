@@ -321,7 +321,8 @@ impl PageMap {
     /// Programs go on with number `next`.
     fn restore_blocks(&mut self, ranges: &[BlockRange], next: u64) {
         let mut valid = vec![0u32; self.layout.blocks as usize];
-        let needed: Vec<Ppa> = self.table.placed().filter(|&(lpn, ppa)| self.is_needed(lpn, ppa)).map(|p| p.1).collect();
+        let needed: Vec<Ppa> =
+            self.table.placed().filter(|&(lpn, ppa)| self.is_needed(lpn, ppa)).map(|p| p.1).collect();
         for ppa in needed {
             self.table.set_valid(ppa);
             valid[self.layout.block_of(ppa).0 as usize] += 1;

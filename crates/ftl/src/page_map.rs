@@ -20,9 +20,9 @@ mod sparse;
 
 use map_cache::MapCache;
 pub use map_cache::MapCounters;
-pub use sparse::Cached;
 use programs::Programs;
 pub(crate) use programs::Settled;
+pub use sparse::Cached;
 
 use crate::block_manager::{BlockManager, BlockState};
 use crate::gc::Gc;

@@ -307,7 +307,11 @@ impl SparseTable {
                 parts[(slot.lpn.0 / self.pages_per_part) as usize] += 1;
             }
         }
-        assert_eq!((used, &states[1..]), (self.used, &self.states[1..]), "slots in use, clean and dirty pages");
+        assert_eq!(
+            (used, &states[1..]),
+            (self.used, &self.states[1..]),
+            "slots in use, clean and dirty pages"
+        );
         assert_eq!(present, self.present, "cached copies by block");
         assert_eq!(parts, self.dirty_parts, "dirty pages by part of the address space");
     }
@@ -358,7 +362,11 @@ mod tests {
                         } else {
                             assert!(known.is_none());
                             let region = table.region(lpn);
-                            assert_eq!(table.of_region(region).count() as u32, slots, "refused when full only");
+                            assert_eq!(
+                                table.of_region(region).count() as u32,
+                                slots,
+                                "refused when full only"
+                            );
                         }
                     }
                     (2, Some((ppa, state, pins))) if pins > 0 => {
@@ -383,7 +391,8 @@ mod tests {
                 if model.get(&lpn.0).is_some_and(|&(ppa, _, pins)| ppa == Ppa::NONE && pins == 0) {
                     model.remove(&lpn.0);
                 }
-                let (ppa, state, _) = model.get(&lpn.0).copied().unwrap_or((Ppa::NONE, CacheState::Absent, 0));
+                let (ppa, state, _) =
+                    model.get(&lpn.0).copied().unwrap_or((Ppa::NONE, CacheState::Absent, 0));
                 assert_eq!((table.get(lpn), table.state(lpn)), (ppa, state), "step {step}");
                 if step % 64 == 0 {
                     table.check();
@@ -405,7 +414,11 @@ mod tests {
             let table = table(1 << 30, pages, 510);
             let mut counts = vec![0u32; table.regions as usize];
             for i in 0..pages as u32 {
-                let lpn = if stride == 0 { rng.below(1 << 30) as u32 } else { i.wrapping_mul(stride) & 0x3fff_ffff };
+                let lpn = if stride == 0 {
+                    rng.below(1 << 30) as u32
+                } else {
+                    i.wrapping_mul(stride) & 0x3fff_ffff
+                };
                 counts[table.region(Lpn(lpn)) as usize] += 1;
             }
             let most = counts.iter().max().copied().unwrap_or(0);

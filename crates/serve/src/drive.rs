@@ -395,10 +395,12 @@ fn of_device(device: &Device, namespace: u16) -> Keeps {
         Some(pellucid_device::Namespace::Zoned { .. }) => cached,
         // Writes of chunks do not pass the buffer.
         Some(pellucid_device::Namespace::OpenChannel { .. }) => Keeps::Acknowledged,
-        Some(pellucid_device::Namespace::Block { .. } | pellucid_device::Namespace::Cache { .. }) | None => match config.ftl.durability {
-            Durability::Volatile => Keeps::Nothing,
-            Durability::Journal { .. } => cached,
-        },
+        Some(pellucid_device::Namespace::Block { .. } | pellucid_device::Namespace::Cache { .. }) | None => {
+            match config.ftl.durability {
+                Durability::Volatile => Keeps::Nothing,
+                Durability::Journal { .. } => cached,
+            }
+        }
     }
 }
 

@@ -72,7 +72,7 @@ fn mistakes_are_named() {
     folder.write("edges.txt", EDGES);
     folder.write("wrong.txt", "0 1\n1 two\n");
     folder.write("large.txt", "0 5000000000\n");
-    folder.write("short.bin", "123456789");
+    folder.write("short.bin", "\u{1}\0\0\0\u{2}\0\0\0x");
     std::fs::create_dir(folder.path("folder")).unwrap();
     for (words, said) in [
         (&["bfs", "edges.txt", "--from", "9"][..], "edges.txt: vertex 9 is not in the graph, which has 6"),

@@ -200,7 +200,9 @@ impl BlockNamespace {
     /// Copyback: moves a unit inside its die without a transfer. `false`: it cannot.
     fn copy_inside(&mut self, shared: &mut Shared, die: DieId, moved: &Move) -> bool {
         let Move { from, cause, to, .. } = *moved;
-        let Some(lpn) = shared.media.page(from).map(|mark| self.translation.named(mark)) else { return false };
+        let Some(lpn) = shared.media.page(from).map(|mark| self.translation.named(mark)) else {
+            return false;
+        };
         if !self.translation.is_current(from, Some(lpn)) || shared.media.is_condemned(from) {
             return false;
         }

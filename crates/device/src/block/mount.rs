@@ -97,7 +97,11 @@ impl BlockNamespace {
             gathering: (NIL, NIL),
             gathered: Default::default(),
             mounted,
-            config: BlockConfig { ftl, buffer, guarantee: config.cache_of(blocks).map(|cache| cache.guarantee) },
+            config: BlockConfig {
+                ftl,
+                buffer,
+                guarantee: config.cache_of(blocks).map(|cache| cache.guarantee),
+            },
             translation,
         })
     }

@@ -83,11 +83,8 @@ impl Shape {
 
 /// A cache of an address space of 1 GiB.
 pub fn config(shape: &Shape) -> DeviceConfig {
-    let cache = CacheConfig {
-        address_sectors: 1 << 21,
-        eviction: shape.eviction,
-        guarantee: shape.guarantee,
-    };
+    let cache =
+        CacheConfig { address_sectors: 1 << 21, eviction: shape.eviction, guarantee: shape.guarantee };
     DeviceConfig {
         media: MediaConfig {
             geometry: Geometry {

@@ -98,7 +98,8 @@ impl Swarm {
     pub fn new(config: &DeviceConfig, span: u32, dirty_share: u64, seed: u64) -> Swarm {
         let device = Device::new(config).unwrap_or_else(|e| panic!("{e}"));
         let Some(Interface::Cache(geometry)) = device.interface(0) else { panic!("a cache") };
-        let Some(Namespace::Cache { cache: CacheConfig { guarantee, .. }, .. }) = config.namespaces.first() else {
+        let Some(Namespace::Cache { cache: CacheConfig { guarantee, .. }, .. }) = config.namespaces.first()
+        else {
             panic!("a cache")
         };
         let faults = &config.media.faults;
@@ -376,7 +377,11 @@ impl Swarm {
                 // The power may have made it so again.
                 CacheState::Dirty => s.version > 0,
             };
-            assert!(block.since(from).any(fits), "block {number} is {state:?}, and may be {:?}", block.states);
+            assert!(
+                block.since(from).any(fits),
+                "block {number} is {state:?}, and may be {:?}",
+                block.states
+            );
         }
         let sectors = u64::from(self.geometry.unit_sectors);
         let (first, next) = (self.address(pending.first), completion.result / sectors);

@@ -190,7 +190,9 @@ impl PageMap {
             && sparse.present(block.0) > 0
         {
             let lies_there = |ppa: Ppa| ppa.is_some() && self.layout.block_of(ppa) == block;
-            let Some(lpn) = sparse.iter().find(|slot| lies_there(slot.ppa)).map(|slot| slot.lpn) else { break };
+            let Some(lpn) = sparse.iter().find(|slot| lies_there(slot.ppa)).map(|slot| slot.lpn) else {
+                break;
+            };
             self.drop_of_block(lpn, block, closed);
         }
         self.evicting.retain(|&b| b != block);

@@ -168,12 +168,20 @@ fn namespace(
     }
 }
 
-fn cache(table: &Table, blocks: Range<u32>, layout: &Layout, ftl: &FtlConfig) -> Result<Namespace, SpecError> {
+fn cache(
+    table: &Table,
+    blocks: Range<u32>,
+    layout: &Layout,
+    ftl: &FtlConfig,
+) -> Result<Namespace, SpecError> {
     for (ok, allowed) in [
         (ftl.map == Map::Page, "another one, or cache with drive.ftl.map = \"page\""),
         (ftl.handles == 1, "another one, or cache with drive.ftl.handles = 1"),
         (ftl.slc_cache.is_none(), "another one, or cache with drive.ftl.slc_cache.blocks = 0"),
-        (ftl.separation != Separation::Frequency, "another one, or cache with drive.ftl.separation of off or collected"),
+        (
+            ftl.separation != Separation::Frequency,
+            "another one, or cache with drive.ftl.separation of off or collected",
+        ),
     ] {
         if !ok {
             return Err(table.refuse("interface", allowed));

@@ -102,7 +102,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             handles: 1,
             isolation: Isolation::Initial,
             slc_cache: None,
-        cache: None,
+            cache: None,
             seed: 7,
         },
         namespaces: Vec::new(),
