@@ -165,14 +165,20 @@ impl BlockNamespace {
     fn evict_unit(&mut self, shared: &mut Shared, lpn: Lpn) -> bool {
         let found = self.buffer.find(lpn);
         let awaited = found.is_some_and(|entry| self.buffer[entry].flushing);
+        let written = |entry: u32| {
+            let record = &self.buffer[entry];
+            record.phase != Phase::Programming && !record.acknowledge.is_empty()
+        };
+        if found.is_some_and(written) {
+            // That write has not ended: it comes after the eviction.
+            return false;
+        }
+        let was_there = self.translation.cache().evict(lpn);
         if let Some(entry) = found {
             self.buffer.busy(entry);
             let record = &mut self.buffer[entry];
             if record.phase == Phase::Programming {
                 self.buffer.unlist(entry);
-            } else if !record.acknowledge.is_empty() {
-                // A write that has not ended: it comes after the eviction.
-                return false;
             } else if record.phase == Phase::Packed {
                 self.buffer.unlist(entry);
                 self.buffer[entry].dropped = true;
@@ -186,7 +192,6 @@ impl BlockNamespace {
                 self.release(shared, entry);
             }
         }
-        let was_there = self.translation.cache().evict(lpn);
         if awaited {
             // The eviction stands for the data that the flush in progress waited for.
             self.flush_waits_for_trims();

@@ -1,6 +1,8 @@
 //! Cache namespaces: the six commands one by one, random commands beside a model, and the power cut at every event.
 
+mod commands;
 mod config;
+mod effect;
 mod swarm;
 
 use config::{Shape, config};

@@ -5,6 +5,7 @@ use super::identify::{self, Interfaces};
 use super::open_channel::STAGE_OPCODE;
 use super::subsystem::Subsystem;
 use crate::session::Port;
+use pellucid_wire::nvme::cache::CacheOpcode;
 use pellucid_wire::nvme::open_channel::{GEOMETRY_OPCODE, VectorOpcode};
 use pellucid_wire::nvme::{
     AdminOpcode, CommandEffect, CommandEffects, FABRICS_OPCODE, FeatureEffect, FeatureEffects, FeatureId,
@@ -34,6 +35,11 @@ pub(super) fn nvm(subsystem: &Subsystem, port: &Port<'_>) -> CommandEffects {
     for opcode in [VectorOpcode::Reset, VectorOpcode::Write, VectorOpcode::Copy] {
         io(found.chunks, opcode.raw(), SUPPORTED.changes_content());
     }
+    for opcode in [CacheOpcode::WriteClean, CacheOpcode::WriteDirty, CacheOpcode::Evict] {
+        io(found.caches, opcode.raw(), SUPPORTED.changes_content());
+    }
+    io(found.caches, CacheOpcode::Clean.raw(), SUPPORTED);
+    io(found.caches, CacheOpcode::Exists.raw(), SUPPORTED);
     io(found.chunks, VectorOpcode::Read.raw(), SUPPORTED);
     io(found.chunks, STAGE_OPCODE, SUPPORTED);
     page

@@ -331,8 +331,8 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
         Interface::Block { .. } => (served.sectors, 0),
         Interface::Zoned(zones) => (u64::from(zones.zones) * zones.capacity_sectors, 0),
         Interface::Cache(cache) => {
-            // By this byte a host knows a cache namespace.
-            vendor[0] = 2;
+            let identity = super::cache::identity(&cache);
+            vendor[..identity.len()].copy_from_slice(&identity);
             (cache.units * u64::from(cache.unit_sectors), 0)
         }
         Interface::OpenChannel(chunks) => {

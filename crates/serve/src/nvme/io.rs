@@ -10,9 +10,10 @@
 //! (`fdp`, `zns`, `open_channel`) and passes here as a [`Special`].
 
 use super::open_channel::VectorRequest;
-use super::{TRANSFER_BYTES_MAX, fdp, open_channel, zns};
+use super::{TRANSFER_BYTES_MAX, cache, fdp, open_channel, zns};
 use crate::session::{Keeps, Operation, Port};
 use pellucid_flash::{CacheGeometry, ChunkGeometry, Lba, Opcode, ZoneAction, ZoneGeometry};
+use pellucid_wire::nvme::cache::CacheOpcode;
 use pellucid_wire::nvme::zns::ReportFilter;
 use pellucid_wire::nvme::{BROADCAST_NSID, DsmRange, NvmOpcode, Status, SubmissionEntry};
 
@@ -64,6 +65,8 @@ pub(super) enum Special {
         partial: bool,
     },
     Append,
+    /// Of a cache.
+    Cache(CacheOpcode),
     Vector(VectorRequest),
 }
 
@@ -96,6 +99,7 @@ impl Kind {
             Kind::Special(Special::ZoneSend(_)) => NvmOpcode::ZoneManagementSend,
             Kind::Special(Special::ZoneReport { .. }) => NvmOpcode::ZoneManagementReceive,
             Kind::Special(Special::Append) => NvmOpcode::ZoneAppend,
+            Kind::Special(Special::Cache(opcode)) => return opcode.raw(),
             Kind::Special(Special::Vector(vector)) => {
                 return vector.opcode.map_or(open_channel::STAGE_OPCODE, |opcode| opcode.raw());
             }
@@ -131,6 +135,7 @@ impl Request {
         match self.kind {
             Kind::Write | Kind::Compare | Kind::Deallocate(_) => true,
             Kind::Special(Special::HandleUpdate | Special::Append) => true,
+            Kind::Special(Special::Cache(opcode)) => cache::takes_data(opcode),
             Kind::Special(Special::Vector(vector)) => vector.takes_data(),
             _ => false,
         }
@@ -142,6 +147,8 @@ impl Request {
         match self.kind {
             Kind::Read => true,
             Kind::Special(Special::HandleStatus | Special::ZoneReport { .. }) => true,
+            // Without blocks it only has a result.
+            Kind::Special(Special::Cache(opcode)) => opcode == CacheOpcode::Exists && self.bytes > 0,
             Kind::Special(Special::Vector(vector)) => vector.gives_data(),
             _ => false,
         }
@@ -168,7 +175,11 @@ pub(super) fn parse(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Optio
     let Some(opcode) = NvmOpcode::from_raw(entry.opcode()) else {
         // An opcode that no namespace has is unknown, whatever the namespace.
         let Ok((index, volume)) = volume_of(entry, volumes) else { return Err(no(Status::INVALID_OPCODE)) };
-        return open_channel::parse(entry, index, volume).map(Some);
+        return match &volume.set {
+            Set::Cache(geometry) => cache::parse(entry, index, volume, geometry),
+            _ => open_channel::parse(entry, index, volume),
+        }
+        .map(Some);
     };
     match opcode {
         NvmOpcode::Read => blocks(entry, volumes, Kind::Read).map(Some),
@@ -278,6 +289,12 @@ pub(super) fn submit(
             return open_channel::submit(&vector, volume, queue, token, data, port);
         }
         Kind::Special(Special::HandleStatus) => (Opcode::Report, Vec::new()),
+        Kind::Special(Special::Cache(opcode)) => {
+            let data = if cache::takes_data(opcode) { std::mem::take(data) } else { Vec::new() };
+            let forced = Request { fua: fua || (write_through && cache::takes_data(opcode)), ..*request };
+            cache::submit(&forced, opcode, volume, queue, token, data, port);
+            return Ok(1);
+        }
         Kind::Special(special) => {
             let data = if special == Special::Append { std::mem::take(data) } else { Vec::new() };
             let forced = Request { fua: fua || (write_through && special == Special::Append), ..*request };

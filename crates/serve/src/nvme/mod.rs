@@ -13,6 +13,7 @@
 //! no byte of a peer makes the target panic, and none makes it hold more than the bounds below.
 
 mod admin;
+mod cache;
 mod connection;
 mod controller;
 pub(crate) mod dhchap;

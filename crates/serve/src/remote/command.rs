@@ -10,7 +10,7 @@
 
 use super::connect::{Link, chunks_entry, parse_chunks};
 use super::queue::{Ended, Payload};
-use super::{KEEP_ALIVE_TOKEN, Remote, STAGE_TOKEN, State, TRIES_MAX, place, zones};
+use super::{KEEP_ALIVE_TOKEN, Remote, STAGE_TOKEN, State, TRIES_MAX, cache, place, zones};
 use pellucid_flash::{
     ChunkGeometry, ChunkInfo, ChunkState, Command, Lba, Opcode, SimTime, Status, Vector, ZoneAction,
 };
@@ -146,7 +146,7 @@ impl Work {
     }
 
     /// Takes the blocks of a part that was read.
-    fn take_blocks(&mut self, blocks: &[u8], sector_bytes: usize) {
+    pub fn take_blocks(&mut self, blocks: &[u8], sector_bytes: usize) {
         let kind = self.data_kind();
         let Command { data, vector, .. } = &mut self.command;
         let (each, oob) = kind.bytes(sector_bytes as u32, Vector::METADATA_BYTES as u32);
@@ -218,12 +218,16 @@ impl Remote {
                 // Whether it is carried out may never be known.
                 work.chunks(geometry).for_each(|chunk| self.written[chunk as usize] = 0);
             }
-            match self.identity.zones {
-                Some(_) => {
+            match (&self.identity.zones, &self.identity.cache) {
+                (Some(_), _) => {
                     work.send();
                     zones::send(link, queue, work, at, geometry);
                 }
-                None => send(link, queue, work, at, geometry),
+                (_, Some(cache)) => {
+                    work.send();
+                    cache::send(link, queue, work, at, cache);
+                }
+                _ => send(link, queue, work, at, geometry),
             }
         }
     }
@@ -241,7 +245,9 @@ impl Remote {
         let opcode = work.command.opcode;
         let mut met = drive_status(status, opcode, self.identity.zones.is_some());
         // Data that have not come are not good.
-        if opcode == Opcode::Read && filled < data.len() {
+        if opcode == Opcode::Read && self.identity.cache.is_some() && filled < data.len() {
+            met = met.filter(|met| *met != Status::Success);
+        } else if opcode == Opcode::Read && filled < data.len() {
             met = met.filter(|met| !matches!(met, Status::Success | Status::HighEcc));
             result = u64::MAX;
         }
@@ -256,6 +262,13 @@ impl Remote {
             return Some(status.to_string());
         };
         let sector_bytes = self.identity.geometry.sector_bytes as usize;
+        if let Some(geometry) = &self.identity.cache {
+            match cache::ended(work, met, result, &data[..filled], geometry, sector_bytes) {
+                true => self.part_done(at),
+                false => self.finish(at, met),
+            }
+            return None;
+        }
         if work.verifying {
             let same = matches!(met, Status::Success | Status::HighEcc) && data == work.blocks(sector_bytes);
             match same {
@@ -468,7 +481,7 @@ fn put_list(bytes: &mut Vec<u8>, list: &[Lba]) {
 
 /// What a layer is told; `None`: nothing, because the command may be sent again when the drive is back.
 fn drive_status(status: NvmeStatus, opcode: Opcode, is_zoned: bool) -> Option<Status> {
-    const TABLE: [(NvmeStatus, Status); 20] = [
+    const TABLE: [(NvmeStatus, Status); 22] = [
         (NvmeStatus::SUCCESS, Status::Success),
         (NvmeStatus::OC_HIGH_ECC, Status::HighEcc),
         (NvmeStatus::OC_OFFLINE_CHUNK, Status::ChunkOffline),
@@ -481,6 +494,8 @@ fn drive_status(status: NvmeStatus, opcode: Opcode, is_zoned: bool) -> Option<St
         (NvmeStatus::INVALID_FIELD, Status::InvalidField),
         (NvmeStatus::INVALID_OPCODE, Status::InvalidOpcode),
         (NvmeStatus::WRITE_PROTECTED, Status::ReadOnly),
+        (NvmeStatus::CACHE_ABSENT, Status::Absent),
+        (NvmeStatus::CACHE_FULL, Status::CacheFull),
         (NvmeStatus::ZONE_BOUNDARY, Status::ZoneBoundary),
         (NvmeStatus::ZONE_FULL, Status::ZoneFull),
         (NvmeStatus::ZONE_READ_ONLY, Status::ZoneReadOnly),

@@ -9,11 +9,12 @@
 //! This blocks, with time limits, so it is done before serving begins or in a thread of its own.
 
 use super::queue::{Broken, Ended, Payload, Queue};
-use super::zones;
+use super::{cache, zones};
 use crate::nvme::HostSecrets;
 use crate::nvme::dhchap::{self, HostStep};
-use pellucid_flash::{ChunkGeometry, ChunkInfo, Nanos, Vector, ZoneGeometry, ZoneInfo};
+use pellucid_flash::{CacheGeometry, ChunkGeometry, ChunkInfo, Nanos, Vector, ZoneGeometry, ZoneInfo};
 use pellucid_wire::nvme::auth::{AUTH_PROTOCOL, AUTH_SPECIFIC};
+use pellucid_wire::nvme::cache::{CACHE_NAMESPACE, CacheIdentity};
 use pellucid_wire::nvme::open_channel::{GEOMETRY_OPCODE, Geometry};
 use pellucid_wire::nvme::zns::ZonedNamespace;
 use pellucid_wire::nvme::{
@@ -86,6 +87,8 @@ pub(super) struct Identity {
     pub geometry: ChunkGeometry,
     /// Where the namespace is a zoned one.
     pub zones: Option<ZoneGeometry>,
+    /// Where the namespace is a cache.
+    pub cache: Option<CacheGeometry>,
     /// Bytes of sectors that one command can move.
     pub data_max: u32,
 }
@@ -149,13 +152,19 @@ impl RemoteConfig {
             shift => (4096u64 << shift.min(20)).min(DATA_MAX.into()) as u32,
         };
         let found = self.open_channel(&mut admin, &subsystem, controller.namespaces);
+        let mut cache = None;
         let (nsid, geometry, zones) = match (found, has_sets) {
             (Ok((nsid, geometry)), _) => (nsid, geometry, None),
             (Err(why), true) => {
                 let (nsid, zones) = self.zoned(&mut admin, controller.namespaces)?.ok_or(why)?;
                 (nsid, zones::extents(&zones), Some(zones))
             }
-            (Err(why), false) => return Err(why),
+            (Err(why), false) => {
+                let (nsid, found, sector_bytes) =
+                    self.cache(&mut admin, controller.namespaces)?.ok_or(why)?;
+                cache = Some(found);
+                (nsid, cache::extents(sector_bytes), None)
+            }
         };
         let sectors_max = (data_max / geometry.sector_bytes).min(Vector::ADDRESSES_MAX as u32);
         if geometry.write_min_sectors > sectors_max {
@@ -164,9 +173,10 @@ impl RemoteConfig {
                 "its least write of {least} sectors is more than one command moves ({sectors_max})"
             ));
         }
-        let mut identity = Identity { nqn: subsystem.clone(), nsid, geometry, zones, data_max };
+        let mut identity = Identity { nqn: subsystem.clone(), nsid, geometry, zones, cache, data_max };
         let mut io = self.io_queues(&mut admin, capabilities, &controller, (&identity, id))?;
         let chunks = match zones {
+            None if cache.is_some() => Vec::new(),
             None => chunk_log(&mut admin, &identity)?,
             Some(_) => zone_log(&mut io[0], &mut identity)?,
         };
@@ -365,6 +375,35 @@ impl RemoteConfig {
                 append_max_sectors: 1,
             };
             return Ok(Some((nsid, geometry)));
+        }
+        Ok(None)
+    }
+
+    /// The cache namespace, with the bytes of its sectors.
+    fn cache(&self, admin: &mut Queue, namespaces: u32) -> Result<Option<(u32, CacheGeometry, u32)>, String> {
+        let nsids = match self.nsid {
+            Some(nsid) => nsid..=nsid,
+            None => 1..=namespaces.min(1024),
+        };
+        for nsid in nsids {
+            let page = IdentifyNamespace::decode(&identify(admin, 0, nsid)?);
+            let own = CacheIdentity::decode(page.vendor.first_chunk().expect("a vendor area is longer"));
+            if page.size_blocks == 0 || own.kind != CACHE_NAMESPACE {
+                continue;
+            }
+            let shift = page.format_list[usize::from(page.format & 0xF)].data_shift;
+            let is_sound = (SECTOR_SHIFT_MIN..=SECTOR_SHIFT_MAX).contains(&shift)
+                && (1..=DATA_MAX >> shift).contains(&own.unit_sectors)
+                && page.size_blocks.is_multiple_of(own.unit_sectors.into());
+            if !is_sound {
+                let unit = own.unit_sectors;
+                return Err(format!(
+                    "its cached blocks of {unit} sectors of 2^{shift} bytes; allowed: up to 1 MiB"
+                ));
+            }
+            let CacheIdentity { unit_sectors, units, .. } = own;
+            let geometry = CacheGeometry { address_sectors: page.size_blocks, unit_sectors, units };
+            return Ok(Some((nsid, geometry, 1 << shift)));
         }
         Ok(None)
     }

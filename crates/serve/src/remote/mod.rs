@@ -16,6 +16,7 @@
 //! Invariants: a command ends once; one part of it is under way at a time, so that its parts are written in order; `written` never
 //! says more of a chunk than the drive has acknowledged and still owes: nothing from when a reset of it is sent.
 
+mod cache;
 mod command;
 mod connect;
 mod queue;
@@ -223,6 +224,10 @@ impl Remote {
 
     fn exchange(&mut self) {
         let State::Up(link) = &mut self.state else { return };
+        // Nobody waits for its sockets: they are tried.
+        if self.reactor.is_none() {
+            link.io.iter_mut().chain([&mut link.admin]).for_each(|queue| queue.ready());
+        }
         if self.now >= self.keep_alive && link.admin.room() > 0 {
             self.keep_alive = self.now + KEEP_ALIVE;
             let entry = SubmissionEntry::new(AdminOpcode::KeepAlive.raw(), 0, 0);
@@ -323,6 +328,9 @@ impl Remote {
     }
 
     fn compare(&self, link: &Link) -> Result<(), String> {
+        if self.identity.cache.is_some() {
+            return Err("the connection to a cache was lost, and what it had acknowledged may be, too".into());
+        }
         if link.identity != self.identity {
             return Err("another drive is there now".into());
         }
@@ -377,7 +385,10 @@ impl Drive for Remote {
     fn interface(&self, namespace: u16) -> Option<Interface> {
         let interface = match self.identity.zones {
             Some(zones) => Interface::Zoned(zones),
-            None => Interface::OpenChannel(self.identity.geometry),
+            None => match self.identity.cache {
+                Some(cache) => Interface::Cache(cache),
+                None => Interface::OpenChannel(self.identity.geometry),
+            },
         };
         (namespace == 0).then_some(interface)
     }
@@ -388,9 +399,11 @@ impl Drive for Remote {
 
     fn submit(&mut self, now: SimTime, command: Command) {
         self.now = now;
-        let status = match self.identity.zones {
-            Some(_) => zones::refuse(&command, &self.identity.geometry),
-            None => command::refuse(&command, &self.identity.geometry),
+        let geometry = &self.identity.geometry;
+        let status = match (&self.identity.zones, &self.identity.cache) {
+            (Some(_), _) => zones::refuse(&command, geometry),
+            (_, Some(cache)) => cache::refuse(&command, cache, geometry.sector_bytes),
+            _ => command::refuse(&command, geometry),
         };
         let at = self.begin(command);
         match (status, &self.state) {

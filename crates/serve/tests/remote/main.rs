@@ -1,5 +1,6 @@
 //! A host FTL in front of an open-channel drive of another server: data, lost connections, lost power, refusals.
 
+mod cache;
 #[path = "../common/mod.rs"]
 mod common;
 mod lost;

@@ -13,6 +13,7 @@
 //! them. Large structures are plain structs that encode and decode as a whole.
 
 pub mod auth;
+pub mod cache;
 mod command;
 mod completion;
 mod fabrics;

@@ -4,7 +4,7 @@ use super::{Connection, Role, room_for};
 use crate::nvme::io::{self, Request};
 use crate::nvme::open_channel::{self, LISTS_MAX, VectorRequest};
 use crate::nvme::slots::{State, Work};
-use crate::nvme::{fdp, zns};
+use crate::nvme::{cache, fdp, zns};
 use crate::session::Port;
 use pellucid_flash::{Completion as Ended, Status as DriveStatus};
 use pellucid_wire::nvme::{FABRICS_OPCODE, Status};
@@ -203,7 +203,10 @@ impl Connection {
                     _ => ended.data,
                 };
                 self.reads += 1;
-                return self.send(cid, data, port);
+                return match special {
+                    io::Special::Cache(_) => self.send_with(cid, data, Status::SUCCESS, ended.result, port),
+                    _ => self.send(cid, data, port),
+                };
             }
             io::Kind::Compare => {
                 if good && ended.data != slot.buffer {
@@ -222,10 +225,14 @@ impl Connection {
             match request.kind {
                 io::Kind::Write | io::Kind::WriteZeroes => self.writes += 1,
                 io::Kind::Special(io::Special::Append) => self.writes += 1,
+                io::Kind::Special(io::Special::Cache(opcode)) => {
+                    self.writes += u64::from(cache::takes_data(opcode));
+                }
                 io::Kind::Compare | io::Kind::Verify => self.reads += 1,
                 _ => {}
             }
-        } else {
+        } else if !slot.status.is(Status::CACHE_ABSENT) {
+            // That a cache has not got a block is no error.
             let (cid, status) = (slot.cid, slot.status);
             self.log_error(cid, status, Some(&request));
         }

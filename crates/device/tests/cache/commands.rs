@@ -1,0 +1,164 @@
+//! Each command by itself: what it answers, and what it refuses.
+
+use crate::config::{Shape, config};
+use pellucid_device::{Device, Guarantee};
+use pellucid_flash::{
+    CacheGeometry, CacheState, Command, Completion, Drive, Interface, Lba, Opcode, SimTime, Status,
+};
+
+/// A cache and a host with one command at a time.
+pub struct Bench {
+    pub drive: Device,
+    now: SimTime,
+    unit: u32,
+}
+
+impl Bench {
+    pub fn new(shape: &Shape) -> Bench {
+        let drive = Device::new(&config(shape)).unwrap_or_else(|e| panic!("{e}"));
+        let Some(Interface::Cache(CacheGeometry { unit_sectors: unit, .. })) = drive.interface(0) else {
+            panic!("a cache")
+        };
+        Bench { drive, now: SimTime::ZERO, unit }
+    }
+
+    pub fn send(&mut self, command: Command) -> Completion {
+        self.drive.submit(self.now, command);
+        loop {
+            if let Some(completion) = self.drive.pop() {
+                assert_eq!(completion.stages.total(), completion.completed - completion.submitted);
+                self.drive.check();
+                return completion;
+            }
+            self.now = self.drive.next_event().expect("a command ends");
+            self.drive.advance(self.now);
+        }
+    }
+
+    pub fn run(&mut self, opcode: Opcode, block: u64, blocks: u32, seed: u8) -> Completion {
+        let bytes = (blocks * self.unit) as usize * self.drive.image_bytes();
+        let data = match opcode {
+            Opcode::WriteClean | Opcode::WriteDirty | Opcode::Read => vec![seed; bytes],
+            _ => Vec::new(),
+        };
+        let lba = Lba(block * u64::from(self.unit));
+        self.send(Command::new(1, opcode, lba, blocks * self.unit, data))
+    }
+
+    fn reads(&mut self, block: u64) -> Option<u8> {
+        let read = self.run(Opcode::Read, block, 1, 0xAA);
+        match read.status {
+            Status::Absent => None,
+            Status::Success => Some(read.data[0]),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn states(&mut self, block: u64, blocks: u32) -> (Vec<CacheState>, u64) {
+        let exists = self.run(Opcode::Exists, block, blocks, 0);
+        assert_eq!(exists.status, Status::Success);
+        let states = exists.data.iter().map(|&raw| CacheState::from_raw(raw).expect("a state")).collect();
+        (states, exists.result)
+    }
+}
+
+#[test]
+fn each_command_does_what_it_says() {
+    use CacheState::{Absent, Clean, Dirty};
+    for guarantee in [Guarantee::Flush, Guarantee::WriteDirty] {
+        let mut bench = Bench::new(&Shape { guarantee, keeps_data: true, ..Shape::small() });
+        let unit = u64::from(bench.unit);
+        let far = 250_000;
+        assert_eq!(bench.reads(far), None);
+        for (opcode, blocks, seed) in [(Opcode::WriteClean, 4, 1), (Opcode::WriteDirty, 2, 2)] {
+            assert_eq!(bench.run(opcode, far, blocks, seed).status, Status::Success);
+        }
+        assert_eq!(bench.states(far - 1, 6), (vec![Absent, Dirty, Dirty, Clean, Clean, Absent], far * unit));
+        assert_eq!([far, far + 1, far + 2].map(|block| bench.reads(block)), [Some(2), Some(2), Some(1)]);
+        let partly = bench.run(Opcode::Read, far + 2, 4, 0);
+        assert_eq!((partly.status, partly.result), (Status::Absent, 2), "the third block");
+        // Clean, and dirty again.
+        assert_eq!(bench.run(Opcode::Clean, far, 3, 0).result, 2, "those that were dirty");
+        assert_eq!(bench.states(far, 2), (vec![Clean, Clean], CacheGeometry::NO_DIRTY));
+        assert_eq!(bench.reads(far), Some(2));
+        assert_eq!(bench.run(Opcode::WriteDirty, far + 3, 1, 3).status, Status::Success);
+        assert_eq!(bench.states(0, 0), (vec![], (far + 3) * unit));
+        assert_eq!(bench.run(Opcode::Evict, far, 8, 0).result, 4, "those that were there");
+        assert_eq!(bench.states(far, 4), (vec![Absent; 4], CacheGeometry::NO_DIRTY));
+        assert_eq!(bench.reads(far + 3), None);
+        assert_eq!(bench.run(Opcode::Flush, 0, 0, 0).status, Status::Success);
+        bench.drive.power_cut().unwrap();
+        assert_eq!(bench.reads(far + 3), None, "evicted for good");
+    }
+}
+
+#[test]
+fn a_cache_is_warm_after_a_power_cut() {
+    for guarantee in [Guarantee::Flush, Guarantee::WriteDirty] {
+        let mut bench = Bench::new(&Shape { guarantee, keeps_data: true, ..Shape::small() });
+        for block in 0..40u8 {
+            let opcode = if block % 2 == 0 { Opcode::WriteDirty } else { Opcode::WriteClean };
+            bench.run(opcode, 1000 * u64::from(block), 1, block);
+        }
+        bench.run(Opcode::Flush, 0, 0, 0);
+        bench.run(Opcode::WriteDirty, 77, 1, 99);
+        bench.drive.power_cut().unwrap();
+        for block in 0..40u8 {
+            let at = 1000 * u64::from(block);
+            assert_eq!(bench.reads(at), Some(block), "{guarantee:?}");
+            let state = if block % 2 == 0 { CacheState::Dirty } else { CacheState::Clean };
+            assert_eq!(bench.states(at, 1).0, [state]);
+        }
+        let expected = if guarantee == Guarantee::WriteDirty { Some(99) } else { None };
+        assert_eq!(bench.reads(77), expected, "written without a flush");
+    }
+}
+
+#[test]
+fn a_cache_full_of_dirty_blocks_refuses() {
+    let mut bench = Bench::new(&Shape { keeps_data: true, ..Shape::small() });
+    let Some(Interface::Cache(geometry)) = bench.drive.interface(0) else { panic!("a cache") };
+    let mut written = 0;
+    while bench.run(Opcode::WriteDirty, 3 * written, 1, written as u8).status == Status::Success {
+        written += 1;
+        assert!(written <= geometry.units, "more than it holds");
+    }
+    assert!(written * 10 >= geometry.units * 9, "{written} of {}", geometry.units);
+    let refused = bench.run(Opcode::WriteDirty, 1, 2, 1);
+    assert_eq!(refused.status, Status::CacheFull);
+    assert_eq!(bench.states(1, 2).0, [CacheState::Absent; 2], "nothing of it was taken");
+    for block in 0..written {
+        assert_eq!(bench.reads(3 * block), Some(block as u8));
+    }
+    // One that is there can be overwritten; a clean one makes space.
+    assert_eq!(bench.run(Opcode::WriteDirty, 0, 1, 200).status, Status::Success);
+    assert_eq!(bench.run(Opcode::Clean, 0, 3 * 60, 0).result, 60);
+    for block in 0..40 {
+        assert_eq!(bench.run(Opcode::WriteDirty, 100_000 + block, 1, 7).status, Status::Success);
+    }
+    for block in 60..written {
+        assert_eq!(bench.reads(3 * block), Some(block as u8), "a dirty block was evicted");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let mut bench = Bench::new(&Shape::small());
+    let (unit, image) = (bench.unit, bench.drive.image_bytes());
+    let Some(Interface::Cache(geometry)) = bench.drive.interface(0) else { panic!("a cache") };
+    let mut status = |opcode, lba, sectors: u32, bytes: usize| {
+        bench.send(Command::new(1, opcode, Lba(lba), sectors, vec![0; bytes])).status
+    };
+    let whole = unit as usize * image;
+    assert_eq!(status(Opcode::Write, 0, unit, whole), Status::InvalidOpcode);
+    assert_eq!(status(Opcode::Trim, 0, unit, 0), Status::InvalidOpcode);
+    assert_eq!(status(Opcode::WriteDirty, 1, unit, whole), Status::InvalidField, "not at a block");
+    assert_eq!(status(Opcode::WriteDirty, 0, unit / 2, whole / 2), Status::InvalidField, "part of a block");
+    assert_eq!(status(Opcode::WriteClean, 0, unit, whole - 1), Status::InvalidField, "too few data");
+    assert_eq!(status(Opcode::Read, 3, unit, 0), Status::InvalidField);
+    assert_eq!(status(Opcode::Evict, 0, 0, 0), Status::InvalidField);
+    assert_eq!(status(Opcode::Clean, 0, 0, 0), Status::InvalidField);
+    let end = geometry.address_sectors;
+    assert_eq!(status(Opcode::Exists, end - u64::from(unit), 2 * unit, 0), Status::LbaOutOfRange);
+    assert_eq!(status(Opcode::Evict, u64::MAX - u64::from(unit) + 1, unit, 0), Status::LbaOutOfRange);
+}

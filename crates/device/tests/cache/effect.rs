@@ -1,0 +1,89 @@
+//! What silent eviction does to a whole run, against a block drive of the same media.
+
+use crate::config::{Shape, config};
+use pellucid_device::{Device, DeviceConfig, Namespace};
+use pellucid_flash::{Cause, Command, Drive, Interface, Lba, Opcode, Rng, SimTime, Status};
+
+/// What a run cost: erases, and units that GC copied.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    erases: u64,
+    copied: u64,
+    evicted: u64,
+}
+
+/// Random writes of a block each, eight at a time: first one of every block of the span, then `count` more.
+fn cost(config: &DeviceConfig, opcode: Opcode, span: u64, count: u64) -> Cost {
+    let mut drive = Device::new(config).unwrap_or_else(|e| panic!("{e}"));
+    let unit = drive.layout().sectors_per_unit;
+    let bytes = unit as usize * drive.image_bytes();
+    let mut rng = Rng::new(3);
+    let mut now = SimTime::ZERO;
+    let mut before = (0, 0, 0);
+    for at in 0..span + count {
+        let block = if at < span { at } else { rng.below(span) };
+        let lba = Lba(block * u64::from(unit));
+        drive.submit(now, Command::new(1, opcode, lba, unit, vec![1; bytes]));
+        while drive.outstanding() - drive.completed() >= 8 {
+            now = drive.next_event().expect("commands are under way");
+            drive.advance(now);
+        }
+        while let Some(done) = drive.pop() {
+            assert_eq!(done.status, Status::Success);
+        }
+        if at + 1 == span {
+            before = sums(&drive);
+        }
+    }
+    drive.check();
+    let after = sums(&drive);
+    Cost { erases: after.0 - before.0, copied: after.1 - before.1, evicted: after.2 - before.2 }
+}
+
+fn sums(drive: &Device) -> (u64, u64, u64) {
+    let ftl = drive.ftl_counters();
+    (drive.counters().erases[Cause::Collection as usize], ftl.relocated_units, ftl.evicted_units)
+}
+
+fn shape() -> Shape {
+    Shape { blocks: 64, over_provisioning: 0.15, checkpoint_every: 0, ..Shape::small() }
+}
+
+/// The same media as a block drive.
+fn block_drive(cache: &DeviceConfig) -> DeviceConfig {
+    let mut config = cache.clone();
+    config.namespaces = vec![Namespace::Block { blocks: 0..config.media.geometry.blocks }];
+    config
+}
+
+fn units(config: &DeviceConfig) -> u64 {
+    let drive = Device::new(config).unwrap_or_else(|e| panic!("{e}"));
+    match drive.interface(0) {
+        Some(Interface::Cache(geometry)) => geometry.units,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A read cache that misses: every miss brings a clean block. On a block drive it overwrites one of the blocks that it has.
+#[test]
+fn clean_data_cost_no_copies() {
+    let cache = config(&shape());
+    let (units, count) = (units(&cache), 30_000);
+    let silent = cost(&cache, Opcode::WriteClean, 8 * units, count);
+    let block = cost(&block_drive(&cache), Opcode::Write, units, count);
+    assert_eq!(silent.copied, 0, "{silent:?}");
+    assert!(silent.evicted > count / 2, "{silent:?}");
+    assert!(silent.erases * 2 < block.erases, "{silent:?}, block drive {block:?}");
+}
+
+/// With dirty data alone there is nothing to evict: a cache is a block drive of as many blocks.
+#[test]
+fn dirty_data_cost_what_they_cost_a_page_map() {
+    let cache = config(&shape());
+    let (span, count) = (units(&cache) * 9 / 10, 30_000);
+    let dirty = cost(&cache, Opcode::WriteDirty, span, count);
+    let block = cost(&block_drive(&cache), Opcode::Write, span, count);
+    assert_eq!(dirty.evicted, 0, "{dirty:?}");
+    let difference = dirty.copied.abs_diff(block.copied);
+    assert!(difference * 20 < block.copied, "{dirty:?}, block drive {block:?}");
+}

@@ -1,0 +1,126 @@
+//! A cache namespace: its commands in NVMe.
+//!
+//! Nothing tells what a cache had acknowledged, and lost, while it was away. So a cache whose connection is lost is lost for good, and
+//! whoever uses it starts anew, as after a power cut.
+
+use super::command::Work;
+use super::connect::Link;
+use super::queue::Payload;
+use pellucid_flash::{CacheGeometry, ChunkGeometry, Command, Nanos, Opcode, Status};
+use pellucid_wire::nvme::cache::{CacheCommand, CacheOpcode};
+use pellucid_wire::nvme::{NvmOpcode, SubmissionEntry};
+
+/// A cache has no extents that could be compared after connecting again.
+pub(super) fn extents(sector_bytes: u32) -> ChunkGeometry {
+    ChunkGeometry {
+        groups: 1,
+        units: 1,
+        chunks: 0,
+        chunk_sectors: 1,
+        sector_bytes,
+        write_min_sectors: 1,
+        write_optimal_sectors: 1,
+        cached_sectors: 0,
+        open_chunks_max: 0,
+        open_chunks_per_unit_max: 0,
+        read_ns: [Nanos::ZERO; 2],
+        write_ns: [Nanos::ZERO; 2],
+        reset_ns: [Nanos::ZERO; 2],
+    }
+}
+
+/// Why a command makes no sense.
+pub(super) fn refuse(command: &Command, cache: &CacheGeometry, sector_bytes: u32) -> Option<Status> {
+    let Command { opcode, lba, sectors, data, namespace, vector, .. } = command;
+    let bytes = *sectors as usize * sector_bytes as usize;
+    let sound = match opcode {
+        Opcode::WriteClean | Opcode::WriteDirty => *sectors > 0 && data.len() == bytes,
+        Opcode::Read => *sectors > 0 && (data.is_empty() || data.len() == bytes),
+        Opcode::Evict | Opcode::Clean => *sectors > 0,
+        Opcode::Flush | Opcode::Exists => true,
+        _ => return Some(Status::InvalidOpcode),
+    };
+    let unit = cache.unit_sectors;
+    let whole = lba.0.is_multiple_of(unit.into()) && sectors.is_multiple_of(unit);
+    let end = lba.0.checked_add(u64::from(*sectors));
+    match end {
+        _ if *namespace != 0 || vector.is_some() || !sound || !whole => Some(Status::InvalidField),
+        Some(end) if end <= cache.address_sectors => None,
+        _ => Some(Status::LbaOutOfRange),
+    }
+}
+
+/// Sends the next part of a command.
+pub(super) fn send(link: &mut Link, queue: usize, work: &mut Work, at: u32, cache: &CacheGeometry) {
+    let sector_bytes = link.identity.geometry.sector_bytes;
+    let (nsid, token) = (link.identity.nsid, u64::from(at));
+    let whole = |sectors: u32| (sectors - sectors % cache.unit_sectors).max(cache.unit_sectors);
+    let moved = whole((link.identity.data_max / sector_bytes).min(CacheCommand::SECTORS_MAX));
+    let named = whole(CacheCommand::SECTORS_MAX);
+    let left = work.total() - work.done;
+    let own = |opcode, work: &Work| {
+        let command =
+            CacheCommand { opcode, first: work.first().0, sectors: work.part, force: work.command.fua };
+        command.entry(0, nsid)
+    };
+    let (entry, payload) = match work.command.opcode {
+        Opcode::Flush => {
+            work.part = 1;
+            (SubmissionEntry::new(NvmOpcode::Flush.raw(), 0, nsid), Payload::In(Vec::new()))
+        }
+        Opcode::Read => {
+            work.part = left.min(moved);
+            let entry = SubmissionEntry::new(NvmOpcode::Read.raw(), 0, nsid)
+                .with_cdw_pair(10, work.first().0)
+                .with_cdw(12, work.part - 1);
+            (entry, Payload::In(vec![0; (work.part * sector_bytes) as usize]))
+        }
+        opcode @ (Opcode::WriteClean | Opcode::WriteDirty) => {
+            work.part = left.min(moved);
+            let opcode =
+                if opcode == Opcode::WriteDirty { CacheOpcode::WriteDirty } else { CacheOpcode::WriteClean };
+            (own(opcode, work), Payload::Out(work.blocks(sector_bytes as usize)))
+        }
+        opcode @ (Opcode::Evict | Opcode::Clean) => {
+            work.part = left.min(named);
+            let opcode = if opcode == Opcode::Evict { CacheOpcode::Evict } else { CacheOpcode::Clean };
+            (own(opcode, work), Payload::In(Vec::new()))
+        }
+        _ => {
+            work.part = left.min(named);
+            let states = (work.part / cache.unit_sectors) as usize;
+            (own(CacheOpcode::Exists, work), Payload::In(vec![0; states]))
+        }
+    };
+    link.io[queue].start(token, entry, payload);
+}
+
+/// A part of a command has ended so: takes in its data and result. Whether the rest of the command is to be sent.
+pub(super) fn ended(
+    work: &mut Work,
+    met: Status,
+    result: u64,
+    data: &[u8],
+    cache: &CacheGeometry,
+    sector_bytes: usize,
+) -> bool {
+    if met != Status::Success {
+        // Of the whole command, not of the part.
+        let before = u64::from(work.done / cache.unit_sectors);
+        work.result = if met == Status::Absent { before + result } else { 0 };
+        return false;
+    }
+    match work.command.opcode {
+        Opcode::Read => work.take_blocks(data, sector_bytes),
+        Opcode::Evict | Opcode::Clean => work.result += result,
+        Opcode::Exists => {
+            if work.done == 0 {
+                work.command.data.clear();
+                work.result = result;
+            }
+            work.command.data.extend_from_slice(data);
+        }
+        _ => {}
+    }
+    true
+}
